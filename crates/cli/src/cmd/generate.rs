@@ -1,0 +1,49 @@
+//! `seekless generate`: man pages and shell completions from the same
+//! definitions that the command line is parsed with.
+
+use crate::args::Cli;
+use crate::failure::Failure;
+use clap::{Args, CommandFactory, Subcommand};
+use clap_complete::Shell;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Write man pages or shell completions
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless generate man /usr/local/share/man/man1
+  seekless generate completions bash > /etc/bash_completion.d/seekless")]
+pub(crate) struct GenerateArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// One man page a command, into a directory
+    Man {
+        /// Where the pages go; made if it is not there
+        dir: PathBuf,
+    },
+    /// A completion script, to standard output
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
+}
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+    match &args.what {
+        What::Man { dir } => {
+            let io = |error: std::io::Error| Failure::io(dir.display(), &error);
+            std::fs::create_dir_all(dir).map_err(io)?;
+            clap_mangen::generate_to(Cli::command(), dir).map_err(io)?;
+        }
+        What::Completions { shell } => {
+            let mut command = Cli::command();
+            clap_complete::generate(*shell, &mut command, "seekless", &mut std::io::stdout());
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

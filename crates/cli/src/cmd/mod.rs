@@ -1,0 +1,16 @@
+//! A file a command.
+
+pub(crate) mod generate;
+pub(crate) mod info;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+use std::process::ExitCode;
+
+/// Runs what the command line says.
+pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
+    match &cli.command {
+        Command::Info(args) => info::run(args, &cli.global),
+        Command::Generate(args) => generate::run(args),
+    }
+}

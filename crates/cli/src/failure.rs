@@ -1,0 +1,87 @@
+//! How a command fails: a message, and the exit code that says what kind.
+
+use seekless_fs::FsError;
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+/// What kind of failure; the number is the process's exit code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Usage = 2,
+    Corrupt = 3,
+    Unsupported = 4,
+    NoSpace = 5,
+    System = 6,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Corrupt => "corrupt",
+            Self::Unsupported => "unsupported",
+            Self::NoSpace => "no-space",
+            Self::System => "system",
+        }
+    }
+}
+
+/// Why a command could not do its job.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The failure with what it happened to in front: `IMG: corrupt image ...`.
+    pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    /// An I/O failure on a path.
+    pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::NoSpace,
+            _ => Kind::System,
+        };
+        Self::new(kind, format!("{what}: {error}"))
+    }
+
+    /// Prints the failure on standard error and gives the exit code.
+    pub(crate) fn report(&self, json: bool) -> ExitCode {
+        if json {
+            let value = serde_json::json!({
+                "error": { "kind": self.kind.name(), "message": self.message }
+            });
+            eprintln!("{value}");
+        } else {
+            eprintln!("seekless: {}", self.message);
+        }
+        ExitCode::from(self.kind as u8)
+    }
+}
+
+impl From<FsError> for Failure {
+    fn from(error: FsError) -> Self {
+        let kind = match &error {
+            FsError::Corrupt { .. } => Kind::Corrupt,
+            FsError::Unsupported(_) => Kind::Unsupported,
+            FsError::NoSpace(_) => Kind::NoSpace,
+            FsError::Io { source, context } => return Self::io(context, source),
+            _ => Kind::System,
+        };
+        Self::new(kind, error.to_string())
+    }
+}

@@ -1,0 +1,18 @@
+//! The command line: the only part of seekless that prints, exits or reads the
+//! environment.
+
+mod args;
+mod cmd;
+mod failure;
+mod image;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    match cmd::run(&cli) {
+        Ok(code) => code,
+        Err(failure) => failure.report(cli.global.json),
+    }
+}

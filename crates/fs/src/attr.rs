@@ -1,0 +1,133 @@
+//! Attributes of files, independent of any format.
+
+use seekless_units::Ino;
+
+/// What a file is: the `S_IFMT` part of its mode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Symlink,
+    /// A character device.
+    CharDevice,
+    /// A block device.
+    BlockDevice,
+    /// A named pipe.
+    Fifo,
+    /// A Unix-domain socket.
+    Socket,
+}
+
+impl FileKind {
+    /// The `S_IFMT` bits of POSIX.
+    #[must_use]
+    pub const fn mode_bits(self) -> u16 {
+        match self {
+            Self::Fifo => 0o010_000,
+            Self::CharDevice => 0o020_000,
+            Self::Directory => 0o040_000,
+            Self::BlockDevice => 0o060_000,
+            Self::Regular => 0o100_000,
+            Self::Symlink => 0o120_000,
+            Self::Socket => 0o140_000,
+        }
+    }
+
+    /// The kind in a mode's `S_IFMT` bits, if it is one.
+    #[must_use]
+    pub const fn from_mode(mode: u16) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+
+    /// The letter `ls -l` and mtree-like listings show.
+    #[must_use]
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Regular => '-',
+            Self::Directory => 'd',
+            Self::Symlink => 'l',
+            Self::CharDevice => 'c',
+            Self::BlockDevice => 'b',
+            Self::Fifo => 'p',
+            Self::Socket => 's',
+        }
+    }
+}
+
+/// A moment in Unix time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Timestamp {
+    /// Seconds since 1970; negative before.
+    pub secs: i64,
+    /// Nanoseconds within the second, below 1,000,000,000.
+    pub nanos: u32,
+}
+
+/// A device's major and minor number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct DeviceNumber {
+    /// The driver.
+    pub major: u32,
+    /// Which of the driver's devices.
+    pub minor: u32,
+}
+
+/// One extended attribute, named and valued as `getxattr(2)` has it: the name
+/// with its namespace (`user.note`, `system.posix_acl_access`), ACLs in the
+/// kernel's portable little-endian form.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Xattr {
+    /// Full name with namespace.
+    pub name: Vec<u8>,
+    /// Value as the system call gives it.
+    pub value: Vec<u8>,
+}
+
+/// What `statx(2)` tells of a file, and the format's flags.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// The inode.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission, set-id and sticky bits: the low 12 of the mode.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead to it (for a directory also `.` and children's `..`).
+    pub nlink: u32,
+    /// Length in bytes; of a symlink, its target's length.
+    pub size: u64,
+    /// Disk space it occupies, in 512-byte units, as `st_blocks`.
+    pub sectors: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Contents last changed.
+    pub mtime: Timestamp,
+    /// Inode last changed.
+    pub ctime: Timestamp,
+    /// Created, where the format records it.
+    pub crtime: Option<Timestamp>,
+    /// Device number of device nodes.
+    pub device: DeviceNumber,
+    /// Generation number (NFS).
+    pub generation: u32,
+    /// `FS_*_FL` flags as `lsattr` knows them.
+    pub flags: u32,
+    /// Project id, zero where there is none.
+    pub project: u32,
+}

@@ -1,0 +1,175 @@
+//! Errors that say what is wrong and where.
+
+use seekless_device::DeviceError;
+use seekless_units::{BlockNo, GroupNo, Ino};
+use std::fmt;
+use std::io;
+
+/// Where on an image something was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Location {
+    /// The on-disk structure, in the format's own terms (`inode`, `extent header`).
+    pub structure: &'static str,
+    /// The group it belongs to.
+    pub group: Option<GroupNo>,
+    /// The inode it belongs to.
+    pub ino: Option<Ino>,
+    /// The block it lies in.
+    pub block: Option<BlockNo>,
+    /// The byte within that block, or within the structure.
+    pub offset: Option<u32>,
+}
+
+impl Location {
+    /// A place known only by its structure.
+    #[must_use]
+    pub const fn of(structure: &'static str) -> Self {
+        Self { structure, group: None, ino: None, block: None, offset: None }
+    }
+
+    /// The same place, in an inode.
+    #[must_use]
+    pub const fn in_inode(mut self, ino: Ino) -> Self {
+        self.ino = Some(ino);
+        self
+    }
+
+    /// The same place, in a group.
+    #[must_use]
+    pub const fn in_group(mut self, group: GroupNo) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// The same place, in a block.
+    #[must_use]
+    pub const fn in_block(mut self, block: BlockNo) -> Self {
+        self.block = Some(block);
+        self
+    }
+
+    /// The same place, at a byte offset.
+    #[must_use]
+    pub const fn at_offset(mut self, offset: u32) -> Self {
+        self.offset = Some(offset);
+        self
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.structure)?;
+        if let Some(group) = self.group {
+            write!(f, ", group {group}")?;
+        }
+        if let Some(ino) = self.ino {
+            write!(f, ", inode {ino}")?;
+        }
+        if let Some(block) = self.block {
+            write!(f, ", block {block}")?;
+        }
+        if let Some(offset) = self.offset {
+            write!(f, ", byte {offset}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a structure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Corruption {
+    /// A magic number is not the expected one.
+    #[error("bad magic number {found:#x}")]
+    Magic {
+        /// What stands there.
+        found: u64,
+    },
+    /// A stored checksum differs from the computed one.
+    #[error("checksum {stored:#010x} does not match the contents ({computed:#010x})")]
+    Checksum {
+        /// On disk.
+        stored: u32,
+        /// Of what is on disk.
+        computed: u32,
+    },
+    /// A field's value lies outside what it may be.
+    #[error("{field} is {value}, limit {limit}")]
+    Range {
+        /// The field's on-disk name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The bound it breaks.
+        limit: u64,
+    },
+    /// A field's value makes no sense.
+    #[error("{field} has the impossible value {value:#x}")]
+    Invalid {
+        /// The field's on-disk name.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A structure leads back to itself.
+    #[error("structure leads back to itself")]
+    Cycle,
+    /// The image ends before the structure does.
+    #[error("the image ends before this does")]
+    Truncated,
+}
+
+/// Why a file-system operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// The image contradicts its format.
+    #[error("corrupt image: {kind} ({location})")]
+    Corrupt {
+        /// What is wrong.
+        kind: Corruption,
+        /// Where.
+        location: Box<Location>,
+    },
+    /// The image or request needs something we do not do.
+    #[error("unsupported: {0}")]
+    Unsupported(String),
+    /// Something does not fit: blocks, inodes, a directory, an attribute.
+    #[error("no space: {0}")]
+    NoSpace(String),
+    /// The path or name is not there.
+    #[error("{0}: no such file or directory")]
+    NotFound(String),
+    /// A directory was needed.
+    #[error("{0}: not a directory")]
+    NotDirectory(String),
+    /// The request makes no sense for this file (reading a directory as a file, ...).
+    #[error("{0}")]
+    Invalid(String),
+    /// A source file is not what it was when the layout was planned.
+    #[error("{0}: changed while it was being read")]
+    SourceChanged(String),
+    /// The device under the image failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The operating system failed, with what was being done.
+    #[error("{context}: {source}")]
+    Io {
+        /// The path or action.
+        context: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl FsError {
+    /// A corruption at a place.
+    #[must_use]
+    pub fn corrupt(kind: Corruption, location: Location) -> Self {
+        Self::Corrupt { kind, location: Box::new(location) }
+    }
+
+    /// An I/O error with what was being done.
+    #[must_use]
+    pub fn io(context: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { context: context.into(), source }
+    }
+}

@@ -1,0 +1,27 @@
+//! What a file-system format offers, and the types it speaks in.
+//!
+//! A format crate implements the narrow traits here: [`Inspect`] to read an
+//! image, and the pair of [`plan::Demand`] and a writer to build one. Nothing
+//! here knows any format; nothing here prints or reads the environment.
+//!
+//! - [`attr`]: attributes, times, extended attributes
+//! - [`error`]: typed errors that say where
+//! - [`format`]: the table of formats
+//! - [`inspect`]: reading an image and where its pieces lie
+//! - [`tree`]: a whole directory tree in compact form, ready to be written
+//! - [`source`]: where the contents of such a tree come from
+//! - [`plan`]: every inode number and extent of an image, decided at once
+
+pub mod attr;
+pub mod error;
+pub mod format;
+pub mod inspect;
+pub mod plan;
+pub mod source;
+pub mod tree;
+
+pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr};
+pub use error::{Corruption, FsError, Location};
+pub use inspect::{
+    BlockMap, DirEntry, Geometry, GroupSummary, IndexBlock, InodeLocation, Inspect, Mapping,
+};

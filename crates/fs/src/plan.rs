@@ -1,0 +1,137 @@
+//! A layout decided at once: every inode number and every extent.
+//!
+//! A format states its [`Demand`] (objects with inodes and runs of blocks) and
+//! its [`Space`] (inode slots and free runs). A planner, which knows no format,
+//! answers with a [`Plan`]. The format then writes the image.
+
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+/// Something with an inode, in the format's own numbering from 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectId(u32);
+
+impl ObjectId {
+    /// Wraps an index.
+    #[must_use]
+    pub const fn new(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// The index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A run of an object's logical blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First logical block.
+    pub lbn: Lbn,
+    /// Blocks; never zero.
+    pub len: u64,
+}
+
+/// What must be placed.
+pub trait Demand: Sync {
+    /// How many objects there are.
+    fn objects(&self) -> usize;
+
+    /// The number an object's inode must have, when the format fixes it.
+    fn fixed_ino(&self, object: ObjectId) -> Option<Ino>;
+
+    /// Whether the object is a directory.
+    fn is_directory(&self, object: ObjectId) -> bool;
+
+    /// The logical runs that need blocks, in order; added to `runs`.
+    fn runs(&self, object: ObjectId, runs: &mut Vec<Run>);
+
+    /// Blocks needed for the map itself when the data lies in `extents` runs,
+    /// and for separate attributes.
+    fn overhead_blocks(&self, object: ObjectId, extents: u64) -> u64;
+
+    /// Objects whose blocks are placed already and must stay there (the
+    /// journal, for example) have no part in the plan.
+    fn is_pinned(&self, object: ObjectId) -> bool;
+
+    /// All objects that are not pinned, in the order a walk of the tree meets
+    /// them as the format's directories list them.
+    fn walk_order(&self) -> Vec<ObjectId>;
+
+    /// Blocks that must stay together and aligned (1 without clusters).
+    fn cluster_blocks(&self) -> u64;
+
+    /// The most blocks that one extent may map.
+    fn max_extent_blocks(&self) -> u64;
+}
+
+/// Where things may be placed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Free inode numbers as (first, count), in order.
+    pub inodes: Vec<(Ino, u32)>,
+    /// Free runs of blocks, in order, not touching.
+    pub free: Vec<Extent>,
+    /// The first block of every inode table with its first inode and count, so
+    /// that inodes can be laid near the blocks that they lead to.
+    pub tables: Vec<InodeTable>,
+    /// Inodes in one block of an inode table.
+    pub inodes_per_block: u32,
+}
+
+/// A group's inode table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InodeTable {
+    /// First inode.
+    pub first: Ino,
+    /// How many.
+    pub count: u32,
+    /// Where the table lies.
+    pub blocks: Extent,
+    /// The group's own blocks.
+    pub group: Extent,
+}
+
+/// A run of an object's blocks with its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// First logical block.
+    pub lbn: Lbn,
+    /// Where it goes.
+    pub extent: Extent,
+}
+
+/// The answer: one inode number per object, and where its blocks go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// By object; 0 for pinned objects.
+    pub inodes: Vec<Ino>,
+    /// Data of object i: `data[data_start[i]..data_start[i + 1]]`, sorted by
+    /// logical block, neighbours merged.
+    pub data: Vec<Placed>,
+    /// See `data`.
+    pub data_start: Vec<u32>,
+    /// Blocks for maps and attributes, likewise.
+    pub overhead: Vec<Extent>,
+    /// See `overhead`.
+    pub overhead_start: Vec<u32>,
+}
+
+impl Plan {
+    /// An object's data, in logical order.
+    #[must_use]
+    pub fn data(&self, object: ObjectId) -> &[Placed] {
+        let at = object.index();
+        &self.data[self.data_start[at] as usize..self.data_start[at + 1] as usize]
+    }
+
+    /// An object's blocks for its map and attributes, one by one.
+    pub fn overhead(&self, object: ObjectId) -> impl Iterator<Item = BlockNo> + '_ {
+        let at = object.index();
+        let range = self.overhead_start[at] as usize..self.overhead_start[at + 1] as usize;
+        self.overhead[range]
+            .iter()
+            .flat_map(|run| (0..run.len).map(|n| run.start.saturating_add(n)))
+    }
+}

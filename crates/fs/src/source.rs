@@ -1,0 +1,46 @@
+//! Where the contents of a tree come from.
+
+use crate::FsError;
+use crate::tree::{NodeId, Tree};
+
+/// A run of bytes of a file that is not a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; never zero.
+    pub len: u64,
+}
+
+/// A tree and the bytes of its regular files.
+///
+/// The tree is complete before the first byte of contents is asked for, so a
+/// writer can plan the whole layout. Contents may then be read in any order
+/// and from several threads.
+pub trait Source: Sync {
+    /// Everything but the contents.
+    fn tree(&self) -> &Tree;
+
+    /// Where a regular file has data, in order and not touching; what lies
+    /// between and behind, up to the node's size, reads as zeros.
+    ///
+    /// # Errors
+    /// When the file cannot be examined.
+    fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError>;
+
+    /// Opens a regular file's contents.
+    ///
+    /// # Errors
+    /// [`FsError::SourceChanged`] when it is no longer the file of the tree;
+    /// [`FsError::Io`] when it cannot be opened.
+    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError>;
+}
+
+/// The readable contents of one regular file.
+pub trait Content {
+    /// Fills `buf` from byte `offset`. The range lies within the file.
+    ///
+    /// # Errors
+    /// [`FsError::SourceChanged`] when the file ends early; [`FsError::Io`].
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError>;
+}
