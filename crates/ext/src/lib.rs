@@ -3,10 +3,16 @@
 //! One module per on-disk concept. On-disk structures stay inside the crate;
 //! what leaves it are the types of `seekless-fs`.
 
+mod build;
 mod checksum;
+mod features;
 mod hash;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+
+pub use build::Builder;
+pub use build::options::Options as BuildOptions;
+pub use features::Features;
 
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
