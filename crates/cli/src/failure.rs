@@ -76,7 +76,7 @@ impl Failure {
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
         let kind = match &error {
-            FsError::Corrupt { .. } => Kind::Corrupt,
+            FsError::Corrupt { .. } | FsError::Archive { .. } => Kind::Corrupt,
             FsError::Unsupported(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
             FsError::Io { source, context } => return Self::io(context, source),

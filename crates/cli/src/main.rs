@@ -5,6 +5,8 @@ mod args;
 mod cmd;
 mod failure;
 mod image;
+mod output;
+mod progress;
 
 use clap::Parser;
 use std::process::ExitCode;

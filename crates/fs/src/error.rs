@@ -118,6 +118,38 @@ pub enum Corruption {
     Truncated,
 }
 
+/// What is wrong with an archive.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ArchiveFault {
+    /// A header's checksum does not match: garbage, or damage.
+    #[error("header checksum does not match")]
+    Checksum,
+    /// The archive ends within an entry.
+    #[error("the archive ends within an entry")]
+    Truncated,
+    /// A field does not hold a number, or one that is out of bounds.
+    #[error("{0} is not a possible number")]
+    Number(&'static str),
+    /// A record of a PAX header does not parse.
+    #[error("malformed PAX record")]
+    Pax,
+    /// A sparse file's map does not fit the file.
+    #[error("impossible map of a sparse file")]
+    SparseMap,
+    /// A path leads out of the archive, or is no path.
+    #[error("{0}: not a path within the archive")]
+    Path(String),
+    /// A hard link to something that is not there, or is a directory.
+    #[error("{0}: hard link to {1}, which is not there")]
+    Link(String, String),
+    /// An entry below something that is not a directory.
+    #[error("{0}: lies below something that is not a directory")]
+    Parent(String),
+    /// Anything else, in words.
+    #[error("{0}")]
+    Other(String),
+}
+
 /// Why a file-system operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
@@ -128,6 +160,16 @@ pub enum FsError {
         kind: Corruption,
         /// Where.
         location: Box<Location>,
+    },
+    /// An archive to be read contradicts its format.
+    #[error("{archive}: byte {offset}: {fault}")]
+    Archive {
+        /// The archive.
+        archive: String,
+        /// Where in it, after decompression.
+        offset: u64,
+        /// What is wrong.
+        fault: ArchiveFault,
     },
     /// The image or request needs something we do not do.
     #[error("unsupported: {0}")]

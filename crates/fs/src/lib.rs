@@ -21,7 +21,7 @@ pub mod source;
 pub mod tree;
 
 pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr};
-pub use error::{Corruption, FsError, Location};
+pub use error::{ArchiveFault, Corruption, FsError, Location};
 pub use inspect::{
     BlockMap, DirEntry, Geometry, GroupSummary, IndexBlock, InodeLocation, Inspect, Mapping,
 };

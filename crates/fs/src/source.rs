@@ -43,4 +43,13 @@ pub trait Content {
     /// # Errors
     /// [`FsError::SourceChanged`] when the file ends early; [`FsError::Io`].
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError>;
+
+    /// Tells, once everything is read, whether it was all of one version.
+    ///
+    /// # Errors
+    /// [`FsError::SourceChanged`] when the file was changed since the tree was
+    /// made.
+    fn verify(&mut self) -> Result<(), FsError> {
+        Ok(())
+    }
 }

@@ -1,10 +1,15 @@
 //! A whole directory tree in compact form: about 110 bytes a file, so that a
 //! million files fit in the memory a build may use.
 
-use crate::FsError;
 use crate::attr::{DeviceNumber, FileKind, Timestamp, Xattr};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use crate::error::FsError;
+
+mod builder;
+mod ordered;
+mod store;
+
+pub use builder::TreeBuilder;
+pub use ordered::OrderedBuilder;
 
 /// A file of a [`Tree`]: hard links lead to the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -211,6 +216,26 @@ impl Tree {
         names.join(&b'/')
     }
 
+    /// The path of a node's first name in `buf`, at its end; `None` when it
+    /// does not fit. For callers that cannot afford an allocation a file.
+    #[must_use]
+    pub fn path_in<'a>(&self, id: NodeId, buf: &'a mut [u8]) -> Option<&'a [u8]> {
+        let mut from = buf.len();
+        let mut at = id;
+        while let Some(entry) = self.entries.get(self.node(at).first_entry as usize) {
+            if from < buf.len() {
+                from = from.checked_sub(1)?;
+                buf[from] = b'/';
+            }
+            let name = self.name(entry);
+            let to = from;
+            from = from.checked_sub(name.len())?;
+            buf[from..to].copy_from_slice(name);
+            at = entry.parent;
+        }
+        Some(&buf[from..])
+    }
+
     /// The path for messages.
     #[must_use]
     pub fn shown_path(&self, id: NodeId) -> String {
@@ -255,316 +280,6 @@ pub struct NodeAttr {
 /// Longest name of an entry, in bytes, on every format we know.
 pub const NAME_MAX: usize = 255;
 
-/// Puts a [`Tree`] together in any order, by (directory, name). Adding a name
-/// that is there replaces it, as unpacking an archive does.
-#[derive(Debug)]
-pub struct TreeBuilder {
-    nodes: Vec<Node>,
-    entries: Vec<Entry>,
-    bytes: Vec<u8>,
-    times: Vec<OtherTimes>,
-    xattrs: Vec<Vec<Xattr>>,
-    xattr_index: HashMap<Vec<Xattr>, u32>,
-    /// (directory, name) to entry. Keyed by hash only; entries are compared.
-    index: HashMap<u64, Vec<u32>, BuildIdentity>,
-    hasher: RandomState,
-}
-
-const REMOVED: u32 = u32::MAX;
-
-impl TreeBuilder {
-    /// A tree of an empty root directory with these attributes.
-    #[must_use]
-    pub fn new(root: NodeAttr) -> Self {
-        let mut builder = Self {
-            nodes: Vec::new(),
-            entries: Vec::new(),
-            bytes: Vec::new(),
-            times: Vec::new(),
-            xattrs: vec![Vec::new()],
-            xattr_index: HashMap::new(),
-            index: HashMap::default(),
-            hasher: RandomState::new(),
-        };
-        builder.push_node(root, Payload::None);
-        builder
-    }
-
-    fn push_node(&mut self, attr: NodeAttr, payload: Payload) -> NodeId {
-        let id = NodeId(self.nodes.len() as u32);
-        let times = self.store_times(attr);
-        self.nodes.push(Node {
-            payload,
-            size: attr.size,
-            mtime: attr.mtime,
-            uid: attr.uid,
-            gid: attr.gid,
-            names: 0,
-            times,
-            xattrs: 0,
-            first_entry: u32::MAX,
-            perm: attr.perm & 0o7777,
-            kind: attr.kind,
-        });
-        id
-    }
-
-    fn store_times(&mut self, attr: NodeAttr) -> u32 {
-        match attr.times {
-            Some(times) => {
-                self.times.push(times);
-                self.times.len() as u32
-            }
-            None => 0,
-        }
-    }
-
-    fn store_bytes(&mut self, bytes: &[u8]) -> Result<u32, FsError> {
-        let at = u32::try_from(self.bytes.len())
-            .map_err(|_| FsError::NoSpace("names and link targets exceed 4 GiB".into()))?;
-        self.bytes.extend_from_slice(bytes);
-        Ok(at)
-    }
-
-    fn key(&self, parent: NodeId, name: &[u8]) -> u64 {
-        self.hasher.hash_one((parent.0, name))
-    }
-
-    fn name(&self, entry: &Entry) -> &[u8] {
-        let at = entry.name as usize;
-        &self.bytes[at..at + usize::from(entry.name_len)]
-    }
-
-    fn find(&self, parent: NodeId, name: &[u8]) -> Option<u32> {
-        let found = self.index.get(&self.key(parent, name))?;
-        found.iter().copied().find(|&at| {
-            let entry = &self.entries[at as usize];
-            entry.parent == parent && self.name(entry) == name
-        })
-    }
-
-    /// The node `name` of a directory, if it is there.
-    #[must_use]
-    pub fn child(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
-        self.find(parent, name).map(|at| self.entries[at as usize].node)
-    }
-
-    /// A node added earlier.
-    #[must_use]
-    pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.index()]
-    }
-
-    /// Adds a file; an entry of that name is replaced, except that a directory
-    /// over a directory keeps its entries and takes the new attributes.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] for a name that is empty, `.`, `..`, longer than
-    /// [`NAME_MAX`] or contains a slash or a zero byte, or a link target that
-    /// is empty or longer than 4095 bytes.
-    pub fn add(
-        &mut self,
-        parent: NodeId,
-        name: &[u8],
-        attr: NodeAttr,
-        payload: NewPayload<'_>,
-    ) -> Result<NodeId, FsError> {
-        if attr.kind == FileKind::Directory {
-            if let Some(id) = self.child(parent, name) {
-                if self.node(id).kind == FileKind::Directory {
-                    self.set_attr(id, attr);
-                    return Ok(id);
-                }
-            }
-        }
-        let mut attr = attr;
-        let payload = match payload {
-            NewPayload::None => Payload::None,
-            NewPayload::Content(key) => Payload::Content(key),
-            NewPayload::Device(number) => Payload::Device(number),
-            NewPayload::Target(target) => {
-                if target.is_empty() || target.len() > 4095 || target.contains(&0) {
-                    return Err(FsError::Invalid(format!(
-                        "symlink {}: target of {} bytes is not possible",
-                        String::from_utf8_lossy(name),
-                        target.len()
-                    )));
-                }
-                attr.size = target.len() as u64;
-                let offset = self.store_bytes(target)?;
-                Payload::Target(ByteRef { offset, len: target.len() as u16 })
-            }
-        };
-        if !matches!(attr.kind, FileKind::Regular | FileKind::Symlink) {
-            attr.size = 0;
-        }
-        if self.nodes.len() >= (u32::MAX - 1) as usize {
-            return Err(FsError::NoSpace("more than 4 billion files".into()));
-        }
-        let id = NodeId(self.nodes.len() as u32);
-        self.link(parent, name, id)?;
-        self.push_node(attr, payload);
-        let entry = self.find(parent, name).unwrap_or(u32::MAX);
-        let node = &mut self.nodes[id.index()];
-        node.names = 1;
-        node.first_entry = entry;
-        Ok(id)
-    }
-
-    /// Adds another name for a file that is there; replaces what had the name.
-    ///
-    /// # Errors
-    /// As [`TreeBuilder::add`]; [`FsError::Invalid`] when `node` is a directory.
-    pub fn add_link(&mut self, parent: NodeId, name: &[u8], node: NodeId) -> Result<(), FsError> {
-        if self.node(node).kind == FileKind::Directory {
-            return Err(FsError::Invalid(format!(
-                "{}: a directory cannot have two names",
-                String::from_utf8_lossy(name)
-            )));
-        }
-        if self.child(parent, name) == Some(node) {
-            return Ok(());
-        }
-        self.link(parent, name, node)?;
-        self.nodes[node.index()].names += 1;
-        Ok(())
-    }
-
-    fn link(&mut self, parent: NodeId, name: &[u8], node: NodeId) -> Result<(), FsError> {
-        check_name(name)?;
-        self.remove(parent, name);
-        let at = self.store_bytes(name)?;
-        let entry = Entry { parent, node, name: at, name_len: name.len() as u8 };
-        let key = self.key(parent, name);
-        self.index.entry(key).or_default().push(self.entries.len() as u32);
-        self.entries.push(entry);
-        Ok(())
-    }
-
-    /// Takes a name away, with all that is below it; returns whether it was
-    /// there.
-    pub fn remove(&mut self, parent: NodeId, name: &[u8]) -> bool {
-        let Some(at) = self.find(parent, name) else { return false };
-        let key = self.key(parent, name);
-        if let Some(slots) = self.index.get_mut(&key) {
-            slots.retain(|&slot| slot != at);
-        }
-        let node = self.entries[at as usize].node;
-        self.entries[at as usize].parent = NodeId(REMOVED);
-        let node = &mut self.nodes[node.index()];
-        node.names = node.names.saturating_sub(1);
-        true
-    }
-
-    /// Takes away every entry of a directory for which `keep` says no.
-    pub fn retain_children(&mut self, dir: NodeId, mut keep: impl FnMut(NodeId) -> bool) {
-        let names: Vec<Vec<u8>> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.parent == dir && !keep(entry.node))
-            .map(|entry| self.name(entry).to_vec())
-            .collect();
-        for name in names {
-            self.remove(dir, &name);
-        }
-    }
-
-    /// Replaces a node's attributes; kind, contents and names stay.
-    pub fn set_attr(&mut self, id: NodeId, attr: NodeAttr) {
-        let times = self.store_times(attr);
-        let node = &mut self.nodes[id.index()];
-        node.perm = attr.perm & 0o7777;
-        node.uid = attr.uid;
-        node.gid = attr.gid;
-        node.mtime = attr.mtime;
-        node.times = times;
-    }
-
-    /// Sets a node's extended attributes.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] when a name is longer than 255 bytes or has no
-    /// namespace.
-    pub fn set_xattrs(&mut self, id: NodeId, mut xattrs: Vec<Xattr>) -> Result<(), FsError> {
-        for xattr in &xattrs {
-            if xattr.name.len() > 255 || !xattr.name.contains(&b'.') {
-                return Err(FsError::Invalid(format!(
-                    "extended attribute name {:?} is not possible",
-                    String::from_utf8_lossy(&xattr.name)
-                )));
-            }
-        }
-        xattrs.sort();
-        xattrs.dedup_by(|later, earlier| later.name == earlier.name);
-        let set = if xattrs.is_empty() {
-            0
-        } else if let Some(&set) = self.xattr_index.get(&xattrs) {
-            set
-        } else {
-            let set = self.xattrs.len() as u32;
-            self.xattrs.push(xattrs.clone());
-            self.xattr_index.insert(xattrs, set);
-            set
-        };
-        self.nodes[id.index()].xattrs = set;
-        Ok(())
-    }
-
-    /// The finished tree: what no name leads to any more is gone, entries are
-    /// sorted by name, and node order depends only on the names.
-    #[must_use]
-    pub fn finish(self) -> Tree {
-        let Self { nodes, mut entries, bytes, times, xattrs, index, xattr_index, .. } = self;
-        drop((index, xattr_index));
-        let name_of = |entry: &Entry| {
-            let at = entry.name as usize;
-            &bytes[at..at + usize::from(entry.name_len)]
-        };
-        entries.retain(|entry| entry.parent.0 != REMOVED);
-        entries.sort_unstable_by(|a, b| {
-            a.parent.cmp(&b.parent).then_with(|| name_of(a).cmp(name_of(b)))
-        });
-        let starts = child_starts(&entries, nodes.len());
-        // Renumber breadth first from the root: reachable nodes only.
-        let mut new_id = vec![u32::MAX; nodes.len()];
-        let mut order: Vec<u32> = vec![0];
-        new_id[0] = 0;
-        let mut at = 0;
-        while let Some(&old) = order.get(at) {
-            at += 1;
-            let (from, to) = (starts[old as usize] as usize, starts[old as usize + 1] as usize);
-            for entry in &entries[from..to] {
-                let slot = &mut new_id[entry.node.index()];
-                if *slot == u32::MAX {
-                    *slot = order.len() as u32;
-                    order.push(entry.node.0);
-                }
-            }
-        }
-        entries.retain(|entry| new_id[entry.parent.index()] != u32::MAX);
-        for entry in &mut entries {
-            entry.parent = NodeId(new_id[entry.parent.index()]);
-            entry.node = NodeId(new_id[entry.node.index()]);
-        }
-        // Within a directory the order by name stands: the sort is stable.
-        entries.sort_by_key(|entry| entry.parent);
-        let mut nodes: Vec<Node> = order.iter().map(|&old| nodes[old as usize]).collect();
-        for node in &mut nodes {
-            node.first_entry = u32::MAX;
-            node.names = 0;
-        }
-        for (at, entry) in entries.iter().enumerate() {
-            let node = &mut nodes[entry.node.index()];
-            if node.names == 0 {
-                node.first_entry = at as u32;
-            }
-            node.names += 1;
-        }
-        let children = child_starts(&entries, nodes.len());
-        Tree { nodes, entries, children, bytes, times, xattrs }
-    }
-}
-
 /// What a node to be added carries.
 #[derive(Clone, Copy, Debug)]
 pub enum NewPayload<'a> {
@@ -578,17 +293,6 @@ pub enum NewPayload<'a> {
     Device(DeviceNumber),
 }
 
-fn child_starts(entries: &[Entry], nodes: usize) -> Vec<u32> {
-    let mut starts = vec![0u32; nodes + 1];
-    for entry in entries {
-        starts[entry.parent.index() + 1] += 1;
-    }
-    for at in 1..starts.len() {
-        starts[at] += starts[at - 1];
-    }
-    starts
-}
-
 fn check_name(name: &[u8]) -> Result<(), FsError> {
     let bad = |why: &str| {
         Err(FsError::Invalid(format!("name {:?}: {why}", String::from_utf8_lossy(name))))
@@ -600,33 +304,6 @@ fn check_name(name: &[u8]) -> Result<(), FsError> {
             bad("contains a slash or a zero byte")
         }
         _ => Ok(()),
-    }
-}
-
-/// Keys of the index are hashes already.
-#[derive(Clone, Copy, Default, Debug)]
-struct BuildIdentity;
-
-impl BuildHasher for BuildIdentity {
-    type Hasher = Identity;
-    fn build_hasher(&self) -> Identity {
-        Identity(0)
-    }
-}
-
-struct Identity(u64);
-
-impl std::hash::Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
     }
 }
 

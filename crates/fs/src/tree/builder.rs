@@ -1,0 +1,320 @@
+//! Building a tree entry by entry, in any order.
+
+use super::store::Store;
+use super::{Entry, NewPayload, Node, NodeAttr, NodeId, Payload, Tree, check_name};
+use crate::attr::{FileKind, Xattr};
+use crate::error::FsError;
+use hashbrown::HashTable;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+/// Puts a [`Tree`] together in any order, by (directory, name). Adding a name
+/// that is there replaces it, as unpacking an archive does.
+#[derive(Debug)]
+pub struct TreeBuilder {
+    nodes: Vec<Node>,
+    entries: Vec<Entry>,
+    store: Store,
+    /// Places in `entries`, found by (directory, name).
+    index: HashTable<u32>,
+    hasher: RandomState,
+}
+
+const REMOVED: NodeId = NodeId(u32::MAX);
+
+fn name_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a [u8] {
+    let at = entry.name as usize;
+    &bytes[at..at + usize::from(entry.name_len)]
+}
+
+impl TreeBuilder {
+    /// A tree of an empty root directory with these attributes.
+    #[must_use]
+    pub fn new(root: NodeAttr) -> Self {
+        let mut builder = Self {
+            nodes: Vec::new(),
+            entries: Vec::new(),
+            store: Store::new(),
+            index: HashTable::new(),
+            hasher: RandomState::new(),
+        };
+        builder.nodes.push(Node {
+            payload: Payload::None,
+            size: 0,
+            mtime: root.mtime,
+            uid: root.uid,
+            gid: root.gid,
+            names: 0,
+            times: builder.store.times(root.times),
+            xattrs: 0,
+            first_entry: u32::MAX,
+            perm: root.perm & 0o7777,
+            kind: root.kind,
+        });
+        builder
+    }
+
+    fn find(&self, parent: NodeId, name: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one((parent, name));
+        self.index.find(hash, |&at| self.is(at, parent, name)).copied()
+    }
+
+    fn is(&self, at: u32, parent: NodeId, name: &[u8]) -> bool {
+        let entry = &self.entries[at as usize];
+        entry.parent == parent && name_of(&self.store.bytes, entry) == name
+    }
+
+    /// The node `name` of a directory, if it is there.
+    #[must_use]
+    pub fn child(&self, parent: NodeId, name: &[u8]) -> Option<NodeId> {
+        self.find(parent, name).map(|at| self.entries[at as usize].node)
+    }
+
+    /// A node added earlier.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// Adds a file; an entry of that name is replaced, except that a directory
+    /// over a directory keeps its entries and takes the new attributes.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a name that is empty, `.`, `..`, longer than
+    /// [`NAME_MAX`] or contains a slash or a zero byte, or a link target that
+    /// is empty or longer than 4095 bytes.
+    pub fn add(
+        &mut self,
+        parent: NodeId,
+        name: &[u8],
+        attr: NodeAttr,
+        payload: NewPayload<'_>,
+    ) -> Result<NodeId, FsError> {
+        if attr.kind == FileKind::Directory {
+            if let Some(id) = self.child(parent, name) {
+                if self.node(id).kind == FileKind::Directory {
+                    self.set_attr(id, attr);
+                    return Ok(id);
+                }
+            }
+        }
+        if self.nodes.len() >= (u32::MAX - 1) as usize {
+            return Err(FsError::NoSpace("more than 4 billion files".into()));
+        }
+        check_name(name)?;
+        let mut node = self.store.node(name, attr, payload)?;
+        let id = NodeId(self.nodes.len() as u32);
+        node.first_entry = self.link(parent, name, id)?;
+        node.names = 1;
+        self.nodes.push(node);
+        Ok(id)
+    }
+
+    /// Adds another name for a file that is there; replaces what had the name.
+    ///
+    /// # Errors
+    /// As [`TreeBuilder::add`]; [`FsError::Invalid`] when `node` is a directory.
+    pub fn add_link(&mut self, parent: NodeId, name: &[u8], node: NodeId) -> Result<(), FsError> {
+        if self.node(node).kind == FileKind::Directory {
+            return Err(FsError::Invalid(format!(
+                "{}: a directory cannot have two names",
+                String::from_utf8_lossy(name)
+            )));
+        }
+        if self.child(parent, name) == Some(node) {
+            return Ok(());
+        }
+        self.link(parent, name, node)?;
+        self.nodes[node.index()].names += 1;
+        Ok(())
+    }
+
+    fn link(&mut self, parent: NodeId, name: &[u8], node: NodeId) -> Result<u32, FsError> {
+        check_name(name)?;
+        self.remove(parent, name);
+        let offset = self.store.bytes(name)?;
+        let at = self.entries.len() as u32;
+        self.entries.push(Entry { parent, node, name: offset, name_len: name.len() as u8 });
+        let (entries, bytes, hasher) = (&self.entries, &self.store.bytes, &self.hasher);
+        let hash = |&at: &u32| {
+            let entry = &entries[at as usize];
+            hasher.hash_one((entry.parent, name_of(bytes, entry)))
+        };
+        self.index.insert_unique(hash(&at), at, hash);
+        Ok(at)
+    }
+
+    /// Takes a name away, with all that is below it; returns whether it was
+    /// there.
+    pub fn remove(&mut self, parent: NodeId, name: &[u8]) -> bool {
+        let hash = self.hasher.hash_one((parent, name));
+        let (entries, bytes) = (&self.entries, &self.store.bytes);
+        let found = self.index.find_entry(hash, |&at| {
+            let entry = &entries[at as usize];
+            entry.parent == parent && name_of(bytes, entry) == name
+        });
+        let Ok(found) = found else { return false };
+        let (at, _) = found.remove();
+        let entry = &mut self.entries[at as usize];
+        entry.parent = REMOVED;
+        let node = &mut self.nodes[entry.node.index()];
+        node.names = node.names.saturating_sub(1);
+        true
+    }
+
+    /// Takes away every entry of the given directories.
+    pub fn clear(&mut self, dirs: &HashSet<NodeId>) {
+        self.remove_if(|entry, _| dirs.contains(&entry.parent));
+    }
+
+    /// Takes away every entry of a directory for which `keep` says no.
+    pub fn retain_children(&mut self, dir: NodeId, mut keep: impl FnMut(NodeId) -> bool) {
+        self.remove_if(|entry, _| entry.parent == dir && !keep(entry.node));
+    }
+
+    fn remove_if(&mut self, mut condemned: impl FnMut(&Entry, &[u8]) -> bool) {
+        for at in 0..self.entries.len() {
+            let entry = self.entries[at];
+            if entry.parent != REMOVED && condemned(&entry, name_of(&self.store.bytes, &entry)) {
+                let name = name_of(&self.store.bytes, &entry).to_vec();
+                self.remove(entry.parent, &name);
+            }
+        }
+    }
+
+    /// Takes away every entry whose path, relative to the root, `excluded`
+    /// names; what lies below goes with it. The second argument tells whether
+    /// the entry is a directory. A file with another name stays under that.
+    pub fn exclude(&mut self, excluded: impl Fn(&[u8], bool) -> bool) {
+        let mut doomed = Vec::new();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if entry.parent == REMOVED {
+                continue;
+            }
+            let is_dir = self.node(entry.node).kind == FileKind::Directory;
+            if self.path(at as u32).is_some_and(|path| excluded(&path, is_dir)) {
+                doomed.push(at as u32);
+            }
+        }
+        for at in doomed {
+            let entry = self.entries[at as usize];
+            let name = name_of(&self.store.bytes, &entry).to_vec();
+            self.remove(entry.parent, &name);
+        }
+    }
+
+    /// The path of an entry; `None` when it is below something removed.
+    fn path(&self, at: u32) -> Option<Vec<u8>> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut entry = self.entries.get(at as usize)?;
+        loop {
+            if entry.parent == REMOVED {
+                return None;
+            }
+            names.push(name_of(&self.store.bytes, entry));
+            if entry.parent == NodeId::ROOT {
+                break;
+            }
+            // A directory has one name only: the one that made it.
+            entry = self.entries.get(self.node(entry.parent).first_entry as usize)?;
+        }
+        names.reverse();
+        Some(names.join(&b'/'))
+    }
+
+    /// A symlink's target; empty for anything else.
+    #[must_use]
+    pub fn target(&self, id: NodeId) -> &[u8] {
+        match self.node(id).payload {
+            Payload::Target(at) => {
+                let from = at.offset as usize;
+                &self.store.bytes[from..from + usize::from(at.len)]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Replaces a node's attributes; kind, contents and names stay.
+    pub fn set_attr(&mut self, id: NodeId, attr: NodeAttr) {
+        let times = self.store.times(attr.times);
+        let node = &mut self.nodes[id.index()];
+        node.perm = attr.perm & 0o7777;
+        node.uid = attr.uid;
+        node.gid = attr.gid;
+        node.mtime = attr.mtime;
+        node.times = times;
+    }
+
+    /// Sets a node's extended attributes.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when a name is longer than 255 bytes or has no
+    /// namespace.
+    pub fn set_xattrs(&mut self, id: NodeId, xattrs: Vec<Xattr>) -> Result<(), FsError> {
+        self.nodes[id.index()].xattrs = self.store.xattrs(xattrs)?;
+        Ok(())
+    }
+
+    /// The finished tree: what no name leads to any more is gone, entries are
+    /// sorted by name, and node order depends only on the names.
+    #[must_use]
+    pub fn finish(self) -> Tree {
+        let Self { nodes, mut entries, store, index, .. } = self;
+        drop(index);
+        let Store { bytes, times, xattrs, .. } = store;
+        entries.retain(|entry| entry.parent != REMOVED);
+        entries.sort_unstable_by(|a, b| {
+            let names = || name_of(&bytes, a).cmp(name_of(&bytes, b));
+            a.parent.cmp(&b.parent).then_with(names)
+        });
+        let starts = child_starts(&entries, nodes.len());
+        // Renumber breadth first from the root: reachable nodes only.
+        let mut new_id = vec![u32::MAX; nodes.len()];
+        let mut order: Vec<u32> = vec![0];
+        new_id[0] = 0;
+        let mut at = 0;
+        while let Some(&old) = order.get(at) {
+            at += 1;
+            let (from, to) = (starts[old as usize] as usize, starts[old as usize + 1] as usize);
+            for entry in &entries[from..to] {
+                let slot = &mut new_id[entry.node.index()];
+                if *slot == u32::MAX {
+                    *slot = order.len() as u32;
+                    order.push(entry.node.0);
+                }
+            }
+        }
+        entries.retain(|entry| new_id[entry.parent.index()] != u32::MAX);
+        for entry in &mut entries {
+            entry.parent = NodeId(new_id[entry.parent.index()]);
+            entry.node = NodeId(new_id[entry.node.index()]);
+        }
+        // Within a directory the order by name stands: the sort is stable.
+        entries.sort_by_key(|entry| entry.parent);
+        let mut nodes: Vec<Node> = order.iter().map(|&old| nodes[old as usize]).collect();
+        for node in &mut nodes {
+            node.first_entry = u32::MAX;
+            node.names = 0;
+        }
+        for (at, entry) in entries.iter().enumerate() {
+            let node = &mut nodes[entry.node.index()];
+            if node.names == 0 {
+                node.first_entry = at as u32;
+            }
+            node.names += 1;
+        }
+        let children = child_starts(&entries, nodes.len());
+        Tree { nodes, entries, children, bytes, times, xattrs }
+    }
+}
+
+fn child_starts(entries: &[Entry], nodes: usize) -> Vec<u32> {
+    let mut starts = vec![0u32; nodes + 1];
+    for entry in entries {
+        starts[entry.parent.index() + 1] += 1;
+    }
+    for at in 1..starts.len() {
+        starts[at] += starts[at - 1];
+    }
+    starts
+}

@@ -1,0 +1,113 @@
+//! What nodes and entries refer to by number: names, link targets, times and
+//! sets of extended attributes.
+
+use super::{ByteRef, NewPayload, Node, NodeAttr, OtherTimes, Payload};
+use crate::attr::{FileKind, Xattr};
+use crate::error::FsError;
+use std::collections::HashMap;
+
+/// Longest symlink target, one less than `PATH_MAX`.
+const TARGET_MAX: usize = 4095;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    pub(super) bytes: Vec<u8>,
+    pub(super) times: Vec<OtherTimes>,
+    pub(super) xattrs: Vec<Vec<Xattr>>,
+    xattr_index: HashMap<Vec<Xattr>, u32>,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            times: Vec::new(),
+            xattrs: vec![Vec::new()],
+            xattr_index: HashMap::new(),
+        }
+    }
+
+    /// Keeps a name or target; gives where it lies.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<u32, FsError> {
+        let at = u32::try_from(self.bytes.len())
+            .map_err(|_| FsError::NoSpace("names and link targets exceed 4 GiB".into()))?;
+        self.bytes.extend_from_slice(bytes);
+        Ok(at)
+    }
+
+    /// Keeps the other times; gives their number, 0 for none.
+    pub(super) fn times(&mut self, times: Option<OtherTimes>) -> u32 {
+        match times {
+            Some(times) => {
+                self.times.push(times);
+                self.times.len() as u32
+            }
+            None => 0,
+        }
+    }
+
+    /// Keeps a set of extended attributes; equal sets get the same number.
+    pub(super) fn xattrs(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, FsError> {
+        if xattrs.is_empty() {
+            return Ok(0);
+        }
+        for xattr in &xattrs {
+            if xattr.name.len() > 255 || !xattr.name.contains(&b'.') {
+                return Err(FsError::Invalid(format!(
+                    "extended attribute name {:?} is not possible",
+                    String::from_utf8_lossy(&xattr.name)
+                )));
+            }
+        }
+        xattrs.sort();
+        xattrs.dedup_by(|later, earlier| later.name == earlier.name);
+        if let Some(&set) = self.xattr_index.get(&xattrs) {
+            return Ok(set);
+        }
+        let set = self.xattrs.len() as u32;
+        self.xattrs.push(xattrs.clone());
+        self.xattr_index.insert(xattrs, set);
+        Ok(set)
+    }
+
+    /// A node without names yet.
+    pub(super) fn node(
+        &mut self,
+        name: &[u8],
+        attr: NodeAttr,
+        payload: NewPayload<'_>,
+    ) -> Result<Node, FsError> {
+        let mut size = if attr.kind == FileKind::Regular { attr.size } else { 0 };
+        let payload = match payload {
+            NewPayload::None => Payload::None,
+            NewPayload::Content(key) => Payload::Content(key),
+            NewPayload::Device(number) => Payload::Device(number),
+            NewPayload::Target(target) => {
+                if target.is_empty() || target.len() > TARGET_MAX || target.contains(&0) {
+                    return Err(FsError::Invalid(format!(
+                        "symlink {}: target of {} bytes is not possible",
+                        String::from_utf8_lossy(name),
+                        target.len()
+                    )));
+                }
+                size = target.len() as u64;
+                let offset = self.bytes(target)?;
+                Payload::Target(ByteRef { offset, len: target.len() as u16 })
+            }
+        };
+        let times = self.times(attr.times);
+        Ok(Node {
+            payload,
+            size,
+            mtime: attr.mtime,
+            uid: attr.uid,
+            gid: attr.gid,
+            names: 0,
+            times,
+            xattrs: 0,
+            first_entry: u32::MAX,
+            perm: attr.perm & 0o7777,
+            kind: attr.kind,
+        })
+    }
+}

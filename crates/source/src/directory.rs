@@ -1,0 +1,207 @@
+//! A directory of the running system as a source.
+//!
+//! The walk goes level by level; the directories of a level are listed on all
+//! cores. Access, change and creation times are not taken: they change without
+//! the contents changing, so two builds of the same directory would differ;
+//! all of a file's times are its `mtime`. Of extended attributes those are
+//! taken that a disk format can hold: `user`, `trusted`, `security` and POSIX
+//! ACLs.
+
+mod walk;
+
+use crate::options::TreeOptions;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use seekless_fs::FsError;
+use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::tree::{NodeId, Payload, Tree};
+use std::path::Path;
+
+/// A walked directory, open for reading its files.
+#[derive(Debug)]
+pub struct DirectorySource {
+    root: OwnedFd,
+    tree: Tree,
+}
+
+impl DirectorySource {
+    /// Walks a directory (or what a symlink leads to).
+    ///
+    /// # Errors
+    /// [`FsError::Io`] with the path of what cannot be read;
+    /// [`FsError::SourceChanged`] when something vanishes underfoot.
+    pub fn open(path: &Path, options: &TreeOptions) -> Result<Self, FsError> {
+        let shown = || path.display().to_string();
+        let root = rustix::fs::open(path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty())
+            .map_err(|error| FsError::io(shown(), error.into()))?;
+        let tree = walk::walk(root.as_fd(), path, options)?;
+        Ok(Self { root, tree })
+    }
+
+    fn open_file(&self, node: NodeId) -> Result<OwnedFd, FsError> {
+        let Payload::Content(key) = self.tree.node(node).payload else {
+            let path = self.tree.shown_path(node);
+            return Err(FsError::Invalid(format!("{path}: not a regular file")));
+        };
+        let mut buf = [0; PATH_BUF];
+        let opened = match self.tree.path_in(node, &mut buf) {
+            Some(path) => open_at(self.root.as_fd(), path, FILE),
+            None => open_at(self.root.as_fd(), &self.tree.path(node), FILE),
+        };
+        let file = opened.map_err(|error| match error {
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => self.changed(node),
+            error => FsError::io(self.tree.shown_path(node), error.into()),
+        })?;
+        self.check(file.as_fd(), key, node)?;
+        Ok(file)
+    }
+
+    /// Whether an open file is still the one that was walked.
+    fn check(&self, file: BorrowedFd<'_>, key: u64, node: NodeId) -> Result<(), FsError> {
+        let stat = rustix::fs::fstat(file)
+            .map_err(|error| FsError::io(self.tree.shown_path(node), error.into()))?;
+        if content_key(&stat) | SPARSE == key | SPARSE { Ok(()) } else { Err(self.changed(node)) }
+    }
+
+    fn changed(&self, node: NodeId) -> FsError {
+        FsError::SourceChanged(self.tree.shown_path(node))
+    }
+}
+
+impl Source for DirectorySource {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError> {
+        let size = self.tree.node(node).size;
+        let sparse =
+            matches!(self.tree.node(node).payload, Payload::Content(key) if key & SPARSE != 0);
+        if size == 0 {
+            return Ok(Vec::new());
+        }
+        if !sparse {
+            return Ok(vec![Segment { offset: 0, len: size }]);
+        }
+        let file = self.open_file(node)?;
+        data_segments(file.as_fd(), size)
+            .map_err(|error| FsError::io(self.tree.shown_path(node), error.into()))
+    }
+
+    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        let file = self.open_file(node)?;
+        Ok(Box::new(FileContent { file, source: self, node }))
+    }
+}
+
+struct FileContent<'a> {
+    file: OwnedFd,
+    source: &'a DirectorySource,
+    node: NodeId,
+}
+
+impl Content for FileContent<'_> {
+    fn read_at(&mut self, mut offset: u64, mut buf: &mut [u8]) -> Result<(), FsError> {
+        while !buf.is_empty() {
+            match rustix::io::pread(&self.file, &mut *buf, offset) {
+                Ok(0) => return Err(self.source.changed(self.node)),
+                Ok(n) => {
+                    offset += n as u64;
+                    buf = &mut buf[n..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    let path = self.source.tree.shown_path(self.node);
+                    return Err(FsError::io(path, error.into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Result<(), FsError> {
+        match self.source.tree.node(self.node).payload {
+            Payload::Content(key) => self.source.check(self.file.as_fd(), key, self.node),
+            _ => Ok(()),
+        }
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+// NONBLOCK: should the file have become a FIFO meanwhile, do not wait for it.
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::NONBLOCK);
+
+/// Room for the paths of nearly all files, on the stack.
+const PATH_BUF: usize = 1024;
+
+/// Longest path handed to the system at once; `PATH_MAX` is 4096 with its end.
+const PATH_PIECE: usize = 4000;
+
+/// Opens a path below `root` without touching its access time where that is
+/// permitted. Paths of any length are followed in pieces.
+fn open_at(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    if path.len() <= PATH_PIECE {
+        let open = |flags| rustix::fs::openat(root, path, flags, Mode::empty());
+        return match open(flags | OFlags::NOATIME) {
+            Err(Errno::PERM) => open(flags),
+            opened => opened,
+        };
+    }
+    let slash = path[..PATH_PIECE].iter().rposition(|&byte| byte == b'/');
+    let slash = slash.ok_or(Errno::NAMETOOLONG)?;
+    let dir = open_at(root, &path[..slash], DIRECTORY)?;
+    open_at(dir.as_fd(), &path[slash + 1..], flags)
+}
+
+/// Set in a key when the file has fewer blocks than its size needs.
+const SPARSE: u64 = 1;
+
+/// What tells a file from any other and from its own later versions, in one
+/// number: device, inode, size and time of last change, hashed; and whether
+/// the file may have holes. So a million files need no table beside the tree.
+fn content_key(stat: &rustix::fs::Stat) -> u64 {
+    let fields = [
+        stat.st_dev,
+        stat.st_ino,
+        stat.st_size as u64,
+        stat.st_mtime as u64,
+        stat.st_mtime_nsec as u64,
+    ];
+    let hash = fields.iter().fold(0x5ee4_1e55_u64, |hash, &field| {
+        let mixed = (hash ^ field).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ (mixed >> 29)
+    });
+    let sparse = (stat.st_blocks as u64).saturating_mul(512) < stat.st_size as u64;
+    (hash & !SPARSE) | u64::from(sparse)
+}
+
+/// Where a file has data, as its file system tells.
+fn data_segments(file: BorrowedFd<'_>, size: u64) -> Result<Vec<Segment>, Errno> {
+    let mut segments = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(start) => start.min(size),
+            Err(Errno::NXIO) => break,
+            // The file system does not know holes.
+            Err(Errno::INVAL) => at,
+            Err(error) => return Err(error),
+        };
+        let end = match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+            Ok(end) => end.min(size),
+            Err(Errno::INVAL | Errno::NXIO) => size,
+            Err(error) => return Err(error),
+        };
+        if end > start {
+            segments.push(Segment { offset: start, len: end - start });
+        }
+        at = end.max(at + 1);
+    }
+    Ok(segments)
+}

@@ -1,0 +1,313 @@
+//! The parallel walk.
+
+use super::{DIRECTORY, content_key, open_at};
+use crate::options::TreeOptions;
+use rayon::prelude::*;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, RawDir, Stat};
+use rustix::io::Errno;
+use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, OrderedBuilder, Tree};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+/// Directories listed before what they hold goes into the tree: bounds what is
+/// held besides the tree.
+const BATCH: usize = 1024;
+
+/// Entries of one directory examined by one thread at a time.
+const SLICE: usize = 512;
+
+/// Walks what is below `root`.
+pub(super) fn walk(
+    root: BorrowedFd<'_>,
+    path: &Path,
+    options: &TreeOptions,
+) -> Result<Tree, FsError> {
+    let io = |error: Errno| FsError::io(path.display().to_string(), error.into());
+    let stat = rustix::fs::fstat(root).map_err(io)?;
+    let mut attr = node_attr(&stat, FileKind::Directory);
+    options.apply(&mut attr)?;
+    let mut xattrs = Vec::new();
+    read_xattrs(&proc_path(root, b"."), &mut xattrs).map_err(io)?;
+    options.apply_to_xattrs(&mut xattrs)?;
+    let walk = Walk { root, path, options, device: stat.st_dev };
+    let mut tree = Assembly {
+        builder: OrderedBuilder::new(attr, xattrs)?,
+        links: HashMap::new(),
+        next: vec![Directory { node: NodeId::ROOT, path: Box::default() }],
+    };
+    while !tree.next.is_empty() {
+        let level = std::mem::take(&mut tree.next);
+        for batch in level.chunks(BATCH) {
+            let listings: Vec<Listing> =
+                batch.par_iter().map(|dir| walk.list(&dir.path)).collect::<Result<_, _>>()?;
+            for (dir, listing) in batch.iter().zip(listings) {
+                tree.enter(&walk, dir, listing)?;
+            }
+        }
+    }
+    Ok(tree.builder.finish())
+}
+
+/// What a walk knows everywhere.
+struct Walk<'a> {
+    root: BorrowedFd<'a>,
+    path: &'a Path,
+    options: &'a TreeOptions,
+    device: u64,
+}
+
+/// A directory that is in the tree and still to be listed.
+struct Directory {
+    node: NodeId,
+    path: Box<[u8]>,
+}
+
+/// An entry of a directory, examined.
+struct Found {
+    name: NameRef,
+    stat: Stat,
+    kind: FileKind,
+    target: Box<[u8]>,
+    xattrs: Vec<Xattr>,
+}
+
+/// A name in a listing's store, with its end for the system.
+#[derive(Clone, Copy)]
+struct NameRef {
+    start: u32,
+    len: u8,
+}
+
+#[derive(Default)]
+struct Listing {
+    names: Vec<u8>,
+    found: Vec<Found>,
+}
+
+impl Walk<'_> {
+    fn shown(&self, dir: &[u8], name: &[u8]) -> String {
+        self.path.join(Path::new(os_str(dir))).join(os_str(name)).display().to_string()
+    }
+
+    fn failed(&self, dir: &[u8], name: &[u8], error: Errno) -> FsError {
+        match error {
+            Errno::NOENT => FsError::SourceChanged(self.shown(dir, name)),
+            error => FsError::io(self.shown(dir, name), error.into()),
+        }
+    }
+
+    /// Lists a directory and examines every entry, sorted by name.
+    fn list(&self, dir: &[u8]) -> Result<Listing, FsError> {
+        let at: &[u8] = if dir.is_empty() { b"." } else { dir };
+        let fd = open_at(self.root, at, DIRECTORY).map_err(|e| self.failed(dir, b"", e))?;
+        let (names, mut refs) = read_names(&fd).map_err(|e| self.failed(dir, b"", e))?;
+        refs.sort_unstable_by(|a, b| name_in(&names, *a).cmp(name_in(&names, *b)));
+        let slice = |refs: &[NameRef]| -> Result<Vec<Found>, FsError> {
+            let mut prefix = proc_path(fd.as_fd(), b"");
+            refs.iter()
+                .filter_map(|&name| self.examine(dir, &fd, &mut prefix, &names, name).transpose())
+                .collect()
+        };
+        let found = if refs.len() <= SLICE {
+            slice(&refs)?
+        } else {
+            let parts: Vec<Vec<Found>> =
+                refs.par_chunks(SLICE).map(slice).collect::<Result<_, _>>()?;
+            parts.into_iter().flatten().collect()
+        };
+        Ok(Listing { names, found })
+    }
+
+    /// Everything about one entry; `None` when it is to be left out.
+    /// `prefix` is the directory's path under `/proc`, kept between calls.
+    fn examine(
+        &self,
+        dir: &[u8],
+        fd: &OwnedFd,
+        prefix: &mut Vec<u8>,
+        names: &[u8],
+        name: NameRef,
+    ) -> Result<Option<Found>, FsError> {
+        let bytes = name_in(names, name);
+        let failed = |error| self.failed(dir, bytes, error);
+        let stat = rustix::fs::statat(fd, c_name(names, name), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(failed)?;
+        let kind = FileKind::from_mode(stat.st_mode as u16).ok_or_else(|| {
+            FsError::Unsupported(format!("{}: unknown kind of file", self.shown(dir, bytes)))
+        })?;
+        let excludes = &self.options.excludes;
+        if !excludes.is_empty() && excludes.matches(&join(dir, bytes), kind == FileKind::Directory)
+        {
+            return Ok(None);
+        }
+        let target = if kind == FileKind::Symlink {
+            let target = rustix::fs::readlinkat(fd, c_name(names, name), Vec::new());
+            target.map_err(failed)?.into_bytes().into_boxed_slice()
+        } else {
+            Box::default()
+        };
+        let kept = prefix.len();
+        prefix.extend_from_slice(bytes);
+        let mut xattrs = Vec::new();
+        let read = read_xattrs(prefix, &mut xattrs);
+        prefix.truncate(kept);
+        read.map_err(failed)?;
+        self.options.apply_to_xattrs(&mut xattrs)?;
+        Ok(Some(Found { name, stat, kind, target, xattrs }))
+    }
+}
+
+/// The tree so far.
+struct Assembly {
+    builder: OrderedBuilder,
+    /// Files with several names, by device and inode.
+    links: HashMap<(u64, u64), NodeId>,
+    next: Vec<Directory>,
+}
+
+impl Assembly {
+    /// Puts a directory's entries into the tree.
+    fn enter(&mut self, walk: &Walk<'_>, dir: &Directory, listing: Listing) -> Result<(), FsError> {
+        self.builder.enter(dir.node)?;
+        for found in listing.found {
+            let name = name_in(&listing.names, found.name);
+            self.add(walk, dir, name, found)?;
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        walk: &Walk<'_>,
+        dir: &Directory,
+        name: &[u8],
+        found: Found,
+    ) -> Result<(), FsError> {
+        let Found { stat, kind, target, xattrs, .. } = found;
+        let identity = (stat.st_dev, stat.st_ino);
+        let linked = stat.st_nlink > 1 && kind != FileKind::Directory;
+        if linked {
+            if let Some(&node) = self.links.get(&identity) {
+                return self.builder.add_link(name, node);
+            }
+        }
+        let mut attr = node_attr(&stat, kind);
+        walk.options.apply(&mut attr)?;
+        let payload = match kind {
+            FileKind::Regular => NewPayload::Content(content_key(&stat)),
+            FileKind::Symlink => NewPayload::Target(&target),
+            FileKind::CharDevice | FileKind::BlockDevice => NewPayload::Device(DeviceNumber {
+                major: rustix::fs::major(stat.st_rdev),
+                minor: rustix::fs::minor(stat.st_rdev),
+            }),
+            _ => NewPayload::None,
+        };
+        let node = self.builder.add(name, attr, payload, xattrs)?;
+        if linked {
+            self.links.insert(identity, node);
+        }
+        let crosses = walk.options.one_file_system && stat.st_dev != walk.device;
+        if kind == FileKind::Directory && !crosses {
+            self.next.push(Directory { node, path: join(&dir.path, name).into() });
+        }
+        Ok(())
+    }
+}
+
+fn node_attr(stat: &Stat, kind: FileKind) -> NodeAttr {
+    NodeAttr {
+        kind,
+        perm: stat.st_mode as u16 & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        size: stat.st_size as u64,
+        mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
+        times: None,
+    }
+}
+
+fn os_str(bytes: &[u8]) -> &std::ffi::OsStr {
+    std::os::unix::ffi::OsStrExt::from_bytes(bytes)
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, b"/", name].concat() }
+}
+
+fn name_in(names: &[u8], name: NameRef) -> &[u8] {
+    let start = name.start as usize;
+    &names[start..start + usize::from(name.len)]
+}
+
+fn c_name(names: &[u8], name: NameRef) -> &CStr {
+    let start = name.start as usize;
+    let bytes = &names[start..=start + usize::from(name.len)];
+    CStr::from_bytes_with_nul(bytes).unwrap_or(c"")
+}
+
+/// All names of a directory, each with a zero byte behind it.
+fn read_names(dir: &OwnedFd) -> Result<(Vec<u8>, Vec<NameRef>), Errno> {
+    let mut buf = [MaybeUninit::uninit(); 32 << 10];
+    let mut entries = RawDir::new(dir, &mut buf);
+    let (mut names, mut refs) = (Vec::new(), Vec::new());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let start = u32::try_from(names.len()).map_err(|_| Errno::OVERFLOW)?;
+        let len = u8::try_from(name.to_bytes().len()).map_err(|_| Errno::NAMETOOLONG)?;
+        refs.push(NameRef { start, len });
+        names.extend_from_slice(name.to_bytes_with_nul());
+    }
+    Ok((names, refs))
+}
+
+/// A path that leads to `name` in an open directory, whatever the length of
+/// the directory's own path: there are no calls for the extended attributes of
+/// a symlink or an unreadable file by directory and name on older kernels.
+fn proc_path(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
+    let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
+    path.extend_from_slice(name);
+    path
+}
+
+/// Whether a disk format can hold an attribute of this name.
+fn is_kept(name: &[u8]) -> bool {
+    [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space))
+        || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
+}
+
+fn read_xattrs(path: &[u8], xattrs: &mut Vec<Xattr>) -> Result<(), Errno> {
+    let mut list = [MaybeUninit::<u8>::uninit(); 256];
+    match rustix::fs::llistxattr(path, &mut list) {
+        Ok((names, _)) if names.is_empty() => Ok(()),
+        Ok((names, _)) => read_values(path, names, xattrs),
+        Err(Errno::NOTSUP) => Ok(()),
+        // 64 KiB is the most that the system gives out.
+        Err(Errno::RANGE) => {
+            let mut list = vec![0; 64 << 10];
+            let len = rustix::fs::llistxattr(path, &mut list[..])?;
+            read_values(path, &list[..len], xattrs)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn read_values(path: &[u8], names: &[u8], xattrs: &mut Vec<Xattr>) -> Result<(), Errno> {
+    for name in names.split(|&byte| byte == 0).filter(|name| is_kept(name)) {
+        let len = rustix::fs::lgetxattr_query(path, name)?;
+        let mut value = vec![0; len];
+        if len > 0 {
+            let got = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+            value.truncate(got);
+        }
+        xattrs.push(Xattr { name: name.to_vec(), value });
+    }
+    Ok(())
+}

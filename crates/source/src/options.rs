@@ -1,0 +1,256 @@
+//! What is changed on the way from a source to a tree: names left out, owners
+//! replaced, times clamped. The same for every kind of source.
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use seekless_fs::tree::NodeAttr;
+use seekless_fs::{FsError, Timestamp, Xattr};
+use std::path::Path;
+use std::str::FromStr;
+
+/// What every source applies to its files.
+#[derive(Clone, Debug, Default)]
+pub struct TreeOptions {
+    /// Names to leave out.
+    pub excludes: Excludes,
+    /// Owner and group of everything, instead of the source's.
+    pub owner: Option<(u32, u32)>,
+    /// How owners are renumbered.
+    pub uid_map: IdMap,
+    /// How groups are renumbered.
+    pub gid_map: IdMap,
+    /// The latest time (in seconds since 1970) that anything may carry:
+    /// `SOURCE_DATE_EPOCH`.
+    pub clamp_mtime: Option<i64>,
+    /// Of a directory: do not descend into other file systems.
+    pub one_file_system: bool,
+}
+
+impl TreeOptions {
+    /// The attributes as the tree shall have them.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when an owner is not in the map.
+    pub fn apply(&self, attr: &mut NodeAttr) -> Result<(), FsError> {
+        (attr.uid, attr.gid) = match self.owner {
+            Some(owner) => owner,
+            None => (self.uid_map.map(attr.uid)?, self.gid_map.map(attr.gid)?),
+        };
+        if let Some(limit) = self.clamp_mtime {
+            let clamp = |time: &mut Timestamp| {
+                *time = (*time).min(Timestamp { secs: limit, nanos: 0 });
+            };
+            clamp(&mut attr.mtime);
+            if let Some(times) = &mut attr.times {
+                [&mut times.atime, &mut times.ctime, &mut times.crtime].into_iter().for_each(clamp);
+            }
+        }
+        Ok(())
+    }
+
+    /// The attributes as the tree shall have them: the owners named in access
+    /// control lists follow the maps.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when an owner is not in the map.
+    pub fn apply_to_xattrs(&self, xattrs: &mut [Xattr]) -> Result<(), FsError> {
+        if self.uid_map.is_identity() && self.gid_map.is_identity() {
+            return Ok(());
+        }
+        for xattr in xattrs {
+            if xattr.name.starts_with(b"system.posix_acl_") {
+                self.map_acl(&mut xattr.value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Renumbers an ACL in the kernel's form: a 4-byte version, then entries of
+    /// tag, permissions (16 bits each) and id (32 bits).
+    fn map_acl(&self, acl: &mut [u8]) -> Result<(), FsError> {
+        const ACL_USER: u16 = 2;
+        const ACL_GROUP: u16 = 8;
+        for entry in acl.get_mut(4..).unwrap_or_default().chunks_exact_mut(8) {
+            let [tag0, tag1, _, _, id @ ..] = entry else { continue };
+            let [a, b, c, d] = id else { continue };
+            let old = u32::from_le_bytes([*a, *b, *c, *d]);
+            let new = match u16::from_le_bytes([*tag0, *tag1]) {
+                ACL_USER => self.uid_map.map(old)?,
+                ACL_GROUP => self.gid_map.map(old)?,
+                _ => continue,
+            };
+            [*a, *b, *c, *d] = new.to_le_bytes();
+        }
+        Ok(())
+    }
+}
+
+/// A renumbering of owners: ranges of ids and where they go.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct IdMap {
+    ranges: Vec<IdRange>,
+}
+
+/// `count` ids from `from` on become those from `to` on, as in `subuid(5)` and
+/// `/proc/PID/uid_map`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdRange {
+    from: u32,
+    to: u32,
+    count: u32,
+}
+
+impl FromStr for IdRange {
+    type Err = String;
+
+    /// Reads `FROM:TO:COUNT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("'{text}' is not FROM:TO:COUNT");
+        let mut numbers = text.split(':').map(|part| part.parse::<u32>().map_err(|_| bad()));
+        let mut next = || numbers.next().unwrap_or_else(|| Err(bad()));
+        let range = Self { from: next()?, to: next()?, count: next()? };
+        let ends = [range.from, range.to].map(|start| start.checked_add(range.count));
+        if numbers.next().is_some() || range.count == 0 || ends.contains(&None) {
+            return Err(bad());
+        }
+        Ok(range)
+    }
+}
+
+impl IdMap {
+    /// A map of these ranges; the first that holds an id decides. Without any
+    /// range every id stays.
+    #[must_use]
+    pub fn new(ranges: Vec<IdRange>) -> Self {
+        Self { ranges }
+    }
+
+    /// Whether every id stays.
+    #[must_use]
+    pub fn is_identity(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// What an id becomes.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when the map has ranges, but none for it.
+    pub fn map(&self, id: u32) -> Result<u32, FsError> {
+        if self.ranges.is_empty() {
+            return Ok(id);
+        }
+        let range = self.ranges.iter().find(|range| id.wrapping_sub(range.from) < range.count);
+        match range {
+            Some(range) if id >= range.from => Ok(range.to + (id - range.from)),
+            _ => Err(FsError::Invalid(format!("owner or group {id} is not in the id map"))),
+        }
+    }
+}
+
+/// Names to leave out, as patterns in the manner of `.gitignore`.
+///
+/// A pattern with a slash at its start or inside matches paths from the root
+/// of the tree; one without matches a name in any directory. A slash at the
+/// end restricts it to directories. `*` and `?` do not match a slash, `**`
+/// does. A directory that is left out takes along what is below.
+#[derive(Clone, Debug, Default)]
+pub struct Excludes {
+    any: Option<GlobSet>,
+    directories: Option<GlobSet>,
+}
+
+impl Excludes {
+    /// Compiles patterns.
+    ///
+    /// # Errors
+    /// The pattern that does not parse and why, as the message to show.
+    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<Self, String> {
+        let compile = |directories: bool| -> Result<Option<GlobSet>, String> {
+            let mut set = GlobSetBuilder::new();
+            let mut empty = true;
+            for pattern in patterns.iter().map(AsRef::as_ref) {
+                if pattern.ends_with('/') == directories {
+                    set.add(glob(pattern)?);
+                    empty = false;
+                }
+            }
+            if empty { Ok(None) } else { set.build().map(Some).map_err(|e| e.to_string()) }
+        };
+        Ok(Self { any: compile(false)?, directories: compile(true)? })
+    }
+
+    /// Whether nothing is left out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.any.is_none() && self.directories.is_none()
+    }
+
+    /// Whether a pattern names this path, given relative to the root.
+    #[must_use]
+    pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let hit = |set: &Option<GlobSet>| set.as_ref().is_some_and(|set| set.is_match(path));
+        hit(&self.any) || (is_dir && hit(&self.directories))
+    }
+}
+
+fn glob(pattern: &str) -> Result<globset::Glob, String> {
+    let body = pattern.trim_end_matches('/');
+    let body = match body.strip_prefix('/') {
+        Some(rooted) => rooted.to_string(),
+        None if body.contains('/') => body.strip_prefix("./").unwrap_or(body).to_string(),
+        None => format!("**/{body}"),
+    };
+    GlobBuilder::new(&body)
+        .literal_separator(true)
+        .build()
+        .map_err(|error| format!("pattern '{pattern}': {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_gitignore_has_them() {
+        let excludes = Excludes::new(&["*.o", "/build", "doc/*.tmp", "cache/"]).unwrap();
+        for (path, is_dir, hit) in [
+            ("a.o", false, true),
+            ("x/y/a.o", false, true),
+            ("build", true, true),
+            ("x/build", true, false),
+            ("doc/a.tmp", false, true),
+            ("doc/x/a.tmp", false, false),
+            ("x/cache", true, true),
+            ("x/cache", false, false),
+        ] {
+            assert_eq!(excludes.matches(path.as_bytes(), is_dir), hit, "{path}");
+        }
+        assert!(Excludes::new(&["a[".to_string()]).is_err());
+    }
+
+    #[test]
+    fn ids_outside_the_map_are_refused() {
+        let map = IdMap::new(vec!["100000:0:65536".parse().unwrap()]);
+        assert_eq!(map.map(100_007).unwrap(), 7);
+        for id in [0, 99_999, 165_536, u32::MAX] {
+            assert!(map.map(id).is_err(), "{id}");
+        }
+        for text in ["1:2", "1:2:0", "a:b:c", "1:2:3:4", "4294967295:0:2"] {
+            assert!(text.parse::<IdRange>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_owners_in_an_acl_follow_the_map() {
+        let map = IdMap::new(vec!["0:100:50".parse().unwrap()]);
+        let options = TreeOptions { uid_map: map.clone(), gid_map: map, ..Default::default() };
+        let mut acl = vec![2, 0, 0, 0];
+        acl.extend([1, 0, 6, 0, 255, 255, 255, 255]);
+        acl.extend([2, 0, 4, 0, 7, 0, 0, 0]);
+        let mut xattrs = [Xattr { name: b"system.posix_acl_access".to_vec(), value: acl }];
+        options.apply_to_xattrs(&mut xattrs).unwrap();
+        assert_eq!(xattrs[0].value[8..12], [255; 4]);
+        assert_eq!(xattrs[0].value[16..20], [107, 0, 0, 0]);
+    }
+}
