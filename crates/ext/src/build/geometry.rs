@@ -159,6 +159,10 @@ impl Geometry {
                 .div_ceil(per_block)
                 .saturating_sub(self.desc_blocks)
                 .min(u64::from(self.block_size / 4));
+            if self.reserved_gdt_blocks == 0 {
+                // Nothing is left to reserve: the descriptors have room already.
+                self.features.compat &= !compat::RESIZE_INODE;
+            }
         }
         Ok(())
     }

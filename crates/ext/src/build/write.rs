@@ -22,8 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use zerocopy::IntoBytes;
 
-/// Bytes a worker gathers before it writes them at once.
-const BATCH_BYTES: u64 = 4 << 20;
+/// Bytes a worker gathers before it writes them at once: few enough to be in
+/// the processor's cache still when they are written.
+const BATCH_BYTES: u64 = 512 << 10;
 
 /// Who an inode belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +123,9 @@ impl Writer<'_> {
     fn write_data(&self) -> Result<(), FsError> {
         let tasks = self.tasks();
         let next = Mutex::new((0usize, 0u64));
+        // One write at a time: the kernel would let writers to one file wait
+        // for each other anyway, spinning.
+        let writing = Mutex::new(());
         let failed = AtomicBool::new(false);
         let first_error = Mutex::new(None);
         let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
@@ -136,7 +140,11 @@ impl Writer<'_> {
                             self.take_batch(&tasks, &mut next, &mut parts)
                         };
                         let Some(start) = start else { return };
-                        if let Err(error) = self.write_batch(start, &parts, &mut buf) {
+                        let written = self.read_batch(&parts, &mut buf).and_then(|()| {
+                            let _turn = writing.lock();
+                            self.put(BlockNo::new(start), &buf)
+                        });
+                        if let Err(error) = written {
                             failed.store(true, Ordering::Relaxed);
                             let mut slot =
                                 first_error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +190,7 @@ impl Writer<'_> {
         start
     }
 
-    fn write_batch(&self, start: u64, parts: &[Part], buf: &mut Vec<u8>) -> Result<(), FsError> {
+    fn read_batch(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<(), FsError> {
         let bs = self.geometry.block_size as usize;
         let total: u64 = parts.iter().map(|part| part.blocks).sum();
         buf.resize(total as usize * bs, 0);
@@ -192,7 +200,7 @@ impl Writer<'_> {
             self.fill(*part, &mut buf[at..at + len])?;
             at += len;
         }
-        self.put(BlockNo::new(start), buf)
+        Ok(())
     }
 
     /// Fills `out`, which may hold anything, with a part of an object's data.
