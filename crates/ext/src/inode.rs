@@ -144,6 +144,14 @@ impl Volume {
 
     /// Disk space an inode occupies, in 512-byte units.
     fn sectors(&self, inode: &Inode) -> u64 {
+        let allocated = self.allocated_sectors(inode);
+        // A mount counts inline data as if it had blocks.
+        let inline = inode.has_flag(flags::INLINE_DATA);
+        if inline { allocated.saturating_add(inode.len.div_ceil(512)) } else { allocated }
+    }
+
+    /// `i_blocks` in 512-byte units.
+    fn allocated_sectors(&self, inode: &Inode) -> u64 {
         let low = u64::from(inode.core.i_blocks_lo.get());
         if !self.sb.has_ro_compat(ro_compat::HUGE_FILE) {
             return low;
@@ -175,7 +183,7 @@ impl Volume {
         let cluster =
             u64::from(self.sb.block_size).saturating_mul(u64::from(self.sb.cluster_ratio));
         let attributes = if self.xattr_block_of(inode).is_some() { cluster >> 9 } else { 0 };
-        self.sectors(inode).saturating_sub(attributes) == 0
+        self.allocated_sectors(inode).saturating_sub(attributes) == 0
     }
 
     /// Whether a directory is hashed.
