@@ -47,5 +47,6 @@ pub(crate) struct OpenArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Info(cmd::info::InfoArgs),
+    Manifest(cmd::manifest::ManifestArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -5,6 +5,7 @@ mod args;
 mod cmd;
 mod failure;
 mod image;
+mod source;
 
 use clap::Parser;
 use std::process::ExitCode;

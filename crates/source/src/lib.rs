@@ -8,12 +8,13 @@
 //! - [`oci`]: the root file system of a container image
 //! - [`image`]: a file-system image
 //! - [`options`]: what is changed on the way: excludes, owners, times
-//! - `manifest`: what a source holds, as text that two sources share only
+//! - [`manifest`]: what a source holds, as text that two sources share only
 //!   when they hold the same
 
 pub mod archive;
 pub mod directory;
 pub mod image;
+pub mod manifest;
 
 pub mod oci;
 pub mod options;

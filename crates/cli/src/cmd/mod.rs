@@ -2,6 +2,7 @@
 
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod manifest;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ use std::process::ExitCode;
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Info(args) => info::run(args, &cli.global),
+        Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }
