@@ -48,5 +48,6 @@ pub(crate) struct OpenArgs {
 pub(crate) enum Command {
     Build(cmd::build::BuildArgs),
     Info(cmd::info::InfoArgs),
+    Manifest(cmd::manifest::ManifestArgs),
     Generate(cmd::generate::GenerateArgs),
 }

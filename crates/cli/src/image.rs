@@ -9,13 +9,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in probing order.
-const FORMATS: &[Format] = &[seekless_ext::FORMAT];
+pub(crate) const FORMATS: &[Format] = &[seekless_ext::FORMAT];
 
 /// Opens an image file or device for reading.
 pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    let options =
-        OpenOptions { ignore_checksums: args.ignore_checksums, skip_journal: args.skip_journal };
-    seekless_fs::format::open(FORMATS, Arc::new(device), options)
+    seekless_fs::format::open(FORMATS, Arc::new(device), open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
+}
+
+/// The options as the formats take them.
+pub(crate) fn open_options(args: OpenArgs) -> OpenOptions {
+    OpenOptions { ignore_checksums: args.ignore_checksums, skip_journal: args.skip_journal }
 }

@@ -7,6 +7,7 @@ mod failure;
 mod image;
 mod output;
 mod progress;
+mod source;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Feature names as e2fsprogs spells them, and sets of features.
 
-use crate::ondisk::{compat, incompat, ro_compat};
+use crate::ondisk::{Superblock, compat, incompat, ro_compat};
 use seekless_fs::FsError;
 
 /// Which of the superblock's three words a feature's bit stands in. They say
@@ -21,6 +21,7 @@ const NAMES: &[(&str, Word, u32)] = &[
     ("resize_inode", Word::Compat, compat::RESIZE_INODE),
     ("dir_index", Word::Compat, compat::DIR_INDEX),
     ("lazy_bg", Word::Compat, compat::LAZY_BG),
+    ("snapshot_bitmap", Word::Compat, 0x80),
     ("sparse_super2", Word::Compat, compat::SPARSE_SUPER2),
     ("fast_commit", Word::Compat, compat::FAST_COMMIT),
     ("stable_inodes", Word::Compat, compat::STABLE_INODES),
@@ -50,9 +51,11 @@ const NAMES: &[(&str, Word, u32)] = &[
     ("gdt_csum", Word::RoCompat, ro_compat::GDT_CSUM),
     ("dir_nlink", Word::RoCompat, ro_compat::DIR_NLINK),
     ("extra_isize", Word::RoCompat, ro_compat::EXTRA_ISIZE),
+    ("snapshot", Word::RoCompat, 0x80),
     ("quota", Word::RoCompat, ro_compat::QUOTA),
     ("bigalloc", Word::RoCompat, ro_compat::BIGALLOC),
     ("metadata_csum", Word::RoCompat, ro_compat::METADATA_CSUM),
+    ("replica", Word::RoCompat, 0x800),
     ("read-only", Word::RoCompat, ro_compat::READONLY),
     ("project", Word::RoCompat, ro_compat::PROJECT),
     ("shared_blocks", Word::RoCompat, ro_compat::SHARED_BLOCKS),
@@ -99,6 +102,15 @@ impl Features {
 
     /// What mke2fs gives an ext2 file system.
     pub const EXT2: Self = Self { compat: Self::EXT3.compat & !compat::HAS_JOURNAL, ..Self::EXT3 };
+
+    /// The features of a superblock.
+    pub(crate) fn of(raw: &Superblock) -> Self {
+        Self {
+            compat: raw.s_feature_compat.get(),
+            incompat: raw.s_feature_incompat.get(),
+            ro_compat: raw.s_feature_ro_compat.get(),
+        }
+    }
 
     /// Applies a list as `mke2fs -O` takes it: names switch on, `^name`
     /// switches off, `none` clears all that came before.
@@ -173,6 +185,48 @@ impl Features {
             incompat: self.incompat & !other.incompat,
             ro_compat: self.ro_compat & !other.ro_compat,
         }
+    }
+}
+
+/// Incompatible features that this crate can read.
+const READABLE: u32 = incompat::FILETYPE
+    | incompat::RECOVER
+    | incompat::META_BG
+    | incompat::EXTENTS
+    | incompat::BIT64
+    | incompat::MMP
+    | incompat::FLEX_BG
+    | incompat::EA_INODE
+    | incompat::CSUM_SEED
+    | incompat::LARGEDIR
+    | incompat::INLINE_DATA
+    | incompat::ENCRYPT
+    | incompat::CASEFOLD;
+
+/// Features that ext3 does not have: what makes an image ext4.
+const EXT3_RO_COMPAT: u32 = ro_compat::SPARSE_SUPER | ro_compat::LARGE_FILE | ro_compat::BTREE_DIR;
+const EXT3_INCOMPAT: u32 = incompat::FILETYPE | incompat::RECOVER | incompat::META_BG;
+
+/// Refuses images with incompatible features that cannot be read, by name.
+pub(crate) fn check(raw: &Superblock) -> Result<(), FsError> {
+    let unknown = raw.s_feature_incompat.get() & !READABLE;
+    if unknown == 0 {
+        return Ok(());
+    }
+    let missing = Features { incompat: unknown, ..Features::default() }.names();
+    Err(FsError::Unsupported(format!("feature {}", missing.join(", "))))
+}
+
+/// `ext2`, `ext3` or `ext4`, told apart as `blkid` does.
+pub(crate) fn format_name(raw: &Superblock) -> &'static str {
+    if raw.s_feature_ro_compat.get() & !EXT3_RO_COMPAT != 0
+        || raw.s_feature_incompat.get() & !EXT3_INCOMPAT != 0
+    {
+        "ext4"
+    } else if raw.s_feature_compat.get() & compat::HAS_JOURNAL != 0 {
+        "ext3"
+    } else {
+        "ext2"
     }
 }
 

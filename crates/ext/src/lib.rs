@@ -2,26 +2,65 @@
 //!
 //! One module per on-disk concept. On-disk structures stay inside the crate;
 //! what leaves it are the types of `seekless-fs`.
+//!
+//! Bytes of an image are never trusted: the lints below keep panics out of all
+//! code that looks at them.
 
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod acl;
+mod bmap;
 mod build;
+mod cache;
+mod casefold;
 mod checksum;
+mod dir;
+mod extent;
 mod features;
+mod field;
+mod group;
 mod hash;
+mod htree;
+mod image;
+mod indirect;
+mod inline;
+mod inode;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod superblock;
+mod volume;
+mod xattr;
+
+pub use image::ExtImage;
 
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use features::Features;
 
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
-use seekless_fs::format::{Format, Probe};
+use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::{FsError, Inspect};
+use std::sync::Arc;
 
 /// The row of the ext family in the table of formats.
-pub const FORMAT: Format =
-    Format { name: "ext", probe, open: |_, _| Err(FsError::Unsupported("reading".into())) };
+pub const FORMAT: Format = Format { name: "ext", probe, open };
 
-fn probe(_device: &dyn BlockDevice) -> Probe {
-    Probe::No
+fn probe(device: &dyn BlockDevice) -> Probe {
+    if superblock::has_magic(device) { Probe::Yes } else { Probe::No }
+}
+
+fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {
+    Ok(Arc::new(ExtImage::open(device, options)?))
 }

@@ -1,7 +1,130 @@
 //! Where the files of an image come from.
+//!
+//! Every source is a [`Source`]: a whole tree first, the contents of its
+//! regular files after. [`open`] finds out what a path is.
+//!
+//! - [`directory`]: a directory of the running system
+//! - [`tar`]: an archive, compressed or not
+//! - [`oci`]: the root file system of a container image
+//! - [`image`]: a file-system image
+//! - [`options`]: what is changed on the way: excludes, owners, times
+//! - [`manifest`]: what a source holds, as text that two sources share only
+//!   when they hold the same
 
+pub mod archive;
 pub mod directory;
-pub mod options;
+pub mod image;
+pub mod manifest;
 
+pub mod oci;
+pub mod options;
+pub mod tar;
+mod unpack;
+
+pub use archive::ArchiveSource;
 pub use directory::DirectorySource;
+pub use image::ImageSource;
 pub use options::{Excludes, IdMap, IdRange, TreeOptions};
+
+use seekless_device::FileDevice;
+use seekless_fs::FsError;
+use seekless_fs::format::{self, Format, Probe};
+use seekless_fs::source::Source;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How to open a source.
+#[derive(Clone, Debug)]
+pub struct OpenOptions<'a> {
+    /// What is changed on the way.
+    pub tree: TreeOptions,
+    /// Where archives are unpacked that cannot be read in place.
+    pub temp_dir: PathBuf,
+    /// The formats that an image may have.
+    pub formats: &'a [Format],
+    /// How an image is opened.
+    pub image: format::OpenOptions,
+    /// Which of a container image's platforms is taken; of this machine by
+    /// default.
+    pub platform: oci::Platform,
+}
+
+impl Default for OpenOptions<'_> {
+    fn default() -> Self {
+        Self {
+            tree: TreeOptions::default(),
+            temp_dir: PathBuf::from("/tmp"),
+            formats: &[],
+            image: format::OpenOptions::default(),
+            platform: oci::Platform::default(),
+        }
+    }
+}
+
+/// What a path holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SourceKind {
+    /// A directory.
+    Directory,
+    /// An OCI image layout.
+    Oci,
+    /// A tar archive.
+    Tar,
+    /// An image of one of the formats.
+    Image,
+}
+
+/// Opens whatever is at a path; `-` is an archive from standard input.
+///
+/// # Errors
+/// [`FsError::Io`] when it cannot be read; otherwise whatever the source
+/// gives.
+pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
+    if path.as_os_str() == "-" {
+        return stdin(options);
+    }
+    let io = |error| FsError::io(path.display().to_string(), error);
+    Ok(match detect(path, options.formats)? {
+        SourceKind::Directory => Box::new(DirectorySource::open(path, &options.tree)?),
+        SourceKind::Oci => {
+            let platform = &options.platform;
+            Box::new(oci::open(path, platform, &options.temp_dir, &options.tree)?)
+        }
+        SourceKind::Tar => Box::new(tar::open(path, &options.temp_dir, &options.tree)?),
+        SourceKind::Image => {
+            let device = FileDevice::open(path).map_err(io)?;
+            let image = format::open(options.formats, Arc::new(device), options.image)?;
+            Box::new(ImageSource::open(image, &options.tree)?)
+        }
+    })
+}
+
+fn stdin(options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
+    let name = "standard input";
+    let file = std::io::stdin().as_fd().try_clone_to_owned();
+    let file = File::from(file.map_err(|error| FsError::io(name, error))?);
+    Ok(Box::new(tar::from_file(file, name.into(), &options.temp_dir, &options.tree)?))
+}
+
+/// Finds out what a path holds.
+///
+/// # Errors
+/// [`FsError::Io`] when it cannot be read.
+pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
+    let io = |error| FsError::io(path.display().to_string(), error);
+    let kind = std::fs::metadata(path).map_err(io)?.file_type();
+    if kind.is_dir() {
+        let is_layout = path.join("oci-layout").is_file() && path.join("index.json").is_file();
+        return Ok(if is_layout { SourceKind::Oci } else { SourceKind::Directory });
+    }
+    if kind.is_file() || kind.is_block_device() {
+        let device = FileDevice::open(path).map_err(io)?;
+        if formats.iter().any(|format| (format.probe)(&device) != Probe::No) {
+            return Ok(SourceKind::Image);
+        }
+    }
+    Ok(SourceKind::Tar)
+}

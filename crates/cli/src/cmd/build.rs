@@ -1,16 +1,16 @@
 //! `seekless build`: an ext image from a tree.
 
-use crate::args::Global;
+use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress;
+use crate::source::{self, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner;
-use seekless_source::{DirectorySource, Excludes, IdMap, TreeOptions};
 use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,27 +70,9 @@ pub(crate) struct BuildArgs {
     #[arg(long, short = 'm', value_parser = parse_percent, default_value = "5")]
     reserved: u32,
     #[command(flatten)]
-    tree: TreeArgs,
-}
-
-/// What is changed on the way from a source to the image.
-#[derive(Args, Debug)]
-pub(crate) struct TreeArgs {
-    /// Leave out paths that match the pattern (may be given several times)
-    #[arg(long, value_name = "PATTERN")]
-    exclude: Vec<String>,
-    /// Owner and group of everything, as UID:GID
-    #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
-    owner: Option<(u32, u32)>,
-    /// Renumber owners: FROM:TO:COUNT, several with commas
-    #[arg(long, value_name = "MAP", default_value = "")]
-    uid_map: String,
-    /// Renumber groups: FROM:TO:COUNT, several with commas
-    #[arg(long, value_name = "MAP", default_value = "")]
-    gid_map: String,
-    /// Of a directory: stay on its file system
-    #[arg(long)]
-    one_file_system: bool,
+    tree: SourceArgs,
+    #[command(flatten)]
+    open: OpenArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,40 +80,6 @@ enum Family {
     Ext2,
     Ext3,
     Ext4,
-}
-
-impl TreeArgs {
-    /// The options, with `SOURCE_DATE_EPOCH` as the latest time.
-    pub(crate) fn options(&self) -> Result<TreeOptions, Failure> {
-        let map = |text: &str| -> Result<IdMap, Failure> {
-            text.split(',')
-                .filter(|range| !range.is_empty())
-                .map(str::parse)
-                .collect::<Result<Vec<_>, String>>()
-                .map(IdMap::new)
-                .map_err(Failure::usage)
-        };
-        Ok(TreeOptions {
-            excludes: Excludes::new(&self.exclude).map_err(Failure::usage)?,
-            owner: self.owner,
-            uid_map: map(&self.uid_map)?,
-            gid_map: map(&self.gid_map)?,
-            clamp_mtime: source_date_epoch()?,
-            one_file_system: self.one_file_system,
-        })
-    }
-}
-
-/// The moment `SOURCE_DATE_EPOCH` names, if it is set
-/// (reproducible-builds.org/specs/source-date-epoch).
-fn source_date_epoch() -> Result<Option<i64>, Failure> {
-    match std::env::var("SOURCE_DATE_EPOCH") {
-        Err(_) => Ok(None),
-        Ok(text) => text
-            .parse()
-            .map(Some)
-            .map_err(|_| Failure::usage(format!("SOURCE_DATE_EPOCH is not a number: {text}"))),
-    }
 }
 
 impl BuildArgs {
@@ -164,8 +112,8 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let options = args.options()?;
     options.check()?;
     let output = Output::create(&args.output, args.force)?;
-    let source = DirectorySource::open(&args.source, &args.tree.options()?)?;
-    let size = write_image(&source, &options, &output, &args.output, global)?;
+    let source = source::open(&args.source, &args.tree, args.open, source_date_epoch()?)?;
+    let size = write_image(source.as_ref(), &options, &output, &args.output, global)?;
     output.finish()?;
     if global.json {
         let nodes = source.tree().nodes().len();
@@ -193,12 +141,6 @@ fn write_image(
         .map_err(|error: FsError| Failure::from(error).about(path.display()))?;
     bar.finish_and_clear();
     Ok(builder.size())
-}
-
-fn parse_owner(text: &str) -> Result<(u32, u32), String> {
-    let bad = || format!("'{text}' is not UID:GID");
-    let (uid, gid) = text.split_once(':').ok_or_else(bad)?;
-    Ok((uid.parse().map_err(|_| bad())?, gid.parse().map_err(|_| bad())?))
 }
 
 fn parse_uuid(text: &str) -> Result<[u8; 16], String> {

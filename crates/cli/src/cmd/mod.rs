@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod manifest;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -13,6 +14,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Build(args) => build::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
+        Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }

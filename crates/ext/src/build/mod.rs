@@ -26,7 +26,7 @@ pub(crate) mod fixed;
 pub(crate) mod geometry;
 pub(crate) mod inodes;
 pub(crate) mod mapping;
-pub mod options;
+pub(crate) mod options;
 pub(crate) mod summary;
 pub(crate) mod write;
 

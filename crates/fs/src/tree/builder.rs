@@ -222,6 +222,15 @@ impl TreeBuilder {
         Some(names.join(&b'/'))
     }
 
+    /// The directory that a directory lies in; the root is its own parent.
+    #[must_use]
+    pub fn parent(&self, dir: NodeId) -> NodeId {
+        match self.entries.get(self.node(dir).first_entry as usize) {
+            Some(entry) if entry.parent != REMOVED => entry.parent,
+            _ => NodeId::ROOT,
+        }
+    }
+
     /// A symlink's target; empty for anything else.
     #[must_use]
     pub fn target(&self, id: NodeId) -> &[u8] {

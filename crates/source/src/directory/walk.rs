@@ -1,12 +1,12 @@
 //! The parallel walk.
 
-use super::{DIRECTORY, content_key, open_at};
+use super::{DIRECTORY, PATH_PIECE, content_key, open_at};
 use crate::options::TreeOptions;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, RawDir, Stat};
 use rustix::io::Errno;
-use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, OrderedBuilder, Tree};
+use seekless_fs::tree::{NAME_MAX, NewPayload, NodeAttr, NodeId, OrderedBuilder, Tree};
 use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -107,7 +107,7 @@ impl Walk<'_> {
         let (names, mut refs) = read_names(&fd).map_err(|e| self.failed(dir, b"", e))?;
         refs.sort_unstable_by(|a, b| name_in(&names, *a).cmp(name_in(&names, *b)));
         let slice = |refs: &[NameRef]| -> Result<Vec<Found>, FsError> {
-            let mut prefix = proc_path(fd.as_fd(), b"");
+            let mut prefix = self.xattr_prefix(dir, fd.as_fd());
             refs.iter()
                 .filter_map(|&name| self.examine(dir, &fd, &mut prefix, &names, name).transpose())
                 .collect()
@@ -122,8 +122,24 @@ impl Walk<'_> {
         Ok(Listing { names, found })
     }
 
+    /// A path that ends in a slash and leads into a directory. There are no
+    /// calls for the extended attributes of a symlink or an unreadable file by
+    /// directory and name before Linux 6.13. By `/proc` would do for any path,
+    /// but costs twice what the whole path does.
+    fn xattr_prefix(&self, dir: &[u8], fd: BorrowedFd<'_>) -> Vec<u8> {
+        let root = self.path.as_os_str().as_encoded_bytes();
+        if root.len() + dir.len() + NAME_MAX + 3 > PATH_PIECE {
+            return proc_path(fd, b"");
+        }
+        let mut prefix = [root, b"/", dir].concat();
+        if !dir.is_empty() {
+            prefix.push(b'/');
+        }
+        prefix
+    }
+
     /// Everything about one entry; `None` when it is to be left out.
-    /// `prefix` is the directory's path under `/proc`, kept between calls.
+    /// `prefix` leads to the directory and is kept between calls.
     fn examine(
         &self,
         dir: &[u8],
@@ -269,8 +285,7 @@ fn read_names(dir: &OwnedFd) -> Result<(Vec<u8>, Vec<NameRef>), Errno> {
 }
 
 /// A path that leads to `name` in an open directory, whatever the length of
-/// the directory's own path: there are no calls for the extended attributes of
-/// a symlink or an unreadable file by directory and name on older kernels.
+/// the directory's own path.
 fn proc_path(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", dir.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);

@@ -1,0 +1,125 @@
+//! `seekless manifest`: what a tree holds, and whether two hold the same.
+
+use crate::args::{Global, OpenArgs};
+use crate::failure::Failure;
+use crate::source::{self, SourceArgs};
+use clap::Args;
+use seekless_source::manifest;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// List a tree with digests (mtree format), or compare two
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless manifest disk.img
+  seekless manifest rootfs/ -o rootfs.mtree
+  seekless manifest --compare rootfs/ disk.img
+  seekless manifest --compare rootfs.mtree disk.img
+  zcat rootfs.tar.gz | seekless manifest -
+
+PATH is an image, a directory, a tar archive (- for standard input), an OCI
+image layout or, to compare, a manifest. Equal trees have equal manifests.")]
+pub(crate) struct ManifestArgs {
+    /// What to list
+    #[arg(value_name = "PATH", required_unless_present = "compare")]
+    path: Option<PathBuf>,
+    /// Write to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE", conflicts_with = "compare")]
+    output: Option<PathBuf>,
+    /// Print the lines in which two trees differ; exit code 1 when they do
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "path")]
+    compare: Option<Vec<PathBuf>>,
+    #[command(flatten)]
+    source: SourceArgs,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Failure> {
+    match (args.compare.as_deref(), &args.path) {
+        (Some([left, right]), _) => compare(args, left, right, global),
+        (_, Some(path)) => list(args, path, global),
+        _ => Err(Failure::usage("nothing to list")),
+    }
+}
+
+fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, Failure> {
+    let text = read(args, path, global)?;
+    match &args.output {
+        Some(output) => {
+            let io = |error| Failure::io(output.display(), &error);
+            let mut out = BufWriter::new(File::create(output).map_err(io)?);
+            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io)?;
+        }
+        None => print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manifest of what is at a path; of a manifest, itself.
+fn read(args: &ManifestArgs, path: &Path, global: &Global) -> Result<String, Failure> {
+    if let Some(text) = ready_made(path) {
+        return text.map_err(|error| Failure::io(path.display(), &error));
+    }
+    let source = source::open(path, &args.source, args.open, None)?;
+    let total = source.tree().nodes().iter().map(|node| node.size).sum();
+    let bar = progress(total, global);
+    let mut out = Vec::new();
+    manifest::write(source.as_ref(), &mut out, &|bytes| bar.inc(bytes))?;
+    bar.finish_and_clear();
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+fn ready_made(path: &Path) -> Option<io::Result<String>> {
+    let mut file = File::open(path).ok().filter(|_| path.is_file())?;
+    let mut text = vec![0; 6];
+    file.read_exact(&mut text).ok().filter(|()| text == b"#mtree")?;
+    Some(file.read_to_end(&mut text).map(|_| String::from_utf8_lossy(&text).into_owned()))
+}
+
+fn progress(bytes: u64, global: &Global) -> indicatif::ProgressBar {
+    if global.quiet || !io::stderr().is_terminal() {
+        return indicatif::ProgressBar::hidden();
+    }
+    let bar = indicatif::ProgressBar::new(bytes);
+    let style = indicatif::ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {eta}");
+    bar.with_style(style.unwrap_or_else(|_| indicatif::ProgressStyle::default_bar()))
+}
+
+/// Prints; a reader that has seen enough is no failure.
+fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("standard output", &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn compare(
+    args: &ManifestArgs,
+    left: &Path,
+    right: &Path,
+    global: &Global,
+) -> Result<ExitCode, Failure> {
+    let differences = manifest::compare(&read(args, left, global)?, &read(args, right, global)?);
+    let mut text = String::new();
+    for difference in &differences {
+        let sides = [("-", &difference.left), ("+", &difference.right)];
+        if global.json {
+            let value = serde_json::json!({ "left": difference.left, "right": difference.right });
+            text.push_str(&format!("{value}\n"));
+            continue;
+        }
+        for (mark, line) in sides {
+            if let Some(line) = line {
+                text.push_str(&format!("{mark}{line}\n"));
+            }
+        }
+    }
+    print(&text)?;
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}

@@ -1,0 +1,90 @@
+//! Opening a source by path, with the options that all commands share that
+//! take one.
+
+use crate::args::OpenArgs;
+use crate::failure::Failure;
+use crate::image::{FORMATS, open_options};
+use clap::Args;
+use seekless_fs::source::Source;
+use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
+use std::path::{Path, PathBuf};
+
+/// What is changed on the way from a source.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SourceArgs {
+    /// Leave out what matches PATTERN, as in .gitignore (repeatable)
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Give everything to this owner and group
+    #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
+    owner: Option<(u32, u32)>,
+    /// Renumber owners: COUNT ids from FROM on become those from TO on (repeatable)
+    #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
+    uid_map: Vec<IdRange>,
+    /// Renumber groups likewise
+    #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
+    gid_map: Vec<IdRange>,
+    /// Of a directory: stay on its file system
+    #[arg(long)]
+    one_file_system: bool,
+    /// Of a container image for several platforms: which one [default: this machine's]
+    #[arg(long, value_name = "OS/ARCH", value_parser = parse_platform)]
+    platform: Option<oci::Platform>,
+}
+
+fn parse_owner(text: &str) -> Result<(u32, u32), String> {
+    let parse = |part: &str| part.parse().ok();
+    let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));
+    owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
+}
+
+fn parse_platform(text: &str) -> Result<oci::Platform, String> {
+    match text.split_once('/') {
+        Some((os, arch)) if !os.is_empty() && !arch.is_empty() => {
+            Ok(oci::Platform { os: os.into(), architecture: arch.into() })
+        }
+        _ => Err(format!("'{text}' is not OS/ARCH, such as linux/arm64")),
+    }
+}
+
+/// The time that nothing may be later than, from the environment.
+pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(value) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
+    let seconds = value.to_str().and_then(|text| text.trim().parse().ok());
+    seconds.map(Some).ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds"))
+}
+
+/// Opens a directory, archive (`-`: standard input), OCI layout or image.
+/// `clamp` is the time that nothing may be later than.
+pub(crate) fn open(
+    path: &Path,
+    args: &SourceArgs,
+    image: OpenArgs,
+    clamp: Option<i64>,
+) -> Result<Box<dyn Source + Send>, Failure> {
+    let tree = TreeOptions {
+        excludes: Excludes::new(&args.exclude).map_err(Failure::usage)?,
+        owner: args.owner,
+        uid_map: IdMap::new(args.uid_map.clone()),
+        gid_map: IdMap::new(args.gid_map.clone()),
+        clamp_mtime: clamp,
+        one_file_system: args.one_file_system,
+    };
+    let options = OpenOptions {
+        tree,
+        temp_dir: temp_dir(),
+        formats: FORMATS,
+        image: open_options(image),
+        platform: args.platform.clone().unwrap_or_default(),
+    };
+    seekless_source::open(path, &options).map_err(Failure::from)
+}
+
+/// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked
+/// archive is large.
+fn temp_dir() -> PathBuf {
+    match std::env::var_os("TMPDIR") {
+        Some(dir) if !dir.is_empty() => dir.into(),
+        _ => PathBuf::from("/var/tmp"),
+    }
+}

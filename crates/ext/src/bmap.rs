@@ -1,0 +1,154 @@
+//! Block maps: where a file's logical blocks lie, by extents or by blocks.
+
+use crate::field::range;
+use crate::inode::Inode;
+use crate::ondisk::flags;
+use crate::volume::Volume;
+use crate::{extent, indirect};
+use seekless_fs::{BlockMap, FileKind, FsError, IndexBlock, Location, Mapping};
+use seekless_units::{ByteLen, Extent, Lbn};
+use std::ops::Range;
+
+/// Where a walk over a block map puts what it finds, neighbours joined.
+pub(crate) struct Found {
+    pub(crate) runs: Vec<Mapping>,
+    /// Filled only when asked for.
+    pub(crate) index: Option<Vec<IndexBlock>>,
+    mapped: u64,
+    limit: u64,
+}
+
+impl Found {
+    /// Takes up to `limit` blocks: no file has more than its volume.
+    pub(crate) fn new(limit: u64, with_index: bool) -> Self {
+        Self { runs: Vec::new(), index: with_index.then(Vec::new), mapped: 0, limit }
+    }
+
+    /// Adds a run. A file that maps more blocks than the volume has maps some
+    /// of them twice.
+    pub(crate) fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
+        self.mapped = self.mapped.saturating_add(run.extent.len);
+        if self.mapped > self.limit {
+            return Err(range("mapped blocks", self.mapped, self.limit, place));
+        }
+        if let Some(last) = self.runs.last_mut() {
+            let follows = last.lbn.saturating_add(last.extent.len) == run.lbn
+                && last.extent.end() == run.extent.start
+                && last.unwritten == run.unwritten;
+            if follows {
+                last.extent.len = last.extent.len.saturating_add(run.extent.len);
+                return Ok(());
+            }
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// Notes a block of the map itself.
+    pub(crate) fn push_index(&mut self, node: IndexBlock) {
+        if let Some(index) = &mut self.index {
+            index.push(node);
+        }
+    }
+}
+
+/// The part of a run that lies in a range of logical blocks.
+pub(crate) fn clip(run: Mapping, wanted: &Range<u64>) -> Option<Mapping> {
+    let start = run.lbn.get().max(wanted.start);
+    let end = run.lbn.saturating_add(run.extent.len).get().min(wanted.end);
+    let skip = start.saturating_sub(run.lbn.get());
+    (start < end).then(|| Mapping {
+        lbn: Lbn::new(start),
+        extent: Extent::new(run.extent.start.saturating_add(skip), end.saturating_sub(start)),
+        unwritten: run.unwritten,
+    })
+}
+
+/// All logical blocks there can be.
+pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
+
+impl Volume {
+    /// Whether an inode's contents lie in blocks at all.
+    fn has_blocks(&self, inode: &Inode) -> bool {
+        if inode.has_flag(flags::INLINE_DATA) {
+            return false;
+        }
+        match inode.kind() {
+            Some(FileKind::Regular | FileKind::Directory) => true,
+            Some(FileKind::Symlink) => !self.is_fast_symlink(inode),
+            _ => false,
+        }
+    }
+
+    /// Walks an inode's map over a range of logical blocks.
+    fn walk_map(
+        &self,
+        inode: &Inode,
+        wanted: Range<u64>,
+        found: &mut Found,
+    ) -> Result<(), FsError> {
+        if !self.has_blocks(inode) {
+            return Ok(());
+        }
+        if inode.has_flag(flags::EXTENTS) {
+            extent::walk(self, inode, &wanted, found)
+        } else {
+            indirect::walk(self, inode, &wanted, found)
+        }
+    }
+
+    /// The runs that hold a range of logical blocks, in order.
+    pub(crate) fn runs(&self, inode: &Inode, wanted: Range<u64>) -> Result<Vec<Mapping>, FsError> {
+        let mut found = Found::new(self.sb.blocks, false);
+        self.walk_map(inode, wanted, &mut found)?;
+        Ok(found.runs)
+    }
+
+    /// Where one logical block lies; `None` in a hole or where it was never
+    /// written.
+    pub(crate) fn map_block(&self, inode: &Inode, lbn: Lbn) -> Result<Option<Mapping>, FsError> {
+        let runs = self.runs(inode, lbn.get()..lbn.get().saturating_add(1))?;
+        Ok(runs.first().copied().filter(|run| !run.unwritten))
+    }
+
+    /// The whole map with its own blocks.
+    pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
+        let mut found = Found::new(self.sb.blocks, true);
+        self.walk_map(inode, EVERYTHING, &mut found)?;
+        Ok(BlockMap {
+            runs: found.runs,
+            index: found.index.unwrap_or_default(),
+            xattr_block: self.xattr_block_of(inode),
+            xattr_inodes: Vec::new(),
+        })
+    }
+
+    /// Reads bytes that lie in blocks: one request per contiguous run, zeros
+    /// for holes. The range must lie within the file.
+    pub(crate) fn read_mapped(
+        &self,
+        inode: &Inode,
+        offset: ByteLen,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        buf.fill(0);
+        let block_size = u64::from(self.sb.block_size);
+        let start = offset.get();
+        let end = start.saturating_add(crate::field::wide(buf.len()));
+        let first = start.checked_div(block_size).unwrap_or(0);
+        for run in self.runs(inode, first..end.div_ceil(block_size))? {
+            if run.unwritten {
+                continue;
+            }
+            let run_start = run.lbn.get().saturating_mul(block_size);
+            let run_end = run_start.saturating_add(run.extent.len.saturating_mul(block_size));
+            let (from, to) = (run_start.max(start), run_end.min(end));
+            let target = crate::field::index(from.saturating_sub(start))
+                ..crate::field::index(to.saturating_sub(start));
+            if let Some(part) = buf.get_mut(target) {
+                self.read_bytes(run.extent.start, from.saturating_sub(run_start), part)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,284 @@
+//! Directories as lists of entries, block by block.
+
+use crate::casefold;
+use crate::checksum::crc32c;
+use crate::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
+use crate::htree;
+use crate::inline;
+use crate::inode::Inode;
+use crate::ondisk::{DIR_TAIL_TYPE, DirEntryHead, DirEntryTail, flags, incompat};
+use crate::volume::Volume;
+use seekless_fs::{DirEntry, FileKind, FsError, Location};
+use seekless_units::{Ino, Lbn};
+use std::ops::ControlFlow;
+
+/// Bytes of the fixed part of an entry.
+const HEAD: usize = size_of::<DirEntryHead>();
+/// Bytes of a block's checksum entry.
+const TAIL: usize = size_of::<DirEntryTail>();
+
+/// An entry of a block, used or not.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) ino: Ino,
+    pub(crate) name: &'a [u8],
+    pub(crate) file_type: u8,
+    /// The first byte behind it.
+    pub(crate) next: usize,
+}
+
+/// The length of an entry; blocks of 64 KiB do not fit in 16 bits.
+pub(crate) fn record_len(raw: u16, block_len: usize) -> usize {
+    match raw {
+        0 | u16::MAX if block_len == 65536 => block_len,
+        _ if block_len < 65536 => usize::from(raw),
+        _ => usize::from(raw & 0xFFFC) | (usize::from(raw & 3) << 16),
+    }
+}
+
+/// The entry at byte `at`, its bounds checked.
+pub(crate) fn entry_at(
+    block: &[u8],
+    at: usize,
+    inodes: u32,
+    place: Location,
+) -> Result<Entry<'_>, FsError> {
+    let place = place.at_offset(byte(at));
+    let head: DirEntryHead = parse(block, at).ok_or_else(|| truncated(place))?;
+    let len = record_len(head.rec_len.get(), block.len());
+    let left = block.len().saturating_sub(at);
+    let needed = HEAD.saturating_add(usize::from(head.name_len)).next_multiple_of(4);
+    if len < needed || len & 3 != 0 {
+        return Err(invalid("rec_len", wide(len), place));
+    }
+    if len > left {
+        return Err(range("rec_len", wide(len), wide(left), place));
+    }
+    let ino = head.inode.get();
+    if ino > inodes {
+        return Err(range("inode", u64::from(ino), u64::from(inodes), place));
+    }
+    let name = slice(block, at.saturating_add(HEAD), usize::from(head.name_len))
+        .ok_or_else(|| truncated(place))?;
+    if ino != 0 && name.is_empty() {
+        return Err(invalid("name_len", 0, place));
+    }
+    Ok(Entry { ino: Ino::new(ino), name, file_type: head.file_type, next: at.saturating_add(len) })
+}
+
+/// Visits the used entries of a block (or of a piece of inline data).
+pub(crate) fn for_each<'a>(
+    block: &'a [u8],
+    inodes: u32,
+    place: Location,
+    visit: &mut dyn FnMut(Entry<'a>) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, FsError> {
+    let mut at = 0;
+    while at < block.len() {
+        let entry = entry_at(block, at, inodes, place)?;
+        at = entry.next;
+        if entry.ino != Ino::ZERO && visit(entry).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The kind an entry records.
+pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
+    Some(match file_type {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}
+
+/// An open directory.
+pub(crate) struct Directory<'a> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) inode: &'a Inode,
+}
+
+impl<'a> Directory<'a> {
+    pub(crate) fn new(volume: &'a Volume, inode: &'a Inode) -> Self {
+        Self { volume, inode }
+    }
+
+    /// Where errors of one of its blocks lie.
+    pub(crate) fn place(&self) -> Location {
+        Location::of("directory block").in_inode(self.inode.ino)
+    }
+
+    /// Logical blocks up to its end.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.inode.len.div_ceil(u64::from(self.volume.sb.block_size))
+    }
+
+    /// Most inodes an entry may name.
+    pub(crate) fn inodes(&self) -> u32 {
+        self.volume.sb.raw.s_inodes_count.get()
+    }
+
+    /// The logical blocks it really has, in order; holes read as nothing.
+    pub(crate) fn present(&self) -> Result<Vec<Lbn>, FsError> {
+        let runs = self.volume.runs(self.inode, 0..self.blocks())?;
+        Ok(runs
+            .iter()
+            .filter(|run| !run.unwritten)
+            .flat_map(|run| (0..run.extent.len).map(|n| run.lbn.saturating_add(n)))
+            .collect())
+    }
+
+    /// One of its blocks, its checksum checked.
+    pub(crate) fn block(&self, lbn: Lbn) -> Result<crate::cache::Block, FsError> {
+        let place = self.place();
+        let Some(run) = self.volume.map_block(self.inode, lbn)? else {
+            return Err(range("directory block", lbn.get(), self.blocks(), place));
+        };
+        let place = place.in_block(run.extent.start);
+        let block = self.volume.block(run.extent.start, place)?;
+        self.verify(&block, lbn, place)?;
+        Ok(block)
+    }
+
+    fn verify(&self, block: &[u8], lbn: Lbn, place: Location) -> Result<(), FsError> {
+        if !self.volume.sb.has_metadata_csum() || self.volume.ignore_checksums {
+            return Ok(());
+        }
+        let seed = self.volume.inode_seed(self.inode);
+        if self.volume.is_hashed(self.inode) && htree::is_index_block(block, lbn) {
+            return htree::verify(self.volume, block, seed, place);
+        }
+        let at = block.len().saturating_sub(TAIL);
+        let tail: DirEntryTail = parse(block, at).ok_or_else(|| truncated(place))?;
+        let is_tail = tail.det_reserved_zero1.get() == 0
+            && usize::from(tail.det_rec_len.get()) == TAIL
+            && tail.det_reserved_zero2 == 0
+            && tail.det_reserved_ft == DIR_TAIL_TYPE;
+        if !is_tail {
+            return Err(invalid("det_reserved_ft", u64::from(tail.det_reserved_ft), place));
+        }
+        let computed = crc32c(seed, block.get(..at).unwrap_or_default());
+        self.volume.verify(tail.det_checksum.get(), computed, place)
+    }
+
+    /// Visits its entries in disk order after the one with cookie `after`.
+    pub(crate) fn read(
+        &self,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        if self.inode.has_flag(flags::INLINE_DATA) {
+            return inline::read_dir(self, after, visit);
+        }
+        let block_size = u64::from(self.volume.sb.block_size);
+        let skip = after.checked_div(block_size).unwrap_or(0);
+        for lbn in self.present()?.into_iter().skip_while(|lbn| lbn.get() < skip) {
+            let block = self.block(lbn)?;
+            let base = lbn.get().saturating_mul(block_size);
+            let flow = for_each(&block, self.inodes(), self.place(), &mut |entry| {
+                let cookie = base.saturating_add(wide(entry.next));
+                if cookie <= after {
+                    ControlFlow::Continue(())
+                } else {
+                    visit(self.shown(&entry, cookie))
+                }
+            })?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry as a listing gives it.
+    pub(crate) fn shown<'e>(&self, entry: &Entry<'e>, cookie: u64) -> DirEntry<'e> {
+        let typed = self.volume.sb.has_incompat(incompat::FILETYPE);
+        let kind = if typed { kind_of(entry.file_type) } else { None };
+        DirEntry { name: entry.name, ino: entry.ino, kind, cookie }
+    }
+
+    /// Whether names compare without regard to case.
+    pub(crate) fn folds_case(&self) -> bool {
+        self.inode.has_flag(flags::CASEFOLD) && self.volume.sb.has_incompat(incompat::CASEFOLD)
+    }
+
+    /// The inode a name leads to.
+    pub(crate) fn lookup(&self, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        let wanted = casefold::Wanted::new(name, self.folds_case());
+        if self.inode.has_flag(flags::INLINE_DATA) {
+            return inline::lookup(self, &wanted);
+        }
+        for lbn in self.candidates(name)? {
+            if let Some(ino) = self.search(lbn, &wanted)? {
+                return Ok(Some(ino));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The blocks that may hold an entry for `name`, leaves only.
+    fn candidates(&self, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        match htree::probe(self, name)? {
+            Some(path) => Ok(path.leaves),
+            None => self.present(),
+        }
+    }
+
+    fn search(&self, lbn: Lbn, wanted: &casefold::Wanted<'_>) -> Result<Option<Ino>, FsError> {
+        let block = self.block(lbn)?;
+        let mut found = None;
+        let _ = for_each(&block, self.inodes(), self.place(), &mut |entry| {
+            if wanted.is(entry.name) {
+                found = Some(entry.ino);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// The logical blocks that a lookup of `name` reads, in order.
+    pub(crate) fn lookup_blocks(&self, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        if self.inode.has_flag(flags::INLINE_DATA) {
+            return Ok(Vec::new());
+        }
+        let wanted = casefold::Wanted::new(name, self.folds_case());
+        let (mut read, leaves) = match htree::probe(self, name)? {
+            Some(path) => (path.index, path.leaves),
+            None => (Vec::new(), self.present()?),
+        };
+        for lbn in leaves {
+            if !read.contains(&lbn) {
+                read.push(lbn);
+            }
+            if self.search(lbn, &wanted)?.is_some() {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    /// The logical blocks in the order a listing reads them.
+    pub(crate) fn listing_blocks(&self) -> Result<Vec<Lbn>, FsError> {
+        if self.inode.has_flag(flags::INLINE_DATA) {
+            return Ok(Vec::new());
+        }
+        match htree::in_hash_order(self)? {
+            Some(blocks) => Ok(blocks),
+            None => self.present(),
+        }
+    }
+}
+
+/// Whether a block's first entry takes the whole block, as an interior node's
+/// does.
+pub(crate) fn is_one_entry(block: &[u8]) -> bool {
+    let raw = le32(block, 4).map(|word| word & 0xFFFF).and_then(|word| u16::try_from(word).ok());
+    raw.is_some_and(|raw| record_len(raw, block.len()) == index(block.len()))
+}

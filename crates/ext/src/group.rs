@@ -1,0 +1,373 @@
+//! Group descriptors, bitmaps and inode tables.
+
+use crate::checksum::{crc16, crc32c};
+use crate::field::{index, parse, range, slice, truncated};
+use crate::ondisk::{
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, compat, incompat, ro_compat, special,
+};
+use crate::volume::Volume;
+use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::mem::offset_of;
+
+/// Where the checksum stands in a descriptor.
+const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
+/// The first byte that only 64-byte descriptors have.
+const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
+
+/// A checked group descriptor.
+#[derive(Clone, Copy)]
+pub(crate) struct Group {
+    pub(crate) number: GroupNo,
+    desc: GroupDesc,
+}
+
+fn join(high: u32, low: u32) -> u64 {
+    (u64::from(high) << 32) | u64::from(low)
+}
+
+fn join16(high: u16, low: u16) -> u32 {
+    (u32::from(high) << 16) | u32::from(low)
+}
+
+impl Group {
+    /// Whether the block bitmap was never written: only metadata is in use.
+    pub(crate) fn block_uninit(&self) -> bool {
+        self.desc.bg_flags.get() & BG_BLOCK_UNINIT != 0
+    }
+
+    /// Whether the inode bitmap was never written: no inode is in use.
+    pub(crate) fn inode_uninit(&self) -> bool {
+        self.desc.bg_flags.get() & BG_INODE_UNINIT != 0
+    }
+
+    pub(crate) fn block_bitmap(&self) -> BlockNo {
+        let desc = &self.desc;
+        BlockNo::new(join(desc.bg_block_bitmap_hi.get(), desc.bg_block_bitmap_lo.get()))
+    }
+
+    pub(crate) fn inode_bitmap(&self) -> BlockNo {
+        let desc = &self.desc;
+        BlockNo::new(join(desc.bg_inode_bitmap_hi.get(), desc.bg_inode_bitmap_lo.get()))
+    }
+
+    pub(crate) fn inode_table(&self) -> BlockNo {
+        let desc = &self.desc;
+        BlockNo::new(join(desc.bg_inode_table_hi.get(), desc.bg_inode_table_lo.get()))
+    }
+
+    /// In clusters where there are such.
+    pub(crate) fn free_clusters(&self) -> u32 {
+        let desc = &self.desc;
+        join16(desc.bg_free_blocks_count_hi.get(), desc.bg_free_blocks_count_lo.get())
+    }
+
+    pub(crate) fn free_inodes(&self) -> u32 {
+        let desc = &self.desc;
+        join16(desc.bg_free_inodes_count_hi.get(), desc.bg_free_inodes_count_lo.get())
+    }
+
+    pub(crate) fn used_dirs(&self) -> u32 {
+        let desc = &self.desc;
+        join16(desc.bg_used_dirs_count_hi.get(), desc.bg_used_dirs_count_lo.get())
+    }
+
+    /// Inodes at the end of the table that were never used.
+    pub(crate) fn itable_unused(&self) -> u32 {
+        let desc = &self.desc;
+        join16(desc.bg_itable_unused_hi.get(), desc.bg_itable_unused_lo.get())
+    }
+}
+
+impl Volume {
+    /// Reads the whole table of group descriptors.
+    pub(crate) fn load_descriptors(&mut self) -> Result<(), FsError> {
+        let mut table = Vec::new();
+        let mut buf = vec![0; self.block_len()];
+        let used = index(self.sb.descs_per_block()).saturating_mul(index(self.sb.desc_size));
+        for nr in 0..self.sb.descriptor_blocks() {
+            let block = self.sb.descriptor_block(nr);
+            self.check_block(block, Location::of("group descriptors"))?;
+            self.read_bytes(block, 0, &mut buf)?;
+            table.extend_from_slice(buf.get(..used).unwrap_or(&buf));
+        }
+        table.truncate(index(self.sb.groups).saturating_mul(index(self.sb.desc_size)));
+        self.descriptors = table;
+        Ok(())
+    }
+
+    /// A descriptor's bytes.
+    pub(crate) fn descriptor_bytes(&self, number: GroupNo) -> Result<&[u8], FsError> {
+        let size = index(self.sb.desc_size);
+        let place = Location::of("group descriptor").in_group(number);
+        slice(&self.descriptors, index(number.get()).saturating_mul(size), size).ok_or_else(|| {
+            range("group", u64::from(number.get()), u64::from(self.sb.groups), place)
+        })
+    }
+
+    /// A group's descriptor, its checksum and pointers checked.
+    pub(crate) fn group_desc(&self, number: GroupNo) -> Result<Group, FsError> {
+        let place = Location::of("group descriptor").in_group(number);
+        let bytes = self.descriptor_bytes(number)?;
+        self.verify_descriptor(number, bytes, place)?;
+        let mut whole = [0; size_of::<GroupDesc>()];
+        for (to, from) in whole.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        let desc = parse(&whole, 0).ok_or_else(|| truncated(place))?;
+        let group = Group { number, desc };
+        self.check_block(group.block_bitmap(), place)?;
+        self.check_block(group.inode_bitmap(), place)?;
+        self.check_extent(Extent::new(group.inode_table(), self.sb.itable_blocks()), place)?;
+        Ok(group)
+    }
+
+    fn verify_descriptor(
+        &self,
+        number: GroupNo,
+        bytes: &[u8],
+        place: Location,
+    ) -> Result<(), FsError> {
+        let (Some(before), Some(after)) = (bytes.get(..CHECKSUM_AT), bytes.get(OLD_SIZE..)) else {
+            return Err(truncated(place));
+        };
+        let computed = if self.sb.has_metadata_csum() {
+            let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
+            crc32c(crc32c(crc32c(seed, before), &[0; 2]), after) & 0xFFFF
+        } else if self.sb.has_ro_compat(ro_compat::GDT_CSUM) {
+            let seed = crc16(!0, &self.sb.raw.s_uuid);
+            let seed = crc16(seed, &number.get().to_le_bytes());
+            u32::from(crc16(crc16(seed, before), after))
+        } else {
+            return Ok(());
+        };
+        let stored = slice(bytes, CHECKSUM_AT, 2).and_then(<[u8]>::first_chunk);
+        let stored = stored.map_or(0, |pair| u16::from_le_bytes(*pair));
+        self.verify(u32::from(stored), computed, place)
+    }
+
+    /// Which group's table holds an inode, and its place there.
+    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
+        let count = self.sb.raw.s_inodes_count.get();
+        let Some(at) = ino.get().checked_sub(1).filter(|at| *at < count) else {
+            let place = Location::of("inode number").in_inode(ino);
+            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
+        };
+        let per_group = self.sb.inodes_per_group;
+        let group = at.checked_div(per_group).unwrap_or(0);
+        Ok((GroupNo::new(group), at.checked_rem(per_group).unwrap_or(0)))
+    }
+
+    /// Where an inode lies.
+    pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
+        let (number, slot) = self.inode_slot(ino)?;
+        let group = self.group_desc(number)?;
+        let size = u64::from(self.sb.inode_size);
+        let block_size = u64::from(self.sb.block_size);
+        let at = u64::from(slot).saturating_mul(size);
+        let skip = at.checked_div(block_size).unwrap_or(0);
+        let offset = at.checked_rem(block_size).unwrap_or(0);
+        let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
+        Ok(InodeLocation {
+            block: table.start.saturating_add(skip),
+            offset: u32::try_from(offset).unwrap_or(0),
+            table,
+            used_end: self.used_table_end(&group, table),
+        })
+    }
+
+    /// The end of the part of an inode table that was ever used.
+    fn used_table_end(&self, group: &Group, table: Extent) -> BlockNo {
+        let counted = self.sb.has_metadata_csum() || self.sb.has_ro_compat(ro_compat::GDT_CSUM);
+        if !counted {
+            return table.end();
+        }
+        let used = self.sb.inodes_per_group.saturating_sub(group.itable_unused());
+        let bytes = u64::from(used).saturating_mul(u64::from(self.sb.inode_size));
+        table.start.saturating_add(bytes.div_ceil(u64::from(self.sb.block_size)))
+    }
+
+    /// Reads a bitmap block and checks the first `bits` bits' checksum.
+    fn bitmap(
+        &self,
+        block: BlockNo,
+        bits: u32,
+        stored: (u16, u16),
+        place: Location,
+    ) -> Result<crate::cache::Block, FsError> {
+        let bytes = self.block(block, place)?;
+        if self.sb.has_metadata_csum() {
+            let covered = bytes.get(..index(bits).div_ceil(8)).unwrap_or(&bytes);
+            let mut computed = crc32c(self.sb.checksum_seed, covered);
+            let (low, mut high) = stored;
+            if index(self.sb.desc_size) < size_of::<GroupDesc>() {
+                computed &= 0xFFFF;
+                high = 0;
+            }
+            self.verify(join16(high, low), computed, place.in_block(block))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The inodes of a group that are in use.
+    pub(crate) fn allocated_inodes(&self, number: GroupNo) -> Result<Vec<Ino>, FsError> {
+        let group = self.group_desc(number)?;
+        if group.inode_uninit() {
+            return Ok(Vec::new());
+        }
+        let place = Location::of("inode bitmap").in_group(number);
+        let count = self.sb.inodes_per_group;
+        let sums =
+            (group.desc.bg_inode_bitmap_csum_lo.get(), group.desc.bg_inode_bitmap_csum_hi.get());
+        let bitmap = self.bitmap(group.inode_bitmap(), count, sums, place)?;
+        let first = number.get().saturating_mul(count).saturating_add(1);
+        Ok((0..count)
+            .filter(|&at| bit(&bitmap, at))
+            .map(|at| Ino::new(first.saturating_add(at)))
+            .collect())
+    }
+
+    /// The fixed metadata that belongs to a group.
+    pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
+        let mut runs = self.descriptor_copies(group.number);
+        runs.push(Extent::new(group.block_bitmap(), 1));
+        runs.push(Extent::new(group.inode_bitmap(), 1));
+        runs.push(Extent::new(group.inode_table(), self.sb.itable_blocks()));
+        runs
+    }
+
+    /// Superblock copy, descriptor copies and the blocks kept for more of them
+    /// at the start of a group.
+    fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
+        let sb = &self.sb;
+        let blocks = sb.group_blocks(number);
+        let has_super = sb.group_has_super(number);
+        let mut runs = Vec::new();
+        let mut next = blocks.start;
+        if number.get() == 0 {
+            next = sb.superblock_block();
+        }
+        if has_super {
+            runs.push(Extent::new(next, 1));
+            next = next.saturating_add(1);
+        }
+        let meta_bg = sb.has_incompat(incompat::META_BG);
+        let per_meta = sb.descs_per_block().max(1);
+        let first_meta = sb.raw.s_first_meta_bg.get();
+        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        if !meta_bg || meta < first_meta {
+            if has_super {
+                let old = if meta_bg { first_meta } else { sb.descriptor_blocks() };
+                let mut len = u64::from(old);
+                if sb.has_compat(compat::RESIZE_INODE) {
+                    len = len.saturating_add(u64::from(sb.raw.s_reserved_gdt_blocks.get()));
+                }
+                runs.push(Extent::new(next, len.min(blocks.len)));
+            }
+        } else {
+            let within = number.get().checked_rem(per_meta).unwrap_or(0);
+            if within <= 1 || within == per_meta.saturating_sub(1) {
+                runs.push(Extent::new(next, 1));
+            }
+        }
+        runs
+    }
+
+    /// What a group holds.
+    pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
+        let group = self.group_desc(number)?;
+        let blocks = self.sb.group_blocks(number);
+        let free = if group.block_uninit() {
+            self.uninit_free(&group, blocks)
+        } else {
+            self.free_runs(&group, blocks)?
+        };
+        Ok(GroupSummary {
+            group: number,
+            blocks,
+            free_blocks: free.iter().map(|run| run.len).fold(0, u64::saturating_add),
+            free_inodes: group.free_inodes(),
+            directories: group.used_dirs(),
+            metadata: self.group_metadata(&group),
+            free,
+        })
+    }
+
+    /// Free runs as the block bitmap has them.
+    fn free_runs(&self, group: &Group, blocks: Extent) -> Result<Vec<Extent>, FsError> {
+        let place = Location::of("block bitmap").in_group(group.number);
+        let sums =
+            (group.desc.bg_block_bitmap_csum_lo.get(), group.desc.bg_block_bitmap_csum_hi.get());
+        let clusters = self.sb.clusters_per_group();
+        let bitmap = self.bitmap(group.block_bitmap(), clusters, sums, place)?;
+        let ratio = u64::from(self.sb.cluster_ratio);
+        let mut runs = Vec::new();
+        for at in (0..clusters).filter(|&at| !bit(&bitmap, at)) {
+            let skip = u64::from(at).saturating_mul(ratio);
+            let len = blocks.len.saturating_sub(skip).min(ratio);
+            push_run(&mut runs, Extent::new(blocks.start.saturating_add(skip), len));
+        }
+        Ok(runs)
+    }
+
+    /// Free runs of a group whose block bitmap was never written: all but the
+    /// metadata that lies in it, its own or its flex group's.
+    fn uninit_free(&self, group: &Group, blocks: Extent) -> Vec<Extent> {
+        let mut used = self.group_metadata(group);
+        used.retain(|run| run.overlaps(blocks));
+        used.sort_unstable();
+        let ratio = u64::from(self.sb.cluster_ratio);
+        let mut runs = Vec::new();
+        let mut next = blocks.start;
+        for run in used {
+            // A cluster that metadata touches is wholly in use.
+            let before = run.start.saturating_since(blocks.start);
+            let floor = before.saturating_sub(before.checked_rem(ratio).unwrap_or(0));
+            let free = Extent::new(next, blocks.start.saturating_add(floor).saturating_since(next));
+            push_run(&mut runs, free);
+            let after = run.end().saturating_since(blocks.start).div_ceil(ratio);
+            next = next.max(blocks.start.saturating_add(after.saturating_mul(ratio)));
+        }
+        push_run(&mut runs, Extent::new(next, blocks.end().saturating_since(next)));
+        runs
+    }
+
+    /// Sums of free blocks and inodes over all groups, as a mount counts them.
+    pub(crate) fn free_totals(&self) -> (u64, u32) {
+        let mut blocks = 0u64;
+        let mut inodes = 0u32;
+        for number in 0..self.sb.groups {
+            if let Ok(group) = self.group_desc(GroupNo::new(number)) {
+                blocks = blocks.saturating_add(u64::from(group.free_clusters()));
+                inodes = inodes.saturating_add(group.free_inodes());
+            }
+        }
+        (blocks.saturating_mul(u64::from(self.sb.cluster_ratio)), inodes)
+    }
+
+    /// Whether an inode number is kept for the file system's own use.
+    pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
+        let first = if self.sb.raw.s_rev_level.get() == 0 {
+            special::FIRST_ORDINARY
+        } else {
+            self.sb.raw.s_first_ino.get()
+        };
+        ino.get() < first && ino.get() != special::ROOT
+    }
+}
+
+/// Whether bit `at` of a bitmap is set; past its end it counts as set.
+fn bit(bitmap: &[u8], at: u32) -> bool {
+    bitmap.get(index(at >> 3)).is_none_or(|byte| byte >> (at & 7) & 1 == 1)
+}
+
+/// Adds a run, joined to the last one where they touch.
+fn push_run(runs: &mut Vec<Extent>, run: Extent) {
+    if run.len == 0 {
+        return;
+    }
+    match runs.last_mut() {
+        Some(last) if last.end() == run.start => last.len = last.len.saturating_add(run.len),
+        _ => runs.push(run),
+    }
+}

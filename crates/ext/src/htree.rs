@@ -1,0 +1,277 @@
+//! Hashed directories: an index of name hashes over blocks of entries.
+
+use crate::casefold;
+use crate::checksum::crc32c;
+use crate::dir::{Directory, is_one_entry, record_len};
+use crate::field::{index, invalid, le32, parse, range, slice, truncated, wide};
+use crate::hash::name_hash;
+use crate::ondisk::{
+    DX_NODE_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET, DxCountLimit, DxEntry, DxRootInfo, DxTail,
+    hash_version, incompat,
+};
+use crate::volume::Volume;
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::Lbn;
+use std::collections::HashSet;
+
+/// Bytes of an entry of the index.
+const ENTRY: usize = size_of::<DxEntry>();
+/// `info_length`.
+const INFO_LENGTH: usize = 8;
+/// Where the root's entries stand.
+const ROOT_ENTRIES_OFFSET: usize = DX_ROOT_INFO_OFFSET + INFO_LENGTH;
+/// Block numbers of the index have 28 bits; the rest was meant for flags.
+const BLOCK_MASK: u32 = 0x0FFF_FFFF;
+
+/// A child of an index block: the least hash below it and its block.
+#[derive(Clone, Copy)]
+struct Child {
+    hash: u32,
+    lbn: Lbn,
+}
+
+/// A sound root.
+struct Root {
+    version: u8,
+    levels: u8,
+    children: Vec<Child>,
+}
+
+/// What a lookup reads of the index, and the leaves it leads to: more than one
+/// where names of equal hash go on in the next block.
+pub(crate) struct Path {
+    pub(crate) index: Vec<Lbn>,
+    pub(crate) leaves: Vec<Lbn>,
+}
+
+/// Whether a block of a hashed directory is part of the index.
+pub(crate) fn is_index_block(block: &[u8], lbn: Lbn) -> bool {
+    lbn == Lbn::ZERO || is_one_entry(block)
+}
+
+/// Where the entries of an index block stand.
+fn entries_offset(block: &[u8], place: Location) -> Result<usize, FsError> {
+    if is_one_entry(block) {
+        return Ok(DX_NODE_ENTRIES_OFFSET);
+    }
+    let info: DxRootInfo = parse(block, DX_ROOT_INFO_OFFSET).ok_or_else(|| truncated(place))?;
+    let first = le32(block, 4).unwrap_or(0) & 0xFFFF;
+    let second = le32(block, 16).unwrap_or(0) & 0xFFFF;
+    let second = record_len(u16::try_from(second).unwrap_or(0), block.len());
+    if first != 12
+        || second != block.len().saturating_sub(12)
+        || info.reserved_zero.get() != 0
+        || usize::from(info.info_length) != INFO_LENGTH
+    {
+        return Err(invalid("info_length", u64::from(info.info_length), place));
+    }
+    Ok(ROOT_ENTRIES_OFFSET)
+}
+
+/// Checks an index block's checksum, which stands behind the room for entries.
+pub(crate) fn verify(
+    volume: &Volume,
+    block: &[u8],
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let offset = entries_offset(block, place)?;
+    let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
+    let end = |entries: u16| offset.saturating_add(usize::from(entries).saturating_mul(ENTRY));
+    let tail: DxTail = parse(block, end(head.limit.get())).ok_or_else(|| truncated(place))?;
+    let covered = block.get(..end(head.count.get())).ok_or_else(|| truncated(place))?;
+    let crc = crc32c(seed, covered);
+    let crc = crc32c(crc32c(crc, &tail.dt_reserved.get().to_le_bytes()), &[0; 4]);
+    volume.verify(tail.dt_checksum.get(), crc, place)
+}
+
+/// The children of an index block.
+fn children(
+    volume: &Volume,
+    block: &[u8],
+    offset: usize,
+    place: Location,
+) -> Result<Vec<Child>, FsError> {
+    let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
+    let tail = if volume.sb.has_metadata_csum() { size_of::<DxTail>() } else { 0 };
+    let room = block.len().saturating_sub(offset).saturating_sub(tail);
+    let most = room.checked_div(ENTRY).unwrap_or(0);
+    let (limit, count) = (head.limit.get(), head.count.get());
+    if usize::from(limit) != most {
+        return Err(range("limit", u64::from(limit), wide(most), place));
+    }
+    if count == 0 || count > limit {
+        return Err(range("count", u64::from(count), u64::from(limit), place));
+    }
+    let len = usize::from(count).saturating_mul(ENTRY);
+    let entries = slice(block, offset, len).ok_or_else(|| truncated(place))?;
+    let mut found: Vec<Child> = entries
+        .chunks_exact(ENTRY)
+        .filter_map(|entry| parse::<DxEntry>(entry, 0))
+        .map(|entry| Child {
+            hash: entry.hash.get(),
+            lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)),
+        })
+        .collect();
+    // The first entry's hash gives its place to the counts.
+    if let Some(first) = found.first_mut() {
+        first.hash = 0;
+    }
+    Ok(found)
+}
+
+/// Reads the root. `None` where the kernel, too, would read the directory as a
+/// plain list: no index, or one made by rules it does not know.
+fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
+    if !dir.volume.is_hashed(dir.inode) || dir.blocks() == 0 {
+        return Ok(None);
+    }
+    let place = Location::of("htree root").in_inode(dir.inode.ino);
+    let block = dir.block(Lbn::ZERO)?;
+    let info: DxRootInfo = parse(&block, DX_ROOT_INFO_OFFSET).ok_or_else(|| truncated(place))?;
+    let most = if dir.volume.sb.has_incompat(incompat::LARGEDIR) { 3 } else { 2 };
+    if info.hash_version > hash_version::TEA
+        || info.unused_flags & 1 != 0
+        || info.indirect_levels >= most
+        || usize::from(info.info_length) != INFO_LENGTH
+    {
+        return Ok(None);
+    }
+    let version = info.hash_version.saturating_add(dir.volume.sb.hash_unsigned_offset());
+    let children = children(dir.volume, &block, ROOT_ENTRIES_OFFSET, place)?;
+    Ok(Some(Root { version, levels: info.indirect_levels, children }))
+}
+
+/// Reads an interior node.
+fn node(dir: &Directory<'_>, lbn: Lbn) -> Result<Vec<Child>, FsError> {
+    let place = Location::of("htree node").in_inode(dir.inode.ino);
+    let block = dir.block(lbn)?;
+    if !is_one_entry(&block) {
+        return Err(invalid("rec_len", u64::from(le32(&block, 4).unwrap_or(0)), place));
+    }
+    children(dir.volume, &block, DX_NODE_ENTRIES_OFFSET, place)
+}
+
+/// Walks the index for `name`. `None` for a directory that is a plain list.
+pub(crate) fn probe(dir: &Directory<'_>, name: &[u8]) -> Result<Option<Path>, FsError> {
+    let Some(root) = root(dir)? else { return Ok(None) };
+    if name == b"." || name == b".." {
+        return Ok(Some(Path { index: Vec::new(), leaves: vec![Lbn::ZERO] }));
+    }
+    let folded = if dir.folds_case() { casefold::fold(name) } else { None };
+    let hashed = folded.as_deref().map_or(name, str::as_bytes);
+    let Some(hash) = name_hash(root.version, dir.volume.sb.hash_seed(), hashed) else {
+        return Ok(None);
+    };
+    let mut cursor = Cursor { dir, frames: Vec::new(), index: vec![Lbn::ZERO] };
+    cursor.enter(root.children, hash.major);
+    for _ in 0..root.levels {
+        cursor.descend(hash.major)?;
+    }
+    let mut leaves = Vec::new();
+    while let Some(leaf) = cursor.leaf() {
+        leaves.push(leaf);
+        if wide(leaves.len()) > dir.blocks() {
+            return Err(cycle(dir));
+        }
+        if !cursor.next(hash.major)? {
+            break;
+        }
+    }
+    Ok(Some(Path { index: cursor.index, leaves }))
+}
+
+fn cycle(dir: &Directory<'_>) -> FsError {
+    FsError::corrupt(Corruption::Cycle, Location::of("htree").in_inode(dir.inode.ino))
+}
+
+/// A way from the root to a leaf.
+struct Cursor<'a> {
+    dir: &'a Directory<'a>,
+    /// Children and the place among them, from the root down.
+    frames: Vec<(Vec<Child>, usize)>,
+    /// Index blocks read so far.
+    index: Vec<Lbn>,
+}
+
+impl Cursor<'_> {
+    /// Stands on the last child whose hash is not above `hash`.
+    fn enter(&mut self, children: Vec<Child>, hash: u32) {
+        let after = children.iter().skip(1).take_while(|child| child.hash <= hash).count();
+        self.frames.push((children, after));
+    }
+
+    fn leaf(&self) -> Option<Lbn> {
+        let (children, at) = self.frames.last()?;
+        children.get(*at).map(|child| child.lbn)
+    }
+
+    fn descend(&mut self, hash: u32) -> Result<(), FsError> {
+        let Some(lbn) = self.leaf() else { return Ok(()) };
+        let children = self.read(lbn)?;
+        self.enter(children, hash);
+        Ok(())
+    }
+
+    fn read(&mut self, lbn: Lbn) -> Result<Vec<Child>, FsError> {
+        if wide(self.index.len()) > self.dir.blocks() {
+            return Err(cycle(self.dir));
+        }
+        if !self.index.contains(&lbn) {
+            self.index.push(lbn);
+        }
+        node(self.dir, lbn)
+    }
+
+    /// Moves to the next leaf if it goes on with names of the same hash: its
+    /// own least hash is then the same with the lowest bit set.
+    fn next(&mut self, hash: u32) -> Result<bool, FsError> {
+        let levels = self.frames.len();
+        while let Some((children, at)) = self.frames.last_mut() {
+            *at = at.saturating_add(1);
+            if let Some(child) = children.get(*at) {
+                if child.hash & !1 != hash {
+                    return Ok(false);
+                }
+                break;
+            }
+            self.frames.pop();
+        }
+        if self.frames.is_empty() {
+            return Ok(false);
+        }
+        while self.frames.len() < levels {
+            let Some(lbn) = self.leaf() else { return Ok(false) };
+            let children = self.read(lbn)?;
+            self.frames.push((children, 0));
+        }
+        Ok(true)
+    }
+}
+
+/// All blocks in the order of the hashes, index blocks as they are met: the
+/// order in which a listing reads them. `None` for a plain list.
+pub(crate) fn in_hash_order(dir: &Directory<'_>) -> Result<Option<Vec<Lbn>>, FsError> {
+    let Some(root) = root(dir)? else { return Ok(None) };
+    let mut order = vec![Lbn::ZERO];
+    let mut seen = HashSet::from([Lbn::ZERO]);
+    // Children still to be visited with the levels of index below them.
+    let mut stack: Vec<(Lbn, u8)> =
+        root.children.iter().rev().map(|child| (child.lbn, root.levels)).collect();
+    while let Some((lbn, levels)) = stack.pop() {
+        if !seen.insert(lbn) {
+            return Err(cycle(dir));
+        }
+        if lbn.get() >= dir.blocks() {
+            return Err(range("block", lbn.get(), dir.blocks(), dir.place()));
+        }
+        order.push(lbn);
+        if let Some(below) = levels.checked_sub(1) {
+            stack.extend(node(dir, lbn)?.iter().rev().map(|child| (child.lbn, below)));
+        }
+        if order.len() > index(dir.blocks()) {
+            return Err(cycle(dir));
+        }
+    }
+    Ok(Some(order))
+}

@@ -1,0 +1,104 @@
+//! Inline data: contents of small files and directories in the inode, first in
+//! `i_block`, then in the value of the attribute `system.data`.
+
+use crate::casefold::Wanted;
+use crate::dir::{Directory, for_each};
+use crate::field::{index, le32, range, truncated, wide};
+use crate::inode::Inode;
+use crate::xattr;
+use seekless_fs::{DirEntry, FileKind, FsError, Location};
+use seekless_units::Ino;
+use std::ops::ControlFlow;
+
+/// Bytes of `i_block` that an inline directory keeps for its parent's number.
+const PARENT: usize = 4;
+/// The cookies of the two entries that an inline directory does not store;
+/// stored entries follow as if those two stood in front of them.
+const DOT_COOKIE: u64 = 12;
+const DOT_DOT_COOKIE: u64 = 24;
+
+/// Both parts of an inode's inline data.
+pub(crate) struct InlineData<'a> {
+    head: &'a [u8],
+    tail: &'a [u8],
+}
+
+/// Finds an inode's inline data.
+pub(crate) fn find(inode: &Inode) -> Result<InlineData<'_>, FsError> {
+    let tail = xattr::inline_value(inode)?;
+    Ok(InlineData { head: &inode.core.i_block.0, tail: tail.unwrap_or_default() })
+}
+
+impl InlineData<'_> {
+    /// Copies from `offset` on; the range must lie within the inode's length.
+    pub(crate) fn read(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
+        let room = wide(self.head.len().saturating_add(self.tail.len()));
+        if inode.len > room {
+            let place = Location::of("inline data").in_inode(inode.ino);
+            return Err(range("i_size", inode.len, room, place));
+        }
+        let bytes = self.head.iter().chain(self.tail).skip(index(offset));
+        for (to, from) in buf.iter_mut().zip(bytes) {
+            *to = *from;
+        }
+        Ok(())
+    }
+}
+
+/// The stored entries of an inline directory: in two pieces, neither of which
+/// an entry crosses.
+fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
+    let len = index(inode.len);
+    let head = data.head.get(PARENT..len.min(data.head.len())).unwrap_or_default();
+    let tail_len = len.saturating_sub(data.head.len()).min(data.tail.len());
+    [head, data.tail.get(..tail_len).unwrap_or_default()]
+}
+
+/// Visits `.`, `..` and the stored entries after the one with cookie `after`.
+pub(crate) fn read_dir(
+    dir: &Directory<'_>,
+    after: u64,
+    visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+) -> Result<(), FsError> {
+    let place = Location::of("inline directory").in_inode(dir.inode.ino);
+    let data = find(dir.inode)?;
+    let parent = le32(data.head, 0).ok_or_else(|| truncated(place))?;
+    let kind = Some(FileKind::Directory);
+    let own = [
+        DirEntry { name: b".", ino: dir.inode.ino, kind, cookie: DOT_COOKIE },
+        DirEntry { name: b"..", ino: Ino::new(parent), kind, cookie: DOT_DOT_COOKIE },
+    ];
+    for entry in own {
+        if entry.cookie > after && visit(entry).is_break() {
+            return Ok(());
+        }
+    }
+    let mut base = DOT_DOT_COOKIE;
+    for piece in pieces(&data, dir.inode) {
+        let flow = for_each(piece, dir.inodes(), place, &mut |entry| {
+            let cookie = base.saturating_add(wide(entry.next));
+            if cookie <= after {
+                return ControlFlow::Continue(());
+            }
+            visit(dir.shown(&entry, cookie))
+        })?;
+        if flow.is_break() {
+            break;
+        }
+        base = base.saturating_add(wide(piece.len()));
+    }
+    Ok(())
+}
+
+/// The inode a name leads to in an inline directory.
+pub(crate) fn lookup(dir: &Directory<'_>, wanted: &Wanted<'_>) -> Result<Option<Ino>, FsError> {
+    let mut found = None;
+    read_dir(dir, 0, &mut |entry| {
+        if wanted.is(entry.name) {
+            found = Some(entry.ino);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,265 @@
+//! Inodes: where they lie, their checksum, and what they say.
+
+use crate::cache::Block;
+use crate::checksum::crc32c;
+use crate::field::{index, invalid, le32, parse, range, slice, truncated};
+use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, compat, flags, incompat, ro_compat};
+use crate::volume::Volume;
+use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
+use seekless_units::{BlockNo, Ino};
+use std::mem::offset_of;
+
+/// Where the low half of the checksum stands.
+const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
+/// Where the high half stands, from the inode's start.
+const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
+/// The longest symlink target that lies in the inode.
+const FAST_SYMLINK_MAX: u64 = 59;
+
+/// An inode, still in the block of the table that holds it.
+#[derive(Clone)]
+pub(crate) struct Inode {
+    pub(crate) ino: Ino,
+    pub(crate) core: InodeCore,
+    /// Zero where `i_extra_isize` leaves a field out.
+    extra: InodeExtra,
+    block: Block,
+    offset: usize,
+    size: usize,
+    /// Length in bytes.
+    pub(crate) len: u64,
+}
+
+impl Volume {
+    /// An inode's bytes: the block that holds it, and where.
+    pub(crate) fn inode_block(&self, ino: Ino) -> Result<(Block, usize), FsError> {
+        let at = self.inode_location(ino)?;
+        let block = self.block(at.block, Location::of("inode table").in_inode(ino))?;
+        Ok((block, index(at.offset)))
+    }
+
+    /// Reads an inode and checks its checksum and sizes.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
+        let place = Location::of("inode").in_inode(ino);
+        let (block, offset) = self.inode_block(ino)?;
+        let size = index(self.sb.inode_size);
+        let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
+        let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
+        let extra = parse_extra(bytes, place)?;
+        let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
+        inode.len = self.file_len(&inode, place)?;
+        self.verify_inode(&inode, place)?;
+        Ok(inode)
+    }
+
+    fn file_len(&self, inode: &Inode, place: Location) -> Result<u64, FsError> {
+        let low = u64::from(inode.core.i_size_lo.get());
+        let high = u64::from(inode.core.i_size_high.get());
+        let wide =
+            inode.kind() == Some(FileKind::Regular) || self.sb.has_incompat(incompat::LARGEDIR);
+        let len = if wide { (high << 32) | low } else { low };
+        if i64::try_from(len).is_err() {
+            return Err(range("i_size", len, i64::MAX.cast_unsigned(), place));
+        }
+        Ok(len)
+    }
+
+    fn verify_inode(&self, inode: &Inode, place: Location) -> Result<(), FsError> {
+        if !self.sb.has_metadata_csum() {
+            return Ok(());
+        }
+        let bytes = inode.raw();
+        let wide = inode.has_extra(offset_of!(InodeExtra, i_checksum_hi), 2);
+        let mut crc = self.inode_seed(inode);
+        crc = crc32c(crc, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
+        crc = crc32c(crc, &[0; 2]);
+        let middle = bytes.get(CHECKSUM_LO_AT.saturating_add(2)..).unwrap_or_default();
+        if wide {
+            let split = CHECKSUM_HI_AT.saturating_sub(CHECKSUM_LO_AT).saturating_sub(2);
+            crc = crc32c(crc, middle.get(..split).unwrap_or_default());
+            crc = crc32c(crc, &[0; 2]);
+            crc = crc32c(crc, middle.get(split.saturating_add(2)..).unwrap_or_default());
+        } else {
+            crc = crc32c(crc, middle);
+            crc &= 0xFFFF;
+        }
+        let high = if wide { u32::from(inode.extra.i_checksum_hi.get()) } else { 0 };
+        self.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
+    }
+
+    /// What checksums of an inode's own blocks start from.
+    pub(crate) fn inode_seed(&self, inode: &Inode) -> u32 {
+        let seed = crc32c(self.sb.checksum_seed, &inode.ino.get().to_le_bytes());
+        crc32c(seed, &inode.core.i_generation.get().to_le_bytes())
+    }
+
+    /// An inode that is in use and of a known kind.
+    pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
+        let inode = self.inode(ino)?;
+        let place = Location::of("inode").in_inode(ino);
+        let mode = inode.core.i_mode.get();
+        let Some(kind) = inode.kind() else {
+            return Err(invalid("i_mode", u64::from(mode), place));
+        };
+        if inode.core.i_links_count.get() == 0 && !self.is_reserved(ino) {
+            return Err(invalid("i_links_count", 0, place));
+        }
+        Ok((inode, kind))
+    }
+
+    /// A directory's inode.
+    pub(crate) fn dir_inode(&self, ino: Ino) -> Result<Inode, FsError> {
+        match self.live_inode(ino)? {
+            (inode, FileKind::Directory) => Ok(inode),
+            _ => Err(FsError::NotDirectory(format!("inode {ino}"))),
+        }
+    }
+
+    /// What `statx` tells.
+    pub(crate) fn attr(&self, inode: &Inode, kind: FileKind) -> Attr {
+        let core = &inode.core;
+        let crtime = inode
+            .has_extra(offset_of!(InodeExtra, i_crtime), 4)
+            .then(|| inode.time(inode.extra.i_crtime.get(), inode.extra.i_crtime_extra.get()));
+        let project = self.sb.has_ro_compat(ro_compat::PROJECT);
+        Attr {
+            ino: inode.ino,
+            kind,
+            perm: core.i_mode.get() & 0o7777,
+            uid: (u32::from(core.i_uid_high.get()) << 16) | u32::from(core.i_uid.get()),
+            gid: (u32::from(core.i_gid_high.get()) << 16) | u32::from(core.i_gid.get()),
+            nlink: u32::from(core.i_links_count.get()),
+            size: inode.len,
+            sectors: self.sectors(inode),
+            atime: inode.time(core.i_atime.get(), inode.extra.i_atime_extra.get()),
+            mtime: inode.time(core.i_mtime.get(), inode.extra.i_mtime_extra.get()),
+            ctime: inode.time(core.i_ctime.get(), inode.extra.i_ctime_extra.get()),
+            crtime,
+            device: inode.device(kind),
+            generation: core.i_generation.get(),
+            flags: core.i_flags.get(),
+            project: if project { inode.extra.i_projid.get() } else { 0 },
+        }
+    }
+
+    /// Disk space an inode occupies, in 512-byte units.
+    fn sectors(&self, inode: &Inode) -> u64 {
+        let allocated = self.allocated_sectors(inode);
+        // A mount counts inline data as if it had blocks.
+        let inline = inode.has_flag(flags::INLINE_DATA);
+        if inline { allocated.saturating_add(inode.len.div_ceil(512)) } else { allocated }
+    }
+
+    /// `i_blocks` in 512-byte units.
+    fn allocated_sectors(&self, inode: &Inode) -> u64 {
+        let low = u64::from(inode.core.i_blocks_lo.get());
+        if !self.sb.has_ro_compat(ro_compat::HUGE_FILE) {
+            return low;
+        }
+        let count = (u64::from(inode.core.i_blocks_high.get()) << 32) | low;
+        if inode.has_flag(flags::HUGE_FILE) {
+            count.saturating_mul(u64::from(self.sb.block_size >> 9))
+        } else {
+            count
+        }
+    }
+
+    /// The block of extended attributes outside the inode, if there is one.
+    pub(crate) fn xattr_block_of(&self, inode: &Inode) -> Option<BlockNo> {
+        let bit64 = self.sb.has_incompat(incompat::BIT64);
+        let high = if bit64 { u64::from(inode.core.i_file_acl_high.get()) } else { 0 };
+        let number = (high << 32) | u64::from(inode.core.i_file_acl_lo.get());
+        (number != 0).then(|| BlockNo::new(number))
+    }
+
+    /// Whether a symlink's target lies in `i_block`, decided as the kernel does.
+    pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
+        if inode.has_flag(flags::INLINE_DATA) || inode.kind() != Some(FileKind::Symlink) {
+            return false;
+        }
+        if self.sb.has_incompat(incompat::EA_INODE) {
+            return inode.len <= FAST_SYMLINK_MAX;
+        }
+        let cluster =
+            u64::from(self.sb.block_size).saturating_mul(u64::from(self.sb.cluster_ratio));
+        let attributes = if self.xattr_block_of(inode).is_some() { cluster >> 9 } else { 0 };
+        self.allocated_sectors(inode).saturating_sub(attributes) == 0
+    }
+
+    /// Whether a directory is hashed.
+    pub(crate) fn is_hashed(&self, inode: &Inode) -> bool {
+        self.sb.has_compat(compat::DIR_INDEX)
+            && inode.has_flag(flags::INDEX)
+            && !inode.has_flag(flags::INLINE_DATA)
+    }
+}
+
+impl Inode {
+    /// All bytes of the inode.
+    pub(crate) fn raw(&self) -> &[u8] {
+        slice(&self.block, self.offset, self.size).unwrap_or_default()
+    }
+
+    /// What it is, if its mode says something known.
+    pub(crate) fn kind(&self) -> Option<FileKind> {
+        FileKind::from_mode(self.core.i_mode.get())
+    }
+
+    /// Whether `i_flags` has the bit.
+    pub(crate) fn has_flag(&self, bit: u32) -> bool {
+        self.core.i_flags.get() & bit != 0
+    }
+
+    /// The bytes behind the extra fields, where attributes may stand.
+    pub(crate) fn tail(&self) -> &[u8] {
+        if self.size <= INODE_CORE_SIZE {
+            return &[];
+        }
+        let start = INODE_CORE_SIZE.saturating_add(index(self.extra.i_extra_isize.get()));
+        self.raw().get(start..).unwrap_or_default()
+    }
+
+    /// Whether `i_extra_isize` covers a field of [`InodeExtra`].
+    fn has_extra(&self, at: usize, len: usize) -> bool {
+        at.saturating_add(len) <= index(self.extra.i_extra_isize.get())
+    }
+
+    /// Seconds with 2 more bits of epoch and 30 bits of nanoseconds.
+    fn time(&self, secs: u32, extra: u32) -> Timestamp {
+        let epoch = i64::from(extra & 3) << 32;
+        let secs = i64::from(secs.cast_signed()).saturating_add(epoch);
+        Timestamp { secs, nanos: (extra >> 2).min(999_999_999) }
+    }
+
+    /// The device number of a device node, in the old or the new encoding.
+    fn device(&self, kind: FileKind) -> DeviceNumber {
+        if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
+            return DeviceNumber::default();
+        }
+        let old = le32(&self.core.i_block.0, 0).unwrap_or(0);
+        if old != 0 {
+            return DeviceNumber { major: (old >> 8) & 0xFF, minor: old & 0xFF };
+        }
+        let new = le32(&self.core.i_block.0, 4).unwrap_or(0);
+        DeviceNumber {
+            major: (new & 0xF_FF00) >> 8,
+            minor: (new & 0xFF) | ((new >> 12) & 0xF_FF00),
+        }
+    }
+}
+
+/// The fields behind the first 128 bytes, as far as they are there.
+fn parse_extra(bytes: &[u8], place: Location) -> Result<InodeExtra, FsError> {
+    let Some(rest) = bytes.get(INODE_CORE_SIZE..).filter(|rest| !rest.is_empty()) else {
+        return Ok(InodeExtra::default());
+    };
+    let have = rest.first_chunk().map_or(0, |pair| u16::from_le_bytes(*pair));
+    if index(have) > rest.len() || have & 3 != 0 {
+        return Err(range("i_extra_isize", u64::from(have), crate::field::wide(rest.len()), place));
+    }
+    let mut whole = [0; size_of::<InodeExtra>()];
+    for (to, from) in whole.iter_mut().zip(rest.iter().take(index(have))) {
+        *to = *from;
+    }
+    parse(&whole, 0).ok_or_else(|| truncated(place))
+}

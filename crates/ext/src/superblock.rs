@@ -1,0 +1,336 @@
+//! The superblock: checked once, then the source of every bound.
+
+use crate::checksum::crc32c;
+use crate::features;
+use crate::field::{invalid, parse, range, truncated};
+use crate::ondisk::{
+    CHECKSUM_CRC32C, FLAG_UNSIGNED_HASH, INODE_CORE_SIZE, SUPERBLOCK_MAGIC, SUPERBLOCK_OFFSET,
+    SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+};
+use seekless_device::BlockDevice;
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
+use zerocopy::IntoBytes;
+
+/// The largest `s_log_block_size`: 64 KiB.
+const MAX_LOG_BLOCK_SIZE: u32 = 6;
+/// The largest `s_log_cluster_size`: 1 GiB.
+const MAX_LOG_CLUSTER_SIZE: u32 = 20;
+/// Bytes of a group descriptor without the 64bit feature.
+const OLD_DESC_SIZE: u16 = 32;
+/// Bytes of a group descriptor with the 64bit feature, at least.
+const MIN_DESC_SIZE_64BIT: u16 = 64;
+/// The largest descriptor the kernel takes.
+const MAX_DESC_SIZE: u16 = 1024;
+
+/// A superblock whose geometry holds together and fits on its device.
+#[derive(Clone)]
+pub(crate) struct Super {
+    /// As it is on disk.
+    pub(crate) raw: Superblock,
+    /// Bytes in a block.
+    pub(crate) block_size: u32,
+    /// Blocks in a cluster; 1 without bigalloc.
+    pub(crate) cluster_ratio: u32,
+    /// Blocks in the volume.
+    pub(crate) blocks: u64,
+    /// The first block of group 0.
+    pub(crate) first_block: BlockNo,
+    /// Blocks in a group.
+    pub(crate) blocks_per_group: u32,
+    /// Inodes in a group.
+    pub(crate) inodes_per_group: u32,
+    /// Groups in the volume.
+    pub(crate) groups: u32,
+    /// Bytes in an inode.
+    pub(crate) inode_size: u16,
+    /// Bytes in a group descriptor.
+    pub(crate) desc_size: u16,
+    /// What every metadata checksum starts from.
+    pub(crate) checksum_seed: u32,
+}
+
+fn here() -> Location {
+    Location::of("superblock")
+}
+
+/// Reads the primary superblock's bytes.
+fn read_raw(device: &dyn BlockDevice) -> Result<Superblock, FsError> {
+    let mut bytes = [0; SUPERBLOCK_SIZE];
+    let needed = SUPERBLOCK_OFFSET.saturating_add(1024);
+    if device.len().get() < needed {
+        return Err(truncated(here()));
+    }
+    device.read(Lba::containing(ByteLen::new(SUPERBLOCK_OFFSET)), &mut bytes)?;
+    parse(&bytes, 0).ok_or_else(|| truncated(here()))
+}
+
+/// Whether the device has an ext superblock's magic number.
+pub(crate) fn has_magic(device: &dyn BlockDevice) -> bool {
+    read_raw(device).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
+}
+
+impl Super {
+    /// Reads and checks the primary superblock.
+    pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {
+        let raw = read_raw(device)?;
+        if raw.s_magic.get() != SUPERBLOCK_MAGIC {
+            return Err(FsError::corrupt(
+                Corruption::Magic { found: u64::from(raw.s_magic.get()) },
+                here(),
+            ));
+        }
+        let sb = Self::check(raw, device.len())?;
+        if !ignore_checksums {
+            sb.verify_checksum()?;
+        }
+        Ok(sb)
+    }
+
+    /// Checks the geometry and features of a superblock for a device of
+    /// `device_len` bytes.
+    fn check(raw: Superblock, device_len: ByteLen) -> Result<Self, FsError> {
+        features::check(&raw)?;
+        let log_block = raw.s_log_block_size.get();
+        if log_block > MAX_LOG_BLOCK_SIZE {
+            let limit = u64::from(MAX_LOG_BLOCK_SIZE);
+            return Err(range("s_log_block_size", u64::from(log_block), limit, here()));
+        }
+        let block_size = 1024u32 << log_block;
+        let bit64 = raw.s_feature_incompat.get() & incompat::BIT64 != 0;
+        let high = if bit64 { raw.s_blocks_count_hi.get() } else { 0 };
+        let blocks = (u64::from(high) << 32) | u64::from(raw.s_blocks_count_lo.get());
+        let mut sb = Self {
+            block_size,
+            cluster_ratio: cluster_ratio(&raw)?,
+            blocks,
+            first_block: BlockNo::new(u64::from(raw.s_first_data_block.get())),
+            blocks_per_group: raw.s_blocks_per_group.get(),
+            inodes_per_group: raw.s_inodes_per_group.get(),
+            groups: 0,
+            inode_size: inode_size(&raw, block_size)?,
+            desc_size: desc_size(&raw)?,
+            checksum_seed: checksum_seed(&raw),
+            raw,
+        };
+        sb.check_group_shape()?;
+        sb.groups = sb.count_groups()?;
+        sb.check_totals(device_len)?;
+        Ok(sb)
+    }
+
+    /// A group's bitmaps take one block each; its inodes at least one.
+    fn check_group_shape(&self) -> Result<(), FsError> {
+        let bits = u64::from(self.block_size).saturating_mul(8);
+        let clusters = u64::from(self.raw.s_clusters_per_group.get());
+        let blocks = u64::from(self.blocks_per_group);
+        let inodes = u64::from(self.inodes_per_group);
+        if blocks == 0 || blocks > bits.saturating_mul(u64::from(self.cluster_ratio)) {
+            return Err(range("s_blocks_per_group", blocks, bits, here()));
+        }
+        if self.has_ro_compat(ro_compat::BIGALLOC)
+            && (clusters.checked_mul(u64::from(self.cluster_ratio)) != Some(blocks)
+                || clusters > bits)
+        {
+            return Err(invalid("s_clusters_per_group", clusters, here()));
+        }
+        if inodes == 0 || inodes > bits {
+            return Err(range("s_inodes_per_group", inodes, bits, here()));
+        }
+        if self.first_block.get() > 1 {
+            return Err(range("s_first_data_block", self.first_block.get(), 1, here()));
+        }
+        Ok(())
+    }
+
+    fn count_groups(&self) -> Result<u32, FsError> {
+        let data = self.blocks.saturating_sub(self.first_block.get());
+        let groups = data.div_ceil(u64::from(self.blocks_per_group));
+        if groups == 0 {
+            return Err(invalid("s_blocks_count", self.blocks, here()));
+        }
+        u32::try_from(groups)
+            .map_err(|_| range("s_blocks_count", self.blocks, u64::from(u32::MAX), here()))
+    }
+
+    /// The volume fits on the device and has the inodes its groups have.
+    fn check_totals(&self, device_len: ByteLen) -> Result<(), FsError> {
+        let on_device = device_len.get().checked_div(u64::from(self.block_size)).unwrap_or(0);
+        if self.blocks > on_device {
+            return Err(range("s_blocks_count", self.blocks, on_device, here()));
+        }
+        let inodes = u64::from(self.raw.s_inodes_count.get());
+        let expected = u64::from(self.groups).saturating_mul(u64::from(self.inodes_per_group));
+        if inodes != expected {
+            return Err(range("s_inodes_count", inodes, expected, here()));
+        }
+        Ok(())
+    }
+
+    fn verify_checksum(&self) -> Result<(), FsError> {
+        if !self.has_metadata_csum() {
+            return Ok(());
+        }
+        let kind = self.raw.s_checksum_type;
+        if kind != CHECKSUM_CRC32C {
+            return Err(FsError::Unsupported(format!("metadata checksum type {kind}")));
+        }
+        let covered = self.raw.as_bytes().get(..1020).unwrap_or_default();
+        verify(self.raw.s_checksum.get(), crc32c(!0, covered), here())
+    }
+
+    /// Whether `s_feature_compat` has the bit.
+    pub(crate) fn has_compat(&self, bit: u32) -> bool {
+        self.raw.s_feature_compat.get() & bit != 0
+    }
+
+    /// Whether `s_feature_incompat` has the bit.
+    pub(crate) fn has_incompat(&self, bit: u32) -> bool {
+        self.raw.s_feature_incompat.get() & bit != 0
+    }
+
+    /// Whether `s_feature_ro_compat` has the bit.
+    pub(crate) fn has_ro_compat(&self, bit: u32) -> bool {
+        self.raw.s_feature_ro_compat.get() & bit != 0
+    }
+
+    /// Whether metadata carries CRC32C checksums.
+    pub(crate) fn has_metadata_csum(&self) -> bool {
+        self.has_ro_compat(ro_compat::METADATA_CSUM)
+    }
+
+    /// The block that holds the primary superblock.
+    pub(crate) fn superblock_block(&self) -> BlockNo {
+        BlockNo::new(if self.block_size == 1024 { 1 } else { 0 })
+    }
+
+    /// Group descriptors in a block.
+    pub(crate) fn descs_per_block(&self) -> u32 {
+        self.block_size.checked_div(u32::from(self.desc_size)).unwrap_or(1)
+    }
+
+    /// Blocks of an inode table.
+    pub(crate) fn itable_blocks(&self) -> u64 {
+        u64::from(self.inodes_per_group)
+            .saturating_mul(u64::from(self.inode_size))
+            .div_ceil(u64::from(self.block_size))
+    }
+
+    /// Clusters in a group; blocks without bigalloc.
+    pub(crate) fn clusters_per_group(&self) -> u32 {
+        self.blocks_per_group.checked_div(self.cluster_ratio).unwrap_or(self.blocks_per_group)
+    }
+
+    /// The blocks of a group; the last may have fewer.
+    pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
+        let skip = u64::from(group.get()).saturating_mul(u64::from(self.blocks_per_group));
+        let start = self.first_block.saturating_add(skip);
+        let left = self.blocks.saturating_sub(start.get());
+        Extent::new(start, left.min(u64::from(self.blocks_per_group)))
+    }
+
+    /// Whether a group begins with a copy of the superblock.
+    pub(crate) fn group_has_super(&self, group: GroupNo) -> bool {
+        let number = group.get();
+        if number == 0 {
+            return true;
+        }
+        if self.has_compat(compat::SPARSE_SUPER2) {
+            return self.raw.s_backup_bgs.iter().any(|backup| backup.get() == number);
+        }
+        if !self.has_ro_compat(ro_compat::SPARSE_SUPER) || number == 1 {
+            return true;
+        }
+        [3, 5, 7].into_iter().any(|base| is_power_of(number, base))
+    }
+
+    /// The block that holds the `nr`-th block of group descriptors.
+    pub(crate) fn descriptor_block(&self, nr: u32) -> BlockNo {
+        let first_meta = self.raw.s_first_meta_bg.get();
+        if !self.has_incompat(incompat::META_BG) || nr < first_meta {
+            return self.superblock_block().saturating_add(1).saturating_add(u64::from(nr));
+        }
+        let group = GroupNo::new(nr.saturating_mul(self.descs_per_block()));
+        let mut skip = u64::from(self.group_has_super(group));
+        if nr == 0 && self.block_size == 1024 && self.first_block == BlockNo::ZERO {
+            skip = skip.saturating_add(1);
+        }
+        self.group_blocks(group).start.saturating_add(skip)
+    }
+
+    /// How many blocks of descriptors every copy of the table has.
+    pub(crate) fn descriptor_blocks(&self) -> u32 {
+        self.groups.div_ceil(self.descs_per_block().max(1))
+    }
+
+    /// What must be added to a hash version for this volume's signedness.
+    pub(crate) fn hash_unsigned_offset(&self) -> u8 {
+        if self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0 { 3 } else { 0 }
+    }
+
+    /// `s_hash_seed` as numbers.
+    pub(crate) fn hash_seed(&self) -> [u32; 4] {
+        self.raw.s_hash_seed.map(zerocopy::byteorder::little_endian::U32::get)
+    }
+}
+
+/// Compares a stored checksum with the computed one.
+pub(crate) fn verify(stored: u32, computed: u32, location: Location) -> Result<(), FsError> {
+    if stored == computed {
+        return Ok(());
+    }
+    Err(FsError::corrupt(Corruption::Checksum { stored, computed }, location))
+}
+
+fn is_power_of(number: u32, base: u32) -> bool {
+    let mut power = u64::from(base);
+    while power < u64::from(number) {
+        power = power.saturating_mul(u64::from(base));
+    }
+    power == u64::from(number)
+}
+
+fn cluster_ratio(raw: &Superblock) -> Result<u32, FsError> {
+    if raw.s_feature_ro_compat.get() & ro_compat::BIGALLOC == 0 {
+        return Ok(1);
+    }
+    let (log, least) = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
+    if log > MAX_LOG_CLUSTER_SIZE || log < least {
+        let limit = u64::from(MAX_LOG_CLUSTER_SIZE);
+        return Err(range("s_log_cluster_size", u64::from(log), limit, here()));
+    }
+    Ok(1u32 << log.saturating_sub(least))
+}
+
+fn inode_size(raw: &Superblock, block_size: u32) -> Result<u16, FsError> {
+    if raw.s_rev_level.get() == 0 {
+        return Ok(128);
+    }
+    let size = raw.s_inode_size.get();
+    if usize::from(size) < INODE_CORE_SIZE
+        || u32::from(size) > block_size
+        || !size.is_power_of_two()
+    {
+        return Err(invalid("s_inode_size", u64::from(size), here()));
+    }
+    Ok(size)
+}
+
+fn desc_size(raw: &Superblock) -> Result<u16, FsError> {
+    if raw.s_feature_incompat.get() & incompat::BIT64 == 0 {
+        return Ok(OLD_DESC_SIZE);
+    }
+    let size = raw.s_desc_size.get();
+    if !(MIN_DESC_SIZE_64BIT..=MAX_DESC_SIZE).contains(&size) || !size.is_power_of_two() {
+        return Err(invalid("s_desc_size", u64::from(size), here()));
+    }
+    Ok(size)
+}
+
+fn checksum_seed(raw: &Superblock) -> u32 {
+    if raw.s_feature_incompat.get() & incompat::CSUM_SEED != 0 {
+        raw.s_checksum_seed.get()
+    } else {
+        crc32c(!0, &raw.s_uuid)
+    }
+}

@@ -1,0 +1,111 @@
+//! A device seen through its superblock: blocks by number, checksums by rule.
+
+use crate::cache::{Block, BlockCache};
+use crate::field::{index, range};
+use crate::superblock::{Super, verify};
+use seekless_device::BlockDevice;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, Lba, SECTOR};
+use std::sync::Arc;
+
+/// An open volume: what every part of the reader stands on.
+pub(crate) struct Volume {
+    device: Arc<dyn BlockDevice>,
+    /// The checked superblock.
+    pub(crate) sb: Super,
+    /// All group descriptors, one after the other.
+    pub(crate) descriptors: Vec<u8>,
+    cache: BlockCache,
+    /// Read on where a checksum does not match.
+    pub(crate) ignore_checksums: bool,
+}
+
+impl Volume {
+    /// Reads superblock and group descriptors.
+    pub(crate) fn open(
+        device: Arc<dyn BlockDevice>,
+        ignore_checksums: bool,
+    ) -> Result<Self, FsError> {
+        let sb = Super::read(device.as_ref(), ignore_checksums)?;
+        let cache = BlockCache::new(sb.block_size);
+        let mut volume = Self { device, sb, descriptors: Vec::new(), cache, ignore_checksums };
+        volume.load_descriptors()?;
+        Ok(volume)
+    }
+
+    /// The device underneath.
+    pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    /// Bytes in a block, as a length in memory.
+    pub(crate) fn block_len(&self) -> usize {
+        index(self.sb.block_size)
+    }
+
+    /// Checks that a block lies in the volume.
+    pub(crate) fn check_block(&self, number: BlockNo, place: Location) -> Result<(), FsError> {
+        self.check_extent(Extent::new(number, 1), place)
+    }
+
+    /// Checks that a run of blocks lies in the volume.
+    pub(crate) fn check_extent(&self, run: Extent, place: Location) -> Result<(), FsError> {
+        let end = run.start.get().checked_add(run.len);
+        if end.is_none_or(|end| end > self.sb.blocks) || run.start < self.sb.first_block {
+            return Err(range("block number", run.start.get(), self.sb.blocks, place));
+        }
+        Ok(())
+    }
+
+    /// A metadata block, through the cache. `place` says who points to it.
+    pub(crate) fn block(&self, number: BlockNo, place: Location) -> Result<Block, FsError> {
+        self.check_extent(Extent::new(number, 1), place)?;
+        if let Some(block) = self.cache.get(number) {
+            return Ok(block);
+        }
+        let mut bytes = vec![0; self.block_len()];
+        self.device.read(self.sector(number), &mut bytes)?;
+        let block: Block = Arc::from(bytes);
+        self.cache.insert(number, block.clone());
+        Ok(block)
+    }
+
+    /// The first sector of a block.
+    fn sector(&self, number: BlockNo) -> Lba {
+        let sectors = u64::from(self.sb.block_size).checked_div(SECTOR).unwrap_or(1);
+        Lba::new(number.get().saturating_mul(sectors))
+    }
+
+    /// Reads from byte `skip` of block `start` on, with one request to the
+    /// device and past the cache. The range must have been checked.
+    pub(crate) fn read_bytes(
+        &self,
+        start: BlockNo,
+        skip: u64,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        let at = start.get().saturating_mul(u64::from(self.sb.block_size)).saturating_add(skip);
+        let lba = Lba::containing(ByteLen::new(at));
+        let within = index(at.saturating_sub(lba.to_bytes().get()));
+        if within == 0 {
+            self.device.read(lba, buf)?;
+            return Ok(());
+        }
+        let mut bounce = vec![0; within.saturating_add(buf.len())];
+        self.device.read(lba, &mut bounce)?;
+        if let Some(wanted) = bounce.get(within..) {
+            buf.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+
+    /// Compares checksums, unless they are to be ignored.
+    pub(crate) fn verify(
+        &self,
+        stored: u32,
+        computed: u32,
+        place: Location,
+    ) -> Result<(), FsError> {
+        if self.ignore_checksums { Ok(()) } else { verify(stored, computed, place) }
+    }
+}

@@ -1,0 +1,227 @@
+//! Extended attributes: in the inode, in a block of their own, and large
+//! values in inodes of their own.
+
+use crate::acl;
+use crate::checksum::crc32c;
+use crate::field::{byte, index, invalid, le32, parse, range, slice, truncated, wide};
+use crate::inode::Inode;
+use crate::ondisk::{XATTR_MAGIC, XattrEntry, XattrHeader, flags};
+use crate::volume::Volume;
+use seekless_fs::{Corruption, FileKind, FsError, Location, Xattr};
+use seekless_units::{BlockNo, ByteLen, Ino};
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+
+/// Bytes of the fixed part of an entry.
+const ENTRY: usize = size_of::<XattrEntry>();
+/// The largest value the format allows.
+const VALUE_MAX: u64 = 1 << 24;
+/// `e_name_index` of `system.*`: with the name `data`, inline data.
+const INDEX_SYSTEM: u8 = 7;
+/// `e_name_index` of the two kinds of ACL.
+const INDEX_ACL_ACCESS: u8 = 2;
+const INDEX_ACL_DEFAULT: u8 = 3;
+
+/// An attribute as stored.
+struct Stored<'a> {
+    name_index: u8,
+    name: &'a [u8],
+    value: Value<'a>,
+    place: Location,
+}
+
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Here(&'a [u8]),
+    InInode { ino: Ino, len: u64 },
+}
+
+/// The prefix that an index stands for; `None` for what a mount hides too.
+fn prefix(name_index: u8) -> Option<&'static [u8]> {
+    Some(match name_index {
+        1 => b"user.",
+        INDEX_ACL_ACCESS => b"system.posix_acl_access",
+        INDEX_ACL_DEFAULT => b"system.posix_acl_default",
+        4 => b"trusted.",
+        6 => b"security.",
+        10 => b"gnu.",
+        _ => return None,
+    })
+}
+
+/// The entries that start at byte `at` of `region`, with values counted from
+/// the region's first byte.
+fn entries(region: &[u8], mut at: usize, place: Location) -> Result<Vec<Stored<'_>>, FsError> {
+    let mut found = Vec::new();
+    loop {
+        let place = place.at_offset(byte(at));
+        // Four zero bytes end the list.
+        if le32(region, at).ok_or_else(|| truncated(place))? == 0 {
+            return Ok(found);
+        }
+        let entry: XattrEntry = parse(region, at).ok_or_else(|| truncated(place))?;
+        let name_len = usize::from(entry.e_name_len);
+        let name = slice(region, at.saturating_add(ENTRY), name_len)
+            .ok_or_else(|| range("e_name_len", wide(name_len), wide(region.len()), place))?;
+        let value = value(region, &entry, place)?;
+        found.push(Stored { name_index: entry.e_name_index, name, value, place });
+        at = at.saturating_add(ENTRY.saturating_add(name_len).next_multiple_of(4));
+    }
+}
+
+fn value<'a>(region: &'a [u8], entry: &XattrEntry, place: Location) -> Result<Value<'a>, FsError> {
+    let len = u64::from(entry.e_value_size.get());
+    if len > VALUE_MAX {
+        return Err(range("e_value_size", len, VALUE_MAX, place));
+    }
+    let ino = entry.e_value_inum.get();
+    if ino != 0 {
+        return Ok(Value::InInode { ino: Ino::new(ino), len });
+    }
+    if len == 0 {
+        return Ok(Value::Here(&[]));
+    }
+    let start = usize::from(entry.e_value_offs.get());
+    let bytes = slice(region, start, index(len))
+        .ok_or_else(|| range("e_value_offs", wide(start), wide(region.len()), place))?;
+    Ok(Value::Here(bytes))
+}
+
+/// The attributes inside an inode.
+fn in_inode(inode: &Inode) -> Result<Vec<Stored<'_>>, FsError> {
+    let tail = inode.tail();
+    if le32(tail, 0) != Some(XATTR_MAGIC) {
+        return Ok(Vec::new());
+    }
+    let place = Location::of("attributes in inode").in_inode(inode.ino);
+    entries(tail.get(4..).unwrap_or_default(), 0, place)
+}
+
+/// The value of `system.data`: the second part of inline data.
+pub(crate) fn inline_value(inode: &Inode) -> Result<Option<&[u8]>, FsError> {
+    let data = in_inode(inode)?
+        .into_iter()
+        .find(|stored| stored.name_index == INDEX_SYSTEM && stored.name == b"data");
+    match data.map(|stored| (stored.value, stored.place)) {
+        None => Ok(None),
+        Some((Value::Here(bytes), _)) => Ok(Some(bytes)),
+        Some((Value::InInode { ino, .. }, place)) => {
+            Err(invalid("e_value_inum", u64::from(ino.get()), place))
+        }
+    }
+}
+
+impl Volume {
+    /// Reads the attribute block of an inode.
+    fn xattr_block(&self, inode: &Inode, number: BlockNo) -> Result<crate::cache::Block, FsError> {
+        let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
+        let block = self.block(number, Location::of("i_file_acl").in_inode(inode.ino))?;
+        let header: XattrHeader = parse(&block, 0).ok_or_else(|| truncated(place))?;
+        let magic = header.h_magic.get();
+        if magic != XATTR_MAGIC {
+            return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
+        }
+        if header.h_blocks.get() != 1 {
+            return Err(invalid("h_blocks", u64::from(header.h_blocks.get()), place));
+        }
+        if self.sb.has_metadata_csum() {
+            let at = offset_of!(XattrHeader, h_checksum);
+            let (before, rest) = block.split_at_checked(at).unwrap_or_default();
+            let crc = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
+            let crc = crc32c(crc32c(crc, before), &[0; 4]);
+            let crc = crc32c(crc, rest.get(4..).unwrap_or_default());
+            self.verify(header.h_checksum.get(), crc, place)?;
+        }
+        Ok(block)
+    }
+
+    /// Visits every stored attribute: in the inode first, then in its block.
+    fn each_stored(
+        &self,
+        inode: &Inode,
+        visit: &mut dyn FnMut(Stored<'_>) -> Result<(), FsError>,
+    ) -> Result<(), FsError> {
+        in_inode(inode)?.into_iter().try_for_each(&mut *visit)?;
+        let Some(number) = self.xattr_block_of(inode) else { return Ok(()) };
+        let block = self.xattr_block(inode, number)?;
+        let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
+        entries(&block, size_of::<XattrHeader>(), place)?.into_iter().try_for_each(visit)
+    }
+
+    /// The inodes that hold an inode's large values.
+    pub(crate) fn xattr_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
+        let mut inodes = Vec::new();
+        self.each_stored(inode, &mut |stored| {
+            if let Value::InInode { ino, .. } = stored.value {
+                inodes.push(ino);
+            }
+            Ok(())
+        })?;
+        Ok(inodes)
+    }
+
+    /// All attributes that a mount shows, sorted by name.
+    pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
+        let mut found = BTreeMap::new();
+        // Many entries may share one large value; what they add up to is still
+        // no more than the volume holds.
+        let mut room = self.sb.blocks.saturating_mul(u64::from(self.sb.block_size));
+        self.each_stored(inode, &mut |stored| {
+            let Some(prefix) = prefix(stored.name_index) else { return Ok(()) };
+            let value = self.value(inode, &stored, &mut room)?;
+            let name = [prefix, stored.name].concat();
+            found.entry(name).or_insert(value);
+            Ok(())
+        })?;
+        Ok(found.into_iter().map(|(name, value)| Xattr { name, value }).collect())
+    }
+
+    fn value(
+        &self,
+        inode: &Inode,
+        stored: &Stored<'_>,
+        room: &mut u64,
+    ) -> Result<Vec<u8>, FsError> {
+        let bytes = match stored.value {
+            Value::Here(bytes) => bytes.to_vec(),
+            Value::InInode { ino, len } => {
+                *room = room
+                    .checked_sub(len)
+                    .ok_or_else(|| range("e_value_size", len, *room, stored.place))?;
+                self.large_value(inode, ino, len, stored.place)?
+            }
+        };
+        if matches!(stored.name_index, INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT) {
+            return acl::to_portable(&bytes, stored.place);
+        }
+        Ok(bytes)
+    }
+
+    /// Reads a value from its own inode, whose access time is its hash.
+    fn large_value(
+        &self,
+        owner: &Inode,
+        ino: Ino,
+        len: u64,
+        place: Location,
+    ) -> Result<Vec<u8>, FsError> {
+        let holder = self.inode(ino)?;
+        if !holder.has_flag(flags::EA_INODE) || holder.kind() != Some(FileKind::Regular) {
+            return Err(invalid("e_value_inum", u64::from(ino.get()), place));
+        }
+        if holder.len != len {
+            return Err(range("e_value_size", len, holder.len, place));
+        }
+        let mut bytes = vec![0; index(len)];
+        self.read_mapped(&holder, ByteLen::ZERO, &mut bytes)?;
+        // Lustre's older form names its owner instead and has no hash.
+        let lustre = holder.core.i_mtime.get() == owner.ino.get()
+            && holder.core.i_generation.get() == owner.core.i_generation.get();
+        if !lustre {
+            let computed = crc32c(self.sb.checksum_seed, &bytes);
+            let place = Location::of("attribute value").in_inode(ino);
+            self.verify(holder.core.i_atime.get(), computed, place)?;
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,134 @@
+//! The kernel as judge: trees written through a mount, read back by both.
+//!
+//! Needs root, loop devices and e2fsprogs; says so and passes without them.
+
+mod kernel;
+mod populate;
+mod walk;
+
+use kernel::{Image, Mounted};
+use std::collections::BTreeMap;
+use walk::Record;
+
+/// Whether the judge can sit at all.
+fn ready() -> bool {
+    if rustix::process::geteuid().is_root() {
+        return true;
+    }
+    eprintln!("skipped: mounting needs root");
+    false
+}
+
+/// Fails with the first few differences between two walks.
+fn compare(what: &str, theirs: &BTreeMap<Vec<u8>, Record>, ours: &BTreeMap<Vec<u8>, Record>) {
+    let mut wrong = Vec::new();
+    for (path, record) in theirs {
+        let shown = String::from_utf8_lossy(path);
+        match ours.get(path) {
+            None => wrong.push(format!("{shown}: missing")),
+            Some(mine) if mine != record => {
+                wrong.push(format!("{shown}:\n  kernel {record:?}\n  ours   {mine:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    for path in ours.keys().filter(|path| !theirs.contains_key(*path)) {
+        wrong.push(format!("{}: not there for the kernel", String::from_utf8_lossy(path)));
+    }
+    let count = wrong.len();
+    wrong.truncate(5);
+    assert!(count == 0, "{what}: {count} of {} differ\n{}", theirs.len(), wrong.join("\n"));
+    assert!(theirs.len() > 10, "{what}: only {} files to compare", theirs.len());
+}
+
+/// Writes a tree through the kernel, then compares what both read.
+fn judge(name: &str, size: u64, options: &[&str], load: &populate::Load) {
+    if !ready() {
+        return;
+    }
+    let image = Image::make(name, size, options);
+    {
+        let mounted = Mounted::read_write(&image);
+        populate::fill(mounted.path(), load);
+    }
+    compare_image(name, &image);
+}
+
+/// Compares a whole image that is not mounted.
+fn compare_image(name: &str, image: &Image) {
+    let theirs = {
+        let mounted = Mounted::read_only(image);
+        walk::mounted(mounted.path())
+    };
+    let reader = image.open();
+    compare(name, &theirs, &walk::image(&reader));
+    kernel::compare_free_blocks(name, image, &reader);
+}
+
+macro_rules! judged {
+    ($($name:ident: $size:expr, [$($option:expr),*];)*) => {
+        $(#[test]
+        fn $name() {
+            judge(stringify!($name), $size << 20, &[$($option),*], &populate::Load::default());
+        })*
+    };
+}
+
+judged! {
+    ext2_1k: 128, ["-t", "ext2", "-b", "1024"];
+    ext2_4k_128_byte_inodes: 128, ["-t", "ext2", "-b", "4096", "-I", "128"];
+    ext3_2k: 128, ["-t", "ext3", "-b", "2048"];
+    ext4_1k: 128, ["-t", "ext4", "-b", "1024"];
+    ext4_4k: 128, ["-t", "ext4", "-b", "4096"];
+    no_extents: 128, ["-t", "ext4", "-O", "^extent,^64bit,^bigalloc"];
+    bigalloc: 128, ["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384"];
+    bigalloc_1k: 128, ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "8192"];
+    inline_data: 128, ["-t", "ext4", "-O", "inline_data", "-I", "256"];
+    inline_data_big_inodes: 128, ["-t", "ext4", "-b", "1024", "-O", "inline_data", "-I", "1024"];
+    meta_bg: 256, ["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"];
+    no_flex_bg: 128, ["-t", "ext4", "-b", "1024", "-O", "^flex_bg"];
+    no_64bit: 128, ["-t", "ext4", "-O", "^64bit"];
+    uninit_bg: 256, ["-t", "ext4", "-b", "1024", "-O", "^metadata_csum,uninit_bg"];
+    no_checksums: 128, ["-t", "ext4", "-O", "^metadata_csum,^uninit_bg"];
+    sparse_super2: 128, ["-t", "ext4", "-b", "1024", "-O", "sparse_super2,^resize_inode"];
+    metadata_csum_seed: 128, ["-t", "ext4", "-O", "metadata_csum_seed"];
+    orphan_file: 128, ["-t", "ext4", "-O", "orphan_file"];
+    ea_inode: 128, ["-t", "ext4", "-O", "ea_inode"];
+    mmp: 128, ["-t", "ext4", "-O", "mmp"];
+    no_filetype: 128, ["-t", "ext4", "-O", "^filetype"];
+    no_journal_no_index: 128, ["-t", "ext4", "-O", "^has_journal,^dir_index"];
+    verity_and_stable_inodes: 128, ["-t", "ext4", "-O", "verity,stable_inodes,encrypt"];
+}
+
+#[test]
+fn quota_and_project() {
+    if !ready() {
+        return;
+    }
+    // The kernel may lack the quota format, which it needs only to write.
+    let image = Image::make("quota", 128 << 20, &["-t", "ext4"]);
+    populate::fill(Mounted::read_write(&image).path(), &populate::Load::default());
+    let path = image.path().to_str().expect("path");
+    kernel::run("tune2fs", &["-O", "quota,project", "-Q", "usrquota,grpquota,prjquota", path]);
+    compare_image("quota", &image);
+}
+
+#[test]
+fn a_hundred_thousand_names() {
+    let load = populate::Load { names: 100_000, ..Default::default() };
+    judge("names", 512 << 20, &["-t", "ext4", "-b", "1024", "-N", "120000"], &load);
+}
+
+#[test]
+fn three_levels_of_index() {
+    // Long names in small blocks fill two levels at some 15,000 names.
+    let load = populate::Load { names: 60_000, long_names: true, ..Default::default() };
+    let options = ["-t", "ext4", "-b", "1024", "-N", "70000", "-O", "large_dir"];
+    judge("large_dir", 512 << 20, &options, &load);
+}
+
+#[test]
+fn ten_terabytes_of_hole() {
+    let load = populate::Load { hole: 10 << 40, ..Default::default() };
+    judge("hole", 128 << 20, &["-t", "ext4", "-b", "4096"], &load);
+}

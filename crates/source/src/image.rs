@@ -1,0 +1,225 @@
+//! Another image as a source: everything it holds is kept, all times too.
+
+use crate::options::TreeOptions;
+use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::tree::{
+    NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload, Tree, TreeBuilder,
+};
+use seekless_fs::{Attr, Corruption, FileKind, FsError, Inspect, Location};
+use seekless_units::{ByteLen, Ino};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The tree of an image, and the image for the contents.
+pub struct ImageSource {
+    image: Arc<dyn Inspect>,
+    tree: Tree,
+}
+
+impl ImageSource {
+    /// Walks an image.
+    ///
+    /// # Errors
+    /// Whatever the image gives; [`FsError::Corrupt`] when a directory is
+    /// reached twice.
+    pub fn open(image: Arc<dyn Inspect>, options: &TreeOptions) -> Result<Self, FsError> {
+        let root = image.root();
+        let attr = node_attr(&image.attr(root)?, options)?;
+        let mut walk = Walk {
+            image: image.as_ref(),
+            options,
+            builder: TreeBuilder::new(attr),
+            seen: HashMap::new(),
+        };
+        walk.set_xattrs(NodeId::ROOT, root)?;
+        walk.seen.insert(root, NodeId::ROOT);
+        let mut pending = vec![(root, NodeId::ROOT, Vec::new())];
+        while let Some((ino, node, path)) = pending.pop() {
+            walk.directory(ino, node, &path, &mut pending)?;
+        }
+        let tree = walk.builder.finish();
+        Ok(Self { image, tree })
+    }
+
+    fn ino(&self, node: &Node) -> Result<Ino, FsError> {
+        match node.payload {
+            Payload::Content(key) => Ok(Ino::new(key as u32)),
+            _ => Err(FsError::Invalid("not a regular file".into())),
+        }
+    }
+}
+
+type Pending = Vec<(Ino, NodeId, Vec<u8>)>;
+
+struct Walk<'a> {
+    image: &'a dyn Inspect,
+    options: &'a TreeOptions,
+    builder: TreeBuilder,
+    seen: HashMap<Ino, NodeId>,
+}
+
+impl Walk<'_> {
+    fn set_xattrs(&mut self, node: NodeId, ino: Ino) -> Result<(), FsError> {
+        let mut xattrs = self.image.xattrs(ino)?;
+        self.options.apply_to_xattrs(&mut xattrs)?;
+        self.builder.set_xattrs(node, xattrs)
+    }
+
+    fn directory(
+        &mut self,
+        ino: Ino,
+        node: NodeId,
+        path: &[u8],
+        pending: &mut Pending,
+    ) -> Result<(), FsError> {
+        let mut entries = Vec::new();
+        self.image.read_dir(ino, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                entries.push((entry.name.to_vec(), entry.ino));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for (name, child) in entries {
+            self.entry(ino, node, path, &name, child, pending)?;
+        }
+        Ok(())
+    }
+
+    fn entry(
+        &mut self,
+        dir: Ino,
+        parent: NodeId,
+        path: &[u8],
+        name: &[u8],
+        ino: Ino,
+        pending: &mut Pending,
+    ) -> Result<(), FsError> {
+        let attr = self.image.attr(ino)?;
+        let is_dir = attr.kind == FileKind::Directory;
+        let excludes = &self.options.excludes;
+        let mut child_path = Vec::new();
+        if is_dir || !excludes.is_empty() {
+            child_path = if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+            if excludes.matches(&child_path, is_dir) {
+                return Ok(());
+            }
+        }
+        if let Some(&known) = self.seen.get(&ino) {
+            if is_dir {
+                let location = Location::of("directory entry").in_inode(dir);
+                return Err(FsError::corrupt(Corruption::Cycle, location));
+            }
+            return self.builder.add_link(parent, name, known);
+        }
+        let target;
+        let payload = match attr.kind {
+            FileKind::Regular => NewPayload::Content(u64::from(ino.get())),
+            FileKind::Symlink => {
+                target = self.image.read_link(ino)?;
+                NewPayload::Target(&target)
+            }
+            FileKind::CharDevice | FileKind::BlockDevice => NewPayload::Device(attr.device),
+            _ => NewPayload::None,
+        };
+        let node = self.builder.add(parent, name, node_attr(&attr, self.options)?, payload)?;
+        self.set_xattrs(node, ino)?;
+        if is_dir || attr.nlink > 1 {
+            self.seen.insert(ino, node);
+        }
+        if is_dir {
+            pending.push((ino, node, child_path));
+        }
+        Ok(())
+    }
+}
+
+fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
+    let mut node = NodeAttr {
+        kind: attr.kind,
+        perm: attr.perm,
+        uid: attr.uid,
+        gid: attr.gid,
+        size: attr.size,
+        mtime: attr.mtime,
+        times: Some(OtherTimes {
+            atime: attr.atime,
+            ctime: attr.ctime,
+            crtime: attr.crtime.unwrap_or(attr.mtime),
+        }),
+    };
+    options.apply(&mut node)?;
+    Ok(node)
+}
+
+impl Source for ImageSource {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError> {
+        let node = self.tree.node(node);
+        let map = self.image.block_map(self.ino(node)?)?;
+        if map.runs.is_empty() && map.index.is_empty() && node.size > 0 {
+            // Contents in the inode, or one great hole: reading tells.
+            return self.inline_segments(node);
+        }
+        let block = u64::from(self.image.geometry().block_size);
+        let mut segments: Vec<Segment> = Vec::new();
+        for run in map.runs.iter().filter(|run| !run.unwritten) {
+            let offset = run.lbn.get().saturating_mul(block);
+            let end = run.extent.len.saturating_mul(block).saturating_add(offset).min(node.size);
+            if offset >= end {
+                continue;
+            }
+            match segments.last_mut() {
+                Some(last) if last.offset + last.len == offset => last.len += end - offset,
+                _ => segments.push(Segment { offset, len: end - offset }),
+            }
+        }
+        Ok(segments)
+    }
+
+    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        let ino = self.ino(self.tree.node(node))?;
+        Ok(Box::new(ImageContent { image: self.image.as_ref(), ino }))
+    }
+}
+
+impl ImageSource {
+    /// A file without blocks that is longer than any inode is a hole.
+    fn inline_segments(&self, node: &Node) -> Result<Vec<Segment>, FsError> {
+        let inode_size = u64::from(self.image.geometry().inode_size);
+        if node.size > inode_size {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0; node.size as usize];
+        self.image.read(self.ino(node)?, ByteLen::ZERO, &mut bytes)?;
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Ok(Vec::new());
+        }
+        Ok(vec![Segment { offset: 0, len: node.size }])
+    }
+}
+
+struct ImageContent<'a> {
+    image: &'a dyn Inspect,
+    ino: Ino,
+}
+
+impl Content for ImageContent<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = ByteLen::new(offset + done as u64);
+            match self.image.read(self.ino, at, &mut buf[done..])? {
+                0 => {
+                    let location = Location::of("file contents").in_inode(self.ino);
+                    return Err(FsError::corrupt(Corruption::Truncated, location));
+                }
+                got => done += got,
+            }
+        }
+        Ok(())
+    }
+}

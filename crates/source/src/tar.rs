@@ -1,0 +1,226 @@
+//! Archives of tar: v7, ustar, GNU and PAX.
+//!
+//! An archive is indexed by its headers; contents are read from it in place.
+//! One that is compressed or cannot be sought in is first unpacked into a
+//! temporary file without a name.
+//!
+//! What a tree needs and an archive does not tell: directories above an entry
+//! that have no entry of their own get mode 0755, owner 0:0 and the time of
+//! the entry that needed them; so does the root.
+
+mod acl;
+mod header;
+mod pax;
+mod reader;
+mod spool;
+
+use crate::archive::{ArchiveSource, Contents, Layer};
+use crate::options::TreeOptions;
+use crate::unpack::Unpacker;
+use reader::{Entry, Reader};
+use seekless_fs::tree::{NewPayload, NodeAttr, OtherTimes};
+use seekless_fs::{ArchiveFault, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
+use std::fs::File;
+use std::path::Path;
+
+pub use spool::Compression;
+pub(crate) use spool::spool;
+
+/// Opens an archive. Compression is told by its magic number.
+///
+/// # Errors
+/// [`FsError::Archive`] with the place of what is wrong; [`FsError::Io`].
+pub fn open(path: &Path, temp_dir: &Path, options: &TreeOptions) -> Result<ArchiveSource, FsError> {
+    let name = path.display().to_string();
+    let file = File::open(path).map_err(|error| FsError::io(&name, error))?;
+    from_file(file, name, temp_dir, options)
+}
+
+/// Opens an archive that is already open, such as standard input. It is read
+/// from its start when it can be sought in, else from where it is.
+///
+/// # Errors
+/// As [`open`].
+pub fn from_file(
+    file: File,
+    name: String,
+    temp_dir: &Path,
+    options: &TreeOptions,
+) -> Result<ArchiveSource, FsError> {
+    let spooled = spool(file, &name, temp_dir)?;
+    let mut unpacker = Unpacker::new(options.clone());
+    let mut contents = Contents::default();
+    let layer = contents.add_archive(spooled.file, name.clone(), spooled.len)?;
+    read_into(&mut unpacker, &mut contents, layer, |_| true)?;
+    Ok(ArchiveSource::new(unpacker.finish()?, contents))
+}
+
+/// Visits the path of every entry of an archive.
+pub(crate) fn paths(
+    contents: &Contents,
+    layer: Layer,
+    visit: &mut dyn FnMut(&[u8]),
+) -> Result<(), FsError> {
+    let archive = contents.archive(layer);
+    let mut reader = Reader::new(&archive.file, &archive.name, archive.len);
+    while let Some(entry) = reader.next()? {
+        visit(&relative(&entry.path()).map_err(|fault| reader.error(entry.offset, fault))?);
+    }
+    Ok(())
+}
+
+/// Puts those of an archive's entries into a tree whose path `wanted` takes.
+pub(crate) fn read_into(
+    unpacker: &mut Unpacker,
+    contents: &mut Contents,
+    layer: Layer,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Result<(), FsError> {
+    let archive = contents.archive(layer);
+    let (file, name, len) = (&archive.file, &*archive.name, archive.len);
+    let mut reader = Reader::new(file, name, len);
+    if len == 0 {
+        return Err(reader.error(0, ArchiveFault::Truncated));
+    }
+    let mut sparse = Vec::new();
+    while let Some(entry) = reader.next()? {
+        let raw = entry.path();
+        let path = relative(&raw).map_err(|fault| reader.error(entry.offset, fault))?;
+        if !wanted(&path) {
+            continue;
+        }
+        let key = match entry.sparse.clone() {
+            Some((_, runs)) => {
+                sparse.push((entry.data, runs));
+                contents.sparse_key(sparse.len() - 1)
+            }
+            None => layer.key(entry.data),
+        };
+        add(unpacker, &entry, &path, raw.ends_with(b"/"), key).map_err(|error| match error {
+            AddError::Fault(fault) => reader.error(entry.offset, fault),
+            AddError::Fs(error) => error,
+        })?;
+    }
+    contents.add_sparse(layer, sparse);
+    Ok(())
+}
+
+/// Why an entry could not be put into the tree.
+pub(crate) enum AddError {
+    /// The archive is at fault.
+    Fault(ArchiveFault),
+    /// Something else is.
+    Fs(FsError),
+}
+
+impl From<ArchiveFault> for AddError {
+    fn from(fault: ArchiveFault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<FsError> for AddError {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
+}
+
+/// A path within the archive: without leading slashes and `.` components.
+pub(crate) fn relative(path: &[u8]) -> Result<Vec<u8>, ArchiveFault> {
+    let mut clean = Vec::with_capacity(path.len());
+    for component in path.split(|&byte| byte == b'/') {
+        match component {
+            b"" | b"." => continue,
+            b".." => {
+                return Err(ArchiveFault::Path(String::from_utf8_lossy(path).into_owned()));
+            }
+            _ => {}
+        }
+        if !clean.is_empty() {
+            clean.push(b'/');
+        }
+        clean.extend_from_slice(component);
+    }
+    Ok(clean)
+}
+
+fn add(
+    unpacker: &mut Unpacker,
+    entry: &Entry,
+    path: &[u8],
+    is_dir_name: bool,
+    key: u64,
+) -> Result<(), AddError> {
+    let header = entry.header();
+    let link = || match &entry.extra.link_path {
+        Some(link) => link.clone(),
+        None => header.link_name().to_vec(),
+    };
+    let kind = match header.kind() {
+        b'1' => return unpacker.link(path, &relative(&link())?, attr(entry, FileKind::Regular)?),
+        b'0' | 0 if is_dir_name => FileKind::Directory,
+        b'0' | 0 | b'7' | b'S' => FileKind::Regular,
+        b'2' => FileKind::Symlink,
+        b'3' => FileKind::CharDevice,
+        b'4' => FileKind::BlockDevice,
+        b'5' | b'D' => FileKind::Directory,
+        b'6' => FileKind::Fifo,
+        other => {
+            let what = format!("entry of unknown type '{}'", other.escape_ascii());
+            return Err(ArchiveFault::Other(what).into());
+        }
+    };
+    let attr = attr(entry, kind)?;
+    let xattrs = xattrs(entry, &attr)?;
+    let target = link();
+    let payload = match kind {
+        FileKind::Regular => NewPayload::Content(key),
+        FileKind::Symlink => NewPayload::Target(&target),
+        FileKind::CharDevice | FileKind::BlockDevice => {
+            let (major, minor) = header.device()?;
+            NewPayload::Device(DeviceNumber { major, minor })
+        }
+        _ => NewPayload::None,
+    };
+    unpacker.add(path, attr, payload, xattrs)
+}
+
+fn attr(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
+    let (header, extra) = (entry.header(), &entry.extra);
+    let mtime = match extra.mtime {
+        Some(mtime) => mtime,
+        None => Timestamp { secs: header.mtime()?, nanos: 0 },
+    };
+    let others = [extra.atime, extra.ctime, extra.crtime];
+    let times = others.iter().any(Option::is_some).then(|| {
+        let [atime, ctime, crtime] = others.map(|time| time.unwrap_or(mtime));
+        OtherTimes { atime, ctime, crtime }
+    });
+    Ok(NodeAttr {
+        kind,
+        perm: header.mode()?,
+        uid: extra.uid.map_or_else(|| header.uid(), Ok)?,
+        gid: extra.gid.map_or_else(|| header.gid(), Ok)?,
+        size: entry.sparse.as_ref().map_or(entry.stored, |(real, _)| *real),
+        mtime,
+        times,
+    })
+}
+
+fn xattrs(entry: &Entry, attr: &NodeAttr) -> Result<Vec<Xattr>, ArchiveFault> {
+    let mut xattrs = entry.extra.xattrs.clone();
+    let header = entry.header();
+    let owner =
+        acl::Owner { user: (header.user_name(), attr.uid), group: (header.group_name(), attr.gid) };
+    for (name, text) in [
+        (&b"system.posix_acl_access"[..], &entry.extra.acl_access),
+        (b"system.posix_acl_default", &entry.extra.acl_default),
+    ] {
+        let Some(text) = text else { continue };
+        if let Some(value) = acl::from_text(text, &owner)? {
+            xattrs.retain(|xattr| xattr.name != name);
+            xattrs.push(Xattr { name: name.to_vec(), value });
+        }
+    }
+    Ok(xattrs)
+}

@@ -1,0 +1,255 @@
+//! Reading an archive's headers, one entry after another, without its
+//! contents: those are only skipped over.
+
+use super::header::{BLOCK, Header, sparse_extension};
+use super::pax::{Overrides, parse_decimal};
+use seekless_fs::{ArchiveFault, FsError};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// The most that an extended header may hold. The system's own limits (64 KiB
+/// a set of attributes, 4 KiB a path) are far below.
+const EXTENSION_MAX: u64 = 4 << 20;
+
+/// Bytes read at once: a header, usually with the PAX header before it.
+const WINDOW: usize = 4096;
+
+/// An entry as its headers describe it.
+pub(super) struct Entry {
+    /// Where its header begins.
+    pub(super) offset: u64,
+    pub(super) block: [u8; BLOCK],
+    pub(super) extra: Overrides,
+    /// Where its contents begin.
+    pub(super) data: u64,
+    /// Bytes of contents in the archive.
+    pub(super) stored: u64,
+    /// Of a sparse file: its length, and where its stored bytes belong.
+    pub(super) sparse: Option<(u64, Vec<(u64, u64)>)>,
+}
+
+impl Entry {
+    pub(super) fn header(&self) -> Header<'_> {
+        Header(&self.block)
+    }
+
+    /// The path, from whatever header has the last word on it.
+    pub(super) fn path(&self) -> Vec<u8> {
+        let path = self.extra.sparse.name.as_ref().or(self.extra.path.as_ref());
+        path.cloned().unwrap_or_else(|| self.header().path())
+    }
+}
+
+/// The entries of an archive.
+pub(super) struct Reader<'a> {
+    file: &'a File,
+    name: &'a str,
+    len: u64,
+    at: u64,
+    window: Vec<u8>,
+    window_at: u64,
+    global: Overrides,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(file: &'a File, name: &'a str, len: u64) -> Self {
+        let global = Overrides::default();
+        Self { file, name, len, at: 0, window: Vec::new(), window_at: 0, global }
+    }
+
+    pub(super) fn error(&self, offset: u64, fault: ArchiveFault) -> FsError {
+        FsError::Archive { archive: self.name.to_string(), offset, fault }
+    }
+
+    /// The next block; `None` where the archive ends.
+    fn block(&mut self) -> Result<Option<[u8; BLOCK]>, FsError> {
+        if self.at == self.len {
+            return Ok(None);
+        }
+        let within = self.at.checked_sub(self.window_at).map(|skip| skip as usize);
+        let cached = within.and_then(|skip| self.window.get(skip..skip.checked_add(BLOCK)?));
+        if cached.is_none() {
+            let want = (self.len - self.at).min(WINDOW as u64) as usize;
+            if want < BLOCK {
+                return Err(self.error(self.at, ArchiveFault::Truncated));
+            }
+            self.window.resize(want, 0);
+            self.read(self.at, want)?;
+            self.window_at = self.at;
+        }
+        let skip = (self.at - self.window_at) as usize;
+        let mut block = [0; BLOCK];
+        block.copy_from_slice(&self.window[skip..skip + BLOCK]);
+        self.at += BLOCK as u64;
+        Ok(Some(block))
+    }
+
+    fn read(&mut self, at: u64, want: usize) -> Result<(), FsError> {
+        let read = self.file.read_exact_at(&mut self.window[..want], at);
+        read.map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => self.error(at, ArchiveFault::Truncated),
+            _ => FsError::io(self.name, error),
+        })
+    }
+
+    /// A block that must be there.
+    fn more(&mut self) -> Result<[u8; BLOCK], FsError> {
+        let at = self.at;
+        self.block()?.ok_or_else(|| self.error(at, ArchiveFault::Truncated))
+    }
+
+    /// Goes past `bytes` of contents and their padding.
+    fn skip(&mut self, bytes: u64) -> Result<(), FsError> {
+        let padded = bytes.checked_next_multiple_of(BLOCK as u64);
+        let end = self.at.checked_add(bytes).filter(|&end| end <= self.len);
+        match (end, padded) {
+            // The padding of the last entry may be missing.
+            (Some(_), Some(padded)) => {
+                self.at = self.at.saturating_add(padded).min(self.len);
+                Ok(())
+            }
+            _ => Err(self.error(self.at, ArchiveFault::Truncated)),
+        }
+    }
+
+    /// The contents of an extended header.
+    fn extension(&mut self, size: u64) -> Result<Vec<u8>, FsError> {
+        if size > EXTENSION_MAX {
+            return Err(self.error(self.at, ArchiveFault::Number("size of an extended header")));
+        }
+        if size > self.len - self.at {
+            return Err(self.error(self.at, ArchiveFault::Truncated));
+        }
+        let mut bytes = Vec::with_capacity(size as usize + BLOCK);
+        while (bytes.len() as u64) < size {
+            bytes.extend_from_slice(&self.more()?);
+        }
+        bytes.truncate(size as usize);
+        Ok(bytes)
+    }
+
+    /// The next entry; `None` at the end of the archive.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>, FsError> {
+        let mut extra = self.global.clone();
+        loop {
+            let offset = self.at;
+            let Some(block) = self.block()? else { return Ok(None) };
+            let header = Header(&block);
+            if header.is_end() {
+                return Ok(None);
+            }
+            if !header.is_sound() {
+                return Err(self.error(offset, ArchiveFault::Checksum));
+            }
+            let size = header.size().map_err(|fault| self.error(offset, fault))?;
+            match header.kind() {
+                b'x' | b'X' => {
+                    let records = self.extension(size)?;
+                    extra.read(&records).map_err(|fault| self.error(offset, fault))?;
+                }
+                b'g' => {
+                    let records = self.extension(size)?;
+                    self.global.read(&records).map_err(|fault| self.error(offset, fault))?;
+                    extra = self.global.clone();
+                }
+                b'L' => extra.path = Some(c_string(self.extension(size)?)),
+                b'K' => extra.link_path = Some(c_string(self.extension(size)?)),
+                // The label of a volume.
+                b'V' => self.skip(size)?,
+                b'M' | b'N' => {
+                    let what = "multi-volume archives and their long names";
+                    return Err(FsError::Unsupported(format!("{}: {what}", self.name)));
+                }
+                _ => return self.entry(offset, block, extra, size).map(Some),
+            }
+        }
+    }
+
+    fn entry(
+        &mut self,
+        offset: u64,
+        block: [u8; BLOCK],
+        extra: Overrides,
+        size: u64,
+    ) -> Result<Entry, FsError> {
+        let header = Header(&block);
+        // Only these have contents: other kinds may carry a size that says
+        // something else, such as a hard link that of its file.
+        let holds = matches!(header.kind(), b'0' | 0 | b'7' | b'S' | b'D');
+        let mut stored = if holds { extra.size.unwrap_or(size) } else { 0 };
+        let fault = |reader: &Self, fault| reader.error(offset, fault);
+        let mut sparse = None;
+        if header.kind() == b'S' {
+            let (mut runs, mut more, real) = header.sparse().map_err(|f| fault(self, f))?;
+            while more {
+                let next = self.more()?;
+                more = sparse_extension(&next, &mut runs).map_err(|f| fault(self, f))?;
+            }
+            sparse = Some((real, runs));
+        } else if holds && extra.sparse.is_present() {
+            let real = extra.sparse.real_size.unwrap_or(stored);
+            let before = self.at;
+            let runs = match (extra.sparse.major, extra.sparse.minor) {
+                (Some(1), Some(0)) => self.leading_map(stored)?,
+                (None | Some(0), _) => extra.sparse.runs.clone().unwrap_or_default(),
+                _ => return Err(FsError::Unsupported(format!("{}: sparse format", self.name))),
+            };
+            stored = stored
+                .checked_sub(self.at - before)
+                .ok_or_else(|| fault(self, ArchiveFault::SparseMap))?;
+            sparse = Some((real, runs));
+        }
+        if let Some((real, runs)) = &mut sparse {
+            check_map(*real, runs, stored).map_err(|f| fault(self, f))?;
+        }
+        let data = self.at;
+        self.skip(stored)?;
+        Ok(Entry { offset, block, extra, data, stored, sparse })
+    }
+
+    /// The map at the start of a file's contents in sparse format 1.0: decimal
+    /// numbers on lines of their own, the first their count, padded to blocks.
+    fn leading_map(&mut self, stored: u64) -> Result<Vec<(u64, u64)>, FsError> {
+        let start = self.at;
+        let mut text = Vec::new();
+        let mut numbers = Vec::new();
+        loop {
+            if self.at - start >= stored {
+                return Err(self.error(start, ArchiveFault::SparseMap));
+            }
+            text.extend_from_slice(&self.more()?);
+            while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+                let number = parse_decimal(&text[..end]);
+                numbers.push(number.ok_or_else(|| self.error(start, ArchiveFault::SparseMap))?);
+                text.drain(..=end);
+                if numbers.len() as u64 > numbers[0].saturating_mul(2) {
+                    break;
+                }
+            }
+            if numbers.first().is_some_and(|&n| numbers.len() as u64 > n.saturating_mul(2)) {
+                return Ok(numbers[1..].chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
+            }
+        }
+    }
+}
+
+/// Whether the runs lie in order within the file and are all stored; drops
+/// empty ones.
+fn check_map(real: u64, runs: &mut Vec<(u64, u64)>, stored: u64) -> Result<(), ArchiveFault> {
+    runs.retain(|&(_, len)| len > 0);
+    let (mut end, mut sum) = (0u64, 0u64);
+    for &(offset, len) in &*runs {
+        if offset < end {
+            return Err(ArchiveFault::SparseMap);
+        }
+        end = offset.checked_add(len).ok_or(ArchiveFault::SparseMap)?;
+        sum = sum.saturating_add(len);
+    }
+    if end > real || sum > stored { Err(ArchiveFault::SparseMap) } else { Ok(()) }
+}
+
+fn c_string(mut bytes: Vec<u8>) -> Vec<u8> {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    bytes.truncate(end);
+    bytes
+}

@@ -1,0 +1,216 @@
+//! Unpacking entries, given by path, into a tree.
+
+use crate::options::TreeOptions;
+use crate::tar::AddError;
+use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, Tree, TreeBuilder};
+use seekless_fs::{ArchiveFault, FileKind, FsError, Timestamp, Xattr};
+
+/// Symlinks followed on the way to one directory, as in the kernel.
+const SYMLINKS_MAX: usize = 40;
+
+/// A tree that takes entries as an unpacking program takes them: directories
+/// that are missing are made, symlinks on the way are followed (within the
+/// tree), and a later entry replaces an earlier one.
+pub(crate) struct Unpacker {
+    builder: TreeBuilder,
+    options: TreeOptions,
+    root_known: bool,
+    /// The directory of the entry before: the next is usually there too.
+    last: Option<(Vec<u8>, NodeId)>,
+}
+
+fn missing_directory(mtime: Timestamp) -> NodeAttr {
+    let kind = FileKind::Directory;
+    NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime, times: None }
+}
+
+impl Unpacker {
+    pub(crate) fn new(options: TreeOptions) -> Self {
+        let builder = TreeBuilder::new(missing_directory(Timestamp::default()));
+        Self { builder, options, root_known: false, last: None }
+    }
+
+    /// Adds a file at a path without `.`, `..` or empty components.
+    pub(crate) fn add(
+        &mut self,
+        path: &[u8],
+        mut attr: NodeAttr,
+        payload: NewPayload<'_>,
+        mut xattrs: Vec<Xattr>,
+    ) -> Result<(), AddError> {
+        let mtime = attr.mtime;
+        self.options.apply(&mut attr)?;
+        self.options.apply_to_xattrs(&mut xattrs)?;
+        if path.is_empty() {
+            if attr.kind != FileKind::Directory {
+                return Err(ArchiveFault::Path(String::new()).into());
+            }
+            self.root_known = true;
+            self.builder.set_attr(NodeId::ROOT, attr);
+            self.builder.set_xattrs(NodeId::ROOT, xattrs)?;
+            return Ok(());
+        }
+        let (parent, name) = self.parent(path, mtime)?;
+        // What is replaced may be (above) the directory remembered.
+        if attr.kind != FileKind::Directory && self.builder.child(parent, name).is_some() {
+            self.last = None;
+        }
+        let node = self.builder.add(parent, name, attr, payload)?;
+        self.builder.set_xattrs(node, xattrs)?;
+        Ok(())
+    }
+
+    /// Adds another name for a file that is there. `attr` is what the entry
+    /// says of it, of which only the time is used, for missing directories.
+    pub(crate) fn link(
+        &mut self,
+        path: &[u8],
+        target: &[u8],
+        attr: NodeAttr,
+    ) -> Result<(), AddError> {
+        let missing = || {
+            let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            AddError::from(ArchiveFault::Link(shown(path), shown(target)))
+        };
+        let found = self.find(target)?.ok_or_else(missing)?;
+        if path.is_empty() || self.builder.node(found).kind == FileKind::Directory {
+            return Err(missing());
+        }
+        let (parent, name) = self.parent(path, attr.mtime)?;
+        self.last = None;
+        self.builder.add_link(parent, name, found)?;
+        Ok(())
+    }
+
+    /// The node at a path, if there is one. Symlinks are followed on the way,
+    /// not at the end.
+    pub(crate) fn find(&self, path: &[u8]) -> Result<Option<NodeId>, AddError> {
+        let (dir, name) = split(path);
+        let mut hops = 0;
+        match self.descend(NodeId::ROOT, dir, &mut hops) {
+            Ok(Descent::There(parent)) if name.is_empty() => Ok(Some(parent)),
+            Ok(Descent::There(parent)) => Ok(self.builder.child(parent, name)),
+            _ => Ok(None),
+        }
+    }
+
+    /// The directory of a path, made if it is missing, and the name in it.
+    fn parent<'a>(
+        &mut self,
+        path: &'a [u8],
+        mtime: Timestamp,
+    ) -> Result<(NodeId, &'a [u8]), AddError> {
+        if !self.root_known {
+            self.root_known = true;
+            let mut attr = missing_directory(mtime);
+            self.options.apply(&mut attr)?;
+            self.builder.set_attr(NodeId::ROOT, attr);
+        }
+        let (dir, name) = split(path);
+        if let Some((last, node)) = &self.last {
+            if last == dir {
+                return Ok((*node, name));
+            }
+        }
+        let mut at = NodeId::ROOT;
+        let mut hops = 0;
+        for component in dir.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let not_directory = || ArchiveFault::Parent(String::from_utf8_lossy(path).into_owned());
+            at = match self.descend(at, component, &mut hops).map_err(|()| not_directory())? {
+                Descent::There(dir) => dir,
+                Descent::Missing if self.builder.child(at, component).is_none() => {
+                    let mut attr = missing_directory(mtime);
+                    self.options.apply(&mut attr)?;
+                    self.builder.add(at, component, attr, NewPayload::None)?
+                }
+                // A symlink that leads nowhere.
+                Descent::Missing => return Err(not_directory().into()),
+            };
+        }
+        self.last = Some((dir.to_vec(), at));
+        Ok((at, name))
+    }
+
+    /// Follows a path of directories and symlinks from `from`. `..` occurs in
+    /// symlinks only and never leads above the root.
+    fn descend(&self, from: NodeId, path: &[u8], hops: &mut usize) -> Result<Descent, ()> {
+        let mut stack = self.ancestry(from);
+        let mut rest: Vec<Vec<u8>> = components(path);
+        while let Some(name) = rest.pop() {
+            let here = stack.last().copied().unwrap_or(NodeId::ROOT);
+            if name == b".." {
+                stack.pop();
+                continue;
+            }
+            let Some(child) = self.builder.child(here, &name) else { return Ok(Descent::Missing) };
+            match self.builder.node(child).kind {
+                FileKind::Directory => stack.push(child),
+                FileKind::Symlink => {
+                    *hops += 1;
+                    if *hops > SYMLINKS_MAX {
+                        return Err(());
+                    }
+                    let target = self.builder.target(child);
+                    if target.starts_with(b"/") {
+                        stack.clear();
+                    }
+                    rest.extend(components(target));
+                }
+                _ => return Err(()),
+            }
+        }
+        Ok(Descent::There(stack.last().copied().unwrap_or(NodeId::ROOT)))
+    }
+
+    /// The directories from below the root down to `dir`.
+    fn ancestry(&self, dir: NodeId) -> Vec<NodeId> {
+        let mut stack = Vec::new();
+        let mut at = dir;
+        while at != NodeId::ROOT {
+            stack.push(at);
+            at = self.builder.parent(at);
+        }
+        stack.reverse();
+        stack
+    }
+
+    /// The tree that is being made.
+    pub(crate) fn builder(&mut self) -> &mut TreeBuilder {
+        self.last = None;
+        &mut self.builder
+    }
+
+    /// The finished tree, without what is to be left out.
+    pub(crate) fn finish(mut self) -> Result<Tree, FsError> {
+        if !self.root_known {
+            let mut attr = missing_directory(Timestamp::default());
+            self.options.apply(&mut attr)?;
+            self.builder.set_attr(NodeId::ROOT, attr);
+        }
+        let excludes = &self.options.excludes;
+        if !excludes.is_empty() {
+            self.builder.exclude(|path, is_dir| excludes.matches(path, is_dir));
+        }
+        Ok(self.builder.finish())
+    }
+}
+
+/// Where following a path led.
+enum Descent {
+    There(NodeId),
+    Missing,
+}
+
+/// A path's components that matter, last first.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    let names = path.split(|&byte| byte == b'/');
+    names.filter(|name| !matches!(*name, b"" | b".")).rev().map(<[u8]>::to_vec).collect()
+}
+
+/// A path's directory and its last component.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
