@@ -19,9 +19,9 @@ pub(super) struct Owner<'a> {
 
 /// Converts a list; `None` when it says no more than the mode does.
 ///
-/// Entries are `tag:name:rwx` with an optional fourth field, the number. A
-/// name is taken from that, or is a number, or the entry's own owner: what
-/// else the name may mean differs from machine to machine.
+/// Entries are `tag:name:rwx` with an optional fourth field, the number. Its
+/// number is that field, or the name itself when it is one, or what the header
+/// says of the same name, or else what it is on this machine, as for `tar`.
 pub(super) fn from_text(text: &[u8], owner: &Owner<'_>) -> Result<Option<Vec<u8>>, ArchiveFault> {
     let mut entries = Vec::new();
     for line in text.split(|&byte| byte == b'\n' || byte == b',') {
@@ -52,9 +52,9 @@ fn entry(line: &[u8], owner: &Owner<'_>) -> Result<(u16, u16, u32), ArchiveFault
     let (tag, name, perm) = (next()?, next()?, next()?);
     let number = fields.next();
     let perm = permissions(perm).ok_or_else(|| bad("unknown permissions"))?;
-    let (plain, named, known) = match tag {
-        b"user" | b"u" => (USER_OBJ, USER, owner.user),
-        b"group" | b"g" => (GROUP_OBJ, GROUP, owner.group),
+    let (plain, named, known, table) = match tag {
+        b"user" | b"u" => (USER_OBJ, USER, owner.user, "/etc/passwd"),
+        b"group" | b"g" => (GROUP_OBJ, GROUP, owner.group, "/etc/group"),
         b"mask" | b"m" => return Ok((MASK, perm, NO_ID)),
         b"other" | b"o" => return Ok((OTHER, perm, NO_ID)),
         _ => return Err(bad("unknown tag")),
@@ -64,10 +64,18 @@ fn entry(line: &[u8], owner: &Owner<'_>) -> Result<(u16, u16, u32), ArchiveFault
     }
     let id = number.and_then(numeric).or_else(|| numeric(name));
     let id = id.or_else(|| (name == known.0).then_some(known.1));
-    let id = id.ok_or_else(|| {
-        bad("the archive does not tell the number of that name (use --numeric-owner)")
-    })?;
+    let id = id.or_else(|| on_this_machine(table, name));
+    let id = id.ok_or_else(|| bad("neither the archive nor this machine knows that name"))?;
     Ok((named, perm, id))
+}
+
+/// The number of a name in `/etc/passwd` or `/etc/group`.
+fn on_this_machine(table: &str, name: &[u8]) -> Option<u32> {
+    let text = std::fs::read(table).ok()?;
+    text.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.split(|&byte| byte == b':');
+        if fields.next()? == name { numeric(fields.nth(1)?) } else { None }
+    })
 }
 
 fn numeric(text: &[u8]) -> Option<u32> {
@@ -99,7 +107,9 @@ mod tests {
         assert_eq!(acl[12..20], [2, 0, 4, 0, 0xe8, 3, 0, 0]);
         assert!(from_text(b"user::rw-,group::r--,other::r--", &OWNER).unwrap().is_none());
         assert!(from_text(b"u::rw-,u:me:r--,g::r--,m::r,o::-", &OWNER).unwrap().is_some());
-        assert!(from_text(b"user:lisa:rw-", &OWNER).is_err());
+        assert!(from_text(b"user:no-one-has-this-name:rw-", &OWNER).is_err());
+        let root = from_text(b"u::r,u:root:rw-,g::r,o::r,m::r", &OWNER).unwrap().unwrap();
+        assert_eq!(root[12..20], [2, 0, 6, 0, 0, 0, 0, 0]);
         assert!(from_text(b"user:lisa:rw-:77", &OWNER).unwrap().is_some());
     }
 }

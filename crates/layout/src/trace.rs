@@ -1,0 +1,401 @@
+//! Access traces: what was touched, in order.
+//!
+//! A trace is JSON Lines: a header object, then one object an event; see
+//! `docs/trace.md`. Fields and operations that are not known here are kept, so
+//! a trace can pass through unharmed.
+
+mod export;
+mod paths;
+mod strace;
+
+pub use export::{first_touches, write_paths, write_squashfs_sort};
+pub use paths::read_paths;
+pub use strace::{StraceOptions, read_strace};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use seekless_units::Nanos;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::io::{self, BufRead, Write};
+
+/// The version of the format that is written here.
+pub const VERSION: u64 = 1;
+
+/// Why a trace cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// A line is not what the format says.
+    #[error("line {line}: {why}")]
+    Line {
+        /// Counted from 1.
+        line: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The trace is of a later version of the format.
+    #[error("trace format {0} is not supported (this is {VERSION})")]
+    Version(u64),
+    /// The system failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What was done.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// A name was looked up in its directory.
+    Lookup,
+    /// A file or directory was opened.
+    Open,
+    /// Attributes were read.
+    Stat,
+    /// A directory was listed.
+    Readdir,
+    /// A symlink's target was read.
+    Readlink,
+    /// A range of a file was read.
+    Read,
+    /// A program was started.
+    Exec,
+    /// A range of a file was mapped into memory.
+    Mmap,
+    /// Something not known here.
+    Other(String),
+}
+
+const OPS: [(&str, Op); 8] = [
+    ("lookup", Op::Lookup),
+    ("open", Op::Open),
+    ("stat", Op::Stat),
+    ("readdir", Op::Readdir),
+    ("readlink", Op::Readlink),
+    ("read", Op::Read),
+    ("exec", Op::Exec),
+    ("mmap", Op::Mmap),
+];
+
+impl Op {
+    /// The name in the format.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Other(name) => name,
+            known => OPS.iter().find(|(_, op)| op == known).map_or("", |(name, _)| name),
+        }
+    }
+
+    fn from_name(name: String) -> Self {
+        let known = OPS.iter().find(|(known, _)| *known == name).map(|(_, op)| op.clone());
+        known.unwrap_or(Self::Other(name))
+    }
+}
+
+/// One thing that was done.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// Since the start of the trace.
+    pub time: Nanos,
+    /// The process; 0 when not known.
+    pub pid: u32,
+    /// The process's name.
+    pub comm: Option<String>,
+    /// What was done.
+    pub op: Op,
+    /// To what: from the root of the image, with a leading slash.
+    pub path: Vec<u8>,
+    /// First byte read or mapped.
+    pub offset: u64,
+    /// Bytes read or mapped; `None`: to the end.
+    pub length: Option<u64>,
+    /// The name was not there.
+    pub missing: bool,
+    /// Fields not known here.
+    pub extra: Map<String, Value>,
+}
+
+impl Event {
+    /// An event without a process or range.
+    #[must_use]
+    pub fn new(time: Nanos, op: Op, path: Vec<u8>) -> Self {
+        let extra = Map::new();
+        Self { time, pid: 0, comm: None, op, path, offset: 0, length: None, missing: false, extra }
+    }
+
+    /// The same event by a process.
+    #[must_use]
+    pub fn by(mut self, pid: u32) -> Self {
+        self.pid = pid;
+        self
+    }
+
+    /// The same event on a range.
+    #[must_use]
+    pub fn on(mut self, offset: u64, length: u64) -> Self {
+        (self.offset, self.length) = (offset, Some(length));
+        self
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    #[serde(default)]
+    time: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pid: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comm: Option<String>,
+    op: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path_b64: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    missing: bool,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Line {
+    fn into_event(self) -> Result<Event, String> {
+        let path = match (self.path, self.path_b64) {
+            (Some(path), None) => path.into_bytes(),
+            (None, Some(path)) => STANDARD.decode(path).map_err(|error| error.to_string())?,
+            _ => return Err("needs one of path and path_b64".into()),
+        };
+        Ok(Event {
+            time: Nanos::new(self.time),
+            pid: self.pid,
+            comm: self.comm,
+            op: Op::from_name(self.op),
+            path,
+            offset: self.offset.unwrap_or(0),
+            length: self.length,
+            missing: self.missing,
+            extra: self.extra,
+        })
+    }
+
+    fn from_event(event: &Event) -> Self {
+        let (path, path_b64) = match std::str::from_utf8(&event.path) {
+            Ok(path) => (Some(path.to_string()), None),
+            Err(_) => (None, Some(STANDARD.encode(&event.path))),
+        };
+        let has_range = event.offset != 0 || event.length.is_some();
+        Self {
+            time: event.time.get(),
+            pid: event.pid,
+            comm: event.comm.clone(),
+            op: event.op.name().to_string(),
+            path,
+            path_b64,
+            offset: has_range.then_some(event.offset),
+            length: event.length,
+            missing: event.missing,
+            extra: event.extra.clone(),
+        }
+    }
+}
+
+/// Reads a trace event by event.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: R,
+    line: u64,
+    header: Map<String, Value>,
+    buf: Vec<u8>,
+}
+
+impl<R: BufRead> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// [`TraceError::Line`] when the first line is no header,
+    /// [`TraceError::Version`] when it is of a later version.
+    pub fn new(input: R) -> Result<Self, TraceError> {
+        let mut reader = Self { input, line: 0, header: Map::new(), buf: Vec::new() };
+        let not_a_trace = || TraceError::Line { line: 1, why: "not a trace's header".into() };
+        if !reader.next_line()? {
+            return Err(not_a_trace());
+        }
+        let header: Map<String, Value> =
+            serde_json::from_slice(&reader.buf).map_err(|_| not_a_trace())?;
+        match header.get("seekless_trace").and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(version) => return Err(TraceError::Version(version)),
+            None => return Err(not_a_trace()),
+        }
+        reader.header = header;
+        Ok(reader)
+    }
+
+    /// All of the header.
+    #[must_use]
+    pub fn header(&self) -> &Map<String, Value> {
+        &self.header
+    }
+
+    /// Whether there was another line that is not empty.
+    fn next_line(&mut self) -> Result<bool, TraceError> {
+        loop {
+            self.buf.clear();
+            if self.input.read_until(b'\n', &mut self.buf)? == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if !self.buf.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        if !self.next_line()? {
+            return Ok(None);
+        }
+        let line = self.line;
+        let failed = |why| TraceError::Line { line, why };
+        let parsed: Line =
+            serde_json::from_slice(&self.buf).map_err(|error| failed(error.to_string()))?;
+        parsed.into_event().map(Some).map_err(failed)
+    }
+}
+
+impl<R: BufRead> Iterator for Reader<R> {
+    type Item = Result<Event, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.event().transpose()
+    }
+}
+
+/// Writes a trace.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
+    out: W,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes the header: the version, then `fields`.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn new(mut out: W, fields: &Map<String, Value>) -> io::Result<Self> {
+        let mut header = Map::new();
+        header.insert("seekless_trace".into(), VERSION.into());
+        header.extend(
+            fields
+                .iter()
+                .filter(|(key, _)| *key != "seekless_trace")
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
+        serde_json::to_writer(&mut out, &header)?;
+        out.write_all(b"\n")?;
+        Ok(Self { out })
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// When `out` does not take it.
+    pub fn write(&mut self, event: &Event) -> io::Result<()> {
+        serde_json::to_writer(&mut self.out, &Line::from_event(event))?;
+        self.out.write_all(b"\n")
+    }
+
+    /// Hands everything on to the system.
+    ///
+    /// # Errors
+    /// When the system does not take it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Several traces as one, in order of time; of events at the same time those
+/// of the earlier trace come first.
+#[must_use]
+pub fn merge(traces: Vec<Vec<Event>>) -> Vec<Event> {
+    let mut merged: Vec<Event> = traces.into_iter().flatten().collect();
+    merged.sort_by_key(|event| event.time);
+    merged
+}
+
+/// A path without `.`, `..` and empty components, with a leading slash.
+fn normal(path: &[u8]) -> Vec<u8> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|&byte| byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    [b"/", parts.join(&b'/').as_slice()].concat()
+}
+
+/// What of a normal path lies below `root`, itself as `/`.
+fn below<'a>(path: &'a [u8], root: &[u8]) -> Option<&'a [u8]> {
+    let root = root.strip_suffix(b"/").unwrap_or(root);
+    match path.strip_prefix(root)? {
+        b"" => Some(b"/"),
+        rest if rest.starts_with(b"/") => Some(rest),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(events: &[Event]) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new(), &Map::new()).unwrap();
+        events.iter().for_each(|event| writer.write(event).unwrap());
+        writer.out
+    }
+
+    #[test]
+    fn what_is_not_known_is_kept() {
+        let text = "{\"seekless_trace\":1}\n\n{\"time\":5,\"op\":\"chroot\",\"path\":\"/a\",\"cpu\":3}\n\
+                    {\"time\":6,\"pid\":7,\"op\":\"read\",\"path_b64\":\"L/8=\",\"offset\":4096,\"length\":10}\n";
+        let events: Vec<Event> =
+            Reader::new(text.as_bytes()).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(events[0].op, Op::Other("chroot".into()));
+        assert_eq!(events[0].extra["cpu"], 3);
+        assert_eq!((&*events[1].path, events[1].offset), (&b"/\xff"[..], 4096));
+        let again: Vec<Event> =
+            Reader::new(&*written(&events)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(again, events);
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        for (body, line) in [("{\"op\":1}", 2), ("\n{\"op\":\"read\"}", 3), ("x", 2)] {
+            let text = format!("{{\"seekless_trace\":1}}\n{body}\n");
+            let mut reader = Reader::new(text.as_bytes()).unwrap();
+            let Some(Err(TraceError::Line { line: at, .. })) = reader.next() else {
+                panic!("{body}")
+            };
+            assert_eq!(at, line);
+        }
+        assert!(matches!(Reader::new(&b"{\"seekless_trace\":2}"[..]), Err(TraceError::Version(2))));
+        assert!(Reader::new(&b""[..]).is_err() && Reader::new(&b"[]\n"[..]).is_err());
+    }
+
+    #[test]
+    fn merging_keeps_the_order_of_equal_times() {
+        let event = |time, name: &str| Event::new(Nanos::new(time), Op::Open, name.into());
+        let merged = merge(vec![vec![event(1, "a"), event(3, "b")], vec![event(1, "c")]]);
+        let names: Vec<&[u8]> = merged.iter().map(|event| &*event.path).collect();
+        assert_eq!(names, [b"a", b"c", b"b"]);
+    }
+}
