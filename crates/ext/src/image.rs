@@ -5,7 +5,7 @@ use crate::field::{index, range, wide};
 use crate::inode::Inode;
 use crate::ondisk::{flags, special};
 use crate::volume::Volume;
-use crate::{features, inline};
+use crate::{features, inline, journal};
 use seekless_device::BlockDevice;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{
@@ -30,7 +30,11 @@ impl ExtImage {
     /// [`FsError::Corrupt`] when its superblock or journal is not sound,
     /// [`FsError::Unsupported`] with the name of a feature that is not read.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
-        let volume = Volume::open(device, options.ignore_checksums)?;
+        let mut volume = Volume::open(device, options.ignore_checksums)?;
+        let replayed = if options.skip_journal { None } else { journal::replay(&volume)? };
+        if let Some(device) = replayed {
+            volume = Volume::open(device, options.ignore_checksums)?;
+        }
         let geometry = geometry(&volume);
         Ok(Self { volume, geometry })
     }

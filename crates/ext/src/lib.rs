@@ -36,6 +36,7 @@ mod image;
 mod indirect;
 mod inline;
 mod inode;
+mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;

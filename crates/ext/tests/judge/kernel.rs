@@ -55,6 +55,15 @@ impl Image {
     }
 }
 
+impl Image {
+    /// Opens the image without what its journal holds.
+    pub fn open_as_is(&self) -> Result<ExtImage, seekless_fs::FsError> {
+        let device = FileDevice::open(&self.path).expect("open image");
+        let options = OpenOptions { skip_journal: true, ..OpenOptions::default() };
+        ExtImage::open(Arc::new(device), options)
+    }
+}
+
 impl Drop for Image {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.dir);
@@ -124,4 +133,16 @@ pub fn compare_free_blocks(what: &str, image: &Image, reader: &ExtImage) {
         total += group.free_blocks;
     }
     assert_eq!(total, reader.geometry().free_blocks, "{what}: free blocks");
+}
+
+/// Commits what a mount holds to its journal, without writing it home as
+/// `syncfs` would.
+pub fn commit(mount: &Path) {
+    std::fs::File::open(mount).and_then(|dir| dir.sync_all()).expect("fsync");
+}
+
+/// Copies an image, holes as holes.
+pub fn copy_sparse(from: &Path, to: &Path) {
+    let (from, to) = (from.to_str().expect("path"), to.to_str().expect("path"));
+    run("cp", &["--sparse=always", from, to]);
 }
