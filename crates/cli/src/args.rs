@@ -47,5 +47,8 @@ pub(crate) struct OpenArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Info(cmd::info::InfoArgs),
+    Ls(cmd::ls::LsArgs),
+    Cat(cmd::cat::CatArgs),
+    Cp(cmd::cp::CpArgs),
     Generate(cmd::generate::GenerateArgs),
 }

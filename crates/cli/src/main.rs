@@ -3,8 +3,10 @@
 
 mod args;
 mod cmd;
+mod extract;
 mod failure;
 mod image;
+mod show;
 
 use clap::Parser;
 use std::process::ExitCode;
