@@ -38,7 +38,7 @@ make ext4 192K -t ext4 -O "$small"
 make inline 192K -t ext4 -O "$small,inline_data" -I 256
 make features 256K -t ext4 -O "$small,meta_bg,^flex_bg,metadata_csum_seed,large_dir,ea_inode" -g 256 -N 128
 make bigalloc 512K -t ext4 -O "$small,bigalloc" -C 4096
-make journal 1536K -t ext4 -J size=1 -O ^resize_inode
+make journal 2200K -t ext4 -J size=1 -O ^resize_inode
 # A transaction that was committed and not written back: a data block and a
 # revoke record.
 block=$(debugfs -R 'blocks /dir/below/text' "$work/journal" 2> /dev/null | cut -d' ' -f1)
