@@ -3,6 +3,7 @@
 //! Needs root, loop devices and e2fsprogs; says so and passes without them.
 
 mod kernel;
+mod names;
 mod populate;
 mod walk;
 
