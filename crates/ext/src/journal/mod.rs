@@ -100,10 +100,8 @@ fn write_back(
         }
         let mut data = log.block(at)?;
         checksum::verify_data(log, &tag, step.transaction, &data)?;
-        if tag.escaped {
-            if let Some(head) = data.first_chunk_mut() {
-                *head = JOURNAL_MAGIC.to_be_bytes();
-            }
+        if let Some(head) = data.first_chunk_mut().filter(|_| tag.escaped) {
+            *head = JOURNAL_MAGIC.to_be_bytes();
         }
         log.volume.check_home(tag.block)?;
         let byte = tag.block.get().saturating_mul(u64::from(log.volume.sb.block_size));

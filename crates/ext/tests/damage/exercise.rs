@@ -49,13 +49,13 @@ impl BlockDevice for Metered {
 
 /// How it went.
 #[derive(Default, Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Whether the image could be opened.
-    pub opened: bool,
+    pub(crate) opened: bool,
     /// Calls that gave an answer.
-    pub answers: u32,
+    pub(crate) answers: u32,
     /// Calls that found damage.
-    pub errors: u32,
+    pub(crate) errors: u32,
 }
 
 impl Outcome {
@@ -76,7 +76,7 @@ impl Outcome {
 }
 
 /// Opens an image and uses everything the reader offers.
-pub fn exercise(bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
+pub(crate) fn exercise(bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
     let mut outcome = Outcome::default();
     let device = Metered { inner: MemoryDevice::new(bytes), read: AtomicU64::new(0) };
     let options = OpenOptions { ignore_checksums, skip_journal: false };

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 /// Each image's name and its compressed bytes.
-pub const IMAGES: &[(&str, &[u8])] = &[
+pub(crate) const IMAGES: &[(&str, &[u8])] = &[
     ("ext2", include_bytes!("../images/ext2.img.gz")),
     ("ext4", include_bytes!("../images/ext4.img.gz")),
     ("inline", include_bytes!("../images/inline.img.gz")),
@@ -13,14 +13,14 @@ pub const IMAGES: &[(&str, &[u8])] = &[
 ];
 
 /// An image's bytes.
-pub fn unpack(compressed: &[u8]) -> Vec<u8> {
+pub(crate) fn unpack(compressed: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes).expect("image");
     bytes
 }
 
 /// An image by name.
-pub fn named(name: &str) -> Vec<u8> {
+pub(crate) fn named(name: &str) -> Vec<u8> {
     let (_, compressed) = IMAGES.iter().find(|(known, _)| *known == name).expect("image");
     unpack(compressed)
 }

@@ -43,7 +43,7 @@ make journal 2200K -t ext4 -J size=1 -O ^resize_inode
 # revoke record.
 block=$(debugfs -R 'blocks /dir/below/text' "$work/journal" 2> /dev/null | cut -d' ' -f1)
 head -c 1024 /dev/zero | tr '\0' 'J' > "$work/block"
-printf 'jo\njw -b %d %s\njw -r %d\njw -b %d %s\njc\n' \
+printf 'jo -c -v 3\njw -b %d %s\njw -r %d\njw -b %d %s\njc\n' \
     "$block" "$work/block" "$((block + 1))" "$block" "$work/block" > "$work/commands"
 debugfs -w -f "$work/commands" "$work/journal" > /dev/null 2>&1
 debugfs -w -R 'feature needs_recovery' "$work/journal" > /dev/null 2>&1

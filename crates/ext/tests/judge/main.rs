@@ -155,6 +155,11 @@ fn judge_live(name: &str, options: &[&str], mount: &str) {
         let magic: Vec<u8> = [0xC0, 0x3B, 0x39, 0x98].repeat(4096);
         std::fs::write(mounted.path().join("magic"), &magic).expect("write");
         kernel::commit(mounted.path());
+        // An orphan: without a name, but held open while the copy is made.
+        let path = mounted.path().join("orphan");
+        std::fs::write(&path, vec![1; 100_000]).expect("write");
+        let _held = std::fs::File::open(&path).expect("open");
+        std::fs::remove_file(&path).expect("unlink");
         std::fs::create_dir(mounted.path().join("last")).expect("mkdir");
         kernel::commit(mounted.path());
         kernel::copy_sparse(image.path(), live.path());
@@ -196,4 +201,29 @@ judged_live! {
     journal_of_data: ["-t", "ext4", "-b", "1024"], "loop,noatime,data=journal";
     journal_that_wraps: ["-t", "ext4", "-b", "1024", "-J", "size=1"], "loop,noatime,data=journal";
     journal_with_orphan_file: ["-t", "ext4", "-O", "orphan_file"], "loop,noatime";
+}
+
+#[test]
+fn fast_commits_are_named() {
+    if !ready() {
+        return;
+    }
+    let image = Image::make("fast", 128 << 20, &["-t", "ext4", "-O", "fast_commit"]);
+    let live = Image::empty("fast-live");
+    {
+        let mounted = Mounted::read_write(&image);
+        populate::fill(mounted.path(), &populate::Load::default());
+        kernel::commit(mounted.path());
+        let file = std::fs::File::create(mounted.path().join("quick")).expect("create");
+        std::io::Write::write_all(&mut &file, b"quick").expect("write");
+        file.sync_all().expect("fsync");
+        kernel::copy_sparse(image.path(), live.path());
+    }
+    match live.try_open() {
+        Err(seekless_fs::FsError::Unsupported(what)) => assert!(what.contains("fast commit")),
+        other => panic!("opened: {:?}", other.err()),
+    }
+    // Once they are replayed there is nothing in the way.
+    drop(Mounted::read_write(&live));
+    compare_image("fast", &live);
 }
