@@ -49,5 +49,8 @@ pub(crate) enum Command {
     Build(cmd::build::BuildArgs),
     Info(cmd::info::InfoArgs),
     Manifest(cmd::manifest::ManifestArgs),
+    Ls(cmd::ls::LsArgs),
+    Cat(cmd::cat::CatArgs),
+    Cp(cmd::cp::CpArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -3,10 +3,12 @@
 
 mod args;
 mod cmd;
+mod extract;
 mod failure;
 mod image;
 mod output;
 mod progress;
+mod show;
 mod source;
 
 use clap::Parser;

@@ -145,8 +145,8 @@ impl Volume {
     /// Disk space an inode occupies, in 512-byte units.
     fn sectors(&self, inode: &Inode) -> u64 {
         let allocated = self.allocated_sectors(inode);
-        // A mount counts inline data as if it had blocks.
-        let inline = inode.has_flag(flags::INLINE_DATA);
+        // A mount counts a file's inline data as if it had blocks.
+        let inline = inode.has_flag(flags::INLINE_DATA) && inode.kind() == Some(FileKind::Regular);
         if inline { allocated.saturating_add(inode.len.div_ceil(512)) } else { allocated }
     }
 

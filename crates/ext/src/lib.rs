@@ -30,6 +30,7 @@ mod dir;
 mod extent;
 mod features;
 mod field;
+mod forward;
 mod group;
 mod hash;
 mod htree;
@@ -37,6 +38,7 @@ mod image;
 mod indirect;
 mod inline;
 mod inode;
+mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;

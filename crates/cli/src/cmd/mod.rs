@@ -1,8 +1,11 @@
 //! A file a command.
 
 pub(crate) mod build;
+pub(crate) mod cat;
+pub(crate) mod cp;
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod ls;
 pub(crate) mod manifest;
 
 use crate::args::{Cli, Command};
@@ -15,6 +18,9 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Build(args) => build::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
+        Command::Ls(args) => ls::run(args, &cli.global),
+        Command::Cat(args) => cat::run(args),
+        Command::Cp(args) => cp::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }
