@@ -79,6 +79,10 @@ impl ExtImage {
         self.volume.allocated_inodes(group)
     }
 
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     fn dir<'a>(&'a self, inode: &'a Inode) -> Directory<'a> {
         Directory::new(&self.volume, inode)
     }

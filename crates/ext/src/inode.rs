@@ -38,6 +38,14 @@ impl Volume {
         Ok((block, index(at.offset)))
     }
 
+    /// An inode as it lies on the disk, nothing checked.
+    pub(crate) fn inode_bytes(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("inode").in_inode(ino);
+        let (block, offset) = self.inode_block(ino)?;
+        let bytes = slice(&block, offset, index(self.sb.inode_size));
+        Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
+    }
+
     /// Reads an inode and checks its checksum and sizes.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);
