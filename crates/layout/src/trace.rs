@@ -292,9 +292,12 @@ impl<W: Write> Writer<W> {
     pub fn new(mut out: W, fields: &Map<String, Value>) -> io::Result<Self> {
         let mut header = Map::new();
         header.insert("seekless_trace".into(), VERSION.into());
-        header.extend(fields.iter().filter(|(key, _)| *key != "seekless_trace").map(
-            |(key, value)| (key.clone(), value.clone()),
-        ));
+        header.extend(
+            fields
+                .iter()
+                .filter(|(key, _)| *key != "seekless_trace")
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         serde_json::to_writer(&mut out, &header)?;
         out.write_all(b"\n")?;
         Ok(Self { out })

@@ -65,7 +65,8 @@ impl Call {
 
     /// Whether a flag is among the arguments.
     pub(super) fn mentions(&self, flag: &str) -> bool {
-        let has = |word: &str| word.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == flag);
+        let has =
+            |word: &str| word.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == flag);
         self.args.iter().any(|arg| matches!(arg, Value::Word(word) if has(word)))
     }
 }
@@ -130,11 +131,10 @@ impl<R: BufRead> Lines<R> {
     fn since_start(&mut self, time: Option<u64>) -> u64 {
         if let Some(time) = time {
             let first = *self.first.get_or_insert(time);
-            let mut since = (time + self.days).saturating_sub(first);
-            if self.last > since + DAY / 2 {
+            if time + self.days + DAY / 2 < first + self.last {
                 self.days += DAY;
-                since = (time + self.days).saturating_sub(first);
             }
+            let since = (time + self.days).saturating_sub(first);
             self.last = since;
         }
         self.last
@@ -170,9 +170,9 @@ fn time(line: &[u8]) -> (Option<u64>, &[u8]) {
 
 fn parse_time(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let seconds = whole.split(':').try_fold(0u64, |sum, part| {
-        sum.checked_mul(60)?.checked_add(part.parse::<u64>().ok()?)
-    })?;
+    let seconds = whole
+        .split(':')
+        .try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(part.parse::<u64>().ok()?))?;
     if fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
