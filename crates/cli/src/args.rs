@@ -48,5 +48,7 @@ pub(crate) struct OpenArgs {
 pub(crate) enum Command {
     Info(cmd::info::InfoArgs),
     Manifest(cmd::manifest::ManifestArgs),
+    Mount(cmd::mount::MountArgs),
+    Trace(cmd::trace::TraceArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -5,6 +5,7 @@ mod args;
 mod cmd;
 mod failure;
 mod image;
+mod mount;
 mod source;
 
 use clap::Parser;

@@ -3,6 +3,8 @@
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod manifest;
+pub(crate) mod mount;
+pub(crate) mod trace;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -13,6 +15,8 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
+        Command::Mount(args) => mount::run(args),
+        Command::Trace(args) => trace::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }

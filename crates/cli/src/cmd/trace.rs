@@ -63,7 +63,12 @@ enum What {
 #[derive(Args, Debug)]
 struct ImportArgs {
     /// A list of paths, one a line: each is opened and read whole
-    #[arg(long, value_name = "FILE", required_unless_present = "strace", conflicts_with = "strace")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "strace",
+        conflicts_with = "strace"
+    )]
     paths: Option<PathBuf>,
     /// What strace -f -tt (or -ttt), best with -y, printed
     #[arg(long, value_name = "FILE")]
@@ -193,7 +198,13 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     let seconds = event.time.get() as f64 / 1e9;
     let who = event.comm.as_deref().unwrap_or("-");
     let path = String::from_utf8_lossy(&event.path);
-    write!(out, "{seconds:12.6} {:>7} {who:<15} {:<8} {}", event.pid, event.op.name(), path.escape_debug())?;
+    write!(
+        out,
+        "{seconds:12.6} {:>7} {who:<15} {:<8} {}",
+        event.pid,
+        event.op.name(),
+        path.escape_debug()
+    )?;
     match event.length {
         Some(length) => write!(out, " {}+{length}", event.offset)?,
         None if event.op == trace::Op::Read => write!(out, " {}+all", event.offset)?,
