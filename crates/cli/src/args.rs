@@ -46,6 +46,7 @@ pub(crate) struct OpenArgs {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    Build(cmd::build::BuildArgs),
     Info(cmd::info::InfoArgs),
     Manifest(cmd::manifest::ManifestArgs),
     Mount(cmd::mount::MountArgs),

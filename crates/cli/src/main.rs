@@ -6,6 +6,8 @@ mod cmd;
 mod failure;
 mod image;
 mod mount;
+mod output;
+mod progress;
 mod source;
 
 use clap::Parser;

@@ -1,61 +1,192 @@
-//! Feature bits and their names, as `dumpe2fs` prints them.
+//! Feature names as e2fsprogs spells them, and sets of features.
 
 use crate::ondisk::{Superblock, compat, incompat, ro_compat};
 use seekless_fs::FsError;
 
-const COMPAT: &[(u32, &str)] = &[
-    (compat::DIR_PREALLOC, "dir_prealloc"),
-    (compat::IMAGIC_INODES, "imagic_inodes"),
-    (compat::HAS_JOURNAL, "has_journal"),
-    (compat::EXT_ATTR, "ext_attr"),
-    (compat::RESIZE_INODE, "resize_inode"),
-    (compat::DIR_INDEX, "dir_index"),
-    (compat::LAZY_BG, "lazy_bg"),
-    (0x80, "snapshot_bitmap"),
-    (compat::SPARSE_SUPER2, "sparse_super2"),
-    (compat::FAST_COMMIT, "fast_commit"),
-    (compat::STABLE_INODES, "stable_inodes"),
-    (compat::ORPHAN_FILE, "orphan_file"),
+/// Which of the superblock's three words a feature's bit stands in. They say
+/// what a kernel may do that does not know it: mount, mount read-only, nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Word {
+    Compat,
+    Incompat,
+    RoCompat,
+}
+
+/// Name, word, bit. The first name for a bit is the one shown.
+const NAMES: &[(&str, Word, u32)] = &[
+    ("dir_prealloc", Word::Compat, compat::DIR_PREALLOC),
+    ("imagic_inodes", Word::Compat, compat::IMAGIC_INODES),
+    ("has_journal", Word::Compat, compat::HAS_JOURNAL),
+    ("ext_attr", Word::Compat, compat::EXT_ATTR),
+    ("resize_inode", Word::Compat, compat::RESIZE_INODE),
+    ("dir_index", Word::Compat, compat::DIR_INDEX),
+    ("lazy_bg", Word::Compat, compat::LAZY_BG),
+    ("snapshot_bitmap", Word::Compat, 0x80),
+    ("sparse_super2", Word::Compat, compat::SPARSE_SUPER2),
+    ("fast_commit", Word::Compat, compat::FAST_COMMIT),
+    ("stable_inodes", Word::Compat, compat::STABLE_INODES),
+    ("orphan_file", Word::Compat, compat::ORPHAN_FILE),
+    ("compression", Word::Incompat, incompat::COMPRESSION),
+    ("filetype", Word::Incompat, incompat::FILETYPE),
+    ("needs_recovery", Word::Incompat, incompat::RECOVER),
+    ("journal_dev", Word::Incompat, incompat::JOURNAL_DEV),
+    ("meta_bg", Word::Incompat, incompat::META_BG),
+    ("extent", Word::Incompat, incompat::EXTENTS),
+    ("extents", Word::Incompat, incompat::EXTENTS),
+    ("64bit", Word::Incompat, incompat::BIT64),
+    ("mmp", Word::Incompat, incompat::MMP),
+    ("flex_bg", Word::Incompat, incompat::FLEX_BG),
+    ("ea_inode", Word::Incompat, incompat::EA_INODE),
+    ("dirdata", Word::Incompat, incompat::DIRDATA),
+    ("metadata_csum_seed", Word::Incompat, incompat::CSUM_SEED),
+    ("large_dir", Word::Incompat, incompat::LARGEDIR),
+    ("inline_data", Word::Incompat, incompat::INLINE_DATA),
+    ("encrypt", Word::Incompat, incompat::ENCRYPT),
+    ("casefold", Word::Incompat, incompat::CASEFOLD),
+    ("sparse_super", Word::RoCompat, ro_compat::SPARSE_SUPER),
+    ("large_file", Word::RoCompat, ro_compat::LARGE_FILE),
+    ("btree_dir", Word::RoCompat, ro_compat::BTREE_DIR),
+    ("huge_file", Word::RoCompat, ro_compat::HUGE_FILE),
+    ("uninit_bg", Word::RoCompat, ro_compat::GDT_CSUM),
+    ("gdt_csum", Word::RoCompat, ro_compat::GDT_CSUM),
+    ("dir_nlink", Word::RoCompat, ro_compat::DIR_NLINK),
+    ("extra_isize", Word::RoCompat, ro_compat::EXTRA_ISIZE),
+    ("snapshot", Word::RoCompat, 0x80),
+    ("quota", Word::RoCompat, ro_compat::QUOTA),
+    ("bigalloc", Word::RoCompat, ro_compat::BIGALLOC),
+    ("metadata_csum", Word::RoCompat, ro_compat::METADATA_CSUM),
+    ("replica", Word::RoCompat, 0x800),
+    ("read-only", Word::RoCompat, ro_compat::READONLY),
+    ("project", Word::RoCompat, ro_compat::PROJECT),
+    ("shared_blocks", Word::RoCompat, ro_compat::SHARED_BLOCKS),
+    ("verity", Word::RoCompat, ro_compat::VERITY),
+    ("orphan_present", Word::RoCompat, ro_compat::ORPHAN_PRESENT),
 ];
 
-const INCOMPAT: &[(u32, &str)] = &[
-    (incompat::COMPRESSION, "compression"),
-    (incompat::FILETYPE, "filetype"),
-    (incompat::RECOVER, "needs_recovery"),
-    (incompat::JOURNAL_DEV, "journal_dev"),
-    (incompat::META_BG, "meta_bg"),
-    (incompat::EXTENTS, "extent"),
-    (incompat::BIT64, "64bit"),
-    (incompat::MMP, "mmp"),
-    (incompat::FLEX_BG, "flex_bg"),
-    (incompat::EA_INODE, "ea_inode"),
-    (incompat::DIRDATA, "dirdata"),
-    (incompat::CSUM_SEED, "metadata_csum_seed"),
-    (incompat::LARGEDIR, "large_dir"),
-    (incompat::INLINE_DATA, "inline_data"),
-    (incompat::ENCRYPT, "encrypt"),
-    (incompat::CASEFOLD, "casefold"),
-];
+/// A set of features: the superblock's three words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Features {
+    pub(crate) compat: u32,
+    pub(crate) incompat: u32,
+    pub(crate) ro_compat: u32,
+}
 
-const RO_COMPAT: &[(u32, &str)] = &[
-    (ro_compat::SPARSE_SUPER, "sparse_super"),
-    (ro_compat::LARGE_FILE, "large_file"),
-    (ro_compat::BTREE_DIR, "btree_dir"),
-    (ro_compat::HUGE_FILE, "huge_file"),
-    (ro_compat::GDT_CSUM, "uninit_bg"),
-    (ro_compat::DIR_NLINK, "dir_nlink"),
-    (ro_compat::EXTRA_ISIZE, "extra_isize"),
-    (0x80, "snapshot"),
-    (ro_compat::QUOTA, "quota"),
-    (ro_compat::BIGALLOC, "bigalloc"),
-    (ro_compat::METADATA_CSUM, "metadata_csum"),
-    (0x800, "replica"),
-    (ro_compat::READONLY, "read-only"),
-    (ro_compat::PROJECT, "project"),
-    (ro_compat::SHARED_BLOCKS, "shared_blocks"),
-    (ro_compat::VERITY, "verity"),
-    (ro_compat::ORPHAN_PRESENT, "orphan_present"),
-];
+impl Features {
+    /// What mke2fs 1.47 gives an ext4 file system with its own configuration
+    /// (distributions may hold some back).
+    pub const EXT4: Self = Self {
+        compat: compat::HAS_JOURNAL
+            | compat::EXT_ATTR
+            | compat::RESIZE_INODE
+            | compat::DIR_INDEX
+            | compat::ORPHAN_FILE,
+        incompat: incompat::FILETYPE
+            | incompat::EXTENTS
+            | incompat::BIT64
+            | incompat::FLEX_BG
+            | incompat::CSUM_SEED,
+        ro_compat: ro_compat::SPARSE_SUPER
+            | ro_compat::LARGE_FILE
+            | ro_compat::HUGE_FILE
+            | ro_compat::DIR_NLINK
+            | ro_compat::EXTRA_ISIZE
+            | ro_compat::METADATA_CSUM,
+    };
+
+    /// What mke2fs gives an ext3 file system.
+    pub const EXT3: Self = Self {
+        compat: compat::HAS_JOURNAL | compat::EXT_ATTR | compat::RESIZE_INODE | compat::DIR_INDEX,
+        incompat: incompat::FILETYPE,
+        ro_compat: ro_compat::SPARSE_SUPER | ro_compat::LARGE_FILE,
+    };
+
+    /// What mke2fs gives an ext2 file system.
+    pub const EXT2: Self = Self { compat: Self::EXT3.compat & !compat::HAS_JOURNAL, ..Self::EXT3 };
+
+    /// The features of a superblock.
+    pub(crate) fn of(raw: &Superblock) -> Self {
+        Self {
+            compat: raw.s_feature_compat.get(),
+            incompat: raw.s_feature_incompat.get(),
+            ro_compat: raw.s_feature_ro_compat.get(),
+        }
+    }
+
+    /// Applies a list as `mke2fs -O` takes it: names switch on, `^name`
+    /// switches off, `none` clears all that came before.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a name that is not a feature.
+    pub fn apply(mut self, list: &str) -> Result<Self, FsError> {
+        for word in list.split([',', ' ']).filter(|word| !word.is_empty()) {
+            if word == "none" {
+                self = Self::default();
+                continue;
+            }
+            let (name, on) = match word.strip_prefix('^') {
+                Some(name) => (name, false),
+                None => (word, true),
+            };
+            let &(_, place, bit) = NAMES
+                .iter()
+                .find(|(known, ..)| *known == name)
+                .ok_or_else(|| FsError::Invalid(format!("'{name}' is not an ext feature")))?;
+            let bits = match place {
+                Word::Compat => &mut self.compat,
+                Word::Incompat => &mut self.incompat,
+                Word::RoCompat => &mut self.ro_compat,
+            };
+            *bits = if on { *bits | bit } else { *bits & !bit };
+        }
+        Ok(self)
+    }
+
+    /// The names of all features in the set, as `dumpe2fs` prints them;
+    /// unknown bits as `FEATURE_C31`, `FEATURE_I31`, `FEATURE_R31`.
+    #[must_use]
+    pub fn names(self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (place, letter, bits) in [
+            (Word::Compat, 'C', self.compat),
+            (Word::Incompat, 'I', self.incompat),
+            (Word::RoCompat, 'R', self.ro_compat),
+        ] {
+            for at in 0..32 {
+                let bit = 1u32 << at;
+                if bits & bit == 0 {
+                    continue;
+                }
+                let known = NAMES.iter().find(|(_, word, known)| *word == place && *known == bit);
+                names.push(match known {
+                    Some((name, ..)) => (*name).to_string(),
+                    None => format!("FEATURE_{letter}{at}"),
+                });
+            }
+        }
+        names
+    }
+
+    pub(crate) const fn has_compat(self, bit: u32) -> bool {
+        self.compat & bit != 0
+    }
+
+    pub(crate) const fn has_incompat(self, bit: u32) -> bool {
+        self.incompat & bit != 0
+    }
+
+    pub(crate) const fn has_ro_compat(self, bit: u32) -> bool {
+        self.ro_compat & bit != 0
+    }
+
+    /// The set without `other`'s members.
+    pub(crate) const fn without(self, other: Self) -> Self {
+        Self {
+            compat: self.compat & !other.compat,
+            incompat: self.incompat & !other.incompat,
+            ro_compat: self.ro_compat & !other.ro_compat,
+        }
+    }
+}
 
 /// Incompatible features that this crate can read.
 const READABLE: u32 = incompat::FILETYPE
@@ -76,37 +207,13 @@ const READABLE: u32 = incompat::FILETYPE
 const EXT3_RO_COMPAT: u32 = ro_compat::SPARSE_SUPER | ro_compat::LARGE_FILE | ro_compat::BTREE_DIR;
 const EXT3_INCOMPAT: u32 = incompat::FILETYPE | incompat::RECOVER | incompat::META_BG;
 
-/// The name of each bit, or `FEATURE_I17` as e2fsprogs has it for unknown ones.
-fn named(bits: u32, letter: char, table: &[(u32, &str)], names: &mut Vec<String>) {
-    for number in 0..32u32 {
-        let bit = 1u32 << number;
-        if bits & bit == 0 {
-            continue;
-        }
-        match table.iter().find(|(known, _)| *known == bit) {
-            Some((_, name)) => names.push((*name).to_string()),
-            None => names.push(format!("FEATURE_{letter}{number}")),
-        }
-    }
-}
-
-/// All features of a superblock, in the order of `dumpe2fs`.
-pub(crate) fn names(raw: &Superblock) -> Vec<String> {
-    let mut names = Vec::new();
-    named(raw.s_feature_compat.get(), 'C', COMPAT, &mut names);
-    named(raw.s_feature_incompat.get(), 'I', INCOMPAT, &mut names);
-    named(raw.s_feature_ro_compat.get(), 'R', RO_COMPAT, &mut names);
-    names
-}
-
 /// Refuses images with incompatible features that cannot be read, by name.
 pub(crate) fn check(raw: &Superblock) -> Result<(), FsError> {
     let unknown = raw.s_feature_incompat.get() & !READABLE;
     if unknown == 0 {
         return Ok(());
     }
-    let mut missing = Vec::new();
-    named(unknown, 'I', INCOMPAT, &mut missing);
+    let missing = Features { incompat: unknown, ..Features::default() }.names();
     Err(FsError::Unsupported(format!("feature {}", missing.join(", "))))
 }
 
@@ -120,5 +227,19 @@ pub(crate) fn format_name(raw: &Superblock) -> &'static str {
         "ext3"
     } else {
         "ext2"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_as_mke2fs_takes_them() {
+        let set = Features::EXT4.apply("^has_journal,inline_data").unwrap();
+        assert!(!set.has_compat(compat::HAS_JOURNAL) && set.has_incompat(incompat::INLINE_DATA));
+        let set = Features::EXT4.apply("none,extents").unwrap();
+        assert_eq!(set.names(), ["extent"]);
+        assert!(Features::EXT4.apply("extnet").is_err());
     }
 }

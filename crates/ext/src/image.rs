@@ -1,11 +1,12 @@
 //! An open image: the reader's face to the rest of seekless.
 
 use crate::dir::Directory;
+use crate::features::{self, Features};
 use crate::field::{index, range, wide};
+use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{flags, special};
 use crate::volume::Volume;
-use crate::{features, inline};
 use seekless_device::BlockDevice;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{
@@ -98,7 +99,7 @@ fn geometry(volume: &Volume) -> Geometry {
         cluster_blocks: sb.cluster_ratio,
         label: label.get(..end).unwrap_or_default().to_vec(),
         uuid: sb.raw.s_uuid,
-        features: features::names(&sb.raw),
+        features: Features::of(&sb.raw).names(),
     }
 }
 

@@ -22,6 +22,7 @@
 
 mod acl;
 mod bmap;
+mod build;
 mod cache;
 mod casefold;
 mod checksum;
@@ -43,6 +44,10 @@ mod volume;
 mod xattr;
 
 pub use image::ExtImage;
+
+pub use build::Builder;
+pub use build::options::Options as BuildOptions;
+pub use features::Features;
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

@@ -263,7 +263,7 @@ pub(crate) struct InodeCore {
 
 /// The 60 bytes of `i_block`: 15 block numbers, an extent tree's root, a short
 /// symlink's target, a device number or inline data.
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(crate) struct IBlock(pub(crate) [u8; 60]);
 

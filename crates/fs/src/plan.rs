@@ -3,6 +3,9 @@
 //! A format states its [`Demand`] (objects with inodes and runs of blocks) and
 //! its [`Space`] (inode slots and free runs). A planner, which knows no format,
 //! answers with a [`Plan`]. The format then writes the image.
+//!
+//! Blocks are counted in the unit of allocation: clusters, where a format
+//! allocates several blocks at once.
 
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
@@ -55,12 +58,12 @@ pub trait Demand: Sync {
     /// journal, for example) have no part in the plan.
     fn is_pinned(&self, object: ObjectId) -> bool;
 
-    /// All objects that are not pinned, in the order a walk of the tree meets
-    /// them as the format's directories list them.
+    /// All objects that are not pinned, in the order in which a walk of the
+    /// tree, as the format's directories list it, reads their blocks.
     fn walk_order(&self) -> Vec<ObjectId>;
 
-    /// Blocks that must stay together and aligned (1 without clusters).
-    fn cluster_blocks(&self) -> u64;
+    /// The same objects in the order in which such a walk looks at inodes.
+    fn inode_order(&self) -> Vec<ObjectId>;
 
     /// The most blocks that one extent may map.
     fn max_extent_blocks(&self) -> u64;

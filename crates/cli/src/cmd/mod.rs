@@ -1,5 +1,6 @@
 //! A file a command.
 
+pub(crate) mod build;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod manifest;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 /// Runs what the command line says.
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
+        Command::Build(args) => build::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Mount(args) => mount::run(args),

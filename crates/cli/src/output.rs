@@ -1,0 +1,104 @@
+//! Output files that appear whole or not at all.
+//!
+//! The bytes go to a file without a name in the target's directory, which is
+//! given its name when everything is written. A process that is killed leaves
+//! nothing behind. Where the file system has no nameless files, a hidden
+//! temporary one stands in and is removed on failure.
+
+use crate::failure::Failure;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+/// A file being written.
+pub(crate) struct Output {
+    file: File,
+    target: PathBuf,
+    /// The temporary name, when it has one.
+    temporary: Option<PathBuf>,
+    force: bool,
+}
+
+impl Output {
+    /// Begins writing `target`; without `force` it must not exist.
+    pub(crate) fn create(target: &Path, force: bool) -> Result<Self, Failure> {
+        let exists = target.symlink_metadata().is_ok();
+        if exists && !force {
+            return Err(Failure::new(
+                crate::failure::Kind::System,
+                format!("{}: exists already (--force replaces it)", target.display()),
+            ));
+        }
+        if exists && !target.is_file() {
+            return Err(Failure::usage(format!("{}: not a regular file", target.display())));
+        }
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        let (file, temporary) = match rustix::fs::open(directory_of(target), flags, mode) {
+            Ok(fd) => (File::from(fd), None),
+            Err(_) => {
+                let path = hidden_name(target);
+                let file = File::options()
+                    .read(true)
+                    .write(true)
+                    .create_new(true)
+                    .open(&path)
+                    .map_err(|error| Failure::io(target.display(), &error))?;
+                (file, Some(path))
+            }
+        };
+        Ok(Self { file, target: target.into(), temporary, force })
+    }
+
+    /// Another handle on the file.
+    pub(crate) fn file(&self) -> Result<File, Failure> {
+        self.file.try_clone().map_err(|error| Failure::io(self.target.display(), &error))
+    }
+
+    /// Gives the file its name.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let failed = |error: rustix::io::Errno| Failure::io(self.target.display(), &error.into());
+        let named = match &self.temporary {
+            Some(path) => path.clone(),
+            None => {
+                let handle = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                let link = |to: &Path| {
+                    rustix::fs::linkat(CWD, handle.as_str(), CWD, to, AtFlags::SYMLINK_FOLLOW)
+                };
+                if !self.force {
+                    return link(&self.target).map_err(failed);
+                }
+                // A name cannot be linked over: link beside, then rename.
+                let path = hidden_name(&self.target);
+                link(&path).map_err(failed)?;
+                path
+            }
+        };
+        let flags = if self.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        let moved = rustix::fs::renameat_with(CWD, &named, CWD, &self.target, flags);
+        self.temporary = if moved.is_ok() { None } else { Some(named) };
+        moved.map_err(|error| Failure::io(self.target.display(), &error.into()))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some(path) = &self.temporary {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The directory a path stands in.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn hidden_name(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    directory_of(target).join(format!(".{name}.seekless-{}", std::process::id()))
+}

@@ -1,0 +1,257 @@
+//! Extended attributes as they lie on disk: in the inode, in a block that
+//! inodes with equal attributes share, large values in inodes of their own.
+//!
+//! Layout and hashes: Linux `fs/ext4/xattr.c`; ACLs: `fs/ext4/acl.h`.
+
+use crate::checksum::crc32c;
+use crate::ondisk::{XATTR_MAGIC, XattrEntry, XattrHeader};
+use seekless_fs::{FsError, Xattr};
+use zerocopy::IntoBytes;
+
+/// The room and rules that attributes of this volume have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Bytes behind `i_extra_isize` in an inode.
+    pub(crate) in_inode: usize,
+    /// Bytes in a block.
+    pub(crate) block: usize,
+    /// Whether values may have inodes of their own.
+    pub(crate) value_inodes: bool,
+    /// Seed of the volume's checksums.
+    pub(crate) checksum_seed: u32,
+}
+
+/// One set of attributes, encoded.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Encoded {
+    /// Goes behind `i_extra_isize`; empty when nothing is there.
+    pub(crate) in_inode: Vec<u8>,
+    /// A block's contents, checksum not yet set.
+    pub(crate) block: Option<Vec<u8>>,
+    /// Values in inodes of their own, with where their numbers go.
+    pub(crate) values: Vec<ValueInode>,
+}
+
+/// A value in an inode of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ValueInode {
+    pub(crate) value: Vec<u8>,
+    /// Offset of `e_value_inum` in `in_inode` or in `block`.
+    pub(crate) slot: usize,
+    pub(crate) in_block: bool,
+}
+
+/// An attribute split as it is stored.
+struct Stored<'a> {
+    index: u8,
+    suffix: &'a [u8],
+    value: std::borrow::Cow<'a, [u8]>,
+}
+
+/// Name prefixes and their indices.
+pub(crate) const PREFIXES: &[(u8, &[u8])] =
+    &[(1, b"user."), (4, b"trusted."), (6, b"security."), (8, b"system.richacl"), (7, b"system.")];
+
+impl Stored<'_> {
+    fn of(xattr: &Xattr) -> Result<Stored<'_>, FsError> {
+        let acl = match xattr.name.as_slice() {
+            b"system.posix_acl_access" => Some(2),
+            b"system.posix_acl_default" => Some(3),
+            _ => None,
+        };
+        if let Some(index) = acl {
+            let value = encode_acl(&xattr.value)?;
+            return Ok(Stored { index, suffix: b"", value: value.into() });
+        }
+        for &(index, prefix) in PREFIXES {
+            if let Some(suffix) = xattr.name.strip_prefix(prefix) {
+                return Ok(Stored { index, suffix, value: xattr.value.as_slice().into() });
+            }
+        }
+        Err(FsError::Unsupported(format!(
+            "extended attribute {} (no such namespace on ext)",
+            String::from_utf8_lossy(&xattr.name)
+        )))
+    }
+
+    fn entry_len(&self) -> usize {
+        size_of::<XattrEntry>() + self.suffix.len().next_multiple_of(4)
+    }
+
+    fn len(&self) -> usize {
+        self.entry_len() + self.value.len().next_multiple_of(4)
+    }
+}
+
+/// Encodes a set: each attribute in the inode while there is room, then in the
+/// block, large values in inodes of their own where the volume allows it.
+pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
+    let mut stored = xattrs.iter().map(Stored::of).collect::<Result<Vec<_>, _>>()?;
+    // The order the kernel searches a block in; harmless in the inode.
+    stored.sort_by(|a, b| {
+        (a.index, a.suffix.len(), a.suffix).cmp(&(b.index, b.suffix.len(), b.suffix))
+    });
+    let header = size_of::<u32>();
+    let mut left = room.in_inode.saturating_sub(header + size_of::<u32>());
+    let mut block_left = room.block - size_of::<XattrHeader>() - size_of::<u32>();
+    let (mut inside, mut outside) = (Vec::new(), Vec::new());
+    for attribute in stored {
+        let value_inode = room.value_inodes && attribute.value.len() > room.block / 2;
+        let len = if value_inode { attribute.entry_len() } else { attribute.len() };
+        if len <= left {
+            left -= len;
+            inside.push((attribute, value_inode));
+        } else if len <= block_left {
+            block_left -= len;
+            outside.push((attribute, value_inode));
+        } else {
+            return Err(FsError::NoSpace(format!(
+                "extended attributes of {} bytes do not fit in a block of {}{}",
+                attribute.len(),
+                room.block,
+                if room.value_inodes { "" } else { " (the ea_inode feature holds larger ones)" }
+            )));
+        }
+    }
+    let mut encoded = Encoded::default();
+    if !inside.is_empty() {
+        let mut area = vec![0; room.in_inode];
+        area[..header].copy_from_slice(&XATTR_MAGIC.to_le_bytes());
+        lay_out(&inside, &mut area, header, header, room, false, &mut encoded.values);
+        encoded.in_inode = area;
+    }
+    if !outside.is_empty() {
+        let mut block = vec![0; room.block];
+        let hash = lay_out(
+            &outside,
+            &mut block,
+            size_of::<XattrHeader>(),
+            0,
+            room,
+            true,
+            &mut encoded.values,
+        );
+        let head = XattrHeader {
+            h_magic: XATTR_MAGIC.into(),
+            h_refcount: 1.into(),
+            h_blocks: 1.into(),
+            h_hash: hash.into(),
+            ..XattrHeader::default()
+        };
+        block[..size_of::<XattrHeader>()].copy_from_slice(head.as_bytes());
+        encoded.block = Some(block);
+    }
+    Ok(encoded)
+}
+
+/// Writes entries from `start` up and values from the end down; offsets of
+/// values count from `base`. Returns the hash of all entries.
+fn lay_out(
+    attributes: &[(Stored<'_>, bool)],
+    area: &mut [u8],
+    start: usize,
+    base: usize,
+    room: Room,
+    in_block: bool,
+    values: &mut Vec<ValueInode>,
+) -> u32 {
+    let (mut at, mut end) = (start, area.len());
+    let mut all = 0u32;
+    for (attribute, value_inode) in attributes {
+        let mut entry = XattrEntry {
+            e_name_len: attribute.suffix.len() as u8,
+            e_name_index: attribute.index,
+            e_value_size: (attribute.value.len() as u32).into(),
+            ..XattrEntry::default()
+        };
+        let hash = if *value_inode {
+            let slot = at + std::mem::offset_of!(XattrEntry, e_value_inum);
+            values.push(ValueInode { value: attribute.value.to_vec(), slot, in_block });
+            let value_hash = crc32c(room.checksum_seed, &attribute.value);
+            entry_hash(attribute.suffix, [value_hash])
+        } else {
+            if !attribute.value.is_empty() {
+                end -= attribute.value.len().next_multiple_of(4);
+                area[end..end + attribute.value.len()].copy_from_slice(&attribute.value);
+                entry.e_value_offs = ((end - base) as u16).into();
+            }
+            let words = attribute.value.chunks(4).map(|chunk| {
+                let mut word = [0; 4];
+                word[..chunk.len()].copy_from_slice(chunk);
+                u32::from_le_bytes(word)
+            });
+            entry_hash(attribute.suffix, words)
+        };
+        // The kernel leaves the hash of attributes inside an inode zero,
+        // except when the value has an inode of its own.
+        let stored_hash = if in_block || *value_inode { hash } else { 0 };
+        entry.e_hash = stored_hash.into();
+        all = all.rotate_left(16) ^ hash;
+        area[at..at + size_of::<XattrEntry>()].copy_from_slice(entry.as_bytes());
+        let name = at + size_of::<XattrEntry>();
+        area[name..name + attribute.suffix.len()].copy_from_slice(attribute.suffix);
+        at += attribute.entry_len();
+    }
+    all
+}
+
+/// `ext4_xattr_hash_entry`.
+fn entry_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u32 {
+    // Names are hashed as unsigned characters, as kernels since 6.2 write them.
+    let hash = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte));
+    words.into_iter().fold(hash, |hash, word| hash.rotate_left(16) ^ word)
+}
+
+/// The portable form of a POSIX ACL (version 2, 8 bytes an entry) in ext's own
+/// (version 1, entries without an id have 4 bytes).
+fn encode_acl(value: &[u8]) -> Result<Vec<u8>, FsError> {
+    let bad = || FsError::Invalid("a POSIX ACL of the source is not well formed".into());
+    let entries = value.strip_prefix(&2u32.to_le_bytes()).ok_or_else(bad)?;
+    if entries.len() % 8 != 0 {
+        return Err(bad());
+    }
+    let mut out = 1u32.to_le_bytes().to_vec();
+    for entry in entries.chunks(8) {
+        out.extend_from_slice(&entry[..4]);
+        // ACL_USER and ACL_GROUP carry an id.
+        if matches!(u16::from_le_bytes([entry[0], entry[1]]), 0x02 | 0x08) {
+            out.extend_from_slice(&entry[4..]);
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn xattr(name: &str, value: &[u8]) -> Xattr {
+        Xattr { name: name.into(), value: value.into() }
+    }
+
+    const ROOM: Room = Room { in_inode: 96, block: 1024, value_inodes: false, checksum_seed: 0 };
+
+    #[test]
+    fn small_sets_stay_in_the_inode_and_larger_ones_spill() {
+        let small = encode(&[xattr("user.a", b"1")], ROOM).unwrap();
+        assert!(small.block.is_none() && small.in_inode.len() == 96);
+        let large = encode(&[xattr("user.a", b"1"), xattr("user.b", &[7; 500])], ROOM).unwrap();
+        assert!(large.block.is_some() && !large.in_inode.is_empty());
+        assert!(matches!(encode(&[xattr("user.b", &[7; 2000])], ROOM), Err(FsError::NoSpace(_))));
+        let room = Room { value_inodes: true, ..ROOM };
+        let own = encode(&[xattr("user.b", &[7; 2000])], room).unwrap();
+        assert_eq!(own.values.len(), 1);
+    }
+
+    #[test]
+    fn acl_entries_shrink() {
+        let mut acl = 2u32.to_le_bytes().to_vec();
+        for (tag, id) in [(1u16, u32::MAX), (2, 1000), (4, u32::MAX), (0x10, u32::MAX), (0x20, 0)] {
+            acl.extend_from_slice(&tag.to_le_bytes());
+            acl.extend_from_slice(&6u16.to_le_bytes());
+            acl.extend_from_slice(&id.to_le_bytes());
+        }
+        assert_eq!(encode_acl(&acl).unwrap().len(), 4 + 4 * 4 + 8);
+        assert!(encode_acl(&acl[..acl.len() - 1]).is_err());
+    }
+}

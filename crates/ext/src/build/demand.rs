@@ -1,0 +1,492 @@
+//! What a tree needs placed: an object for every file, and how many blocks.
+
+use super::attributes::{self, Encoded, Room};
+use super::dirblocks::{DirFormat, Packing};
+use super::inodes::inline_capacity;
+use super::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::features::Features;
+use crate::ondisk::{EXTENT_MAX_LEN, XATTR_REFCOUNT_MAX, incompat};
+use rayon::prelude::*;
+use seekless_fs::plan::{Demand, ObjectId, Run};
+use seekless_fs::source::{Segment, Source};
+use seekless_fs::tree::{Entry, Node, NodeId, Tree};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{Ino, Lbn};
+use std::collections::HashMap;
+
+/// Blocks of a `lost+found` that the tree does not bring along, in bytes; room
+/// for what a repair may find.
+const LOST_AND_FOUND_BYTES: u64 = 16384;
+
+/// What an object is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Object {
+    /// A file of the tree; the object's number is the node's.
+    Node(NodeId),
+    /// The directory every ext volume has for repairs.
+    LostAndFound,
+    /// The value of a large extended attribute.
+    Value(usize),
+}
+
+/// A value of a large attribute, stored once for all that have it.
+#[derive(Debug)]
+pub(crate) struct SharedValue {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) references: u64,
+}
+
+/// Where an object has blocks.
+#[derive(Clone, Copy, Debug)]
+enum Blocks {
+    /// This many, from logical block 0.
+    Dense(u32),
+    /// In `TreeDemand::sparse`, from and to.
+    Sparse { from: u32, to: u32 },
+}
+
+/// The demand of a tree under the rules of a volume.
+pub(crate) struct TreeDemand<'a> {
+    pub(crate) source: &'a dyn Source,
+    pub(crate) tree: &'a Tree,
+    pub(crate) features: Features,
+    pub(crate) block_size: u32,
+    pub(crate) dir_format: DirFormat,
+    /// By attribute set of the tree.
+    pub(crate) xattrs: Vec<Encoded>,
+    pub(crate) values: Vec<SharedValue>,
+    value_index: HashMap<Vec<u8>, usize>,
+    /// Entries of all directories, each in listing order.
+    listings: Vec<Entry>,
+    /// Node i's are `listings[listing_start[i]..listing_start[i + 1]]`.
+    listing_start: Vec<u32>,
+    blocks: Vec<Blocks>,
+    sparse: Vec<Run>,
+    /// Segments of sparse files, which the writer reads only where data is.
+    pub(crate) segments: HashMap<NodeId, Vec<Segment>>,
+    pub(crate) has_lost_and_found: bool,
+    /// Who owns the attribute block that up to 1024 nodes with the same set
+    /// share, and how many those are.
+    owners: HashMap<(usize, u32), (NodeId, u32)>,
+    /// For nodes whose set needs a block: which share of the set they have.
+    shares: HashMap<NodeId, u32>,
+    inline_limit: usize,
+    inode_size: u32,
+}
+
+impl<'a> TreeDemand<'a> {
+    pub(crate) fn new(
+        source: &'a dyn Source,
+        features: Features,
+        block_size: u32,
+        inode_size: u32,
+        dir_format: DirFormat,
+        checksum_seed: u32,
+    ) -> Result<Self, FsError> {
+        let tree = source.tree();
+        let extra = if inode_size > 128 { 32 } else { 0 };
+        let room = Room {
+            in_inode: (inode_size as usize - 128).saturating_sub(extra),
+            block: block_size as usize,
+            value_inodes: features.has_incompat(incompat::EA_INODE),
+            checksum_seed,
+        };
+        let mut demand = Self {
+            source,
+            tree,
+            features,
+            block_size,
+            dir_format,
+            xattrs: Vec::new(),
+            values: Vec::new(),
+            value_index: HashMap::new(),
+            listings: Vec::new(),
+            listing_start: Vec::new(),
+            blocks: Vec::new(),
+            sparse: Vec::new(),
+            segments: HashMap::new(),
+            has_lost_and_found: tree.child(NodeId::ROOT, b"lost+found").is_some(),
+            owners: HashMap::new(),
+            shares: HashMap::new(),
+            inline_limit: if features.has_incompat(incompat::INLINE_DATA) { 60 } else { 0 },
+            inode_size,
+        };
+        demand.sort_listings();
+        demand.encode_xattrs(room)?;
+        demand.count_blocks()?;
+        Ok(demand)
+    }
+
+    fn encode_xattrs(&mut self, room: Room) -> Result<(), FsError> {
+        let mut users: Vec<u32> = vec![0; self.tree.xattr_sets()];
+        let mut example: Vec<Option<NodeId>> = vec![None; self.tree.xattr_sets()];
+        for id in self.tree.ids() {
+            let set = self.tree.xattr_set(self.tree.node(id));
+            users[set] += 1;
+            example[set].get_or_insert(id);
+        }
+        self.xattrs = example
+            .iter()
+            .map(|example| match example {
+                None => Ok(Encoded::default()),
+                Some(id) => attributes::encode(self.tree.xattrs(self.tree.node(*id)), room)
+                    .map_err(|error| in_file(error, &self.tree.shown_path(*id))),
+            })
+            .collect::<Result<_, _>>()?;
+        let mut next_share = vec![0u32; self.xattrs.len()];
+        for id in self.tree.ids() {
+            let set = self.tree.xattr_set(self.tree.node(id));
+            if self.xattrs[set].block.is_some() {
+                let share = next_share[set] / XATTR_REFCOUNT_MAX;
+                next_share[set] += 1;
+                self.shares.insert(id, share);
+                self.owners.entry((set, share)).or_insert((id, 0)).1 += 1;
+            }
+        }
+        for set in 0..self.xattrs.len() {
+            for at in 0..self.xattrs[set].values.len() {
+                let value = &self.xattrs[set].values[at];
+                // A shared block refers to the value once, an inode each.
+                let references = if value.in_block {
+                    u64::from(users[set].div_ceil(XATTR_REFCOUNT_MAX))
+                } else {
+                    u64::from(users[set])
+                };
+                let bytes = value.value.clone();
+                let index = *self.value_index.entry(bytes.clone()).or_insert_with(|| {
+                    self.values.push(SharedValue { bytes, references: 0 });
+                    self.values.len() - 1
+                });
+                self.values[index].references += references;
+            }
+        }
+        Ok(())
+    }
+
+    fn count_blocks(&mut self) -> Result<(), FsError> {
+        let ids: Vec<NodeId> = self.tree.ids().collect();
+        // Directories are packed and sparse files examined on all cores.
+        let counted: Vec<(u32, Option<Vec<Segment>>)> = ids
+            .par_iter()
+            .with_min_len(256)
+            .map(|&id| self.count_node(id))
+            .collect::<Result<_, _>>()?;
+        self.blocks.reserve(counted.len());
+        for (id, (dense, segments)) in ids.into_iter().zip(counted) {
+            let Some(segments) = segments else {
+                self.blocks.push(Blocks::Dense(dense));
+                continue;
+            };
+            let from = self.sparse.len() as u32;
+            self.add_sparse_runs(&segments);
+            self.blocks.push(Blocks::Sparse { from, to: self.sparse.len() as u32 });
+            self.segments.insert(id, segments);
+        }
+        Ok(())
+    }
+
+    /// The block count of a dense node, or the segments of a sparse one.
+    fn count_node(&self, id: NodeId) -> Result<(u32, Option<Vec<Segment>>), FsError> {
+        let node = self.tree.node(id);
+        let blocks = match node.kind {
+            FileKind::Directory => self.packing(id)?.blocks(),
+            FileKind::Symlink if node.size >= 60 && self.inline_len(id) == 0 => 1,
+            FileKind::Regular if self.inline_len(id) == 0 && node.size > 0 => {
+                let segments = self.source.segments(id)?;
+                match segments.as_slice() {
+                    [all] if all.offset == 0 && all.len == node.size => {
+                        node.size.div_ceil(u64::from(self.block_size))
+                    }
+                    _ => return Ok((0, Some(segments))),
+                }
+            }
+            _ => 0,
+        };
+        let dense = u32::try_from(blocks).map_err(|_| {
+            FsError::NoSpace(format!(
+                "{}: {} bytes are more than a file can have",
+                self.tree.shown_path(id),
+                node.size
+            ))
+        })?;
+        Ok((dense, None))
+    }
+
+    fn add_sparse_runs(&mut self, segments: &[Segment]) {
+        let bs = u64::from(self.block_size);
+        let start = self.sparse.len();
+        for segment in segments {
+            let (first, end) = (segment.offset / bs, (segment.offset + segment.len).div_ceil(bs));
+            match self.sparse[start..].last_mut() {
+                Some(run) if run.lbn.get() + run.len >= first => {
+                    run.len = run.len.max(end - run.lbn.get());
+                }
+                _ => self.sparse.push(Run { lbn: Lbn::new(first), len: end - first }),
+            }
+        }
+    }
+
+    /// Bytes of a file or link target that lie in the inode instead of in
+    /// blocks; 0 when they do not.
+    pub(crate) fn inline_len(&self, id: NodeId) -> usize {
+        let node = self.tree.node(id);
+        let len = node.size as usize;
+        let holds = self.inline_limit > 0
+            && matches!(node.kind, FileKind::Regular | FileKind::Symlink)
+            && len > 0
+            && !(node.kind == FileKind::Symlink && len < 60)
+            && len <= inline_capacity(self.inode_size, self.tree.xattr_set(node) != 0);
+        if holds { len } else { 0 }
+    }
+
+    fn sort_listings(&mut self) {
+        let tree = self.tree;
+        let format = self.dir_format;
+        self.listing_start = vec![0; tree.nodes().len() + 1];
+        for id in tree.ids() {
+            let entries = tree.children(id);
+            self.listings.extend_from_slice(entries);
+            self.listing_start[id.index() + 1] = self.listings.len() as u32;
+        }
+        if !format.indexed {
+            return;
+        }
+        let mut rest = self.listings.as_mut_slice();
+        let mut directories = Vec::new();
+        for id in tree.ids() {
+            let (own, after) = rest.split_at_mut(tree.children(id).len());
+            rest = after;
+            if own.len() > 1 {
+                directories.push(own);
+            }
+        }
+        directories
+            .par_iter_mut()
+            .with_min_len(16)
+            .for_each(|own| own.sort_by_cached_key(|entry| format.hash(tree.name(entry))));
+    }
+
+    /// A directory's entries in the order it lists them.
+    pub(crate) fn listing(&self, dir: NodeId) -> &[Entry] {
+        let (from, to) = (self.listing_start[dir.index()], self.listing_start[dir.index() + 1]);
+        &self.listings[from as usize..to as usize]
+    }
+
+    /// Whether the root needs an entry that is not in the tree.
+    pub(crate) fn adds_lost_and_found(&self, dir: NodeId) -> bool {
+        dir == NodeId::ROOT && !self.has_lost_and_found
+    }
+
+    /// How a directory's entries fall into blocks. The root's includes the
+    /// `lost+found` that is added to it.
+    pub(crate) fn packing(&self, dir: NodeId) -> Result<Packing, FsError> {
+        let listing = self.listing(dir);
+        let mut lens: Vec<usize> =
+            listing.iter().map(|entry| self.tree.name(entry).len()).collect();
+        if self.adds_lost_and_found(dir) {
+            lens.insert(self.lost_and_found_place(listing), b"lost+found".len());
+        }
+        self.dir_format
+            .pack(lens.into_iter())
+            .map_err(|error| in_file(error, &self.tree.shown_path(dir)))
+    }
+
+    /// Where `lost+found` stands in the root's listing.
+    pub(crate) fn lost_and_found_place(&self, listing: &[Entry]) -> usize {
+        let name = b"lost+found";
+        if self.dir_format.indexed {
+            let own = self.dir_format.hash(name);
+            listing.partition_point(|entry| self.dir_format.hash(self.tree.name(entry)) < own)
+        } else {
+            listing.partition_point(|entry| self.tree.name(entry) < &name[..])
+        }
+    }
+
+    /// What an object is.
+    pub(crate) fn object(&self, id: ObjectId) -> Object {
+        match id.index().checked_sub(self.tree.nodes().len()) {
+            None => Object::Node(NodeId::new(id.index() as u32)),
+            Some(0) => Object::LostAndFound,
+            Some(at) => Object::Value(at - 1),
+        }
+    }
+
+    /// The object of a large attribute's value.
+    pub(crate) fn value_object(&self, value: &[u8]) -> Option<ObjectId> {
+        let at = *self.value_index.get(value)?;
+        Some(ObjectId::new((self.tree.nodes().len() + 1 + at) as u32))
+    }
+
+    pub(crate) fn lost_and_found_object(&self) -> ObjectId {
+        ObjectId::new(self.tree.nodes().len() as u32)
+    }
+
+    /// The node whose overhead holds a node's attribute block, when its
+    /// attributes need one.
+    pub(crate) fn xattr_owner(&self, id: NodeId) -> Option<NodeId> {
+        let share = *self.shares.get(&id)?;
+        let set = self.tree.xattr_set(self.tree.node(id));
+        self.owners.get(&(set, share)).map(|&(owner, _)| owner)
+    }
+
+    /// How many share the attribute block that a node owns.
+    pub(crate) fn xattr_sharers(&self, owner: NodeId) -> u32 {
+        let set = self.tree.xattr_set(self.tree.node(owner));
+        let share = self.shares.get(&owner);
+        share.and_then(|&share| self.owners.get(&(set, share))).map_or(0, |&(_, count)| count)
+    }
+
+    /// Blocks that the whole tree needs, with the fewest extents possible, and
+    /// its inodes (root not counted: its number is reserved).
+    pub(crate) fn totals(&self) -> (u64, u64) {
+        let mut runs = Vec::new();
+        let mut blocks = 0;
+        for at in 0..self.objects() {
+            let object = ObjectId::new(at as u32);
+            if self.is_pinned(object) {
+                continue;
+            }
+            runs.clear();
+            self.runs(object, &mut runs);
+            let extents = runs.iter().map(|run| extents_of(run.len, false)).sum();
+            blocks += runs.iter().map(|run| run.len).sum::<u64>();
+            blocks += self.overhead_blocks(object, extents);
+        }
+        (blocks, self.objects() as u64)
+    }
+
+    /// Files and directories in the order a walk meets them: a directory, its
+    /// other files as it lists them, then its subdirectories likewise.
+    fn walk(&self, mut visit: impl FnMut(NodeId)) {
+        let mut seen = vec![false; self.tree.nodes().len()];
+        let mut stack = vec![NodeId::ROOT];
+        while let Some(dir) = stack.pop() {
+            visit(dir);
+            let listing = self.listing(dir);
+            for entry in listing {
+                let node = self.tree.node(entry.node);
+                if node.kind != FileKind::Directory && !seen[entry.node.index()] {
+                    seen[entry.node.index()] = true;
+                    visit(entry.node);
+                }
+            }
+            let is_dir = |entry: &&Entry| self.tree.node(entry.node).kind == FileKind::Directory;
+            stack.extend(listing.iter().rev().filter(is_dir).map(|entry| entry.node));
+        }
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node {
+        self.tree.node(id)
+    }
+}
+
+impl Demand for TreeDemand<'_> {
+    fn objects(&self) -> usize {
+        self.tree.nodes().len() + 1 + self.values.len()
+    }
+
+    fn fixed_ino(&self, object: ObjectId) -> Option<Ino> {
+        use crate::ondisk::special::{FIRST_ORDINARY, ROOT};
+        match self.object(object) {
+            Object::Node(NodeId::ROOT) => Some(Ino::new(ROOT)),
+            Object::LostAndFound => Some(Ino::new(FIRST_ORDINARY)),
+            _ => None,
+        }
+    }
+
+    fn is_directory(&self, object: ObjectId) -> bool {
+        match self.object(object) {
+            Object::Node(id) => self.tree.node(id).kind == FileKind::Directory,
+            Object::LostAndFound => true,
+            Object::Value(_) => false,
+        }
+    }
+
+    fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
+        let dense = match self.object(object) {
+            Object::Node(id) => match self.blocks[id.index()] {
+                Blocks::Dense(blocks) => u64::from(blocks),
+                Blocks::Sparse { from, to } => {
+                    runs.extend_from_slice(&self.sparse[from as usize..to as usize]);
+                    return;
+                }
+            },
+            Object::LostAndFound => {
+                LOST_AND_FOUND_BYTES.div_ceil(u64::from(self.block_size)).min(12)
+            }
+            Object::Value(at) => {
+                (self.values[at].bytes.len() as u64).div_ceil(u64::from(self.block_size))
+            }
+        };
+        if dense > 0 {
+            runs.push(Run { lbn: Lbn::ZERO, len: dense });
+        }
+    }
+
+    fn overhead_blocks(&self, object: ObjectId, extents: u64) -> u64 {
+        let map = if self.features.has_incompat(incompat::EXTENTS) {
+            extent_tree_blocks(extents, self.block_size)
+        } else {
+            let mut runs = Vec::new();
+            self.runs(object, &mut runs);
+            indirect_blocks(&runs, self.block_size)
+        };
+        let owns_xattrs = match self.object(object) {
+            Object::Node(id) => self.xattr_owner(id) == Some(id),
+            _ => false,
+        };
+        map + u64::from(owns_xattrs)
+    }
+
+    fn is_pinned(&self, object: ObjectId) -> bool {
+        self.has_lost_and_found && self.object(object) == Object::LostAndFound
+    }
+
+    fn walk_order(&self) -> Vec<ObjectId> {
+        let mut order = Vec::with_capacity(self.objects());
+        self.walk(|id| order.push(ObjectId::new(id.index() as u32)));
+        if !self.has_lost_and_found {
+            order.push(self.lost_and_found_object());
+        }
+        let values = self.tree.nodes().len() + 1;
+        order.extend((0..self.values.len()).map(|at| ObjectId::new((values + at) as u32)));
+        order
+    }
+
+    fn inode_order(&self) -> Vec<ObjectId> {
+        // A directory's entries together, subdirectories among them, so that
+        // looking at every entry of a listing stays in one part of the table.
+        let mut order = Vec::with_capacity(self.objects());
+        let mut seen = vec![false; self.objects()];
+        let mut add = |object: ObjectId| {
+            if !seen[object.index()] {
+                seen[object.index()] = true;
+                order.push(object);
+            }
+        };
+        self.walk(|id| {
+            add(ObjectId::new(id.index() as u32));
+            if self.tree.node(id).kind == FileKind::Directory {
+                for entry in self.listing(id) {
+                    add(ObjectId::new(entry.node.index() as u32));
+                }
+            }
+        });
+        self.walk_order().into_iter().for_each(add);
+        order
+    }
+
+    fn max_extent_blocks(&self) -> u64 {
+        u64::from(EXTENT_MAX_LEN)
+    }
+}
+
+/// The error with the file it is about.
+pub(crate) fn in_file(error: FsError, path: &str) -> FsError {
+    match error {
+        FsError::NoSpace(why) => FsError::NoSpace(format!("{path}: {why}")),
+        FsError::Unsupported(why) => FsError::Unsupported(format!("{path}: {why}")),
+        FsError::Invalid(why) => FsError::Invalid(format!("{path}: {why}")),
+        other => other,
+    }
+}

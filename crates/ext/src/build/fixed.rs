@@ -1,0 +1,226 @@
+//! What a volume holds besides the tree: the journal, the resize inode's map
+//! and the orphan file.
+
+use super::geometry::Geometry;
+use super::mapping::{Piece, extent_tree_blocks, indirect_blocks};
+use crate::checksum::crc32c;
+use crate::ondisk::{
+    JOURNAL_MAGIC, JournalHeader, JournalSuperblock, ORPHAN_BLOCK_MAGIC, OrphanBlockTail, incompat,
+    journal_block,
+};
+use seekless_fs::FsError;
+use seekless_fs::plan::{Placed, Run};
+use seekless_units::{BlockNo, Extent, Lbn};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// A file of the volume's own with a place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FixedFile {
+    pub(crate) data: Vec<Placed>,
+    /// Blocks for its map.
+    pub(crate) map: Vec<BlockNo>,
+}
+
+impl FixedFile {
+    pub(crate) fn pieces(&self) -> Vec<Piece> {
+        self.data.iter().map(|&placed| Piece { placed, unwritten: false }).collect()
+    }
+
+    pub(crate) fn data_blocks(&self) -> u64 {
+        self.data.iter().map(|placed| placed.extent.len).sum()
+    }
+
+    /// All blocks it occupies.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Extent> + '_ {
+        let map = self.map.iter().map(|&block| Extent::new(block, 1));
+        self.data.iter().map(|placed| placed.extent).chain(map)
+    }
+}
+
+/// Where everything fixed lies, and what is left.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fixed {
+    pub(crate) journal: FixedFile,
+    pub(crate) orphans: FixedFile,
+    /// The resize inode's double-indirect block.
+    pub(crate) resize: Option<BlockNo>,
+    pub(crate) free: Vec<Extent>,
+}
+
+impl Fixed {
+    /// Puts the journal and its like behind the first `contents` free blocks:
+    /// near the data, but not in its way.
+    pub(crate) fn place(geometry: &Geometry, contents: u64) -> Result<Self, FsError> {
+        let mut free = geometry.free_runs();
+        let mut fixed = Self::default();
+        if geometry.reserved_gdt_blocks > 0 {
+            let first = free.first_mut().filter(|run| run.len > 0).ok_or_else(no_room)?;
+            fixed.resize = Some(first.start);
+            *first = Extent::new(first.start.saturating_add(1), first.len - 1);
+        }
+        let total: u64 = free.iter().map(|run| run.len).sum();
+        let own = geometry.journal_blocks + geometry.orphan_blocks;
+        let map_room = own.div_ceil(u64::from(geometry.block_size / 4)) + 8;
+        let skip = contents.min(total.saturating_sub(own + map_room));
+        let (mut front, mut back) = split(&free, skip);
+        fixed.journal = take_file(geometry, &mut back, geometry.journal_blocks)?;
+        fixed.orphans = take_file(geometry, &mut back, geometry.orphan_blocks)?;
+        match (front.last_mut(), back.first()) {
+            (Some(last), Some(first)) if last.end() == first.start => {
+                last.len += first.len;
+                back.remove(0);
+            }
+            _ => {}
+        }
+        front.extend(back);
+        front.retain(|run| run.len > 0);
+        fixed.free = front;
+        Ok(fixed)
+    }
+
+    /// All blocks that are in use by these.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.journal
+            .blocks()
+            .chain(self.orphans.blocks())
+            .chain(self.resize.map(|block| Extent::new(block, 1)))
+    }
+}
+
+fn no_room() -> FsError {
+    FsError::NoSpace("the volume has no room for its own metadata".into())
+}
+
+/// The runs of the first `blocks` blocks, and the rest.
+fn split(runs: &[Extent], mut blocks: u64) -> (Vec<Extent>, Vec<Extent>) {
+    let (mut front, mut back) = (Vec::new(), Vec::new());
+    for run in runs {
+        let here = blocks.min(run.len);
+        blocks -= here;
+        if here > 0 {
+            front.push(Extent::new(run.start, here));
+        }
+        if here < run.len {
+            back.push(Extent::new(run.start.saturating_add(here), run.len - here));
+        }
+    }
+    (front, back)
+}
+
+/// Takes a file of `blocks` blocks, and what its map needs, off the front of
+/// `free`.
+fn take_file(
+    geometry: &Geometry,
+    free: &mut Vec<Extent>,
+    blocks: u64,
+) -> Result<FixedFile, FsError> {
+    let mut file = FixedFile::default();
+    if blocks == 0 {
+        return Ok(file);
+    }
+    let map_blocks = if geometry.features.has_incompat(incompat::EXTENTS) {
+        // As many extents as there are group boundaries in the way, at worst.
+        extent_tree_blocks(blocks.div_ceil(geometry.blocks_per_group / 2) + 1, geometry.block_size)
+    } else {
+        indirect_blocks(&[Run { lbn: Lbn::ZERO, len: blocks }], geometry.block_size)
+    };
+    let (map, rest) = split(free, map_blocks);
+    let (data, rest) = split(&rest, blocks);
+    if data.iter().map(|run| run.len).sum::<u64>() < blocks {
+        return Err(no_room());
+    }
+    *free = rest;
+    file.map =
+        map.iter().flat_map(|run| (0..run.len).map(|at| run.start.saturating_add(at))).collect();
+    let mut lbn = Lbn::ZERO;
+    for extent in data {
+        file.data.push(Placed { lbn, extent });
+        lbn = lbn.saturating_add(extent.len);
+    }
+    if geometry.features.has_incompat(incompat::EXTENTS) {
+        // What the tree does not need after all goes back.
+        let needed = extent_tree_blocks(
+            file.data
+                .iter()
+                .map(|placed| super::mapping::extents_of(placed.extent.len, false))
+                .sum(),
+            geometry.block_size,
+        );
+        for block in file.map.drain(needed as usize..).rev() {
+            free.insert(0, Extent::new(block, 1));
+        }
+        merge(free);
+    }
+    Ok(file)
+}
+
+fn merge(runs: &mut Vec<Extent>) {
+    runs.sort();
+    runs.dedup_by(|later, earlier| {
+        let touch = earlier.end() == later.start;
+        if touch {
+            earlier.len += later.len;
+        }
+        touch
+    });
+}
+
+/// The first block of an empty journal of `blocks` blocks.
+pub(crate) fn journal_superblock(block_size: u32, blocks: u64) -> Vec<u8> {
+    let mut superblock = JournalSuperblock::new_zeroed();
+    superblock.s_header = JournalHeader {
+        h_magic: JOURNAL_MAGIC.into(),
+        h_blocktype: journal_block::SUPERBLOCK_V2.into(),
+        h_sequence: 0.into(),
+    };
+    superblock.s_blocksize = block_size.into();
+    superblock.s_maxlen = (blocks as u32).into();
+    superblock.s_first = 1.into();
+    superblock.s_sequence = 1.into();
+    superblock.s_nr_users = 1.into();
+    let mut bytes = superblock.as_bytes().to_vec();
+    bytes.resize(block_size as usize, 0);
+    bytes
+}
+
+/// An empty block of the orphan file, which will lie at `block`. `seed` is the
+/// orphan file's checksum seed when it has checksums.
+pub(crate) fn orphan_block(block_size: u32, block: BlockNo, seed: Option<u32>) -> Vec<u8> {
+    let mut bytes = vec![0; block_size as usize];
+    let entries = bytes.len() - size_of::<OrphanBlockTail>();
+    let sum =
+        seed.map_or(0, |seed| crc32c(crc32c(seed, &block.get().to_le_bytes()), &bytes[..entries]));
+    let tail = OrphanBlockTail { ob_magic: ORPHAN_BLOCK_MAGIC.into(), ob_checksum: sum.into() };
+    bytes[entries..].copy_from_slice(tail.as_bytes());
+    bytes
+}
+
+/// The resize inode's map: a double-indirect block whose slots lead to the
+/// reserved descriptor blocks of group 0, each of which lists its copies in the
+/// groups with a superblock (e2fsprogs `lib/ext2fs/res_gdt.c` has the order).
+pub(crate) fn resize_map(geometry: &Geometry, double: BlockNo) -> Vec<(BlockNo, Vec<u8>)> {
+    let slots = u64::from(geometry.block_size / 4);
+    let mut double_bytes = vec![0; geometry.block_size as usize];
+    let copies: Vec<u32> = (1..geometry.groups).filter(|&g| geometry.has_super(g)).collect();
+    let mut blocks = Vec::new();
+    for reserved in 0..geometry.reserved_gdt_blocks {
+        let at = 1 + geometry.desc_blocks + reserved;
+        let primary = geometry.group_start(0) + at;
+        let slot = ((geometry.desc_blocks + reserved) % slots) as usize * 4;
+        double_bytes[slot..slot + 4].copy_from_slice(&(primary as u32).to_le_bytes());
+        let mut bytes = vec![0; geometry.block_size as usize];
+        for (slot, &group) in bytes.chunks_mut(4).zip(&copies) {
+            let copy = (geometry.group_start(group) + at) as u32;
+            slot.copy_from_slice(&copy.to_le_bytes());
+        }
+        blocks.push((BlockNo::new(primary), bytes));
+    }
+    blocks.push((double, double_bytes));
+    blocks
+}
+
+/// Blocks that the resize inode counts as its own.
+pub(crate) fn resize_blocks(geometry: &Geometry) -> u64 {
+    let copies = (0..geometry.groups).filter(|&group| geometry.has_super(group)).count() as u64;
+    1 + geometry.reserved_gdt_blocks * copies
+}

@@ -1,0 +1,352 @@
+//! Groups and their fixed metadata, and how large a volume must be.
+//!
+//! Each group holds its own bitmaps and inode table, even with flexible groups:
+//! packing sixteen tables at the front of two gigabytes, as mke2fs does, puts
+//! the median inode most of a gigabyte away from its data.
+
+use super::options::Options;
+use crate::features::Features;
+use crate::ondisk::{compat, incompat, ro_compat};
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent};
+
+/// Reserved inodes before the first ordinary one.
+pub(crate) const FIRST_INO: u32 = 11;
+
+/// Groups in a flexible group: how far the kernel looks as one.
+pub(crate) const LOG_GROUPS_PER_FLEX: u8 = 4;
+
+/// The shape of a volume to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Geometry {
+    pub(crate) features: Features,
+    pub(crate) block_size: u32,
+    pub(crate) inode_size: u32,
+    pub(crate) first_block: u64,
+    pub(crate) blocks: u64,
+    pub(crate) blocks_per_group: u64,
+    pub(crate) groups: u32,
+    pub(crate) inodes_per_group: u32,
+    pub(crate) desc_size: u32,
+    pub(crate) desc_blocks: u64,
+    pub(crate) reserved_gdt_blocks: u64,
+    pub(crate) journal_blocks: u64,
+    pub(crate) orphan_blocks: u64,
+}
+
+/// What a tree needs, in numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// Blocks of data, directories, maps and attributes.
+    pub(crate) blocks: u64,
+    /// Inodes, the reserved ones not counted.
+    pub(crate) inodes: u64,
+}
+
+impl Geometry {
+    /// The volume the options ask for, or the smallest one that holds `need`.
+    pub(crate) fn choose(options: &Options, need: Need) -> Result<Self, FsError> {
+        match options.size {
+            Some(size) => {
+                let blocks = size.get() / u64::from(options.block_size);
+                let geometry = Self::of(options, blocks, inodes_for(options, blocks, need)?)?;
+                geometry.check_room(need)?;
+                Ok(geometry)
+            }
+            None => Self::fit(options, need),
+        }
+    }
+
+    /// The smallest volume that holds `need` and leaves the reserved share free.
+    fn fit(options: &Options, need: Need) -> Result<Self, FsError> {
+        let inodes = match options.inodes {
+            Some(inodes) => inodes,
+            None => cap_inodes(need.inodes + need.inodes / 20 + u64::from(FIRST_INO) + 5)?,
+        };
+        let mut blocks = need.blocks + 64;
+        loop {
+            let geometry = Self::of(options, blocks, inodes)?;
+            let used = need.blocks + geometry.fixed_blocks() + geometry.spare_blocks();
+            let keep_free = 10_000 - u64::from(options.reserved);
+            let wanted = (used * 10_000).div_ceil(keep_free);
+            if wanted <= geometry.blocks {
+                geometry.check_room(need)?;
+                return Ok(geometry);
+            }
+            blocks = wanted.max(geometry.blocks + 1);
+        }
+    }
+
+    /// The volume of (about) `blocks` blocks: a last group too small for its
+    /// own metadata is left off when the size was asked for and grown when not.
+    fn of(options: &Options, blocks: u64, inodes: u32) -> Result<Self, FsError> {
+        let features = options.features;
+        let block_size = options.block_size;
+        let first_block = u64::from(block_size == 1024);
+        let blocks_per_group = (u64::from(block_size) * 8).min(65528);
+        let limit =
+            if features.has_incompat(incompat::BIT64) { 1 << 48 } else { u64::from(u32::MAX) };
+        if blocks > limit {
+            return Err(FsError::NoSpace(format!("{blocks} blocks need the 64bit feature")));
+        }
+        let desc_size = if features.has_incompat(incompat::BIT64) { 64 } else { 32 };
+        let mut geometry = Self {
+            features,
+            block_size,
+            inode_size: options.inode_size,
+            first_block,
+            blocks,
+            blocks_per_group,
+            groups: 0,
+            inodes_per_group: 0,
+            desc_size,
+            desc_blocks: 0,
+            reserved_gdt_blocks: 0,
+            journal_blocks: 0,
+            orphan_blocks: 0,
+        };
+        geometry.divide(inodes)?;
+        // A last group must hold its own metadata and a little more.
+        let last = geometry.group_blocks(geometry.groups - 1);
+        let least = geometry.group_overhead(geometry.groups - 1) + 50;
+        if last < least {
+            if options.size.is_none() || geometry.groups == 1 {
+                if options.size.is_some() {
+                    return Err(FsError::NoSpace(format!(
+                        "a volume of {blocks} blocks has no room for its own metadata"
+                    )));
+                }
+                geometry.blocks += least - last;
+            } else {
+                geometry.blocks -= last;
+            }
+            geometry.divide(inodes)?;
+        }
+        geometry.journal_blocks = geometry.choose_journal(options)?;
+        if features.has_compat(compat::ORPHAN_FILE) {
+            // As mke2fs: 32 blocks, one for 4096 in large volumes, at most 512.
+            geometry.orphan_blocks = match geometry.blocks {
+                blocks if blocks < 128 * 1024 => 32,
+                blocks if blocks < 2 * 1024 * 1024 => blocks / 4096,
+                _ => 512,
+            };
+        }
+        Ok(geometry)
+    }
+
+    /// Groups, inodes per group and descriptor blocks for the block count.
+    fn divide(&mut self, inodes: u32) -> Result<(), FsError> {
+        let groups = (self.blocks - self.first_block).div_ceil(self.blocks_per_group);
+        self.groups = u32::try_from(groups)
+            .map_err(|_| FsError::NoSpace("more than 4 billion groups".into()))?;
+        let inodes_per_block = self.block_size / self.inode_size;
+        let step = inodes_per_block.max(8);
+        let per_group = inodes.div_ceil(self.groups).max(FIRST_INO + 5).next_multiple_of(step);
+        let most = (self.block_size * 8).min(65528) / step * step;
+        if per_group > most {
+            return Err(FsError::NoSpace(format!(
+                "{inodes} inodes do not fit in {groups} groups of at most {most}"
+            )));
+        }
+        self.inodes_per_group = per_group;
+        let per_block = u64::from(self.block_size / self.desc_size);
+        self.desc_blocks = groups.div_ceil(per_block);
+        if self.features.has_compat(compat::RESIZE_INODE) {
+            // Room to grow by a factor of 1024, as mke2fs reserves it.
+            let grown = self.blocks.saturating_mul(1024).min(u64::from(u32::MAX));
+            let grown_groups = (grown - self.first_block).div_ceil(self.blocks_per_group);
+            self.reserved_gdt_blocks = grown_groups
+                .div_ceil(per_block)
+                .saturating_sub(self.desc_blocks)
+                .min(u64::from(self.block_size / 4));
+            if self.reserved_gdt_blocks == 0 {
+                // Nothing is left to reserve: the descriptors have room already.
+                self.features.compat &= !compat::RESIZE_INODE;
+            }
+        }
+        Ok(())
+    }
+
+    fn choose_journal(&self, options: &Options) -> Result<u64, FsError> {
+        if !self.features.has_compat(compat::HAS_JOURNAL) {
+            return Ok(0);
+        }
+        if let Some(size) = options.journal_size {
+            let blocks = size.get() / u64::from(self.block_size);
+            return if blocks < 1024 {
+                Err(FsError::Invalid(format!(
+                    "a journal has at least 1024 blocks, {} bytes",
+                    1024 * u64::from(self.block_size)
+                )))
+            } else {
+                Ok(blocks)
+            };
+        }
+        // The steps of e2fsprogs' ext2fs_default_journal_size.
+        Ok(match self.blocks {
+            blocks if blocks < 32 * 1024 => 1024,
+            blocks if blocks < 256 * 1024 => 4096,
+            blocks if blocks < 512 * 1024 => 8192,
+            blocks if blocks < 4096 * 1024 => 16384,
+            blocks if blocks < 8192 * 1024 => 32768,
+            blocks if blocks < 16384 * 1024 => 65536,
+            blocks if blocks < 32768 * 1024 => 131_072,
+            _ => 262_144,
+        })
+    }
+
+    fn check_room(&self, need: Need) -> Result<(), FsError> {
+        let have = self.blocks.saturating_sub(self.fixed_blocks() + self.spare_blocks());
+        if need.blocks > have {
+            return Err(FsError::NoSpace(format!(
+                "the contents need {} blocks of {} bytes, the volume has room for {have}",
+                need.blocks, self.block_size
+            )));
+        }
+        let inodes = self.inodes() - u64::from(FIRST_INO - 1);
+        if need.inodes > inodes {
+            return Err(FsError::NoSpace(format!(
+                "the contents need {} inodes, the volume has {inodes}",
+                need.inodes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Blocks that hold no contents whatever the tree.
+    fn fixed_blocks(&self) -> u64 {
+        let groups: u64 = (0..self.groups).map(|group| self.group_overhead(group)).sum();
+        // The journal's and the orphan file's maps may need blocks, and the
+        // resize inode has its double-indirect block.
+        self.first_block
+            + groups
+            + self.journal_blocks
+            + self.orphan_blocks
+            + 8
+            + self.journal_blocks.div_ceil(u64::from(self.block_size / 4))
+    }
+
+    /// A little more than the sum: extents that end at a group's metadata may
+    /// need another block for their map.
+    fn spare_blocks(&self) -> u64 {
+        u64::from(self.groups) / 4 + 8
+    }
+
+    pub(crate) fn inodes(&self) -> u64 {
+        u64::from(self.inodes_per_group) * u64::from(self.groups)
+    }
+
+    pub(crate) fn inode_table_blocks(&self) -> u64 {
+        (u64::from(self.inodes_per_group) * u64::from(self.inode_size))
+            .div_ceil(u64::from(self.block_size))
+    }
+
+    /// First block of a group.
+    pub(crate) fn group_start(&self, group: u32) -> u64 {
+        self.first_block + u64::from(group) * self.blocks_per_group
+    }
+
+    /// Blocks in a group; the last may have fewer.
+    pub(crate) fn group_blocks(&self, group: u32) -> u64 {
+        (self.blocks - self.group_start(group)).min(self.blocks_per_group)
+    }
+
+    /// Whether a group holds a copy of the superblock and descriptors.
+    pub(crate) fn has_super(&self, group: u32) -> bool {
+        if group <= 1 || !self.features.has_ro_compat(ro_compat::SPARSE_SUPER) {
+            return true;
+        }
+        [3u32, 5, 7].iter().any(|&base| {
+            let mut power = u64::from(base);
+            while power < u64::from(group) {
+                power *= u64::from(base);
+            }
+            power == u64::from(group)
+        })
+    }
+
+    /// Blocks of superblock, descriptors and room for more at a group's start.
+    pub(crate) fn super_blocks(&self, group: u32) -> u64 {
+        if self.has_super(group) { 1 + self.desc_blocks + self.reserved_gdt_blocks } else { 0 }
+    }
+
+    pub(crate) fn block_bitmap(&self, group: u32) -> u64 {
+        self.group_start(group) + self.super_blocks(group)
+    }
+
+    pub(crate) fn inode_bitmap(&self, group: u32) -> u64 {
+        self.block_bitmap(group) + 1
+    }
+
+    pub(crate) fn inode_table(&self, group: u32) -> Extent {
+        Extent::new(BlockNo::new(self.inode_bitmap(group) + 1), self.inode_table_blocks())
+    }
+
+    /// Blocks at a group's start that hold fixed metadata.
+    pub(crate) fn group_overhead(&self, group: u32) -> u64 {
+        self.super_blocks(group) + 2 + self.inode_table_blocks()
+    }
+
+    /// What each group leaves free, neighbours not merged.
+    pub(crate) fn free_runs(&self) -> Vec<Extent> {
+        (0..self.groups)
+            .map(|group| {
+                let overhead = self.group_overhead(group);
+                let start = BlockNo::new(self.group_start(group) + overhead);
+                Extent::new(start, self.group_blocks(group) - overhead)
+            })
+            .filter(|run| run.len > 0)
+            .collect()
+    }
+}
+
+fn cap_inodes(inodes: u64) -> Result<u32, FsError> {
+    u32::try_from(inodes).map_err(|_| FsError::NoSpace("more than 4 billion inodes".into()))
+}
+
+/// Inodes for a volume of a given size, as many as asked for, as the ratio
+/// gives, or as the contents need.
+fn inodes_for(options: &Options, blocks: u64, need: Need) -> Result<u32, FsError> {
+    match options.inodes {
+        Some(inodes) => Ok(inodes),
+        None => {
+            let bytes = blocks.saturating_mul(u64::from(options.block_size));
+            let by_ratio =
+                (bytes / u64::from(options.inode_ratio)).min(u64::from(u32::MAX) - 65536);
+            cap_inodes(by_ratio.max(need.inodes + u64::from(FIRST_INO) + 5))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_the_superblock_stand_in_powers_of_3_5_and_7() {
+        let need = Need { blocks: 20_000_000, inodes: 100 };
+        let geometry = Geometry::choose(&Options::default(), need).unwrap();
+        let with: Vec<u32> = (0..130).filter(|&group| geometry.has_super(group)).collect();
+        assert_eq!(with, [0, 1, 3, 5, 7, 9, 25, 27, 49, 81, 125]);
+    }
+
+    #[test]
+    fn a_fitted_volume_holds_what_it_was_fitted_to_and_little_more() {
+        for blocks in [1, 100, 5_000, 32_700, 33_000, 65_500, 1_000_000] {
+            let need = Need { blocks, inodes: blocks / 4 };
+            let options = Options { reserved: 0, ..Options::default() };
+            let geometry = Geometry::choose(&options, need).unwrap();
+            assert!(geometry.check_room(need).is_ok());
+            let spare = geometry.blocks - geometry.fixed_blocks() - blocks;
+            assert!(spare < 200 + blocks / 50, "{blocks}: {spare} spare");
+        }
+    }
+
+    #[test]
+    fn a_volume_too_small_is_refused() {
+        let need = Need { blocks: 10_000, inodes: 10 };
+        let size = Some(seekless_units::ByteLen::new(20 << 20));
+        let options = Options { size, ..Options::default() };
+        assert!(matches!(Geometry::choose(&options, need), Err(FsError::NoSpace(_))));
+    }
+}

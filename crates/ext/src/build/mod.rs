@@ -1,0 +1,215 @@
+//! Building an image: the whole layout decided first, then one forward pass.
+//!
+//! - [`options`]: what the caller may choose
+//! - [`geometry`]: groups and fixed metadata; how large an image must be
+//! - [`demand`]: what a tree needs placed
+//! - [`dirblocks`]: directories as blocks, hashed or linear
+//! - [`attributes`]: extended attributes in inode, block and inodes of their own
+//! - [`mapping`]: extent trees and indirect blocks
+//! - [`inodes`]: inode records
+//! - [`fixed`]: journal, resize inode, orphan file
+//! - [`write`]: the forward pass
+//!
+//! Everything here computes with our own plan, never with bytes of an image;
+//! the bounds are ours, so plain indexing and conversion are allowed.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "values are of our own making, not an image's"
+)]
+
+pub(crate) mod attributes;
+pub(crate) mod demand;
+pub(crate) mod dirblocks;
+pub(crate) mod fixed;
+pub(crate) mod geometry;
+pub(crate) mod inodes;
+pub(crate) mod mapping;
+pub(crate) mod options;
+pub(crate) mod summary;
+pub(crate) mod write;
+
+use crate::checksum::crc32c;
+use crate::ondisk::{hash_version, incompat, ro_compat, special};
+use demand::TreeDemand;
+use dirblocks::DirFormat;
+use fixed::Fixed;
+use geometry::{Geometry, Need};
+use options::Options;
+use seekless_device::BlockDevice;
+use seekless_fs::plan::{Demand, InodeTable, Plan, Space};
+use seekless_fs::source::Source;
+use seekless_fs::tree::Tree;
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+use sha2::{Digest, Sha256};
+use summary::Identity;
+
+/// A volume about to be written: its shape is decided, its layout is not.
+pub struct Builder<'a> {
+    demand: TreeDemand<'a>,
+    geometry: Geometry,
+    identity: Identity,
+    fixed: Fixed,
+    orphan_ino: Ino,
+}
+
+impl<'a> Builder<'a> {
+    /// Examines a tree and decides the volume's size and fixed metadata.
+    ///
+    /// # Errors
+    /// What [`Options::check`] says; [`FsError::NoSpace`] when the contents do
+    /// not fit; whatever the source says of files it cannot examine.
+    pub fn new(source: &'a dyn Source, options: &Options) -> Result<Self, FsError> {
+        options.check()?;
+        let identity = identify(source.tree(), options);
+        let features = options.features;
+        let dir_format = DirFormat {
+            block_size: options.block_size as usize,
+            indexed: features.has_compat(crate::ondisk::compat::DIR_INDEX),
+            checksums: features.has_ro_compat(ro_compat::METADATA_CSUM),
+            large: features.has_incompat(incompat::LARGEDIR),
+            hash_version: hash_version::HALF_MD4,
+            hash_seed: identity.hash_seed,
+        };
+        let demand = TreeDemand::new(
+            source,
+            features,
+            options.block_size,
+            options.inode_size,
+            dir_format,
+            identity.checksum_seed,
+        )?;
+        let (blocks, inodes) = demand.totals();
+        let geometry = Geometry::choose(options, Need { blocks, inodes })?;
+        let fixed = Fixed::place(&geometry, blocks + blocks / 64)?;
+        // As mke2fs: the first number behind lost+found's.
+        let orphan_ino = Ino::new(special::FIRST_ORDINARY + 1);
+        Ok(Self { demand, geometry, identity, fixed, orphan_ino })
+    }
+
+    /// What must be placed.
+    #[must_use]
+    pub fn demand(&self) -> &dyn Demand {
+        &self.demand
+    }
+
+    /// Where it may be placed.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let geometry = &self.geometry;
+        let orphans = geometry.orphan_blocks > 0;
+        let first = special::FIRST_ORDINARY + 1 + u32::from(orphans);
+        let mut inodes = Vec::new();
+        if self.demand.has_lost_and_found {
+            inodes.push((Ino::new(special::FIRST_ORDINARY), 1));
+        }
+        inodes.push((Ino::new(first), (geometry.inodes() - u64::from(first) + 1) as u32));
+        let tables = (0..geometry.groups)
+            .map(|group| InodeTable {
+                first: Ino::new(group * geometry.inodes_per_group + 1),
+                count: geometry.inodes_per_group,
+                blocks: geometry.inode_table(group),
+                group: Extent::new(
+                    BlockNo::new(geometry.group_start(group)),
+                    geometry.group_blocks(group),
+                ),
+            })
+            .collect();
+        Space {
+            inodes,
+            free: self.fixed.free.clone(),
+            tables,
+            inodes_per_block: geometry.block_size / geometry.inode_size,
+        }
+    }
+
+    /// The volume's size; a device to write it to has at least this length.
+    #[must_use]
+    pub fn size(&self) -> ByteLen {
+        ByteLen::new(self.geometry.blocks * u64::from(self.geometry.block_size))
+    }
+
+    /// Bytes in a block.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.geometry.block_size
+    }
+
+    /// Writes the image to a device that reads as zeros. `progress` is called
+    /// with the number of bytes of every write, from several threads.
+    ///
+    /// # Errors
+    /// Whatever the source or the device says; what is on the device is then
+    /// not an image: its superblock is written last.
+    pub fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError> {
+        write::Writer {
+            demand: &self.demand,
+            geometry: &self.geometry,
+            identity: &self.identity,
+            fixed: &self.fixed,
+            orphan_ino: self.orphan_ino,
+            plan,
+            device,
+            progress,
+        }
+        .run()
+    }
+}
+
+/// Name and marks of a volume. What is not given follows from the tree, so that
+/// the same tree gives the same bytes.
+fn identify(tree: &Tree, options: &Options) -> Identity {
+    let newest = || tree.nodes().iter().map(|node| node.mtime).max().unwrap_or_default();
+    let made = options.made.unwrap_or_else(newest);
+    let made = Timestamp { secs: made.secs.max(0), nanos: 0 };
+    let uuid = options.uuid.unwrap_or_else(|| derive_uuid(tree, options));
+    let checksum_seed = if options.features.has_ro_compat(ro_compat::METADATA_CSUM) {
+        crc32c(!0, &uuid)
+    } else {
+        0
+    };
+    let digest = Sha256::new().chain_update(b"directory hash seed").chain_update(uuid).finalize();
+    let mut hash_seed = [0; 4];
+    for (word, bytes) in hash_seed.iter_mut().zip(digest.chunks(4)) {
+        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    Identity {
+        uuid,
+        label: options.label.clone(),
+        hash_seed,
+        made,
+        checksum_seed,
+        reserved: options.reserved,
+    }
+}
+
+/// A version 8 UUID (RFC 9562) from names, sizes and times of the whole tree.
+fn derive_uuid(tree: &Tree, options: &Options) -> [u8; 16] {
+    let mut hash = Sha256::new();
+    hash.update(options.block_size.to_le_bytes());
+    hash.update(&options.label);
+    for id in tree.ids() {
+        let node = tree.node(id);
+        hash.update(node.size.to_le_bytes());
+        hash.update(node.mtime.secs.to_le_bytes());
+        hash.update(node.mtime.nanos.to_le_bytes());
+        hash.update([node.uid.to_le_bytes(), node.gid.to_le_bytes()].as_flattened());
+        hash.update((node.kind.mode_bits() | node.perm).to_le_bytes());
+        for entry in tree.children(id) {
+            hash.update([tree.name(entry).len() as u8]);
+            hash.update(tree.name(entry));
+        }
+    }
+    let mut uuid = [0; 16];
+    uuid.copy_from_slice(&hash.finalize()[..16]);
+    uuid[6] = uuid[6] & 0x0F | 0x80;
+    uuid[8] = uuid[8] & 0x3F | 0x80;
+    uuid
+}

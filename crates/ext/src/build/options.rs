@@ -1,0 +1,144 @@
+//! What the caller of a build may choose.
+
+use crate::features::Features;
+use crate::ondisk::{compat, incompat, ro_compat};
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::ByteLen;
+
+/// How the image is to be made. [`Options::default`] is what mke2fs would do
+/// today, in the smallest volume that fits.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Size of the volume; fitted to the contents when `None`.
+    pub size: Option<ByteLen>,
+    /// Bytes in a block: a power of two from 1024 to 65536.
+    pub block_size: u32,
+    /// Bytes in an inode: a power of two from 128 to the block size.
+    pub inode_size: u32,
+    /// Inodes in the volume; from size and contents when `None`.
+    pub inodes: Option<u32>,
+    /// Bytes of volume for which there is one inode, when `inodes` is `None`
+    /// and `size` is given.
+    pub inode_ratio: u32,
+    /// Features.
+    pub features: Features,
+    /// Volume label, at most 16 bytes.
+    pub label: Vec<u8>,
+    /// Volume UUID; derived from the tree when `None`.
+    pub uuid: Option<[u8; 16]>,
+    /// Size of the journal; by the volume's size when `None`.
+    pub journal_size: Option<ByteLen>,
+    /// Blocks reserved for root, in hundredths of a percent.
+    pub reserved: u32,
+    /// When the file system was made; the newest time in the tree when `None`.
+    pub made: Option<Timestamp>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            size: None,
+            block_size: 4096,
+            inode_size: 256,
+            inodes: None,
+            inode_ratio: 16384,
+            features: Features::EXT4,
+            label: Vec::new(),
+            uuid: None,
+            journal_size: None,
+            reserved: 500,
+            made: None,
+        }
+    }
+}
+
+/// Every feature that a build can give an image.
+const WRITABLE: Features = Features {
+    compat: Features::EXT4.compat,
+    incompat: Features::EXT4.incompat
+        | incompat::EA_INODE
+        | incompat::LARGEDIR
+        | incompat::INLINE_DATA,
+    ro_compat: Features::EXT4.ro_compat | ro_compat::GDT_CSUM | ro_compat::VERITY,
+};
+
+impl Options {
+    /// Checks that the choices can be had, and together.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the name of a feature that cannot be
+    /// written; [`FsError::Invalid`] for values out of range and features that
+    /// exclude each other.
+    pub fn check(&self) -> Result<(), FsError> {
+        let invalid = |why: String| Err(FsError::Invalid(why));
+        if !self.block_size.is_power_of_two() || !(1024..=65536).contains(&self.block_size) {
+            return invalid(format!("block size {} is not possible", self.block_size));
+        }
+        if !self.inode_size.is_power_of_two() || !(128..=self.block_size).contains(&self.inode_size)
+        {
+            return invalid(format!("inode size {} is not possible", self.inode_size));
+        }
+        if self.label.len() > 16 {
+            return invalid("a volume label has at most 16 bytes".into());
+        }
+        if self.reserved > 5000 {
+            return invalid("at most half of the blocks may be reserved".into());
+        }
+        if self.inode_ratio < 1024 {
+            return invalid("an inode for less than 1024 bytes is not possible".into());
+        }
+        let missing = self.features.without(WRITABLE).names();
+        if !missing.is_empty() {
+            return Err(FsError::Unsupported(format!(
+                "building an image with {}",
+                missing.join(", ")
+            )));
+        }
+        self.check_combination()
+    }
+
+    fn check_combination(&self) -> Result<(), FsError> {
+        let has = self.features;
+        let rules: [(bool, &str); 9] = [
+            (!has.has_incompat(incompat::FILETYPE), "filetype is needed by every image made here"),
+            (
+                has.has_ro_compat(ro_compat::GDT_CSUM)
+                    && has.has_ro_compat(ro_compat::METADATA_CSUM),
+                "uninit_bg and metadata_csum exclude each other",
+            ),
+            (
+                has.has_incompat(incompat::CSUM_SEED)
+                    && !has.has_ro_compat(ro_compat::METADATA_CSUM),
+                "metadata_csum_seed needs metadata_csum",
+            ),
+            (
+                has.has_compat(compat::ORPHAN_FILE) && !has.has_compat(compat::HAS_JOURNAL),
+                "orphan_file needs has_journal",
+            ),
+            (
+                has.has_incompat(incompat::BIT64) && !has.has_incompat(incompat::EXTENTS),
+                "64bit needs extent",
+            ),
+            (
+                has.has_incompat(incompat::INLINE_DATA) && self.inode_size == 128,
+                "inline_data needs inodes of 256 bytes or more",
+            ),
+            (
+                has.has_compat(compat::RESIZE_INODE) && !has.has_ro_compat(ro_compat::SPARSE_SUPER),
+                "resize_inode needs sparse_super",
+            ),
+            (
+                has.has_incompat(incompat::INLINE_DATA) && !has.has_compat(compat::EXT_ATTR),
+                "inline_data needs ext_attr",
+            ),
+            (
+                has.has_incompat(incompat::LARGEDIR) && !has.has_compat(compat::DIR_INDEX),
+                "large_dir needs dir_index",
+            ),
+        ];
+        match rules.iter().find(|(broken, _)| *broken) {
+            Some((_, why)) => Err(FsError::Invalid((*why).to_string())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! A trace replayed on an image: which requests reach the disk when nothing is
+//! cached at first.
+//!
+//! The model is Linux reading ext4: a name is looked up through the blocks of
+//! its directory, an inode brings its neighbours in the inode table along
+//! (`inode_readahead_blks`), a file's data comes with read-ahead. What was read
+//! once stays in memory. Sources: `fs/ext4/inode.c` (`__ext4_get_inode_loc`),
+//! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
+
+mod readahead;
+
+use crate::trace::{Event, Op};
+use readahead::{PageCache, ReadAhead};
+use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
+use std::collections::{HashMap, HashSet};
+
+/// Bytes in a page of memory.
+const PAGE: u64 = 4096;
+
+/// Symlinks followed before a path is given up, as the kernel.
+const MAX_LINKS: u32 = 40;
+
+/// The machine that the trace is replayed on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machine {
+    /// The most that file read-ahead fetches at once (`read_ahead_kb`).
+    pub read_ahead: ByteLen,
+    /// Blocks of the inode table fetched at once (`inode_readahead_blks`); a
+    /// power of two, or 0 for one by one.
+    pub inode_read_ahead_blocks: u64,
+}
+
+impl Default for Machine {
+    fn default() -> Self {
+        Self { read_ahead: ByteLen::new(128 << 10), inode_read_ahead_blocks: 32 }
+    }
+}
+
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Purpose {
+    /// Blocks of an inode table.
+    Inode,
+    /// Blocks of a directory.
+    Directory,
+    /// Blocks of a file's map: extent tree or indirect.
+    Map,
+    /// A block of extended attributes.
+    Attribute,
+    /// A file's contents, or a long symlink's target.
+    Data,
+}
+
+impl Purpose {
+    /// Whether it is not file contents.
+    #[must_use]
+    pub const fn is_metadata(self) -> bool {
+        !matches!(self, Self::Data)
+    }
+
+    /// A word for tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Inode => "inode",
+            Self::Directory => "directory",
+            Self::Map => "map",
+            Self::Attribute => "attribute",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// One request to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// What it reads.
+    pub extent: Extent,
+    /// What for.
+    pub purpose: Purpose,
+    /// The file it belongs to.
+    pub ino: Ino,
+    /// The logical block it begins with, for data and directories.
+    pub lbn: Lbn,
+    /// The event of the trace that caused it.
+    pub event: usize,
+}
+
+/// What a replay gives.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// In the order in which they are made.
+    pub requests: Vec<Request>,
+    /// Inodes in the order in which they are first needed, whether or not a
+    /// request was needed for them.
+    pub inodes: Vec<Ino>,
+    /// Blocks that the trace itself needs, read-ahead not counted.
+    pub touched_blocks: u64,
+    /// Paths of the trace that are not in the image, each once.
+    pub missing: Vec<Vec<u8>>,
+    /// Files whose contents were read, in order.
+    pub files: Vec<Ino>,
+}
+
+/// Replays `events` on `image`, from a cold start.
+///
+/// # Errors
+/// When the image is not sound where the trace leads; what is merely not there
+/// is listed in [`Replayed::missing`].
+pub fn replay(
+    image: &dyn Inspect,
+    events: &[Event],
+    machine: Machine,
+) -> Result<Replayed, FsError> {
+    let mut replay = Replay::new(image, machine);
+    for (at, event) in events.iter().enumerate() {
+        replay.event = at;
+        replay.run(event)?;
+    }
+    replay.out.touched_blocks = replay.touched.len() as u64;
+    Ok(replay.out)
+}
+
+/// What is known of a file once its inode is in memory.
+struct File {
+    attr: Attr,
+    map: Option<BlockMap>,
+    pages: PageCache,
+}
+
+struct Replay<'a> {
+    image: &'a dyn Inspect,
+    machine: Machine,
+    block_size: u64,
+    event: usize,
+    /// Metadata blocks in memory.
+    buffers: HashSet<BlockNo>,
+    files: HashMap<Ino, File>,
+    /// Names in memory (`dcache`), absent ones too.
+    names: HashMap<(Ino, Vec<u8>), Option<Ino>>,
+    listed: HashSet<Ino>,
+    states: HashMap<(u32, Ino), ReadAhead>,
+    touched: HashSet<BlockNo>,
+    read: HashSet<Ino>,
+    missing: HashSet<Vec<u8>>,
+    out: Replayed,
+}
+
+impl<'a> Replay<'a> {
+    fn new(image: &'a dyn Inspect, machine: Machine) -> Self {
+        Self {
+            image,
+            machine,
+            block_size: u64::from(image.geometry().block_size),
+            event: 0,
+            buffers: HashSet::new(),
+            files: HashMap::new(),
+            names: HashMap::new(),
+            listed: HashSet::new(),
+            states: HashMap::new(),
+            touched: HashSet::new(),
+            read: HashSet::new(),
+            missing: HashSet::new(),
+            out: Replayed::default(),
+        }
+    }
+
+    fn run(&mut self, event: &Event) -> Result<(), FsError> {
+        let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
+        let found = self.walk(&event.path, follow)?;
+        let Some(ino) = found else {
+            if !event.missing && self.missing.insert(event.path.clone()) {
+                self.out.missing.push(event.path.clone());
+            }
+            return Ok(());
+        };
+        match event.op {
+            Op::Read | Op::Mmap => self.read_file(event.pid, ino, event.offset, event.length),
+            Op::Exec => {
+                self.read_attributes(ino)?;
+                // The kernel reads the head of a program to see what it is.
+                self.read_file(event.pid, ino, event.offset, event.length.or(Some(PAGE)))
+            }
+            Op::Readdir => self.list(ino),
+            Op::Readlink => self.read_target(ino).map(|_| ()),
+            Op::Open => {
+                self.states.remove(&(event.pid, ino));
+                Ok(())
+            }
+            Op::Lookup | Op::Stat | Op::Other(_) => Ok(()),
+        }
+    }
+
+    /// Follows a path from the root as the kernel does, component by component.
+    fn walk(&mut self, path: &[u8], follow_last: bool) -> Result<Option<Ino>, FsError> {
+        let mut links = 0;
+        let mut stack = vec![self.image.root()];
+        self.load_inode(self.image.root())?;
+        let mut rest: Vec<Vec<u8>> = components(path);
+        while let Some(name) = rest.pop() {
+            let Some(&here) = stack.last() else { return Ok(None) };
+            if name == b".." {
+                if stack.len() > 1 {
+                    stack.pop();
+                }
+                continue;
+            }
+            if self.kind(here)? != FileKind::Directory {
+                return Ok(None);
+            }
+            let Some(ino) = self.look_up(here, &name)? else { return Ok(None) };
+            self.load_inode(ino)?;
+            let is_link = self.kind(ino)? == FileKind::Symlink;
+            if !is_link || (rest.is_empty() && !follow_last) {
+                stack.push(ino);
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Ok(None);
+            }
+            let target = self.read_target(ino)?;
+            if target.starts_with(b"/") {
+                stack.truncate(1);
+            }
+            rest.extend(components(&target));
+        }
+        Ok(stack.last().copied())
+    }
+
+    fn look_up(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        if let Some(known) = self.names.get(&(dir, name.to_vec())) {
+            return Ok(*known);
+        }
+        let blocks = self.image.lookup_blocks(dir, name)?;
+        self.read_directory(dir, &blocks)?;
+        let found = self.image.lookup(dir, name)?;
+        self.names.insert((dir, name.to_vec()), found);
+        Ok(found)
+    }
+
+    fn list(&mut self, dir: Ino) -> Result<(), FsError> {
+        if self.kind(dir)? != FileKind::Directory || !self.listed.insert(dir) {
+            return Ok(());
+        }
+        let blocks = self.image.listing_blocks(dir)?;
+        self.read_directory(dir, &blocks)
+    }
+
+    fn read_directory(&mut self, dir: Ino, blocks: &[Lbn]) -> Result<(), FsError> {
+        for &lbn in blocks {
+            self.read_map(dir, lbn)?;
+            if let Some(run) = self.map(dir)?.find(lbn) {
+                self.read_buffers(Extent::new(run.extent.start, 1), Purpose::Directory, dir, lbn);
+                self.touched.insert(run.extent.start);
+            }
+        }
+        Ok(())
+    }
+
+    fn kind(&self, ino: Ino) -> Result<FileKind, FsError> {
+        match self.files.get(&ino) {
+            Some(file) => Ok(file.attr.kind),
+            None => Ok(self.image.attr(ino)?.kind),
+        }
+    }
+
+    /// Brings an inode to memory, with its neighbours in the table.
+    fn load_inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        if self.files.contains_key(&ino) {
+            return Ok(());
+        }
+        let at = self.image.inode_location(ino)?;
+        if !self.buffers.contains(&at.block) {
+            let window = self.machine.inode_read_ahead_blocks;
+            let (from, to) = if window > 0 {
+                // Aligned to the window, within the used part of the table; the
+                // kernel's loop includes the window's end.
+                let start = at.block.get() & !(window - 1);
+                let from = start.max(at.table.start.get());
+                let to = (from + window).min(at.used_end.get());
+                (from, (to + 1).min(at.table.end().get()).max(at.block.get() + 1))
+            } else {
+                (at.block.get(), at.block.get() + 1)
+            };
+            let extent = Extent::new(BlockNo::new(from), to - from);
+            self.read_buffers(extent, Purpose::Inode, ino, Lbn::ZERO);
+        }
+        self.touched.insert(at.block);
+        let attr = self.image.attr(ino)?;
+        self.files.insert(ino, File { attr, map: None, pages: PageCache::default() });
+        self.out.inodes.push(ino);
+        Ok(())
+    }
+
+    fn map(&mut self, ino: Ino) -> Result<&BlockMap, FsError> {
+        self.load_inode(ino)?;
+        let image = self.image;
+        let Some(file) = self.files.get_mut(&ino) else {
+            return Err(FsError::Invalid(format!("inode {ino} was not loaded")));
+        };
+        if file.map.is_none() {
+            file.map = Some(image.block_map(ino)?);
+        }
+        Ok(file.map.get_or_insert_default())
+    }
+
+    /// Reads the blocks of a file's map that lead to a logical block.
+    fn read_map(&mut self, ino: Ino, lbn: Lbn) -> Result<(), FsError> {
+        let leads = |index: &&seekless_fs::IndexBlock| index.first <= lbn && lbn <= index.last;
+        let blocks: Vec<BlockNo> =
+            self.map(ino)?.index.iter().filter(leads).map(|index| index.block).collect();
+        for block in blocks {
+            self.read_buffers(Extent::new(block, 1), Purpose::Map, ino, lbn);
+            self.touched.insert(block);
+        }
+        Ok(())
+    }
+
+    fn read_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
+        if let Some(block) = self.map(ino)?.xattr_block {
+            self.read_buffers(Extent::new(block, 1), Purpose::Attribute, ino, Lbn::ZERO);
+            self.touched.insert(block);
+        }
+        Ok(())
+    }
+
+    fn read_target(&mut self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        if self.kind(ino)? != FileKind::Symlink {
+            return Ok(Vec::new());
+        }
+        if !self.map(ino)?.runs.is_empty() {
+            self.read_pages(0, ino, 0, 1)?;
+        }
+        self.image.read_link(ino)
+    }
+
+    fn read_file(
+        &mut self,
+        pid: u32,
+        ino: Ino,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<(), FsError> {
+        let Some(file) = self.files.get(&ino) else { return Ok(()) };
+        if file.attr.kind != FileKind::Regular {
+            return Ok(());
+        }
+        let size = file.attr.size;
+        let end = length.map_or(size, |length| offset.saturating_add(length)).min(size);
+        if self.read.insert(ino) {
+            self.out.files.push(ino);
+        }
+        if offset >= end {
+            return Ok(());
+        }
+        self.read_pages(pid, ino, offset / PAGE, end.div_ceil(PAGE))
+    }
+
+    fn read_pages(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        self.map(ino)?;
+        let most = self.machine.read_ahead.get() / PAGE;
+        let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
+        let pages = file.attr.size.div_ceil(PAGE).max(1);
+        let state = self.states.entry((pid, ino)).or_insert_with(|| ReadAhead::new(most));
+        let fetched = state.read(&mut file.pages, from, to, pages);
+        self.touch_data(ino, from, to.min(pages))?;
+        for (first, end) in fetched {
+            self.read_data(ino, first, end)?;
+        }
+        Ok(())
+    }
+
+    /// Counts what was asked for, read-ahead aside.
+    fn touch_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        for extent in self.extents(ino, from, to)? {
+            for at in 0..extent.1.len {
+                self.touched.insert(extent.1.start.saturating_add(at));
+            }
+        }
+        Ok(())
+    }
+
+    /// The disk's runs under pages `from..to`, in logical order, holes and
+    /// unwritten blocks left out.
+    fn extents(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(Lbn, Extent)>, FsError> {
+        let bs = self.block_size;
+        let (first, end) = (from * PAGE / bs, (to * PAGE).div_ceil(bs));
+        let map = self.map(ino)?;
+        let start = map.runs.partition_point(|run| run.lbn.get() + run.extent.len <= first);
+        let mut extents = Vec::new();
+        for run in map.runs.iter().skip(start) {
+            let (low, high) = (run.lbn.get(), run.lbn.get() + run.extent.len);
+            if low >= end {
+                break;
+            }
+            if run.unwritten {
+                continue;
+            }
+            let (low_cut, high_cut) = (low.max(first), high.min(end));
+            let start = run.extent.start.saturating_add(low_cut - low);
+            extents.push((Lbn::new(low_cut), Extent::new(start, high_cut - low_cut)));
+        }
+        Ok(extents)
+    }
+
+    fn read_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        for (lbn, extent) in self.extents(ino, from, to)? {
+            self.read_map(ino, lbn)?;
+            self.request(extent, Purpose::Data, ino, lbn);
+        }
+        Ok(())
+    }
+
+    /// Metadata goes through the buffer cache, block by block; what is read in
+    /// one go and lies together is one request.
+    fn read_buffers(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
+        let mut run: Option<Extent> = None;
+        for at in 0..extent.len {
+            let block = extent.start.saturating_add(at);
+            if self.buffers.insert(block) {
+                match &mut run {
+                    Some(run) => run.len += 1,
+                    None => run = Some(Extent::new(block, 1)),
+                }
+            } else if let Some(run) = run.take() {
+                self.request(run, purpose, ino, lbn);
+            }
+        }
+        if let Some(run) = run {
+            self.request(run, purpose, ino, lbn);
+        }
+    }
+
+    fn request(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
+        self.out.requests.push(Request { extent, purpose, ino, lbn, event: self.event });
+    }
+}
+
+/// A path's components, last first; empty ones and `.` left out.
+fn components(path: &[u8]) -> Vec<Vec<u8>> {
+    path.rsplit(|&byte| byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(<[u8]>::to_vec)
+        .collect()
+}

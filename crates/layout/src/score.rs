@@ -1,0 +1,201 @@
+//! What the requests of a replay cost: their number, the seeks between them,
+//! the bytes and the chunks of a lazily fetched volume that they touch.
+
+use crate::replay::{Machine, Purpose, Replayed, Request, replay};
+use crate::trace::Event;
+use seekless_fs::{FsError, Inspect};
+use seekless_units::{ByteLen, Extent, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Figures of one trace on one image.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct Score {
+    /// Requests to the disk.
+    pub requests: u64,
+    /// Those for inodes, directories, maps and attributes.
+    pub metadata_requests: u64,
+    /// Those for file contents.
+    pub data_requests: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Bytes that the trace itself needs, in whole blocks, read-ahead not counted.
+    pub touched_bytes: u64,
+    /// Requests that do not begin where the one before ended.
+    pub seeks: u64,
+    /// Sum of the distances of all seeks.
+    pub seek_distance_bytes: u64,
+    /// Distinct chunks touched, by the chunk's size in bytes.
+    pub chunks: BTreeMap<u64, u64>,
+    /// The fewest chunks of that size that could hold what was read.
+    pub chunks_floor: BTreeMap<u64, u64>,
+    /// Of the blocks of the files that were read, the share that lies right
+    /// behind the file's block before (Smith and Seltzer 1997); 1 when no file
+    /// has two blocks.
+    pub layout_score: f64,
+    /// Of the blocks read, the share that lies right behind the block read
+    /// before (Conway et al., FAST 2017).
+    pub dynamic_layout_score: f64,
+    /// Paths in the trace but not in the image.
+    pub missing: Vec<String>,
+    /// The same files fetched whole and in disk order before anything runs.
+    pub prefetch: Prefetch,
+}
+
+/// What plain prefetch of the trace's files would cost: every inode, directory
+/// block and whole file that the trace leads to, sorted by place on the disk.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Prefetch {
+    /// Requests, neighbours joined.
+    pub requests: u64,
+    /// All but the first are seeks.
+    pub seeks: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Distinct chunks touched, by the chunk's size in bytes.
+    pub chunks: BTreeMap<u64, u64>,
+}
+
+/// Replays `events` on `image` and counts.
+///
+/// # Errors
+/// What [`replay`] gives.
+pub fn score(
+    image: &dyn Inspect,
+    events: &[Event],
+    machine: Machine,
+    chunk_sizes: &[ByteLen],
+) -> Result<(Score, Replayed), FsError> {
+    let replayed = replay(image, events, machine)?;
+    let bs = u64::from(image.geometry().block_size);
+    let requests = &replayed.requests;
+    let metadata = requests.iter().filter(|request| request.purpose.is_metadata()).count() as u64;
+    let (seeks, distance) = seeks(requests.iter().map(|request| request.extent));
+    let blocks: u64 = requests.iter().map(|request| request.extent.len).sum();
+    let extents = || requests.iter().map(|request| request.extent);
+    let floor = |size: &ByteLen| (size.get(), (blocks * bs).div_ceil(size.get().max(1)));
+    let score = Score {
+        requests: requests.len() as u64,
+        metadata_requests: metadata,
+        data_requests: requests.len() as u64 - metadata,
+        bytes: blocks * bs,
+        touched_bytes: replayed.touched_blocks * bs,
+        seeks,
+        seek_distance_bytes: distance.saturating_mul(bs),
+        chunks: count_chunks(extents, bs, chunk_sizes),
+        chunks_floor: chunk_sizes.iter().map(floor).collect(),
+        layout_score: layout_score(image, &replayed.files)?,
+        dynamic_layout_score: share(blocks.saturating_sub(seeks), blocks),
+        missing: replayed
+            .missing
+            .iter()
+            .map(|path| String::from_utf8_lossy(path).into_owned())
+            .collect(),
+        prefetch: prefetch(image, &replayed, bs, chunk_sizes)?,
+    };
+    Ok((score, replayed))
+}
+
+/// Requests that do not begin where the one before ended, and the sum of the
+/// distances in blocks.
+fn seeks(extents: impl Iterator<Item = Extent>) -> (u64, u64) {
+    let (mut seeks, mut distance) = (0, 0u64);
+    let mut head = None;
+    for extent in extents {
+        if let Some(head) = head {
+            if extent.start != head {
+                seeks += 1;
+                distance += extent.start.get().abs_diff(head.get());
+            }
+        }
+        head = Some(extent.end());
+    }
+    (seeks, distance)
+}
+
+fn count_chunks<I: Iterator<Item = Extent>>(
+    extents: impl Fn() -> I,
+    block_size: u64,
+    sizes: &[ByteLen],
+) -> BTreeMap<u64, u64> {
+    let count = |size: &ByteLen| {
+        let size = size.get().max(1);
+        let mut seen = BTreeSet::new();
+        for extent in extents() {
+            let first = extent.start.get() * block_size / size;
+            let last = (extent.end().get() * block_size - 1) / size;
+            seen.extend(first..=last);
+        }
+        (size, seen.len() as u64)
+    };
+    sizes.iter().map(count).collect()
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
+}
+
+/// Smith and Seltzer's layout score of these files.
+fn layout_score(image: &dyn Inspect, files: &[Ino]) -> Result<f64, FsError> {
+    let (mut optimal, mut all) = (0, 0);
+    for &ino in files {
+        let map = image.block_map(ino)?;
+        let blocks: u64 = map.runs.iter().map(|run| run.extent.len).sum();
+        let joined =
+            map.runs.windows(2).filter(|pair| pair[0].extent.end() == pair[1].extent.start).count()
+                as u64;
+        let breaks = (map.runs.len() as u64).saturating_sub(joined);
+        optimal += blocks.saturating_sub(breaks);
+        all += blocks.saturating_sub(1);
+    }
+    Ok(share(optimal, all))
+}
+
+fn prefetch(
+    image: &dyn Inspect,
+    replayed: &Replayed,
+    block_size: u64,
+    sizes: &[ByteLen],
+) -> Result<Prefetch, FsError> {
+    let mut extents: Vec<Extent> = replayed
+        .requests
+        .iter()
+        .filter(|request| request.purpose.is_metadata())
+        .map(|request| request.extent)
+        .collect();
+    for &ino in &replayed.files {
+        let map = image.block_map(ino)?;
+        extents.extend(map.runs.iter().filter(|run| !run.unwritten).map(|run| run.extent));
+        extents.extend(map.index.iter().map(|index| Extent::new(index.block, 1)));
+    }
+    extents.sort_unstable();
+    let mut joined: Vec<Extent> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match joined.last_mut() {
+            Some(last) if extent.start <= last.end() => {
+                last.len = last.len.max(extent.end().saturating_since(last.start));
+            }
+            _ => joined.push(extent),
+        }
+    }
+    Ok(Prefetch {
+        requests: joined.len() as u64,
+        seeks: joined.len().saturating_sub(1) as u64,
+        bytes: joined.iter().map(|extent| extent.len).sum::<u64>() * block_size,
+        chunks: count_chunks(|| joined.iter().copied(), block_size, sizes),
+    })
+}
+
+/// Requests, blocks and seeks by what they were for: the explanation of a score.
+#[must_use]
+pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
+    let mut table: BTreeMap<Purpose, (u64, u64, u64)> = BTreeMap::new();
+    let mut head = None;
+    for request in requests {
+        let row = table.entry(request.purpose).or_default();
+        row.0 += 1;
+        row.1 += request.extent.len;
+        row.2 += u64::from(head.is_some_and(|head| head != request.extent.start));
+        head = Some(request.extent.end());
+    }
+    table
+}
