@@ -52,5 +52,7 @@ pub(crate) enum Command {
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),
+    Mount(cmd::mount::MountArgs),
+    Trace(cmd::trace::TraceArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -6,6 +6,7 @@ mod cmd;
 mod extract;
 mod failure;
 mod image;
+mod mount;
 mod output;
 mod progress;
 mod show;

@@ -290,16 +290,12 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// When `out` does not take it.
     pub fn new(mut out: W, fields: &Map<String, Value>) -> io::Result<Self> {
-        let mut header = Map::new();
-        header.insert("seekless_trace".into(), VERSION.into());
-        header.extend(
-            fields
-                .iter()
-                .filter(|(key, _)| *key != "seekless_trace")
-                .map(|(key, value)| (key.clone(), value.clone())),
-        );
-        serde_json::to_writer(&mut out, &header)?;
-        out.write_all(b"\n")?;
+        // The version comes first: it is what tells a trace from other files.
+        write!(out, "{{\"seekless_trace\":{VERSION}")?;
+        for (key, value) in fields.iter().filter(|(key, _)| *key != "seekless_trace") {
+            write!(out, ",{}:{value}", Value::from(key.as_str()))?;
+        }
+        out.write_all(b"}\n")?;
         Ok(Self { out })
     }
 

@@ -7,6 +7,8 @@ pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod manifest;
+pub(crate) mod mount;
+pub(crate) mod trace;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -21,6 +23,8 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args, &cli.global),
+        Command::Mount(args) => mount::run(args),
+        Command::Trace(args) => trace::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }

@@ -131,11 +131,10 @@ impl<R: BufRead> Lines<R> {
     fn since_start(&mut self, time: Option<u64>) -> u64 {
         if let Some(time) = time {
             let first = *self.first.get_or_insert(time);
-            let mut since = (time + self.days).saturating_sub(first);
-            if self.last > since + DAY / 2 {
+            if time + self.days + DAY / 2 < first + self.last {
                 self.days += DAY;
-                since = (time + self.days).saturating_sub(first);
             }
+            let since = (time + self.days).saturating_sub(first);
             self.last = since;
         }
         self.last

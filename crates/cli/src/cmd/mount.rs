@@ -1,0 +1,62 @@
+//! `seekless mount`: an image as a read-only directory.
+
+use crate::args::OpenArgs;
+use crate::failure::Failure;
+use crate::image;
+use crate::mount::{self, ImageMount, MountOptions, Recorder};
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Mount an image read-only; record what is read
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless mount disk.img /mnt
+  seekless mount disk.img /mnt --record boot.trace &
+  chroot /mnt /bin/job; umount /mnt
+
+Runs until the directory is unmounted or a signal (INT, TERM, HUP) comes; then
+unmounts and completes the trace. Needs root or fusermount3.")]
+pub(crate) struct MountArgs {
+    /// Image file or block device
+    image: PathBuf,
+    /// Where to mount it
+    dir: PathBuf,
+    /// Write a trace of all that is asked for
+    #[arg(long, value_name = "TRACE")]
+    record: Option<PathBuf>,
+    /// How many threads serve requests
+    #[arg(long, value_name = "N", default_value = "4")]
+    threads: NonZeroUsize,
+    /// Let other users in as well (always so for root)
+    #[arg(long)]
+    allow_other: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
+    let image = image::open(&args.image, args.open)?;
+    let recorder = args.record.as_ref().map(|path| {
+        let created = Recorder::create(path, &args.image);
+        created.map(Arc::new).map_err(|error| Failure::io(path.display(), &error))
+    });
+    let recorder = recorder.transpose()?;
+    // Before mounting: a signal in between must find its handler.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let everyone = args.allow_other || rustix::process::geteuid().is_root();
+    let options = MountOptions { name: &args.image, threads: args.threads.get(), everyone };
+    let mount = ImageMount::new(image, recorder.clone());
+    let served = mount::serve(mount, &args.dir, &options, signals);
+    if let (Some(recorder), Some(path)) = (recorder, &args.record) {
+        recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
+    }
+    served.map_err(|error| Failure::io(format!("mount on {}", args.dir.display()), &error))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,176 @@
+//! Writing down what is asked of a mounted image.
+
+use seekless_layout::trace::{Event, Op, Writer};
+use seekless_units::Nanos;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long an event may wait before it is handed to the system.
+const FLUSH_AFTER: Duration = Duration::from_secs(1);
+
+/// The root in FUSE's numbering.
+const ROOT: u64 = 1;
+
+/// More names on the way to the root than any path has.
+const DEPTH_MAX: usize = 4096;
+
+/// A trace in the making.
+pub(crate) struct Recorder {
+    start: Instant,
+    state: Mutex<State>,
+}
+
+struct State {
+    out: Writer<BufWriter<File>>,
+    /// Where names led: inode to (directory, name).
+    names: HashMap<u64, (u64, Box<[u8]>)>,
+    comms: HashMap<u32, Option<String>>,
+    /// The last event, if it is a read that the next may continue.
+    pending: Option<(u64, Event)>,
+    flushed: Instant,
+    failed: Option<io::Error>,
+}
+
+impl Recorder {
+    /// Starts a trace in a new file.
+    pub(crate) fn create(path: &Path, image: &Path) -> io::Result<Self> {
+        let mut header = Map::new();
+        header.insert("recorder".into(), Value::from("mount"));
+        header.insert("image".into(), Value::from(image.to_string_lossy()));
+        let out = Writer::new(BufWriter::new(File::create(path)?), &header)?;
+        let start = Instant::now();
+        let state = State {
+            out,
+            names: HashMap::new(),
+            comms: HashMap::new(),
+            pending: None,
+            flushed: start,
+            failed: None,
+        };
+        Ok(Self { start, state: Mutex::new(state) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A name was looked up in a directory and led to `child`, or nowhere.
+    pub(crate) fn lookup(&self, pid: u32, parent: u64, name: &[u8], child: Option<u64>) {
+        let time = self.now();
+        let mut state = self.lock();
+        if let Some(child) = child.filter(|&child| child != ROOT) {
+            state.names.insert(child, (parent, name.into()));
+        }
+        let mut path = state.path(parent);
+        if path != b"/" {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        let mut event = Event::new(time, Op::Lookup, path).by(pid);
+        event.missing = child.is_none();
+        state.write(event);
+    }
+
+    /// Something was done to a file as a whole.
+    pub(crate) fn touch(&self, pid: u32, op: Op, ino: u64) {
+        let time = self.now();
+        let mut state = self.lock();
+        let path = state.path(ino);
+        state.write(Event::new(time, op, path).by(pid));
+    }
+
+    /// A range was read. Ranges that follow each other become one.
+    pub(crate) fn read(&self, pid: u32, ino: u64, offset: u64, length: u64) {
+        let time = self.now();
+        let mut state = self.lock();
+        if let Some((of, event)) = &mut state.pending {
+            let end = event.offset + event.length.unwrap_or(0);
+            if (*of, event.pid, end) == (ino, pid, offset) {
+                event.length = Some(end - event.offset + length);
+                return;
+            }
+        }
+        let path = state.path(ino);
+        let mut event = Event::new(time, Op::Read, path).by(pid).on(offset, length);
+        event.comm = state.comm(pid);
+        state.write_pending();
+        state.pending = Some((ino, event));
+    }
+
+    /// Hands everything to the system.
+    ///
+    /// # Errors
+    /// The first error since the start.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        state.write_pending();
+        state.flush();
+        state.failed.take().map_or(Ok(()), Err)
+    }
+}
+
+impl State {
+    fn path(&self, ino: u64) -> Vec<u8> {
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut at = ino;
+        while let Some((parent, name)) = self.names.get(&at) {
+            names.push(name);
+            at = *parent;
+            if at == ROOT || names.len() > DEPTH_MAX {
+                break;
+            }
+        }
+        names.reverse();
+        [b"/", names.join(&b'/').as_slice()].concat()
+    }
+
+    /// The name of a process; asked for once.
+    fn comm(&mut self, pid: u32) -> Option<String> {
+        let read = || {
+            let comm = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+            Some(String::from_utf8_lossy(comm.trim_ascii_end()).into_owned())
+        };
+        self.comms.entry(pid).or_insert_with(read).clone()
+    }
+
+    fn write(&mut self, mut event: Event) {
+        if event.op == Op::Open {
+            // Since it was asked for last, another program may run.
+            self.comms.remove(&event.pid);
+        }
+        event.comm = self.comm(event.pid);
+        self.write_pending();
+        self.put(&event);
+    }
+
+    fn write_pending(&mut self) {
+        if let Some((_, event)) = self.pending.take() {
+            self.put(&event);
+        }
+    }
+
+    fn put(&mut self, event: &Event) {
+        if let Err(error) = self.out.write(event) {
+            self.failed.get_or_insert(error);
+        }
+        if self.flushed.elapsed() > FLUSH_AFTER {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = self.out.flush() {
+            self.failed.get_or_insert(error);
+        }
+        self.flushed = Instant::now();
+    }
+}
