@@ -54,5 +54,6 @@ pub(crate) enum Command {
     Cp(cmd::cp::CpArgs),
     Mount(cmd::mount::MountArgs),
     Trace(cmd::trace::TraceArgs),
+    Optimize(cmd::optimize::OptimizeArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -8,6 +8,7 @@ pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod mount;
+pub(crate) mod optimize;
 pub(crate) mod trace;
 
 use crate::args::{Cli, Command};
@@ -24,6 +25,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args, &cli.global),
         Command::Mount(args) => mount::run(args),
+        Command::Optimize(args) => optimize::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }

@@ -1,0 +1,152 @@
+//! `seekless optimize`: an image laid out anew by what traces touch.
+
+use crate::args::{Global, OpenArgs};
+use crate::cmd::trace;
+use crate::failure::Failure;
+use crate::image::open_options;
+use crate::output::Output;
+use crate::progress;
+use clap::Args;
+use seekless_device::FileDevice;
+use seekless_ext::{ExtImage, Relayout};
+use seekless_layout::planner;
+use seekless_layout::replay::{Machine, Replayed, replay};
+use seekless_layout::score::{Score, score};
+use seekless_units::{ByteLen, format_size, parse_size};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Lay an image out anew, so that what is used together lies together
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The new image is the same file system: features, UUID, label, every file's
+contents and attributes. What the traces touch lies together, in the order of
+first touch: directory blocks, inodes and file ranges alike. With several
+traces, what more of them touch comes first. The old image is only read.
+
+Examples:
+  seekless optimize disk.img --trace boot.trace -o fast.img
+  seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
+  seekless score disk.img fast.img --trace boot.trace")]
+pub(crate) struct OptimizeArgs {
+    /// The image to lay out anew
+    image: PathBuf,
+    /// What to lay it out by (may be given several times)
+    #[arg(long, required = true, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
+    /// The image to write
+    #[arg(short, long, value_name = "IMG")]
+    output: PathBuf,
+    /// Replace the output file if it exists
+    #[arg(long)]
+    force: bool,
+    /// The hot part begins on a multiple of this: the unit in which a lazily
+    /// fetched volume is fetched
+    #[arg(long, value_parser = parse_size, default_value = "512K")]
+    chunk: ByteLen,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let output = Output::create(&args.output, args.force)?;
+    let image = open(&args.image, args.open)?;
+    let traces = args
+        .trace
+        .iter()
+        .map(|path| trace::load(path).map(|events| (path.as_path(), events)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let about = |error| Failure::from(error).about(args.image.display());
+    let replays = traces
+        .iter()
+        .map(|(_, events)| replay(&image, events, Machine::default()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(about)?;
+    write_relayout(args, &image, &replays, &output, global)?;
+    let new = open_written(&output, &args.output)?;
+    let mut results = Vec::new();
+    for (path, events) in &traces {
+        let scored = |image: &ExtImage| {
+            score(image, events, Machine::default(), &[args.chunk]).map(|(score, _)| score)
+        };
+        results.push((*path, scored(&image).map_err(about)?, scored(&new)?));
+    }
+    output.finish()?;
+    report(&results, args.chunk, global);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(path: &Path, args: OpenArgs) -> Result<ExtImage, Failure> {
+    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    ExtImage::open(Arc::new(device), open_options(args))
+        .map_err(|error| Failure::from(error).about(path.display()))
+}
+
+/// The image just written, before it has its name.
+fn open_written(output: &Output, path: &Path) -> Result<ExtImage, Failure> {
+    let device = FileDevice::from_file(output.file()?, false)
+        .map_err(|error| Failure::io(path.display(), &error))?;
+    Ok(ExtImage::open(Arc::new(device), seekless_fs::format::OpenOptions::default())?)
+}
+
+fn write_relayout(
+    args: &OptimizeArgs,
+    image: &ExtImage,
+    replays: &[Replayed],
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    use seekless_fs::Inspect;
+    let about = |error| Failure::from(error).about(args.image.display());
+    let relayout = Relayout::new(image).map_err(about)?;
+    let unit = relayout.cluster_blocks();
+    let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
+    let unit_bytes = u64::from(image.geometry().block_size) * unit;
+    let align = (args.chunk.get() / unit_bytes).max(1);
+    let plan =
+        planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
+    let file = output.file()?;
+    let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
+    file.set_len(relayout.size().get()).map_err(io)?;
+    let device = FileDevice::from_file(file, true).map_err(io)?;
+    let bar = progress::bytes(global, relayout.size());
+    relayout
+        .write(&plan, &device, &|bytes| bar.inc(bytes))
+        .map_err(|error| Failure::from(error).about(args.output.display()))?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
+    if global.json {
+        let traces: Vec<_> = results
+            .iter()
+            .map(|(path, before, after)| {
+                serde_json::json!({ "trace": path, "before": before, "after": after })
+            })
+            .collect();
+        println!("{}", serde_json::json!({ "traces": traces }));
+        return;
+    }
+    for (path, before, after) in results {
+        println!("{}", path.display());
+        println!("  {:<28}{:>14}{:>14}", "", "before", "after");
+        let chunks = format!("chunks of {}", format_size(chunk));
+        let count = |score: &Score| score.chunks.get(&chunk.get()).copied().unwrap_or(0);
+        let fetched = |score: &Score| score.prefetch.chunks.get(&chunk.get()).copied().unwrap_or(0);
+        let rows = [
+            ("requests", before.requests, after.requests),
+            ("of them for metadata", before.metadata_requests, after.metadata_requests),
+            ("seeks", before.seeks, after.seeks),
+            ("bytes", before.bytes, after.bytes),
+            (chunks.as_str(), count(before), count(after)),
+            ("prefetch instead: seeks", before.prefetch.seeks, after.prefetch.seeks),
+            ("prefetch instead: bytes", before.prefetch.bytes, after.prefetch.bytes),
+            ("prefetch instead: chunks", fetched(before), fetched(after)),
+        ];
+        for (name, before, after) in rows {
+            println!("  {name:<28}{before:>14}{after:>14}");
+        }
+    }
+}
