@@ -51,5 +51,8 @@ pub(crate) enum Command {
     Manifest(cmd::manifest::ManifestArgs),
     Mount(cmd::mount::MountArgs),
     Trace(cmd::trace::TraceArgs),
+    Ls(cmd::ls::LsArgs),
+    Cat(cmd::cat::CatArgs),
+    Cp(cmd::cp::CpArgs),
     Generate(cmd::generate::GenerateArgs),
 }

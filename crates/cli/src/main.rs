@@ -3,11 +3,13 @@
 
 mod args;
 mod cmd;
+mod extract;
 mod failure;
 mod image;
 mod mount;
 mod output;
 mod progress;
+mod show;
 mod source;
 
 use clap::Parser;

@@ -31,6 +31,11 @@ fn join16(high: u16, low: u16) -> u32 {
 }
 
 impl Group {
+    /// As it lies on the disk.
+    pub(crate) fn raw(&self) -> &GroupDesc {
+        &self.desc
+    }
+
     /// Whether the block bitmap was never written: only metadata is in use.
     pub(crate) fn block_uninit(&self) -> bool {
         self.desc.bg_flags.get() & BG_BLOCK_UNINIT != 0
@@ -271,6 +276,26 @@ impl Volume {
             }
         }
         runs
+    }
+
+    /// The copies of descriptor blocks that a group holds: which block of the
+    /// table, and where.
+    pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
+        let sb = &self.sb;
+        let runs = self.descriptor_copies(number);
+        let per_meta = sb.descs_per_block().max(1);
+        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        let skip = usize::from(sb.group_has_super(number));
+        let Some(run) = runs.get(skip) else { return Vec::new() };
+        if sb.has_incompat(incompat::META_BG) && meta >= sb.raw.s_first_meta_bg.get() {
+            return vec![(meta, run.start)];
+        }
+        let old = if sb.has_incompat(incompat::META_BG) {
+            sb.raw.s_first_meta_bg.get()
+        } else {
+            sb.descriptor_blocks()
+        };
+        (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
     }
 
     /// What a group holds.

@@ -135,3 +135,222 @@ fn half_md4(buf: &mut [u32; 4], input: &[u32; 8]) {
         *word = word.wrapping_add(add);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 12345678-1234-5678-9abc-def012345678 as words.
+    const SEED: [u32; 4] = [0x7856_3412, 0x7856_3412, 0xF0DE_BC9A, 0x7856_3412];
+
+    /// What `debugfs -R 'dx_hash -h VERSION -s SEED NAME'` prints, for the
+    /// versions 0 to 5.
+    #[test]
+    #[allow(clippy::unreadable_literal)]
+    fn as_debugfs_has_them() {
+        type Row<'a> = ([u32; 4], &'a [u8], [(u32, u32); 6]);
+        let accents = "é".repeat(40);
+        let rows: &[Row<'_>] = &[
+            (
+                [0; 4],
+                b"a",
+                [
+                    (0xE74B53E2, 0x00000000),
+                    (0xD5FA7D7A, 0xACB48187),
+                    (0x6D0EA4C0, 0xC18922DF),
+                    (0xE74B53E2, 0x00000000),
+                    (0xD5FA7D7A, 0xACB48187),
+                    (0x6D0EA4C0, 0xC18922DF),
+                ],
+            ),
+            (
+                [0; 4],
+                b"hello.txt",
+                [
+                    (0x65A05776, 0x00000000),
+                    (0xA26E1D86, 0x133B3F98),
+                    (0x5107C3F2, 0x03840CB7),
+                    (0x65A05776, 0x00000000),
+                    (0xA26E1D86, 0x133B3F98),
+                    (0x5107C3F2, 0x03840CB7),
+                ],
+            ),
+            (
+                [0; 4],
+                "größe".as_bytes(),
+                [
+                    (0x9D040690, 0x00000000),
+                    (0xA759A98E, 0x352B69B2),
+                    (0xCC8FD112, 0x6625F082),
+                    (0x098D2490, 0x00000000),
+                    (0x10EAF0CC, 0x72C4E7B6),
+                    (0x2E177714, 0x078D746A),
+                ],
+            ),
+            (
+                [0; 4],
+                &[b'x'; 255],
+                [
+                    (0x30557DA6, 0x00000000),
+                    (0x2AA7169E, 0x655F9D9C),
+                    (0x6C4C00EE, 0x0EAFDB6B),
+                    (0x30557DA6, 0x00000000),
+                    (0x2AA7169E, 0x655F9D9C),
+                    (0x6C4C00EE, 0x0EAFDB6B),
+                ],
+            ),
+            (
+                [0; 4],
+                b"some-longer-name-with-more-than-32-bytes-in-it",
+                [
+                    (0x7CF442B6, 0x00000000),
+                    (0xBDB3F25A, 0xCCD7886C),
+                    (0x31AA047C, 0x7848B24B),
+                    (0x7CF442B6, 0x00000000),
+                    (0xBDB3F25A, 0xCCD7886C),
+                    (0x31AA047C, 0x7848B24B),
+                ],
+            ),
+            (
+                [0; 4],
+                accents.as_bytes(),
+                [
+                    (0x66086448, 0x00000000),
+                    (0xE397803C, 0x0E6A8535),
+                    (0xAAE0DF68, 0xD9D1171C),
+                    (0xDE9FF2FA, 0x00000000),
+                    (0x78664A24, 0x6FB9364A),
+                    (0x661640EE, 0xEF96A51B),
+                ],
+            ),
+            (
+                [0; 4],
+                b"12345678",
+                [
+                    (0x2791E102, 0x00000000),
+                    (0x3EF964BA, 0xD7A7D8CC),
+                    (0xA97108D8, 0xA287E2B4),
+                    (0x2791E102, 0x00000000),
+                    (0x3EF964BA, 0xD7A7D8CC),
+                    (0xA97108D8, 0xA287E2B4),
+                ],
+            ),
+            (
+                [0; 4],
+                b"0123456789abcdef0123456789abcdef",
+                [
+                    (0x6D4A15EE, 0x00000000),
+                    (0x36184620, 0xC959DF59),
+                    (0xCBE95E3C, 0x17627589),
+                    (0x6D4A15EE, 0x00000000),
+                    (0x36184620, 0xC959DF59),
+                    (0xCBE95E3C, 0x17627589),
+                ],
+            ),
+            (
+                SEED,
+                b"a",
+                [
+                    (0xE74B53E2, 0x00000000),
+                    (0xD4F14B26, 0xB85CB33F),
+                    (0x93241D68, 0x15040513),
+                    (0xE74B53E2, 0x00000000),
+                    (0xD4F14B26, 0xB85CB33F),
+                    (0x93241D68, 0x15040513),
+                ],
+            ),
+            (
+                SEED,
+                b"hello.txt",
+                [
+                    (0x65A05776, 0x00000000),
+                    (0x0139322A, 0xCF48F862),
+                    (0x2C4893E4, 0xF8367E12),
+                    (0x65A05776, 0x00000000),
+                    (0x0139322A, 0xCF48F862),
+                    (0x2C4893E4, 0xF8367E12),
+                ],
+            ),
+            (
+                SEED,
+                "größe".as_bytes(),
+                [
+                    (0x9D040690, 0x00000000),
+                    (0xAA5AE97C, 0x80D0A457),
+                    (0x894FFEB8, 0x88F54FB4),
+                    (0x098D2490, 0x00000000),
+                    (0xD9EB7174, 0xD4B40352),
+                    (0x745BF8E2, 0xBEBDE633),
+                ],
+            ),
+            (
+                SEED,
+                &[b'x'; 255],
+                [
+                    (0x30557DA6, 0x00000000),
+                    (0x34D28950, 0x4735860E),
+                    (0x6AEDFF40, 0x642F619E),
+                    (0x30557DA6, 0x00000000),
+                    (0x34D28950, 0x4735860E),
+                    (0x6AEDFF40, 0x642F619E),
+                ],
+            ),
+            (
+                SEED,
+                b"some-longer-name-with-more-than-32-bytes-in-it",
+                [
+                    (0x7CF442B6, 0x00000000),
+                    (0xD8F803CE, 0x49BEFA1F),
+                    (0xD6797674, 0x4DC320E0),
+                    (0x7CF442B6, 0x00000000),
+                    (0xD8F803CE, 0x49BEFA1F),
+                    (0xD6797674, 0x4DC320E0),
+                ],
+            ),
+            (
+                SEED,
+                accents.as_bytes(),
+                [
+                    (0x66086448, 0x00000000),
+                    (0x0F96B88A, 0xC6CCC2F3),
+                    (0x8C2EFE12, 0x5273EBD8),
+                    (0xDE9FF2FA, 0x00000000),
+                    (0xE9C9C2C2, 0x4D121FCE),
+                    (0xEF505468, 0x21E0CB2C),
+                ],
+            ),
+            (
+                SEED,
+                b"12345678",
+                [
+                    (0x2791E102, 0x00000000),
+                    (0xD97E152C, 0x87B0D3A5),
+                    (0xB481A604, 0x794ED33F),
+                    (0x2791E102, 0x00000000),
+                    (0xD97E152C, 0x87B0D3A5),
+                    (0xB481A604, 0x794ED33F),
+                ],
+            ),
+            (
+                SEED,
+                b"0123456789abcdef0123456789abcdef",
+                [
+                    (0x6D4A15EE, 0x00000000),
+                    (0xFC027CD8, 0xF04B9592),
+                    (0x77C45510, 0xA936FDF1),
+                    (0x6D4A15EE, 0x00000000),
+                    (0xFC027CD8, 0xF04B9592),
+                    (0x77C45510, 0xA936FDF1),
+                ],
+            ),
+        ];
+        for (seed, name, expected) in rows {
+            for (version, (major, minor)) in (0u8..).zip(expected) {
+                let hash = name_hash(version, *seed, name).expect("known version");
+                let shown = String::from_utf8_lossy(name);
+                assert_eq!(hash, NameHash { major: *major, minor: *minor }, "{version} {shown}");
+            }
+        }
+        assert_eq!(name_hash(hash_version::SIPHASH, [0; 4], b"a"), None);
+    }
+}

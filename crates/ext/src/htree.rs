@@ -13,6 +13,7 @@ use crate::volume::Volume;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::Lbn;
 use std::collections::HashSet;
+use std::mem::offset_of;
 
 /// Bytes of an entry of the index.
 const ENTRY: usize = size_of::<DxEntry>();
@@ -83,6 +84,22 @@ pub(crate) fn verify(
     let crc = crc32c(seed, covered);
     let crc = crc32c(crc32c(crc, &tail.dt_reserved.get().to_le_bytes()), &[0; 4]);
     volume.verify(tail.dt_checksum.get(), crc, place)
+}
+
+/// Sets an index block's checksum.
+pub(crate) fn seal(block: &mut [u8], seed: u32, place: Location) -> Result<(), FsError> {
+    let offset = entries_offset(block, place)?;
+    let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
+    let end = |entries: u16| offset.saturating_add(usize::from(entries).saturating_mul(ENTRY));
+    let tail_at = end(head.limit.get());
+    let tail: DxTail = parse(block, tail_at).ok_or_else(|| truncated(place))?;
+    let covered = block.get(..end(head.count.get())).ok_or_else(|| truncated(place))?;
+    let crc = crc32c(seed, covered);
+    let crc = crc32c(crc32c(crc, &tail.dt_reserved.get().to_le_bytes()), &[0; 4]);
+    let sum_at = tail_at.saturating_add(offset_of!(DxTail, dt_checksum));
+    let sum = block.get_mut(sum_at..).and_then(<[u8]>::first_chunk_mut);
+    *sum.ok_or_else(|| truncated(place))? = crc.to_le_bytes();
+    Ok(())
 }
 
 /// The children of an index block.

@@ -5,6 +5,7 @@ use crate::features::{self, Features};
 use crate::field::{index, range, wide};
 use crate::inline;
 use crate::inode::Inode;
+use crate::journal;
 use crate::ondisk::{flags, special};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -31,7 +32,11 @@ impl ExtImage {
     /// [`FsError::Corrupt`] when its superblock or journal is not sound,
     /// [`FsError::Unsupported`] with the name of a feature that is not read.
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
-        let volume = Volume::open(device, options.ignore_checksums)?;
+        let mut volume = Volume::open(device, options.ignore_checksums)?;
+        let replayed = if options.skip_journal { None } else { journal::replay(&volume)? };
+        if let Some(device) = replayed {
+            volume = Volume::open(device, options.ignore_checksums)?;
+        }
         let geometry = geometry(&volume);
         Ok(Self { volume, geometry })
     }
@@ -72,6 +77,10 @@ impl ExtImage {
     /// [`FsError::Corrupt`] when the inode bitmap cannot be trusted.
     pub fn allocated_inodes(&self, group: GroupNo) -> Result<Vec<Ino>, FsError> {
         self.volume.allocated_inodes(group)
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
     }
 
     fn dir<'a>(&'a self, inode: &'a Inode) -> Directory<'a> {

@@ -5,9 +5,11 @@ use crate::casefold::Wanted;
 use crate::dir::{Directory, for_each};
 use crate::field::{index, le32, range, truncated, wide};
 use crate::inode::Inode;
+use crate::ondisk::InodeCore;
 use crate::xattr;
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::Ino;
+use std::mem::offset_of;
 use std::ops::ControlFlow;
 
 /// Bytes of `i_block` that an inline directory keeps for its parent's number.
@@ -52,6 +54,22 @@ fn pieces<'a>(data: &InlineData<'a>, inode: &Inode) -> [&'a [u8]; 2] {
     let head = data.head.get(PARENT..len.min(data.head.len())).unwrap_or_default();
     let tail_len = len.saturating_sub(data.head.len()).min(data.tail.len());
     [head, data.tail.get(..tail_len).unwrap_or_default()]
+}
+
+/// Where the pieces of an inline directory's entries stand in its inode.
+pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>, FsError> {
+    let data = find(inode)?;
+    let [head, tail] = pieces(&data, inode);
+    let start = offset_of!(InodeCore, i_block).saturating_add(PARENT);
+    let mut ranges = vec![start..start.saturating_add(head.len())];
+    if !tail.is_empty() {
+        let place = Location::of("inline directory").in_inode(inode.ino);
+        // The value is a part of the inode: its place is their distance.
+        let at = tail.as_ptr().addr().checked_sub(inode.raw().as_ptr().addr());
+        let at = at.ok_or_else(|| truncated(place))?;
+        ranges.push(at..at.saturating_add(tail.len()));
+    }
+    Ok(ranges)
 }
 
 /// Visits `.`, `..` and the stored entries after the one with cookie `after`.

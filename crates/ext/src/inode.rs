@@ -38,6 +38,14 @@ impl Volume {
         Ok((block, index(at.offset)))
     }
 
+    /// An inode as it lies on the disk, nothing checked.
+    pub(crate) fn inode_bytes(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("inode").in_inode(ino);
+        let (block, offset) = self.inode_block(ino)?;
+        let bytes = slice(&block, offset, index(self.sb.inode_size));
+        Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
+    }
+
     /// Reads an inode and checks its checksum and sizes.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);
@@ -145,8 +153,8 @@ impl Volume {
     /// Disk space an inode occupies, in 512-byte units.
     fn sectors(&self, inode: &Inode) -> u64 {
         let allocated = self.allocated_sectors(inode);
-        // A mount counts inline data as if it had blocks.
-        let inline = inode.has_flag(flags::INLINE_DATA);
+        // A mount counts a file's inline data as if it had blocks.
+        let inline = inode.has_flag(flags::INLINE_DATA) && inode.kind() == Some(FileKind::Regular);
         if inline { allocated.saturating_add(inode.len.div_ceil(512)) } else { allocated }
     }
 

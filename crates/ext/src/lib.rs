@@ -30,6 +30,7 @@ mod dir;
 mod extent;
 mod features;
 mod field;
+mod forward;
 mod group;
 mod hash;
 mod htree;
@@ -37,8 +38,10 @@ mod image;
 mod indirect;
 mod inline;
 mod inode;
+mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod relayout;
 mod superblock;
 mod volume;
 mod xattr;
@@ -48,6 +51,7 @@ pub use image::ExtImage;
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use features::Features;
+pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

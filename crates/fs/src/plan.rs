@@ -36,6 +36,21 @@ pub struct Run {
     pub len: u64,
 }
 
+impl Run {
+    /// The runs as if each lay in one piece, none behind another: the fewest
+    /// extents there can be when they are not all neighbours.
+    #[must_use]
+    pub fn apart(runs: &[Self]) -> Vec<Placed> {
+        let mut start = 0;
+        let place = |run: &Self| {
+            let extent = Extent::new(BlockNo::new(start), run.len);
+            start += run.len + 1;
+            Placed { lbn: run.lbn, extent }
+        };
+        runs.iter().map(place).collect()
+    }
+}
+
 /// What must be placed.
 pub trait Demand: Sync {
     /// How many objects there are.
@@ -50,9 +65,9 @@ pub trait Demand: Sync {
     /// The logical runs that need blocks, in order; added to `runs`.
     fn runs(&self, object: ObjectId, runs: &mut Vec<Run>);
 
-    /// Blocks needed for the map itself when the data lies in `extents` runs,
-    /// and for separate attributes.
-    fn overhead_blocks(&self, object: ObjectId, extents: u64) -> u64;
+    /// Blocks needed for the map itself when the data lies like this (sorted
+    /// by logical block, neighbours joined), and for separate attributes.
+    fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64;
 
     /// Objects whose blocks are placed already and must stay there (the
     /// journal, for example) have no part in the plan.
@@ -64,9 +79,6 @@ pub trait Demand: Sync {
 
     /// The same objects in the order in which such a walk looks at inodes.
     fn inode_order(&self) -> Vec<ObjectId>;
-
-    /// The most blocks that one extent may map.
-    fn max_extent_blocks(&self) -> u64;
 }
 
 /// Where things may be placed.

@@ -14,9 +14,12 @@
 //! 3. Inodes of the rest keep the walk's order, each as near to its data as the
 //!    order and the room in the tables allow.
 
+use crate::replay::{Purpose, Replayed};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Plan, Run, Space};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 /// Something that a trace touched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,45 @@ pub enum Part {
     Overhead,
     /// Blocks of its contents.
     Blocks(Run),
+}
+
+/// What replays touched, as the planner takes it: what several of them touch
+/// comes first, then the order of first touch. `object` finds an inode's
+/// object; blocks are counted in units of `unit` file-system blocks.
+#[must_use]
+pub fn touches(
+    replays: &[Replayed],
+    object: &dyn Fn(Ino) -> Option<ObjectId>,
+    unit: u64,
+) -> Vec<Touch> {
+    let mut users: HashMap<ObjectId, usize> = HashMap::new();
+    let mut touches = Vec::new();
+    for replay in replays {
+        let from = touches.len();
+        let inodes = replay.inodes.iter().filter_map(|&ino| object(ino));
+        touches.extend(inodes.map(|object| Touch { object, part: Part::Inode }));
+        for request in &replay.requests {
+            let Some(object) = object(request.ino) else { continue };
+            let part = match request.purpose {
+                Purpose::Inode => continue,
+                Purpose::Map | Purpose::Attribute => Part::Overhead,
+                Purpose::Directory | Purpose::Data => {
+                    let first = request.lbn.get() / unit;
+                    let end = (request.lbn.get() + request.extent.len).div_ceil(unit);
+                    Part::Blocks(Run { lbn: Lbn::new(first), len: end - first })
+                }
+            };
+            touches.push(Touch { object, part });
+        }
+        let mut own: Vec<ObjectId> = touches[from..].iter().map(|touch| touch.object).collect();
+        own.sort_unstable();
+        own.dedup();
+        for object in own {
+            *users.entry(object).or_default() += 1;
+        }
+    }
+    touches.sort_by_key(|touch| Reverse(users.get(&touch.object).copied().unwrap_or(0)));
+    touches
 }
 
 /// Plans the layout of all that `demand` has. `hot` is in order of first touch
@@ -78,9 +120,7 @@ impl Overhead {
                     }
                     runs.clear();
                     demand.runs(object, &mut runs);
-                    let most = demand.max_extent_blocks();
-                    let extents = runs.iter().map(|run| run.len.div_ceil(most)).sum();
-                    demand.overhead_blocks(object, extents) as u32
+                    demand.overhead_blocks(object, &Run::apart(&runs)) as u32
                 })
                 .collect(),
         )
@@ -96,9 +136,7 @@ impl Overhead {
             if pieces.len() <= 1 && *given == 0 {
                 continue;
             }
-            let most = demand.max_extent_blocks();
-            let extents = pieces.iter().map(|piece| piece.extent.len.div_ceil(most)).sum();
-            let needed = demand.overhead_blocks(object, extents) as u32;
+            let needed = demand.overhead_blocks(object, pieces) as u32;
             if needed > *given {
                 *given = needed;
                 grown = true;
@@ -183,7 +221,7 @@ impl Sequence {
 
 /// Which blocks of which objects are hot: sorted, disjoint ranges.
 #[derive(Default)]
-struct Touched(std::collections::HashMap<ObjectId, Vec<(u64, u64)>>);
+struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
 
 impl Touched {
     /// Marks `from..to` and appends steps for what was not marked before.
@@ -354,10 +392,7 @@ impl Filled {
             let at = object.index();
             let range = self.overhead_start[at] as usize..self.overhead_start[at + 1] as usize;
             if !range.is_empty() {
-                let most = demand.max_extent_blocks();
-                let extents =
-                    plan.data(object).iter().map(|piece| piece.extent.len.div_ceil(most)).sum();
-                let mut left = demand.overhead_blocks(object, extents);
+                let mut left = demand.overhead_blocks(object, plan.data(object));
                 for run in &self.overhead[range] {
                     let len = run.len.min(left);
                     left -= len;

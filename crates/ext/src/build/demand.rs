@@ -5,9 +5,9 @@ use super::dirblocks::{DirFormat, Packing};
 use super::inodes::inline_capacity;
 use super::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
-use crate::ondisk::{EXTENT_MAX_LEN, XATTR_REFCOUNT_MAX, incompat};
+use crate::ondisk::{XATTR_REFCOUNT_MAX, incompat};
 use rayon::prelude::*;
-use seekless_fs::plan::{Demand, ObjectId, Run};
+use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Segment, Source};
 use seekless_fs::tree::{Entry, Node, NodeId, Tree};
 use seekless_fs::{FileKind, FsError};
@@ -348,9 +348,8 @@ impl<'a> TreeDemand<'a> {
             }
             runs.clear();
             self.runs(object, &mut runs);
-            let extents = runs.iter().map(|run| extents_of(run.len, false)).sum();
             blocks += runs.iter().map(|run| run.len).sum::<u64>();
-            blocks += self.overhead_blocks(object, extents);
+            blocks += self.overhead_blocks(object, &Run::apart(&runs));
         }
         (blocks, self.objects() as u64)
     }
@@ -423,8 +422,9 @@ impl Demand for TreeDemand<'_> {
         }
     }
 
-    fn overhead_blocks(&self, object: ObjectId, extents: u64) -> u64 {
+    fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64 {
         let map = if self.features.has_incompat(incompat::EXTENTS) {
+            let extents = data.iter().map(|placed| extents_of(placed.extent.len, false)).sum();
             extent_tree_blocks(extents, self.block_size)
         } else {
             let mut runs = Vec::new();
@@ -474,10 +474,6 @@ impl Demand for TreeDemand<'_> {
         });
         self.walk_order().into_iter().for_each(add);
         order
-    }
-
-    fn max_extent_blocks(&self) -> u64 {
-        u64::from(EXTENT_MAX_LEN)
     }
 }
 

@@ -10,6 +10,7 @@ use super::inodes::{InodeFormat, MAX_LINKS, Record, device_block, inline_data};
 use super::mapping::{Map, Piece, block_map, extent_tree};
 use super::summary::{GroupUse, Identity, Totals, group_record, seal_superblock, superblock};
 use crate::checksum::crc32c;
+use crate::forward::{self, Contents, Forward};
 use crate::ondisk::{IBlock, XattrHeader, compat, flags, incompat, ro_compat, special};
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
@@ -18,13 +19,7 @@ use seekless_fs::tree::{NodeId, OtherTimes, Payload};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use zerocopy::IntoBytes;
-
-/// Bytes a worker gathers before it writes them at once: few enough to be in
-/// the processor's cache still when they are written.
-const BATCH_BYTES: u64 = 512 << 10;
 
 /// Who an inode belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -45,23 +40,6 @@ pub(crate) struct Writer<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) device: &'a dyn BlockDevice,
     pub(crate) progress: &'a (dyn Fn(u64) + Sync),
-}
-
-/// A piece of an object's data with its place on the disk.
-#[derive(Clone, Copy)]
-struct Task {
-    start: u64,
-    /// Index into the plan's data.
-    placed: u32,
-    object: ObjectId,
-}
-
-/// A part of a task in a worker's batch.
-#[derive(Clone, Copy)]
-struct Part {
-    object: ObjectId,
-    lbn: u64,
-    blocks: u64,
 }
 
 impl Writer<'_> {
@@ -106,125 +84,20 @@ impl Writer<'_> {
 
     // ---- contents -------------------------------------------------------
 
-    fn tasks(&self) -> Vec<Task> {
-        let mut tasks = Vec::with_capacity(self.plan.data.len());
-        for at in 0..self.demand.objects() {
-            for placed in self.plan.data_start[at]..self.plan.data_start[at + 1] {
-                let start = self.plan.data[placed as usize].extent.start.get();
-                tasks.push(Task { start, placed, object: ObjectId::new(at as u32) });
-            }
-        }
-        tasks.sort_unstable_by_key(|task| task.start);
-        tasks
-    }
-
-    /// All workers take the next batch in disk order, so that the disk sees
-    /// one pass forwards although files are read side by side.
     fn write_data(&self) -> Result<(), FsError> {
-        let tasks = self.tasks();
-        let next = Mutex::new((0usize, 0u64));
-        // One write at a time: the kernel would let writers to one file wait
-        // for each other anyway, spinning.
-        let writing = Mutex::new(());
-        let failed = AtomicBool::new(false);
-        let first_error = Mutex::new(None);
-        let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        std::thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    let mut buf = Vec::new();
-                    let mut parts = Vec::new();
-                    while !failed.load(Ordering::Relaxed) {
-                        let start = {
-                            let mut next = next.lock().unwrap_or_else(PoisonError::into_inner);
-                            self.take_batch(&tasks, &mut next, &mut parts)
-                        };
-                        let Some(start) = start else { return };
-                        let written = self.read_batch(&parts, &mut buf).and_then(|()| {
-                            let _turn = writing.lock();
-                            self.put(BlockNo::new(start), &buf)
-                        });
-                        if let Err(error) = written {
-                            failed.store(true, Ordering::Relaxed);
-                            let mut slot =
-                                first_error.lock().unwrap_or_else(PoisonError::into_inner);
-                            slot.get_or_insert(error);
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error) => Err(error),
-            None => Ok(()),
+        let mut pieces = Vec::with_capacity(self.plan.data.len());
+        for at in 0..self.demand.objects() {
+            let object = ObjectId::new(at as u32);
+            let placed = self.plan.data(object).iter();
+            pieces.extend(placed.map(|&placed| forward::Piece { object, placed }));
         }
-    }
-
-    /// The next parts that follow each other on the disk; `None` at the end.
-    fn take_batch(
-        &self,
-        tasks: &[Task],
-        next: &mut (usize, u64),
-        parts: &mut Vec<Part>,
-    ) -> Option<u64> {
-        parts.clear();
-        let mut left = BATCH_BYTES / u64::from(self.geometry.block_size);
-        let (mut start, mut end) = (None, 0);
-        while let Some(task) = tasks.get(next.0) {
-            let placed = self.plan.data[task.placed as usize];
-            let from = task.start + next.1;
-            if left == 0 || start.is_some_and(|_| from != end) {
-                break;
-            }
-            start.get_or_insert(from);
-            let whole = self.demand.is_directory(task.object);
-            let rest = placed.extent.len - next.1;
-            // A directory is encoded whole, so it is never divided.
-            let blocks = if whole { rest } else { rest.min(left) };
-            parts.push(Part { object: task.object, lbn: placed.lbn.get() + next.1, blocks });
-            left = left.saturating_sub(blocks);
-            end = from + blocks;
-            *next = if blocks == rest { (next.0 + 1, 0) } else { (next.0, next.1 + blocks) };
+        Forward {
+            block_size: self.geometry.block_size,
+            device: self.device,
+            progress: self.progress,
+            contents: self,
         }
-        start
-    }
-
-    fn read_batch(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<(), FsError> {
-        let bs = self.geometry.block_size as usize;
-        let total: u64 = parts.iter().map(|part| part.blocks).sum();
-        buf.resize(total as usize * bs, 0);
-        let mut at = 0;
-        for part in parts {
-            let len = part.blocks as usize * bs;
-            self.fill(*part, &mut buf[at..at + len])?;
-            at += len;
-        }
-        Ok(())
-    }
-
-    /// Fills `out`, which may hold anything, with a part of an object's data.
-    fn fill(&self, part: Part, out: &mut [u8]) -> Result<(), FsError> {
-        let offset = part.lbn * u64::from(self.geometry.block_size);
-        let mut copy = |bytes: &[u8]| {
-            let rest = bytes.get(offset as usize..).unwrap_or_default();
-            let len = rest.len().min(out.len());
-            out[..len].copy_from_slice(&rest[..len]);
-            out[len..].fill(0);
-        };
-        match self.demand.object(part.object) {
-            Object::LostAndFound => copy(&self.lost_and_found()),
-            Object::Value(at) => copy(&self.demand.values[at].bytes),
-            Object::Node(id) => {
-                let node = self.demand.node(id);
-                match node.kind {
-                    FileKind::Directory => copy(&self.directory(id)?),
-                    FileKind::Symlink => copy(self.demand.tree.target(node)),
-                    _ => self.fill_file(id, offset, out)?,
-                }
-            }
-        }
-        Ok(())
+        .run(pieces)
     }
 
     fn fill_file(&self, id: NodeId, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
@@ -731,6 +604,35 @@ impl Writer<'_> {
             block[inset..inset + 1024].copy_from_slice(sb.as_bytes());
             self.put(BlockNo::new(start + 1), &descriptors)?;
             self.put(BlockNo::new(start), &block)?;
+        }
+        Ok(())
+    }
+}
+
+impl Contents for Writer<'_> {
+    fn is_whole(&self, object: ObjectId) -> bool {
+        self.demand.is_directory(object)
+    }
+
+    fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
+        let offset = lbn * u64::from(self.geometry.block_size);
+        let mut copy = |bytes: &[u8]| {
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+            out[len..].fill(0);
+        };
+        match self.demand.object(object) {
+            Object::LostAndFound => copy(&self.lost_and_found()),
+            Object::Value(at) => copy(&self.demand.values[at].bytes),
+            Object::Node(id) => {
+                let node = self.demand.node(id);
+                match node.kind {
+                    FileKind::Directory => copy(&self.directory(id)?),
+                    FileKind::Symlink => copy(self.demand.tree.target(node)),
+                    _ => self.fill_file(id, offset, out)?,
+                }
+            }
         }
         Ok(())
     }

@@ -10,13 +10,13 @@ use std::process::Command;
 use std::sync::Arc;
 
 /// An image file in a directory of its own; both go away with it.
-pub struct Image {
+pub(crate) struct Image {
     dir: PathBuf,
     path: PathBuf,
 }
 
 /// Runs a command that must succeed; returns its output.
-pub fn run(program: &str, args: &[&str]) -> String {
+pub(crate) fn run(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).output().expect(program);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {args:?}: {errors}");
@@ -25,7 +25,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
 
 impl Image {
     /// An image of `size` bytes, made by mke2fs.
-    pub fn make(name: &str, size: u64, options: &[&str]) -> Self {
+    pub(crate) fn make(name: &str, size: u64, options: &[&str]) -> Self {
         let image = Self::empty(name);
         let file = std::fs::File::create(&image.path).expect("image");
         file.set_len(size).expect("image size");
@@ -38,20 +38,33 @@ impl Image {
     }
 
     /// Room for an image that is not there yet.
-    pub fn empty(name: &str) -> Self {
+    pub(crate) fn empty(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("seekless-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("directory");
         let path = dir.join("image");
         Self { dir, path }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    pub fn open(&self) -> ExtImage {
+    pub(crate) fn open(&self) -> ExtImage {
+        self.try_open().expect("open file system")
+    }
+
+    pub(crate) fn try_open(&self) -> Result<ExtImage, seekless_fs::FsError> {
         let device = FileDevice::open(&self.path).expect("open image");
-        ExtImage::open(Arc::new(device), OpenOptions::default()).expect("open file system")
+        ExtImage::open(Arc::new(device), OpenOptions::default())
+    }
+}
+
+impl Image {
+    /// Opens the image without what its journal holds.
+    pub(crate) fn open_as_is(&self) -> Result<ExtImage, seekless_fs::FsError> {
+        let device = FileDevice::open(&self.path).expect("open image");
+        let options = OpenOptions { skip_journal: true, ..OpenOptions::default() };
+        ExtImage::open(Arc::new(device), options)
     }
 }
 
@@ -62,20 +75,20 @@ impl Drop for Image {
 }
 
 /// A mount, undone when dropped.
-pub struct Mounted {
+pub(crate) struct Mounted {
     at: PathBuf,
 }
 
 impl Mounted {
-    pub fn read_write(image: &Image) -> Self {
+    pub(crate) fn read_write(image: &Image) -> Self {
         Self::mount(image, "loop,noatime")
     }
 
-    pub fn read_only(image: &Image) -> Self {
+    pub(crate) fn read_only(image: &Image) -> Self {
         Self::mount(image, "loop,ro,noatime")
     }
 
-    pub fn mount(image: &Image, options: &str) -> Self {
+    pub(crate) fn mount(image: &Image, options: &str) -> Self {
         let at = image.dir.join("mount");
         std::fs::create_dir_all(&at).expect("mount point");
         let (from, to) = (image.path.to_str().expect("path"), at.to_str().expect("path"));
@@ -83,7 +96,7 @@ impl Mounted {
         Self { at }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.at
     }
 }
@@ -98,7 +111,7 @@ impl Drop for Mounted {
 }
 
 /// Free blocks of every group as dumpe2fs lists them against ours.
-pub fn compare_free_blocks(what: &str, image: &Image, reader: &ExtImage) {
+pub(crate) fn compare_free_blocks(what: &str, image: &Image, reader: &ExtImage) {
     let text = run("dumpe2fs", &[image.path.to_str().expect("path")]);
     let cluster = u64::from(reader.geometry().cluster_blocks);
     let mut theirs = Vec::new();
@@ -124,4 +137,16 @@ pub fn compare_free_blocks(what: &str, image: &Image, reader: &ExtImage) {
         total += group.free_blocks;
     }
     assert_eq!(total, reader.geometry().free_blocks, "{what}: free blocks");
+}
+
+/// Commits what a mount holds to its journal, without writing it home as
+/// `syncfs` would.
+pub(crate) fn commit(mount: &Path) {
+    std::fs::File::open(mount).and_then(|dir| dir.sync_all()).expect("fsync");
+}
+
+/// Copies an image, holes as holes.
+pub(crate) fn copy_sparse(from: &Path, to: &Path) {
+    let (from, to) = (from.to_str().expect("path"), to.to_str().expect("path"));
+    run("cp", &["--sparse=always", from, to]);
 }

@@ -3,6 +3,7 @@
 //! Needs root, loop devices and e2fsprogs; says so and passes without them.
 
 mod kernel;
+mod names;
 mod populate;
 mod walk;
 
@@ -131,4 +132,98 @@ fn three_levels_of_index() {
 fn ten_terabytes_of_hole() {
     let load = populate::Load { hole: 10 << 40, ..Default::default() };
     judge("hole", 128 << 20, &["-t", "ext4", "-b", "4096"], &load);
+}
+
+/// Copies an image while it is mounted and being written to, so that its
+/// journal is live, and compares with a mount of another such copy.
+fn judge_live(name: &str, options: &[&str], mount: &str) {
+    if !ready() {
+        return;
+    }
+    let image = Image::make(name, 128 << 20, options);
+    let live = Image::empty(&format!("{name}-live"));
+    let twin = Image::empty(&format!("{name}-twin"));
+    {
+        let mounted = Mounted::mount(&image, mount);
+        populate::fill(mounted.path(), &populate::Load::default());
+        kernel::commit(mounted.path());
+        // Freed directory blocks become file data: these must be revoked.
+        std::fs::remove_dir_all(mounted.path().join("many")).expect("rm");
+        std::fs::remove_dir_all(mounted.path().join("small")).expect("rm");
+        std::fs::write(mounted.path().join("after"), vec![0xC0; 200_000]).expect("write");
+        // A block that begins with the journal's magic number.
+        let magic: Vec<u8> = [0xC0, 0x3B, 0x39, 0x98].repeat(4096);
+        std::fs::write(mounted.path().join("magic"), &magic).expect("write");
+        kernel::commit(mounted.path());
+        // An orphan: without a name, but held open while the copy is made.
+        let path = mounted.path().join("orphan");
+        std::fs::write(&path, vec![1; 100_000]).expect("write");
+        let _held = std::fs::File::open(&path).expect("open");
+        std::fs::remove_file(&path).expect("unlink");
+        std::fs::create_dir(mounted.path().join("last")).expect("mkdir");
+        kernel::commit(mounted.path());
+        kernel::copy_sparse(image.path(), live.path());
+        std::fs::write(mounted.path().join("not in the copy"), b"x").expect("write");
+    }
+    kernel::copy_sparse(live.path(), twin.path());
+    let theirs = {
+        let mounted = Mounted::read_write(&twin);
+        walk::mounted(mounted.path())
+    };
+    let reader = live.open();
+    let features = &seekless_fs::Inspect::geometry(&reader).features;
+    assert!(features.iter().any(|name| name == "needs_recovery"), "{name}: journal is clean");
+    let before = std::fs::read(live.path()).expect("image");
+    compare(name, &theirs, &walk::image(&reader));
+    assert!(before == std::fs::read(live.path()).expect("image"), "{name}: image was written");
+    let bare = live.open_as_is().expect("open without the journal");
+    let last = seekless_fs::inspect::resolve(&bare, b"/last");
+    assert!(last.is_err(), "{name}: the journal held nothing");
+}
+
+macro_rules! judged_live {
+    ($($name:ident: [$($option:expr),*], $mount:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            judge_live(stringify!($name), &[$($option),*], $mount);
+        })*
+    };
+}
+
+judged_live! {
+    journal_v3: ["-t", "ext4"], "loop,noatime";
+    journal_1k: ["-t", "ext4", "-b", "1024"], "loop,noatime";
+    journal_of_ext3: ["-t", "ext3"], "loop,noatime";
+    journal_without_64bit: ["-t", "ext4", "-O", "^64bit"], "loop,noatime";
+    journal_with_transaction_checksums:
+        ["-t", "ext4", "-O", "^metadata_csum"], "loop,noatime,journal_checksum";
+    journal_with_async_commit: ["-t", "ext4"], "loop,noatime,data=writeback,journal_async_commit";
+    journal_of_data: ["-t", "ext4", "-b", "1024"], "loop,noatime,data=journal";
+    journal_that_wraps: ["-t", "ext4", "-b", "1024", "-J", "size=1"], "loop,noatime,data=journal";
+    journal_with_orphan_file: ["-t", "ext4", "-O", "orphan_file"], "loop,noatime";
+}
+
+#[test]
+fn fast_commits_are_named() {
+    if !ready() {
+        return;
+    }
+    let image = Image::make("fast", 128 << 20, &["-t", "ext4", "-O", "fast_commit"]);
+    let live = Image::empty("fast-live");
+    {
+        let mounted = Mounted::read_write(&image);
+        populate::fill(mounted.path(), &populate::Load::default());
+        kernel::commit(mounted.path());
+        let file = std::fs::File::create(mounted.path().join("quick")).expect("create");
+        std::io::Write::write_all(&mut &file, b"quick").expect("write");
+        file.sync_all().expect("fsync");
+        kernel::copy_sparse(image.path(), live.path());
+    }
+    match live.try_open() {
+        Err(seekless_fs::FsError::Unsupported(what)) => assert!(what.contains("fast commit")),
+        other => panic!("opened: {:?}", other.err()),
+    }
+    // Once they are replayed there is nothing in the way.
+    drop(Mounted::read_write(&live));
+    compare_image("fast", &live);
 }

@@ -11,13 +11,13 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
 /// How much of some things.
-pub struct Load {
+pub(crate) struct Load {
     /// Names in one directory.
-    pub names: u32,
+    pub(crate) names: u32,
     /// Names of some 200 bytes instead of some 10.
-    pub long_names: bool,
+    pub(crate) long_names: bool,
     /// Length of a file that is nearly all hole.
-    pub hole: u64,
+    pub(crate) hole: u64,
 }
 
 impl Default for Load {
@@ -27,7 +27,7 @@ impl Default for Load {
 }
 
 /// Fills an empty file system.
-pub fn fill(root: &Path, load: &Load) {
+pub(crate) fn fill(root: &Path, load: &Load) {
     many_names(&root.join("many"), load);
     sizes(&root.join("sizes"));
     holes(&root.join("holes"), load.hole);

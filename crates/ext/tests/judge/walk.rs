@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// What both readers say of a file.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Record {
+pub(crate) struct Record {
     ino: u64,
     mode: u32,
     uid: u32,
@@ -63,7 +63,7 @@ fn xattr(name: &[u8], value: &[u8]) -> (String, String) {
 }
 
 /// Walks a mount.
-pub fn mounted(root: &Path) -> BTreeMap<Vec<u8>, Record> {
+pub(crate) fn mounted(root: &Path) -> BTreeMap<Vec<u8>, Record> {
     let mut found = BTreeMap::new();
     let mut pending = vec![(root.to_path_buf(), Vec::new())];
     while let Some((path, name)) = pending.pop() {
@@ -144,7 +144,7 @@ fn mounted_content(path: &Path, size: u64) -> String {
 
 /// Walks an image with the reader, and checks on the way that its different
 /// views of a directory agree.
-pub fn image(image: &ExtImage) -> BTreeMap<Vec<u8>, Record> {
+pub(crate) fn image(image: &ExtImage) -> BTreeMap<Vec<u8>, Record> {
     let mut found = BTreeMap::new();
     let mut seen = BTreeSet::new();
     let mut pending = vec![(image.root(), Vec::new())];

@@ -1,0 +1,65 @@
+//! `seekless cat`: the contents of files of an image.
+
+use crate::args::OpenArgs;
+use crate::failure::Failure;
+use crate::image;
+use clap::Args;
+use seekless_fs::Inspect;
+use seekless_fs::inspect::resolve;
+use seekless_units::{ByteLen, Ino};
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Write files of an image to standard output
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless cat disk.img /etc/os-release
+  seekless cat disk.img /boot/vmlinuz | file -")]
+pub(crate) struct CatArgs {
+    /// Image file or block device
+    image: PathBuf,
+    /// Which files
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &CatArgs) -> Result<ExitCode, Failure> {
+    let image = image::open(&args.image, args.open)?;
+    let mut out = io::stdout().lock();
+    for path in &args.paths {
+        let about = |failure: Failure| failure.about(path.display());
+        let ino = resolve(image.as_ref(), path.as_bytes()).map_err(Failure::from)?;
+        match copy(image.as_ref(), ino, &mut out).map_err(about)? {
+            Ok(()) => {}
+            // Whoever reads has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            Err(error) => return Err(Failure::io("standard output", &error)),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Copies a file; the inner result is that of writing.
+fn copy(image: &dyn Inspect, ino: Ino, out: &mut dyn Write) -> Result<io::Result<()>, Failure> {
+    let mut buf = vec![0; CHUNK];
+    let mut at = 0;
+    loop {
+        let len = image.read(ino, ByteLen::new(at), &mut buf)?;
+        if len == 0 {
+            return Ok(out.flush());
+        }
+        if let Err(error) = out.write_all(&buf[..len]) {
+            return Ok(Err(error));
+        }
+        at += len as u64;
+    }
+}

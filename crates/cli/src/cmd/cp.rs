@@ -1,0 +1,90 @@
+//! `seekless cp`: files out of an image.
+
+use crate::args::{Global, OpenArgs};
+use crate::extract::{Extraction, Summary};
+use crate::failure::{Failure, Kind};
+use crate::image;
+use clap::Args;
+use seekless_fs::FileKind;
+use seekless_fs::inspect::resolve;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Copy files out of an image
+///
+/// Keeps modes, times, symlinks, hard links, holes and extended attributes,
+/// and as root also owners and device nodes. Writes nothing outside DEST,
+/// whatever names and symlinks the image has.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless cp disk.img /etc/hostname .
+  seekless cp -r disk.img /etc saved-etc
+  seekless cp -r disk.img / rootfs")]
+pub(crate) struct CpArgs {
+    /// Image file or block device
+    image: PathBuf,
+    /// What to copy
+    path: OsString,
+    /// Where to: a new name, or a directory to copy into
+    dest: PathBuf,
+    /// Directories with all that is in them
+    #[arg(short, long)]
+    recursive: bool,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let image = image::open(&args.image, args.open)?;
+    let path = args.path.as_bytes();
+    let ino = resolve(image.as_ref(), path).map_err(Failure::from)?;
+    let attr = image.attr(ino)?;
+    if attr.kind == FileKind::Directory && !args.recursive {
+        return Err(Failure::usage(format!("{} is a directory: use -r", args.path.display())));
+    }
+    let (parent, name) = target(&args.dest, path)?;
+    let mut extraction = Extraction::new(image.as_ref(), &parent)?;
+    match name {
+        Some(name) => extraction.copy(ino, &name)?,
+        None => extraction.copy_contents(ino)?,
+    }
+    finish(&extraction.summary, global)
+}
+
+/// The directory to write in, and the name there; no name for the contents of
+/// the image's root.
+fn target(dest: &Path, path: &[u8]) -> Result<(PathBuf, Option<Vec<u8>>), Failure> {
+    let last = path.split(|&byte| byte == b'/').rfind(|part| !part.is_empty() && *part != b".");
+    if dest.is_dir() {
+        return match last {
+            Some(b"..") => Err(Failure::usage("a path must not end in '..'")),
+            last => Ok((dest.to_path_buf(), last.map(<[u8]>::to_vec))),
+        };
+    }
+    let name = dest.file_name().map(OsStr::as_bytes).map(<[u8]>::to_vec);
+    let parent = dest.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    Ok((parent.to_path_buf(), name))
+}
+
+fn finish(summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
+    if global.json {
+        let value = serde_json::json!({
+            "files": summary.files,
+            "directories": summary.directories,
+            "bytes": summary.bytes,
+            "warnings": summary.warnings,
+        });
+        println!("{value}");
+    } else {
+        for warning in &summary.warnings {
+            eprintln!("seekless: {warning}");
+        }
+    }
+    match summary.skipped {
+        0 => Ok(ExitCode::SUCCESS),
+        count => Err(Failure::new(Kind::System, format!("{count} files were not copied"))),
+    }
+}

@@ -1,0 +1,367 @@
+//! Writing files of an image into a directory of this machine.
+//!
+//! The image may be hostile. Every file is created relative to an open
+//! directory that was itself created or opened without following symlinks, and
+//! every name is checked, so nothing is ever written outside the destination.
+
+use crate::cmd::ls::entries;
+use crate::failure::Failure;
+use crate::show;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+use seekless_fs::{Attr, FileKind, Inspect, Xattr};
+use seekless_units::{ByteLen, Ino};
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes copied at a time.
+const CHUNK: usize = 1 << 20;
+/// Warnings kept; more are only counted.
+const WARNINGS: usize = 100;
+
+/// What was done.
+#[derive(Default, Debug)]
+pub(crate) struct Summary {
+    pub(crate) files: u64,
+    pub(crate) directories: u64,
+    /// Bytes of contents written, holes not counted.
+    pub(crate) bytes: u64,
+    /// Files that could not be written at all.
+    pub(crate) skipped: u64,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A copy out of an image.
+pub(crate) struct Extraction<'a> {
+    image: &'a dyn Inspect,
+    top: OwnedFd,
+    privileged: bool,
+    /// Files with several names: the first one written, from `top`.
+    linked: HashMap<Ino, Vec<u8>>,
+    /// Directories copied or being copied.
+    seen: HashSet<Ino>,
+    buf: Vec<u8>,
+    pub(crate) summary: Summary,
+}
+
+/// A directory that is being copied.
+struct Open {
+    fd: OwnedFd,
+    /// From `top`, with a trailing slash unless empty.
+    path: Vec<u8>,
+    attr: Attr,
+    xattrs: Vec<Xattr>,
+    entries: std::vec::IntoIter<(Vec<u8>, Ino)>,
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+fn failed(path: &[u8], error: Errno) -> Failure {
+    Failure::io(show::name(path), &error.into())
+}
+
+fn is_safe(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|b| matches!(b, b'/' | 0))
+}
+
+impl<'a> Extraction<'a> {
+    /// A copy into the directory `top`.
+    pub(crate) fn new(image: &'a dyn Inspect, top: &Path) -> Result<Self, Failure> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, top, flags, Mode::empty())
+            .map_err(|error| Failure::io(top.display(), &error.into()))?;
+        Ok(Self {
+            image,
+            top: fd,
+            privileged: rustix::process::geteuid().is_root(),
+            linked: HashMap::new(),
+            seen: HashSet::new(),
+            buf: vec![0; CHUNK],
+            summary: Summary::default(),
+        })
+    }
+
+    /// Copies a file or a whole directory under a name.
+    pub(crate) fn copy(&mut self, ino: Ino, name: &[u8]) -> Result<(), Failure> {
+        let top = self.top.try_clone().map_err(|error| Failure::io("destination", &error))?;
+        if let Some(dir) = self.entry(top.as_fd(), b"", name, ino)? {
+            self.descend(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Copies what is in a directory, and its attributes, onto the destination.
+    pub(crate) fn copy_contents(&mut self, ino: Ino) -> Result<(), Failure> {
+        let fd = self.top.try_clone().map_err(|error| Failure::io("destination", &error))?;
+        let dir = self.open_directory(fd, Vec::new(), ino, self.image.attr(ino)?)?;
+        self.descend(dir)
+    }
+
+    /// Copies a directory's contents, depth first, without recursion.
+    fn descend(&mut self, dir: Open) -> Result<(), Failure> {
+        let mut stack = vec![dir];
+        while let Some(dir) = stack.last_mut() {
+            if let Some((name, ino)) = dir.entries.next() {
+                let path = dir.path.clone();
+                if let Some(below) = self.entry(dir.fd.as_fd(), &path, &name, ino)? {
+                    stack.push(below);
+                }
+            } else if let Some(dir) = stack.pop() {
+                // Last, since writing into a directory changes its times.
+                self.set_attributes(dir.fd.as_fd(), &dir.path, &dir.attr, &dir.xattrs)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, path: &[u8], what: impl std::fmt::Display) {
+        if self.summary.warnings.len() < WARNINGS {
+            self.summary.warnings.push(format!("{}: {what}", show::name(path)));
+        }
+    }
+
+    fn skip(&mut self, path: &[u8], what: impl std::fmt::Display) {
+        self.summary.skipped += 1;
+        self.warn(path, what);
+    }
+
+    /// Copies one entry; a directory is only made, and returned.
+    fn entry(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        above: &[u8],
+        name: &[u8],
+        ino: Ino,
+    ) -> Result<Option<Open>, Failure> {
+        let path = [above, name].concat();
+        if !is_safe(name) {
+            self.skip(&path, "not a name that can be written");
+            return Ok(None);
+        }
+        let attr = self.image.attr(ino)?;
+        if attr.kind == FileKind::Directory {
+            return self.make_directory(dir, path, name, attr);
+        }
+        let os_name = OsStr::from_bytes(name);
+        match rustix::fs::unlinkat(dir, os_name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+        if let Some(first) = self.linked.get(&ino).filter(|_| attr.nlink > 1) {
+            let first = OsStr::from_bytes(first);
+            rustix::fs::linkat(&self.top, first, dir, os_name, AtFlags::empty())
+                .map_err(|error| failed(&path, error))?;
+            return Ok(None);
+        }
+        if self.make_file(dir, &path, os_name, &attr)? {
+            self.summary.files += 1;
+            if attr.nlink > 1 {
+                self.linked.insert(ino, path);
+            }
+        }
+        Ok(None)
+    }
+
+    fn make_directory(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: Vec<u8>,
+        name: &[u8],
+        attr: Attr,
+    ) -> Result<Option<Open>, Failure> {
+        if self.seen.contains(&attr.ino) {
+            self.skip(&path, "a directory that has another place too");
+            return Ok(None);
+        }
+        let name = OsStr::from_bytes(name);
+        match rustix::fs::mkdirat(dir, name, Mode::from(0o700)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(failed(&path, error)),
+        }
+        let fd = rustix::fs::openat(dir, name, DIRECTORY, Mode::empty())
+            .map_err(|error| failed(&path, error))?;
+        let ino = attr.ino;
+        self.open_directory(fd, [&path[..], b"/"].concat(), ino, attr).map(Some)
+    }
+
+    fn open_directory(
+        &mut self,
+        fd: OwnedFd,
+        path: Vec<u8>,
+        ino: Ino,
+        attr: Attr,
+    ) -> Result<Open, Failure> {
+        self.seen.insert(ino);
+        self.summary.directories += 1;
+        let entries = entries(self.image, ino)?.into_iter();
+        Ok(Open { fd, path, attr, xattrs: self.image.xattrs(ino)?, entries })
+    }
+
+    /// Makes anything but a directory; false when it had to be left out.
+    fn make_file(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        name: &OsStr,
+        attr: &Attr,
+    ) -> Result<bool, Failure> {
+        let made = match attr.kind {
+            FileKind::Regular => return self.make_regular(dir, path, name, attr).map(|()| true),
+            FileKind::Symlink => {
+                let target = self.image.read_link(attr.ino)?;
+                rustix::fs::symlinkat(OsStr::from_bytes(&target), dir, name)
+            }
+            kind => {
+                let device = rustix::fs::makedev(attr.device.major, attr.device.minor);
+                rustix::fs::mknodat(dir, name, node_type(kind), Mode::from(0o600), device)
+            }
+        };
+        if let Err(error) = made {
+            self.skip(path, std::io::Error::from(error));
+            return Ok(false);
+        }
+        self.set_node_attributes(dir, path, name, attr)?;
+        Ok(true)
+    }
+
+    fn make_regular(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        name: &OsStr,
+        attr: &Attr,
+    ) -> Result<(), Failure> {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::from(0o600))
+            .map_err(|error| failed(path, error))?;
+        let file = File::from(fd);
+        self.copy_contents_of(&file, path, attr)?;
+        let xattrs = self.image.xattrs(attr.ino)?;
+        self.set_attributes(file.as_fd(), path, attr, &xattrs)
+    }
+
+    /// Copies what is not a hole.
+    fn copy_contents_of(&mut self, file: &File, path: &[u8], attr: &Attr) -> Result<(), Failure> {
+        let io = |error: std::io::Error| Failure::io(show::name(path), &error);
+        file.set_len(attr.size).map_err(io)?;
+        let block = u64::from(self.image.geometry().block_size);
+        let map = self.image.block_map(attr.ino)?;
+        let mut ranges: Vec<(u64, u64)> = map
+            .runs
+            .iter()
+            .filter(|run| !run.unwritten)
+            .map(|run| {
+                (run.lbn.get() * block, run.lbn.get().saturating_add(run.extent.len) * block)
+            })
+            .collect();
+        if map.runs.is_empty() && attr.size <= 1 << 16 {
+            // Contents in the inode itself; or a small hole, which costs no more.
+            ranges.push((0, attr.size));
+        }
+        for (start, end) in ranges {
+            let (mut at, end) = (start, end.min(attr.size));
+            while at < end {
+                let want = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+                let len = self.image.read(attr.ino, ByteLen::new(at), &mut self.buf[..want])?;
+                if len == 0 {
+                    break;
+                }
+                file.write_all_at(&self.buf[..len], at).map_err(io)?;
+                at += len as u64;
+                self.summary.bytes += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Owner first (changing it clears set-id bits), then mode, then times.
+    fn set_attributes(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        path: &[u8],
+        attr: &Attr,
+        xattrs: &[Xattr],
+    ) -> Result<(), Failure> {
+        let fail = |error| failed(path, error);
+        if self.privileged {
+            let (uid, gid) = owner(attr);
+            rustix::fs::fchown(fd, uid, gid).map_err(fail)?;
+        }
+        rustix::fs::fchmod(fd, Mode::from(u32::from(attr.perm))).map_err(fail)?;
+        for xattr in xattrs {
+            let name = OsStr::from_bytes(&xattr.name);
+            if let Err(error) = rustix::fs::fsetxattr(fd, name, &xattr.value, XattrFlags::empty()) {
+                let error = std::io::Error::from(error);
+                self.warn(path, format!("{}: {error}", show::name(&xattr.name)));
+            }
+        }
+        rustix::fs::futimens(fd, &times(attr)).map_err(fail)
+    }
+
+    /// The same for what must not be opened: symlinks and special files.
+    fn set_node_attributes(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        path: &[u8],
+        name: &OsStr,
+        attr: &Attr,
+    ) -> Result<(), Failure> {
+        let fail = |error| failed(path, error);
+        let nofollow = AtFlags::SYMLINK_NOFOLLOW;
+        if self.privileged {
+            let (uid, gid) = owner(attr);
+            rustix::fs::chownat(dir, name, uid, gid, nofollow).map_err(fail)?;
+        }
+        if attr.kind != FileKind::Symlink {
+            let mode = Mode::from(u32::from(attr.perm));
+            rustix::fs::chmodat(dir, name, mode, AtFlags::empty()).map_err(fail)?;
+        }
+        for xattr in self.image.xattrs(attr.ino)? {
+            let at = format!("/proc/self/fd/{}", dir.as_raw_fd());
+            let at = Path::new(&at).join(name);
+            let key = OsStr::from_bytes(&xattr.name);
+            let set = rustix::fs::lsetxattr(&at, key, &xattr.value, XattrFlags::empty());
+            if let Err(error) = set {
+                let error = std::io::Error::from(error);
+                self.warn(path, format!("{}: {error}", show::name(&xattr.name)));
+            }
+        }
+        rustix::fs::utimensat(dir, name, &times(attr), nofollow).map_err(fail)
+    }
+}
+
+fn owner(attr: &Attr) -> (Option<Uid>, Option<Gid>) {
+    // The largest number means "leave as it is" to the system call.
+    let uid = (attr.uid != u32::MAX).then(|| Uid::from_raw(attr.uid));
+    let gid = (attr.gid != u32::MAX).then(|| Gid::from_raw(attr.gid));
+    (uid, gid)
+}
+
+fn times(attr: &Attr) -> Timestamps {
+    let spec = |time: seekless_fs::Timestamp| Timespec {
+        tv_sec: time.secs,
+        tv_nsec: i64::from(time.nanos),
+    };
+    Timestamps { last_access: spec(attr.atime), last_modification: spec(attr.mtime) }
+}
+
+fn node_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::CharDevice => FileType::CharacterDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Fifo => FileType::Fifo,
+        FileKind::Socket => FileType::Socket,
+    }
+}

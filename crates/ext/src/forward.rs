@@ -1,0 +1,160 @@
+//! The forward pass: contents in the order in which they lie on the disk, read
+//! on several threads.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "values are of our own plan, not an image's"
+)]
+
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::plan::{ObjectId, Placed};
+use seekless_units::{ByteLen, Lba};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Bytes a worker gathers before it writes them at once: few enough to be in
+/// the processor's cache still when they are written.
+const BATCH_BYTES: u64 = 512 << 10;
+
+/// Where the bytes come from.
+pub(crate) trait Contents: Sync {
+    /// Whether an object is made in one piece, however long.
+    fn is_whole(&self, object: ObjectId) -> bool;
+
+    /// Fills `out`, which may hold anything, with an object's data from logical
+    /// block `lbn` on; what is behind its end is zeroed.
+    fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError>;
+}
+
+/// A run of an object's data with its place on the disk.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) object: ObjectId,
+    pub(crate) placed: Placed,
+}
+
+/// A part of a piece in a worker's batch.
+#[derive(Clone, Copy)]
+struct Part {
+    object: ObjectId,
+    lbn: u64,
+    blocks: u64,
+}
+
+/// Where in the list of pieces the next batch begins.
+#[derive(Default)]
+struct Cursor {
+    piece: usize,
+    /// Blocks of the piece that are done.
+    done: u64,
+}
+
+/// A pass over a device.
+pub(crate) struct Forward<'a> {
+    pub(crate) block_size: u32,
+    pub(crate) device: &'a dyn BlockDevice,
+    pub(crate) progress: &'a (dyn Fn(u64) + Sync),
+    pub(crate) contents: &'a dyn Contents,
+}
+
+impl Forward<'_> {
+    /// Writes all pieces. Workers take the next batch in disk order, so that
+    /// the disk sees one pass forwards although files are read side by side.
+    pub(crate) fn run(&self, mut pieces: Vec<Piece>) -> Result<(), FsError> {
+        pieces.sort_unstable_by_key(|piece| piece.placed.extent.start);
+        let cursor = Mutex::new(Cursor::default());
+        // One write at a time: the kernel would let writers to one file wait
+        // for each other anyway, spinning.
+        let writing = Mutex::new(());
+        let failed = AtomicBool::new(false);
+        let first_error = Mutex::new(None);
+        let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    let worked = self.work(&pieces, &cursor, &writing, &failed);
+                    if let Err(error) = worked {
+                        failed.store(true, Ordering::Relaxed);
+                        let mut slot = first_error.lock().unwrap_or_else(PoisonError::into_inner);
+                        slot.get_or_insert(error);
+                    }
+                });
+            }
+        });
+        match first_error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn work(
+        &self,
+        pieces: &[Piece],
+        cursor: &Mutex<Cursor>,
+        writing: &Mutex<()>,
+        failed: &AtomicBool,
+    ) -> Result<(), FsError> {
+        let (mut buf, mut parts) = (Vec::new(), Vec::new());
+        while !failed.load(Ordering::Relaxed) {
+            let start = {
+                let mut cursor = cursor.lock().unwrap_or_else(PoisonError::into_inner);
+                self.take_batch(pieces, &mut cursor, &mut parts)
+            };
+            let Some(start) = start else { break };
+            self.read_batch(&parts, &mut buf)?;
+            let at = ByteLen::new(start * u64::from(self.block_size));
+            {
+                let _turn = writing.lock().unwrap_or_else(PoisonError::into_inner);
+                self.device.write(Lba::containing(at), &buf)?;
+            }
+            (self.progress)(buf.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// The next parts that follow each other on the disk, and where they begin;
+    /// `None` at the end.
+    fn take_batch(
+        &self,
+        pieces: &[Piece],
+        cursor: &mut Cursor,
+        parts: &mut Vec<Part>,
+    ) -> Option<u64> {
+        parts.clear();
+        let mut left = (BATCH_BYTES / u64::from(self.block_size)).max(1);
+        let (mut start, mut end) = (None, 0);
+        while let Some(&Piece { object, placed }) = pieces.get(cursor.piece) {
+            let from = placed.extent.start.get() + cursor.done;
+            if left == 0 || start.is_some_and(|_| from != end) {
+                break;
+            }
+            start.get_or_insert(from);
+            let rest = placed.extent.len - cursor.done;
+            let blocks = if self.contents.is_whole(object) { rest } else { rest.min(left) };
+            parts.push(Part { object, lbn: placed.lbn.get() + cursor.done, blocks });
+            left = left.saturating_sub(blocks);
+            end = from + blocks;
+            if blocks == rest {
+                *cursor = Cursor { piece: cursor.piece + 1, done: 0 };
+            } else {
+                cursor.done += blocks;
+            }
+        }
+        start
+    }
+
+    fn read_batch(&self, parts: &[Part], buf: &mut Vec<u8>) -> Result<(), FsError> {
+        let bs = self.block_size as usize;
+        let total: u64 = parts.iter().map(|part| part.blocks).sum();
+        buf.resize(total as usize * bs, 0);
+        let mut at = 0;
+        for part in parts {
+            let len = part.blocks as usize * bs;
+            self.contents.fill(part.object, part.lbn, &mut buf[at..at + len])?;
+            at += len;
+        }
+        Ok(())
+    }
+}

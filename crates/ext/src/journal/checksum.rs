@@ -1,0 +1,119 @@
+//! The checksums of the journal: three generations of them.
+
+use super::log::Log;
+use super::tags::{Tag, be32};
+use super::{Location, place};
+use crate::checksum::crc32c;
+use crate::field::truncated;
+use crate::ondisk::{JournalSuperblock, journal_feature};
+use crate::superblock::verify;
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use std::mem::offset_of;
+
+/// Where a commit record keeps its kind of checksum, its size, and itself.
+const COMMIT_CHECKSUM_TYPE_AT: usize = 12;
+const COMMIT_CHECKSUM_AT: usize = 16;
+/// `h_chksum_type` CRC32 with `h_chksum_size` 4.
+const COMMIT_CRC32: [u8; 2] = [1, 4];
+
+/// CRC32C of a block with the word at byte `at` taken as zero.
+fn without_word(seed: u32, block: &[u8], at: usize) -> u32 {
+    let (before, rest) = block.split_at_checked(at).unwrap_or_default();
+    let crc = crc32c(crc32c(seed, before), &[0; 4]);
+    crc32c(crc, rest.get(4..).unwrap_or_default())
+}
+
+/// Checks the journal superblock.
+pub(super) fn verify_superblock(volume: &Volume, block: &[u8], stored: u32) -> Result<(), FsError> {
+    let sb = block.get(..size_of::<JournalSuperblock>()).ok_or_else(|| truncated(place()))?;
+    let computed = without_word(!0, sb, offset_of!(JournalSuperblock, s_checksum));
+    volume.verify(stored, computed, Location::of("journal superblock"))
+}
+
+/// Checks a journal block whose checksum stands at byte `at`.
+pub(super) fn verify_at(log: &Log<'_>, block: &[u8], at: usize) -> Result<(), FsError> {
+    let stored = be32(block, at).ok_or_else(|| truncated(place()))?;
+    verify(stored, without_word(log.seed, block, at), Location::of("journal block"))
+}
+
+/// Whether a commit record's own checksum is right.
+pub(super) fn commit_matches(log: &Log<'_>, block: &[u8]) -> bool {
+    !log.has_block_checksums() || verify_at(log, block, COMMIT_CHECKSUM_AT).is_ok()
+}
+
+/// Checks a journalled block against its tag.
+pub(super) fn verify_data(
+    log: &Log<'_>,
+    tag: &Tag,
+    transaction: u32,
+    data: &[u8],
+) -> Result<(), FsError> {
+    if !log.has_block_checksums() {
+        return Ok(());
+    }
+    let mut computed = crc32c(crc32c(log.seed, &transaction.to_be_bytes()), data);
+    if !log.has(journal_feature::INCOMPAT_CSUM_V3) {
+        computed &= 0xFFFF;
+    }
+    let place = Location::of("journalled block").in_block(tag.block);
+    log.volume.verify(tag.checksum, computed, place)
+}
+
+/// Whether a commit record's checksum of its whole transaction is `computed`,
+/// or there is none.
+pub(super) fn transaction_matches(commit: &[u8], computed: u32) -> bool {
+    let kind = commit.get(COMMIT_CHECKSUM_TYPE_AT..).and_then(<[u8]>::first_chunk::<2>);
+    let stored = be32(commit, COMMIT_CHECKSUM_AT);
+    match kind {
+        Some(&COMMIT_CRC32) => stored == Some(computed),
+        Some([0, 0]) => stored == Some(0),
+        _ => false,
+    }
+}
+
+/// CRC32 (polynomial 0x04C11DB7, most significant bit first, no complement)
+/// continued from `seed`: the kernel's `crc32_be`.
+pub(super) fn crc32_be(seed: u32, data: &[u8]) -> u32 {
+    data.iter().fold(seed, |crc, &byte| {
+        let [top, ..] = crc.to_be_bytes();
+        let place = usize::from(top ^ byte);
+        (crc << 8) ^ CRC32_BE.get(place).copied().unwrap_or(0)
+    })
+}
+
+static CRC32_BE: [u32; 256] = crc32_be_table();
+
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "evaluated by the compiler"
+)]
+const fn crc32_be_table() -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut value: u32 = 0;
+    let mut at = 0;
+    while at < 256 {
+        let mut crc = value << 24;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000_0000 != 0 { (crc << 1) ^ 0x04C1_1DB7 } else { crc << 1 };
+            bit += 1;
+        }
+        table[at] = crc;
+        at += 1;
+        value += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::crc32_be;
+
+    #[test]
+    fn known_value() {
+        // CRC-32/MPEG-2's check value.
+        assert_eq!(crc32_be(!0, b"123456789"), 0x0376_E6E7);
+    }
+}

@@ -1,0 +1,200 @@
+//! The journal as a ring of blocks.
+
+use super::{checksum, place};
+use crate::bmap::EVERYTHING;
+use crate::checksum::crc32c;
+use crate::field::{invalid, parse, range, truncated};
+use crate::inode::Inode;
+use crate::ondisk::{
+    JOURNAL_MAGIC, JournalSuperblock, JournalTag, JournalTag3, journal_block, journal_feature,
+};
+use crate::volume::Volume;
+use seekless_fs::{BlockMap, Corruption, FsError};
+use seekless_units::{BlockNo, Lbn};
+
+/// Blocks of the fast-commit area when the superblock does not say.
+const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
+/// The kernel keeps no fast-commit area that leaves less of the journal.
+const MIN_JOURNAL_BLOCKS: u32 = 1024;
+/// Incompatible features that replay knows.
+const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
+    | journal_feature::INCOMPAT_64BIT
+    | journal_feature::INCOMPAT_ASYNC_COMMIT
+    | journal_feature::INCOMPAT_CSUM_V2
+    | journal_feature::INCOMPAT_CSUM_V3
+    | journal_feature::INCOMPAT_FAST_COMMIT;
+
+/// An open journal.
+pub(super) struct Log<'a> {
+    pub(super) volume: &'a Volume,
+    map: BlockMap,
+    incompat: u32,
+    compat: u32,
+    /// The ring: `first .. last`.
+    first: u32,
+    pub(super) last: u32,
+    /// All blocks, the fast-commit area included.
+    pub(super) len: u32,
+    /// The transaction at the start of the log.
+    pub(super) sequence: u32,
+    /// Where the log starts; `None` when it is empty.
+    pub(super) start: Option<u32>,
+    /// What the journal's own checksums start from.
+    pub(super) seed: u32,
+}
+
+impl<'a> Log<'a> {
+    /// Reads and checks the journal's superblock.
+    pub(super) fn open(volume: &'a Volume, inode: &Inode) -> Result<Self, FsError> {
+        let runs = volume.runs(inode, EVERYTHING)?;
+        let mut log = Self {
+            volume,
+            map: BlockMap { runs, ..BlockMap::default() },
+            incompat: 0,
+            compat: 0,
+            first: 0,
+            last: 1,
+            len: 1,
+            sequence: 0,
+            start: None,
+            seed: 0,
+        };
+        let block = log.block(0)?;
+        let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
+        log.read_superblock(&sb)?;
+        log.check_shape(&sb, inode)?;
+        if log.has_block_checksums() {
+            checksum::verify_superblock(volume, &block, sb.s_checksum.get())?;
+        }
+        Ok(log)
+    }
+
+    fn read_superblock(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
+        let magic = sb.s_header.h_magic.get();
+        if magic != JOURNAL_MAGIC {
+            return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place()));
+        }
+        match sb.s_header.h_blocktype.get() {
+            journal_block::SUPERBLOCK_V1 => {}
+            journal_block::SUPERBLOCK_V2 => {
+                self.incompat = sb.s_feature_incompat.get();
+                self.compat = sb.s_feature_compat.get();
+            }
+            other => return Err(invalid("h_blocktype", u64::from(other), place())),
+        }
+        let unknown = self.incompat & !KNOWN;
+        if unknown != 0 {
+            return Err(FsError::Unsupported(format!("journal feature {unknown:#x}")));
+        }
+        self.seed = crc32c(!0, &sb.s_uuid);
+        self.sequence = sb.s_sequence.get();
+        self.start = Some(sb.s_start.get()).filter(|&start| start != 0);
+        Ok(())
+    }
+
+    /// The ring lies in the journal, and the journal in its inode.
+    fn check_shape(&mut self, sb: &JournalSuperblock, inode: &Inode) -> Result<(), FsError> {
+        let block_size = self.volume.sb.block_size;
+        if sb.s_blocksize.get() != block_size {
+            return Err(invalid("s_blocksize", u64::from(sb.s_blocksize.get()), place()));
+        }
+        self.len = sb.s_maxlen.get();
+        let held = inode.len.checked_div(u64::from(block_size)).unwrap_or(0);
+        if u64::from(self.len) > held.min(self.volume.sb.blocks) {
+            return Err(range("s_maxlen", u64::from(self.len), held, place()));
+        }
+        self.first = sb.s_first.get();
+        self.last = self.len;
+        if self.has(journal_feature::INCOMPAT_FAST_COMMIT) {
+            let named = sb.s_num_fc_blks.get();
+            let kept = if named == 0 { DEFAULT_FAST_COMMIT_BLOCKS } else { named };
+            let rest = self.len.saturating_sub(kept);
+            if rest >= MIN_JOURNAL_BLOCKS {
+                self.last = rest;
+            }
+        }
+        if self.first == 0 || self.first >= self.last {
+            return Err(range("s_first", u64::from(self.first), u64::from(self.last), place()));
+        }
+        match self.start {
+            Some(start) if start < self.first || start >= self.last => {
+                Err(range("s_start", u64::from(start), u64::from(self.last), place()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the journal has an incompatible feature.
+    pub(super) fn has(&self, bit: u32) -> bool {
+        self.incompat & bit != 0
+    }
+
+    /// Whether every block of the journal has its own checksum.
+    pub(super) fn has_block_checksums(&self) -> bool {
+        self.has(journal_feature::INCOMPAT_CSUM_V2) || self.has(journal_feature::INCOMPAT_CSUM_V3)
+    }
+
+    /// Whether commit records carry a checksum of their whole transaction.
+    pub(super) fn has_transaction_checksums(&self) -> bool {
+        self.compat & journal_feature::COMPAT_CHECKSUM != 0 && !self.has_block_checksums()
+    }
+
+    /// Blocks of the ring.
+    pub(super) fn ring_len(&self) -> u32 {
+        self.last.saturating_sub(self.first)
+    }
+
+    /// The block `n` steps behind `at`, around the ring's end.
+    pub(super) fn after(&self, at: u32, n: u32) -> u32 {
+        let ring = u64::from(self.ring_len());
+        let from = u64::from(at.saturating_sub(self.first));
+        let to = from.saturating_add(u64::from(n)).checked_rem(ring).unwrap_or(0);
+        self.first.saturating_add(u32::try_from(to).unwrap_or(0))
+    }
+
+    /// A block of the journal.
+    pub(super) fn block(&self, at: u32) -> Result<Vec<u8>, FsError> {
+        let lbn = Lbn::new(u64::from(at));
+        let Some(run) = self.map.find(lbn).filter(|run| !run.unwritten) else {
+            return Err(range("journal block", lbn.get(), u64::from(self.len), place()));
+        };
+        let block: BlockNo = run.extent.start;
+        let mut bytes = vec![0; self.volume.block_len()];
+        self.volume.read_bytes(block, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Bytes at the end of descriptor and revoke blocks kept for a checksum.
+    pub(super) fn tail_len(&self) -> usize {
+        if self.has_block_checksums() { 4 } else { 0 }
+    }
+
+    /// Whether a descriptor or revoke block's checksum is right.
+    pub(super) fn tail_matches(&self, block: &[u8]) -> bool {
+        self.verify_tail(block).is_ok()
+    }
+
+    /// Checks a descriptor or revoke block's checksum.
+    pub(super) fn verify_tail(&self, block: &[u8]) -> Result<(), FsError> {
+        if !self.has_block_checksums() {
+            return Ok(());
+        }
+        checksum::verify_at(self, block, block.len().saturating_sub(4))
+    }
+
+    /// Bytes of a tag, without the UUID that may follow.
+    pub(super) fn tag_len(&self) -> usize {
+        if self.has(journal_feature::INCOMPAT_CSUM_V3) {
+            return size_of::<JournalTag3>();
+        }
+        // The second checksum version left two unused bytes in each tag.
+        let extra = if self.has(journal_feature::INCOMPAT_CSUM_V2) { 2 } else { 0 };
+        let high = if self.has(journal_feature::INCOMPAT_64BIT) { 0 } else { 4 };
+        size_of::<JournalTag>().saturating_add(extra).saturating_sub(high)
+    }
+
+    /// Bytes of a revoke record.
+    pub(super) fn revoke_record_len(&self) -> usize {
+        if self.has(journal_feature::INCOMPAT_64BIT) { 8 } else { 4 }
+    }
+}

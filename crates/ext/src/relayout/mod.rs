@@ -1,0 +1,131 @@
+//! The same file system laid out anew: every inode and block may get another
+//! number, every byte that a user can see stays.
+//!
+//! Fixed metadata (superblocks, descriptors, bitmaps, inode tables, journal,
+//! quota and orphan files) keeps its place, so any geometry works: what moves
+//! are the files. Directory blocks keep their contents and order, with inode
+//! numbers replaced; hashes of names do not change, so an index stays valid.
+//!
+//! - [`survey`]: what is on the image, and what of it may move
+//! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
+//! - [`write`]: the new image
+
+pub(crate) mod rewrite;
+pub(crate) mod survey;
+pub(crate) mod write;
+
+use crate::image::ExtImage;
+use crate::ondisk::{compat, flags, incompat, ro_compat, special};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
+use seekless_units::{ByteLen, Ino};
+use survey::Survey;
+
+/// An image about to be laid out anew.
+pub struct Relayout<'a> {
+    survey: Survey<'a>,
+}
+
+impl<'a> Relayout<'a> {
+    /// Examines an image.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the feature or state that stands in the
+    /// way; [`FsError::Corrupt`] when the image contradicts itself.
+    pub fn new(image: &'a ExtImage) -> Result<Self, FsError> {
+        check_state(image)?;
+        Ok(Self { survey: Survey::new(image)? })
+    }
+
+    /// What must be placed. Blocks are counted in clusters.
+    #[must_use]
+    pub fn demand(&self) -> &dyn Demand {
+        &self.survey
+    }
+
+    /// Where it may be placed, in clusters.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        self.survey.space()
+    }
+
+    /// The object of an inode of the image.
+    #[must_use]
+    pub fn object(&self, ino: Ino) -> Option<ObjectId> {
+        self.survey.object(ino)
+    }
+
+    /// Blocks that are allocated together.
+    #[must_use]
+    pub fn cluster_blocks(&self) -> u64 {
+        self.survey.cluster
+    }
+
+    /// Length of the new image.
+    #[must_use]
+    pub fn size(&self) -> ByteLen {
+        let sb = &self.survey.volume.sb;
+        ByteLen::new(sb.blocks.saturating_mul(u64::from(sb.block_size)))
+    }
+
+    /// Writes the new image to a device that reads as zeros. `progress` is
+    /// called with the number of bytes of every write.
+    ///
+    /// # Errors
+    /// Whatever reading the old image or writing the new one gives.
+    pub fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError> {
+        write::Writer { survey: &self.survey, plan, device, progress }.run()
+    }
+}
+
+/// Refuses what cannot be moved without harm.
+fn check_state(image: &ExtImage) -> Result<(), FsError> {
+    let sb = &image.volume().sb;
+    let refuse = |what: &str| Err(FsError::Unsupported(format!("laying out anew {what}")));
+    if sb.has_ro_compat(ro_compat::QUOTA) {
+        return refuse("an image with the quota feature (its usage files would have to follow)");
+    }
+    if sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
+        return refuse("an image with the shared_blocks feature");
+    }
+    if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) || sb.raw.s_last_orphan.get() != 0 {
+        return refuse("an image with deleted files still open (e2fsck -p clears them)");
+    }
+    if sb.raw.s_state.get() & 2 != 0 {
+        return refuse("an image marked as having errors (run e2fsck first)");
+    }
+    Ok(())
+}
+
+/// Inode numbers with a meaning of their own beyond the reserved ones.
+fn special_inodes(image: &ExtImage) -> Vec<u32> {
+    let raw = &image.volume().sb.raw;
+    let mut inodes = vec![raw.s_journal_inum.get(), raw.s_usr_quota_inum.get()];
+    inodes.extend([raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()]);
+    if image.volume().sb.has_compat(compat::ORPHAN_FILE) {
+        inodes.push(raw.s_orphan_file_inum.get());
+    }
+    inodes.retain(|&ino| ino != 0 && ino != special::ROOT);
+    inodes
+}
+
+/// Whether an inode's map is an extent tree.
+fn uses_extents(inode_flags: u32) -> bool {
+    inode_flags & flags::EXTENTS != 0
+}
+
+/// Features under which inode numbers are part of the contents.
+fn keeps_numbers(image: &ExtImage) -> bool {
+    image.volume().sb.has_compat(compat::STABLE_INODES)
+}
+
+/// Whether blocks may lie beyond 32 bits.
+fn is_64bit(image: &ExtImage) -> bool {
+    image.volume().sb.has_incompat(incompat::BIT64)
+}

@@ -1,0 +1,401 @@
+//! What is on an image, and what of it may move.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "indices are object numbers of our own; blocks were checked against the volume"
+)]
+
+use super::{keeps_numbers, special_inodes, uses_extents};
+use crate::build::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::hash::name_hash;
+use crate::image::ExtImage;
+use crate::ondisk::{compat, special};
+use crate::volume::Volume;
+use rayon::prelude::*;
+use seekless_fs::plan::{Demand, InodeTable, ObjectId, Placed, Run, Space};
+use seekless_fs::{Corruption, FileKind, FsError, Inspect, Location, Mapping};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+/// An inode that may move.
+#[derive(Clone, Debug)]
+pub(crate) struct Moved {
+    pub(crate) ino: Ino,
+    pub(crate) kind: FileKind,
+    pub(crate) extents: bool,
+    /// Its data, as the image has it.
+    pub(crate) runs: Vec<Mapping>,
+    /// Blocks of its map on the image.
+    pub(crate) map: Vec<BlockNo>,
+    pub(crate) xattr_block: Option<BlockNo>,
+}
+
+/// All that may move, and the room there is.
+pub(crate) struct Survey<'a> {
+    pub(crate) image: &'a ExtImage,
+    pub(crate) volume: &'a Volume,
+    pub(crate) cluster: u64,
+    /// By object, in the order of the old numbers.
+    pub(crate) moved: Vec<Moved>,
+    /// Inodes in use that stay, with their blocks.
+    pub(crate) pinned: Vec<Ino>,
+    /// The object whose overhead holds an attribute block.
+    pub(crate) xattr_owner: HashMap<BlockNo, ObjectId>,
+    /// Clusters that are free or hold what moves, in order.
+    pub(crate) room: Vec<Extent>,
+    walk: Vec<ObjectId>,
+    lost_and_found: Option<Ino>,
+}
+
+impl<'a> Survey<'a> {
+    pub(crate) fn new(image: &'a ExtImage) -> Result<Self, FsError> {
+        let volume = image.volume();
+        let cluster = u64::from(volume.sb.cluster_ratio);
+        let special: HashSet<u32> = special_inodes(image).into_iter().collect();
+        let first = volume.sb.raw.s_first_ino.get().max(special::FIRST_ORDINARY);
+        let stays = |ino: Ino| {
+            special.contains(&ino.get()) || (ino.get() < first && ino.get() != special::ROOT)
+        };
+        let allocated: Vec<Vec<Ino>> = (0..volume.sb.groups)
+            .into_par_iter()
+            .map(|group| volume.allocated_inodes(GroupNo::new(group)))
+            .collect::<Result<_, _>>()?;
+        let (pinned, movable): (Vec<Ino>, Vec<Ino>) =
+            allocated.into_iter().flatten().partition(|&ino| stays(ino));
+        let moved: Vec<Moved> = movable
+            .par_iter()
+            .with_min_len(64)
+            .map(|&ino| examine(image, ino))
+            .collect::<Result<_, _>>()?;
+        let mut survey = Self {
+            image,
+            volume,
+            cluster,
+            moved,
+            pinned,
+            xattr_owner: HashMap::new(),
+            room: Vec::new(),
+            walk: Vec::new(),
+            lost_and_found: image.lookup(image.root(), b"lost+found")?,
+        };
+        survey.share_xattr_blocks();
+        survey.find_room()?;
+        survey.walk = survey.walk_tree()?;
+        Ok(survey)
+    }
+
+    /// The object of an old inode number.
+    pub(crate) fn object(&self, ino: Ino) -> Option<ObjectId> {
+        let at = self.moved.binary_search_by_key(&ino, |moved| moved.ino).ok()?;
+        Some(ObjectId::new(at as u32))
+    }
+
+    pub(crate) fn moved(&self, object: ObjectId) -> &Moved {
+        &self.moved[object.index()]
+    }
+
+    fn share_xattr_blocks(&mut self) {
+        for (at, moved) in self.moved.iter().enumerate() {
+            if let Some(block) = moved.xattr_block {
+                self.xattr_owner.entry(block).or_insert(ObjectId::new(at as u32));
+            }
+        }
+    }
+
+    /// Whether an object's overhead holds its attribute block.
+    pub(crate) fn owns_xattr_block(&self, object: ObjectId) -> bool {
+        let block = self.moved(object).xattr_block;
+        block.is_some_and(|block| self.xattr_owner.get(&block) == Some(&object))
+    }
+
+    /// The clusters an object occupies on the image.
+    fn clusters(&self, object: ObjectId) -> Vec<Extent> {
+        let moved = self.moved(object);
+        let unit = self.cluster;
+        let mut clusters: Vec<Extent> = Vec::new();
+        let mut add = |first: u64, end: u64| {
+            let (first, end) = (first / unit, end.div_ceil(unit));
+            match clusters.last_mut() {
+                // Two runs of one cluster.
+                Some(last) if last.end().get() > first && last.start.get() <= first => {
+                    let end = end.max(last.end().get());
+                    last.len = end - last.start.get();
+                }
+                _ => clusters.push(Extent::new(BlockNo::new(first), end - first)),
+            }
+        };
+        for run in &moved.runs {
+            add(run.extent.start.get(), run.extent.end().get());
+        }
+        for &block in &moved.map {
+            clusters.push(Extent::new(BlockNo::new(block.get() / unit), 1));
+        }
+        if self.owns_xattr_block(object) {
+            let block = moved.xattr_block.unwrap_or_default();
+            clusters.push(Extent::new(BlockNo::new(block.get() / unit), 1));
+        }
+        clusters
+    }
+
+    fn find_room(&mut self) -> Result<(), FsError> {
+        let mut room: Vec<(Extent, Ino)> = Vec::new();
+        let unit = self.cluster;
+        for group in 0..self.volume.sb.groups {
+            for free in self.volume.group_summary(GroupNo::new(group))?.free {
+                let (first, end) = (free.start.get() / unit, free.end().get().div_ceil(unit));
+                room.push((Extent::new(BlockNo::new(first), end - first), Ino::ZERO));
+            }
+        }
+        for at in 0..self.moved.len() {
+            let object = ObjectId::new(at as u32);
+            let ino = self.moved[at].ino;
+            room.extend(self.clusters(object).into_iter().map(|extent| (extent, ino)));
+        }
+        room.sort_unstable();
+        for pair in room.windows(2) {
+            if pair[0].0.overlaps(pair[1].0) {
+                let ino = pair[0].1.max(pair[1].1);
+                let block = BlockNo::new(pair[1].0.start.get() * unit);
+                let place = Location::of("block in use twice").in_inode(ino).in_block(block);
+                let kind = Corruption::Invalid { field: "block", value: block.get() };
+                return Err(FsError::corrupt(kind, place));
+            }
+        }
+        self.room = room.into_iter().map(|(extent, _)| extent).collect();
+        join(&mut self.room);
+        Ok(())
+    }
+
+    /// Directories and their files as a walk meets them; what has no name last.
+    fn walk_tree(&self) -> Result<Vec<ObjectId>, FsError> {
+        let mut order = Vec::with_capacity(self.moved.len());
+        let mut seen = vec![false; self.moved.len()];
+        let mut stack: Vec<ObjectId> = self.object(self.image.root()).into_iter().collect();
+        while let Some(dir) = stack.pop() {
+            if std::mem::replace(&mut seen[dir.index()], true) {
+                continue;
+            }
+            order.push(dir);
+            let mut below = Vec::new();
+            for ino in self.listing(self.moved(dir).ino)? {
+                let Some(object) = self.object(ino) else { continue };
+                if self.moved(object).kind == FileKind::Directory {
+                    below.push(object);
+                } else if !std::mem::replace(&mut seen[object.index()], true) {
+                    order.push(object);
+                }
+            }
+            stack.extend(below.into_iter().rev());
+        }
+        let all = (0..self.moved.len()).map(|at| ObjectId::new(at as u32));
+        order.extend(all.filter(|object| !seen[object.index()]));
+        Ok(order)
+    }
+
+    /// A directory's entries in the order in which a kernel lists them.
+    fn listing(&self, dir: Ino) -> Result<Vec<Ino>, FsError> {
+        let sb = &self.volume.sb;
+        let version = sb.raw.s_def_hash_version.saturating_add(sb.hash_unsigned_offset());
+        let mut entries = Vec::new();
+        self.image.read_dir(dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                let hash = name_hash(version, sb.hash_seed(), entry.name);
+                entries.push((hash.unwrap_or_default(), entry.ino));
+            }
+            ControlFlow::Continue(())
+        })?;
+        if sb.has_compat(compat::DIR_INDEX) {
+            entries.sort_by_key(|&(hash, _)| hash);
+        }
+        Ok(entries.into_iter().map(|(_, ino)| ino).collect())
+    }
+
+    pub(crate) fn space(&self) -> Space {
+        let sb = &self.volume.sb;
+        let first = sb.raw.s_first_ino.get().max(special::FIRST_ORDINARY);
+        let mut inodes: Vec<(Ino, u32)> = Vec::new();
+        let mut next = first;
+        let last = sb.raw.s_inodes_count.get();
+        let fixed = self.lost_and_found.filter(|ino| ino.get() >= first);
+        let mut taken: Vec<u32> =
+            self.pinned.iter().chain(&fixed).map(|ino| ino.get()).filter(|&i| i >= first).collect();
+        taken.sort_unstable();
+        for ino in taken.into_iter().chain([last.saturating_add(1)]) {
+            if ino > next {
+                inodes.push((Ino::new(next), ino - next));
+            }
+            next = ino.saturating_add(1);
+        }
+        let table = |group: u32| {
+            let blocks = sb.group_blocks(GroupNo::new(group));
+            let (start, end) = (blocks.start.get(), blocks.end().get());
+            let start = start / self.cluster;
+            InodeTable {
+                first: Ino::new(group * sb.inodes_per_group + 1),
+                count: sb.inodes_per_group,
+                blocks: Extent::default(),
+                group: Extent::new(BlockNo::new(start), end.div_ceil(self.cluster) - start),
+            }
+        };
+        Space {
+            inodes,
+            free: self.room.clone(),
+            tables: (0..sb.groups).map(table).collect(),
+            inodes_per_block: sb.block_size / u32::from(sb.inode_size),
+        }
+    }
+
+    /// How an object's old runs lie under a new placement: the pieces of its
+    /// new map, in logical order.
+    pub(crate) fn pieces(&self, object: ObjectId, data: &[Placed]) -> Vec<Mapping> {
+        let unit = self.cluster;
+        let mut pieces: Vec<Mapping> = Vec::new();
+        for run in &self.moved(object).runs {
+            let (low, high) = (run.lbn.get(), run.lbn.get() + run.extent.len);
+            let from = data.partition_point(|p| (p.lbn.get() + p.extent.len) * unit <= low);
+            for placed in &data[from..] {
+                let base = placed.lbn.get() * unit;
+                let (start, end) = (low.max(base), high.min(base + placed.extent.len * unit));
+                if start >= end {
+                    break;
+                }
+                let block = placed.extent.start.get() * unit + (start - base);
+                let piece = Mapping {
+                    lbn: Lbn::new(start),
+                    extent: Extent::new(BlockNo::new(block), end - start),
+                    unwritten: run.unwritten,
+                };
+                match pieces.last_mut() {
+                    Some(last)
+                        if last.unwritten == piece.unwritten
+                            && last.lbn.get() + last.extent.len == start
+                            && last.extent.end() == piece.extent.start =>
+                    {
+                        last.extent.len += piece.extent.len;
+                    }
+                    _ => pieces.push(piece),
+                }
+            }
+        }
+        pieces
+    }
+
+    /// Blocks that an object's map needs for these pieces.
+    pub(crate) fn map_blocks(&self, object: ObjectId, pieces: &[Mapping]) -> u64 {
+        let bs = self.volume.sb.block_size;
+        if self.moved(object).extents {
+            let extents = pieces.iter().map(|p| extents_of(p.extent.len, p.unwritten)).sum();
+            extent_tree_blocks(extents, bs)
+        } else {
+            let runs: Vec<Run> =
+                pieces.iter().map(|p| Run { lbn: p.lbn, len: p.extent.len }).collect();
+            indirect_blocks(&runs, bs)
+        }
+    }
+}
+
+/// What is known of an inode from its map.
+fn examine(image: &ExtImage, ino: Ino) -> Result<Moved, FsError> {
+    let volume = image.volume();
+    let inode = volume.inode(ino)?;
+    let place = Location::of("inode").in_inode(ino);
+    let Some(kind) = inode.kind() else {
+        let value = u64::from(inode.core.i_mode.get());
+        return Err(FsError::corrupt(Corruption::Invalid { field: "i_mode", value }, place));
+    };
+    let map = volume.block_map(&inode)?;
+    let unit = u64::from(volume.sb.cluster_ratio);
+    if let Some(run) =
+        map.runs.iter().find(|run| run.lbn.get() % unit != run.extent.start.get() % unit)
+    {
+        let kind = Corruption::Invalid { field: "ee_start", value: run.extent.start.get() };
+        return Err(FsError::corrupt(kind, place));
+    }
+    if let Some(block) = map.xattr_block {
+        volume.check_block(block, place)?;
+    }
+    Ok(Moved {
+        ino,
+        kind,
+        extents: uses_extents(inode.core.i_flags.get()),
+        runs: map.runs,
+        map: map.index.iter().map(|index| index.block).collect(),
+        xattr_block: map.xattr_block,
+    })
+}
+
+/// Joins sorted runs that touch.
+pub(crate) fn join(runs: &mut Vec<Extent>) {
+    runs.dedup_by(|later, earlier| {
+        let touch = earlier.end() == later.start;
+        if touch {
+            earlier.len += later.len;
+        }
+        touch
+    });
+}
+
+impl Demand for Survey<'_> {
+    fn objects(&self) -> usize {
+        self.moved.len()
+    }
+
+    fn fixed_ino(&self, object: ObjectId) -> Option<Ino> {
+        let ino = self.moved(object).ino;
+        let fixed = ino.get() == special::ROOT
+            || self.lost_and_found == Some(ino)
+            || keeps_numbers(self.image);
+        fixed.then_some(ino)
+    }
+
+    fn is_directory(&self, object: ObjectId) -> bool {
+        self.moved(object).kind == FileKind::Directory
+    }
+
+    fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
+        let start = runs.len();
+        for run in &self.moved(object).runs {
+            let first = run.lbn.get() / self.cluster;
+            let end = (run.lbn.get() + run.extent.len).div_ceil(self.cluster);
+            match runs[start..].last_mut() {
+                Some(last) if last.lbn.get() + last.len >= first => {
+                    last.len = last.len.max(end - last.lbn.get());
+                }
+                _ => runs.push(Run { lbn: Lbn::new(first), len: end - first }),
+            }
+        }
+    }
+
+    fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64 {
+        let pieces = self.pieces(object, data);
+        self.map_blocks(object, &pieces) + u64::from(self.owns_xattr_block(object))
+    }
+
+    fn is_pinned(&self, _object: ObjectId) -> bool {
+        false
+    }
+
+    fn walk_order(&self) -> Vec<ObjectId> {
+        self.walk.clone()
+    }
+
+    fn inode_order(&self) -> Vec<ObjectId> {
+        let mut order = Vec::with_capacity(self.moved.len());
+        let mut seen = vec![false; self.moved.len()];
+        let mut add = |object: ObjectId| {
+            if !std::mem::replace(&mut seen[object.index()], true) {
+                order.push(object);
+            }
+        };
+        for &object in &self.walk {
+            add(object);
+            if self.is_directory(object) {
+                let listed = self.listing(self.moved(object).ino).unwrap_or_default();
+                listed.iter().filter_map(|&ino| self.object(ino)).for_each(&mut add);
+            }
+        }
+        order
+    }
+}
