@@ -166,13 +166,8 @@ const SPARSE: u64 = 1;
 /// number: device, inode, size and time of last change, hashed; and whether
 /// the file may have holes. So a million files need no table beside the tree.
 fn content_key(stat: &rustix::fs::Stat) -> u64 {
-    let fields = [
-        stat.st_dev,
-        stat.st_ino,
-        stat.st_size as u64,
-        stat.st_mtime as u64,
-        stat.st_mtime_nsec as u64,
-    ];
+    let fields =
+        [stat.st_dev, stat.st_ino, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec];
     let hash = fields.iter().fold(0x5ee4_1e55_u64, |hash, &field| {
         let mixed = (hash ^ field).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ (mixed >> 29)

@@ -157,12 +157,12 @@ impl Listing<'_> {
     fn write(&mut self) -> io::Result<()> {
         writeln!(self.out, "#mtree")?;
         self.line(".", NodeId::ROOT)?;
-        let children = |dir| -> Vec<Entry> { self.tree.children(dir).to_vec() };
-        let mut stack = vec![(".".to_string(), children(NodeId::ROOT).into_iter())];
+        let tree = self.tree;
+        let mut stack = vec![(".".to_string(), tree.children(NodeId::ROOT).iter())];
         loop {
             let at_root = stack.len() == 1;
             let Some((dir, entries)) = stack.last_mut() else { return Ok(()) };
-            let Some(entry) = entries.next() else {
+            let Some(&entry) = entries.next() else {
                 stack.pop();
                 continue;
             };
@@ -171,9 +171,9 @@ impl Listing<'_> {
             }
             let path = format!("{dir}/{}", escaped(self.tree.name(&entry)));
             self.line(&path, entry.node)?;
-            let children = self.tree.children(entry.node);
+            let children = tree.children(entry.node);
             if !children.is_empty() {
-                stack.push((path, children.to_vec().into_iter()));
+                stack.push((path, children.iter()));
             }
         }
     }

@@ -51,8 +51,10 @@ impl Unpacker {
             return Ok(());
         }
         let (parent, name) = self.parent(path, mtime)?;
-        // What is replaced may be (above) the directory remembered.
-        if attr.kind != FileKind::Directory && self.builder.child(parent, name).is_some() {
+        // What is replaced may be on the way to the directory remembered.
+        let stays =
+            |node| self.builder.node(node).kind == attr.kind && attr.kind == FileKind::Directory;
+        if self.builder.child(parent, name).is_some_and(|node| !stays(node)) {
             self.last = None;
         }
         let node = self.builder.add(parent, name, attr, payload)?;
@@ -107,10 +109,10 @@ impl Unpacker {
             self.builder.set_attr(NodeId::ROOT, attr);
         }
         let (dir, name) = split(path);
-        if let Some((last, node)) = &self.last {
-            if last == dir {
-                return Ok((*node, name));
-            }
+        if let Some((last, node)) = &self.last
+            && last == dir
+        {
+            return Ok((*node, name));
         }
         let mut at = NodeId::ROOT;
         let mut hops = 0;

@@ -115,10 +115,8 @@ fn older_formats_hold_all_but_what_they_cannot() {
     fs::remove_dir_all(root.join("l".repeat(120))).unwrap();
     fs::remove_file(root.join("sub/long")).unwrap();
     let wanted = without(&list(&root));
-    for flags in [&["--format=ustar"][..]] {
-        tar(&root, &archive, flags);
-        assert_eq!(without(&list(&archive)), wanted, "{flags:?}");
-    }
+    tar(&root, &archive, &["--format=ustar"]);
+    assert_eq!(without(&list(&archive)), wanted);
 }
 
 #[test]

@@ -171,25 +171,21 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
 
 fn show(path: &Path, global: &Global) -> Result<(), Failure> {
     let mut reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
+    let header = reader.header().clone();
     let mut broken = None;
+    let mut sound = reader.by_ref().map_while(|event| match event {
+        Ok(event) => Some(event),
+        Err(error) => {
+            broken = Some(error);
+            None
+        }
+    });
     write_to(None, |out| {
-        if global.json {
-            let mut writer = Writer::new(out, &reader.header().clone())?;
-            for event in &mut reader {
-                match event {
-                    Ok(event) => writer.write(&event)?,
-                    Err(error) => return Ok(broken = Some(error)),
-                }
-            }
-            return Ok(());
+        if !global.json {
+            return sound.try_for_each(|event| show_event(&event, out));
         }
-        for event in &mut reader {
-            match event {
-                Ok(event) => show_event(&event, out)?,
-                Err(error) => return Ok(broken = Some(error)),
-            }
-        }
-        Ok(())
+        let mut writer = Writer::new(out, &header)?;
+        sound.try_for_each(|event| writer.write(&event))
     })?;
     broken.map_or(Ok(()), |error| Err(failed(path, &error)))
 }

@@ -90,13 +90,12 @@ impl TreeBuilder {
         attr: NodeAttr,
         payload: NewPayload<'_>,
     ) -> Result<NodeId, FsError> {
-        if attr.kind == FileKind::Directory {
-            if let Some(id) = self.child(parent, name) {
-                if self.node(id).kind == FileKind::Directory {
-                    self.set_attr(id, attr);
-                    return Ok(id);
-                }
-            }
+        if attr.kind == FileKind::Directory
+            && let Some(id) = self.child(parent, name)
+            && self.node(id).kind == FileKind::Directory
+        {
+            self.set_attr(id, attr);
+            return Ok(id);
         }
         if self.nodes.len() >= (u32::MAX - 1) as usize {
             return Err(FsError::NoSpace("more than 4 billion files".into()));

@@ -200,10 +200,10 @@ impl Replay {
         };
         if call.result >= 0 {
             self.event(call, op, &path);
-        } else if call.error.as_deref() == Some("ENOENT") {
-            if let Some(event) = self.event(call, Op::Lookup, &path) {
-                event.missing = true;
-            }
+        } else if call.error.as_deref() == Some("ENOENT")
+            && let Some(event) = self.event(call, Op::Lookup, &path)
+        {
+            event.missing = true;
         }
     }
 

@@ -206,10 +206,8 @@ impl Assembly {
         let Found { stat, kind, target, xattrs, .. } = found;
         let identity = (stat.st_dev, stat.st_ino);
         let linked = stat.st_nlink > 1 && kind != FileKind::Directory;
-        if linked {
-            if let Some(&node) = self.links.get(&identity) {
-                return self.builder.add_link(name, node);
-            }
+        if linked && let Some(&node) = self.links.get(&identity) {
+            return self.builder.add_link(name, node);
         }
         let mut attr = node_attr(&stat, kind);
         walk.options.apply(&mut attr)?;
@@ -301,7 +299,7 @@ fn is_kept(name: &[u8]) -> bool {
 fn read_xattrs(path: &[u8], xattrs: &mut Vec<Xattr>) -> Result<(), Errno> {
     let mut list = [MaybeUninit::<u8>::uninit(); 256];
     match rustix::fs::llistxattr(path, &mut list) {
-        Ok((names, _)) if names.is_empty() => Ok(()),
+        Ok(([], _)) => Ok(()),
         Ok((names, _)) => read_values(path, names, xattrs),
         Err(Errno::NOTSUP) => Ok(()),
         // 64 KiB is the most that the system gives out.

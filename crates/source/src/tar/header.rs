@@ -5,6 +5,9 @@ use seekless_fs::ArchiveFault;
 /// Bytes in a block: headers are one, contents are padded to whole ones.
 pub(super) const BLOCK: usize = 512;
 
+/// Where the stored bytes of a sparse file belong: offsets and lengths.
+pub(super) type Runs = Vec<(u64, u64)>;
+
 /// A header block. Fields are at fixed offsets; numbers are octal text, or
 /// binary when the first bit is set (GNU).
 pub(super) struct Header<'a>(pub(super) &'a [u8; BLOCK]);
@@ -88,7 +91,7 @@ impl<'a> Header<'a> {
 
     /// GNU's sparse map: the first four runs, whether blocks with more follow,
     /// and the file's length with its holes.
-    pub(super) fn sparse(&self) -> Result<(Vec<(u64, u64)>, bool, u64), ArchiveFault> {
+    pub(super) fn sparse(&self) -> Result<(Runs, bool, u64), ArchiveFault> {
         let mut runs = Vec::new();
         sparse_runs(self.field::<386, 96>(), &mut runs)?;
         Ok((runs, self.0[482] == 1, length(self.field::<483, 12>(), "realsize")?))
