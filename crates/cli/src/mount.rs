@@ -32,10 +32,6 @@ const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longest name of an entry.
 const NAME_MAX: usize = 255;
 
-/// While recording, the kernel reads ahead no further than this, so that what
-/// is recorded is what was asked for.
-const RECORDING_READAHEAD: u32 = 4096;
-
 /// How to mount.
 pub(crate) struct MountOptions<'a> {
     /// What `mount(8)` shows as the source.
@@ -96,12 +92,18 @@ pub(crate) fn serve(
 pub(crate) struct ImageMount {
     image: Arc<dyn Inspect>,
     recorder: Option<Arc<Recorder>>,
+    /// How far the kernel may read ahead while recording, in bytes.
+    read_ahead: u32,
 }
 
 impl ImageMount {
     /// Serves an image, telling the recorder of all that is asked for.
-    pub(crate) fn new(image: Arc<dyn Inspect>, recorder: Option<Arc<Recorder>>) -> Self {
-        Self { image, recorder }
+    pub(crate) fn new(
+        image: Arc<dyn Inspect>,
+        recorder: Option<Arc<Recorder>>,
+        read_ahead: u32,
+    ) -> Self {
+        Self { image, recorder, read_ahead }
     }
 
     fn record(&self, request: &Request, op: Op, ino: INodeNo) {
@@ -193,7 +195,7 @@ impl Filesystem for ImageMount {
         if self.recorder.is_some() {
             // No attributes along with a listing: that would hide who asks for
             // them later.
-            let _ = config.set_max_readahead(RECORDING_READAHEAD);
+            let _ = config.set_max_readahead(self.read_ahead);
         } else {
             let _ = config.add_capabilities(InitFlags::FUSE_DO_READDIRPLUS);
             let _ = config.add_capabilities(InitFlags::FUSE_READDIRPLUS_AUTO);

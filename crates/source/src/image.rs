@@ -42,6 +42,27 @@ impl ImageSource {
         Ok(Self { image, tree })
     }
 
+    /// The nodes of the tree by the image's inode numbers.
+    ///
+    /// # Errors
+    /// Whatever reading directories gives.
+    pub fn nodes_by_inode(&self) -> Result<HashMap<Ino, NodeId>, FsError> {
+        let mut nodes = HashMap::from([(self.image.root(), NodeId::ROOT)]);
+        let mut pending = vec![(self.image.root(), NodeId::ROOT)];
+        while let Some((dir, node)) = pending.pop() {
+            self.image.read_dir(dir, 0, &mut |entry| {
+                if let Some(found) = self.tree.child(node, entry.name) {
+                    nodes.insert(entry.ino, found.node);
+                    if self.tree.node(found.node).kind == FileKind::Directory {
+                        pending.push((entry.ino, found.node));
+                    }
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(nodes)
+    }
+
     fn ino(&self, node: &Node) -> Result<Ino, FsError> {
         match node.payload {
             Payload::Content(key) => Ok(Ino::new(key as u32)),

@@ -8,6 +8,7 @@ use crate::source::{self, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
+use seekless_fs::plan::Plan;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner;
@@ -131,16 +132,28 @@ fn write_image(
 ) -> Result<ByteLen, Failure> {
     let builder = Builder::new(source, options)?;
     let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
+    write_built(&builder, &plan, output, path, global)?;
+    Ok(builder.size())
+}
+
+/// Writes a planned image to an output file.
+pub(crate) fn write_built(
+    builder: &Builder<'_>,
+    plan: &Plan,
+    output: &Output,
+    path: &Path,
+    global: &Global,
+) -> Result<(), Failure> {
     let file = output.file()?;
     let io = |error: std::io::Error| Failure::io(path.display(), &error);
     file.set_len(builder.size().get()).map_err(io)?;
     let device = FileDevice::from_file(file, true).map_err(io)?;
     let bar = progress::bytes(global, builder.size());
     builder
-        .write(&plan, &device, &|bytes| bar.inc(bytes))
+        .write(plan, &device, &|bytes| bar.inc(bytes))
         .map_err(|error: FsError| Failure::from(error).about(path.display()))?;
     bar.finish_and_clear();
-    Ok(builder.size())
+    Ok(())
 }
 
 fn parse_uuid(text: &str) -> Result<[u8; 16], String> {

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::image;
 use crate::mount::{self, ImageMount, MountOptions, Recorder};
 use clap::Args;
+use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
@@ -30,6 +31,12 @@ pub(crate) struct MountArgs {
     /// Write a trace of all that is asked for
     #[arg(long, value_name = "TRACE")]
     record: Option<PathBuf>,
+    /// How far the kernel reads ahead while recording: 128K, as it does on a
+    /// disk, records what a disk would be asked for; 4K, the pages really
+    /// touched
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
+    #[arg(requires = "record")]
+    read_ahead: ByteLen,
     /// How many threads serve requests
     #[arg(long, value_name = "N", default_value = "4")]
     threads: NonZeroUsize,
@@ -52,7 +59,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let everyone = args.allow_other || rustix::process::geteuid().is_root();
     let options = MountOptions { name: &args.image, threads: args.threads.get(), everyone };
-    let mount = ImageMount::new(image, recorder.clone());
+    let read_ahead = u32::try_from(args.read_ahead.get())
+        .map_err(|_| Failure::usage("--read-ahead is too large"))?;
+    let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
     let served = mount::serve(mount, &args.dir, &options, signals);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;

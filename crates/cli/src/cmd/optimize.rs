@@ -1,18 +1,21 @@
 //! `seekless optimize`: an image laid out anew by what traces touch.
 
 use crate::args::{Global, OpenArgs};
+use crate::cmd::build::write_built;
 use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::image::open_options;
 use crate::output::Output;
 use crate::progress;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
-use seekless_ext::{ExtImage, Relayout};
-use seekless_layout::planner;
+use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
+use seekless_fs::plan::{ObjectId, Run};
+use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Replayed, replay};
 use seekless_layout::score::{Score, score};
-use seekless_units::{ByteLen, format_size, parse_size};
+use seekless_source::{ImageSource, TreeOptions};
+use seekless_units::{ByteLen, Lbn, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,13 +48,51 @@ pub(crate) struct OptimizeArgs {
     /// fetched volume is fetched
     #[arg(long, value_parser = parse_size, default_value = "512K")]
     chunk: ByteLen,
+    /// Small files in their inodes: as the image has it (auto), or changed,
+    /// which makes a new file system of the same name
+    #[arg(long, value_enum, default_value_t = InlineData::Auto)]
+    inline_data: InlineData,
+    /// Bytes in an inode, if other than now; makes a new file system too
+    #[arg(long, value_parser = parse_size)]
+    inode_size: Option<ByteLen>,
     #[command(flatten)]
     open: OpenArgs,
 }
 
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum InlineData {
+    Auto,
+    On,
+    Off,
+}
+
+impl OptimizeArgs {
+    /// How to make the file system anew, when files cannot just be moved.
+    fn rebuild(&self, image: &ExtImage) -> Result<Option<BuildOptions>, Failure> {
+        let mut options = BuildOptions::like(image);
+        let list = match (self.inline_data, options.has_inline_data()) {
+            (InlineData::On, false) => "inline_data",
+            (InlineData::Off, true) => "^inline_data",
+            _ => "",
+        };
+        let size = self.inode_size.map(|size| size.get());
+        let size = size.filter(|&size| size != u64::from(options.inode_size));
+        if list.is_empty() && size.is_none() {
+            return Ok(None);
+        }
+        options.features = options.features.apply(list)?;
+        if let Some(size) = size {
+            options.inode_size = u32::try_from(size)
+                .map_err(|_| Failure::usage(format!("an inode of {size} bytes")))?;
+        }
+        options.check()?;
+        Ok(Some(options))
+    }
+}
+
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.output, args.force)?;
-    let image = open(&args.image, args.open)?;
+    let image = Arc::new(open(&args.image, args.open)?);
     let traces = args
         .trace
         .iter()
@@ -60,10 +101,13 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let about = |error| Failure::from(error).about(args.image.display());
     let replays = traces
         .iter()
-        .map(|(_, events)| replay(&image, events, Machine::default()))
+        .map(|(_, events)| replay(image.as_ref(), events, Machine::default()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
-    write_relayout(args, &image, &replays, &output, global)?;
+    match args.rebuild(&image)? {
+        None => write_relayout(args, &image, &replays, &output, global)?,
+        Some(options) => write_rebuilt(args, &image, &options, &replays, &output, global)?,
+    }
     let new = open_written(&output, &args.output)?;
     let mut results = Vec::new();
     for (path, events) in &traces {
@@ -116,6 +160,34 @@ fn write_relayout(
         .map_err(|error| Failure::from(error).about(args.output.display()))?;
     bar.finish_and_clear();
     Ok(())
+}
+
+/// The same tree in a new file system of another shape.
+fn write_rebuilt(
+    args: &OptimizeArgs,
+    image: &Arc<ExtImage>,
+    options: &BuildOptions,
+    replays: &[Replayed],
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    let about = |error| Failure::from(error).about(args.image.display());
+    let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
+    let nodes = tree.nodes_by_inode().map_err(about)?;
+    let builder = Builder::new(&tree, options).map_err(about)?;
+    let object = |ino| nodes.get(&ino).map(|node| ObjectId::new(node.index() as u32));
+    let mut touches = planner::touches(replays, &object, 1);
+    for touch in &mut touches {
+        // A directory is written anew: which block a name is in now says nothing.
+        if let Part::Blocks(run) = &mut touch.part
+            && builder.demand().is_directory(touch.object)
+        {
+            *run = Run { lbn: Lbn::ZERO, len: u64::from(u32::MAX) };
+        }
+    }
+    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+    write_built(&builder, &plan, output, &args.output, global)
 }
 
 fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {

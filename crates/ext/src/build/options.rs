@@ -1,9 +1,10 @@
 //! What the caller of a build may choose.
 
 use crate::features::Features;
+use crate::image::ExtImage;
 use crate::ondisk::{compat, incompat, ro_compat};
-use seekless_fs::{FsError, Timestamp};
-use seekless_units::ByteLen;
+use seekless_fs::{FsError, Inspect, Timestamp};
+use seekless_units::{ByteLen, Ino};
 
 /// How the image is to be made. [`Options::default`] is what mke2fs would do
 /// today, in the smallest volume that fits.
@@ -63,6 +64,42 @@ const WRITABLE: Features = Features {
 };
 
 impl Options {
+    /// What makes a volume like an image: size, features, marks, reserved share.
+    #[must_use]
+    pub fn like(image: &ExtImage) -> Self {
+        let sb = &image.volume().sb;
+        let raw = &sb.raw;
+        let reserved = (u64::from(raw.s_r_blocks_count_hi.get()) << 32)
+            | u64::from(raw.s_r_blocks_count_lo.get());
+        let label = &image.geometry().label;
+        let secs = i64::from(raw.s_mkfs_time.get()) | (i64::from(raw.s_mkfs_time_hi) << 32);
+        let pending = Features {
+            incompat: incompat::RECOVER,
+            ro_compat: ro_compat::ORPHAN_PRESENT,
+            ..Features::default()
+        };
+        let journal = image.attr(Ino::new(raw.s_journal_inum.get()));
+        Self {
+            size: Some(ByteLen::new(sb.blocks * u64::from(sb.block_size))),
+            block_size: sb.block_size,
+            inode_size: u32::from(sb.inode_size),
+            inodes: Some(raw.s_inodes_count.get()),
+            features: Features::of(raw).without(pending),
+            label: label.clone(),
+            uuid: Some(raw.s_uuid),
+            journal_size: journal.ok().map(|journal| ByteLen::new(journal.size)),
+            reserved: (reserved * 10_000 / sb.blocks.max(1)).min(5000) as u32,
+            made: Some(Timestamp { secs, nanos: 0 }),
+            ..Self::default()
+        }
+    }
+
+    /// Whether small files lie in their inodes.
+    #[must_use]
+    pub fn has_inline_data(&self) -> bool {
+        self.features.has_incompat(incompat::INLINE_DATA)
+    }
+
     /// Checks that the choices can be had, and together.
     ///
     /// # Errors
