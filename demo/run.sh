@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# The main job, start to end, on this machine's own Rust toolchain: build an
+# image, record a compiler run from it, lay it out anew, compare, draw.
+# Needs no root where fusermount3 is there; root needs nothing else.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")/.." && pwd)
+out=${OUT:-$here/demo-out}
+seekless=$here/target/release/seekless
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+
+if [ ! -c /dev/fuse ]; then
+    echo "demo: /dev/fuse is not there; recording through a mount needs it" >&2
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ] && ! command -v fusermount3 >/dev/null; then
+    echo "demo: needs fusermount3 (apt-get install fuse3), or root" >&2
+    exit 1
+fi
+
+say "Building seekless"
+(cd "$here" && cargo build --release --quiet)
+mkdir -p "$out/mnt"
+cd "$out"
+rm -f before.img after.img rustc.trace map.html hello
+
+# The tree: the toolchain that has just compiled this. A distribution's lives in
+# /usr, of which the rest would only make the demonstration longer.
+tree=$(rustc --print sysroot)
+exclude=(--exclude /share)
+if [ "$tree" = /usr ]; then
+    exclude+=(--exclude /src --exclude /include --exclude /games --exclude /local)
+fi
+
+say "1. An ext4 image of $tree"
+time "$seekless" build "$tree" -o before.img "${exclude[@]}"
+"$seekless" info before.img
+
+say "2. rustc compiles a program, run from a read-only mount of the image; every read is recorded"
+cat > hello.rs <<'RUST'
+use std::collections::BTreeMap;
+fn main() {
+    let words: BTreeMap<_, _> = "so it goes".split(' ').map(|w| (w, w.len())).collect();
+    println!("{words:?}");
+}
+RUST
+"$seekless" mount before.img mnt --record rustc.trace &
+mount=$!
+trap 'kill "$mount" 2>/dev/null || true; wait "$mount" 2>/dev/null || true' EXIT
+for _ in $(seq 100); do [ -x mnt/bin/rustc ] && break; sleep 0.1; done
+libraries=$PWD/mnt/lib
+for dir in mnt/lib/*-linux-gnu*; do [ -d "$dir" ] && libraries+=:$PWD/$dir; done
+LD_LIBRARY_PATH=$libraries mnt/bin/rustc -O hello.rs -o hello
+./hello
+kill "$mount"
+wait "$mount" || true
+trap - EXIT
+"$seekless" trace show rustc.trace | head -n 12
+echo "... $(wc -l < rustc.trace) events"
+
+say "3. The image laid out anew by that trace"
+time "$seekless" optimize before.img --trace rustc.trace -o after.img
+
+say "4. What it won"
+"$seekless" score before.img after.img --trace rustc.trace
+
+say "5. A picture of where the reads fell"
+"$seekless" map before.img after.img --trace rustc.trace --html map.html
+echo "open $out/map.html"
+
+if command -v e2fsck >/dev/null || [ -x /sbin/e2fsck ]; then
+    say "6. e2fsck's opinion"
+    PATH=$PATH:/sbin:/usr/sbin e2fsck -fn after.img
+fi
+"$seekless" manifest --compare before.img after.img && echo "contents and attributes: equal"
