@@ -3,8 +3,10 @@
 //! - [`trace`]: what was touched, in order
 //! - [`replay`]: a trace on an image: the requests that reach the disk
 //! - [`score`]: what such requests cost
+//! - [`by_path`]: what a trace touches of a tree that is not an image yet
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
+pub mod by_path;
 pub mod planner;
 pub mod replay;
 pub mod score;

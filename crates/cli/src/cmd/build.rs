@@ -1,6 +1,7 @@
 //! `seekless build`: an ext image from a tree.
 
 use crate::args::{Global, OpenArgs};
+use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress;
@@ -11,7 +12,7 @@ use seekless_ext::{BuildOptions, Builder, Features};
 use seekless_fs::plan::Plan;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
-use seekless_layout::planner;
+use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ Examples:
   seekless build rootfs/ -o disk.img
   seekless build rootfs.tar.zst -o disk.img --size 2G --label root
   zcat layer.tar.gz | seekless build - -o disk.img
+  seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
   seekless build old.img -o new.img --features ^has_journal --inode-size 512")]
 pub(crate) struct BuildArgs {
@@ -37,6 +39,12 @@ pub(crate) struct BuildArgs {
     /// The image to write
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
+    /// Lay what these traces touch first, in the order of first touch
+    #[arg(long, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
+    /// With --trace: the hot part begins on a multiple of this
+    #[arg(long, value_parser = parse_size, default_value = "512K", requires = "trace")]
+    chunk: ByteLen,
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
@@ -114,7 +122,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     options.check()?;
     let output = Output::create(&args.output, args.force)?;
     let source = source::open(&args.source, &args.tree, args.open, source_date_epoch()?)?;
-    let size = write_image(source.as_ref(), &options, &output, &args.output, global)?;
+    let size = write_image(args, source.as_ref(), &options, &output, global)?;
     output.finish()?;
     if global.json {
         let nodes = source.tree().nodes().len();
@@ -124,15 +132,21 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
 }
 
 fn write_image(
+    args: &BuildArgs,
     source: &dyn Source,
     options: &BuildOptions,
     output: &Output,
-    path: &Path,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let builder = Builder::new(source, options)?;
-    let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
-    write_built(&builder, &plan, output, path, global)?;
+    let mut touches = Vec::new();
+    for path in &args.trace {
+        let events = trace::load(path)?;
+        touches.extend(by_path::touches(&events, source.tree(), options.block_size));
+    }
+    let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align)?;
+    write_built(&builder, &plan, output, &args.output, global)?;
     Ok(builder.size())
 }
 

@@ -9,6 +9,7 @@
 
 mod readahead;
 
+use crate::by_path::components;
 use crate::trace::{Event, Op};
 use readahead::{PageCache, ReadAhead};
 use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
@@ -436,12 +437,4 @@ impl<'a> Replay<'a> {
     fn request(&mut self, extent: Extent, purpose: Purpose, ino: Ino, lbn: Lbn) {
         self.out.requests.push(Request { extent, purpose, ino, lbn, event: self.event });
     }
-}
-
-/// A path's components, last first; empty ones and `.` left out.
-fn components(path: &[u8]) -> Vec<Vec<u8>> {
-    path.rsplit(|&byte| byte == b'/')
-        .filter(|name| !name.is_empty() && *name != b".")
-        .map(<[u8]>::to_vec)
-        .collect()
 }
