@@ -7,9 +7,11 @@
 //! numbers replaced; hashes of names do not change, so an index stays valid.
 //!
 //! - [`survey`]: what is on the image, and what of it may move
+//! - [`quota`]: usage brought up to date
 //! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
 //! - [`write`]: the new image
 
+pub(crate) mod quota;
 pub(crate) mod rewrite;
 pub(crate) mod survey;
 pub(crate) mod write;
@@ -88,9 +90,6 @@ impl<'a> Relayout<'a> {
 fn check_state(image: &ExtImage) -> Result<(), FsError> {
     let sb = &image.volume().sb;
     let refuse = |what: &str| Err(FsError::Unsupported(format!("laying out anew {what}")));
-    if sb.has_ro_compat(ro_compat::QUOTA) {
-        return refuse("an image with the quota feature (its usage files would have to follow)");
-    }
     if sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
         return refuse("an image with the shared_blocks feature");
     }

@@ -7,6 +7,7 @@
     reason = "values are of our own plan and of structures that the survey checked"
 )]
 
+use super::quota::{self, Charges, Patch};
 use super::rewrite::{self, InodeChange};
 use super::survey::{Survey, join};
 use super::uses_extents;
@@ -23,7 +24,7 @@ use crate::ondisk::{
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{ObjectId, Placed, Plan};
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
@@ -44,6 +45,8 @@ pub(crate) struct Writer<'a> {
 struct GroupCount {
     inodes: Vec<u32>,
     directories: u32,
+    /// Changes of what users, groups and projects are charged for.
+    charges: [Charges; 3],
 }
 
 impl Writer<'_> {
@@ -51,6 +54,7 @@ impl Writer<'_> {
         self.copy_fixed()?;
         self.write_data()?;
         let counts = self.write_inodes()?;
+        self.write_quota(&counts)?;
         self.write_summaries(&counts)
     }
 
@@ -251,7 +255,10 @@ impl Writer<'_> {
             let slot = &mut table[at..at + size];
             match object {
                 Some(object) => {
-                    self.rewrite_inode(object, slot)?;
+                    let charge = self.rewrite_inode(object, slot)?;
+                    if charge != 0 {
+                        self.charge(object, charge, &mut count.charges)?;
+                    }
                     count.directories +=
                         u32::from(self.survey.moved(object).kind == FileKind::Directory);
                 }
@@ -265,7 +272,23 @@ impl Writer<'_> {
         Ok(count)
     }
 
-    fn rewrite_inode(&self, object: ObjectId, out: &mut [u8]) -> Result<(), FsError> {
+    /// Adds bytes to what an object's owners are charged for.
+    fn charge(
+        &self,
+        object: ObjectId,
+        bytes: i64,
+        charges: &mut [Charges; 3],
+    ) -> Result<(), FsError> {
+        let attr = self.survey.image.attr(self.survey.moved(object).ino)?;
+        for (charges, owner) in charges.iter_mut().zip([attr.uid, attr.gid, attr.project]) {
+            *charges.entry(owner).or_default() += bytes;
+        }
+        Ok(())
+    }
+
+    /// Writes an object's inode; returns how many bytes more than before it
+    /// occupies.
+    fn rewrite_inode(&self, object: ObjectId, out: &mut [u8]) -> Result<i64, FsError> {
         let volume = self.survey.volume;
         let moved = self.survey.moved(object);
         let inode = volume.inode(moved.ino)?;
@@ -286,6 +309,7 @@ impl Writer<'_> {
             change.inline_directory = true;
             change.inline_entries = inline::entry_ranges(&inode)?;
         }
+        let mut charge = 0;
         let mapped = !moved.runs.is_empty() || !moved.map.is_empty();
         if mapped {
             let unit = self.survey.cluster;
@@ -299,13 +323,16 @@ impl Writer<'_> {
                 self.put(*block, bytes)?;
             }
             change.i_block = Some(map.i_block);
-            let per_block =
-                if inode.has_flag(flags::HUGE_FILE) { 1 } else { self.block_size() / 512 };
-            change.blocks = (needed as i64 - moved.map.len() as i64) * (unit * per_block) as i64;
+            let more = (needed as i64 - moved.map.len() as i64) * unit as i64;
+            charge = more * self.block_size() as i64;
+            // Counted in blocks in huge files, else in sectors.
+            let huge = inode.has_flag(flags::HUGE_FILE);
+            change.blocks = if huge { more } else { charge / 512 };
         }
         out.copy_from_slice(inode.raw());
         let inodes = volume.sb.raw.s_inodes_count.get();
-        rewrite::inode(out, to, &change, inodes, self.seed(), &|old| self.renumber(old))
+        rewrite::inode(out, to, &change, inodes, self.seed(), &|old| self.renumber(old))?;
+        Ok(charge)
     }
 
     fn map(
@@ -344,6 +371,42 @@ impl Writer<'_> {
             self.put(new, &bytes)?;
         }
         Ok(Some(new))
+    }
+
+    /// Charges users, groups and projects for maps that grew or shrank.
+    fn write_quota(&self, counts: &[GroupCount]) -> Result<(), FsError> {
+        let sb = &self.survey.volume.sb;
+        if !sb.has_ro_compat(ro_compat::QUOTA) {
+            return Ok(());
+        }
+        let raw = &sb.raw;
+        let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
+        for (kind, ino) in files.into_iter().enumerate().filter(|(_, ino)| ino.get() != 0) {
+            let mut charges = Charges::new();
+            for (&id, &bytes) in counts.iter().flat_map(|count| &count.charges[kind]) {
+                *charges.entry(id).or_default() += bytes;
+            }
+            let ino = Ino::new(ino.get());
+            let inode = self.survey.volume.inode(ino)?;
+            for Patch { offset, value } in quota::patches(self.survey.volume, ino, &charges)? {
+                self.patch_fixed_file(&inode, offset, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces eight bytes of a file that stays where it is.
+    fn patch_fixed_file(&self, inode: &Inode, offset: u64, value: u64) -> Result<(), FsError> {
+        let bs = self.block_size();
+        let Some(run) = self.survey.volume.map_block(inode, Lbn::new(offset / bs))? else {
+            return Ok(());
+        };
+        let at = Lba::containing(ByteLen::new(run.extent.start.get() * bs));
+        let mut block = vec![0; bs as usize];
+        self.device.read(at, &mut block)?;
+        let inside = (offset % bs) as usize;
+        block[inside..inside + 8].copy_from_slice(&value.to_le_bytes());
+        self.put(run.extent.start, &block)
     }
 
     // ---- summaries -------------------------------------------------------

@@ -1,0 +1,111 @@
+//! Quota files brought up to date: a map that grew or shrank by a block changes
+//! what its owner is charged for.
+//!
+//! Format: Linux `fs/quota/quotaio_v2.h` and `quota_tree.h`, revision 1: blocks
+//! of 1024 bytes, a tree of four levels by the bytes of the id, leaves with a
+//! header of 16 bytes and entries of 72.
+
+use crate::field::{index, invalid, le32, range, truncated, wide};
+use crate::inode::Inode;
+use crate::volume::Volume;
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::{ByteLen, Ino};
+use std::collections::BTreeMap;
+
+/// Bytes in a block of a quota file.
+const BLOCK: u64 = 1024;
+/// The tree's root.
+const ROOT: u64 = 1;
+/// Levels above the leaves.
+const DEPTH: u32 = 4;
+/// Bytes before a leaf's first entry, and in an entry.
+const LEAF_HEADER: usize = 16;
+const ENTRY: usize = 72;
+/// Where an entry keeps the bytes in use.
+const SPACE_AT: usize = 48;
+/// First words of the files for users, groups and projects.
+const MAGICS: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
+
+/// What is charged to whom, more or less than before, in bytes.
+pub(crate) type Charges = BTreeMap<u32, i64>;
+
+/// Eight bytes of a quota file to be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Patch {
+    pub(crate) offset: u64,
+    pub(crate) value: u64,
+}
+
+/// The patches that bring the quota file of inode `ino` up to date.
+pub(crate) fn patches(volume: &Volume, ino: Ino, charges: &Charges) -> Result<Vec<Patch>, FsError> {
+    let file = QuotaFile { volume, inode: volume.inode(ino)? };
+    file.check()?;
+    charges
+        .iter()
+        .filter(|(_, bytes)| **bytes != 0)
+        .map(|(&id, &bytes)| file.patch(id, bytes))
+        .collect()
+}
+
+struct QuotaFile<'a> {
+    volume: &'a Volume,
+    inode: Inode,
+}
+
+impl QuotaFile<'_> {
+    fn place(&self) -> Location {
+        Location::of("quota file").in_inode(self.inode.ino)
+    }
+
+    fn block(&self, number: u64) -> Result<Vec<u8>, FsError> {
+        let blocks = self.inode.len.checked_div(BLOCK).unwrap_or(0);
+        if number >= blocks {
+            return Err(range("quota block", number, blocks, self.place()));
+        }
+        let mut bytes = vec![0; index(BLOCK)];
+        let at = ByteLen::new(number.saturating_mul(BLOCK));
+        self.volume.read_mapped(&self.inode, at, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn check(&self) -> Result<(), FsError> {
+        let head = self.block(0)?;
+        let magic = le32(&head, 0).unwrap_or(0);
+        if !MAGICS.contains(&magic) {
+            let kind = Corruption::Magic { found: u64::from(magic) };
+            return Err(FsError::corrupt(kind, self.place()));
+        }
+        match le32(&head, 4) {
+            Some(1) => Ok(()),
+            version => Err(FsError::Unsupported(format!("quota file version {version:?}"))),
+        }
+    }
+
+    /// The change of what `id` is charged for.
+    fn patch(&self, id: u32, bytes: i64) -> Result<Patch, FsError> {
+        let mut number = ROOT;
+        for byte in id.to_be_bytes().into_iter().take(index(DEPTH)) {
+            let node = self.block(number)?;
+            let slot = usize::from(byte).saturating_mul(4);
+            number = u64::from(le32(&node, slot).unwrap_or(0));
+            if number == 0 {
+                return Err(invalid("quota id", u64::from(id), self.place()));
+            }
+        }
+        let leaf = self.block(number)?;
+        let entries = leaf.get(LEAF_HEADER..).unwrap_or_default().chunks_exact(ENTRY);
+        let is_own =
+            |entry: &[u8]| le32(entry, 0) == Some(id) && entry.iter().any(|&byte| byte != 0);
+        let (at, entry) = entries
+            .enumerate()
+            .find(|(_, entry)| is_own(entry))
+            .ok_or_else(|| invalid("quota id", u64::from(id), self.place()))?;
+        let old = entry.get(SPACE_AT..).and_then(<[u8]>::first_chunk);
+        let old = u64::from_le_bytes(*old.ok_or_else(|| truncated(self.place()))?);
+        let value = old
+            .checked_add_signed(bytes)
+            .ok_or_else(|| invalid("dqb_curspace", old, self.place()))?;
+        let inside = LEAF_HEADER.saturating_add(at.saturating_mul(ENTRY)).saturating_add(SPACE_AT);
+        Ok(Patch { offset: number.saturating_mul(BLOCK).saturating_add(wide(inside)), value })
+    }
+}
