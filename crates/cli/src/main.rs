@@ -9,8 +9,10 @@ mod image;
 mod mount;
 mod output;
 mod progress;
+mod scoring;
 mod show;
 mod source;
+mod usage;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -7,8 +7,10 @@ pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod manifest;
+pub(crate) mod map;
 pub(crate) mod mount;
 pub(crate) mod optimize;
+pub(crate) mod score;
 pub(crate) mod trace;
 
 use crate::args::{Cli, Command};
@@ -24,8 +26,10 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args, &cli.global),
+        Command::Map(args) => map::run(args, &cli.global),
         Command::Mount(args) => mount::run(args),
         Command::Optimize(args) => optimize::run(args, &cli.global),
+        Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }

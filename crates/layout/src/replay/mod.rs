@@ -102,6 +102,9 @@ pub struct Replayed {
     pub missing: Vec<Vec<u8>>,
     /// Files whose contents were read, in order.
     pub files: Vec<Ino>,
+    /// The path by which each inode was first reached, symlinks resolved; the
+    /// root's is empty.
+    pub paths: HashMap<Ino, Vec<u8>>,
 }
 
 /// Replays `events` on `image`, from a cold start.
@@ -212,6 +215,7 @@ impl<'a> Replay<'a> {
             }
             let Some(ino) = self.look_up(here, &name)? else { return Ok(None) };
             self.load_inode(ino)?;
+            self.name_inode(here, &name, ino);
             let is_link = self.kind(ino)? == FileKind::Symlink;
             if !is_link || (rest.is_empty() && !follow_last) {
                 stack.push(ino);
@@ -228,6 +232,16 @@ impl<'a> Replay<'a> {
             rest.extend(components(&target));
         }
         Ok(stack.last().copied())
+    }
+
+    /// Keeps the first path that leads to an inode.
+    fn name_inode(&mut self, dir: Ino, name: &[u8], ino: Ino) {
+        if ino == self.image.root() || self.out.paths.contains_key(&ino) {
+            return;
+        }
+        let above = self.out.paths.get(&dir).map_or(&[][..], Vec::as_slice);
+        let path = [above, b"/", name].concat();
+        self.out.paths.insert(ino, path);
     }
 
     fn look_up(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {

@@ -1,0 +1,167 @@
+//! `seekless map`: what lies where on an image, and what a trace reads of it.
+
+use crate::args::{Global, OpenArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::scoring::{self, ModelArgs, Scored};
+use crate::{image, usage};
+use clap::Args;
+use seekless_fs::{FsError, Inspect};
+use seekless_report::disk::{Class, Disk};
+use seekless_report::grid::{Shape, cells};
+use seekless_report::page::{self, Page};
+use seekless_report::reads::Reads;
+use seekless_report::terminal::{self, Style};
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Rows of the map on a terminal, and its width when there is none.
+const ROWS: u64 = 40;
+const WIDTH: usize = 100;
+
+/// Draw what lies where on an image, and where a trace reads
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A row of the map is a group, or several of a large image. A letter says what a
+cell is mostly used for; a capital one that the trace read some of it.
+
+Examples:
+  seekless map disk.img
+  seekless map disk.img --trace boot.trace
+  seekless map old.img new.img --trace boot.trace --html map.html
+  seekless map --json disk.img | jq '.groups[] | select(.free == 0) | .group'")]
+pub(crate) struct MapArgs {
+    /// Image file or block device
+    image: PathBuf,
+    /// Another one, drawn below at the same scale
+    other: Option<PathBuf>,
+    /// What is read; repeat for several
+    #[arg(long, value_name = "TRACE")]
+    trace: Vec<PathBuf>,
+    /// Write one HTML page that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Characters in a line [default: as the terminal has, or 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
+    width: Option<u16>,
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let events = scoring::events(&args.trace)?;
+    let (mut disks, mut scored) = (Vec::new(), Vec::new());
+    for path in std::iter::once(&args.image).chain(&args.other) {
+        let about = |error: FsError| Failure::from(error).about(path.display());
+        if args.trace.is_empty() {
+            let image = image::open(path, args.open)?;
+            disks.push(disk(path, image.as_ref(), Reads::default()).map_err(about)?);
+        } else {
+            let one = scoring::run(path, args.open, &events, &args.model)?;
+            disks.push(disk(path, one.image.as_ref(), one.reads.clone()).map_err(about)?);
+            scored.push(one);
+        }
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &heading(args, &scored, events.len() as u64), &disks)?;
+    }
+    if global.json {
+        let values: Vec<Value> = disks.iter().map(as_json).collect();
+        match values.as_slice() {
+            [a, b] => println!("{}", json!({ "a": a, "b": b })),
+            values => values.iter().for_each(|value| println!("{value}")),
+        }
+    } else if args.html.is_none() {
+        return show(&terminal::draw(&disks, style(args.width)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn disk(path: &Path, image: &dyn Inspect, reads: Reads) -> Result<Disk, FsError> {
+    let shape = image.geometry();
+    Ok(Disk {
+        name: path.display().to_string(),
+        block_size: shape.block_size,
+        whole: usage::whole(image),
+        group_blocks: shape.blocks_per_group,
+        usage: usage::classify(image)?,
+        reads,
+    })
+}
+
+/// As wide as the terminal, in colours where it wants them.
+fn style(width: Option<u16>) -> Style {
+    let stdout = io::stdout();
+    let terminal = stdout.is_terminal();
+    let window = rustix::termios::tcgetwinsize(&stdout).ok().filter(|_| terminal);
+    let width = width.or(window.map(|window| window.ws_col).filter(|&columns| columns > 0));
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    Style { width: width.map_or(WIDTH, usize::from), rows: ROWS, colour: terminal && !plain }
+}
+
+fn show(text: &str) -> Result<ExitCode, Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::io("standard output", &error))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What stands on the page besides the maps.
+fn heading(args: &MapArgs, scored: &[Scored], events: u64) -> Page {
+    let mut page = Page { title: "Map of the disk".into(), events, ..Page::default() };
+    if scored.is_empty() {
+        return page;
+    }
+    page.title = "Where the reads fall".into();
+    let traces: Vec<String> = args.trace.iter().map(|path| path.display().to_string()).collect();
+    page.subtitle =
+        format!("{} replayed from a cold start by seekless's model of Linux", traces.join(", "));
+    let summary = scoring::summary(scored);
+    page.tables.push(("Figures".into(), summary, scoring::PREFETCH_NOTE.into()));
+    for one in scored {
+        let title = format!("By purpose: {}", one.name);
+        page.tables.push((title, scoring::purposes(one), String::new()));
+    }
+    page
+}
+
+fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
+    let output = Output::create(path, true)?;
+    let io = |error| Failure::io(path.display(), &error);
+    output.file()?.write_all(page::html(page, disks).as_bytes()).map_err(io)?;
+    output.finish()
+}
+
+/// Blocks of every group by class.
+fn as_json(disk: &Disk) -> Value {
+    let groups: Vec<Value> = (0u64..)
+        .zip(cells(disk, Shape::groups(disk)))
+        .map(|(group, cell)| {
+            json!({
+                "group": group,
+                "start": disk.whole.start.get() + group * disk.group_blocks,
+                "blocks": cell.all_blocks(),
+                "metadata": cell.blocks(Class::Metadata),
+                "directories": cell.blocks(Class::Directory),
+                "data": cell.blocks(Class::Data),
+                "internal": cell.blocks(Class::Internal),
+                "free": cell.blocks(Class::Free),
+                "read": cell.read_blocks(),
+                "requests": cell.requests,
+            })
+        })
+        .collect();
+    json!({
+        "image": disk.name,
+        "block_size": disk.block_size,
+        "blocks": disk.whole.len,
+        "groups": groups,
+    })
+}

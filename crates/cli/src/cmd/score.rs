@@ -1,0 +1,141 @@
+//! `seekless score`: what a trace costs on an image.
+
+use crate::args::{Global, OpenArgs};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::scoring::{self, ModelArgs, Scored};
+use clap::Args;
+use seekless_report::table::{Figure, Table};
+use seekless_units::ByteLen;
+use serde_json::{Value, json};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Files that an explanation names.
+const WORST: usize = 15;
+
+/// Replay a trace on an image and count requests, seeks, bytes and chunks
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The trace runs from a cold start through a model of Linux's page cache, its
+file read-ahead, and ext4's reads of directories and inode tables. Several
+traces run together, in order of time. docs/score.md defines every figure.
+
+Examples:
+  seekless score disk.img --trace boot.trace
+  seekless score old.img new.img --trace boot.trace --chunk 512K --chunk 2M
+  seekless score disk.img --trace boot.trace --explain
+  seekless score disk.img --trace boot.trace --json | jq .seeks
+  seekless score disk.img --trace boot.trace --io-log io.jsonl")]
+pub(crate) struct ScoreArgs {
+    /// Image file or block device
+    image: PathBuf,
+    /// Another one, to be set against it
+    other: Option<PathBuf>,
+    /// What is replayed; repeat for several
+    #[arg(long, value_name = "TRACE", required = true)]
+    trace: Vec<PathBuf>,
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Show what the requests were for and which files cost the most
+    #[arg(long)]
+    explain: bool,
+    /// Write every request as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    io_log: Option<PathBuf>,
+    #[command(flatten)]
+    open: OpenArgs,
+}
+
+pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let events = scoring::events(&args.trace)?;
+    let images = std::iter::once(&args.image).chain(&args.other);
+    let scored: Vec<Scored> = images
+        .map(|image| scoring::run(image, args.open, &events, &args.model))
+        .collect::<Result<_, _>>()?;
+    if let Some(path) = &args.io_log {
+        write_log(&scored, path)?;
+    }
+    if global.json {
+        let values: Vec<Value> =
+            scored.iter().map(|scored| as_json(scored, args.explain)).collect();
+        match values.as_slice() {
+            [a, b] => println!("{}", json!({ "a": a, "b": b })),
+            values => values.iter().for_each(|value| println!("{value}")),
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    print!("{}", scoring::summary(&scored).text());
+    println!("\n{}", scoring::PREFETCH_NOTE);
+    for scored in &scored {
+        show_missing(scored);
+        if args.explain {
+            explain(scored);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn worst(scored: &Scored) -> Vec<seekless_report::reads::FileCost> {
+    scored.reads.worst_files(WORST, u64::from(scored.image.geometry().block_size))
+}
+
+fn as_json(scored: &Scored, explain: bool) -> Value {
+    let mut value = json!(scored.score);
+    value["image"] = scored.name.clone().into();
+    if explain {
+        value["by_purpose"] = scoring::by_purpose(scored)
+            .map(|(purpose, requests, bytes, seeks)| {
+                let row = json!({ "requests": requests, "bytes": bytes, "seeks": seeks });
+                (purpose.name().to_string(), row)
+            })
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        value["worst_files"] = json!(worst(scored));
+    }
+    value
+}
+
+fn show_missing(scored: &Scored) {
+    const SHOWN: usize = 5;
+    let missing = &scored.score.missing;
+    if missing.is_empty() {
+        return;
+    }
+    println!("\nnot in {}:", scored.name);
+    for path in missing.iter().take(SHOWN) {
+        println!("  {}", path.escape_debug());
+    }
+    if missing.len() > SHOWN {
+        println!("  and {} more (--json lists them)", missing.len() - SHOWN);
+    }
+}
+
+fn explain(scored: &Scored) {
+    println!("\n{}, by what the requests were for:", scored.name);
+    print!("{}", scoring::purposes(scored).text());
+    let columns = ["requests", "bytes", "seeks"].map(String::from).to_vec();
+    let mut table = Table::new(columns, false);
+    for file in worst(scored) {
+        let bytes = Figure::Bytes(ByteLen::new(file.bytes));
+        let figures = vec![Figure::Count(file.requests), bytes, Figure::Count(file.seeks)];
+        table.push(file.path, figures);
+    }
+    println!("\n{}, files that cost the most seeks:", scored.name);
+    print!("{}", table.text());
+}
+
+fn write_log(scored: &[Scored], path: &Path) -> Result<(), Failure> {
+    let output = Output::create(path, true)?;
+    let mut out = BufWriter::new(output.file()?);
+    let io = |error| Failure::io(path.display(), &error);
+    for one in scored {
+        let name = (scored.len() > 1).then_some(one.name.as_str());
+        let block_size = u64::from(one.image.geometry().block_size);
+        one.reads.write_log(block_size, name, &mut out).map_err(io)?;
+    }
+    out.flush().map_err(io)?;
+    drop(out);
+    output.finish()
+}

@@ -1,0 +1,145 @@
+//! A trace scored on images, as `score` and `map` both need it.
+
+use crate::args::OpenArgs;
+use crate::cmd::trace::load;
+use crate::failure::Failure;
+use crate::{image, show};
+use clap::Args;
+use seekless_fs::Inspect;
+use seekless_layout::replay::{Machine, Purpose, Replayed};
+use seekless_layout::score::{self, Score};
+use seekless_layout::trace::{self, Event};
+use seekless_report::reads::{Read, Reads};
+use seekless_report::table::{Figure, Table};
+use seekless_units::{ByteLen, format_size, parse_size};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How the model reads.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct ModelArgs {
+    /// Size of a chunk that is fetched whole; repeat for several
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_values = ["128K", "512K", "4M"])]
+    chunk: Vec<ByteLen>,
+    /// The most that file read-ahead fetches at once, as read_ahead_kb
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
+    read_ahead: ByteLen,
+}
+
+fn parse_chunk(text: &str) -> Result<ByteLen, String> {
+    match parse_size(text)? {
+        ByteLen::ZERO => Err("a chunk has at least one byte".into()),
+        size => Ok(size),
+    }
+}
+
+/// An image with a trace scored on it.
+pub(crate) struct Scored {
+    pub(crate) name: String,
+    pub(crate) image: Arc<dyn Inspect>,
+    pub(crate) score: Score,
+    pub(crate) replayed: Replayed,
+    pub(crate) reads: Reads,
+}
+
+/// All events of these traces, in order of time.
+pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
+    Ok(trace::merge(traces.iter().map(|path| load(path)).collect::<Result<_, _>>()?))
+}
+
+/// Replays and scores the events on one image.
+pub(crate) fn run(
+    path: &Path,
+    open: OpenArgs,
+    events: &[Event],
+    model: &ModelArgs,
+) -> Result<Scored, Failure> {
+    let image = image::open(path, open)?;
+    let machine = Machine { read_ahead: model.read_ahead, ..Machine::default() };
+    let (score, replayed) = score::score(image.as_ref(), events, machine, &model.chunk)
+        .map_err(|error| Failure::from(error).about(path.display()))?;
+    let reads = reads(&replayed, events);
+    Ok(Scored { name: path.display().to_string(), image, score, replayed, reads })
+}
+
+/// The requests with names, as the reports take them.
+fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
+    let mut reads = Reads::default();
+    for request in &replayed.requests {
+        let path = match replayed.paths.get(&request.ino) {
+            Some(path) => show::name(path),
+            None => "/".into(),
+        };
+        let read = Read {
+            extent: request.extent,
+            purpose: reads.purposes.number(request.purpose.name()),
+            path: reads.paths.number(&path),
+            op: reads.ops.number(events.get(request.event).map_or("", |event| event.op.name())),
+            event: request.event as u64,
+        };
+        reads.list.push(read);
+    }
+    reads
+}
+
+/// What is said below a table of figures.
+pub(crate) const PREFETCH_NOTE: &str = "prefetch: what fetching the same file list whole, with its \
+    inodes and directories and sorted by place on the disk, before anything runs would cost.";
+
+/// The figures of several images in columns.
+pub(crate) fn summary(scored: &[Scored]) -> Table {
+    let names = scored.iter().map(|scored| scored.name.clone()).collect();
+    let mut table = Table::new(names, scored.len() == 2);
+    let mut row = |label: &str, figure: &dyn Fn(&Score) -> Figure| {
+        table.push(label, scored.iter().map(|scored| figure(&scored.score)).collect());
+    };
+    let bytes = |bytes| Figure::Bytes(ByteLen::new(bytes));
+    let chunk_sizes: Vec<u64> =
+        scored.first().map_or_else(Vec::new, |first| first.score.chunks.keys().copied().collect());
+    row("requests", &|score| Figure::Count(score.requests));
+    row("  for metadata", &|score| Figure::Count(score.metadata_requests));
+    row("  for file data", &|score| Figure::Count(score.data_requests));
+    row("bytes read", &|score| bytes(score.bytes));
+    row("  asked for by the trace", &|score| bytes(score.touched_bytes));
+    row("seeks", &|score| Figure::Count(score.seeks));
+    row("seek distance", &|score| bytes(score.seek_distance_bytes));
+    for &size in &chunk_sizes {
+        let label = format_size(ByteLen::new(size));
+        let count = |counts: &std::collections::BTreeMap<u64, u64>| {
+            Figure::Count(counts.get(&size).copied().unwrap_or(0))
+        };
+        row(&format!("chunks of {label}"), &|score| count(&score.chunks));
+        row("  floor", &|score| count(&score.chunks_floor));
+        row("  prefetch", &|score| count(&score.prefetch.chunks));
+    }
+    row("prefetch requests", &|score| Figure::Count(score.prefetch.requests));
+    row("prefetch seeks", &|score| Figure::Count(score.prefetch.seeks));
+    row("prefetch bytes", &|score| bytes(score.prefetch.bytes));
+    row("layout score", &|score| Figure::Share(score.layout_score));
+    row("dynamic layout score", &|score| Figure::Share(score.dynamic_layout_score));
+    row("paths missing", &|score| Figure::Count(score.missing.len() as u64));
+    table
+}
+
+/// Requests, bytes and seeks of one image by what they were for.
+pub(crate) fn purposes(scored: &Scored) -> Table {
+    let columns = ["requests", "bytes", "seeks"].map(String::from).to_vec();
+    let mut table = Table::new(columns, false);
+    for (purpose, requests, bytes, seeks) in by_purpose(scored) {
+        let figures =
+            vec![Figure::Count(requests), Figure::Bytes(ByteLen::new(bytes)), Figure::Count(seeks)];
+        table.push(purpose.name(), figures);
+    }
+    table
+}
+
+/// Purpose, requests, bytes and seeks.
+pub(crate) fn by_purpose(
+    scored: &Scored,
+) -> impl Iterator<Item = (Purpose, u64, u64, u64)> + use<> {
+    let block_size = u64::from(scored.image.geometry().block_size);
+    let table = score::by_purpose(&scored.replayed.requests);
+    table.into_iter().map(move |(purpose, (requests, blocks, seeks))| {
+        (purpose, requests, blocks * block_size, seeks)
+    })
+}

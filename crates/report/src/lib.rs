@@ -1,0 +1,19 @@
+//! Results and maps for people: on a terminal, as HTML, as lines of JSON.
+//!
+//! Knows nothing of file systems: whoever fills its structs does. Text that
+//! comes from an image or a trace is data here, whatever it holds; it is
+//! escaped where it meets HTML or JavaScript.
+//!
+//! - [`table`]: figures side by side
+//! - [`reads`]: what was read in which order, and for which file
+//! - [`disk`]: what lies where on a disk
+//! - [`grid`]: a disk cut into rows of cells
+//! - [`terminal`]: the map as text
+//! - [`page`]: the map as one HTML page
+
+pub mod disk;
+pub mod grid;
+pub mod page;
+pub mod reads;
+pub mod table;
+pub mod terminal;

@@ -1,0 +1,204 @@
+//! Figures side by side, as text and as HTML.
+
+use seekless_units::{ByteLen, format_size};
+use std::fmt::Write;
+
+/// A value and its unit.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Figure {
+    /// So many of something.
+    Count(u64),
+    /// A length.
+    Bytes(ByteLen),
+    /// A part of a whole, from 0 to 1.
+    Share(f64),
+}
+
+impl Figure {
+    fn number(self) -> f64 {
+        match self {
+            Self::Count(count) => count as f64,
+            Self::Bytes(len) => len.get() as f64,
+            Self::Share(share) => share,
+        }
+    }
+
+    /// As people read it.
+    #[must_use]
+    pub fn text(self) -> String {
+        match self {
+            Self::Count(count) => grouped(count),
+            Self::Bytes(len) => format_size(len),
+            Self::Share(share) => format!("{share:.3}"),
+        }
+    }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// One line of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// What the figures are of.
+    pub label: String,
+    /// One a column.
+    pub figures: Vec<Figure>,
+}
+
+/// Rows of figures under named columns.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Table {
+    /// The columns' names; the labels' column has none.
+    pub columns: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Whether the last column is set against the one before, in a column more.
+    pub ratio: bool,
+}
+
+impl Table {
+    /// A table without rows.
+    #[must_use]
+    pub fn new(columns: Vec<String>, ratio: bool) -> Self {
+        Self { columns, rows: Vec::new(), ratio }
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, label: impl Into<String>, figures: Vec<Figure>) {
+        self.rows.push(Row { label: label.into(), figures });
+    }
+
+    /// The cells, header first, as text.
+    fn cells(&self) -> Vec<Vec<String>> {
+        let mut header = vec![String::new()];
+        header.extend(self.columns.iter().cloned());
+        if self.ratio {
+            header.push("ratio".into());
+        }
+        let mut lines = vec![header];
+        for row in &self.rows {
+            let mut line = vec![row.label.clone()];
+            line.extend(row.figures.iter().map(|figure| figure.text()));
+            if self.ratio {
+                line.push(ratio(&row.figures));
+            }
+            lines.push(line);
+        }
+        lines
+    }
+
+    /// Aligned text: labels to the left, figures to the right.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let lines = self.cells();
+        let width = |column: usize| {
+            let cells = lines.iter().filter_map(|line| line.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+        let mut text = String::new();
+        for line in &lines {
+            let mut shown = String::new();
+            for (at, (cell, width)) in line.iter().zip(&widths).enumerate() {
+                if at == 0 {
+                    let _ = write!(shown, "{cell:<width$}");
+                } else {
+                    let _ = write!(shown, "  {cell:>width$}");
+                }
+            }
+            text.push_str(shown.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// An HTML table.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut html = String::from("<table>\n");
+        for (at, line) in self.cells().iter().enumerate() {
+            let cell = if at == 0 { "th" } else { "td" };
+            html.push_str("<tr>");
+            for (column, text) in line.iter().enumerate() {
+                let tag = if column == 0 { "th" } else { cell };
+                let _ = write!(html, "<{tag}>{}</{tag}>", escape(text));
+            }
+            html.push_str("</tr>\n");
+        }
+        html.push_str("</table>\n");
+        html
+    }
+}
+
+/// The last figure over the one before it.
+fn ratio(figures: &[Figure]) -> String {
+    let [.., before, after] = figures else { return String::new() };
+    let (before, after) = (before.number(), after.number());
+    if before == after {
+        return "1.00".into();
+    }
+    if before == 0.0 { "-".into() } else { format!("{:.2}", after / before) }
+}
+
+/// Text as HTML shows it, in elements and in quoted attributes.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            c => html.push(c),
+        }
+    }
+    html
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_line_up_and_compare() {
+        let mut table = Table::new(vec!["old.img".into(), "new.img".into()], true);
+        table.push("seeks", vec![Figure::Count(2615), Figure::Count(60)]);
+        table.push("bytes", vec![Figure::Bytes(ByteLen::new(1 << 20)); 2]);
+        table.push("missing", vec![Figure::Count(0), Figure::Count(3)]);
+        let expected = "         old.img  new.img  ratio\n\
+                        seeks      2,615       60   0.02\n\
+                        bytes         1M       1M   1.00\n\
+                        missing        0        3      -\n";
+        assert_eq!(table.text(), expected);
+    }
+
+    #[test]
+    fn thousands_are_apart() {
+        let shown: Vec<String> =
+            [0, 999, 1000, 1_234_567].iter().map(|&number| grouped(number)).collect();
+        assert_eq!(shown, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn labels_are_no_markup() {
+        let mut table = Table::new(vec!["<b>".into()], false);
+        table.push("<script>\"&'", vec![Figure::Share(0.5)]);
+        let html = table.html();
+        assert!(html.contains("<th>&lt;script&gt;&quot;&amp;&#39;</th><td>0.500</td>"), "{html}");
+        assert!(!html.contains("<b>") && !html.contains("<script>"));
+    }
+}

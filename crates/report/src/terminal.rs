@@ -1,0 +1,154 @@
+//! The map of a disk as text.
+
+use crate::disk::{Class, Disk};
+use crate::grid::{Cell, Shape, cells};
+use crate::table::grouped;
+use seekless_units::{ByteLen, format_size};
+use std::fmt::Write;
+
+/// How to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Style {
+    /// Characters in a line, labels included.
+    pub width: usize,
+    /// The most rows of a disk.
+    pub rows: u64,
+    /// Whether the terminal shows colours.
+    pub colour: bool,
+}
+
+/// Room for the groups' numbers before a row and the figures behind it.
+const LABEL: usize = 14;
+const FIGURES: usize = 20;
+const FEWEST_CELLS: usize = 16;
+
+/// Draws disks below each other, cut the same way.
+#[must_use]
+pub fn draw(disks: &[Disk], style: Style) -> String {
+    let columns = style.width.saturating_sub(LABEL + FIGURES).max(FEWEST_CELLS);
+    let shape = Shape::fit(disks, columns as u64, 1, style.rows.max(1));
+    let mut text = String::new();
+    for disk in disks {
+        one(disk, shape, style, &mut text);
+    }
+    legend(disks, style, &mut text);
+    text
+}
+
+fn one(disk: &Disk, shape: Shape, style: Style, text: &mut String) {
+    let bytes = |blocks: u64| format_size(ByteLen::new(blocks * u64::from(disk.block_size)));
+    let per_cell = bytes(shape.row_blocks.div_ceil(shape.columns));
+    let _ = writeln!(text, "{}: {}, a cell is {per_cell}", disk.name, bytes(disk.whole.len));
+    let columns = usize::try_from(shape.columns).unwrap_or(1);
+    for (row, cells) in (0u64..).zip(cells(disk, shape).chunks(columns)) {
+        let _ = write!(text, "{:<LABEL$}", row_label(disk, shape, row));
+        for cell in cells {
+            draw_cell(cell, style, text);
+        }
+        let all: u64 = cells.iter().map(Cell::all_blocks).sum();
+        let free: u64 = cells.iter().map(|cell| cell.blocks(Class::Free)).sum();
+        let used = (all - free) * 100 / all.max(1);
+        let requests = disk.reads.list.iter().filter(|read| {
+            read.extent.start.saturating_since(disk.whole.start) / shape.row_blocks == row
+        });
+        let requests = grouped(requests.count() as u64);
+        let _ = if disk.reads.list.is_empty() {
+            writeln!(text, " {used:>3}%")
+        } else {
+            writeln!(text, " {used:>3}% {requests:>9} req")
+        };
+    }
+}
+
+/// Which groups a row shows.
+pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
+    let group = disk.group_blocks.max(1);
+    let first = row * shape.row_blocks / group;
+    let last_block = ((row + 1) * shape.row_blocks).min(disk.whole.len).saturating_sub(1);
+    let last = last_block / group;
+    if first < last {
+        return format!("{first}-{last}");
+    }
+    let parts = group.div_ceil(shape.row_blocks);
+    if parts <= 1 {
+        return first.to_string();
+    }
+    format!("{first}+{}/{parts}", row * shape.row_blocks % group / shape.row_blocks)
+}
+
+/// A colour for the background, of the 256 that terminals have.
+fn colour(class: Class, read: bool) -> u8 {
+    match (class, read) {
+        (Class::Metadata, false) => 61,
+        (Class::Directory, false) => 65,
+        (Class::Data, false) => 240,
+        (Class::Internal, false) => 95,
+        (Class::Free, false) => 234,
+        (_, true) => 160,
+    }
+}
+
+fn draw_cell(cell: &Cell, style: Style, text: &mut String) {
+    let letter = cell.letter();
+    match cell.class() {
+        Some(class) if style.colour => {
+            let background = colour(class, cell.requests > 0);
+            let _ = write!(text, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m");
+        }
+        _ => text.push(letter),
+    }
+}
+
+fn legend(disks: &[Disk], style: Style, text: &mut String) {
+    let mut entries = Vec::new();
+    for class in Class::ALL {
+        let mut shown = String::new();
+        let mut cell = |read: bool| {
+            let letter = class.letter(read);
+            let background = colour(class, read);
+            let _ = if style.colour {
+                write!(shown, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m")
+            } else {
+                write!(shown, "{letter}")
+            };
+        };
+        cell(false);
+        entries.push(format!("{shown} {}", class.name()));
+    }
+    let _ = writeln!(text, "{}", entries.join("  "));
+    if disks.iter().any(|disk| !disk.reads.list.is_empty()) {
+        let note = "Capitals (red where there is colour): read by the trace.";
+        let _ = writeln!(text, "{note} Right: part in use, requests.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grid::tests::disk;
+
+    #[test]
+    fn a_map_in_letters() {
+        let style = Style { width: LABEL + FIGURES + 16, rows: 40, colour: false };
+        let expected = "\
+disk.img: 960K, a cell is 16K
+0             mmDfFFFfff......  62%         3 req
+1             ................   0%         0 req
+2             mmii............  25%         0 req
+3             ..........II      12%         1 req
+m metadata  d directories  f file data  i internal (journal, quota)  . free
+Capitals (red where there is colour): read by the trace. Right: part in use, requests.
+";
+        let drawn = draw(&[disk()], style);
+        assert_eq!(drawn, expected, "\n{drawn}");
+    }
+
+    #[test]
+    fn colour_only_when_asked_for() {
+        let style = Style { width: 80, rows: 2, colour: true };
+        let drawn = draw(&[disk()], style);
+        assert!(drawn.contains("\x1b[48;5;160m\x1b[38;5;252mD\x1b[0m"), "{drawn:?}");
+        assert!(drawn.contains("\n0-1 ") && drawn.contains("\n2-3 "), "{drawn:?}");
+        assert!(!draw(&[disk()], Style { colour: false, ..style }).contains('\x1b'));
+    }
+}
