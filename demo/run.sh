@@ -60,7 +60,7 @@ trap - EXIT
 echo "... $(wc -l < rustc.trace) events"
 
 say "3. The image laid out anew by that trace"
-time "$seekless" optimize before.img --trace rustc.trace -o after.img
+time "$seekless" optimize before.img --trace rustc.trace -o after.img > /dev/null
 
 say "4. What it won"
 "$seekless" score before.img after.img --trace rustc.trace
