@@ -1,5 +1,6 @@
 //! How a command fails: a message, and the exit code that says what kind.
 
+use seekless_device::DeviceError;
 use seekless_fs::FsError;
 use std::fmt;
 use std::io;
@@ -80,6 +81,9 @@ impl From<FsError> for Failure {
             FsError::Unsupported(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
             FsError::Io { source, context } => return Self::io(context, source),
+            FsError::Device(DeviceError::Io { source, at }) => {
+                return Self::io(format_args!("sector {at}"), source);
+            }
             _ => Kind::System,
         };
         Self::new(kind, error.to_string())

@@ -17,7 +17,10 @@ impl Overlay {
     /// When `chunk_bytes` is not a positive multiple of the sector size.
     #[must_use]
     pub fn new(base: Arc<dyn BlockDevice>, chunk_bytes: u64) -> Self {
-        assert!(chunk_bytes > 0 && chunk_bytes % SECTOR == 0, "chunk of {chunk_bytes} bytes");
+        assert!(
+            chunk_bytes > 0 && chunk_bytes.is_multiple_of(SECTOR),
+            "chunk of {chunk_bytes} bytes"
+        );
         Self { base, chunk: chunk_bytes, written: RwLock::default() }
     }
 

@@ -61,7 +61,8 @@ pub(crate) fn entry_ranges(inode: &Inode) -> Result<Vec<std::ops::Range<usize>>,
     let data = find(inode)?;
     let [head, tail] = pieces(&data, inode);
     let start = offset_of!(InodeCore, i_block).saturating_add(PARENT);
-    let mut ranges = vec![start..start.saturating_add(head.len())];
+    let mut ranges = Vec::with_capacity(2);
+    ranges.push(start..start.saturating_add(head.len()));
     if !tail.is_empty() {
         let place = Location::of("inline directory").in_inode(inode.ino);
         // The value is a part of the inode: its place is their distance.

@@ -24,6 +24,9 @@ pub struct OpenOptions {
     pub skip_journal: bool,
 }
 
+/// How a format opens a device.
+pub type Open = fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Arc<dyn Inspect>, FsError>;
+
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
@@ -32,7 +35,7 @@ pub struct Format {
     /// Looks at the device without trusting it.
     pub probe: fn(&dyn BlockDevice) -> Probe,
     /// Opens it for reading.
-    pub open: fn(Arc<dyn BlockDevice>, OpenOptions) -> Result<Arc<dyn Inspect>, FsError>,
+    pub open: Open,
 }
 
 /// Opens a device with the one format that claims it.

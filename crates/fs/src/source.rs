@@ -28,10 +28,11 @@ pub trait Source: Sync {
     /// When the file cannot be examined.
     fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError>;
 
-    /// Opens a regular file's contents.
+    /// Opens a regular file's contents. Whether they are still those of the
+    /// tree is known only after [`Content::verify`].
     ///
     /// # Errors
-    /// [`FsError::SourceChanged`] when it is no longer the file of the tree;
+    /// [`FsError::SourceChanged`] when the file is not there any more;
     /// [`FsError::Io`] when it cannot be opened.
     fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError>;
 }

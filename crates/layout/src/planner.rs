@@ -267,11 +267,12 @@ fn push_step(steps: &mut Vec<Step>, object: ObjectId, from: u64, to: u64) {
     if from >= to {
         return;
     }
-    if let Some(last) = steps.last_mut() {
-        if last.object == object && last.run.lbn.get() + last.run.len == from {
-            last.run.len += to - from;
-            return;
-        }
+    if let Some(last) = steps.last_mut()
+        && last.object == object
+        && last.run.lbn.get() + last.run.len == from
+    {
+        last.run.len += to - from;
+        return;
     }
     steps.push(Step { object, run: Run { lbn: Lbn::new(from), len: to - from } });
 }

@@ -101,11 +101,11 @@ fn seeks(extents: impl Iterator<Item = Extent>) -> (u64, u64) {
     let (mut seeks, mut distance) = (0, 0u64);
     let mut head = None;
     for extent in extents {
-        if let Some(head) = head {
-            if extent.start != head {
-                seeks += 1;
-                distance += extent.start.get().abs_diff(head.get());
-            }
+        if let Some(head) = head
+            && extent.start != head
+        {
+            seeks += 1;
+            distance += extent.start.get().abs_diff(head.get());
         }
         head = Some(extent.end());
     }

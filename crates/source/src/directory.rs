@@ -40,28 +40,38 @@ impl DirectorySource {
     }
 
     fn open_file(&self, node: NodeId) -> Result<OwnedFd, FsError> {
-        let Payload::Content(key) = self.tree.node(node).payload else {
+        if !matches!(self.tree.node(node).payload, Payload::Content(_)) {
             let path = self.tree.shown_path(node);
             return Err(FsError::Invalid(format!("{path}: not a regular file")));
-        };
+        }
         let mut buf = [0; PATH_BUF];
         let opened = match self.tree.path_in(node, &mut buf) {
             Some(path) => open_at(self.root.as_fd(), path, FILE),
             None => open_at(self.root.as_fd(), &self.tree.path(node), FILE),
         };
-        let file = opened.map_err(|error| match error {
+        opened.map_err(|error| match error {
             Errno::NOENT | Errno::LOOP | Errno::NOTDIR => self.changed(node),
             error => FsError::io(self.tree.shown_path(node), error.into()),
-        })?;
-        self.check(file.as_fd(), key, node)?;
-        Ok(file)
+        })
+    }
+
+    /// Why a file could not be read: because it is another one now, or as the
+    /// system says.
+    fn read_failed(&self, file: BorrowedFd<'_>, node: NodeId, error: Errno) -> FsError {
+        match self.check(file, node) {
+            Err(changed) => changed,
+            Ok(()) => FsError::io(self.tree.shown_path(node), error.into()),
+        }
     }
 
     /// Whether an open file is still the one that was walked.
-    fn check(&self, file: BorrowedFd<'_>, key: u64, node: NodeId) -> Result<(), FsError> {
+    fn check(&self, file: BorrowedFd<'_>, node: NodeId) -> Result<(), FsError> {
         let stat = rustix::fs::fstat(file)
             .map_err(|error| FsError::io(self.tree.shown_path(node), error.into()))?;
-        if content_key(&stat) | SPARSE == key | SPARSE { Ok(()) } else { Err(self.changed(node)) }
+        match self.tree.node(node).payload {
+            Payload::Content(key) if content_key(&stat) | SPARSE == key | SPARSE => Ok(()),
+            _ => Err(self.changed(node)),
+        }
     }
 
     fn changed(&self, node: NodeId) -> FsError {
@@ -85,8 +95,10 @@ impl Source for DirectorySource {
             return Ok(vec![Segment { offset: 0, len: size }]);
         }
         let file = self.open_file(node)?;
-        data_segments(file.as_fd(), size)
-            .map_err(|error| FsError::io(self.tree.shown_path(node), error.into()))
+        let segments = data_segments(file.as_fd(), size)
+            .map_err(|error| self.read_failed(file.as_fd(), node, error))?;
+        self.check(file.as_fd(), node)?;
+        Ok(segments)
     }
 
     fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
@@ -112,8 +124,7 @@ impl Content for FileContent<'_> {
                 }
                 Err(Errno::INTR) => {}
                 Err(error) => {
-                    let path = self.source.tree.shown_path(self.node);
-                    return Err(FsError::io(path, error.into()));
+                    return Err(self.source.read_failed(self.file.as_fd(), self.node, error));
                 }
             }
         }
@@ -121,10 +132,7 @@ impl Content for FileContent<'_> {
     }
 
     fn verify(&mut self) -> Result<(), FsError> {
-        match self.source.tree.node(self.node).payload {
-            Payload::Content(key) => self.source.check(self.file.as_fd(), key, self.node),
-            _ => Ok(()),
-        }
+        self.source.check(self.file.as_fd(), self.node)
     }
 }
 

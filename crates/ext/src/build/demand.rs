@@ -143,14 +143,13 @@ impl<'a> TreeDemand<'a> {
                 self.owners.entry((set, share)).or_insert((id, 0)).1 += 1;
             }
         }
-        for set in 0..self.xattrs.len() {
-            for at in 0..self.xattrs[set].values.len() {
-                let value = &self.xattrs[set].values[at];
+        for (encoded, &users) in self.xattrs.iter().zip(&users) {
+            for value in &encoded.values {
                 // A shared block refers to the value once, an inode each.
                 let references = if value.in_block {
-                    u64::from(users[set].div_ceil(XATTR_REFCOUNT_MAX))
+                    u64::from(users.div_ceil(XATTR_REFCOUNT_MAX))
                 } else {
-                    u64::from(users[set])
+                    u64::from(users)
                 };
                 let bytes = value.value.clone();
                 let index = *self.value_index.entry(bytes.clone()).or_insert_with(|| {
@@ -190,6 +189,14 @@ impl<'a> TreeDemand<'a> {
         let node = self.tree.node(id);
         let blocks = match node.kind {
             FileKind::Directory => self.packing(id)?.blocks(),
+            FileKind::Symlink if node.size >= u64::from(self.block_size) => {
+                return Err(FsError::NoSpace(format!(
+                    "{}: a link target of {} bytes does not fit in a block of {}",
+                    self.tree.shown_path(id),
+                    node.size,
+                    self.block_size
+                )));
+            }
             FileKind::Symlink if node.size >= 60 && self.inline_len(id) == 0 => 1,
             FileKind::Regular if self.inline_len(id) == 0 && node.size > 0 => {
                 let segments = self.source.segments(id)?;

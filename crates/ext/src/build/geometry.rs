@@ -16,6 +16,9 @@ pub(crate) const FIRST_INO: u32 = 11;
 /// Groups in a flexible group: how far the kernel looks as one.
 pub(crate) const LOG_GROUPS_PER_FLEX: u8 = 4;
 
+/// Fewer blocks do not even hold an empty volume's metadata.
+const LEAST_BLOCKS: u64 = 16;
+
 /// The shape of a volume to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Geometry {
@@ -49,12 +52,30 @@ impl Geometry {
         match options.size {
             Some(size) => {
                 let blocks = size.get() / u64::from(options.block_size);
-                let geometry = Self::of(options, blocks, inodes_for(options, blocks, need)?)?;
-                geometry.check_room(need)?;
-                Ok(geometry)
+                Self::sized(options, blocks, need)
+                    .map_err(|error| Self::with_least(error, options, need))
             }
             None => Self::fit(options, need),
         }
+    }
+
+    fn sized(options: &Options, blocks: u64, need: Need) -> Result<Self, FsError> {
+        let geometry = Self::of(options, blocks, inodes_for(options, blocks, need)?)?;
+        geometry.check_room(need)?;
+        Ok(geometry)
+    }
+
+    /// An error for want of space, with the size that would do.
+    fn with_least(error: FsError, options: &Options, need: Need) -> FsError {
+        let FsError::NoSpace(why) = &error else { return error };
+        let fitted = Options { size: None, ..options.clone() };
+        let Ok(fitted) = Self::fit(&fitted, need) else { return error };
+        // Inodes by ratio take more than the contents alone do.
+        let mut sizes = (0..64).map(|percent| fitted.blocks + fitted.blocks * percent / 100);
+        let least = sizes.find(|&blocks| Self::sized(options, blocks, need).is_ok());
+        let Some(blocks) = least else { return error };
+        let bytes = blocks * u64::from(options.block_size);
+        FsError::NoSpace(format!("{why}; a volume of at least {bytes} bytes is needed"))
     }
 
     /// The smallest volume that holds `need` and leaves the reserved share free.
@@ -63,7 +84,10 @@ impl Geometry {
             Some(inodes) => inodes,
             None => cap_inodes(need.inodes + need.inodes / 20 + u64::from(FIRST_INO) + 5)?,
         };
-        let mut blocks = need.blocks + 64;
+        // Many inodes with little in them need groups for their tables.
+        let groups = u64::from(inodes.div_ceil(most_inodes_in_group(options)));
+        let for_tables = (groups - groups.min(1)) * blocks_in_group(options.block_size);
+        let mut blocks = (need.blocks + 64).max(for_tables + 64);
         loop {
             let geometry = Self::of(options, blocks, inodes)?;
             let used = need.blocks + geometry.fixed_blocks() + geometry.spare_blocks();
@@ -83,11 +107,14 @@ impl Geometry {
         let features = options.features;
         let block_size = options.block_size;
         let first_block = u64::from(block_size == 1024);
-        let blocks_per_group = (u64::from(block_size) * 8).min(65528);
+        let blocks_per_group = blocks_in_group(block_size);
         let limit =
             if features.has_incompat(incompat::BIT64) { 1 << 48 } else { u64::from(u32::MAX) };
         if blocks > limit {
             return Err(FsError::NoSpace(format!("{blocks} blocks need the 64bit feature")));
+        }
+        if blocks < LEAST_BLOCKS {
+            return Err(FsError::NoSpace(format!("a volume of {blocks} blocks holds nothing")));
         }
         let desc_size = if features.has_incompat(incompat::BIT64) { 64 } else { 32 };
         let mut geometry = Self {
@@ -105,7 +132,7 @@ impl Geometry {
             journal_blocks: 0,
             orphan_blocks: 0,
         };
-        geometry.divide(inodes)?;
+        geometry.divide(options, inodes)?;
         // A last group must hold its own metadata and a little more.
         let last = geometry.group_blocks(geometry.groups - 1);
         let least = geometry.group_overhead(geometry.groups - 1) + 50;
@@ -120,7 +147,7 @@ impl Geometry {
             } else {
                 geometry.blocks -= last;
             }
-            geometry.divide(inodes)?;
+            geometry.divide(options, inodes)?;
         }
         geometry.journal_blocks = geometry.choose_journal(options)?;
         if features.has_compat(compat::ORPHAN_FILE) {
@@ -135,14 +162,13 @@ impl Geometry {
     }
 
     /// Groups, inodes per group and descriptor blocks for the block count.
-    fn divide(&mut self, inodes: u32) -> Result<(), FsError> {
+    fn divide(&mut self, options: &Options, inodes: u32) -> Result<(), FsError> {
         let groups = (self.blocks - self.first_block).div_ceil(self.blocks_per_group);
         self.groups = u32::try_from(groups)
             .map_err(|_| FsError::NoSpace("more than 4 billion groups".into()))?;
-        let inodes_per_block = self.block_size / self.inode_size;
-        let step = inodes_per_block.max(8);
+        let step = inode_step(options);
         let per_group = inodes.div_ceil(self.groups).max(FIRST_INO + 5).next_multiple_of(step);
-        let most = (self.block_size * 8).min(65528) / step * step;
+        let most = most_inodes_in_group(options);
         if per_group > most {
             return Err(FsError::NoSpace(format!(
                 "{inodes} inodes do not fit in {groups} groups of at most {most}"
@@ -298,6 +324,25 @@ impl Geometry {
             .filter(|run| run.len > 0)
             .collect()
     }
+}
+
+/// Blocks that one bitmap block covers; 65528 is the most that the count in a
+/// group descriptor can say.
+fn blocks_in_group(block_size: u32) -> u64 {
+    (u64::from(block_size) * 8).min(65528)
+}
+
+/// Inodes per group come in whole blocks and whole bytes of bitmap.
+fn inode_step(options: &Options) -> u32 {
+    (options.block_size / options.inode_size).max(8)
+}
+
+/// As many as the bitmap has bits for, and as leave half of the group to data.
+fn most_inodes_in_group(options: &Options) -> u32 {
+    let bits = (options.block_size * 8).min(65528);
+    let half = bits / 2 * (options.block_size / options.inode_size);
+    let step = inode_step(options);
+    (bits.min(half) / step * step).max(step)
 }
 
 fn cap_inodes(inodes: u64) -> Result<u32, FsError> {

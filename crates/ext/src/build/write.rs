@@ -103,7 +103,11 @@ impl Writer<'_> {
     fn fill_file(&self, id: NodeId, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
         let size = self.demand.node(id).size;
         let len = (size - offset.min(size)).min(out.len() as u64) as usize;
-        self.demand.source.open(id)?.read_at(offset, &mut out[..len])?;
+        let mut content = self.demand.source.open(id)?;
+        content.read_at(offset, &mut out[..len])?;
+        // Each part of a file must be of the version that was walked: then all
+        // are of one.
+        content.verify()?;
         out[len..].fill(0);
         Ok(())
     }
@@ -347,7 +351,9 @@ impl Writer<'_> {
         if node.kind == FileKind::Symlink {
             data.copy_from_slice(self.demand.tree.target(node));
         } else {
-            self.demand.source.open(id)?.read_at(0, &mut data)?;
+            let mut content = self.demand.source.open(id)?;
+            content.read_at(0, &mut data)?;
+            content.verify()?;
         }
         Ok(inline_data(&data, self.geometry.inode_size))
     }

@@ -1,0 +1,28 @@
+# What a contributor runs. Every target works on a fresh clone.
+
+CARGO ?= cargo
+
+.PHONY: all test judges lint bench demo
+
+all:
+	$(CARGO) build --release
+
+# Formatting, lints, and every test. The judges (e2fsck, the kernel's own mount,
+# GNU tar and others) need packages and, to mount, root; without them the tests
+# that need them say so and pass.
+test: judges lint
+	$(CARGO) test --workspace
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+judges:
+	.ci/judges
+
+# Builds the peers and prints the table of docs/performance.md.
+bench:
+	bench/run.sh
+
+demo:
+	demo/run.sh

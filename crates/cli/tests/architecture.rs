@@ -1,0 +1,116 @@
+//! The house rules that no compiler checks: which crate may know which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What each crate may depend on. A crate exists because it forbids something,
+/// so a new one needs a row here.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("seekless-units", &[]),
+    ("seekless-device", &["seekless-units"]),
+    ("seekless-fs", &["seekless-device", "seekless-units"]),
+    ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-report", &["seekless-units"]),
+    (
+        "seekless",
+        &[
+            "seekless-device",
+            "seekless-ext",
+            "seekless-fs",
+            "seekless-layout",
+            "seekless-report",
+            "seekless-source",
+            "seekless-units",
+        ],
+    ),
+];
+
+/// Crates from elsewhere that only one of ours may use.
+const RESERVED: &[(&str, &str)] =
+    &[("fuser", "seekless"), ("clap", "seekless"), ("indicatif", "seekless")];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What every crate of the workspace depends on, tests aside.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let text = |value: &serde_json::Value| value.as_str().expect("string").to_string();
+    let list = |value: &serde_json::Value| value.as_array().expect("list").clone();
+    list(&metadata["packages"])
+        .iter()
+        .map(|package| {
+            let used = list(&package["dependencies"])
+                .iter()
+                .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
+                .map(|dependency| text(&dependency["name"]))
+                .collect();
+            (text(&package["name"]), used)
+        })
+        .collect()
+}
+
+#[test]
+fn no_crate_knows_more_than_it_may() {
+    let crates = dependencies();
+    assert!(crates.len() > 5, "only {} crates found", crates.len());
+    for (name, used) in &crates {
+        let row = ALLOWED.iter().find(|(known, _)| known == name);
+        let (_, allowed) = row.unwrap_or_else(|| panic!("{name} has no row in ALLOWED"));
+        for dependency in used.iter().filter(|used| crates.contains_key(*used)) {
+            assert!(allowed.contains(&dependency.as_str()), "{name} must not use {dependency}");
+        }
+        for (foreign, owner) in RESERVED {
+            assert!(!used.contains(*foreign) || name == owner, "only {owner} may use {foreign}");
+        }
+    }
+}
+
+/// Rust files below a directory.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("directory") {
+        let path = entry.expect("entry").path();
+        if path.is_dir() {
+            if path.file_name().is_some_and(|name| name != "target") {
+                sources(&path, found);
+            }
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_unsafe_and_every_crate_takes_the_lints() {
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    assert!(files.len() > 50, "only {} files found", files.len());
+    // Written apart, so that this file does not find itself.
+    let forbidden = ["fn ", "impl ", "extern ", "trait ", "{"];
+    let forbidden = forbidden.map(|next| format!("{} {next}", "unsafe"));
+    let allowed = concat!("allow(unsafe", "_code");
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("source");
+        let bad = forbidden.iter().map(String::as_str).chain([allowed]);
+        for word in bad {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+    for entry in std::fs::read_dir(root().join("crates")).expect("crates") {
+        let manifest = entry.expect("entry").path().join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).expect("Cargo.toml");
+        assert!(text.contains("[lints]\nworkspace = true"), "{}: no lints", manifest.display());
+    }
+}

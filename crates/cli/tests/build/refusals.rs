@@ -1,0 +1,285 @@
+//! What a build refuses: a clear message, its own exit code, nothing left.
+
+use crate::judges::{Scratch, can_mount, failure, run, seekless, text};
+use seekless_device::MemoryDevice;
+use seekless_ext::{BuildOptions, Builder};
+use seekless_fs::FsError;
+use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::tree::{NodeId, Tree};
+use seekless_layout::planner;
+use seekless_source::{DirectorySource, TreeOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+/// A small tree and a directory of its own for the output.
+fn scene(name: &str) -> (Scratch, String, String) {
+    let scratch = Scratch::new(name);
+    let (from, to) = (scratch.join("from"), scratch.join("to"));
+    fs::create_dir(&from).expect("mkdir");
+    fs::create_dir(&to).expect("mkdir");
+    fs::write(scratch.path().join("from/file"), vec![1; 3 << 20]).expect("write");
+    let image = format!("{to}/image");
+    (scratch, from, image)
+}
+
+fn nothing_left(image: &str) {
+    let dir = Path::new(image).parent().expect("directory");
+    let left: Vec<_> = fs::read_dir(dir).expect("list").map(|entry| entry.expect("it")).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn what_exists_is_not_replaced_unasked() {
+    let (_scratch, from, image) = scene("exists");
+    fs::write(&image, b"precious").expect("write");
+    let (code, message) = failure(&seekless(&["build", &from, "-o", &image]));
+    assert!(code == 6 && message.contains(&image) && message.contains("--force"), "{message}");
+    assert_eq!(fs::read(&image).expect("read"), b"precious");
+    text(&seekless(&["build", &from, "-o", &image, "--force"]));
+    assert!(fs::metadata(&image).expect("stat").len() > 3 << 20);
+    fs::remove_file(&image).expect("remove");
+    nothing_left(&image);
+    fs::create_dir(&image).expect("mkdir");
+    let (code, message) = failure(&seekless(&["build", &from, "-o", &image, "--force"]));
+    assert!(code == 2 && message.contains("not a regular file"), "{message}");
+}
+
+#[test]
+fn a_failed_replacement_leaves_the_old_file() {
+    let (_scratch, from, image) = scene("replace");
+    fs::write(&image, b"precious").expect("write");
+    let small = ["build", &from, "-o", &image, "--force", "--size", "2M"];
+    assert_eq!(failure(&seekless(&small)).0, 5);
+    assert_eq!(fs::read(&image).expect("read"), b"precious");
+    fs::remove_file(&image).expect("remove");
+    nothing_left(&image);
+}
+
+#[test]
+fn a_size_too_small_says_which_would_do() {
+    let (_scratch, from, image) = scene("small");
+    for size in ["64K", "2M", "4M"] {
+        let args =
+            ["build", &from, "-o", &image, "--size", size, "-O", "^has_journal,^orphan_file"];
+        let (code, message) = failure(&seekless(&args));
+        nothing_left(&image);
+        assert_eq!(code, 5, "{message}");
+        let (_, needed) = message.split_once("at least ").expect("how much is needed");
+        let needed: u64 = needed.split(' ').next().expect("it").parse().expect("a number");
+        assert!(needed < 6 << 20, "{message}");
+        let size = needed.to_string();
+        text(&seekless(&[&args[..5], &[size.as_str()], &args[6..]].concat()));
+        fs::remove_file(&image).expect("remove");
+    }
+    let (code, message) =
+        failure(&seekless(&["build", &from, "-o", &image, "-N", "3", "--size", "0"]));
+    assert_eq!(code, 5, "{message}");
+}
+
+#[test]
+fn a_full_disk() {
+    if !can_mount() {
+        return;
+    }
+    let (scratch, from, image) = scene("full");
+    let to = scratch.join("to");
+    run("mount", &["-t", "tmpfs", "-o", "size=2M", "tmpfs", &to]);
+    let built = seekless(&["build", &from, "-o", &image]);
+    let left = fs::read_dir(&to).expect("list").count();
+    run("umount", &[&to]);
+    let (code, message) = failure(&built);
+    assert!(code == 5 && message.contains(&image), "{message}");
+    assert!(message.contains("No space left"), "{message}");
+    assert_eq!(left, 0);
+}
+
+#[test]
+fn a_file_that_may_not_be_read() {
+    // Not in the target directory: that may be where only its owner gets in.
+    let dir = std::env::temp_dir().join(format!("seekless-unreadable-{}", std::process::id()));
+    fs::create_dir_all(dir.join("from/below")).expect("mkdir");
+    let program = dir.join("seekless");
+    fs::copy(env!("CARGO_BIN_EXE_seekless"), &program).expect("copy");
+    let secret = dir.join("from/below/secret");
+    fs::write(&secret, b"secret").expect("write");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("chmod");
+    let to = dir.join("to");
+    fs::create_dir_all(&to).expect("mkdir");
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o777)).expect("chmod");
+    let image = to.join("image");
+    let mut command = Command::new(&program);
+    if rustix::process::geteuid().is_root() {
+        command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
+    }
+    let built = command.arg("build").arg(dir.join("from")).arg("-o").arg(&image).output();
+    let (code, message) = failure(&built.expect("seekless"));
+    nothing_left(image.to_str().expect("path"));
+    fs::remove_dir_all(&dir).expect("remove");
+    assert!(code == 6 && message.contains("from/below/secret"), "{message}");
+    assert!(message.contains("Permission denied"), "{message}");
+}
+
+#[test]
+fn more_links_than_an_inode_can_count() {
+    if !can_mount() {
+        return;
+    }
+    let (scratch, from, image) = scene("links");
+    let many = scratch.join("many");
+    fs::create_dir(&many).expect("mkdir");
+    // A file system without that limit.
+    run("mount", &["-t", "tmpfs", "-o", "nr_inodes=0", "tmpfs", &many]);
+    let made = (0..65_001).try_for_each(|n| {
+        fs::hard_link(format!("{many}/0"), format!("{many}/{n}")).or_else(|error| {
+            if n == 0 { File::create(format!("{many}/0")).map(drop) } else { Err(error) }
+        })
+    });
+    let built = made.map(|()| seekless(&["build", &many, "-o", &image]));
+    run("umount", &[&many]);
+    let (code, message) = failure(&built.expect("links"));
+    assert!(code == 5 && message.contains("/0") && message.contains("65000"), "{message}");
+    nothing_left(&image);
+    drop(from);
+}
+
+#[test]
+fn links_longer_than_a_block() {
+    let (scratch, from, image) = scene("symlink");
+    std::os::unix::fs::symlink("t".repeat(1500), scratch.path().join("from/link")).expect("link");
+    let (code, message) = failure(&seekless(&["build", &from, "-o", &image, "-b", "1024"]));
+    assert!(code == 5 && message.contains("/link"), "{message}");
+    nothing_left(&image);
+}
+
+#[test]
+fn archives_cut_short_and_rubbish() {
+    let (scratch, from, image) = scene("archive");
+    for n in 0..20 {
+        fs::write(format!("{from}/small-{n}"), vec![n; 700]).expect("write");
+    }
+    let archive = scratch.join("whole.tar");
+    run("tar", &["-C", &from, "-cf", &archive, "."]);
+    let whole = fs::read(&archive).expect("read");
+    let cut = scratch.join("cut.tar");
+    for len in [700, 512 * 3 + 100, 100_000, 3 << 20] {
+        fs::write(&cut, &whole[..len]).expect("write");
+        let (code, message) = failure(&seekless(&["build", &cut, "-o", &image]));
+        assert!(code == 3 && message.contains("cut.tar"), "{len}: {message}");
+        nothing_left(&image);
+    }
+    for (at, byte) in [(0, 0x80), (150, b'x'), (512 * 4, 0xFF), (130, b'-')] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= byte;
+        fs::write(&cut, &bytes).expect("write");
+        let built = seekless(&["build", &cut, "-o", &image]);
+        // A flipped byte of contents cannot be noticed; in a header it is.
+        if built.status.success() {
+            fs::remove_file(&image).expect("remove");
+        } else {
+            let (code, message) = failure(&built);
+            assert!(matches!(code, 3 | 6), "{message}");
+        }
+        nothing_left(&image);
+    }
+    fs::write(&cut, vec![0x5A; 10_000]).expect("write");
+    let (_, message) = failure(&seekless(&["build", &cut, "-o", &image]));
+    assert!(message.contains("cut.tar"), "{message}");
+    nothing_left(&image);
+}
+
+// ---- sources that change underfoot --------------------------------------
+
+fn write(source: &dyn Source) -> Result<(), FsError> {
+    let builder = Builder::new(source, &BuildOptions::default())?;
+    let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
+    let device = MemoryDevice::new(vec![0; builder.size().get() as usize]);
+    builder.write(&plan, &device, &|_| {})
+}
+
+/// Walks a tree, changes a file, and writes the image.
+fn changed(name: &str, change: &dyn Fn(&Path)) {
+    let (scratch, from, _image) = scene(name);
+    let file = scratch.path().join("from/file");
+    let source = DirectorySource::open(Path::new(&from), &TreeOptions::default()).expect("walk");
+    // File times may move in steps of a clock tick.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    change(&file);
+    match write(&source) {
+        Err(FsError::SourceChanged(path)) => assert!(path.contains("file"), "{path}"),
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+#[test]
+fn files_that_change_before_they_are_read() {
+    let open = |path: &Path| OpenOptions::new().write(true).open(path).expect("open");
+    changed("truncated", &|path| open(path).set_len(1000).expect("truncate"));
+    changed("emptied", &|path| open(path).set_len(0).expect("truncate"));
+    changed("grown", &|path| open(path).set_len(4 << 20).expect("grow"));
+    changed("rewritten", &|path| open(path).write_all_at(b"new", 5000).expect("write"));
+    changed("removed", &|path| fs::remove_file(path).expect("remove"));
+    changed("replaced", &|path| {
+        fs::remove_file(path).expect("remove");
+        fs::write(path, vec![1; 3 << 20]).expect("write");
+    });
+    changed("linked", &|path| {
+        fs::remove_file(path).expect("remove");
+        std::os::unix::fs::symlink("/etc/passwd", path).expect("symlink");
+    });
+    changed("made-a-directory", &|path| {
+        fs::remove_file(path).expect("remove");
+        fs::create_dir(path).expect("mkdir");
+    });
+    changed("made-a-fifo", &|path| {
+        fs::remove_file(path).expect("remove");
+        run("mkfifo", &[path]);
+    });
+}
+
+/// A directory whose files are appended to while they are being read.
+struct Busy(DirectorySource, std::path::PathBuf);
+
+struct BusyContent<'a>(Box<dyn Content + 'a>, &'a Path);
+
+impl Source for Busy {
+    fn tree(&self) -> &Tree {
+        self.0.tree()
+    }
+
+    fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError> {
+        self.0.segments(node)
+    }
+
+    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        Ok(Box::new(BusyContent(self.0.open(node)?, &self.1)))
+    }
+}
+
+impl Content for BusyContent<'_> {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
+        self.0.read_at(offset, buf)?;
+        let mut file = OpenOptions::new().append(true).open(self.1).expect("open");
+        file.write_all(b"more").expect("append");
+        Ok(())
+    }
+
+    fn verify(&mut self) -> Result<(), FsError> {
+        self.0.verify()
+    }
+}
+
+#[test]
+fn files_that_change_while_they_are_read() {
+    let (scratch, from, _image) = scene("torn");
+    let file = scratch.path().join("from/file");
+    fs::write(&file, b"short enough to be read at once").expect("write");
+    let walked = DirectorySource::open(Path::new(&from), &TreeOptions::default()).expect("walk");
+    match write(&Busy(walked, file)) {
+        Err(FsError::SourceChanged(path)) => assert!(path.contains("file"), "{path}"),
+        other => panic!("a torn read: {other:?}"),
+    }
+}

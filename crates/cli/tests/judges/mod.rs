@@ -1,0 +1,195 @@
+//! What the tests of written images share: the command under test, scratch
+//! space, and judges that are not ours: e2fsck, dumpe2fs and the kernel.
+#![allow(dead_code, reason = "no test uses every judge")]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Where tests keep files too large for a temporary directory in memory.
+pub(crate) const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// A directory of a test's own, gone when the test ends.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = Path::new(SCRATCH).join(format!("{name}-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).expect("scratch directory");
+        Self(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn join(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("path").to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command under test.
+pub(crate) fn command<S: AsRef<OsStr>>(args: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(args).env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", SCRATCH);
+    command
+}
+
+pub(crate) fn seekless<S: AsRef<OsStr>>(args: &[S]) -> Output {
+    command(args).output().expect("seekless")
+}
+
+/// What a command that must succeed prints.
+pub(crate) fn text(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a judge that must succeed.
+pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
+    let output = Command::new(program).args(args).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    assert!(
+        output.status.success(),
+        "{program}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The exit code and the message of a command that must fail, and say why in
+/// one line.
+pub(crate) fn failure(output: &Output) -> (i32, String) {
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "succeeded");
+    assert!(message.starts_with("seekless: ") && message.lines().count() == 1, "{message}");
+    (output.status.code().expect("exit code"), message)
+}
+
+/// Whether the kernel can be asked; says why not.
+pub(crate) fn can_mount() -> bool {
+    static ANSWER: OnceLock<Result<(), String>> = OnceLock::new();
+    match ANSWER.get_or_init(try_mount) {
+        Ok(()) => true,
+        Err(why) => {
+            eprintln!("skipped: images cannot be mounted here: {why}");
+            false
+        }
+    }
+}
+
+fn try_mount() -> Result<(), String> {
+    let scratch = Scratch::new("probe");
+    let (image, at) = (scratch.join("image"), scratch.join("at"));
+    fs::create_dir(&at).map_err(|error| error.to_string())?;
+    let steps: [(&str, &[&str]); 3] = [
+        ("mke2fs", &["-q", "-t", "ext2", &image, "1M"]),
+        ("mount", &["-t", "ext4", "-o", "loop,ro", &image, &at]),
+        ("umount", &[&at]),
+    ];
+    for (program, args) in steps {
+        let output = Command::new(program).args(args).output();
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
+        }
+    }
+    Ok(())
+}
+
+/// A mount, undone when dropped.
+pub(crate) struct Mounted {
+    at: PathBuf,
+}
+
+impl Mounted {
+    pub(crate) fn new(scratch: &Scratch, image: &str, options: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let at = scratch.path().join(format!("mount-{number}"));
+        fs::create_dir(&at).expect("mount point");
+        let options = format!("loop,noatime,{options}");
+        let at_text = at.to_str().expect("path");
+        run("mount", &["-t", "ext4", "-o", &options, image, at_text]);
+        Self { at }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.at
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.at.to_str().expect("path")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let done = Command::new("umount").arg(&self.at).status();
+        if !done.is_ok_and(|status| status.success()) {
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        }
+    }
+}
+
+/// e2fsck finds nothing, not even something it would do better.
+pub(crate) fn check(image: &str) {
+    let said = run("e2fsck", &["-fn", image]);
+    assert!(!said.contains("could be"), "{said}");
+    assert!(!said.contains("Optimize"), "{said}");
+}
+
+/// The listing of a tree, an image's or a directory's.
+pub(crate) fn manifest(path: &str, excludes: &[&str]) -> String {
+    let mut args = vec!["manifest", path];
+    for exclude in excludes {
+        args.extend(["--exclude", exclude]);
+    }
+    text(&seekless(&args))
+}
+
+/// A listing without the times.
+pub(crate) fn timeless(manifest: &str) -> String {
+    let line = |line: &str| {
+        let words = line.split(' ').filter(|word| !word.starts_with("time="));
+        words.collect::<Vec<_>>().join(" ")
+    };
+    manifest.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Fails with the first lines in which two listings differ.
+pub(crate) fn same(what: &str, left: &str, right: &str) {
+    assert!(left.lines().count() > 1, "{what}: nothing to compare");
+    if left == right {
+        return;
+    }
+    let pairs = left.lines().zip(right.lines()).filter(|(left, right)| left != right);
+    let shown: Vec<String> =
+        pairs.take(3).map(|(left, right)| format!("- {left}\n+ {right}")).collect();
+    let (left, right) = (left.lines().count(), right.lines().count());
+    panic!("{what}: {left} and {right} lines\n{}", shown.join("\n"));
+}
+
+/// The lines of `dumpe2fs -h` as pairs.
+pub(crate) fn header(image: &str) -> Vec<(String, String)> {
+    let text = run("dumpe2fs", &["-h", image]);
+    let pair = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_string(), value.trim().to_string()))
+    };
+    text.lines().filter_map(pair).collect()
+}
