@@ -60,7 +60,7 @@ fn one(disk: &Disk, shape: Shape, style: Style, text: &mut String) {
     }
 }
 
-/// Which groups a row shows.
+/// Which groups a row shows: `3`, `3-5`, or `3 1/4` for the first quarter of one.
 pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     let group = disk.group_blocks.max(1);
     let first = row * shape.row_blocks / group;
@@ -73,7 +73,7 @@ pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     if parts <= 1 {
         return first.to_string();
     }
-    format!("{first}+{}/{parts}", row * shape.row_blocks % group / shape.row_blocks)
+    format!("{first} {}/{parts}", row * shape.row_blocks % group / shape.row_blocks + 1)
 }
 
 /// A colour for the background, of the 256 that terminals have.
