@@ -78,8 +78,8 @@ pub fn html(page: &Page, disks: &[Disk]) -> String {
         }
         html.push_str("</section>\n");
     }
-    html.push_str("</div>\n");
     disks.iter().for_each(|disk| worst(disk, &mut html));
+    html.push_str("</div>\n");
     let _ = write!(
         html,
         "<div id=\"tip\" hidden></div>\n\
