@@ -4,7 +4,7 @@
 use crate::replay::{Machine, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
 use seekless_fs::{FsError, Inspect};
-use seekless_units::{ByteLen, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Figures of one trace on one image.
@@ -99,13 +99,11 @@ pub fn score(
 /// distances in blocks.
 fn seeks(extents: impl Iterator<Item = Extent>) -> (u64, u64) {
     let (mut seeks, mut distance) = (0, 0u64);
-    let mut head = None;
+    let mut head: Option<BlockNo> = None;
     for extent in extents {
-        if let Some(head) = head {
-            if extent.start != head {
-                seeks += 1;
-                distance += extent.start.get().abs_diff(head.get());
-            }
+        if let Some(head) = head.filter(|&head| head != extent.start) {
+            seeks += 1;
+            distance += extent.start.get().abs_diff(head.get());
         }
         head = Some(extent.end());
     }
@@ -203,7 +201,7 @@ pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_units::{BlockNo, Lbn};
+    use seekless_units::Lbn;
 
     fn extent(start: u64, len: u64) -> Extent {
         Extent::new(BlockNo::new(start), len)
