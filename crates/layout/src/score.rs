@@ -4,7 +4,7 @@
 use crate::replay::{Machine, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
 use seekless_fs::{FsError, Inspect};
-use seekless_units::{ByteLen, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Figures of one trace on one image.
@@ -99,11 +99,9 @@ pub fn score(
 /// distances in blocks.
 fn seeks(extents: impl Iterator<Item = Extent>) -> (u64, u64) {
     let (mut seeks, mut distance) = (0, 0u64);
-    let mut head = None;
+    let mut head: Option<BlockNo> = None;
     for extent in extents {
-        if let Some(head) = head
-            && extent.start != head
-        {
+        if let Some(head) = head.filter(|&head| head != extent.start) {
             seeks += 1;
             distance += extent.start.get().abs_diff(head.get());
         }
@@ -198,4 +196,48 @@ pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
         head = Some(request.extent.end());
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::Lbn;
+
+    fn extent(start: u64, len: u64) -> Extent {
+        Extent::new(BlockNo::new(start), len)
+    }
+
+    #[test]
+    fn a_request_that_goes_on_is_no_seek() {
+        let path = [extent(10, 5), extent(15, 1), extent(10, 1), extent(100, 2)];
+        assert_eq!(seeks(path.into_iter()), (2, 6 + 89));
+        assert_eq!(seeks([extent(7, 1)].into_iter()), (0, 0));
+    }
+
+    #[test]
+    fn chunks_are_counted_once() {
+        let path = [extent(0, 2), extent(1, 1), extent(127, 2)];
+        let sizes = [ByteLen::new(4096), ByteLen::new(512 << 10), ByteLen::new(5000)];
+        let counted = count_chunks(|| path.into_iter(), 4096, &sizes);
+        // 4096: 0 1 127 128; 512 KiB: 0 1; 5000: 0 1, and 520192..528384 in 104 105.
+        assert_eq!(counted, BTreeMap::from([(4096, 4), (512 << 10, 2), (5000, 4)]));
+    }
+
+    #[test]
+    fn purposes_add_up() {
+        let request = |start, purpose| Request {
+            extent: extent(start, 2),
+            purpose,
+            ino: Ino::new(2),
+            lbn: Lbn::ZERO,
+            event: 0,
+        };
+        let table = by_purpose(&[
+            request(0, Purpose::Inode),
+            request(2, Purpose::Data),
+            request(9, Purpose::Data),
+        ]);
+        let rows = [(Purpose::Inode, (1, 2, 0)), (Purpose::Data, (2, 4, 1))];
+        assert_eq!(table, BTreeMap::from(rows));
+    }
 }

@@ -68,7 +68,7 @@ pub fn html(page: &Page, disks: &[Disk]) -> String {
     }
     legend(read, &mut html);
     for (at, disk) in disks.iter().enumerate() {
-        section(at, disk, every, &mut html);
+        section(at, disk, shape, every, &mut html);
     }
     html.push_str("<div class=\"tables\">\n");
     for (title, table, note) in &page.tables {
@@ -78,8 +78,8 @@ pub fn html(page: &Page, disks: &[Disk]) -> String {
         }
         html.push_str("</section>\n");
     }
-    html.push_str("</div>\n");
     disks.iter().for_each(|disk| worst(disk, &mut html));
+    html.push_str("</div>\n");
     let _ = write!(
         html,
         "<div id=\"tip\" hidden></div>\n\
@@ -114,14 +114,17 @@ fn legend(read: bool, html: &mut String) {
     html.push_str("</p>\n");
 }
 
-fn section(at: usize, disk: &Disk, every: usize, html: &mut String) {
-    let bytes = ByteLen::new(disk.whole.len.saturating_mul(u64::from(disk.block_size)));
+fn section(at: usize, disk: &Disk, shape: Shape, every: usize, html: &mut String) {
+    let bytes =
+        |blocks: u64| format_size(ByteLen::new(blocks.saturating_mul(u64::from(disk.block_size))));
     let _ = write!(
         html,
-        "<section class=\"disk\">\n<h2>{} <small>{}</small></h2>\n\
+        "<section class=\"disk\">\n<h2>{} <small>{}; a row is {}, {}</small></h2>\n\
          <p class=\"counts\" id=\"counts-{at}\"></p>\n<canvas id=\"map-{at}\"></canvas>\n",
         escape(&disk.name),
-        format_size(bytes),
+        bytes(disk.whole.len),
+        bytes(shape.row_blocks),
+        row_name(disk, shape),
     );
     if !disk.reads.list.is_empty() {
         let _ = write!(
@@ -137,6 +140,16 @@ fn section(at: usize, disk: &Disk, every: usize, html: &mut String) {
         );
     }
     html.push_str("</section>\n");
+}
+
+/// What a row is, in words.
+fn row_name(disk: &Disk, shape: Shape) -> String {
+    let group = disk.group_blocks.max(1);
+    match (shape.row_blocks / group, group.div_ceil(shape.row_blocks)) {
+        (0, parts) => format!("1/{parts} of a block group"),
+        (1, _) => "a block group".into(),
+        (groups, _) => format!("{groups} block groups"),
+    }
 }
 
 fn worst(disk: &Disk, html: &mut String) {

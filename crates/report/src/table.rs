@@ -149,7 +149,11 @@ fn ratio(figures: &[Figure]) -> String {
     if before == after {
         return "1.00".into();
     }
-    if before == 0.0 { "-".into() } else { format!("{:.2}", after / before) }
+    match after / before {
+        ratio if !ratio.is_finite() => "-".into(),
+        ratio if ratio > 0.0 && ratio < 0.1 => format!("{ratio:.4}"),
+        ratio => format!("{ratio:.2}"),
+    }
 }
 
 /// Text as HTML shows it, in elements and in quoted attributes.
@@ -179,10 +183,10 @@ mod tests {
         table.push("seeks", vec![Figure::Count(2615), Figure::Count(60)]);
         table.push("bytes", vec![Figure::Bytes(ByteLen::new(1 << 20)); 2]);
         table.push("missing", vec![Figure::Count(0), Figure::Count(3)]);
-        let expected = "         old.img  new.img  ratio\n\
-                        seeks      2,615       60   0.02\n\
-                        bytes         1M       1M   1.00\n\
-                        missing        0        3      -\n";
+        let expected = "         old.img  new.img   ratio\n\
+                        seeks      2,615       60  0.0229\n\
+                        bytes         1M       1M    1.00\n\
+                        missing        0        3       -\n";
         assert_eq!(table.text(), expected);
     }
 

@@ -60,7 +60,7 @@ fn one(disk: &Disk, shape: Shape, style: Style, text: &mut String) {
     }
 }
 
-/// Which groups a row shows.
+/// Which groups a row shows: `3`, `3-5`, or `3 1/4` for the first quarter of one.
 pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     let group = disk.group_blocks.max(1);
     let first = row * shape.row_blocks / group;
@@ -73,52 +73,52 @@ pub(crate) fn row_label(disk: &Disk, shape: Shape, row: u64) -> String {
     if parts <= 1 {
         return first.to_string();
     }
-    format!("{first}+{}/{parts}", row * shape.row_blocks % group / shape.row_blocks)
+    format!("{first} {}/{parts}", row * shape.row_blocks % group / shape.row_blocks + 1)
 }
 
-/// A colour for the background, of the 256 that terminals have.
-fn colour(class: Class, read: bool) -> u8 {
-    match (class, read) {
-        (Class::Metadata, false) => 61,
-        (Class::Directory, false) => 65,
-        (Class::Data, false) => 240,
-        (Class::Internal, false) => 95,
-        (Class::Free, false) => 234,
-        (_, true) => 160,
+/// A colour for the background, of the 256 that terminals have: red where
+/// something was read, the brighter the more requests.
+fn colour(class: Class, requests: u64) -> u8 {
+    match (requests, class) {
+        (0, Class::Metadata) => 61,
+        (0, Class::Directory) => 65,
+        (0, Class::Data) => 240,
+        (0, Class::Internal) => 95,
+        (0, Class::Free) => 234,
+        (1, _) => 88,
+        (2..4, _) => 124,
+        (4..16, _) => 160,
+        _ => 196,
+    }
+}
+
+/// A letter on its colour.
+fn paint(letter: char, background: u8, style: Style, text: &mut String) {
+    if style.colour {
+        let _ = write!(text, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m");
+    } else {
+        text.push(letter);
     }
 }
 
 fn draw_cell(cell: &Cell, style: Style, text: &mut String) {
-    let letter = cell.letter();
     match cell.class() {
-        Some(class) if style.colour => {
-            let background = colour(class, cell.requests > 0);
-            let _ = write!(text, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m");
-        }
-        _ => text.push(letter),
+        Some(class) => paint(cell.letter(), colour(class, cell.requests), style, text),
+        None => text.push(' '),
     }
 }
 
 fn legend(disks: &[Disk], style: Style, text: &mut String) {
-    let mut entries = Vec::new();
-    for class in Class::ALL {
+    let entry = |class: Class| {
         let mut shown = String::new();
-        let mut cell = |read: bool| {
-            let letter = class.letter(read);
-            let background = colour(class, read);
-            let _ = if style.colour {
-                write!(shown, "\x1b[48;5;{background}m\x1b[38;5;252m{letter}\x1b[0m")
-            } else {
-                write!(shown, "{letter}")
-            };
-        };
-        cell(false);
-        entries.push(format!("{shown} {}", class.name()));
-    }
-    let _ = writeln!(text, "{}", entries.join("  "));
+        paint(class.letter(false), colour(class, 0), style, &mut shown);
+        format!("{shown} {}", class.name())
+    };
+    let _ = writeln!(text, "{}", Class::ALL.map(entry).join("  "));
     if disks.iter().any(|disk| !disk.reads.list.is_empty()) {
-        let note = "Capitals (red where there is colour): read by the trace.";
-        let _ = writeln!(text, "{note} Right: part in use, requests.");
+        let colours = if style.colour { " (red: the brighter the more requests)" } else { "" };
+        let _ = write!(text, "Capitals{colours}: read by the trace. ");
+        let _ = writeln!(text, "Right: part in use, requests.");
     }
 }
 
@@ -137,7 +137,7 @@ disk.img: 960K, a cell is 16K
 2             mmii............  25%         0 req
 3             ..........II      12%         1 req
 m metadata  d directories  f file data  i internal (journal, quota)  . free
-Capitals (red where there is colour): read by the trace. Right: part in use, requests.
+Capitals: read by the trace. Right: part in use, requests.
 ";
         let drawn = draw(&[disk()], style);
         assert_eq!(drawn, expected, "\n{drawn}");
@@ -147,7 +147,7 @@ Capitals (red where there is colour): read by the trace. Right: part in use, req
     fn colour_only_when_asked_for() {
         let style = Style { width: 80, rows: 2, colour: true };
         let drawn = draw(&[disk()], style);
-        assert!(drawn.contains("\x1b[48;5;160m\x1b[38;5;252mD\x1b[0m"), "{drawn:?}");
+        assert!(drawn.contains("\x1b[48;5;88m\x1b[38;5;252mD\x1b[0m"), "{drawn:?}");
         assert!(drawn.contains("\n0-1 ") && drawn.contains("\n2-3 "), "{drawn:?}");
         assert!(!draw(&[disk()], Style { colour: false, ..style }).contains('\x1b'));
     }

@@ -244,4 +244,50 @@ mod tests {
         let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
         assert_eq!(state.read(&mut cache, 0, 3, 3), [(0, 3)]);
     }
+
+    #[test]
+    fn the_mark_starts_the_next_window_before_it_is_needed() {
+        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
+        // Window 0..4 with 3 pages of it ahead: the mark is on page 1.
+        assert_eq!(state.read(&mut cache, 0, 1, 100), [(0, 4)]);
+        assert_eq!(cache.marks.iter().copied().collect::<Vec<_>>(), [1]);
+        assert_eq!(state.read(&mut cache, 1, 2, 100), [(4, 12)]);
+        assert!(state.read(&mut cache, 2, 4, 100).is_empty());
+        assert_eq!(state.read(&mut cache, 4, 5, 100), [(12, 28)]);
+    }
+
+    #[test]
+    fn a_large_read_is_fetched_in_windows_of_the_limit() {
+        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
+        let fetched = state.read(&mut cache, 0, 256, 256);
+        assert_eq!(fetched.iter().map(|(from, to)| to - from).max(), Some(32));
+        assert_eq!(fetched.first(), Some(&(0, 32)));
+        assert_eq!(cache.ranges, [(0, 256)]);
+        assert!(state.read(&mut cache, 0, 256, 256).is_empty(), "nothing is read twice");
+    }
+
+    #[test]
+    fn a_stream_found_by_its_history_goes_on() {
+        // Another descriptor has read the first pages: what a fresh state finds
+        // in the cache before the page tells it that the file is read in order.
+        let mut cache = PageCache::default();
+        cache.add(0, 8);
+        let mut state = ReadAhead::new(32);
+        assert_eq!(state.read(&mut cache, 8, 9, 1000), [(8, 25)]);
+    }
+
+    #[test]
+    fn two_readers_of_one_file_share_what_is_cached() {
+        let mut cache = PageCache::default();
+        let (mut one, mut two) = (ReadAhead::new(32), ReadAhead::new(32));
+        assert_eq!(one.read(&mut cache, 0, 4, 100), [(0, 8)]);
+        let again = two.read(&mut cache, 0, 4, 100);
+        assert!(again.iter().all(|&(from, _)| from >= 8), "{again:?}");
+    }
+
+    #[test]
+    fn without_read_ahead_a_page_is_fetched_at_a_time() {
+        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(0));
+        assert_eq!(state.read(&mut cache, 7, 9, 100), [(7, 8), (8, 9)]);
+    }
 }

@@ -1,0 +1,180 @@
+//! The model of `score`, judged by what a kernel asks of a loop device for the
+//! same reads. Needs root, loop devices and ext4; says so where they are not.
+
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn run(program: &str, args: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_string())
+}
+
+/// An image mounted through a loop device, both undone at the end.
+struct Mounted {
+    device: String,
+    dir: PathBuf,
+    mounted: bool,
+}
+
+impl Mounted {
+    fn new(image: &Path, dir: PathBuf) -> Option<Self> {
+        let device = run("losetup", &["-f", "--show", "-r", image.to_str()?])?;
+        let mut mounted = Self { device, dir, mounted: false };
+        // In sectors: 128 KiB, as the model has by default.
+        run("blockdev", &["--setra", "256", &mounted.device])?;
+        fs::create_dir_all(&mounted.dir).ok()?;
+        let to = mounted.dir.to_str()?;
+        run("mount", &["-t", "ext4", "-o", "ro,noload,noatime", &mounted.device, to])?;
+        mounted.mounted = true;
+        Some(mounted)
+    }
+
+    /// Requests completed and bytes read so far.
+    fn counters(&self) -> (u64, u64) {
+        let name = self.device.trim_start_matches("/dev/");
+        let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
+        let fields: Vec<u64> =
+            stat.split_whitespace().map(|field| field.parse().unwrap()).collect();
+        (fields[0], fields[2] * 512)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.mounted {
+            run("umount", &[self.dir.to_str().unwrap_or_default()]);
+        }
+        run("losetup", &["-d", &self.device]);
+    }
+}
+
+/// What is done, to the mount and in the trace.
+#[derive(Clone)]
+enum Step {
+    List(String),
+    /// A file opened, and ranges of it read.
+    Read(String, Vec<(u64, u64)>),
+}
+
+impl Step {
+    fn whole(path: String) -> Self {
+        Self::Read(path, vec![(0, 1 << 20)])
+    }
+
+    fn events(&self) -> Vec<Value> {
+        match self {
+            Self::List(path) => vec![json!({ "op": "readdir", "path": path })],
+            Self::Read(path, ranges) => {
+                let open = json!({ "op": "open", "path": path, "pid": 1 });
+                let read = |&(offset, length): &(u64, u64)| json!({ "op": "read", "path": path, "pid": 1, "offset": offset, "length": length });
+                std::iter::once(open).chain(ranges.iter().map(read)).collect()
+            }
+        }
+    }
+
+    fn perform(&self, root: &Path) {
+        match self {
+            Self::List(path) => assert!(fs::read_dir(root.join(&path[1..])).unwrap().count() > 0),
+            Self::Read(path, ranges) => {
+                let file = File::open(root.join(&path[1..])).unwrap();
+                let mut buf = vec![0; 1 << 20];
+                for &(offset, length) in ranges {
+                    let length = usize::try_from(length).unwrap();
+                    assert!(file.read_at(&mut buf[..length], offset).unwrap() > 0);
+                }
+            }
+        }
+    }
+}
+
+const SMALL: u64 = 600;
+const BIG: u64 = 8 << 20;
+
+fn make_tree(dir: &Path) {
+    for at in 0..SMALL {
+        let sub = dir.join(format!("d{:02}", at % 40));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join(format!("f{at}")), vec![at as u8; (500 + at * 131 % 60_000) as usize])
+            .unwrap();
+    }
+    for name in ["sequential", "random", "strides"] {
+        fs::write(dir.join(name), vec![7; BIG as usize]).unwrap();
+    }
+    fs::create_dir(dir.join("wide")).unwrap();
+    for at in 0..3000 {
+        File::create(dir.join(format!("wide/a-rather-long-name-to-fill-blocks-{at}"))).unwrap();
+    }
+}
+
+/// Kinds of reading, each on a mount of its own.
+fn workloads() -> Vec<(&'static str, Vec<Step>)> {
+    let small = |at: u64| {
+        let number = at * 367 % SMALL;
+        Step::whole(format!("/d{:02}/f{number}", number % 40))
+    };
+    let pages = |count: u64, page: &dyn Fn(u64) -> u64| -> Vec<(u64, u64)> {
+        (0..count).map(|at| (page(at) * 4096, 4096)).collect()
+    };
+    let read = |path: &str, ranges| vec![Step::Read(path.into(), ranges)];
+    vec![
+        ("small files", (0..300).map(small).collect()),
+        ("one file, page by page", read("/sequential", pages(2048, &|at| at))),
+        (
+            "one file, 100,000 bytes a time",
+            read("/sequential", (0..80).map(|at| (at * 100_000, 100_000)).collect()),
+        ),
+        ("one file at random", read("/random", pages(300, &|at| at * 997 % 2048))),
+        ("one file in strides", read("/strides", pages(120, &|at| at * 16))),
+        ("one file backwards", read("/strides", pages(200, &|at| 1999 - at))),
+        ("a wide directory", vec![Step::List("/wide".into())]),
+    ]
+}
+
+#[test]
+fn the_kernel_asks_for_what_the_model_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    make_tree(&dir.join("tree"));
+    let image = dir.join("image");
+    let seekless = env!("CARGO_BIN_EXE_seekless");
+    let path = |path: &Path| path.to_str().unwrap().to_string();
+    let (tree, img) = (path(&dir.join("tree")), path(&image));
+    run(seekless, &["build", &tree, "-o", &img]).expect("build");
+    for (name, steps) in workloads() {
+        let Some(mounted) = Mounted::new(&image, dir.join("mnt")) else {
+            println!("skipped: no loop device can be mounted here");
+            return;
+        };
+        let before = mounted.counters();
+        steps.iter().for_each(|step| step.perform(&mounted.dir));
+        let after = mounted.counters();
+        drop(mounted);
+        let trace = dir.join("trace");
+        let mut out = File::create(&trace).unwrap();
+        writeln!(out, "{{\"seekless_trace\":1}}").unwrap();
+        for event in steps.iter().flat_map(Step::events) {
+            writeln!(out, "{event}").unwrap();
+        }
+        let score =
+            run(seekless, &["score", &img, "--trace", &path(&trace), "--json"]).expect("score");
+        let score: Value = serde_json::from_str(&score).unwrap();
+        let model = [&score["requests"], &score["bytes"]].map(|value| value.as_u64().unwrap());
+        let kernel = [after.0 - before.0, after.1 - before.1];
+        println!(
+            "{name}: requests {} and {}, bytes {} and {}",
+            model[0], kernel[0], model[1], kernel[1]
+        );
+        // The mount has read the root's inode and its neighbours.
+        let mounting = 34 * 4096;
+        let close = |a: u64, b: u64, slack: u64| a.abs_diff(b) <= slack + a.max(b) / 100;
+        assert!(close(model[0], kernel[0], 2), "{name}: requests {model:?}, the kernel {kernel:?}");
+        assert!(
+            close(model[1], kernel[1], mounting),
+            "{name}: bytes {model:?}, the kernel {kernel:?}"
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! `score` and `map`: figures that can be traced to requests, and a page
+//! looked at in a browser.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn seekless(args: &[&str], dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_seekless")).args(args).current_dir(dir).output().unwrap()
+}
+
+fn text(args: &[&str], dir: &Path) -> String {
+    let output = seekless(args, dir);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(args: &[&str], dir: &Path) -> Value {
+    serde_json::from_str(&text(args, dir)).unwrap()
+}
+
+const DIRS: usize = 40;
+const FILES: usize = 12;
+
+/// The files of a tree, those that are read in an order unlike that of their
+/// names; one has markup in its name, one bytes that are no UTF-8.
+fn paths() -> Vec<String> {
+    let name = |at: usize| format!("/dir{:02}/file{:02}", at / FILES, at % FILES);
+    let mut paths: Vec<String> = (0..DIRS * FILES).map(|at| name(at * 191 % 480)).collect();
+    paths.truncate(200);
+    paths.push("/dir01/<script>alert(1)<\\/script>".replace("\\/", "\u{2215}"));
+    paths.push("\"/dir02/\\377\\376\"".into());
+    paths.push("/not/there".into());
+    paths
+}
+
+/// Two images of one tree, `old.img` and the one laid out for `job.trace`.
+fn prepare(dir: &Path) {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    for at in 0..DIRS {
+        let sub = dir.join(format!("tree/dir{at:02}"));
+        fs::create_dir_all(&sub).unwrap();
+        for file in 0..FILES {
+            let len = 700 + (at * FILES + file) * 97 % 50_000;
+            fs::write(sub.join(format!("file{file:02}")), vec![file as u8; len]).unwrap();
+        }
+    }
+    let odd = paths().into_iter().find(|path| path.contains('<')).unwrap();
+    fs::write(dir.join(format!("tree{odd}")), vec![1; 9000]).unwrap();
+    fs::write(dir.join("tree/dir02").join(OsStr::from_bytes(b"\xFF\xFE")), vec![2; 9000]).unwrap();
+    fs::write(dir.join("paths"), paths().join("\n") + "\n").unwrap();
+    text(&["build", "tree", "-o", "old.img", "--size", "128M"], dir);
+    text(&["trace", "import", "--paths", "paths", "-o", "job.trace"], dir);
+    text(&["optimize", "old.img", "--trace", "job.trace", "-o", "new.img"], dir);
+}
+
+fn log(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn sum(log: &[Value], key: &str) -> u64 {
+    log.iter().map(|line| line[key].as_u64().unwrap()).sum()
+}
+
+fn count(log: &[Value], wanted: impl Fn(&Value) -> bool) -> u64 {
+    log.iter().filter(|line| wanted(line)).count() as u64
+}
+
+#[test]
+fn the_log_of_requests_adds_up_to_the_score() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let args = ["score", "old.img", "--trace", "job.trace", "--chunk", "512K", "--chunk", "64K"];
+    let score = json(&[&args[..], &["--json", "--explain", "--io-log", "io"]].concat(), dir);
+    let log = log(&dir.join("io"));
+    assert_eq!(score["requests"], log.len());
+    assert_eq!(score["bytes"], sum(&log, "bytes"));
+    assert_eq!(score["seek_distance_bytes"], sum(&log, "seek_distance_bytes"));
+    assert_eq!(score["seeks"], count(&log, |line| line["seek_distance_bytes"] != 0));
+    assert_eq!(score["data_requests"], count(&log, |line| line["purpose"] == "data"));
+    assert_eq!(score["metadata_requests"], count(&log, |line| line["purpose"] != "data"));
+    for size in [64 << 10, 512 << 10] {
+        let range = |line: &Value| {
+            let (from, len) = (line["offset"].as_u64().unwrap(), line["bytes"].as_u64().unwrap());
+            from / size..=(from + len - 1) / size
+        };
+        let chunks: BTreeSet<u64> = log.iter().flat_map(range).collect();
+        assert_eq!(score["chunks"][size.to_string()], chunks.len());
+        let floor = score["bytes"].as_u64().unwrap().div_ceil(size);
+        assert_eq!(score["chunks_floor"][size.to_string()], floor);
+    }
+    let explained = |key: &str| -> u64 {
+        let rows = score["by_purpose"].as_object().unwrap().values();
+        rows.map(|row| row[key].as_u64().unwrap()).sum()
+    };
+    assert_eq!(
+        [score["requests"].clone(), score["seeks"].clone()],
+        [explained("requests"), explained("seeks")]
+    );
+    assert_eq!(score["missing"], serde_json::json!(["/not/there"]));
+    check_paths(&log);
+    check_blocks(&log, dir);
+}
+
+/// Each file that was read stands in the log, by its own name.
+fn check_paths(log: &[Value]) {
+    let data: BTreeSet<&str> = log
+        .iter()
+        .filter(|line| line["purpose"] == "data")
+        .filter_map(|l| l["path"].as_str())
+        .collect();
+    assert!(data.contains("/dir02/\\377\\376"), "{data:?}");
+    let plain = paths().into_iter().filter(|path| !path.starts_with('"') && path != "/not/there");
+    for path in plain {
+        assert!(data.contains(path.as_str()), "{path} is not among {data:?}");
+    }
+    let sequence: Vec<u64> = log.iter().filter_map(|line| line["sequence"].as_u64()).collect();
+    assert_eq!(sequence, (0..log.len() as u64).collect::<Vec<_>>());
+}
+
+/// The blocks that the log names for a file are those that debugfs finds.
+fn check_blocks(log: &[Value], dir: &Path) {
+    let path = &paths()[5];
+    let Ok(found) = Command::new("debugfs")
+        .args(["-R", &format!("blocks {path}"), "old.img"])
+        .current_dir(dir)
+        .output()
+    else {
+        return println!("not compared: debugfs is not installed");
+    };
+    let expected: Vec<u64> = String::from_utf8(found.stdout)
+        .unwrap()
+        .split_whitespace()
+        .map(|block| block.parse().unwrap())
+        .collect();
+    let wanted = |line: &&Value| line["path"] == **path && line["purpose"] == "data";
+    let logged: Vec<u64> = log
+        .iter()
+        .filter(wanted)
+        .flat_map(|line| {
+            let start = line["block"].as_u64().unwrap();
+            start..start + line["blocks"].as_u64().unwrap()
+        })
+        .collect();
+    assert!(!logged.is_empty());
+    assert_eq!(logged, expected);
+}
+
+#[test]
+fn two_images_stand_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let args = ["score", "old.img", "new.img", "--trace", "job.trace"];
+    let both = json(&[&args[..], &["--json"]].concat(), dir);
+    assert_eq!((&both["a"]["image"], &both["b"]["image"]), (&"old.img".into(), &"new.img".into()));
+    let seeks = |of: &str| both[of]["seeks"].as_u64().unwrap();
+    assert!(seeks("b") * 4 < seeks("a"), "{} to {}", seeks("a"), seeks("b"));
+    let shown = text(&args, dir);
+    let row = shown.lines().find(|line| line.starts_with("seeks ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    let ratio = seeks("b") as f64 / seeks("a") as f64;
+    let ratio = if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:.2}") };
+    assert_eq!(cells, ["seeks", &seeks("a").to_string(), &seeks("b").to_string(), &ratio]);
+    assert!(shown.contains("\nprefetch seeks ") && shown.contains("\nprefetch: what fetching"));
+    assert!(shown.contains("/not/there"));
+}
+
+#[test]
+fn the_map_accounts_for_every_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let map = json(&["map", "old.img", "--trace", "job.trace", "--json"], dir);
+    let info = json(&["info", "old.img", "--json"], dir);
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for group in map["groups"].as_array().unwrap() {
+        for key in ["blocks", "metadata", "directories", "data", "internal", "free", "read"] {
+            *sums.entry(key).or_default() += group[key].as_u64().unwrap();
+        }
+    }
+    assert_eq!(info["blocks"], sums["blocks"]);
+    assert_eq!(info["free_blocks"], sums["free"]);
+    let parts = ["metadata", "directories", "data", "internal", "free"];
+    assert_eq!(sums["blocks"], parts.iter().map(|part| sums[part]).sum::<u64>());
+    // lost+found is as large as mke2fs makes it; the rest have a block each.
+    assert!(sums["directories"] > DIRS as u64);
+    let score = json(&["score", "old.img", "--trace", "job.trace", "--json"], dir);
+    assert_eq!(score["bytes"], sums["read"] * 4096);
+    let drawn = text(&["map", "old.img", "--trace", "job.trace", "--width", "60"], dir);
+    assert!(drawn.lines().any(|line| line.starts_with("0 ") && line.contains('F')), "{drawn}");
+    assert!(!drawn.contains('\x1b'), "colours without a terminal");
+}
+
+/// Runs Debian's browser without a window; `None` when it is not installed.
+fn browser(dir: &Path, extra: &[&str]) -> Option<Output> {
+    let profile = format!("--user-data-dir={}", dir.join("profile").display());
+    let page = format!("file://{}", dir.join("map.html").display());
+    let ran = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .args(["--hide-scrollbars", "--timeout=20000", &profile])
+        .args(extra)
+        .arg(page)
+        .output();
+    match ran {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(output)
+        }
+        Err(_) => {
+            println!("skipped: chromium is not installed");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_browser_shows_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    text(&["map", "old.img", "new.img", "--trace", "job.trace", "--html", "map.html"], dir);
+    let page = fs::read_to_string(dir.join("map.html")).unwrap();
+    assert!(!page.contains("<script>alert") && !page.contains("http"), "something from outside");
+    let png = dir.join("page.png");
+    let screenshot = format!("--screenshot={}", png.display());
+    let Some(_) = browser(dir, &["--window-size=1366,1400", &screenshot]) else { return };
+    check_picture(&png);
+    let Some(dom) = browser(dir, &["--dump-dom"]) else { return };
+    let dom = String::from_utf8(dom.stdout).unwrap();
+    // Counted by the script from the requests, not written by us.
+    let both = json(&["score", "old.img", "new.img", "--trace", "job.trace", "--json"], dir);
+    for (at, image) in ["a", "b"].into_iter().enumerate() {
+        let (requests, seeks) = (&both[image]["requests"], &both[image]["seeks"]);
+        let counts =
+            format!("id=\"counts-{at}\"><b>{requests}</b> requests, <b>{seeks}</b> seeks, <b>");
+        assert!(!page.contains(&counts) && dom.contains(&counts), "{counts} is not in\n{dom}");
+    }
+}
+
+/// The picture has the window's size, and there is something on it.
+fn check_picture(png: &Path) {
+    let file = std::io::BufReader::new(fs::File::open(png).unwrap());
+    let mut reader = png::Decoder::new(file).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let frame = reader.next_frame(&mut pixels).unwrap();
+    assert_eq!((frame.width, frame.height), (1366, 1400));
+    let samples = frame.color_type.samples();
+    let colours: BTreeSet<&[u8]> = pixels.chunks_exact(samples).collect();
+    assert!(colours.len() > 50, "only {} colours", colours.len());
+    // The old image's map, right of its labels: the read path has its colours
+    // there, from the first (bluish) to the last (orange).
+    let saturated = |wanted: fn(i32, i32, i32) -> bool| {
+        let of = |pixel: &&[u8]| wanted(pixel[0].into(), pixel[1].into(), pixel[2].into());
+        pixels.chunks_exact(samples).filter(of).count()
+    };
+    assert!(saturated(|r, g, b| b > r + 80 && b > g + 80) > 200, "nothing read early");
+    assert!(saturated(|r, g, b| r > b + 120 && g > b + 60) > 200, "nothing read late");
+}
