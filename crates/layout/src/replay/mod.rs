@@ -19,6 +19,9 @@ use std::collections::{HashMap, HashSet};
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
+/// Pages of a hole that are not worth walking through.
+const LARGE_HOLE: u64 = 256;
+
 /// Symlinks followed before a path is given up, as the kernel.
 const MAX_LINKS: u32 = 40;
 
@@ -374,6 +377,29 @@ impl<'a> Replay<'a> {
     }
 
     fn read_pages(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        for (from, to) in self.spans(ino, from, to)? {
+            self.read_span(pid, ino, from, to)?;
+        }
+        Ok(())
+    }
+
+    /// The parts of a range of pages that hold data. Small holes are read with
+    /// what is around them; large ones would only take time.
+    fn spans(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, u64)>, FsError> {
+        let bs = self.block_size;
+        let mut spans: Vec<(u64, u64)> = Vec::new();
+        for (lbn, extent) in self.extents(ino, from, to)? {
+            let first = (lbn.get() * bs / PAGE).max(from);
+            let end = ((lbn.get() + extent.len) * bs).div_ceil(PAGE).min(to);
+            match spans.last_mut() {
+                Some(last) if first <= last.1 + LARGE_HOLE => last.1 = last.1.max(end),
+                _ => spans.push((first, end)),
+            }
+        }
+        Ok(spans)
+    }
+
+    fn read_span(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
         self.map(ino)?;
         let most = self.machine.read_ahead.get() / PAGE;
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
