@@ -138,15 +138,16 @@ fn write_image(
     output: &Output,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
-    let builder = Builder::new(source, options)?;
+    let about = |error: FsError| Failure::from(error).about(args.source.display());
+    let builder = Builder::new(source, options).map_err(about)?;
     let mut touches = Vec::new();
     for path in &args.trace {
         let events = trace::load(path)?;
         touches.extend(by_path::touches(&events, source.tree(), options.block_size));
     }
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align)?;
-    write_built(&builder, &plan, output, &args.output, global)?;
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+    write_built(&builder, &plan, &args.source, output, &args.output, global)?;
     Ok(builder.size())
 }
 
@@ -154,6 +155,7 @@ fn write_image(
 pub(crate) fn write_built(
     builder: &Builder<'_>,
     plan: &Plan,
+    source: &Path,
     output: &Output,
     path: &Path,
     global: &Global,
@@ -163,9 +165,10 @@ pub(crate) fn write_built(
     file.set_len(builder.size().get()).map_err(io)?;
     let device = FileDevice::from_file(file, true).map_err(io)?;
     let bar = progress::bytes(global, builder.size());
-    builder
-        .write(plan, &device, &|bytes| bar.inc(bytes))
-        .map_err(|error: FsError| Failure::from(error).about(path.display()))?;
+    builder.write(plan, &device, &|bytes| bar.inc(bytes)).map_err(|error: FsError| {
+        let whose = if matches!(error, FsError::Device(_)) { path } else { source };
+        Failure::from(error).about(whose.display())
+    })?;
     bar.finish_and_clear();
     Ok(())
 }

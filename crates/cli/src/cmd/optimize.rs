@@ -187,7 +187,7 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, output, &args.output, global)
+    write_built(&builder, &plan, &args.image, output, &args.output, global)
 }
 
 fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {

@@ -61,7 +61,7 @@ fn a_failed_replacement_leaves_the_old_file() {
 #[test]
 fn a_size_too_small_says_which_would_do() {
     let (_scratch, from, image) = scene("small");
-    for size in ["64K", "2M", "4M"] {
+    for size in ["64K", "2M", "3M"] {
         let args =
             ["build", &from, "-o", &image, "--size", size, "-O", "^has_journal,^orphan_file"];
         let (code, message) = failure(&seekless(&args));
@@ -119,7 +119,7 @@ fn a_file_that_may_not_be_read() {
     let (code, message) = failure(&built.expect("seekless"));
     nothing_left(image.to_str().expect("path"));
     fs::remove_dir_all(&dir).expect("remove");
-    assert!(code == 6 && message.contains("from/below/secret"), "{message}");
+    assert!(code == 6 && message.contains("from: below/secret"), "{message}");
     assert!(message.contains("Permission denied"), "{message}");
 }
 
@@ -141,7 +141,10 @@ fn more_links_than_an_inode_can_count() {
     let built = made.map(|()| seekless(&["build", &many, "-o", &image]));
     run("umount", &[&many]);
     let (code, message) = failure(&built.expect("links"));
-    assert!(code == 5 && message.contains("/0") && message.contains("65000"), "{message}");
+    assert!(
+        code == 5 && message.contains("many: no space: 0: ") && message.contains("65000"),
+        "{message}"
+    );
     nothing_left(&image);
     drop(from);
 }
@@ -151,7 +154,7 @@ fn links_longer_than_a_block() {
     let (scratch, from, image) = scene("symlink");
     std::os::unix::fs::symlink("t".repeat(1500), scratch.path().join("from/link")).expect("link");
     let (code, message) = failure(&seekless(&["build", &from, "-o", &image, "-b", "1024"]));
-    assert!(code == 5 && message.contains("/link"), "{message}");
+    assert!(code == 5 && message.contains("from: no space: link: "), "{message}");
     nothing_left(&image);
 }
 

@@ -111,21 +111,41 @@ fn try_mount() -> Result<(), String> {
     Ok(())
 }
 
-/// A mount, undone when dropped.
+/// A mount through a loop device of its own, undone when dropped. (`mount -o
+/// loop` would take a device that a mount before it has not given up yet, and
+/// with it whether that was read-only.)
 pub(crate) struct Mounted {
     at: PathBuf,
+    device: String,
+}
+
+/// Attaches an image. Two who ask at once may be given the same free device;
+/// one of them has to ask again.
+fn attach(image: &str, read_only: bool) -> String {
+    let flags: &[&str] = if read_only { &["-r"] } else { &[] };
+    for _ in 0..20 {
+        let args = [flags, &["--find", "--show", image]].concat();
+        let output = Command::new("losetup").args(args).output().expect("losetup");
+        if output.status.success() {
+            return String::from_utf8_lossy(&output.stdout).trim().to_string();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("no loop device for {image}");
 }
 
 impl Mounted {
-    pub(crate) fn new(scratch: &Scratch, image: &str, options: &str) -> Self {
+    /// Mounts an image, `access` being `ro` or `rw`.
+    pub(crate) fn new(scratch: &Scratch, image: &str, access: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let at = scratch.path().join(format!("mount-{number}"));
         fs::create_dir(&at).expect("mount point");
-        let options = format!("loop,noatime,{options}");
-        let at_text = at.to_str().expect("path");
-        run("mount", &["-t", "ext4", "-o", &options, image, at_text]);
-        Self { at }
+        let device = attach(image, access == "ro");
+        let mounted = Self { at, device };
+        let options = format!("noatime,{access}");
+        run("mount", &["-t", "ext4", "-o", &options, &mounted.device, mounted.text()]);
+        mounted
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -143,6 +163,7 @@ impl Drop for Mounted {
         if !done.is_ok_and(|status| status.success()) {
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
         }
+        let _ = Command::new("losetup").args(["--detach", &self.device]).status();
     }
 }
 

@@ -170,11 +170,10 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
     let made = options.made.unwrap_or_else(newest);
     let made = Timestamp { secs: made.secs.max(0), nanos: 0 };
     let uuid = options.uuid.unwrap_or_else(|| derive_uuid(tree, options));
-    let checksum_seed = if options.features.has_ro_compat(ro_compat::METADATA_CSUM) {
-        crc32c(!0, &uuid)
-    } else {
-        0
-    };
+    // The hashes of values in inodes of their own start from it as well.
+    let seeded = options.features.has_ro_compat(ro_compat::METADATA_CSUM)
+        || options.features.has_incompat(incompat::EA_INODE);
+    let checksum_seed = if seeded { crc32c(!0, &uuid) } else { 0 };
     let digest = Sha256::new().chain_update(b"directory hash seed").chain_update(uuid).finalize();
     let mut hash_seed = [0; 4];
     for (word, bytes) in hash_seed.iter_mut().zip(digest.chunks(4)) {

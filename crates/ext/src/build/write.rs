@@ -1,7 +1,7 @@
 //! The forward pass: contents in the order in which they lie on the disk, read
 //! on several threads, then inode tables, bitmaps and descriptors.
 
-use super::attributes::Encoded;
+use super::attributes::{Encoded, ValueInode};
 use super::demand::{Object, TreeDemand, in_file};
 use super::dirblocks;
 use super::fixed::{self, Fixed, FixedFile};
@@ -290,6 +290,7 @@ impl Writer<'_> {
         let node = tree.node(id);
         let xattrs = &self.demand.xattrs[tree.xattr_set(node)];
         let object = ObjectId::new(id.index() as u32);
+        let bs = self.geometry.block_size as usize;
         let in_inode = self.with_value_inodes(&xattrs.in_inode, xattrs, false);
         let mut record = Record {
             kind: node.kind,
@@ -313,6 +314,9 @@ impl Writer<'_> {
         if owns {
             self.write_xattr_block(id, xattrs, record.file_acl)?;
         }
+        // As the kernel does it, whoever refers to a value is charged for it.
+        let charged = |value: &ValueInode| value.value.len().div_ceil(bs) as u64;
+        record.blocks += xattrs.values.iter().map(charged).sum::<u64>();
         let inline;
         match (node.kind, node.payload) {
             (_, Payload::Device(number)) => record.i_block = device_block(number),
