@@ -13,9 +13,9 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Directories listed before what they hold goes into the tree: bounds what is
-/// held besides the tree.
-const BATCH: usize = 1024;
+/// Directories listed before what they hold goes into the tree: enough to keep
+/// all cores busy, few enough to hold little besides the tree.
+const BATCH: usize = 96;
 
 /// Entries of one directory examined by one thread at a time.
 const SLICE: usize = 512;

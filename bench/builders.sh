@@ -1,0 +1,87 @@
+#!/bin/bash
+# Times what builds ext4 images from a directory and from a tar, page cache
+# warm, and prints Markdown. See run.sh for the variables it takes.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+out=${BENCH_OUT:-$here/out}
+tree=${BENCH_TREE:-$out/tree}
+fast=${BENCH_FAST:-/dev/shm}
+runs=${RUNS:-5}
+PATH=$PATH:/usr/sbin:/sbin
+
+if ! command -v hyperfine > /dev/null; then
+    cargo install --quiet --locked --root "$out/tools" hyperfine
+    PATH=$out/tools/bin:$PATH
+fi
+target=${CARGO_TARGET_DIR:-$here/../target}
+cargo build --quiet --release --manifest-path "$here/../Cargo.toml" -p seekless
+seekless=$target/release/seekless
+mkext4=${MKEXT4:-$out/tools/bin/mkfs}
+[ -x "$mkext4" ] ||
+    cargo install --quiet --root "$out/tools" --version 0.0.3 mkext4 --example mkfs
+peers=${PEERS:-$out/peers/release/peers}
+[ -x "$peers" ] ||
+    cargo build --quiet --release --manifest-path "$here/peers/Cargo.toml" --target-dir "$out/peers"
+
+many=$out/many
+if [ ! -d "$many" ]; then
+    mkdir -p "$many.new/one"
+    (cd "$many.new/one" && seq -f 'file-%.0f' 40000 | xargs touch)
+    mv "$many.new" "$many"
+fi
+
+# NAME COMMAND: seconds (median, least) and megabytes; IMG stands for the output.
+row() {
+    local name=$1 image=$3 command=${2//IMG/$3} runs=${4:-$runs} json=$out/last.json
+    hyperfine --style none --warmup 1 --runs "$runs" --prepare "rm -f $image" \
+        --export-json "$json" "$command" > /dev/null 2> "$out/last.err" || {
+        echo "| $name | failed: $(tail -1 "$out/last.err") | | | |"
+        return
+    }
+    rm -f "$image"
+    /usr/bin/time -f %M -o "$out/last.kb" sh -c "$command" > /dev/null 2> "$out/last.err" || true
+    rm -f "$image"
+    python3 - "$json" "$name" "$(tail -1 "$out/last.kb")" "$reference" <<'PYTHON'
+import json, sys
+path, name, kilobytes, reference = sys.argv[1:]
+result = json.load(open(path))["results"][0]
+ratio = f"{result['median'] / float(reference):.2f}" if reference else ""
+cpu = result["user"] + result["system"]
+print(f"| {name} | {result['median']:.2f} | {result['min']:.2f} | {cpu:.2f} | {int(kilobytes) / 1024:.0f} | {ratio} |")
+open(path + ".median", "w").write(str(result["median"]))
+PYTHON
+}
+
+table() {
+    printf '\n%s\n\n| builder | median s | least s | CPU s | peak MB | to seekless |\n|---|---|---|---|---|---|\n' "$1"
+    reference=
+}
+
+# The first row is the reference of its table.
+ours() {
+    row "$@"
+    reference=$(cat "$out/last.json.median")
+}
+
+bytes=$((6 << 30))
+slow=$out
+printf '%s, %s cores, load %s\n' "$(uname -sr)" "$(nproc)" "$(cut -d' ' -f1 /proc/loadavg)"
+
+for place in "$fast" "$slow"; do
+    image=$place/seekless-bench.img
+    table "Directory, output on \`$(df --output=fstype "$place" | tail -1)\`"
+    ours "seekless build DIR" "$seekless build -q $tree -o IMG" "$image"
+    row "mkext4 0.0.3" "$mkext4 $tree IMG $bytes" "$image"
+    [ "$place" = "$slow" ] ||
+        row "tar cf (reads the tree only)" "tar -C $tree -cf - . | cat > IMG" "$image"
+    [ -n "${QUICK:-}" ] ||
+        row "mke2fs $(mke2fs -V 2>&1 | awk '{print $2; exit}') -d" \
+            "mke2fs -q -F -t ext4 -N 250000 -d $tree IMG $((bytes >> 10))k" "$image" 1
+    table "Tar, output on \`$(df --output=fstype "$place" | tail -1)\`"
+    ours "seekless build TAR" "$seekless build -q $out/tree.tar -o IMG" "$image"
+    row "arcbox-ext4 0.1.2" "$peers arcbox $out/tree.tar IMG" "$image"
+done
+image=$fast/seekless-bench.img
+table "A directory of 40,000 empty files"
+ours "seekless build DIR" "$seekless build -q $many -o IMG" "$image"
+row "mkext4 0.0.3" "$mkext4 $many IMG $bytes" "$image"
