@@ -1,0 +1,131 @@
+//! What the fuzz targets share.
+//!
+//! A fuzz input is a list of patches to one of the small images of the damage
+//! tests, confined to the blocks that hold what the target parses: so the
+//! fuzzer spends its time on the structures, not on finding them, and corpora
+//! stay small. Layout of an input:
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 1 | low bits: which image; top bit: verify checksums |
+//! | 3, repeated | two bytes of place within the region, one of length (1..=16) |
+//! | length | the bytes to put there |
+
+#[path = "../crates/ext/tests/damage/exercise.rs"]
+mod exercise;
+#[path = "../crates/ext/tests/damage/images.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod images;
+
+use seekless_device::MemoryDevice;
+use seekless_ext::ExtImage;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::resolve;
+use seekless_fs::{FileKind, Inspect};
+use seekless_units::{BlockNo, Ino};
+use std::collections::BTreeSet;
+use std::sync::{Arc, OnceLock};
+
+/// What a target may change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Region {
+    /// The superblock and the group descriptors.
+    Superblock,
+    /// Inode tables, extent and indirect blocks.
+    Inodes,
+    /// Directory blocks.
+    Directories,
+    /// Inode tables and attribute blocks.
+    Attributes,
+    /// The journal.
+    Journal,
+    /// Every block that is not all zeros.
+    Everything,
+}
+
+/// A base image with the bytes a target may change.
+struct Base {
+    bytes: Vec<u8>,
+    places: Vec<usize>,
+}
+
+/// Runs one input.
+pub fn run(region: Region, data: &[u8]) {
+    static BASES: OnceLock<Vec<Base>> = OnceLock::new();
+    let bases = BASES.get_or_init(|| bases(region));
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let base = &bases[usize::from(choice & 0x7F) % bases.len()];
+    let mut bytes = base.bytes.clone();
+    while let Some((head, after)) = rest.split_first_chunk::<3>() {
+        let place = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let len = (usize::from(head[2] & 15) + 1).min(after.len());
+        let (patch, after) = after.split_at(len);
+        for (n, &byte) in patch.iter().enumerate() {
+            // Places beyond 64 Ki are reached by scaling.
+            let at = (place * base.places.len() >> 16) + n;
+            if let Some(&at) = base.places.get(at) {
+                bytes[at] = byte;
+            }
+        }
+        rest = after;
+    }
+    exercise::exercise(bytes, choice & 0x80 == 0);
+}
+
+fn bases(region: Region) -> Vec<Base> {
+    let wanted = |name: &str| region != Region::Journal || name == "journal";
+    images::IMAGES
+        .iter()
+        .filter(|(name, _)| wanted(name))
+        .map(|(_, compressed)| {
+            let bytes = images::unpack(compressed);
+            let places = places(&bytes, region);
+            Base { bytes, places }
+        })
+        .filter(|base| !base.places.is_empty())
+        .collect()
+}
+
+fn places(bytes: &[u8], region: Region) -> Vec<usize> {
+    let options = OpenOptions { ignore_checksums: true, skip_journal: true };
+    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let image = ExtImage::open(device, options).expect("sound image");
+    let mut blocks = BTreeSet::new();
+    match region {
+        Region::Superblock => blocks.extend([1, 2]),
+        Region::Journal => blocks.extend(blocks_of(&image, Ino::new(8))),
+        Region::Everything => blocks.extend(1..image.geometry().blocks),
+        _ => {}
+    }
+    for ino in (1..=image.geometry().inodes).map(Ino::new) {
+        let at = image.inode_location(ino).expect("location");
+        let kind = image.attr(ino).ok().map(|attr| attr.kind);
+        let map = image.block_map(ino).unwrap_or_default();
+        match region {
+            Region::Inodes => {
+                blocks.insert(at.block.get());
+                blocks.extend(map.index.iter().map(|node| node.block.get()));
+            }
+            Region::Directories if kind == Some(FileKind::Directory) => {
+                blocks.extend(blocks_of(&image, ino));
+            }
+            Region::Attributes => {
+                blocks.insert(at.block.get());
+                blocks.extend(map.xattr_block.map(BlockNo::get));
+            }
+            _ => {}
+        }
+    }
+    assert!(resolve(&image, b"/dir").is_ok());
+    blocks
+        .into_iter()
+        .map(|block| block as usize * 1024)
+        .filter(|&at| bytes[at..at + 1024].iter().any(|&byte| byte != 0))
+        .flat_map(|at| at..at + 1024)
+        .collect()
+}
+
+fn blocks_of(image: &ExtImage, ino: Ino) -> Vec<u64> {
+    let map = image.block_map(ino).unwrap_or_default();
+    map.runs.iter().flat_map(|run| run.extent.start.get()..run.extent.end().get()).collect()
+}
