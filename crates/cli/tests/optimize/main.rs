@@ -12,6 +12,7 @@ mod hostile;
 use judges::{Mounted, Scratch, can_mount, failure, header, manifest, run, same, seekless, text};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 
 /// What must be the same in both superblocks. Free blocks have a rule of their
 /// own: see [`judge_pair`].
@@ -310,6 +311,33 @@ fn quota_follows_what_is_charged() {
         count.expect("a block count").trim().parse::<u64>().expect("a number")
     };
     assert!(blocks(&new) > blocks(&old), "the map did not grow");
+}
+
+/// e2fsck counts usage itself and compares.
+#[test]
+fn quota() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("quota");
+    let load = populate::Load { hole: HOLE, ..populate::Load::default() };
+    let old = Case { name: "quota", size: "128M", options: &["-t", "ext4"], load }.make(&scratch);
+    run("tune2fs", &["-O", "quota,project", "-Q", "usrquota,grpquota,prjquota", &old]);
+    judge_pair(&scratch, &old, "ro");
+}
+
+#[test]
+fn an_image_with_errors_is_refused() {
+    let scratch = Scratch::new("errors");
+    let (image, new) = (scratch.join("old"), scratch.join("new"));
+    run("mke2fs", &["-q", "-t", "ext4", &image, "16M"]);
+    run("debugfs", &["-w", "-R", "set_super_value state 2", &image]);
+    let trace = scratch.join("trace");
+    fs::write(scratch.path().join("paths"), "/lost+found\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
+    let (code, message) = failure(&seekless(&["optimize", &image, "--trace", &trace, "-o", &new]));
+    assert!(code == 4 && message.contains("e2fsck"), "{message}");
+    assert!(!Path::new(&new).exists());
 }
 
 #[test]
