@@ -78,7 +78,7 @@ impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
         let kind = match &error {
             FsError::Corrupt { .. } | FsError::Archive { .. } => Kind::Corrupt,
-            FsError::Unsupported(_) => Kind::Unsupported,
+            FsError::Unsupported(_) | FsError::Invalid(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
             FsError::Io { source, context } => return Self::io(context, source),
             FsError::Device(DeviceError::Io { source, at }) => {

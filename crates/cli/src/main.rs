@@ -1,6 +1,8 @@
 //! The command line: the only part of seekless that prints, exits or reads the
 //! environment.
 
+#![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
+
 mod args;
 mod cmd;
 mod extract;
@@ -9,6 +11,7 @@ mod image;
 mod mount;
 mod output;
 mod progress;
+mod say;
 mod scoring;
 mod show;
 mod source;

@@ -23,6 +23,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -74,18 +75,30 @@ pub(crate) fn serve(
 ) -> io::Result<()> {
     let mut session = Session::new(mount, dir, &options.config())?;
     let mut unmounter = session.unmount_callable();
-    let handle = signals.handle();
-    let waiter = std::thread::spawn(move || {
+    let (done, finished) = std::sync::mpsc::channel();
+    let told = done.clone();
+    let place = dir.to_path_buf();
+    std::thread::spawn(move || {
         for _ in &mut signals {
-            if let Err(error) = unmounter.unmount() {
-                eprintln!("seekless: unmounting: {error}");
+            // Someone may still be in there: then the directory is taken away
+            // from new users, and the old ones lose it when this process ends.
+            if unmounter.unmount().is_err() {
+                let _ = told.send(detach(&place));
             }
         }
     });
-    let served = session.run();
-    handle.close();
-    let _ = waiter.join();
-    served
+    std::thread::spawn(move || done.send(session.run()));
+    finished.recv().unwrap_or(Ok(()))
+}
+
+/// Unmounts a directory that is in use.
+fn detach(dir: &Path) -> io::Result<()> {
+    use rustix::mount::{UnmountFlags, unmount};
+    if unmount(dir, UnmountFlags::DETACH).is_ok() {
+        return Ok(());
+    }
+    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(dir).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other("fusermount3 cannot unmount it")) }
 }
 
 /// An image as FUSE sees it.

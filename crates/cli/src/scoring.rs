@@ -26,7 +26,8 @@ pub(crate) struct ModelArgs {
     read_ahead: ByteLen,
 }
 
-fn parse_chunk(text: &str) -> Result<ByteLen, String> {
+/// The size of a chunk, which holds something.
+pub(crate) fn parse_chunk(text: &str) -> Result<ByteLen, String> {
     match parse_size(text)? {
         ByteLen::ZERO => Err("a chunk has at least one byte".into()),
         size => Ok(size),

@@ -2,9 +2,10 @@
 //! take one.
 
 use crate::args::OpenArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::image::{FORMATS, open_options};
 use clap::Args;
+use seekless_fs::FsError;
 use seekless_fs::source::Source;
 use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,14 @@ pub(crate) fn open(
         image: open_options(image),
         platform: args.platform.clone().unwrap_or_default(),
     };
-    seekless_source::open(path, &options).map_err(Failure::from)
+    seekless_source::open(path, &options).map_err(|error| match &error {
+        // What fails at its first byte was never an archive.
+        FsError::Archive { offset: 0, .. } => Failure::new(
+            Kind::Unsupported,
+            format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
+        ),
+        _ => Failure::from(error),
+    })
 }
 
 /// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked

@@ -437,6 +437,10 @@ fn hot_region(free: &[Extent], blocks: u64, align: u64) -> (Vec<Extent>, Vec<Ext
     }
     region.retain(|run| run.len > 0);
     rest.retain(|run| run.len > 0);
+    if region.iter().map(|run| run.len).sum::<u64>() < blocks {
+        // There is no room for boundaries this far apart.
+        return (free.to_vec(), Vec::new());
+    }
     (region, rest)
 }
 

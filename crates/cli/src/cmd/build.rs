@@ -3,8 +3,9 @@
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, directory_of};
 use crate::progress;
+use crate::say::say;
 use crate::source::{self, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
@@ -106,7 +107,7 @@ impl BuildArgs {
             block_size: small(self.block_size)?,
             inode_size: self.inode_size.map_or(Ok(inode_size), small)?,
             inodes: self.inodes,
-            features: base.apply(&self.features)?,
+            features: base.apply(&self.features).map_err(wrong)?,
             label: self.label.clone().into_bytes(),
             uuid: self.uuid,
             journal_size: self.journal_size,
@@ -119,14 +120,15 @@ impl BuildArgs {
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
     let options = args.options()?;
-    options.check()?;
+    options.check().map_err(wrong)?;
+    refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
     let source = source::open(&args.source, &args.tree, args.open, source_date_epoch()?)?;
     let size = write_image(args, source.as_ref(), &options, &output, global)?;
     output.finish()?;
     if global.json {
         let nodes = source.tree().nodes().len();
-        println!("{}", serde_json::json!({ "bytes": size.get(), "files": nodes }));
+        say!("{}", serde_json::json!({ "bytes": size.get(), "files": nodes }));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -138,7 +140,7 @@ fn write_image(
     output: &Output,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
-    let about = |error: FsError| Failure::from(error).about(args.source.display());
+    let about = |error: FsError| wrong(error).about(args.source.display());
     let builder = Builder::new(source, options).map_err(about)?;
     let mut touches = Vec::new();
     for path in &args.trace {
@@ -160,6 +162,12 @@ pub(crate) fn write_built(
     path: &Path,
     global: &Global,
 ) -> Result<(), Failure> {
+    let clamped = builder.clamped_times();
+    if clamped > 0 {
+        eprintln!(
+            "seekless: {clamped} files have times that their inodes cannot hold; they get the nearest"
+        );
+    }
     let file = output.file()?;
     let io = |error: std::io::Error| Failure::io(path.display(), &error);
     file.set_len(builder.size().get()).map_err(io)?;
@@ -171,6 +179,30 @@ pub(crate) fn write_built(
     })?;
     bar.finish_and_clear();
     Ok(())
+}
+
+/// An image within its own source would find its predecessor there, and grow
+/// with every build.
+fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
+    let source = args.source.canonicalize();
+    let output = directory_of(&args.output).canonicalize();
+    match (source, output) {
+        (Ok(source), Ok(output)) if source.is_dir() && output.starts_with(&source) => {
+            let (output, source) = (args.output.display(), args.source.display());
+            Err(Failure::usage(format!(
+                "{output}: the image would lie inside its source, {source}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What cannot be had is a wrong argument, unless it is known by name.
+fn wrong(error: FsError) -> Failure {
+    match error {
+        FsError::Invalid(why) => Failure::usage(why),
+        other => Failure::from(other),
+    }
 }
 
 fn parse_uuid(text: &str) -> Result<[u8; 16], String> {

@@ -4,6 +4,7 @@ use crate::args::{Global, OpenArgs};
 use crate::extract::{Extraction, Summary};
 use crate::failure::{Failure, Kind};
 use crate::image;
+use crate::say::say;
 use clap::Args;
 use seekless_fs::FileKind;
 use seekless_fs::inspect::resolve;
@@ -77,7 +78,7 @@ fn finish(summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
             "bytes": summary.bytes,
             "warnings": summary.warnings,
         });
-        println!("{value}");
+        say!("{value}");
     } else {
         for warning in &summary.warnings {
             eprintln!("seekless: {warning}");

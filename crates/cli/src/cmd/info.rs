@@ -3,6 +3,7 @@
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::image;
+use crate::say::say;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
             "inode_size": shape.inode_size,
             "features": shape.features,
         });
-        println!("{value}");
+        say!("{value}");
         return Ok(ExitCode::SUCCESS);
     }
     let rows: [(&str, String); 11] = [
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
         ("features", shape.features.join(" ")),
     ];
     for (name, value) in rows {
-        println!("{name:<12} {value}");
+        say!("{name:<12} {value}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,6 +3,7 @@
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::say::say;
 use crate::scoring::{self, ModelArgs, Scored};
 use crate::{image, usage};
 use clap::Args;
@@ -72,8 +73,8 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
     if global.json {
         let values: Vec<Value> = disks.iter().map(as_json).collect();
         match values.as_slice() {
-            [a, b] => println!("{}", json!({ "a": a, "b": b })),
-            values => values.iter().for_each(|value| println!("{value}")),
+            [a, b] => say!("{}", json!({ "a": a, "b": b })),
+            values => values.iter().for_each(|value| say!("{value}")),
         }
     } else if args.html.is_none() {
         return show(&terminal::draw(&disks, style(args.width)));

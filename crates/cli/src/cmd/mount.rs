@@ -1,7 +1,7 @@
 //! `seekless mount`: an image as a read-only directory.
 
 use crate::args::OpenArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::image;
 use crate::mount::{self, ImageMount, MountOptions, Recorder};
 use clap::Args;
@@ -48,6 +48,9 @@ pub(crate) struct MountArgs {
 }
 
 pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
+    if !args.dir.is_dir() {
+        return Err(Failure::new(Kind::System, format!("{}: not a directory", args.dir.display())));
+    }
     let image = image::open(&args.image, args.open)?;
     let recorder = args.record.as_ref().map(|path| {
         let created = Recorder::create(path, &args.image);

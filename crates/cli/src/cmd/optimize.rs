@@ -7,6 +7,8 @@ use crate::failure::Failure;
 use crate::image::open_options;
 use crate::output::Output;
 use crate::progress;
+use crate::say::say;
+use crate::scoring::parse_chunk;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
@@ -46,7 +48,7 @@ pub(crate) struct OptimizeArgs {
     force: bool,
     /// The hot part begins on a multiple of this: the unit in which a lazily
     /// fetched volume is fetched
-    #[arg(long, value_parser = parse_size, default_value = "512K")]
+    #[arg(long, value_parser = parse_chunk, default_value = "512K")]
     chunk: ByteLen,
     /// Small files in their inodes: as the image has it (auto), or changed,
     /// which makes a new file system of the same name
@@ -104,6 +106,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .map(|(_, events)| replay(image.as_ref(), events, Machine::default()))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
+    if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {
+        eprintln!("seekless: the traces touch nothing of {}", args.image.display());
+    }
     match args.rebuild(&image)? {
         None => write_relayout(args, &image, &replays, &output, global)?,
         Some(options) => write_rebuilt(args, &image, &options, &replays, &output, global)?,
@@ -198,12 +203,12 @@ fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
                 serde_json::json!({ "trace": path, "before": before, "after": after })
             })
             .collect();
-        println!("{}", serde_json::json!({ "traces": traces }));
+        say!("{}", serde_json::json!({ "traces": traces }));
         return;
     }
     for (path, before, after) in results {
-        println!("{}", path.display());
-        println!("  {:<28}{:>14}{:>14}", "", "before", "after");
+        say!("{}", path.display());
+        say!("  {:<28}{:>14}{:>14}", "", "before", "after");
         let chunks = format!("chunks of {}", format_size(chunk));
         let count = |score: &Score| score.chunks.get(&chunk.get()).copied().unwrap_or(0);
         let fetched = |score: &Score| score.prefetch.chunks.get(&chunk.get()).copied().unwrap_or(0);
@@ -218,7 +223,7 @@ fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
             ("prefetch instead: chunks", fetched(before), fetched(after)),
         ];
         for (name, before, after) in rows {
-            println!("  {name:<28}{before:>14}{after:>14}");
+            say!("  {name:<28}{before:>14}{after:>14}");
         }
     }
 }

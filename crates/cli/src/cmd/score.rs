@@ -3,6 +3,7 @@
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::say::say;
 use crate::scoring::{self, ModelArgs, Scored};
 use clap::Args;
 use seekless_report::table::{Figure, Table};
@@ -61,13 +62,13 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         let values: Vec<Value> =
             scored.iter().map(|scored| as_json(scored, args.explain)).collect();
         match values.as_slice() {
-            [a, b] => println!("{}", json!({ "a": a, "b": b })),
-            values => values.iter().for_each(|value| println!("{value}")),
+            [a, b] => say!("{}", json!({ "a": a, "b": b })),
+            values => values.iter().for_each(|value| say!("{value}")),
         }
         return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", scoring::summary(&scored).text());
-    println!("\n{}", scoring::PREFETCH_NOTE);
+    say!("{}", scoring::summary(&scored).text().trim_end());
+    say!("\n{}", scoring::PREFETCH_NOTE);
     for scored in &scored {
         show_missing(scored);
         if args.explain {
@@ -103,18 +104,18 @@ fn show_missing(scored: &Scored) {
     if missing.is_empty() {
         return;
     }
-    println!("\nnot in {}:", scored.name);
+    say!("\nnot in {}:", scored.name);
     for path in missing.iter().take(SHOWN) {
-        println!("  {}", path.escape_debug());
+        say!("  {}", path.escape_debug());
     }
     if missing.len() > SHOWN {
-        println!("  and {} more (--json lists them)", missing.len() - SHOWN);
+        say!("  and {} more (--json lists them)", missing.len() - SHOWN);
     }
 }
 
 fn explain(scored: &Scored) {
-    println!("\n{}, by what the requests were for:", scored.name);
-    print!("{}", scoring::purposes(scored).text());
+    say!("\n{}, by what the requests were for:", scored.name);
+    say!("{}", scoring::purposes(scored).text().trim_end());
     let columns = ["requests", "bytes", "seeks"].map(String::from).to_vec();
     let mut table = Table::new(columns, false);
     for file in worst(scored) {
@@ -122,8 +123,8 @@ fn explain(scored: &Scored) {
         let figures = vec![Figure::Count(file.requests), bytes, Figure::Count(file.seeks)];
         table.push(file.path, figures);
     }
-    println!("\n{}, files that cost the most seeks:", scored.name);
-    print!("{}", table.text());
+    say!("\n{}, files that cost the most seeks:", scored.name);
+    say!("{}", table.text().trim_end());
 }
 
 fn write_log(scored: &[Scored], path: &Path) -> Result<(), Failure> {

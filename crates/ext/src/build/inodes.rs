@@ -61,13 +61,8 @@ impl InodeFormat {
             i_blocks = record.blocks;
         }
         let extra = self.inode_size as usize > INODE_CORE_SIZE;
-        let seconds = |time: Timestamp| -> u32 {
-            if extra {
-                time.secs as u32
-            } else {
-                time.secs.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32 as u32
-            }
-        };
+        let fit = |time| storable(time, self.inode_size);
+        let seconds = |time: Timestamp| fit(time).secs as u32;
         let acl = record.file_acl.map_or(0, BlockNo::get);
         let core = InodeCore {
             i_mode: (record.kind.mode_bits() | record.perm).into(),
@@ -98,11 +93,11 @@ impl InodeFormat {
         if extra {
             let more = InodeExtra {
                 i_extra_isize: INODE_EXTRA_SIZE.into(),
-                i_ctime_extra: time_extra(record.times.ctime).into(),
-                i_mtime_extra: time_extra(record.mtime).into(),
-                i_atime_extra: time_extra(record.times.atime).into(),
-                i_crtime: (record.times.crtime.secs as u32).into(),
-                i_crtime_extra: time_extra(record.times.crtime).into(),
+                i_ctime_extra: time_extra(fit(record.times.ctime)).into(),
+                i_mtime_extra: time_extra(fit(record.mtime)).into(),
+                i_atime_extra: time_extra(fit(record.times.atime)).into(),
+                i_crtime: seconds(record.times.crtime).into(),
+                i_crtime_extra: time_extra(fit(record.times.crtime)).into(),
                 i_version_hi: ((record.version >> 32) as u32).into(),
                 ..InodeExtra::default()
             };
@@ -125,6 +120,22 @@ pub(crate) fn seal(inode: &mut [u8], seed: u32) {
     if inode.len() > INODE_CORE_SIZE {
         let hi = INODE_CORE_SIZE + std::mem::offset_of!(InodeExtra, i_checksum_hi);
         inode[hi..hi + 2].copy_from_slice(&((sum >> 16) as u16).to_le_bytes());
+    }
+}
+
+/// The nearest time that an inode can hold: 34 bits of seconds from 1901 on,
+/// 32 in inodes without the extra fields.
+pub(crate) fn storable(time: Timestamp, inode_size: u32) -> Timestamp {
+    let first = i64::from(i32::MIN);
+    let last = if inode_size as usize > INODE_CORE_SIZE {
+        first + (1 << 34) - 1
+    } else {
+        i64::from(i32::MAX)
+    };
+    match time.secs {
+        secs if secs < first => Timestamp { secs: first, nanos: 0 },
+        secs if secs > last => Timestamp { secs: last, nanos: 0 },
+        _ => time,
     }
 }
 

@@ -40,7 +40,7 @@ use options::Options;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{Demand, InodeTable, Plan, Space};
 use seekless_fs::source::Source;
-use seekless_fs::tree::Tree;
+use seekless_fs::tree::{Node, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use sha2::{Digest, Sha256};
@@ -123,6 +123,15 @@ impl<'a> Builder<'a> {
             tables,
             inodes_per_block: geometry.block_size / geometry.inode_size,
         }
+    }
+
+    /// Files whose modification time lies outside what an inode can hold; they
+    /// get the nearest one that it can.
+    #[must_use]
+    pub fn clamped_times(&self) -> usize {
+        let size = self.geometry.inode_size;
+        let clamped = |node: &&Node| inodes::storable(node.mtime, size) != node.mtime;
+        self.demand.tree.nodes().iter().filter(clamped).count()
     }
 
     /// The volume's size; a device to write it to has at least this length.
