@@ -146,7 +146,7 @@ mod tests {
     /// What `debugfs -R 'dx_hash -h VERSION -s SEED NAME'` prints, for the
     /// versions 0 to 5.
     #[test]
-    #[allow(clippy::unreadable_literal)]
+    #[allow(clippy::unreadable_literal, reason = "digits as debugfs prints them")]
     fn as_debugfs_has_them() {
         type Row<'a> = ([u32; 4], &'a [u8], [(u32, u32); 6]);
         let accents = "é".repeat(40);
