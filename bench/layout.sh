@@ -12,7 +12,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-$here/bench/out/layout}
-seekless=$here/target/release/seekless
+seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
 mkdir -p "$out/mnt"
 cd "$out"
 

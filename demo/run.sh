@@ -6,7 +6,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
 out=${OUT:-$here/demo-out}
-seekless=$here/target/release/seekless
+seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
