@@ -10,7 +10,7 @@ runs=${RUNS:-5}
 PATH=$PATH:/usr/sbin:/sbin
 
 if ! command -v hyperfine > /dev/null; then
-    cargo install --quiet --locked --root "$out/tools" hyperfine
+    cargo install --quiet --locked --root "$out/tools" --version 1.20.0 hyperfine
     PATH=$out/tools/bin:$PATH
 fi
 target=${CARGO_TARGET_DIR:-$here/../target}
