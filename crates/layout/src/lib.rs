@@ -4,10 +4,13 @@
 //! - [`replay`]: a trace on an image: the requests that reach the disk
 //! - [`score`]: what such requests cost
 //! - [`by_path`]: what a trace touches of a tree that is not an image yet
+//! - [`recording`]: a trace made of what a kernel was seen to touch
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
 pub mod by_path;
+mod pages;
 pub mod planner;
+pub mod recording;
 pub mod replay;
 pub mod score;
 pub mod trace;

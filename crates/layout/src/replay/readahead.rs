@@ -1,12 +1,13 @@
 //! Linux's file read-ahead (`mm/readahead.c`, kernels 6.10 to 6.18): which
 //! pages a read fetches besides its own.
 
+use crate::pages::PageSet;
+
 /// Which pages of a file are in memory, and which carry the mark that starts
 /// the next read-ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageCache {
-    /// Sorted, disjoint, not touching: first page and the page after the last.
-    ranges: Vec<(u64, u64)>,
+    held: PageSet,
     marks: std::collections::HashSet<u64>,
 }
 
@@ -17,33 +18,12 @@ impl PageCache {
     }
 
     fn range_at(&self, page: u64) -> Option<(u64, u64)> {
-        let at = self.ranges.partition_point(|range| range.1 <= page);
-        self.ranges.get(at).copied().filter(|range| range.0 <= page)
+        self.held.run_at(page)
     }
 
     /// Adds pages `from..to` and returns the runs that were not there.
     pub(crate) fn add(&mut self, from: u64, to: u64) -> Vec<(u64, u64)> {
-        let mut missing = Vec::new();
-        if from >= to {
-            return missing;
-        }
-        let first = self.ranges.partition_point(|range| range.1 < from);
-        let (mut at, mut last) = (from, first);
-        let (mut low, mut high) = (from, to);
-        while let Some(&(have_from, have_to)) = self.ranges.get(last).filter(|r| r.0 <= to) {
-            if at < have_from {
-                missing.push((at, have_from.min(to)));
-            }
-            at = at.max(have_to);
-            low = low.min(have_from);
-            high = high.max(have_to);
-            last += 1;
-        }
-        if at < to {
-            missing.push((at, to));
-        }
-        self.ranges.splice(first..last, [(low, high)]);
-        missing
+        self.held.add(from, to)
     }
 
     /// How many pages before `page` follow each other without a gap, up to `most`.
@@ -209,16 +189,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_join_and_report_what_was_missing() {
-        let mut cache = PageCache::default();
-        assert_eq!(cache.add(4, 8), [(4, 8)]);
-        assert_eq!(cache.add(0, 2), [(0, 2)]);
-        assert_eq!(cache.add(1, 10), [(2, 4), (8, 10)]);
-        assert_eq!(cache.ranges, [(0, 10)]);
-        assert!(cache.add(3, 5).is_empty());
-    }
-
-    #[test]
     fn a_sequential_reader_gets_windows_that_double() {
         // 4 KiB reads of a 1 MiB file: what a kernel with 128 KiB of read-ahead
         // asks a disk for.
@@ -262,7 +232,7 @@ mod tests {
         let fetched = state.read(&mut cache, 0, 256, 256);
         assert_eq!(fetched.iter().map(|(from, to)| to - from).max(), Some(32));
         assert_eq!(fetched.first(), Some(&(0, 32)));
-        assert_eq!(cache.ranges, [(0, 256)]);
+        assert_eq!(cache.held.runs(), [(0, 256)]);
         assert!(state.read(&mut cache, 0, 256, 256).is_empty(), "nothing is read twice");
     }
 

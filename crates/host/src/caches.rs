@@ -1,0 +1,32 @@
+//! The kernel's caches (`/proc/sys/vm/drop_caches`).
+
+use crate::HostError;
+use std::fs;
+
+/// What is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Caches {
+    /// Names and inodes.
+    Names,
+    /// Names, inodes and clean pages.
+    All,
+}
+
+/// Writes back what is dirty, then drops what is clean and not in use, of the
+/// whole machine.
+///
+/// # Errors
+/// When this process may not.
+pub fn drop_clean(caches: Caches) -> Result<(), HostError> {
+    let what = match caches {
+        Caches::Names => "2",
+        Caches::All => {
+            rustix::fs::sync();
+            "3"
+        }
+    };
+    let path = "/proc/sys/vm/drop_caches";
+    fs::write(path, what).map_err(|error| {
+        HostError::new(path, error).advise_rights("dropping caches needs root in the first user namespace")
+    })
+}
