@@ -12,7 +12,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-fs", &["seekless-device", "seekless-units"]),
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
-    ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-units"]),
+    (
+        "seekless-layout",
+        &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"],
+    ),
+    ("seekless-model", &["seekless-units"]),
     ("seekless-report", &["seekless-units"]),
     (
         "seekless",
@@ -21,6 +25,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-ext",
             "seekless-fs",
             "seekless-layout",
+            "seekless-model",
             "seekless-report",
             "seekless-source",
             "seekless-units",
