@@ -47,6 +47,7 @@ pub(crate) struct OpenArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Build(cmd::build::BuildArgs),
+    Disk(cmd::disk::DiskArgs),
     Info(cmd::info::InfoArgs),
     Manifest(cmd::manifest::ManifestArgs),
     Ls(cmd::ls::LsArgs),
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Cp(cmd::cp::CpArgs),
     Map(cmd::map::MapArgs),
     Mount(cmd::mount::MountArgs),
+    Record(cmd::record::RecordArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),
     Optimize(cmd::optimize::OptimizeArgs),

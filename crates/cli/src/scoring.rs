@@ -20,10 +20,10 @@ use std::sync::Arc;
 pub(crate) struct ModelArgs {
     /// Size of a chunk that is fetched whole; repeat for several
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_values = ["128K", "512K", "4M"])]
-    chunk: Vec<ByteLen>,
+    pub(crate) chunk: Vec<ByteLen>,
     /// The most that file read-ahead fetches at once, as read_ahead_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
-    read_ahead: ByteLen,
+    pub(crate) read_ahead: ByteLen,
 }
 
 /// The size of a chunk, which holds something.

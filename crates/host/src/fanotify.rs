@@ -38,6 +38,15 @@ pub struct Noticed {
     pub path: Option<Vec<u8>>,
 }
 
+/// How much is watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// What is done through this mount: in a namespace of its own, by those in it.
+    Mount,
+    /// What anyone does.
+    FileSystem,
+}
+
 /// Hears of all opens and accesses on a file system.
 #[derive(Debug)]
 pub struct Watch {
@@ -48,12 +57,12 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches the file system that holds `path`; `paths` asks for where the
-    /// files are.
+    /// Watches the mount that holds `path`, or all mounts of its file system;
+    /// `paths` asks for where the files are.
     ///
     /// # Errors
     /// Without the right to, with what to do.
-    pub fn new(path: &Path, paths: bool) -> Result<Self, HostError> {
+    pub fn new(path: &Path, scope: Scope, paths: bool) -> Result<Self, HostError> {
         let failed = |error: nix::Error| {
             let advice = if error == nix::Error::ENOSYS { LACKING } else { RIGHTS };
             let whole = HostError::new(format!("fanotify on {}", path.display()), std::io::Error::from(error));
@@ -76,7 +85,11 @@ impl Watch {
             | MaskFlags::FAN_OPEN_EXEC
             | MaskFlags::FAN_ACCESS
             | MaskFlags::FAN_ONDIR;
-        let marks = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_FILESYSTEM;
+        let scope = match scope {
+            Scope::Mount => MarkFlags::FAN_MARK_MOUNT,
+            Scope::FileSystem => MarkFlags::FAN_MARK_FILESYSTEM,
+        };
+        let marks = MarkFlags::FAN_MARK_ADD | scope;
         let here = rustix::fs::CWD;
         group.mark(marks, mask, here, Some(path)).map_err(failed)?;
         Ok(Self { group, paths, overflowed: false })

@@ -7,21 +7,31 @@ use std::path::{Path, PathBuf};
 
 const RIGHTS: &str = "mounting needs root or CAP_SYS_ADMIN: run it with sudo";
 
+fn namespace_failed(error: rustix::io::Errno) -> HostError {
+    HostError::new("making a mount namespace", error).advise_rights(RIGHTS)
+}
+
 /// Gives the calling thread, and all threads and programs that it starts from
-/// now on, mounts of their own. However this process ends, what was mounted
-/// since is gone when the last of them is.
+/// now on, mounts of their own that are the same as before. What is mounted in
+/// one place still shows in the other where mounts are shared.
+///
+/// # Errors
+/// Without the right to.
+pub fn own_mounts() -> Result<(), HostError> {
+    // SAFETY: only the mount namespace and the file-system context (working
+    // directory, umask) are unshared; descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.map_err(namespace_failed)
+}
+
+/// Like [`own_mounts`], and nothing mounted since shows elsewhere. However this
+/// process ends, it is gone when the last of them is.
 ///
 /// # Errors
 /// Without the right to.
 pub fn private_mounts() -> Result<(), HostError> {
-    let failed = |error: rustix::io::Errno| {
-        HostError::new("making a mount namespace", error).advise_rights(RIGHTS)
-    };
-    // SAFETY: only the mount namespace and the file-system context (working
-    // directory, umask) are unshared; descriptors stay shared.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.map_err(failed)?;
+    own_mounts()?;
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", flags).map_err(failed)
+    rustix::mount::mount_change("/", flags).map_err(namespace_failed)
 }
 
 /// A mounted file system, unmounted at the end.

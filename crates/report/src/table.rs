@@ -12,6 +12,8 @@ pub enum Figure {
     Bytes(ByteLen),
     /// A part of a whole, from 0 to 1.
     Share(f64),
+    /// By how much something is off, in percent.
+    Percent(f64),
 }
 
 impl Figure {
@@ -19,7 +21,7 @@ impl Figure {
         match self {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
-            Self::Share(share) => share,
+            Self::Share(value) | Self::Percent(value) => value,
         }
     }
 
@@ -30,6 +32,7 @@ impl Figure {
             Self::Count(count) => grouped(count),
             Self::Bytes(len) => format_size(len),
             Self::Share(share) => format!("{share:.3}"),
+            Self::Percent(percent) => format!("{percent:+.1}%"),
         }
     }
 }

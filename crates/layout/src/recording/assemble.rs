@@ -38,7 +38,12 @@ pub struct Assembled {
 }
 
 /// Makes a trace of touches, which are in order of time.
-pub fn assemble(touches: Vec<Touch>, index: &Index, pages: Pages, known: Known<'_>) -> Assembled {
+pub fn assemble<'a>(
+    touches: Vec<Touch>,
+    index: &'a Index,
+    pages: Pages,
+    known: Known<'a>,
+) -> Assembled {
     let touches = in_place(touches, index);
     let mut work = Assembler {
         index,
