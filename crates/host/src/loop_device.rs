@@ -110,14 +110,15 @@ impl LoopDevice {
         Ok(DeviceNumber::from_stat(meta.rdev()))
     }
 
-    /// Sets how far files on it are read ahead.
+    /// Sets a property of its queue (`Documentation/ABI/stable/sysfs-block`), such
+    /// as `read_ahead_kb`.
     ///
     /// # Errors
     /// When the system does not let us.
-    pub fn set_read_ahead(&self, kib: u64) -> Result<(), HostError> {
+    pub fn set_queue(&self, property: &str, value: u64) -> Result<(), HostError> {
         let name = self.path.file_name().unwrap_or_default();
-        let path = Path::new("/sys/block").join(name).join("queue/read_ahead_kb");
-        std::fs::write(&path, kib.to_string()).map_err(|error| HostError::new(path.display().to_string(), error))
+        let path = Path::new("/sys/block").join(name).join("queue").join(property);
+        std::fs::write(&path, value.to_string()).map_err(|error| HostError::new(path.display().to_string(), error))
     }
 }
 

@@ -107,9 +107,9 @@ fn verify(
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let image = scored.image.as_ref();
-    let ModelArgs { chunk, read_ahead } = &args.model;
+    let chunk = &args.model.chunk;
     let observation =
-        verify::observe(&args.image, image, events, *read_ahead, chunk, &mut signals)?;
+        verify::observe(&args.image, image, events, args.model.machine(), chunk, &mut signals)?;
     let block_size = u64::from(image.geometry().block_size);
     let requests = scored.replayed.requests.iter();
     let predicted = score::figures(

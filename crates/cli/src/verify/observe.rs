@@ -8,6 +8,7 @@ use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::scratch::{self, Mounted};
 use seekless_host::tracefs::{Filter, Instance, Root, Source, What, Who};
+use seekless_layout::replay::Machine;
 use seekless_layout::score::{self, Figures};
 use seekless_layout::trace::Event;
 use seekless_report::disk::{Class, Usage};
@@ -40,7 +41,7 @@ pub(crate) fn observe(
     path: &Path,
     image: &dyn Inspect,
     events: &[Event],
-    read_ahead: ByteLen,
+    machine: Machine,
     chunks: &[ByteLen],
     signals: &mut Signals,
 ) -> Result<Observation, Failure> {
@@ -49,7 +50,8 @@ pub(crate) fn observe(
     let copy = needs_replay(image).then(|| scratch.copy(path)).transpose()?;
     let options = LoopOptions { read_only: copy.is_none(), direct: false };
     let device = LoopDevice::new(copy.as_deref().unwrap_or(path), options)?;
-    device.set_read_ahead(read_ahead.get() >> 10)?;
+    device.set_queue("read_ahead_kb", machine.read_ahead.get() >> 10)?;
+    device.set_queue("max_sectors_kb", machine.max_request.get() >> 10)?;
     let format = image.geometry().format;
     let dir = scratch.0.join("mnt");
     if copy.is_some() {
