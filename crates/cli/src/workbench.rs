@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const POLL: Duration = Duration::from_millis(10);
 
 /// How long a script may take to end after a signal.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(1);
 
 /// A file system of the kernel's.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,7 +139,8 @@ impl Workbench {
         // Dropped from the last to the first.
         let Self { scratch, disk, session, device, fs } = self;
         let phase = |name: &str| disk.phase(name).map_err(|error| Failure::io(name, &error));
-        phase("make")?;
+        // What the kernel looks for on a new device is of no interest.
+        disk.first_phase("make").map_err(|error| Failure::io("make", &error))?;
         make(fs, mkfs_args, device.path(), signals)?;
         phase("mount")?;
         let dir = scratch.0.join("mnt");
@@ -230,8 +231,16 @@ fn is_program(word: &OsStr, dir: &Path) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
 }
 
-/// Runs a program to its end, or until a signal comes and it has been ended.
+/// Runs a program to its end, or until a signal comes and it has been ended. What
+/// it has started ends with it.
 fn run_program(
+    command: &mut Command,
+    signals: &mut Signals,
+) -> Result<(ExitStatus, Option<i32>), Failure> {
+    program::contained(|| watch_program(command, signals))
+}
+
+fn watch_program(
     command: &mut Command,
     signals: &mut Signals,
 ) -> Result<(ExitStatus, Option<i32>), Failure> {
@@ -250,7 +259,8 @@ fn run_program(
     }
 }
 
-/// Hands a signal on, and kills what does not heed it.
+/// Hands a signal on, and kills what does not heed it: the first process of a
+/// namespace does only if it has a handler.
 fn end(child: &mut Child, signal: i32) -> io::Result<ExitStatus> {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(signal)) {

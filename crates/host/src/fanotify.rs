@@ -34,6 +34,8 @@ pub struct Noticed {
     pub ino: u64,
     /// Whether it is a directory.
     pub directory: bool,
+    /// The thread's name, when paths were asked for.
+    pub comm: Option<String>,
     /// Where the file is, as this process sees it, when that was asked for.
     pub path: Option<Vec<u8>>,
 }
@@ -125,6 +127,7 @@ impl Watch {
         let Ok(meta) = std::fs::metadata(&link) else { return };
         let path = self.paths.then(|| std::fs::read_link(&link).ok()).flatten();
         let path = path.map(|path| path.into_os_string().into_vec());
+        let comm = self.paths.then(|| crate::program::name_of(tid)).flatten();
         let time = crate::now();
         // One event may stand for several things done; that is their order.
         let kinds = [
@@ -134,7 +137,8 @@ impl Watch {
         ];
         for (_, did) in kinds.into_iter().filter(|(flag, _)| mask.contains(*flag)) {
             let (ino, directory) = (meta.ino(), meta.is_dir());
-            noticed.push(Noticed { time, tid, did, ino, directory, path: path.clone() });
+            let (path, comm) = (path.clone(), comm.clone());
+            noticed.push(Noticed { time, tid, did, ino, directory, comm, path });
         }
     }
 

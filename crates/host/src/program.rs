@@ -38,6 +38,28 @@ pub fn spawn_from<E: From<HostError> + Send>(
     })
 }
 
+/// Runs `work` on a thread of its own. The first program that it starts is the
+/// first of a new process namespace: when that one ends, the kernel ends all that
+/// it has started.
+///
+/// # Errors
+/// Without the right to, and what `work` gives.
+pub fn contained<T: Send, E: From<HostError> + Send>(
+    work: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, E> {
+    let run = move || {
+        let flags = rustix::thread::UnshareFlags::NEWPID;
+        // SAFETY: nothing but the namespace of future children is unshared.
+        unsafe { rustix::thread::unshare_unsafe(flags) }
+            .map_err(|error| HostError::new("making a process namespace", error))?;
+        work()
+    };
+    std::thread::scope(|scope| match scope.spawn(run).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
 /// Makes a program die with this process, however that ends. Threads other than
 /// the calling one must not start it: it would die with them.
 pub fn tie(command: &mut Command) {
@@ -47,7 +69,9 @@ pub fn tie(command: &mut Command) {
         // It may have died before.
         match rustix::process::getppid() {
             Some(now) if now == parent => Ok(()),
-            _ => Err(std::io::Error::from(rustix::io::Errno::SRCH)),
+            // It is outside of this process namespace.
+            None => Ok(()),
+            Some(_) => Err(std::io::Error::from(rustix::io::Errno::SRCH)),
         }
     };
     // SAFETY: between fork and exec only two system calls are made, and nothing

@@ -290,6 +290,15 @@ impl Disk {
         state.phases = vec![("start".into(), Counters::default())];
     }
 
+    /// Forgets what was asked before this phase.
+    pub(crate) fn first_phase(&self, name: &str) -> io::Result<()> {
+        self.phase(name)?;
+        let mut state = self.lock();
+        let first = state.phases.len().saturating_sub(1);
+        state.phases.drain(..first);
+        Ok(())
+    }
+
     /// The figures so far.
     pub(crate) fn report(&self) -> Report {
         let state = self.lock();

@@ -37,13 +37,21 @@ impl<'a> Names<'a> {
             // What is in memory of a mounted volume is what a read of its device
             // gives; its journal holds nothing newer.
             let open = OpenArgs { ignore_checksums: true, skip_journal: true };
-            let image = image::open(&device, open)?;
-            let index = Index::of_image(image.as_ref())
-                .map_err(|error| Failure::from(error).about(device.display()))?;
-            return Ok(Self { mount, image: Some(image), index });
+            let read = image::open(&device, open).and_then(|image| {
+                let index = Index::of_image(image.as_ref())
+                    .map_err(|error| Failure::from(error).about(device.display()))?;
+                Ok(Self { mount, image: Some(image), index })
+            });
+            match read {
+                Ok(names) => return Ok(names),
+                Err(failure) => eprintln!(
+                    "seekless: {failure}: the volume cannot be read past its mount, so metadata blocks have no names"
+                ),
+            }
         }
+        let mut wanted = inodes(collected);
         let mut names = Vec::new();
-        walk(mount, &mount.dir, &mut names);
+        walk(mount, &mount.dir, &mut wanted, &mut names);
         Ok(Self { mount, image: None, index: Index::of_names(root_of(mount), 4096, names) })
     }
 
@@ -121,7 +129,7 @@ impl<'a> Names<'a> {
             let (Ok(ino), Some(path)) = (u32::try_from(event.ino).map(Ino::new), &event.path) else { continue };
             let time = event.time.saturating_sub(start);
             let mut push = |what| touches.push(Touch { time, tid: event.tid, what });
-            if named.insert(event.tid) && let Some(comm) = program::name_of(event.tid) {
+            if let Some(comm) = event.comm.filter(|comm| named.insert((event.tid, comm.clone()))) {
                 push(What::Named(comm.into()));
             }
             match (event.did, event.directory) {
@@ -202,22 +210,44 @@ fn noticed_names<'a>(
     })
 }
 
-/// All names below a directory, on its file system. What cannot be read is left
-/// out.
-fn walk(mount: &Mount, dir: &Path, names: &mut Vec<(Ino, Vec<u8>, FileKind, u64)>) {
+/// The inodes that have to be named.
+fn inodes(collected: &Collected) -> HashSet<u64> {
+    let traced = collected.traced.iter().filter_map(|event| match event.what {
+        tracefs::What::Asked { ino, .. }
+        | tracefs::What::Faulted { ino, .. }
+        | tracefs::What::Mapped { ino, .. }
+        | tracefs::What::Fetched { ino, .. } => Some(ino),
+        _ => None,
+    });
+    traced.chain(collected.noticed.iter().map(|event| event.ino)).collect()
+}
+
+/// Finds the names of inodes below a directory, on its file system, until none
+/// is wanted any more. What cannot be read is left out.
+fn walk(
+    mount: &Mount,
+    dir: &Path,
+    wanted: &mut HashSet<u64>,
+    names: &mut Vec<(Ino, Vec<u8>, FileKind, u64)>,
+) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let device = fs::symlink_metadata(dir).map(|meta| meta.dev()).ok();
     for entry in entries.flatten() {
         let path = entry.path();
+        if wanted.is_empty() {
+            return;
+        }
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
         if Some(meta.dev()) != device {
             continue;
         }
         let Ok(ino) = u32::try_from(meta.ino()) else { continue };
         let Some(name) = on_mount(mount, &path) else { continue };
-        names.push((Ino::new(ino), name, kind_of(&meta), meta.len()));
+        if wanted.remove(&meta.ino()) {
+            names.push((Ino::new(ino), name, kind_of(&meta), meta.len()));
+        }
         if meta.is_dir() {
-            walk(mount, &path, names);
+            walk(mount, &path, wanted, names);
         }
     }
 }

@@ -31,6 +31,9 @@ pub(crate) struct Observation {
 /// Events between two looks at what the kernel did and at signals.
 const STEP: usize = 256;
 
+/// Names that are tried to find one that leads to a block.
+const NAMES_TRIED: u32 = 4096;
+
 /// Room for events in the kernel, on each processor.
 const BUFFER_KIB: usize = 16 << 10;
 
@@ -50,7 +53,6 @@ pub(crate) fn observe(
     let copy = needs_replay(image).then(|| scratch.copy(path)).transpose()?;
     let options = LoopOptions { read_only: copy.is_none(), direct: false };
     let device = LoopDevice::new(copy.as_deref().unwrap_or(path), options)?;
-    device.set_queue("read_ahead_kb", machine.read_ahead.get() >> 10)?;
     device.set_queue("max_sectors_kb", machine.max_request.get() >> 10)?;
     let format = image.geometry().format;
     let dir = scratch.0.join("mnt");
@@ -61,6 +63,8 @@ pub(crate) fn observe(
     let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
     let options = if format == "ext2" { "" } else { "noload" };
     let mounted = Mounted::new(device.path(), &dir, format, flags, options)?;
+    // Last: the kernel sets it anew whenever another limit changes.
+    device.set_queue("read_ahead_kb", machine.read_ahead.get() >> 10)?;
     let filter = Filter {
         sources: vec![Source::Issued],
         device: Some(device.number()?),
@@ -70,7 +74,7 @@ pub(crate) fn observe(
     let mut instance = Instance::new(&Root::find()?, &filter)?;
     caches::drop_clean(Caches::All)?;
     instance.start()?;
-    let mut stage = Stage::new(mounted.dir()).map_err(|error| Failure::io(dir.display(), &error))?;
+    let mut stage = Stage::new(mounted.dir(), |dir, at| absent_name(image, dir, at)).map_err(|error| Failure::io(dir.display(), &error))?;
     let mut traced = Vec::new();
     for step in events.chunks(STEP) {
         step.iter().for_each(|event| stage.perform(event));
@@ -107,6 +111,18 @@ fn request(what: &What, block_size: u64, usage: &Usage) -> Option<(Extent, Class
     let extent = Extent::new(BlockNo::new(first), end.checked_sub(first).filter(|len| *len > 0)?);
     let class = usage.within(extent).max_by_key(|(part, _)| part.len).map_or(Class::Internal, |(_, class)| class);
     Some((extent, class))
+}
+
+/// A name that is not in a directory, whose search reads the block at an offset.
+fn absent_name(image: &dyn Inspect, dir: &[u8], offset: u64) -> Option<Vec<u8>> {
+    let dir = seekless_fs::inspect::resolve(image, dir).ok()?;
+    let wanted = offset / u64::from(image.geometry().block_size);
+    (0..NAMES_TRIED).map(|number| format!("absent-{number}").into_bytes()).find(|name| {
+        let blocks = image.lookup_blocks(dir, name).unwrap_or_default();
+        // In an index the last block is the one that should hold the name.
+        blocks.last().is_some_and(|last| last.get() == wanted)
+            || (blocks.len() == 1 || wanted == 0) && blocks.iter().any(|lbn| lbn.get() == wanted)
+    })
 }
 
 /// Whether a mount would change the image first.

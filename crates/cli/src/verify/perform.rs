@@ -19,20 +19,26 @@ const CALL_MAX: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 
 /// A mounted file system that a trace is done on. Paths never lead out of it.
-pub(super) struct Stage {
+pub(super) struct Stage<'a> {
     root: OwnedFd,
     /// Open files, by process and path: each has its read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
     buf: Vec<u8>,
+    /// A name that is not in a directory, and is looked for at that offset of it.
+    absent: Box<dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a>,
     /// Events that could not be done, by why.
     pub(super) failed: u64,
 }
 
-impl Stage {
-    pub(super) fn new(root: &Path) -> io::Result<Self> {
+impl<'a> Stage<'a> {
+    pub(super) fn new(
+        root: &Path,
+        absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
+    ) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
-        Ok(Self { root, files: HashMap::new(), buf: Vec::new(), failed: 0 })
+        let absent = Box::new(absent);
+        Ok(Self { root, files: HashMap::new(), buf: Vec::new(), absent, failed: 0 })
     }
 
     /// Does what an event says.
@@ -103,7 +109,15 @@ impl Stage {
         let Some(file) = self.files.get(&key) else { return Ok(()) };
         let meta = file.metadata().map_err(|_| Errno::IO)?;
         if meta.is_dir() {
-            return self.list(&event.path);
+            // The search for a name that is not there: any that leads to the same
+            // block does.
+            let name = (self.absent)(&event.path, event.offset);
+            let Some(name) = name else { return Ok(()) };
+            let path = [event.path.as_slice(), b"/", name.as_slice()].concat();
+            return match self.open(&path, OFlags::PATH) {
+                Err(Errno::NOENT) => Ok(()),
+                other => other.map(drop),
+            };
         }
         let end = length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
         let mut at = event.offset;

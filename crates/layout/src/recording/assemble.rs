@@ -54,6 +54,7 @@ pub fn assemble<'a>(
         threads: HashMap::new(),
         looked_up: HashSet::new(),
         blocks: HashSet::new(),
+        searched: HashMap::new(),
         seen: HashMap::new(),
         fetched: HashMap::new(),
         paths: HashMap::new(),
@@ -67,6 +68,7 @@ pub fn assemble<'a>(
         work.take(touch);
     }
     work.finish();
+    work.look_up_rest();
     work.out.events.sort_by_key(|event| event.time);
     work.out
 }
@@ -152,6 +154,8 @@ struct Assembler<'a> {
     threads: HashMap<u32, Thread>,
     looked_up: HashSet<Ino>,
     blocks: HashSet<BlockNo>,
+    /// When and by whom a directory was searched last.
+    searched: HashMap<Ino, (u64, u32)>,
     /// Pages that are in the trace already.
     seen: HashMap<Ino, PageSet>,
     /// Pages that came from the disk.
@@ -208,6 +212,7 @@ impl Assembler<'_> {
     fn block(&mut self, time: u64, tid: u32, block: BlockNo) {
         match self.index.owner(block) {
             Some(&Owner::Directory(dir, lbn)) => {
+                self.searched.insert(dir, (time, tid));
                 if self.thread(tid).dir != Some(dir) {
                     self.end_directory(tid);
                     self.thread(tid).dir = Some(dir);
@@ -267,6 +272,12 @@ impl Assembler<'_> {
         if !self.looked_up.insert(ino) {
             return;
         }
+        if let Some(dir) = self.index.parent(ino) {
+            self.searched.insert(dir, (time, tid));
+        }
+        if self.index.kind(ino) == Some(FileKind::Directory) {
+            self.searched.entry(ino).or_insert((time, tid));
+        }
         self.end_read(tid);
         let thread = self.thread(tid);
         // The search of the directory led here.
@@ -274,6 +285,23 @@ impl Assembler<'_> {
         thread.blocks.clear();
         let event = self.event(since.min(time), tid, Op::Lookup, ino);
         self.out.events.extend(event);
+    }
+
+    /// Inodes that were loaded without a trace of it, because their block was in
+    /// memory but not among the last few that the processor had used: if they are
+    /// in a directory that was searched, they are taken to have been looked up
+    /// then.
+    fn look_up_rest(&mut self) {
+        let mut rest: Vec<Ino> = self.known.loaded.difference(&self.looked_up).copied().collect();
+        rest.retain(|ino| !self.first_seen.contains_key(ino));
+        rest.sort_unstable();
+        for ino in rest {
+            let Some(dir) = self.index.parent(ino) else { continue };
+            let Some(&(time, tid)) = self.searched.get(&dir) else { continue };
+            self.looked_up.insert(ino);
+            let event = self.event(time, tid, Op::Lookup, ino);
+            self.out.events.extend(event);
+        }
     }
 
     /// Blocks of a directory that were read and led to nothing new: a name that

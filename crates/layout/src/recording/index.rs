@@ -138,6 +138,11 @@ impl Index {
         Some([b"/", names.join(&b'/').as_slice()].concat())
     }
 
+    /// The directory of a file's name.
+    pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
+        self.names.get(&ino).map(|named| named.dir)
+    }
+
     /// What a file is.
     #[must_use]
     pub fn kind(&self, ino: Ino) -> Option<FileKind> {

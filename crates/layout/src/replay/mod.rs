@@ -412,6 +412,9 @@ impl<'a> Replay<'a> {
         length: Option<u64>,
     ) -> Result<(), FsError> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
+        if file.attr.kind == FileKind::Directory {
+            return self.read_directory_range(ino, offset, length);
+        }
         if file.attr.kind != FileKind::Regular {
             return Ok(());
         }
@@ -424,6 +427,21 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         self.read_bytes(pid, ino, offset, end)
+    }
+
+    /// Blocks of a directory that were searched for a name that is not known.
+    fn read_directory_range(
+        &mut self,
+        dir: Ino,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<(), FsError> {
+        let bs = self.block_size;
+        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length).div_ceil(bs));
+        let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
+        let blocks: Vec<Lbn> =
+            self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
+        self.read_directory(dir, &blocks)
     }
 
     fn read_bytes(&mut self, pid: u32, ino: Ino, offset: u64, end: u64) -> Result<(), FsError> {

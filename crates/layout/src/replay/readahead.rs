@@ -193,7 +193,10 @@ impl ReadAhead {
             self.start += self.size;
             self.size = self.size.max(next_size(self.size, most));
         } else {
-            let start = cache.next_missing(page + 1, most);
+            // `page_cache_next_miss` counts from the start of the folio that it
+            // begins in, and so gives one page too far within a large one.
+            let skew = u64::from(len > 1);
+            let start = cache.next_missing(page + 1, most) + skew;
             if start - page > most {
                 return;
             }
@@ -231,8 +234,10 @@ impl ReadAhead {
         while page < end {
             let len = 1u64 << order.min(page.trailing_zeros()).min((end - page).ilog2());
             if cache.overlaps(page, page + len) {
-                // From here on page by page, past what is there.
-                if order == 0 {
+                // What there is so far is sent off; from here on page by page, past
+                // what is in memory.
+                self.requests(folios.drain(..), fetched);
+                if len == 1 {
                     page += 1;
                 }
                 order = 0;
@@ -242,9 +247,9 @@ impl ReadAhead {
                 cache.marks.insert(page, len);
             }
             folios.push((page, page + len));
+            cache.add(page, page + len);
             page += len;
         }
-        folios.iter().for_each(|&(from, to)| drop(cache.add(from, to)));
         self.requests(folios.into_iter(), fetched);
     }
 
