@@ -23,6 +23,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Directories of ours are called this and the process's number.
+const PREFIX: &str = "seekless-disk-";
+
 /// How often it is looked whether the script has ended.
 const POLL: Duration = Duration::from_millis(10);
 
@@ -171,10 +174,23 @@ impl Workbench {
     }
 }
 
+/// Removes the directories that killed runs have left: empty ones, for what was
+/// mounted there went with them.
+fn clean(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            drop(Scratch(entry.path()));
+        }
+    }
+}
+
 fn make_dir() -> Result<PathBuf, Failure> {
+    clean(&temp_dir());
     let mut number = 0;
     loop {
-        let dir = temp_dir().join(format!("seekless-disk-{}-{number}", std::process::id()));
+        let dir = temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
         match std::fs::create_dir(&dir) {
             Ok(()) => return Ok(dir),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
