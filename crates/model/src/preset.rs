@@ -5,10 +5,8 @@ pub use crate::spec::Spec;
 use std::fmt;
 
 /// Names and parameter files of the built-in devices, by name.
-const PRESETS: &[(&str, &str)] = &[
-    ("gp3", include_str!("../presets/gp3.toml")),
-    ("null", include_str!("../presets/null.toml")),
-];
+const PRESETS: &[(&str, &str)] =
+    &[("gp3", include_str!("../presets/gp3.toml")), ("null", include_str!("../presets/null.toml"))];
 
 /// How alike two names must be for one to be suggested for the other, from 0
 /// to 1 (Jaro-Winkler).
