@@ -7,6 +7,11 @@ use crate::hdd::spec::{
     BufferSpec, BusSpec, ExtraDisconnectSpec, HddSpec, OverheadSpec, Policy, QueueSpec, ReadAhead,
 };
 
+/// DiskSim's rule for drives with extra write disconnects, that the heads wait
+/// for ten sectors. It holds for the others as well: without it, writes right
+/// behind a write catch revolutions that the measured drives miss.
+const WRITE_LEAD: u32 = 10;
+
 /// Takes a drive's electronics over.
 pub(super) fn apply(disk: Fields<'_>, hdd: &mut HddSpec) -> Result<(), ImportError> {
     hdd.overhead = overheads(disk)?;
@@ -14,6 +19,7 @@ pub(super) fn apply(disk: Fields<'_>, hdd: &mut HddSpec) -> Result<(), ImportErr
     hdd.queue = queue(disk)?;
     hdd.bus = BusSpec {
         hold_read: disk.switch("Hold bus entire read xfer")?,
+        hold_write: disk.switch("Hold bus entire write xfer")?,
         never_disconnect: disk.switch("Never disconnect")?,
         ..BusSpec::default()
     };
@@ -96,6 +102,9 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         watermark_of_segment: !disk.switch("Set watermark by reqsize")?,
         read_ahead,
         read_ahead_sectors: disk.count_or("Maximum read-ahead (blks)", 0)?,
+        // The tool that extracts drives writes the drive's "discard requested
+        // data after read" here. DiskSim drops nothing; the measured drives do.
+        discard_after_read: disk.number_or("Read-ahead over requested", 0.0)? == 1.0,
         read_ahead_after_hit: disk.switch("Read-ahead on idle hit")?,
         read_passing_sectors: disk.switch("Read any free blocks")?,
         zero_latency_read: disk.switch("Immediate buffer read")?,
@@ -105,6 +114,7 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         stop_in_sector: disk.switch("Stop prefetch in sector")?,
         serve_while_writing: disk.switch("Allow write prebuffering")?
             || disk.switch("Allow sneaky full read hits")?,
+        write_lead_sectors: WRITE_LEAD,
         minimum_write_seek: disk.number_or("Minimum seek delay", 0.0)?,
     })
 }

@@ -41,6 +41,7 @@ fn bare_buffer() -> BufferSpec {
         watermark_of_segment: false,
         read_ahead: ReadAhead::None,
         read_ahead_sectors: 0,
+        discard_after_read: false,
         read_ahead_after_hit: false,
         read_passing_sectors: false,
         zero_latency_read: false,
@@ -49,6 +50,7 @@ fn bare_buffer() -> BufferSpec {
         combine_writes: false,
         stop_in_sector: false,
         serve_while_writing: false,
+        write_lead_sectors: 0,
         minimum_write_seek: 0.0,
     }
 }

@@ -12,6 +12,10 @@ use seekless_units::Nanos;
 /// more than times are rounded by, less than any gap between sectors.
 const SLACK: u64 = 32;
 
+/// Sectors that pass before a drive that takes what passes first has found out
+/// where it is.
+const BEARINGS: u64 = 2;
+
 /// Geometry and mechanics.
 #[derive(Clone, Debug)]
 pub(super) struct Media {
@@ -77,8 +81,9 @@ impl Media {
         let under = self.next_sector(&leg.track, leg.on_track);
         let block = self.layout.block_from(&leg.track, u64::from(under));
         let wanted = leg.first;
-        if zero_latency && block > wanted && block < end.min(leg.end) {
-            leg.leap = Some((block, end.min(leg.end)));
+        let (first, last) = (block + BEARINGS, end.min(leg.end));
+        if zero_latency && block > wanted && first < last {
+            leg.leap = Some((first, last));
         }
         if passing {
             let first = if block <= wanted { block } else { leg.track.first };

@@ -143,6 +143,11 @@ impl Hdd {
     /// where there is any.
     fn after_transfer(&mut self, waiting: Waiting, segment: usize) {
         self.buffer.extend(segment, waiting.end());
+        if self.spec.buffer.discard_after_read {
+            let held = self.buffer.get_mut(segment);
+            held.start = held.start.max(waiting.end());
+            held.end = held.end.max(held.start);
+        }
         let limit = self.buffer.get(segment).limit;
         let Some(reading) = self.reading.as_mut().filter(|reading| reading.segment == segment)
         else {

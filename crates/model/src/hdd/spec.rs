@@ -153,6 +153,9 @@ pub struct BusSpec {
     pub write_sector: f64,
     /// A read keeps the bus from its first sector to its last.
     pub hold_read: bool,
+    /// A write keeps the bus until the buffer has all of it, and the heads
+    /// write nothing before.
+    pub hold_write: bool,
     /// A request keeps the bus from its command on.
     pub never_disconnect: bool,
 }
@@ -208,6 +211,9 @@ pub struct BufferSpec {
     /// The most read-ahead, in sectors; 0 for a segment's worth.
     #[serde(default)]
     pub read_ahead_sectors: u32,
+    /// What the host has read is dropped; only read-ahead stays.
+    #[serde(default)]
+    pub discard_after_read: bool,
     /// A hit resumes read-ahead that had stopped.
     #[serde(default)]
     pub read_ahead_after_hit: bool,
@@ -232,6 +238,10 @@ pub struct BufferSpec {
     /// Hits, and writes that find a segment, are served while the heads write.
     #[serde(default)]
     pub serve_while_writing: bool,
+    /// Sectors of a write, or all there are, that the buffer holds before the
+    /// heads write the first one.
+    #[serde(default)]
+    pub write_lead_sectors: u32,
     /// The least time from a write's command to its first sector, in ms.
     #[serde(default)]
     pub minimum_write_seek: f64,

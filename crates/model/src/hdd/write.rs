@@ -17,17 +17,6 @@ struct Plan {
     reselect: u64,
 }
 
-/// A drive that leaves the bus early keeps this many sectors in its buffer
-/// before it writes: 15 of a write of 45 or more, else 10 or all there are
-/// (DiskSim 4.0, drives with extra write disconnects).
-fn least(sectors: u64, extra: bool) -> u64 {
-    match (extra, sectors) {
-        (false, _) => 1,
-        (true, 45..) => 15,
-        (true, _) => sectors.min(10),
-    }
-}
-
 impl Hdd {
     /// Serves a write that is taken up at `now`; returns when it completes.
     pub(super) fn write(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
@@ -52,12 +41,20 @@ impl Hdd {
             first: start,
             start: plan.bus,
             each: self.overheads.write_sector,
-            least: least(sectors, self.overheads.extra.is_some()),
+            least: self.least(sectors),
         };
         let written = self.to_medium(start, end, plan.ready, &data);
         self.buffer.get_mut(segment).dirty_until = written;
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
+    }
+
+    /// How many sectors of a write the buffer holds before the heads write.
+    fn least(&self, sectors: u64) -> u64 {
+        if self.spec.bus.hold_write {
+            return sectors;
+        }
+        sectors.min(u64::from(self.spec.buffer.write_lead_sectors)).max(1)
     }
 
     /// The end of a write whose data is over at `sent` and on the medium at
