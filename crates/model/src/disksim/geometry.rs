@@ -12,7 +12,11 @@ use crate::hdd::spec::{
 pub(super) fn drive(disk: Fields<'_>, files: &mut Files<'_>) -> Result<HddSpec, ImportError> {
     let mechanics = disk.block("Mechanical Model")?;
     let layout = disk.block("Layout Model")?;
-    let cylinders = disk.count("Number of cylinders")?;
+    let zones = zones(layout)?;
+    // DiskSim goes by the zones, and there are files whose last zone ends
+    // behind the last cylinder.
+    let last = zones.iter().map(|zone| zone.last_cylinder).max().unwrap_or(0);
+    let cylinders = disk.count::<u32>("Number of cylinders")?.max(last.saturating_add(1));
     let sparing = sparing(layout)?;
     Ok(HddSpec {
         heads: disk.count("Number of data surfaces")?,
@@ -24,7 +28,7 @@ pub(super) fn drive(disk: Fields<'_>, files: &mut Files<'_>) -> Result<HddSpec, 
         bus: BusSpec::default(),
         buffer: bare_buffer(),
         queue: QueueSpec::default(),
-        zones: zones(layout)?,
+        zones,
         sparing,
     })
 }

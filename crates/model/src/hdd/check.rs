@@ -184,6 +184,10 @@ impl HddSpec {
         if zone.spares >= unit {
             return Some(no_room("spares"));
         }
+        if !self.sparing.slip_to_end && crowded(zone, unit) {
+            let why = format!("more slips than the {} spares of a unit", zone.spares);
+            return Some(("slips", why));
+        }
         let slips = zone.slips.len() as u64;
         let covered = match self.sparing.unit {
             SpareUnit::ZoneTracks => slips > zone.spares,
@@ -195,6 +199,15 @@ impl HddSpec {
         }
         (zone.reserved + zone.spares + slips >= slots).then(|| no_room("reserved"))
     }
+}
+
+/// Whether a unit of so many sectors has more slips than spares. Tracks and
+/// zones as units are counted as a whole.
+fn crowded(zone: &ZoneSpec, unit: u64) -> bool {
+    let mut slips = zone.slips.clone();
+    slips.sort_unstable();
+    slips.dedup();
+    slips.chunk_by(|a, b| a / unit == b / unit).any(|unit| unit.len() as u64 > zone.spares)
 }
 
 fn no_room(key: &'static str) -> Fault {

@@ -120,10 +120,19 @@ impl Layout {
             track_skew: zone.track_skew.trunc(),
             cylinder_skew: zone.cylinder_skew.trunc(),
         };
+        if self.unit == SpareUnit::None && !self.slip_to_end {
+            // Nothing is there for a slipped sector to move into.
+            zone.slips.clear();
+        }
+        // A bad sector in a reserve moves nothing.
+        let (unit, front, used) = (zone.unit, zone.front, zone.used);
+        if front > 0 {
+            zone.slips.retain(|slip| slip % unit >= front);
+        }
         if self.slip_to_end {
+            zone.slips.retain(|slip| slip % unit < front + used);
             for slip in &mut zone.slips {
-                let within = (*slip % zone.unit).saturating_sub(zone.front);
-                *slip = *slip / zone.unit * zone.used + within.min(zone.used - 1);
+                *slip = *slip / unit * used + (*slip % unit - front);
             }
         }
         zone.slips.sort_unstable();
