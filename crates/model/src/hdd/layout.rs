@@ -273,13 +273,14 @@ impl Layout {
         }
         let (unit, within) = (block / zone.used * zone.unit, block % zone.used);
         let slips = self.slips_in(zone, unit);
+        let front = reserve(zone, slips);
         // Slips count from the zone's front, `within` from the unit's.
         let passed = slips
             .iter()
             .enumerate()
-            .take_while(|(n, slip)| **slip - unit - (*n as u64) <= within + zone.front)
+            .take_while(|(n, slip)| **slip - unit - (*n as u64) <= within + front)
             .count();
-        unit + zone.front + within + passed as u64
+        unit + front + within + passed as u64
     }
 
     /// The slips of the unit that begins at a slot.
@@ -297,15 +298,22 @@ impl Layout {
             return (track - slipped) * zone.sectors + slot % zone.sectors;
         }
         let (unit, within) = (slot / zone.unit, slot % zone.unit);
-        let within = within.saturating_sub(zone.front);
         if self.slip_to_end {
+            let within = within.saturating_sub(zone.front);
             let block = unit * zone.used + within.min(zone.used);
             return block - zone.slips.partition_point(|&slip| slip < block) as u64;
         }
         let slips = self.slips_in(zone, unit * zone.unit);
         let passed = slips.partition_point(|&s| s < slot) as u64;
-        unit * zone.used + within.saturating_sub(passed).min(zone.used)
+        let within = within.saturating_sub(reserve(zone, slips) + passed);
+        unit * zone.used + within.min(zone.used)
     }
+}
+
+/// Slots at the front of a unit that nothing lies in: its slips have taken
+/// their share of a reserve that is there.
+fn reserve(zone: &Zone, slips: &[u64]) -> u64 {
+    zone.front.saturating_sub(slips.len() as u64)
 }
 
 /// The `nth` number that is not in the list, counted from 0.
