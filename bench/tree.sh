@@ -9,7 +9,7 @@ mkdir -p "$out/debs"
 # The newest of each; releases name them differently.
 patterns=(
     '^linux-source-[0-9.]+$' '^linux-doc-[0-9.]+$' '^rust-doc$' '^openjdk-[0-9]+-doc$'
-    '^libboost1\.[0-9]+-doc$' '^python3\.[0-9]+-doc$' '^rust-src$' '^gnome-user-docs$'
+    '^libboost1\.[0-9]+-doc$' '^python3\.[0-9]+-doc$' '^fp-docs-[0-9.]+$' '^lazarus-doc-[0-9.]+$'
 )
 if [ ! -d "$tree" ]; then
     cd "$out/debs"
