@@ -20,7 +20,7 @@ use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, Superblock, flags,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, flags,
     incompat, journal_feature, ro_compat,
 };
 use rayon::prelude::*;
@@ -28,7 +28,6 @@ use seekless_device::BlockDevice;
 use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
-use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes copied at once.

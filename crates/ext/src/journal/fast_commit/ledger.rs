@@ -207,14 +207,13 @@ impl<'a> Ledger<'a> {
         inodes: i64,
     ) -> Result<(), FsError> {
         let mut raw: Superblock = self.volume.sb.raw.clone();
-        let high = u64::from(raw.s_free_blocks_count_hi.get()) << 32;
-        let free = high | u64::from(raw.s_free_blocks_count_lo.get());
-        let free = free.saturating_add_signed(blocks);
+        // The superblock's own totals are those of the last clean unmount.
+        let (free_blocks, free_inodes) = self.volume.free_totals();
+        let free = free_blocks.saturating_add_signed(blocks);
         raw.s_free_blocks_count_lo = low32(free).into();
         raw.s_free_blocks_count_hi = low32(free >> 32).into();
-        let inodes = i32::try_from(inodes).unwrap_or(0);
-        let free = raw.s_free_inodes_count.get().saturating_add_signed(inodes);
-        raw.s_free_inodes_count = free.into();
+        let free = i64::from(free_inodes).saturating_add(inodes);
+        raw.s_free_inodes_count = u32::try_from(free).unwrap_or(0).into();
         seal_superblock(&mut raw, 0);
         device.write(Lba::new(2), raw.as_bytes())?;
         Ok(())

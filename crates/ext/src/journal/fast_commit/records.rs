@@ -1,7 +1,7 @@
 //! The records of a fast commit and what they mean.
 
 use super::place;
-use crate::field::{index, le32, parse, range, slice, truncated};
+use crate::field::{index, invalid, le32, parse, range, slice, truncated};
 use crate::ondisk::{EXTENT_MAX_LEN, ExtentLeaf, INODE_CORE_SIZE};
 use seekless_fs::{FsError, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
@@ -86,7 +86,8 @@ impl<'a> Record<'a> {
             }
             tag::CREATE => Operation::Create(self.name()?),
             tag::LINK => Operation::Link(self.name()?),
-            _ => Operation::Unlink(self.name()?),
+            tag::UNLINK => Operation::Unlink(self.name()?),
+            other => return Err(invalid("fc_tag", u64::from(other), place())),
         }))
     }
 

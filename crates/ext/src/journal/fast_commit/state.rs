@@ -21,7 +21,6 @@ pub(super) struct Names {
 }
 
 /// An inode that some operation names.
-#[derive(Debug)]
 pub(super) struct Node {
     pub(super) core: InodeCore,
     /// What follows the core.
