@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::say::say;
-use crate::source::{self, SourceArgs, Purpose, source_date_epoch};
+use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features};

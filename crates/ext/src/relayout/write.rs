@@ -20,8 +20,8 @@ use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, flags,
-    incompat, journal_feature, ro_compat,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, flags, incompat,
+    journal_feature, ro_compat,
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;

@@ -81,7 +81,10 @@ fn check(name: &str, live: &Image) {
     }
     let path = whole.path().to_str().expect("path");
     // The ring and the fast commits were replayed: take the journal away.
-    kernel::run("debugfs", &["-w", "-R", "feature -needs_recovery -has_journal -fast_commit", path]);
+    kernel::run(
+        "debugfs",
+        &["-w", "-R", "feature -needs_recovery -has_journal -fast_commit", path],
+    );
     let output = Command::new("e2fsck").args(["-fn", path]).output().expect("e2fsck");
     let text = String::from_utf8_lossy(&output.stdout);
     // Before the first pass it only remarks that the journal's inode is left.

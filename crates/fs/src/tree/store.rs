@@ -86,7 +86,10 @@ impl Store {
             NewPayload::Content(key) => Payload::Content(key),
             NewPayload::Device(number) => Payload::Device(number),
             NewPayload::Target(target) => {
-                if target.is_empty() || target.len() > TARGET_MAX || (!self.raw_names && target.contains(&0)) {
+                if target.is_empty()
+                    || target.len() > TARGET_MAX
+                    || (!self.raw_names && target.contains(&0))
+                {
                     return Err(FsError::Invalid(format!(
                         "symlink {}: target of {} bytes is not possible",
                         String::from_utf8_lossy(name),

@@ -1,8 +1,8 @@
 //! Inodes, maps and directories as the operations leave them.
 
+use super::maps;
 use super::place;
 use super::records::{Name, Operation};
-use super::maps;
 use crate::dir::Directory;
 use crate::field::{invalid, parse, range, truncated};
 use crate::inode::Inode;
@@ -290,4 +290,3 @@ fn list(volume: &Volume, dir: Ino) -> Result<Names, FsError> {
 fn unsupported(what: &str) -> FsError {
     FsError::Unsupported(format!("a fast commit in the journal that changes {what}"))
 }
-

@@ -140,11 +140,8 @@ impl Store<'_> {
     fn directory(&mut self, ino: Ino, node: &mut Node, names: &Names) -> Result<(), FsError> {
         let Some(mut runs) = node.runs.take() else { return Ok(()) };
         let format = self.dir_format(node)?;
-        let mut records: Vec<Record<'_>> = names
-            .entries
-            .iter()
-            .map(|(name, &(ino, kind))| Record { name, ino, kind })
-            .collect();
+        let mut records: Vec<Record<'_>> =
+            names.entries.iter().map(|(name, &(ino, kind))| Record { name, ino, kind }).collect();
         if format.indexed {
             records.sort_by_key(|record| format.hash(record.name));
         }
