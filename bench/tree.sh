@@ -7,10 +7,7 @@ tree=${BENCH_TREE:-$out/tree}
 mkdir -p "$out/debs"
 
 # The newest of each; releases name them differently.
-patterns=(
-    '^linux-source-[0-9.]+$' '^linux-doc-[0-9.]+$' '^rust-doc$' '^openjdk-[0-9]+-doc$'
-    '^libboost1\.[0-9]+-doc$' '^python3\.[0-9]+-doc$' '^rust-src$' '^gnome-user-docs$'
-)
+patterns=('^linux-source-[0-9.]+$' '^linux-doc-[0-9.]+$' '^rust-doc$' '^trilinos-doc$')
 if [ ! -d "$tree" ]; then
     cd "$out/debs"
     for pattern in "${patterns[@]}"; do

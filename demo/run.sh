@@ -10,8 +10,8 @@ seekless=${CARGO_TARGET_DIR:-$here/target}/release/seekless
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 
-if [ ! -c /dev/fuse ]; then
-    echo "demo: /dev/fuse is not there; recording through a mount needs it" >&2
+if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
+    echo "demo: /dev/fuse is not there or not open to you; recording through a mount needs it" >&2
     exit 1
 fi
 if [ "$(id -u)" -ne 0 ] && ! command -v fusermount3 >/dev/null; then

@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),
     Map(cmd::map::MapArgs),
+    Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
     Record(cmd::record::RecordArgs),
     Score(cmd::score::ScoreArgs),

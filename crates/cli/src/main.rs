@@ -5,6 +5,7 @@
 
 mod args;
 mod cmd;
+mod device;
 mod disk;
 mod extract;
 mod failure;

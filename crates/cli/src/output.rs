@@ -2,8 +2,10 @@
 //!
 //! The bytes go to a file without a name in the target's directory, which is
 //! given its name when everything is written. A process that is killed leaves
-//! nothing behind. Where the file system has no nameless files, a hidden
-//! temporary one stands in and is removed on failure.
+//! nothing behind, but for the moment in which a file takes the place of
+//! another: what is left then under a hidden name, the next output of that name
+//! removes. Where the file system has no nameless files, a hidden temporary one
+//! stands in and is removed on failure.
 
 use crate::failure::Failure;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
@@ -33,6 +35,7 @@ impl Output {
         if exists && !target.is_file() {
             return Err(Failure::usage(format!("{}: not a regular file", target.display())));
         }
+        remove_left_behind(target);
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let (file, temporary) = match rustix::fs::open(directory_of(target), flags, mode) {
@@ -99,6 +102,27 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 }
 
 fn hidden_name(target: &Path) -> PathBuf {
+    directory_of(target).join(format!("{}{}", hidden_prefix(target), std::process::id()))
+}
+
+fn hidden_prefix(target: &Path) -> String {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    directory_of(target).join(format!(".{name}.seekless-{}", std::process::id()))
+    format!(".{name}.seekless-")
+}
+
+/// Removes hidden files for `target` whose processes are no more.
+fn remove_left_behind(target: &Path) {
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
+    let prefix = hidden_prefix(target);
+    let Ok(entries) = std::fs::read_dir(directory_of(target)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        let Some(owner) = owner.and_then(|id| id.parse::<u32>().ok()) else { continue };
+        if !Path::new("/proc").join(owner.to_string()).exists() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }

@@ -55,21 +55,34 @@ pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     seconds.map(Some).ok_or_else(|| Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds"))
 }
 
+/// What a source is opened for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    /// An image is made of it, in which nothing is later than this time.
+    Build { latest: Option<i64> },
+    /// It is only listed, names as they are stored.
+    List,
+}
+
 /// Opens a directory, archive (`-`: standard input), OCI layout or image.
-/// `clamp` is the time that nothing may be later than.
 pub(crate) fn open(
     path: &Path,
     args: &SourceArgs,
     image: OpenArgs,
-    clamp: Option<i64>,
+    purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
+    let (clamp_mtime, raw_names) = match purpose {
+        Purpose::Build { latest } => (latest, false),
+        Purpose::List => (None, true),
+    };
     let tree = TreeOptions {
         excludes: Excludes::new(&args.exclude).map_err(Failure::usage)?,
         owner: args.owner,
         uid_map: IdMap::new(args.uid_map.clone()),
         gid_map: IdMap::new(args.gid_map.clone()),
-        clamp_mtime: clamp,
+        clamp_mtime,
         one_file_system: args.one_file_system,
+        raw_names,
     };
     let options = OpenOptions {
         tree,

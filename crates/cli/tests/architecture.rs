@@ -12,10 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-fs", &["seekless-device", "seekless-units"]),
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
-    (
-        "seekless-layout",
-        &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"],
-    ),
+    ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     ("seekless-host", &[]),
     ("seekless-model", &["seekless-units"]),
     ("seekless-report", &["seekless-units"]),

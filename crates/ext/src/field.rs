@@ -34,6 +34,16 @@ pub(crate) fn byte(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// The low half of a number whose halves lie apart.
+pub(crate) fn low16(value: u32) -> u16 {
+    u16::try_from(value & 0xFFFF).unwrap_or(0)
+}
+
+/// The low half of a number whose halves lie apart.
+pub(crate) fn low32(value: u64) -> u32 {
+    u32::try_from(value & 0xFFFF_FFFF).unwrap_or(0)
+}
+
 /// The error of a structure that ends before it should.
 pub(crate) fn truncated(location: Location) -> FsError {
     FsError::corrupt(Corruption::Truncated, location)

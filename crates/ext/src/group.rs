@@ -1,7 +1,7 @@
 //! Group descriptors, bitmaps and inode tables.
 
 use crate::checksum::{crc16, crc32c};
-use crate::field::{index, parse, range, slice, truncated};
+use crate::field::{index, low16, parse, range, slice, truncated};
 use crate::ondisk::{
     BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, compat, incompat, ro_compat, special,
 };
@@ -9,6 +9,7 @@ use crate::volume::Volume;
 use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
+use zerocopy::IntoBytes;
 
 /// Where the checksum stands in a descriptor.
 const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
@@ -20,6 +21,20 @@ const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
 pub(crate) struct Group {
     pub(crate) number: GroupNo,
     desc: GroupDesc,
+}
+
+/// What changes in a descriptor when blocks and inodes come and go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) flags: u16,
+    pub(crate) free_clusters: u32,
+    pub(crate) free_inodes: u32,
+    pub(crate) directories: u32,
+    /// Inodes at the end of the table that were never used.
+    pub(crate) unused: u32,
+    /// Checksums of the bitmaps.
+    pub(crate) block_sum: u32,
+    pub(crate) inode_sum: u32,
 }
 
 fn join(high: u32, low: u32) -> u64 {
@@ -127,25 +142,57 @@ impl Volume {
         Ok(group)
     }
 
+    /// A group's descriptor with new counts and its checksum.
+    pub(crate) fn recounted(&self, group: &Group, counts: &Counts) -> GroupDesc {
+        let mut desc = group.desc;
+        desc.bg_flags = counts.flags.into();
+        desc.bg_free_blocks_count_lo = low16(counts.free_clusters).into();
+        desc.bg_free_inodes_count_lo = low16(counts.free_inodes).into();
+        desc.bg_used_dirs_count_lo = low16(counts.directories).into();
+        desc.bg_itable_unused_lo = low16(counts.unused).into();
+        desc.bg_block_bitmap_csum_lo = low16(counts.block_sum).into();
+        desc.bg_inode_bitmap_csum_lo = low16(counts.inode_sum).into();
+        if index(self.sb.desc_size) >= size_of::<GroupDesc>() {
+            desc.bg_free_blocks_count_hi = low16(counts.free_clusters >> 16).into();
+            desc.bg_free_inodes_count_hi = low16(counts.free_inodes >> 16).into();
+            desc.bg_used_dirs_count_hi = low16(counts.directories >> 16).into();
+            desc.bg_itable_unused_hi = low16(counts.unused >> 16).into();
+            desc.bg_block_bitmap_csum_hi = low16(counts.block_sum >> 16).into();
+            desc.bg_inode_bitmap_csum_hi = low16(counts.inode_sum >> 16).into();
+        }
+        let bytes = desc.as_bytes();
+        let bytes = bytes.get(..index(self.sb.desc_size)).unwrap_or(bytes);
+        let sum = self.descriptor_sum(group.number, bytes).unwrap_or(0);
+        desc.bg_checksum = low16(sum).into();
+        desc
+    }
+
+    /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The
+    /// checksum's own field counts as zero or, in the old kind, not at all.
+    fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
+        let (before, after) = (bytes.get(..CHECKSUM_AT)?, bytes.get(OLD_SIZE..)?);
+        if self.sb.has_metadata_csum() {
+            let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
+            Some(crc32c(crc32c(crc32c(seed, before), &[0; 2]), after) & 0xFFFF)
+        } else if self.sb.has_ro_compat(ro_compat::GDT_CSUM) {
+            let seed = crc16(!0, &self.sb.raw.s_uuid);
+            let seed = crc16(seed, &number.get().to_le_bytes());
+            Some(u32::from(crc16(crc16(seed, before), after)))
+        } else {
+            None
+        }
+    }
+
     fn verify_descriptor(
         &self,
         number: GroupNo,
         bytes: &[u8],
         place: Location,
     ) -> Result<(), FsError> {
-        let (Some(before), Some(after)) = (bytes.get(..CHECKSUM_AT), bytes.get(OLD_SIZE..)) else {
+        if bytes.len() < OLD_SIZE {
             return Err(truncated(place));
-        };
-        let computed = if self.sb.has_metadata_csum() {
-            let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
-            crc32c(crc32c(crc32c(seed, before), &[0; 2]), after) & 0xFFFF
-        } else if self.sb.has_ro_compat(ro_compat::GDT_CSUM) {
-            let seed = crc16(!0, &self.sb.raw.s_uuid);
-            let seed = crc16(seed, &number.get().to_le_bytes());
-            u32::from(crc16(crc16(seed, before), after))
-        } else {
-            return Ok(());
-        };
+        }
+        let Some(computed) = self.descriptor_sum(number, bytes) else { return Ok(()) };
         let stored = slice(bytes, CHECKSUM_AT, 2).and_then(<[u8]>::first_chunk);
         let stored = stored.map_or(0, |pair| u16::from_le_bytes(*pair));
         self.verify(u32::from(stored), computed, place)

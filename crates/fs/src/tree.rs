@@ -293,14 +293,14 @@ pub enum NewPayload<'a> {
     Device(DeviceNumber),
 }
 
-fn check_name(name: &[u8]) -> Result<(), FsError> {
+fn check_name(name: &[u8], raw: bool) -> Result<(), FsError> {
     let bad = |why: &str| {
         Err(FsError::Invalid(format!("name {:?}: {why}", String::from_utf8_lossy(name))))
     };
     match name {
         b"" | b"." | b".." => bad("not a possible name for an entry"),
         _ if name.len() > NAME_MAX => bad("longer than 255 bytes"),
-        _ if name.iter().any(|&byte| byte == b'/' || byte == 0) => {
+        _ if !raw && name.iter().any(|&byte| byte == b'/' || byte == 0) => {
             bad("contains a slash or a zero byte")
         }
         _ => Ok(()),

@@ -7,7 +7,9 @@
 //! - [`request`]: what a device is asked, and what it answers
 //! - [`device`]: the trait of all models, for many requests in flight
 //! - [`preset`]: the built-in devices, and devices from parameter files
-//! - [`null`], [`volume`]: the models
+//! - [`hdd`], [`ssd`], [`volume`], [`lazy`], [`null`]: the models
+//! - [`disksim`]: drives from DiskSim's parameter files
+//! - [`validate`]: a model held against a measured trace
 //!
 //! ```
 //! use seekless_model::preset::preset;
@@ -21,13 +23,18 @@
 //! ```
 
 pub mod device;
+pub mod disksim;
+pub mod hdd;
 mod in_flight;
+pub mod lazy;
 pub mod null;
 pub mod preset;
 pub mod random;
 pub mod request;
 mod spec;
+pub mod ssd;
 mod tokens;
+pub mod validate;
 pub mod volume;
 
 pub use device::{DeviceModel, Refused};

@@ -6,8 +6,28 @@ use std::fmt;
 
 /// Names and parameter files of the built-in devices, by name.
 const PRESETS: &[(&str, &str)] = &[
+    ("atlas-10k", include_str!("../presets/atlas-10k.toml")),
+    ("atlas-iii", include_str!("../presets/atlas-iii.toml")),
+    ("barracuda-2lp", include_str!("../presets/barracuda-2lp.toml")),
+    ("cheetah-4lp", include_str!("../presets/cheetah-4lp.toml")),
+    ("cheetah-9lp", include_str!("../presets/cheetah-9lp.toml")),
+    ("dec-rz26", include_str!("../presets/dec-rz26.toml")),
+    ("dtla-307045", include_str!("../presets/dtla-307045.toml")),
+    ("gp2-100g", include_str!("../presets/gp2-100g.toml")),
     ("gp3", include_str!("../presets/gp3.toml")),
+    ("hp-c2247", include_str!("../presets/hp-c2247.toml")),
+    ("hp-c2490", include_str!("../presets/hp-c2490.toml")),
+    ("hp-c3323", include_str!("../presets/hp-c3323.toml")),
+    ("ibm-18es", include_str!("../presets/ibm-18es.toml")),
+    ("ide-8gb", include_str!("../presets/ide-8gb.toml")),
+    ("io2", include_str!("../presets/io2.toml")),
+    ("lazy-gp3", include_str!("../presets/lazy-gp3.toml")),
     ("null", include_str!("../presets/null.toml")),
+    ("nvme-ssd", include_str!("../presets/nvme-ssd.toml")),
+    ("pd-standard", include_str!("../presets/pd-standard.toml")),
+    ("raptor-74", include_str!("../presets/raptor-74.toml")),
+    ("sata-7200", include_str!("../presets/sata-7200.toml")),
+    ("sata-ssd", include_str!("../presets/sata-ssd.toml")),
 ];
 
 /// How alike two names must be for one to be suggested for the other, from 0
@@ -158,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_wrong_name_brings_the_near_ones() {
-        let error = preset("gp2").err().unwrap();
+        let error = preset("gp4").err().unwrap();
         assert!(error.to_string().contains("did you mean gp3"), "{error}");
         let error = preset("zzzzzz").err().unwrap();
         assert!(error.to_string().contains("there are: "), "{error}");

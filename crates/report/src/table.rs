@@ -14,6 +14,8 @@ pub enum Figure {
     Share(f64),
     /// By how much something is off, in percent.
     Percent(f64),
+    /// A time in seconds.
+    Seconds(f64),
 }
 
 impl Figure {
@@ -21,7 +23,7 @@ impl Figure {
         match self {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
-            Self::Share(value) | Self::Percent(value) => value,
+            Self::Share(value) | Self::Percent(value) | Self::Seconds(value) => value,
         }
     }
 
@@ -33,6 +35,8 @@ impl Figure {
             Self::Bytes(len) => format_size(len),
             Self::Share(share) => format!("{share:.3}"),
             Self::Percent(percent) => format!("{percent:+.1}%"),
+            Self::Seconds(seconds) if seconds < 1.0 => format!("{:.3} ms", seconds * 1000.0),
+            Self::Seconds(seconds) => format!("{seconds:.3} s"),
         }
     }
 }

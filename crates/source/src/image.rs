@@ -26,12 +26,9 @@ impl ImageSource {
     pub fn open(image: Arc<dyn Inspect>, options: &TreeOptions) -> Result<Self, FsError> {
         let root = image.root();
         let attr = node_attr(&image.attr(root)?, options)?;
-        let mut walk = Walk {
-            image: image.as_ref(),
-            options,
-            builder: TreeBuilder::new(attr),
-            seen: HashMap::new(),
-        };
+        let builder = TreeBuilder::new(attr);
+        let builder = if options.raw_names { builder.with_raw_names() } else { builder };
+        let mut walk = Walk { image: image.as_ref(), options, builder, seen: HashMap::new() };
         walk.set_xattrs(NodeId::ROOT, root)?;
         walk.seen.insert(root, NodeId::ROOT);
         let mut pending = vec![(root, NodeId::ROOT, Vec::new())];

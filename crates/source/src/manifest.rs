@@ -169,7 +169,9 @@ impl Listing<'_> {
             if at_root && self.is_plain_lost_and_found(&entry) {
                 continue;
             }
-            let path = format!("{dir}/{}", escaped(self.tree.name(&entry)));
+            // A slash in a name is one of an encrypted name's bytes.
+            let name = escaped(self.tree.name(&entry)).replace('/', "\\057");
+            let path = format!("{dir}/{name}");
             self.line(&path, entry.node)?;
             let children = tree.children(entry.node);
             if !children.is_empty() {

@@ -23,6 +23,9 @@ pub struct TreeOptions {
     pub clamp_mtime: Option<i64>,
     /// Of a directory: do not descend into other file systems.
     pub one_file_system: bool,
+    /// Of an image: take names as they are stored, encrypted ones with slashes
+    /// and zero bytes too. Such a tree can be listed, not written.
+    pub raw_names: bool,
 }
 
 impl TreeOptions {

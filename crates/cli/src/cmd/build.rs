@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::say::say;
-use crate::source::{self, SourceArgs, source_date_epoch};
+use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
@@ -123,7 +123,8 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     options.check().map_err(wrong)?;
     refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
-    let source = source::open(&args.source, &args.tree, args.open, source_date_epoch()?)?;
+    let purpose = Purpose::Build { latest: source_date_epoch()? };
+    let source = source::open(&args.source, &args.tree, args.open, purpose)?;
     let size = write_image(args, source.as_ref(), &options, &output, global)?;
     output.finish()?;
     if global.json {

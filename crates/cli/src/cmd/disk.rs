@@ -1,6 +1,7 @@
 //! `seekless disk`: a file as a disk with the times of a modelled device.
 
 use crate::args::Global;
+use crate::device;
 use crate::disk::{self, Clock, Disk, DiskMount};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
@@ -118,11 +119,11 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     if !dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
     }
-    let device = disk::model(model)?;
+    let built = device::spec(model)?.build();
     let file = disk::open_image(image, args.size.filter(|_| args.create))?;
     let name = (image.display().to_string(), model.clone());
     let log = open_log(args.io_log.as_deref())?;
-    let made = Disk::new(file, name, device, clock(args.realtime), log, None);
+    let made = Disk::new(file, name, built, clock(args.realtime), log, None);
     let disk = Arc::new(made.map_err(|error| Failure::io(image.display(), &error))?);
     let served = disk::serve(DiskMount::new(disk.clone()), dir, image, signals);
     if let Some(log) = &args.io_log {
@@ -149,7 +150,7 @@ fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failur
 }
 
 fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
-    let model = disk::model(&args.model)?;
+    let model = device::spec(&args.model)?.build();
     let log = open_log(args.io_log.as_deref())?;
     let bench = Workbench::new(args.fs, args.size, (args.model.clone(), model), clock(args.realtime), log)?;
     let (report, code) = bench.run(&args.mkfs_arg, &args.mount_options, &args.script, &mut signals)?;

@@ -64,7 +64,7 @@ fn read(args: &ManifestArgs, path: &Path, global: &Global) -> Result<String, Fai
     if let Some(text) = ready_made(path) {
         return text.map_err(|error| Failure::io(path.display(), &error));
     }
-    let source = source::open(path, &args.source, args.open, None)?;
+    let source = source::open(path, &args.source, args.open, source::Purpose::List)?;
     let total = source.tree().nodes().iter().map(|node| node.size).sum();
     let bar = progress(total, global);
     let mut out = Vec::new();

@@ -69,6 +69,19 @@ pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
-    served.map_err(|error| Failure::io(format!("mount on {}", args.dir.display()), &error))?;
+    served.map_err(|error| {
+        Failure::io(format!("mount on {}{}", args.dir.display(), hint()), &error)
+    })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What most often stands in the way of a mount, if it does.
+fn hint() -> &'static str {
+    match std::fs::File::options().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => "",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            " (there is no /dev/fuse: modprobe fuse)"
+        }
+        Err(_) => " (/dev/fuse is not open to this user: root can chmod 666 it)",
+    }
 }

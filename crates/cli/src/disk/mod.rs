@@ -10,29 +10,10 @@ pub(crate) use counters::{Counters, Report};
 pub(crate) use engine::{Clock, Disk, Kind};
 pub(crate) use served::{DiskMount, serve, spawn};
 
-use crate::failure::{Failure, Kind as FailureKind};
-use seekless_model::{DeviceModel, SpecError};
+use crate::failure::Failure;
 use seekless_units::ByteLen;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
-
-/// A device by the name of its preset, or from a parameter file.
-pub(crate) fn model(name: &str) -> Result<Box<dyn DeviceModel>, Failure> {
-    let path = Path::new(name);
-    let made = if path.extension().is_some_and(|extension| extension == "toml") || name.contains('/') {
-        let text = std::fs::read_to_string(path).map_err(|error| Failure::io(name, &error))?;
-        seekless_model::from_toml(&text, name)
-    } else {
-        seekless_model::preset(name)
-    };
-    made.map_err(|error| {
-        let kind = match error {
-            SpecError::Unknown { .. } => FailureKind::Usage,
-            SpecError::Invalid { .. } => FailureKind::Corrupt,
-        };
-        Failure::new(kind, error.to_string())
-    })
-}
 
 /// Opens an image for reading and writing; `create` makes one of that size, all
 /// zeros, that must not be there yet.

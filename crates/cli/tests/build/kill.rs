@@ -37,7 +37,14 @@ fn killed_at_any_moment() {
             Ok(_) => drop(run("cmp", &[&whole, image_text])),
         }
         let _ = fs::remove_file(&image);
-        assert_eq!(fs::read_dir(&dir).expect("list").count(), 0, "round {round}: litter");
+        for entry in fs::read_dir(&dir).expect("list") {
+            // Between the two steps of a replacement the new file has a hidden
+            // name, which the next output clears away.
+            let entry = entry.expect("list");
+            let hidden = entry.file_name().to_string_lossy().starts_with(".image.seekless-");
+            assert!(hidden && old && !done, "round {round}: litter {entry:?}");
+            fs::remove_file(entry.path()).expect("remove");
+        }
     }
     assert!(killed > 3, "only {killed} builds were killed");
     check(&whole);

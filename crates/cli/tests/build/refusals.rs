@@ -48,6 +48,24 @@ fn what_exists_is_not_replaced_unasked() {
 }
 
 #[test]
+fn what_a_killed_process_left_is_cleared_away() {
+    let (_scratch, from, image) = scene("left");
+    let name = |owner: u32| {
+        let (dir, file) = image.rsplit_once('/').expect("path");
+        format!("{dir}/.{file}.seekless-{owner}")
+    };
+    // No process has a number this high; this test's own is alive.
+    let (dead, alive) = (name(u32::MAX), name(std::process::id()));
+    fs::write(&dead, b"left").expect("write");
+    fs::write(&alive, b"being written").expect("write");
+    text(&seekless(&["build", &from, "-o", &image, "--force"]));
+    assert!(!Path::new(&dead).exists());
+    fs::remove_file(&alive).expect("the file of a process that lives");
+    fs::remove_file(&image).expect("remove");
+    nothing_left(&image);
+}
+
+#[test]
 fn a_failed_replacement_leaves_the_old_file() {
     let (_scratch, from, image) = scene("replace");
     fs::write(&image, b"precious").expect("write");

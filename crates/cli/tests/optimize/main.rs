@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod encrypted;
 mod hostile;
 
 use judges::{Mounted, Scratch, can_mount, failure, header, manifest, run, same, seekless, text};

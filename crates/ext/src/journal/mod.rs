@@ -2,7 +2,8 @@
 //!
 //! What a mount would write back to the volume goes into an [`Overlay`]; the
 //! image itself is never touched. Three passes as in jbd2: find the committed
-//! transactions, collect what they revoke, write the rest in order.
+//! transactions, collect what they revoke, write the rest in order; fast commits
+//! come on top.
 //!
 //! Orphans need nothing here: an unlinked one has no name, and one that was
 //! being truncated already has its final size.
@@ -46,14 +47,14 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Arc<dyn BlockDevice>>, Fs
     let log = Log::open(volume, &inode)?;
     let Some(start) = log.start else { return Ok(None) };
     let scanned = scan::scan(&log, start)?;
-    fast_commit::refuse(&log, scanned.end)?;
     let block_size = u64::from(volume.sb.block_size);
-    let overlay = Overlay::new(volume.device().clone(), block_size);
+    let overlay = Arc::new(Overlay::new(volume.device().clone(), block_size));
     let revoked = revoked(&log, &scanned.steps)?;
     for step in scanned.steps.iter().filter(|step| step.kind == Kind::Descriptor) {
         write_back(&log, step, &revoked, &overlay)?;
     }
-    Ok(Some(Arc::new(overlay)))
+    fast_commit::replay(&log, scanned.end, &overlay)?;
+    Ok(Some(overlay))
 }
 
 /// Each revoked block with the last transaction that revokes it.

@@ -181,7 +181,8 @@ pub(crate) fn inode_seed(seed: u32, ino: Ino, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.get().to_le_bytes()), &generation.to_le_bytes())
 }
 
-fn seal_inode(
+/// Sets an inode's checksum; `extra` is its `i_extra_isize`.
+pub(crate) fn seal_inode(
     raw: &mut [u8],
     to: Ino,
     generation: u32,

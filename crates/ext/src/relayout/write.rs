@@ -12,21 +12,22 @@ use super::rewrite::{self, InodeChange};
 use super::survey::{Survey, join};
 use super::uses_extents;
 use crate::build::mapping::{Map, Piece, block_map, extent_tree};
-use crate::checksum::{crc16, crc32c};
+use crate::build::summary::seal_superblock;
+use crate::checksum::crc32c;
 use crate::dir::Directory;
 use crate::forward::{self, Contents, Forward};
+use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, Superblock, flags,
-    incompat, journal_feature, ro_compat,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, flags, incompat,
+    journal_feature, ro_compat,
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
-use std::mem::offset_of;
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bytes copied at once.
@@ -457,7 +458,6 @@ impl Writer<'_> {
     ) -> Result<(GroupDesc, u64), FsError> {
         let sb = &self.survey.volume.sb;
         let old = self.survey.volume.group_desc(group)?;
-        let mut desc = *old.raw();
         let lazy = sb.has_metadata_csum() || sb.has_ro_compat(ro_compat::GDT_CSUM);
         let bits = u64::from(sb.clusters_per_group());
         let first = sb.group_blocks(group).start.get() / self.survey.cluster;
@@ -478,7 +478,7 @@ impl Writer<'_> {
             }
             free_here += high - low;
         }
-        let mut flags = desc.bg_flags.get();
+        let mut flags = old.raw().bg_flags.get();
         if free_here != u64::from(old.free_clusters()) {
             flags &= !BG_BLOCK_UNINIT;
         }
@@ -502,23 +502,16 @@ impl Writer<'_> {
             (true, None) => sb.inodes_per_group,
             (true, Some(last)) => sb.inodes_per_group - last - 1,
         };
-        desc.bg_flags = flags.into();
-        desc.bg_free_blocks_count_lo = (free_here as u16).into();
-        desc.bg_free_inodes_count_lo = (free_inodes as u16).into();
-        desc.bg_used_dirs_count_lo = (count.directories as u16).into();
-        desc.bg_itable_unused_lo = (unused as u16).into();
-        desc.bg_block_bitmap_csum_lo = (block_sum as u16).into();
-        desc.bg_inode_bitmap_csum_lo = (inode_sum as u16).into();
-        if usize::from(sb.desc_size) >= size_of::<GroupDesc>() {
-            desc.bg_free_blocks_count_hi = ((free_here >> 16) as u16).into();
-            desc.bg_free_inodes_count_hi = ((free_inodes >> 16) as u16).into();
-            desc.bg_used_dirs_count_hi = ((count.directories >> 16) as u16).into();
-            desc.bg_itable_unused_hi = ((unused >> 16) as u16).into();
-            desc.bg_block_bitmap_csum_hi = ((block_sum >> 16) as u16).into();
-            desc.bg_inode_bitmap_csum_hi = ((inode_sum >> 16) as u16).into();
-        }
-        self.seal_desc(&mut desc, group);
-        Ok((desc, free_here))
+        let counts = Counts {
+            flags,
+            free_clusters: free_here as u32,
+            free_inodes,
+            directories: count.directories,
+            unused,
+            block_sum,
+            inode_sum,
+        };
+        Ok((self.survey.volume.recounted(&old, &counts), free_here))
     }
 
     fn bitmap_sum(&self, bitmap: &[u8], bits: u64) -> u32 {
@@ -537,20 +530,6 @@ impl Writer<'_> {
             bitmap[bit as usize / 8] |= 1 << (bit % 8);
         }
         bitmap
-    }
-
-    fn seal_desc(&self, desc: &mut GroupDesc, group: GroupNo) {
-        let sb = &self.survey.volume.sb;
-        desc.bg_checksum = 0.into();
-        let bytes = &desc.as_bytes()[..usize::from(sb.desc_size).min(size_of::<GroupDesc>())];
-        let number = group.get().to_le_bytes();
-        if let Some(seed) = self.seed() {
-            desc.bg_checksum = (crc32c(crc32c(seed, &number), bytes) as u16).into();
-        } else if sb.has_ro_compat(ro_compat::GDT_CSUM) {
-            let at = offset_of!(GroupDesc, bg_checksum);
-            let sum = crc16(crc16(!0, &sb.raw.s_uuid), &number);
-            desc.bg_checksum = crc16(crc16(sum, &bytes[..at]), &bytes[at + 2..]).into();
-        }
     }
 
     /// Superblocks and descriptors with all their copies, the primary
@@ -589,11 +568,7 @@ impl Writer<'_> {
             if !sb.group_has_super(group) {
                 continue;
             }
-            raw.s_block_group_nr = (group.get() as u16).into();
-            if sb.has_metadata_csum() {
-                let end = offset_of!(Superblock, s_checksum);
-                raw.s_checksum = crc32c(!0, &raw.as_bytes()[..end]).into();
-            }
+            seal_superblock(&mut raw, group.get());
             let (block, inset) = if group == GroupNo::ZERO {
                 (sb.superblock_block(), if bs > 1024 { 1024 } else { 0 })
             } else {

@@ -10,6 +10,7 @@ pub(crate) const IMAGES: &[(&str, &[u8])] = &[
     ("features", include_bytes!("../images/features.img.gz")),
     ("bigalloc", include_bytes!("../images/bigalloc.img.gz")),
     ("journal", include_bytes!("../images/journal.img.gz")),
+    ("fastcommit", include_bytes!("../images/fastcommit.img.gz")),
 ];
 
 /// An image's bytes.

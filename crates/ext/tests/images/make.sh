@@ -47,7 +47,42 @@ printf 'jo -c -v 3\njw -b %d %s\njw -r %d\njw -b %d %s\njc\n' \
     "$block" "$work/block" "$((block + 1))" "$block" "$work/block" > "$work/commands"
 debugfs -w -f "$work/commands" "$work/journal" > /dev/null 2>&1
 debugfs -w -R 'feature needs_recovery' "$work/journal" > /dev/null 2>&1
+# Fast commits on top of a transaction, as the kernel leaves them: the copy is
+# taken while the volume is mounted. Needs root and a kernel that has them.
+make fastcommit 8M -t ext4 -O fast_commit,^resize_inode -J size=2,fast_commit_size=64
+mkdir "$work/mount"
+mount -o loop,noatime "$work/fastcommit" "$work/mount"
+python3 - "$work/mount" <<'PYTHON'
+import os, sys
+root = sys.argv[1]
+def fsync(name):
+    fd = os.open(os.path.join(root, name), os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+def write(name, data):
+    with open(os.path.join(root, name), "wb") as file:
+        file.write(data)
+fsync(".")
+write("dir/created", b"by a fast commit" * 200)
+fsync("dir/created")
+os.rename(f"{root}/dir/created", f"{root}/dir/renamed")
+os.unlink(f"{root}/many/some-longer-name-100")
+fsync("dir/renamed")
+os.mkdir(f"{root}/dir/new")
+write("dir/new/below", b"below")
+os.link(f"{root}/dir/renamed", f"{root}/dir/new/second")
+fsync("dir/new/below")
+with open(f"{root}/dir/below/text", "r+b") as file:
+    file.truncate(1500)
+    os.fsync(file.fileno())
+    for piece in range(9):
+        os.pwrite(file.fileno(), b"piece", 20000 + piece * 4096)
+    os.fsync(file.fileno())
+PYTHON
+cp "$work/fastcommit" "$work/copy"
+umount "$work/mount"
+mv "$work/copy" "$work/fastcommit"
 
-for image in ext2 ext4 inline features bigalloc journal; do
+for image in ext2 ext4 inline features bigalloc journal fastcommit; do
     gzip -9n < "$work/$image" > "$image.img.gz"
 done

@@ -30,6 +30,17 @@ pub(crate) struct Record {
     content: String,
 }
 
+impl Record {
+    /// Forgets what the kernel's replay of fast commits does not restore.
+    pub(crate) fn forget_replay(&mut self) {
+        self.sectors = 0;
+        if self.mode >> 12 == 4 {
+            (self.nlink, self.size) = (0, 0);
+            self.times = Default::default();
+        }
+    }
+}
+
 /// A digest of a file's contents that holes do not enter: offset and bytes of
 /// every piece that is not all zeros.
 #[derive(Default)]

@@ -54,6 +54,14 @@ impl TreeBuilder {
         builder
     }
 
+    /// Takes names with slashes and zero bytes too, and targets with zero bytes,
+    /// as encrypted directories have them: for trees that are only listed.
+    #[must_use]
+    pub fn with_raw_names(mut self) -> Self {
+        self.store.raw_names = true;
+        self
+    }
+
     fn find(&self, parent: NodeId, name: &[u8]) -> Option<u32> {
         let hash = self.hasher.hash_one((parent, name));
         self.index.find(hash, |&at| self.is(at, parent, name)).copied()
@@ -100,7 +108,7 @@ impl TreeBuilder {
         if self.nodes.len() >= (u32::MAX - 1) as usize {
             return Err(FsError::NoSpace("more than 4 billion files".into()));
         }
-        check_name(name)?;
+        check_name(name, self.store.raw_names)?;
         let mut node = self.store.node(name, attr, payload)?;
         let id = NodeId(self.nodes.len() as u32);
         node.first_entry = self.link(parent, name, id)?;
@@ -129,7 +137,7 @@ impl TreeBuilder {
     }
 
     fn link(&mut self, parent: NodeId, name: &[u8], node: NodeId) -> Result<u32, FsError> {
-        check_name(name)?;
+        check_name(name, self.store.raw_names)?;
         self.remove(parent, name);
         let offset = self.store.bytes(name)?;
         let at = self.entries.len() as u32;

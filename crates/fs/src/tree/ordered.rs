@@ -103,7 +103,7 @@ impl OrderedBuilder {
     }
 
     fn name_it(&mut self, name: &[u8], node: NodeId) -> Result<u32, FsError> {
-        check_name(name)?;
+        check_name(name, false)?;
         let Some(parent) = self.children.len().checked_sub(1) else {
             return Err(FsError::Invalid("no directory is entered yet".into()));
         };

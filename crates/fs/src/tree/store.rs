@@ -15,6 +15,8 @@ pub(super) struct Store {
     pub(super) times: Vec<OtherTimes>,
     pub(super) xattrs: Vec<Vec<Xattr>>,
     xattr_index: HashMap<Vec<Xattr>, u32>,
+    /// Names and targets may hold bytes that no path can.
+    pub(super) raw_names: bool,
 }
 
 impl Store {
@@ -24,6 +26,7 @@ impl Store {
             times: Vec::new(),
             xattrs: vec![Vec::new()],
             xattr_index: HashMap::new(),
+            raw_names: false,
         }
     }
 
@@ -83,7 +86,10 @@ impl Store {
             NewPayload::Content(key) => Payload::Content(key),
             NewPayload::Device(number) => Payload::Device(number),
             NewPayload::Target(target) => {
-                if target.is_empty() || target.len() > TARGET_MAX || target.contains(&0) {
+                if target.is_empty()
+                    || target.len() > TARGET_MAX
+                    || (!self.raw_names && target.contains(&0))
+                {
                     return Err(FsError::Invalid(format!(
                         "symlink {}: target of {} bytes is not possible",
                         String::from_utf8_lossy(name),

@@ -1,0 +1,111 @@
+//! Which fast commits were finished.
+
+use super::records::{Operation, Record, TAG_LEN, tag};
+use crate::checksum::crc32c;
+use crate::field::{le32, slice};
+use crate::journal::log::Log;
+use crate::ondisk::journal_feature;
+use seekless_fs::FsError;
+
+/// What the records of the area come to.
+enum Next {
+    More,
+    /// Nothing behind this belongs to the commits.
+    End,
+}
+
+struct Scan<'a> {
+    end: u32,
+    log: &'a Log<'a>,
+    crc: u32,
+    /// Of finished commits.
+    done: Vec<Operation>,
+    /// Of the commit that is being read.
+    open: Vec<Operation>,
+}
+
+/// The operations of all finished fast commits on top of transaction
+/// `end - 1`, in order. What follows the last finished one was never promised
+/// to anybody and is left out.
+pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsError> {
+    let mut scan = Scan { end, log, crc: 0, done: Vec::new(), open: Vec::new() };
+    if !log.has(journal_feature::INCOMPAT_FAST_COMMIT) {
+        return Ok(scan.done);
+    }
+    let first = log.last.saturating_add(1);
+    for at in first..log.len {
+        let Ok(block) = log.block(at) else { break };
+        let begins = Record::at(&block, 0).is_some_and(|record| record.tag == tag::HEAD);
+        if at == first && !begins {
+            break;
+        }
+        if matches!(scan.block(&block)?, Next::End) {
+            break;
+        }
+    }
+    Ok(scan.done)
+}
+
+impl Scan<'_> {
+    fn block(&mut self, block: &[u8]) -> Result<Next, FsError> {
+        let mut at = 0usize;
+        while let Some(record) = Record::at(block, at) {
+            let whole = TAG_LEN.saturating_add(record.len);
+            match record.tag {
+                tag::HEAD => {
+                    if !self.head(&record)? {
+                        return Ok(Next::End);
+                    }
+                    self.sum(block, at, whole);
+                }
+                tag::TAIL => {
+                    // The checksum covers the tail up to itself.
+                    self.sum(block, at, TAG_LEN.saturating_add(4));
+                    if !self.tail(&record) {
+                        return Ok(Next::End);
+                    }
+                }
+                tag::ADD_RANGE..=tag::PAD if record.value.len() == record.len => {
+                    self.sum(block, at, whole);
+                    // A torn record cannot be told from a hostile one before
+                    // the checksum behind it has been seen.
+                    match record.operation() {
+                        Ok(operation) => self.open.extend(operation),
+                        Err(_) => return Ok(Next::End),
+                    }
+                }
+                _ => return Ok(Next::End),
+            }
+            at = at.saturating_add(whole);
+        }
+        Ok(Next::More)
+    }
+
+    fn sum(&mut self, block: &[u8], at: usize, len: usize) {
+        self.crc = crc32c(self.crc, slice(block, at, len).unwrap_or_default());
+    }
+
+    /// Whether the area belongs to this turn of the journal.
+    fn head(&self, record: &Record<'_>) -> Result<bool, FsError> {
+        if le32(record.value, 4) != Some(self.end) {
+            return Ok(false);
+        }
+        match le32(record.value, 0) {
+            Some(0) => Ok(true),
+            features => Err(FsError::Unsupported(format!(
+                "fast-commit features {:#x} in the journal",
+                features.unwrap_or(0)
+            ))),
+        }
+    }
+
+    fn tail(&mut self, record: &Record<'_>) -> bool {
+        let ours = le32(record.value, 0) == Some(self.end);
+        let sound = le32(record.value, 4) == Some(self.crc) || self.log.volume.ignore_checksums;
+        self.crc = 0;
+        if ours && sound {
+            self.done.append(&mut self.open);
+        }
+        ours && sound
+    }
+}
