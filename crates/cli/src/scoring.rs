@@ -33,11 +33,7 @@ pub(crate) struct ModelArgs {
 impl ModelArgs {
     /// The machine that is modelled.
     pub(crate) fn machine(&self) -> Machine {
-        Machine {
-            read_ahead: self.read_ahead,
-            max_request: self.max_request,
-            ..Machine::default()
-        }
+        Machine { read_ahead: self.read_ahead, max_request: self.max_request, ..Machine::default() }
     }
 }
 

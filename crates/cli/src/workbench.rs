@@ -123,9 +123,11 @@ impl Workbench {
         });
         let failed = |error| Failure::io("disk", &error);
         let title = format!("{} of {}", fs.name(), seekless_units::format_size(size));
-        let disk = Disk::new(file, (title, name), model, clock, log, Some(before)).map_err(failed)?;
+        let disk =
+            Disk::new(file, (title, name), model, clock, log, Some(before)).map_err(failed)?;
         let disk = Arc::new(disk);
-        let session = disk::spawn(DiskMount::new(disk.clone()), &dir, Path::new("seekless")).map_err(failed)?;
+        let session = disk::spawn(DiskMount::new(disk.clone()), &dir, Path::new("seekless"))
+            .map_err(failed)?;
         let options = LoopOptions { read_only: false, direct: true };
         let device = LoopDevice::new(&dir.join("disk"), options)?;
         Ok(Self { fs, device, session, disk, scratch })
@@ -166,9 +168,10 @@ impl Workbench {
         drop(session);
         drop(scratch);
         match signal {
-            Some(signal) => {
-                Err(Failure::new(Kind::System, format!("interrupted by signal {signal}; all is taken down")))
-            }
+            Some(signal) => Err(Failure::new(
+                Kind::System,
+                format!("interrupted by signal {signal}; all is taken down"),
+            )),
             None => Ok((report, exit_code(status))),
         }
     }
@@ -199,7 +202,12 @@ fn make_dir() -> Result<PathBuf, Failure> {
     }
 }
 
-fn make(fs: FileSystem, args: &[OsString], device: &Path, signals: &mut Signals) -> Result<(), Failure> {
+fn make(
+    fs: FileSystem,
+    args: &[OsString],
+    device: &Path,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
     let (program, package) = fs.maker();
     let mut command = Command::new(program);
     command.args(fs.maker_args()).args(args).arg(device).stdin(Stdio::null());
@@ -208,7 +216,10 @@ fn make(fs: FileSystem, args: &[OsString], device: &Path, signals: &mut Signals)
     let (status, signal) = run_program(&mut command, signals)
         .map_err(|failure| failure.about(format!("{program} (of the package {package})")))?;
     if let Some(signal) = signal {
-        return Err(Failure::new(Kind::System, format!("interrupted by signal {signal}; all is taken down")));
+        return Err(Failure::new(
+            Kind::System,
+            format!("interrupted by signal {signal}; all is taken down"),
+        ));
     }
     if status.success() {
         return Ok(());

@@ -27,6 +27,7 @@ pub fn drop_clean(caches: Caches) -> Result<(), HostError> {
     };
     let path = "/proc/sys/vm/drop_caches";
     fs::write(path, what).map_err(|error| {
-        HostError::new(path, error).advise_rights("dropping caches needs root in the first user namespace")
+        HostError::new(path, error)
+            .advise_rights("dropping caches needs root in the first user namespace")
     })
 }

@@ -67,7 +67,10 @@ impl Watch {
     pub fn new(path: &Path, scope: Scope, paths: bool) -> Result<Self, HostError> {
         let failed = |error: nix::Error| {
             let advice = if error == nix::Error::ENOSYS { LACKING } else { RIGHTS };
-            let whole = HostError::new(format!("fanotify on {}", path.display()), std::io::Error::from(error));
+            let whole = HostError::new(
+                format!("fanotify on {}", path.display()),
+                std::io::Error::from(error),
+            );
             match error {
                 nix::Error::EPERM | nix::Error::EACCES | nix::Error::ENOSYS => whole.advise(advice),
                 _ => whole,
@@ -106,7 +109,9 @@ impl Watch {
             Ok(events) => events,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => return Ok(false),
             // The file of an event cannot be opened any more: the event is gone.
-            Err(nix::Error::ETXTBSY | nix::Error::ENOENT | nix::Error::ESTALE | nix::Error::EACCES) => {
+            Err(
+                nix::Error::ETXTBSY | nix::Error::ENOENT | nix::Error::ESTALE | nix::Error::EACCES,
+            ) => {
                 return Ok(true);
             }
             Err(error) => return Err(HostError::new("fanotify", std::io::Error::from(error))),

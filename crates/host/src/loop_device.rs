@@ -75,8 +75,13 @@ impl LoopDevice {
     pub fn new(backing: &Path, options: LoopOptions) -> Result<Self, HostError> {
         let what = || format!("loop device on {}", backing.display());
         let failed = |error| HostError::new(what(), error).advise_rights(RIGHTS);
-        let image = OpenOptions::new().read(true).write(!options.read_only).open(backing).map_err(failed)?;
-        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(failed)?;
+        let image = OpenOptions::new()
+            .read(true)
+            .write(!options.read_only)
+            .open(backing)
+            .map_err(failed)?;
+        let control =
+            OpenOptions::new().read(true).write(true).open("/dev/loop-control").map_err(failed)?;
         for _ in 0..TRIES {
             // SAFETY: takes no argument and touches no memory of ours.
             let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
@@ -84,7 +89,11 @@ impl LoopDevice {
                 return Err(failed(io::Error::last_os_error()));
             }
             let path = PathBuf::from(format!("/dev/loop{number}"));
-            let file = OpenOptions::new().read(true).write(!options.read_only).open(&path).map_err(failed)?;
+            let file = OpenOptions::new()
+                .read(true)
+                .write(!options.read_only)
+                .open(&path)
+                .map_err(failed)?;
             match configure(&file, &image, options) {
                 Ok(()) => return Ok(Self { file, path }),
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
@@ -118,7 +127,8 @@ impl LoopDevice {
     pub fn set_queue(&self, property: &str, value: u64) -> Result<(), HostError> {
         let name = self.path.file_name().unwrap_or_default();
         let path = Path::new("/sys/block").join(name).join("queue").join(property);
-        std::fs::write(&path, value.to_string()).map_err(|error| HostError::new(path.display().to_string(), error))
+        std::fs::write(&path, value.to_string())
+            .map_err(|error| HostError::new(path.display().to_string(), error))
     }
 }
 

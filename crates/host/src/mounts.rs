@@ -68,7 +68,8 @@ pub fn holding(path: &Path) -> Result<Mount, HostError> {
     // Of several on one directory the last hides the others; btrfs shows other
     // numbers in stat than in the list, so the number only breaks ties.
     let depth = |mount: &&Mount| (mount.device == device, mount.dir.components().count());
-    let found = mounts.iter().filter(above).enumerate().max_by_key(|(at, mount)| (depth(mount), *at));
+    let found =
+        mounts.iter().filter(above).enumerate().max_by_key(|(at, mount)| (depth(mount), *at));
     found
         .map(|(_, mount)| mount.clone())
         .ok_or_else(|| HostError::lacking(shown(), "its mount is not in /proc/self/mountinfo"))
@@ -135,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_line_of_mountinfo_is_understood() {
-        let line = br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let line =
+            br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
         let mount = parse(line).unwrap();
         assert_eq!(mount.device, DeviceNumber { major: 98, minor: 0 });
         assert_eq!((mount.root, mount.dir), ("/mnt1".into(), "/mnt 2".into()));

@@ -25,7 +25,8 @@ pub fn spawn_from<E: From<HostError> + Send>(
 ) -> Result<Child, E> {
     let run = move || {
         before(thread_id())?;
-        let (program, args) = command.split_first().map_or((None, &[][..]), |(program, args)| (Some(program), args));
+        let (program, args) =
+            command.split_first().map_or((None, &[][..]), |(program, args)| (Some(program), args));
         let program = program.cloned().unwrap_or_default();
         let failed = |error| HostError::new(program.to_string_lossy(), error);
         let mut command = Command::new(&program);

@@ -27,7 +27,14 @@ impl Mapping {
         // SAFETY: a fresh read-only mapping at a place of the kernel's choice;
         // nothing ever reads through it.
         let start = unsafe {
-            libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset)
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                offset,
+            )
         };
         if start == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
@@ -66,7 +73,8 @@ pub fn resident(path: &Path) -> Result<Vec<(u64, u64)>, HostError> {
     let mut at = 0;
     while at < size {
         let len = usize::try_from(size - at).unwrap_or(usize::MAX).min(STRIDE);
-        let pages = Mapping::new(&file, at, len).and_then(|mapping| mapping.pages()).map_err(failed)?;
+        let pages =
+            Mapping::new(&file, at, len).and_then(|mapping| mapping.pages()).map_err(failed)?;
         let first = at / page_size();
         for (page, _) in (first..).zip(&pages).filter(|(_, flags)| **flags & 1 == 1) {
             match runs.last_mut() {

@@ -20,7 +20,8 @@ fn namespace_failed(error: rustix::io::Errno) -> HostError {
 pub fn own_mounts() -> Result<(), HostError> {
     // SAFETY: only the mount namespace and the file-system context (working
     // directory, umask) are unshared; descriptors stay shared.
-    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.map_err(namespace_failed)
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }
+        .map_err(namespace_failed)
 }
 
 /// Like [`own_mounts`], and nothing mounted since shows elsewhere. However this
@@ -54,7 +55,8 @@ impl Mounted {
         options: &str,
     ) -> Result<Self, HostError> {
         let what = || format!("mounting {} as {fs_type} on {}", source.display(), dir.display());
-        let options = CString::new(options).map_err(|error| HostError::new(what(), std::io::Error::other(error)))?;
+        let options = CString::new(options)
+            .map_err(|error| HostError::new(what(), std::io::Error::other(error)))?;
         rustix::mount::mount(source, dir, fs_type, flags, options.as_c_str())
             .map_err(|error| HostError::new(what(), error).advise_rights(RIGHTS))?;
         Ok(Self { dir: dir.into() })
@@ -67,7 +69,8 @@ impl Mounted {
     pub fn unmount(self) -> Result<(), HostError> {
         let unmounted = rustix::mount::unmount(&self.dir, UnmountFlags::empty());
         // Otherwise the drop detaches it.
-        unmounted.map_err(|error| HostError::new(format!("unmounting {}", self.dir.display()), error))?;
+        unmounted
+            .map_err(|error| HostError::new(format!("unmounting {}", self.dir.display()), error))?;
         std::mem::forget(self);
         Ok(())
     }

@@ -131,7 +131,10 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     }
     served.map_err(|error| Failure::io(format!("disk on {}", dir.display()), &error))?;
     if !image.exists() {
-        eprintln!("seekless: {} was removed while it was served: what was written is lost", image.display());
+        eprintln!(
+            "seekless: {} was removed while it was served: what was written is lost",
+            image.display()
+        );
     }
     if global.json {
         say!("{}", disk.report().as_json());
@@ -152,8 +155,10 @@ fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failur
 fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
     let model = device::spec(&args.model)?.build();
     let log = open_log(args.io_log.as_deref())?;
-    let bench = Workbench::new(args.fs, args.size, (args.model.clone(), model), clock(args.realtime), log)?;
-    let (report, code) = bench.run(&args.mkfs_arg, &args.mount_options, &args.script, &mut signals)?;
+    let bench =
+        Workbench::new(args.fs, args.size, (args.model.clone(), model), clock(args.realtime), log)?;
+    let (report, code) =
+        bench.run(&args.mkfs_arg, &args.mount_options, &args.script, &mut signals)?;
     if global.json {
         say!("{}", report.as_json());
     } else {

@@ -88,7 +88,9 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
     let mount = mounts::holding(&args.mount)?;
     let source = source(args)?;
     if source == Source::Fanotify && args.pages == WantedPages::Touched {
-        return Err(Failure::usage("--pages touched needs --source tracefs: fanotify does not see pages"));
+        return Err(Failure::usage(
+            "--pages touched needs --source tracefs: fanotify does not see pages",
+        ));
     }
     let whose = match (&*args.command, args.pid) {
         ([], Some(pid)) => Whose::Process(pid),
@@ -119,7 +121,10 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
         if any {
             Ok(())
         } else {
-            Err(Failure::new(Kind::Unsupported, "this kernel has no filemap events (CONFIG_TRACING)"))
+            Err(Failure::new(
+                Kind::Unsupported,
+                "this kernel has no filemap events (CONFIG_TRACING)",
+            ))
         }
     };
     match args.source {
@@ -197,7 +202,13 @@ fn report(
         }
     };
     tell(lost, "events were lost in the kernel (--buffer makes more room)");
-    tell(strangers, "accesses by processes that ended too soon to be told whose they were are left out");
-    tell(unknown.nameless, "touches of files without a name (deleted since, or the file system's own) are left out");
+    tell(
+        strangers,
+        "accesses by processes that ended too soon to be told whose they were are left out",
+    );
+    tell(
+        unknown.nameless,
+        "touches of files without a name (deleted since, or the file system's own) are left out",
+    );
     tell(unknown.inodes, "reads of inodes could be of several files and are left out");
 }

@@ -110,7 +110,9 @@ fn verify(
     scored: &[Scored],
     events: &[Event],
 ) -> Result<ExitCode, Failure> {
-    let [scored] = scored else { return Err(Failure::usage("one image can be verified at a time")) };
+    let [scored] = scored else {
+        return Err(Failure::usage("one image can be verified at a time"));
+    };
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let image = scored.image.as_ref();

@@ -138,10 +138,13 @@ impl Disk {
 
     /// Reads; fewer bytes than asked only at the end.
     pub(crate) fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
-        let bytes = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes);
+        let bytes =
+            usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes);
         let mut buf = vec![0; bytes];
         if bytes > 0 {
-            self.perform(Kind::Read, offset, bytes as u64, || self.image.read_exact_at(&mut buf, offset))?;
+            self.perform(Kind::Read, offset, bytes as u64, || {
+                self.image.read_exact_at(&mut buf, offset)
+            })?;
         }
         Ok(buf)
     }
@@ -172,7 +175,8 @@ impl Disk {
             return Ok(());
         }
         let how = if zero { FallocateFlags::ZERO_RANGE } else { FallocateFlags::PUNCH_HOLE };
-        let work = || rustix::fs::fallocate(&self.image, how | FallocateFlags::KEEP_SIZE, offset, bytes);
+        let work =
+            || rustix::fs::fallocate(&self.image, how | FallocateFlags::KEEP_SIZE, offset, bytes);
         self.perform(Kind::Discard, offset, bytes, || work().map_err(io::Error::from))
     }
 
@@ -259,7 +263,9 @@ impl Disk {
         state.counters().errors += 1;
         if !std::mem::replace(&mut state.told, true) {
             let why = match error.kind() {
-                io::ErrorKind::UnexpectedEof => "it has become shorter since the disk was made".into(),
+                io::ErrorKind::UnexpectedEof => {
+                    "it has become shorter since the disk was made".into()
+                }
                 _ => error.to_string(),
             };
             eprintln!("seekless: {}: {} at {offset}: {why}", self.name.0, kind.name());
@@ -275,7 +281,9 @@ impl Disk {
         let now = self.time(&state);
         state.close_phase(now);
         // A phase without a single request that nobody named is of no interest.
-        if state.phases.len() == 1 && state.phases.iter().all(|(name, c)| name == "start" && c.is_idle()) {
+        if state.phases.len() == 1
+            && state.phases.iter().all(|(name, c)| name == "start" && c.is_idle())
+        {
             state.phases.clear();
         }
         state.phases.push((name.into(), Counters::default()));

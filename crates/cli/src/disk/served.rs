@@ -133,7 +133,13 @@ impl Filesystem for DiskMount {
         }
     }
 
-    fn getattr(&self, _request: &Request, ino: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         match self.attr(ino) {
             Some(attr) => reply.attr(&TTL, &attr),
             None => reply.error(Errno::ENOENT),
@@ -226,7 +232,14 @@ impl Filesystem for DiskMount {
         }
     }
 
-    fn fsync(&self, _request: &Request, ino: INodeNo, _handle: FileHandle, _data: bool, reply: ReplyEmpty) {
+    fn fsync(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _data: bool,
+        reply: ReplyEmpty,
+    ) {
         match ino.0 {
             DISK => empty(self.disk.flush(), reply),
             _ => reply.ok(),
@@ -293,7 +306,8 @@ fn config(name: &Path) -> Config {
         MountOption::NoAtime,
     ];
     // Loop devices read from the kernel's own threads.
-    config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
+    config.acl =
+        if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     config

@@ -1,5 +1,5 @@
-use super::subject::End;
 use super::Subject;
+use super::subject::End;
 use crate::failure::{Failure, Kind};
 use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
@@ -72,7 +72,11 @@ struct Ears {
 
 impl Recorder<'_> {
     /// Records until the subject ends or a signal comes.
-    pub(crate) fn run(&self, whose: &Whose<'_>, signals: &mut Signals) -> Result<Collected, Failure> {
+    pub(crate) fn run(
+        &self,
+        whose: &Whose<'_>,
+        signals: &mut Signals,
+    ) -> Result<Collected, Failure> {
         if !self.keep_caches {
             caches::drop_clean(Caches::All)?;
         }
@@ -108,7 +112,11 @@ impl Recorder<'_> {
     }
 
     /// Starts to listen, and then the program.
-    fn begin(&self, whose: &Whose<'_>, ears: &mut Ears) -> Result<(Subject, Option<Ours>), Failure> {
+    fn begin(
+        &self,
+        whose: &Whose<'_>,
+        ears: &mut Ears,
+    ) -> Result<(Subject, Option<Ours>), Failure> {
         match whose {
             Whose::Program(command) => {
                 let mut ours = None;
@@ -121,7 +129,10 @@ impl Recorder<'_> {
             Whose::Process(pid) => {
                 let threads = program::threads_of(*pid)?;
                 self.open(ears, Who::With(threads.clone()), Scope::FileSystem)?;
-                Ok((Subject::Process(*pid), Some(Ours::new(threads))))
+                Ok((
+                    Subject::Process(*pid),
+                    Some(Ours::new(threads, self.source == Source::Tracefs)),
+                ))
             }
             Whose::Everybody(unit) => {
                 let ours = program::threads_of(std::process::id())?;
@@ -144,7 +155,7 @@ impl Recorder<'_> {
             return Ok(None);
         }
         self.open(ears, Who::With(vec![thread]), Scope::FileSystem)?;
-        Ok(Some(Ours::new(vec![thread])))
+        Ok(Some(Ours::new(vec![thread], true)))
     }
 
     fn open(&self, ears: &mut Ears, who: Who, scope: Scope) -> Result<(), Failure> {
@@ -164,7 +175,9 @@ impl Recorder<'_> {
             };
             let instance = Instance::new(&Root::find()?, &filter)?;
             let taken: Vec<tracefs::Source> = instance.taken().collect();
-            if !taken.contains(&tracefs::Source::Fetched) && !taken.contains(&tracefs::Source::Asked) {
+            if !taken.contains(&tracefs::Source::Fetched)
+                && !taken.contains(&tracefs::Source::Asked)
+            {
                 return Err(Failure::new(
                     Kind::Unsupported,
                     "this kernel has no filemap events: use --source fanotify",
@@ -188,7 +201,11 @@ impl Recorder<'_> {
 
 impl Ears {
     /// Takes what there is; whether there was anything.
-    fn listen(&mut self, traced: &mut Vec<Traced>, noticed: &mut Vec<Noticed>) -> Result<bool, HostError> {
+    fn listen(
+        &mut self,
+        traced: &mut Vec<Traced>,
+        noticed: &mut Vec<Noticed>,
+    ) -> Result<bool, HostError> {
         let before = traced.len();
         let mut any = false;
         if let Some(watch) = &mut self.watch {
@@ -213,11 +230,13 @@ impl Ears {
 /// The threads whose accesses are ours to record.
 struct Ours {
     threads: HashSet<u32>,
+    /// Every thread that they made was seen to be made.
+    complete: bool,
 }
 
 impl Ours {
-    fn new(threads: Vec<u32>) -> Self {
-        Self { threads: threads.into_iter().collect() }
+    fn new(threads: Vec<u32>, complete: bool) -> Self {
+        Self { threads: threads.into_iter().collect(), complete }
     }
 
     /// Leaves only their accesses; how many could not be told.
@@ -229,8 +248,13 @@ impl Ours {
         }
         let mut strangers = 0;
         noticed.retain(|event| {
-            let ours = self.threads.contains(&event.tid) || self.adopt(event.tid);
-            strangers += u64::from(!ours && !std::path::Path::new(&format!("/proc/{}", event.tid)).exists());
+            let known = self.threads.contains(&event.tid);
+            if known || self.complete {
+                return known;
+            }
+            let ours = self.adopt(event.tid);
+            strangers +=
+                u64::from(!ours && !std::path::Path::new(&format!("/proc/{}", event.tid)).exists());
             ours
         });
         strangers
@@ -254,7 +278,8 @@ impl Ours {
 /// thread that does not lead it.
 fn parent_of(tid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
     let leader: u32 = field("Tgid:")?;
     if leader != tid { Some(leader) } else { field("PPid:").filter(|parent| *parent != 0) }
 }

@@ -58,7 +58,11 @@ pub(crate) fn assemble(
 }
 
 /// Writes the trace.
-pub(crate) fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) -> Result<(), Failure> {
+pub(crate) fn store(
+    path: &Path,
+    header: &Map<String, Value>,
+    assembled: &Assembled,
+) -> Result<(), Failure> {
     let failed = |error| Failure::io(path.display(), &error);
     let output = Output::create(path, true)?;
     let mut out = BufWriter::new(output.file()?);

@@ -7,7 +7,9 @@ use seekless_host::fanotify::{Did, Noticed};
 use seekless_host::mounts::{self, Mount};
 use seekless_host::tracefs;
 use seekless_host::{program, residency};
-use seekless_layout::recording::{Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble};
+use seekless_layout::recording::{
+    Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble,
+};
 use seekless_units::{BlockNo, Ino};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -29,7 +31,8 @@ impl<'a> Names<'a> {
     /// takes the names that came with the events, or walks the mount.
     pub(crate) fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Failure> {
         if collected.source == Source::Fanotify {
-            let index = Index::of_names(root_of(mount), 4096, noticed_names(mount, &collected.noticed));
+            let index =
+                Index::of_names(root_of(mount), 4096, noticed_names(mount, &collected.noticed));
             return Ok(Self { mount, image: None, index });
         }
         if mount.fs_type.starts_with("ext") {
@@ -89,7 +92,9 @@ impl<'a> Names<'a> {
         let mut touches = Vec::with_capacity(collected.traced.len() + collected.noticed.len());
         let mut named = HashSet::new();
         for event in collected.traced {
-            if named.insert(event.tid) && let Some(comm) = program::name_of(event.tid) {
+            if named.insert(event.tid)
+                && let Some(comm) = program::name_of(event.tid)
+            {
                 touches.push(Touch { time: 0, tid: event.tid, what: What::Named(comm.into()) });
             }
             let time = event.time.saturating_sub(start);
@@ -126,7 +131,10 @@ impl<'a> Names<'a> {
         }
         let mut done = HashSet::new();
         for event in collected.noticed {
-            let (Ok(ino), Some(path)) = (u32::try_from(event.ino).map(Ino::new), &event.path) else { continue };
+            let (Ok(ino), Some(path)) = (u32::try_from(event.ino).map(Ino::new), &event.path)
+            else {
+                continue;
+            };
             let time = event.time.saturating_sub(start);
             let mut push = |what| touches.push(Touch { time, tid: event.tid, what });
             if let Some(comm) = event.comm.filter(|comm| named.insert((event.tid, comm.clone()))) {
@@ -194,7 +202,8 @@ fn on_host(mount: &Mount, path: &[u8]) -> Option<PathBuf> {
 /// Where a path of this machine is on the file system.
 fn on_mount(mount: &Mount, path: &Path) -> Option<Vec<u8>> {
     let below = path.strip_prefix(&mount.dir).ok()?;
-    let whole = if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
+    let whole =
+        if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
     Some(whole.into_os_string().into_vec())
 }
 

@@ -28,7 +28,11 @@ impl Compared {
 
 /// Both sides of every figure that is held to a bound.
 pub(crate) fn compare(predicted: &Figures, counted: &Figures) -> Vec<Compared> {
-    let row = |name: &str, predicted: f64, counted: f64| Compared { name: name.into(), predicted, counted };
+    let row = |name: &str, predicted: f64, counted: f64| Compared {
+        name: name.into(),
+        predicted,
+        counted,
+    };
     let mut rows = vec![
         row("requests", predicted.requests as f64, counted.requests as f64),
         row("seeks", predicted.seeks as f64, counted.seeks as f64),

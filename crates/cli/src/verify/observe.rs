@@ -74,19 +74,26 @@ pub(crate) fn observe(
     let mut instance = Instance::new(&Root::find()?, &filter)?;
     caches::drop_clean(Caches::All)?;
     instance.start()?;
-    let mut stage = Stage::new(mounted.dir(), |dir, at| absent_name(image, dir, at)).map_err(|error| Failure::io(dir.display(), &error))?;
+    let mut stage = Stage::new(mounted.dir(), |dir, at| absent_name(image, dir, at))
+        .map_err(|error| Failure::io(dir.display(), &error))?;
     let mut traced = Vec::new();
     for step in events.chunks(STEP) {
         step.iter().for_each(|event| stage.perform(event));
         instance.read(&mut traced)?;
         if let Some(signal) = signals.pending().next() {
-            return Err(Failure::new(Kind::System, format!("interrupted by signal {signal}; all is taken down")));
+            return Err(Failure::new(
+                Kind::System,
+                format!("interrupted by signal {signal}; all is taken down"),
+            ));
         }
     }
     instance.stop()?;
     instance.read(&mut traced)?;
     if instance.lost > 0 {
-        return Err(Failure::new(Kind::System, "the kernel lost events: the machine is too busy to count on"));
+        return Err(Failure::new(
+            Kind::System,
+            "the kernel lost events: the machine is too busy to count on",
+        ));
     }
     let failed = stage.failed;
     drop(stage);
@@ -109,7 +116,10 @@ fn request(what: &What, block_size: u64, usage: &Usage) -> Option<(Extent, Class
     let first = from / block_size;
     let end = (from + u64::from(bytes)).div_ceil(block_size);
     let extent = Extent::new(BlockNo::new(first), end.checked_sub(first).filter(|len| *len > 0)?);
-    let class = usage.within(extent).max_by_key(|(part, _)| part.len).map_or(Class::Internal, |(_, class)| class);
+    let class = usage
+        .within(extent)
+        .max_by_key(|(part, _)| part.len)
+        .map_or(Class::Internal, |(_, class)| class);
     Some((extent, class))
 }
 

@@ -44,7 +44,9 @@ impl<'a> Stage<'a> {
     /// Does what an event says.
     pub(super) fn perform(&mut self, event: &Event) {
         let done = match event.op {
-            Op::Lookup | Op::Stat => self.open(&event.path, OFlags::PATH | OFlags::NOFOLLOW).map(drop),
+            Op::Lookup | Op::Stat => {
+                self.open(&event.path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
+            }
             Op::Readlink => self.read_link(&event.path),
             Op::Readdir => self.list(&event.path),
             Op::Open => self.open_file(event),
@@ -62,7 +64,13 @@ impl<'a> Stage<'a> {
         let name = if relative.is_empty() { &b"."[..] } else { relative };
         let name = CString::new(name).map_err(|_| Errno::INVAL)?;
         let flags = flags | OFlags::CLOEXEC;
-        rustix::fs::openat2(&self.root, name.as_c_str(), flags, Mode::empty(), ResolveFlags::IN_ROOT)
+        rustix::fs::openat2(
+            &self.root,
+            name.as_c_str(),
+            flags,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT,
+        )
     }
 
     /// Opens a file anew for a process.
@@ -119,7 +127,8 @@ impl<'a> Stage<'a> {
                 other => other.map(drop),
             };
         }
-        let end = length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
+        let end =
+            length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
         let mut at = event.offset;
         while at < end {
             let len = usize::try_from((end - at).min(CALL_MAX)).map_err(|_| Errno::INVAL)?;

@@ -18,8 +18,7 @@ impl Served {
         let dir = scratch.path().join("served");
         fs::create_dir_all(&dir).unwrap();
         let image = scratch.join("image");
-        let server =
-            command(&["disk", &image, dir.to_str().unwrap()]).args(args).spawn().unwrap();
+        let server = command(&["disk", &image, dir.to_str().unwrap()]).args(args).spawn().unwrap();
         let served = Self { server, dir };
         wait_until("served", || served.dir.join("disk").exists());
         served
@@ -83,7 +82,10 @@ fn accesses_are_counted_by_phase_and_logged() {
     };
     let (write, read) = (phase("write"), phase("read"));
     assert_eq!((&write["writes"], &write["written_bytes"]), (&4.into(), &(256 << 10).into()));
-    assert_eq!((&write["flushes"], &write["reads"], &write["seeks"]), (&1.into(), &0.into(), &0.into()));
+    assert_eq!(
+        (&write["flushes"], &write["reads"], &write["seeks"]),
+        (&1.into(), &0.into(), &0.into())
+    );
     assert_eq!((&read["reads"], &read["read_bytes"]), (&4.into(), &16384.into()));
     // Back to the start, then far away.
     assert_eq!(read["seeks"], 2);
@@ -104,7 +106,8 @@ fn accesses_are_counted_by_phase_and_logged() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert_eq!(lines.len(), 9);
-    let read: u64 = lines.iter().filter(|l| l["op"] == "read").map(|l| l["bytes"].as_u64().unwrap()).sum();
+    let read: u64 =
+        lines.iter().filter(|l| l["op"] == "read").map(|l| l["bytes"].as_u64().unwrap()).sum();
     assert_eq!(read, 16384);
     assert!(lines.iter().all(|l| l["completed_ns"].as_u64() >= l["submitted_ns"].as_u64()));
     assert!(traces_of_us("disk-counts").is_empty());
@@ -117,11 +120,13 @@ fn a_kernel_file_system_lives_on_it_with_many_requests_in_flight() {
         return;
     }
     let scratch = Scratch::new("disk-ext4");
-    let served = Served::new(&scratch, &["--model", "gp3", "--realtime", "--create", "--size", "128M"]);
+    let served =
+        Served::new(&scratch, &["--model", "gp3", "--realtime", "--create", "--size", "128M"]);
     let disk = served.dir.join("disk");
     let mount = scratch.path().join("mnt");
     fs::create_dir(&mount).unwrap();
-    let device = run("losetup", &["--find", "--show", "--direct-io=on", disk.to_str().unwrap()]).unwrap();
+    let device =
+        run("losetup", &["--find", "--show", "--direct-io=on", disk.to_str().unwrap()]).unwrap();
     let done = run("mkfs.ext4", &["-q", &device]).is_some()
         && run("mount", &[&device, mount.to_str().unwrap()]).is_some();
     if done {
@@ -161,7 +166,10 @@ fn an_image_that_shrinks_or_goes_is_told() {
     assert!(run("dd", &[&input, "of=/dev/null", "bs=4K", "count=1"]).is_some());
     assert_eq!(served.stats()["errors"], 1);
     fs::remove_file(&image).unwrap();
-    assert!(run("dd", &[&input, "of=/dev/null", "bs=4K", "count=1"]).is_some(), "still there while served");
+    assert!(
+        run("dd", &[&input, "of=/dev/null", "bs=4K", "count=1"]).is_some(),
+        "still there while served"
+    );
     assert!(served.stop());
 }
 
@@ -189,8 +197,12 @@ fn a_script_is_run_and_measured_on_every_file_system() {
         let (script, json) = printed.trim().split_once('\n').unwrap();
         assert_eq!(script, "1800000", "{fs}");
         let report: Value = serde_json::from_str(json).unwrap();
-        let names: Vec<&str> =
-            report["phases"].as_array().unwrap().iter().map(|phase| phase["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = report["phases"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|phase| phase["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, ["make", "mount", "run", "read", "unmount"], "{fs}");
         let phases = report["phases"].as_array().unwrap();
         assert!(phases[2]["written_bytes"].as_u64().unwrap() >= 1_800_000, "{fs}: {}", phases[2]);
@@ -220,11 +232,13 @@ fn a_failing_script_and_a_wrong_model_are_told() {
 fn interrupted(signal: &str) -> Option<i32> {
     let scratch = Scratch::new("disk-signal");
     let ready = scratch.path().join("ready");
-    let script = format!("touch {}; dd if=/dev/zero of=f bs=1M count=20; sleep 600", ready.display());
-    let mut child = command(&["disk", "run", "--fs", "ext4", "--model", "gp3", "--size", "64M", "--"])
-        .arg(&script)
-        .spawn()
-        .unwrap();
+    let script =
+        format!("touch {}; dd if=/dev/zero of=f bs=1M count=20; sleep 600", ready.display());
+    let mut child =
+        command(&["disk", "run", "--fs", "ext4", "--model", "gp3", "--size", "64M", "--"])
+            .arg(&script)
+            .spawn()
+            .unwrap();
     wait_until("ready", || ready.exists());
     run("kill", &[signal, &child.id().to_string()]).unwrap();
     child.wait().unwrap().code()

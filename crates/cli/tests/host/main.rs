@@ -58,7 +58,9 @@ fn traces_of_us(of: &str) -> Vec<String> {
     let mut found: Vec<String> =
         mounts.lines().filter(|line| line.contains(of)).map(String::from).collect();
     let loops = run("losetup", &["--list", "--noheadings", "--output", "NAME,BACK-FILE"]);
-    found.extend(loops.unwrap_or_default().lines().filter(|line| line.contains(of)).map(String::from));
+    found.extend(
+        loops.unwrap_or_default().lines().filter(|line| line.contains(of)).map(String::from),
+    );
     for instances in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
         let entries = fs::read_dir(instances).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

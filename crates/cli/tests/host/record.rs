@@ -193,7 +193,11 @@ fn endless(scratch: &Scratch, source: &str) -> Option<(Child, Mounted)> {
     mke2fs(&tree, &image, "64M");
     let mounted = Mounted::new(&image, &dir)?;
     let ready = scratch.path().join("ready");
-    let script = format!("cat {}/d1/f1 >/dev/null; echo $$ > {}; exec sleep 600", dir.display(), ready.display());
+    let script = format!(
+        "cat {}/d1/f1 >/dev/null; echo $$ > {}; exec sleep 600",
+        dir.display(),
+        ready.display()
+    );
     let child = command(&["record", "--source", source, "--mount", dir.to_str()?])
         .args(["-o".as_ref(), scratch.path().join("trace").as_os_str()])
         .args(["--", "sh", "-c", &script])
@@ -239,8 +243,10 @@ fn the_next_run_clears_up_after_a_killed_one() {
     let to = mounted.0.to_str().unwrap().to_string();
     text(&record(&["--mount", &to, "--", "true"], "tracefs", &trace));
     drop(mounted);
-    let left: Vec<String> =
-        traces_of_us("record-killed").into_iter().filter(|line| line.starts_with("seekless-")).collect();
+    let left: Vec<String> = traces_of_us("record-killed")
+        .into_iter()
+        .filter(|line| line.starts_with("seekless-"))
+        .collect();
     assert!(left.is_empty(), "{left:?}");
     // Its program lives on: only its recorder was killed.
     let program = fs::read_to_string(scratch.path().join("ready")).unwrap();
@@ -274,7 +280,12 @@ fn without_rights_it_is_said_what_to_do() {
     let trace = scratch.path().join("trace");
     for (source, word) in [("tracefs", "--source fanotify"), ("fanotify", "sudo")] {
         let output = Command::new("setpriv")
-            .args(["--reuid=65534", "--clear-groups", "--inh-caps=-all", env!("CARGO_BIN_EXE_seekless")])
+            .args([
+                "--reuid=65534",
+                "--clear-groups",
+                "--inh-caps=-all",
+                env!("CARGO_BIN_EXE_seekless"),
+            ])
             .args(["record", "--keep-caches", "--source", source, "-o"])
             .args([trace.as_os_str(), "--".as_ref(), "true".as_ref()])
             .output();

@@ -27,7 +27,12 @@ fn make_tree(dir: &Path) -> Vec<String> {
 fn workloads(paths: &[String]) -> Vec<(&'static str, Vec<Value>)> {
     let random = (0..800).map(|at| &paths[at * 2741 % paths.len()]);
     let read = random
-        .flat_map(|path| [json!({"op": "open", "path": path, "pid": 1}), json!({"op": "read", "path": path, "pid": 1})])
+        .flat_map(|path| {
+            [
+                json!({"op": "open", "path": path, "pid": 1}),
+                json!({"op": "read", "path": path, "pid": 1}),
+            ]
+        })
         .collect();
     let mut walk = vec![json!({"op": "readdir", "path": "/"})];
     let mut sorted = paths.to_vec();
@@ -61,12 +66,20 @@ fn the_prediction_is_what_the_kernel_does() {
         let trace = trace.to_str().unwrap();
         let optimized = scratch.join("optimized");
         let made = made.to_str().unwrap();
-        text(&command(&["optimize", made, "--trace", trace, "-o", &optimized, "--force"]).output().unwrap());
+        text(
+            &command(&["optimize", made, "--trace", trace, "-o", &optimized, "--force"])
+                .output()
+                .unwrap(),
+        );
         for image in [made, &optimized] {
             let args = ["score", image, "--trace", trace, "--verify-kernel", "--json"];
             let output = command(&args).output().unwrap();
             let found = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success(), "{name} on {image}: {found}{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{name} on {image}: {found}{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             let found: Value = serde_json::from_str(&found).unwrap();
             assert_eq!(found["within"], true, "{found}");
             assert!(found["kernel"]["requests"].as_u64().unwrap() > 50, "{found}");

@@ -64,7 +64,7 @@ impl Format {
     }
 }
 
-/// `field:unsigned long i_ino;	offset:8;	size:8;	signed:0;`
+/// `field:unsigned long i_ino; offset:8; size:8; signed:0;`, with tabs.
 fn field(line: &str) -> Option<(String, Field)> {
     let line = line.trim().strip_prefix("field:")?;
     let mut parts = line.split(';').map(str::trim);

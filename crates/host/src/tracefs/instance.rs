@@ -10,7 +10,8 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-const RIGHTS: &str = "tracing needs root or CAP_SYS_ADMIN: run it with sudo, or use --source fanotify";
+const RIGHTS: &str =
+    "tracing needs root or CAP_SYS_ADMIN: run it with sudo, or use --source fanotify";
 const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING): use --source fanotify";
 
 /// Instances of ours are called this and the process's number.
@@ -40,7 +41,10 @@ impl Root {
             }
         };
         let instances = root.dir.join("instances");
-        match rustix::fs::access(&instances, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+        match rustix::fs::access(
+            &instances,
+            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+        ) {
             Ok(()) => Ok(root),
             Err(error) => {
                 let advice = match error {
@@ -64,7 +68,9 @@ impl Root {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let owner = name.to_str().and_then(|name| name.strip_prefix(NAME));
-            let pid = owner.and_then(|owner| owner.split('-').next()).and_then(|pid| pid.parse::<u32>().ok());
+            let pid = owner
+                .and_then(|owner| owner.split('-').next())
+                .and_then(|pid| pid.parse::<u32>().ok());
             if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
                 // One that is in use does not go; it is not ours then.
                 let _ = fs::remove_dir(entry.path());
@@ -81,7 +87,8 @@ fn mount_detached() -> Result<OwnedFd, HostError> {
     };
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
     rustix::mount::fsconfig_create(&context).map_err(failed)?;
-    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).map_err(failed)
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+        .map_err(failed)
 }
 
 /// Whose events are taken.
@@ -162,7 +169,11 @@ impl Instance {
         fs::write(&path, value).map_err(|error| HostError::new(path.display().to_string(), error))
     }
 
-    fn enable(&mut self, source: Source, device: Option<mounts::DeviceNumber>) -> Result<(), HostError> {
+    fn enable(
+        &mut self,
+        source: Source,
+        device: Option<mounts::DeviceNumber>,
+    ) -> Result<(), HostError> {
         let event = format!("events/{}", source.path());
         let path = self.dir.join(&event).join("format");
         let shown = path.display().to_string();
@@ -248,7 +259,9 @@ fn push(events: &mut Vec<Traced>, begin: usize, event: Traced) {
                 *last = *end;
                 return;
             }
-            (before @ What::Buffer { .. }, after @ What::Buffer { .. }) if before == after => return,
+            (before @ What::Buffer { .. }, after @ What::Buffer { .. }) if before == after => {
+                return;
+            }
             _ => {}
         }
     }

@@ -160,13 +160,17 @@ impl Source {
     fn decode(self, format: &Format, bytes: &[u8]) -> Option<What> {
         let field = |name: &str| format.number(name, bytes);
         Some(match self {
-            Self::Asked => {
-                What::Asked { ino: field("i_ino")?, first: field("index")?, last: field("last_index")? }
-            }
+            Self::Asked => What::Asked {
+                ino: field("i_ino")?,
+                first: field("index")?,
+                last: field("last_index")?,
+            },
             Self::Faulted => What::Faulted { ino: field("i_ino")?, page: field("index")? },
-            Self::Mapped => {
-                What::Mapped { ino: field("i_ino")?, first: field("index")?, last: field("last_index")? }
-            }
+            Self::Mapped => What::Mapped {
+                ino: field("i_ino")?,
+                first: field("index")?,
+                last: field("last_index")?,
+            },
             Self::Fetched => {
                 let first = field("index")?;
                 // Older kernels add single pages and do not say so.

@@ -130,12 +130,21 @@ mod tests {
     #[test]
     fn records_carry_their_times() {
         let words = [
-            2 | 5 << 5, 1, 2,            // 8 bytes, 5 ns later
-            TIME_EXTEND | 7 << 5, 1,     // (1 << 27) + 7 later
-            10 << 5, 12, 3, 4,           // 8 bytes by its own length, 10 later
-            PADDING | 1 << 5, 8, 0,      // nothing, 1 later
-            1, 9,                        // 4 bytes
-            PADDING,                     // the end
+            2 | 5 << 5,
+            1,
+            2, // 8 bytes, 5 ns later
+            TIME_EXTEND | 7 << 5,
+            1, // (1 << 27) + 7 later
+            10 << 5,
+            12,
+            3,
+            4, // 8 bytes by its own length, 10 later
+            PADDING | 1 << 5,
+            8,
+            0, // nothing, 1 later
+            1,
+            9,       // 4 bytes
+            PADDING, // the end
             77,
         ];
         let page = page(&words, 0);

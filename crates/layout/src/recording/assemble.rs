@@ -1,5 +1,5 @@
 use super::index::Owner;
-use super::{How, Index, Pages, PageSet, Touch, What};
+use super::{How, Index, PageSet, Pages, Touch, What};
 use crate::trace::{Event, Op};
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, Ino, Lbn, Nanos};
@@ -105,15 +105,21 @@ fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
 }
 
 fn is_announcement(what: &What) -> bool {
-    matches!(what, What::Opened(_) | What::Executed(_) | What::Listed(_) | What::Named(_) | What::Forked(_))
+    matches!(
+        what,
+        What::Opened(_) | What::Executed(_) | What::Listed(_) | What::Named(_) | What::Forked(_)
+    )
 }
 
 /// When each inode was first touched by number.
 fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
     let mut first = HashMap::new();
     for touch in touches {
-        let (What::Pages { ino, .. } | What::Inode(ino) | What::Opened(ino) | What::Executed(ino) | What::Listed(ino)) =
-            touch.what
+        let (What::Pages { ino, .. }
+        | What::Inode(ino)
+        | What::Opened(ino)
+        | What::Executed(ino)
+        | What::Listed(ino)) = touch.what
         else {
             continue;
         };
@@ -172,7 +178,9 @@ impl Assembler<'_> {
         match *what {
             What::Block(block) => self.block(time, tid, block),
             What::Inode(ino) => self.look_up(time, tid, ino),
-            What::Pages { ino, first, last, how } => self.touch_pages(time, tid, ino, (first, last + 1), how),
+            What::Pages { ino, first, last, how } => {
+                self.touch_pages(time, tid, ino, (first, last + 1), how)
+            }
             What::Opened(ino) => self.whole(time, tid, Op::Open, ino),
             What::Executed(ino) => self.whole(time, tid, Op::Exec, ino),
             What::Listed(ino) => self.whole(time, tid, Op::Readdir, ino),
@@ -256,7 +264,9 @@ impl Assembler<'_> {
         };
         let (near, all) = (fresh(in_dir), fresh(anywhere));
         for inodes in [&near, &all] {
-            let used = inodes.iter().filter_map(|ino| Some((self.first_seen.get(ino).filter(|first| **first >= time)?, ino)));
+            let used = inodes.iter().filter_map(|ino| {
+                Some((self.first_seen.get(ino).filter(|first| **first >= time)?, ino))
+            });
             let used = used.min().map(|(_, ino)| *ino);
             let loaded = || inodes.iter().copied().find(|ino| self.known.loaded.contains(ino));
             if let Some(ino) = used.or_else(loaded) {
@@ -348,10 +358,12 @@ impl Assembler<'_> {
     /// Of pages around a fault, those that were in memory before anything was
     /// recorded: they are at the end, and never came from the disk.
     fn mapped(&mut self, ino: Ino, from: u64, to: u64) -> Vec<(u64, u64)> {
-        let Some(path) = self.paths.entry(ino).or_insert_with(|| self.index.path(ino)).clone() else {
+        let Some(path) = self.paths.entry(ino).or_insert_with(|| self.index.path(ino)).clone()
+        else {
             return Vec::new();
         };
-        let mut here = (self.known.resident)(ino, &path).within(from, to).into_iter().collect::<PageSet>();
+        let mut here =
+            (self.known.resident)(ino, &path).within(from, to).into_iter().collect::<PageSet>();
         if self.pages == Pages::Touched {
             return here.runs().to_vec();
         }
@@ -369,7 +381,8 @@ impl Assembler<'_> {
             return size;
         }
         let path = self.index.path(ino).unwrap_or_default();
-        let size = self.index.size(ino).or_else(|| (self.known.size)(ino, &path)).unwrap_or(u64::MAX);
+        let size =
+            self.index.size(ino).or_else(|| (self.known.size)(ino, &path)).unwrap_or(u64::MAX);
         self.sizes.insert(ino, size);
         size
     }

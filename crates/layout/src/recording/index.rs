@@ -65,7 +65,11 @@ impl Index {
     /// Of a file system whose blocks are not known: only names. Each is an inode
     /// number, its path from the root, what it is and its size.
     #[must_use]
-    pub fn of_names(root: Ino, block_size: u32, names: impl IntoIterator<Item = (Ino, Vec<u8>, FileKind, u64)>) -> Self {
+    pub fn of_names(
+        root: Ino,
+        block_size: u32,
+        names: impl IntoIterator<Item = (Ino, Vec<u8>, FileKind, u64)>,
+    ) -> Self {
         let mut index = Self { root: Some(root), block_size, ..Self::default() };
         for (ino, path, kind, size) in names {
             // The whole path stands for the name: its directory is the root.
@@ -77,7 +81,12 @@ impl Index {
     }
 
     /// Takes in a directory and gives those in it.
-    fn walk(&mut self, image: &dyn Inspect, dir: Ino, seen: &mut HashSet<Ino>) -> Result<Vec<Ino>, FsError> {
+    fn walk(
+        &mut self,
+        image: &dyn Inspect,
+        dir: Ino,
+        seen: &mut HashSet<Ino>,
+    ) -> Result<Vec<Ino>, FsError> {
         for run in image.block_map(dir)?.runs {
             for at in 0..run.extent.len {
                 let lbn = run.lbn.saturating_add(at);
@@ -94,7 +103,9 @@ impl Index {
         let mut below = Vec::new();
         for (ino, name, kind) in entries {
             // A name that leads nowhere now is not there.
-            let Ok(kind) = kind.map_or_else(|| image.attr(ino).map(|attr| attr.kind), Ok) else { continue };
+            let Ok(kind) = kind.map_or_else(|| image.attr(ino).map(|attr| attr.kind), Ok) else {
+                continue;
+            };
             let named = Named { dir, name, kind, size: None, table: None };
             self.names.entry(ino).or_insert(named);
             if self.place(image, dir, ino).is_err() {

@@ -7,9 +7,9 @@
 mod assemble;
 mod index;
 
+pub use crate::pages::PageSet;
 pub use assemble::{Assembled, Known, Unknown, assemble};
 pub use index::Index;
-pub use crate::pages::PageSet;
 
 use seekless_units::{BlockNo, Ino};
 

@@ -283,7 +283,8 @@ impl<'a> Replay<'a> {
     /// Searches a directory without an index, from the block where the last
     /// search ended and around, several blocks at a time (`__ext4_find_entry`).
     fn search(&mut self, dir: Ino, all: &[Lbn], found: Option<Lbn>) -> Result<(), FsError> {
-        let start = self.searches.get(&dir).copied().filter(|start| *start < all.len()).unwrap_or(0);
+        let start =
+            self.searches.get(&dir).copied().filter(|start| *start < all.len()).unwrap_or(0);
         for part in [&all[start..], &all[..start]] {
             for batch in part.chunks(SEARCH_BATCH) {
                 self.read_directory(dir, batch)?;
@@ -439,8 +440,7 @@ impl<'a> Replay<'a> {
         let bs = self.block_size;
         let end = length.map_or(u64::MAX, |length| offset.saturating_add(length).div_ceil(bs));
         let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
-        let blocks: Vec<Lbn> =
-            self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
+        let blocks: Vec<Lbn> = self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
         self.read_directory(dir, &blocks)
     }
 
