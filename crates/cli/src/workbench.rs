@@ -8,8 +8,10 @@ use crate::failure::{Failure, Kind};
 use crate::source::temp_dir;
 use fuser::BackgroundSession;
 use rustix::mount::MountFlags;
+use seekless_host::HostError;
 use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
+use seekless_host::mounts;
 use seekless_host::program;
 use seekless_host::scratch::{self, Mounted};
 use seekless_model::DeviceModel;
@@ -118,8 +120,10 @@ impl Workbench {
             let dir = scratch.0.join(name);
             std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         }
-        let before = Box::new(|_: &str| {
-            caches::drop_clean(Caches::All).map_err(|error| io::Error::other(error.to_string()))
+        let mounted = scratch.0.join("mnt");
+        let before = Box::new(move |_: &str| {
+            let settled = settle(&mounted);
+            settled.map_err(|error| io::Error::other(error.to_string()))
         });
         let failed = |error| Failure::io("disk", &error);
         let title = format!("{} of {}", fs.name(), seekless_units::format_size(size));
@@ -175,6 +179,15 @@ impl Workbench {
             None => Ok((report, exit_code(status))),
         }
     }
+}
+
+/// Writes back what is dirty, if the file system is mounted there, and drops the
+/// caches.
+fn settle(dir: &Path) -> Result<(), HostError> {
+    if mounts::holding(dir)?.dir == dir {
+        caches::write_back(dir)?;
+    }
+    caches::drop_clean(Caches::All)
 }
 
 /// Removes the directories that killed runs have left: empty ones, for what was

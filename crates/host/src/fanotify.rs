@@ -60,7 +60,8 @@ pub struct Watch {
 
 impl Watch {
     /// Watches the mount that holds `path`, or all mounts of its file system;
-    /// `paths` asks for where the files are.
+    /// `paths` asks for where the files are, and for accesses; without it only opens
+    /// are heard of, which costs those who read nothing.
     ///
     /// # Errors
     /// Without the right to, with what to do.
@@ -86,10 +87,10 @@ impl Watch {
             | EventFFlags::O_CLOEXEC
             | EventFFlags::O_NOATIME;
         let group = Fanotify::init(flags, event_flags).map_err(failed)?;
-        let mask = MaskFlags::FAN_OPEN
-            | MaskFlags::FAN_OPEN_EXEC
-            | MaskFlags::FAN_ACCESS
-            | MaskFlags::FAN_ONDIR;
+        let mut mask = MaskFlags::FAN_OPEN | MaskFlags::FAN_OPEN_EXEC | MaskFlags::FAN_ONDIR;
+        if paths {
+            mask |= MaskFlags::FAN_ACCESS;
+        }
         let scope = match scope {
             Scope::Mount => MarkFlags::FAN_MARK_MOUNT,
             Scope::FileSystem => MarkFlags::FAN_MARK_FILESYSTEM,

@@ -78,6 +78,7 @@ impl Recorder<'_> {
         signals: &mut Signals,
     ) -> Result<Collected, Failure> {
         if !self.keep_caches {
+            caches::write_back(&self.mount.dir)?;
             caches::drop_clean(Caches::All)?;
         }
         let start = seekless_host::now();

@@ -102,7 +102,6 @@ impl<'a> Names<'a> {
             touches.extend(what.map(|what| Touch { time, tid: event.tid, what }));
         }
         for event in collected.noticed {
-            // What a kernel without trace events of reads tells of them is kept out.
             let what = match (event.did, event.directory) {
                 (Did::Access, false) => continue,
                 (Did::Access, true) => What::Listed,
@@ -112,6 +111,10 @@ impl<'a> Names<'a> {
             let Ok(ino) = u32::try_from(event.ino) else { continue };
             let time = event.time.saturating_sub(start);
             touches.push(Touch { time, tid: event.tid, what: what(Ino::new(ino)) });
+            // Who opens a directory lists it.
+            if event.directory && event.did == Did::Open {
+                touches.push(Touch { time, tid: event.tid, what: What::Listed(Ino::new(ino)) });
+            }
         }
         touches.sort_by_key(|touch| touch.time);
         touches

@@ -64,9 +64,15 @@ fn traces_of_us(of: &str) -> Vec<String> {
     for instances in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
         let entries = fs::read_dir(instances).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        found.extend(names.filter(|name| name.starts_with("seekless-")));
+        found.extend(names.filter(|name| is_orphan(name)));
     }
     found
+}
+
+/// Whether an instance's process is gone.
+fn is_orphan(name: &str) -> bool {
+    let pid = name.strip_prefix("seekless-").and_then(|rest| rest.split('-').next());
+    pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
 }
 
 /// An image of a directory, by mke2fs.
