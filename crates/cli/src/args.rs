@@ -53,6 +53,7 @@ pub(crate) enum Command {
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),
     Map(cmd::map::MapArgs),
+    Mkfs(cmd::mkfs::MkfsArgs),
     Mount(cmd::mount::MountArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),

@@ -1,5 +1,5 @@
-//! UFS images made by makefs, read whole. Needs makefs; says so and passes
-//! without it.
+//! UFS images: those of makefs are read whole, those of `seekless mkfs` satisfy
+//! The Sleuth Kit and GRUB. Needs these programs; says so and passes without.
 
 mod judges;
 
@@ -8,14 +8,19 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-fn ready() -> bool {
-    let found = std::process::Command::new("sh").args(["-c", "command -v makefs"]).output();
+fn ready(program: &str) -> bool {
+    let look = format!("command -v {program}");
+    let found = std::process::Command::new("sh").args(["-c", &look]).output();
     if found.is_ok_and(|output| output.status.success()) {
         return true;
     }
-    eprintln!("skipped: makefs is not installed");
+    eprintln!("skipped: {program} is not installed");
     false
 }
+
+/// Sizes of blocks and fragments.
+const SHAPES: [(&str, &str); 5] =
+    [("4096", "512"), ("8192", "1024"), ("16384", "2048"), ("32768", "4096"), ("65536", "8192")];
 
 /// Something of every kind that makefs can carry over.
 fn populate(root: &Path) {
@@ -60,7 +65,7 @@ fn in_seconds(listing: &str) -> String {
 
 #[test]
 fn images_of_makefs_are_read_whole() {
-    if !ready() {
+    if !ready("makefs") {
         return;
     }
     let scratch = Scratch::new("ufs");
@@ -68,17 +73,10 @@ fn images_of_makefs_are_read_whole() {
     populate(Path::new(&tree));
     let wanted = in_seconds(&manifest(&tree, &[]));
     assert!(wanted.lines().count() > 1500);
-    let shapes = [
-        "4096,fsize=512",
-        "8192,fsize=1024",
-        "16384,fsize=2048",
-        "32768,fsize=4096",
-        "65536,fsize=8192",
-    ];
     for version in ["1", "2"] {
         for order in ["le", "be"] {
-            for shape in shapes {
-                let what = format!("version={version},bsize={shape}");
+            for (block, fragment) in SHAPES {
+                let what = format!("version={version},bsize={block},fsize={fragment}");
                 let make = [
                     "-t", "ffs", "-B", order, "-s", "64m", "-f", "100", "-o", &what, &image, &tree,
                 ];
@@ -98,4 +96,82 @@ fn images_of_makefs_are_read_whole() {
     let ext4 = scratch.join("ext4");
     text(&seekless(&["build", &image, "-o", &ext4]));
     same("as ext4", &wanted, &in_seconds(&manifest(&ext4, &[])));
+}
+
+/// What `fsstat` says behind a label.
+fn stated<'a>(report: &'a str, label: &str) -> &'a str {
+    let line = report.lines().find_map(|line| line.trim().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label:?} in {report}")).trim()
+}
+
+#[test]
+fn new_file_systems_satisfy_the_sleuth_kit_and_grub() {
+    if !ready("fsstat") || !ready("grub-fstest") {
+        return;
+    }
+    let scratch = Scratch::new("mkfs");
+    let image = scratch.join("image");
+    for (block, fragment) in SHAPES {
+        for format in ["ufs1", "ufs2"] {
+            for order in [None, Some("--big-endian")] {
+                let what = format!("{format} {block}/{fragment} {order:?}");
+                let mut args = vec!["mkfs", "--format", format, "-s", "80M", "--force", &image];
+                args.extend(["-b", block, "-f", fragment, "-L", "made here", "-U"]);
+                args.extend(order);
+                text(&seekless(&args));
+                let info = text(&seekless(&["info", &image, "--json"]));
+                let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+                assert_eq!(info["format"], *format, "{what}");
+                // Sleuth Kit reads UFS2 in little-endian order only.
+                if format == "ufs2" && order.is_some() {
+                    continue;
+                }
+                let report = run("fsstat", &[&image]);
+                assert_eq!(stated(&report, "Fragment Size:"), fragment, "{what}");
+                assert_eq!(stated(&report, "Block Size:"), block, "{what}");
+                let groups = info["groups"].to_string();
+                assert_eq!(stated(&report, "Number of Cylinder Groups:"), groups, "{what}");
+                let names = run("fls", &["-r", "-p", &image]);
+                // A folder of its own for what has no name.
+                let own = |line: &str| line.ends_with("$OrphanFiles");
+                assert!(names.lines().all(own), "{what}: {names}");
+                if order.is_none() {
+                    run("grub-fstest", &[&image, "ls", "(loop0)/"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn new_file_systems_are_the_same_twice() {
+    let scratch = Scratch::new("mkfs-twice");
+    let images = [scratch.join("a"), scratch.join("b")];
+    for image in &images {
+        let args = ["mkfs", "--format", "ufs2", "--size", "64M", image];
+        let output = judges::command(&args).env("SOURCE_DATE_EPOCH", "1700000000").output();
+        text(&output.expect("seekless"));
+    }
+    run("cmp", &[&images[0], &images[1]]);
+    // What is there is replaced on request only, and then as long as it was.
+    let (code, message) = judges::failure(&seekless(&["mkfs", "--format", "ufs1", &images[0]]));
+    assert!(code == 6 && message.contains("--force"), "{message}");
+    text(&seekless(&["mkfs", "--format", "ufs1", &images[0], "--force"]));
+    assert_eq!(fs::metadata(&images[0]).expect("stat").len(), 64 << 20);
+    for wrong in [
+        &["-b", "5000"][..],
+        &["-f", "256"],
+        &["-f", "64K"],
+        &["-m", "100"],
+        &["-h", "0"],
+        &["-L", "a label of more than thirty-one bytes"],
+    ] {
+        let args =
+            [&["mkfs", "--format", "ufs2", "-s", "64M", "--force", &images[1]], wrong].concat();
+        let (code, message) = judges::failure(&seekless(&args));
+        assert!(code == 2, "{wrong:?}: {code} {message}");
+    }
+    let args = ["mkfs", "--format", "ufs2", "-s", "200K", "--force", &images[1]];
+    let (code, message) = judges::failure(&seekless(&args));
+    assert!(code == 5 && message.contains("too few"), "{code} {message}");
 }

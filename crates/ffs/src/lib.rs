@@ -26,6 +26,7 @@ mod dir;
 mod group;
 mod image;
 mod inode;
+mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;
@@ -33,6 +34,7 @@ mod volume;
 mod xattr;
 
 pub use image::FfsImage;
+pub use make::{MakeOptions, Optimization, Version, make};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};
