@@ -166,7 +166,8 @@ impl Hdd {
         self.buffer.get_mut(segment).dirty_until = Nanos::new(u64::MAX);
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
-        self.dirty.push(Dirty { segment, start, end, accepted });
+        let cylinder = waiting.cylinder;
+        self.dirty.push(Dirty { cylinder, segment, start, end, accepted });
         accepted.saturating_add(self.overheads.write_completion)
     }
 
