@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Cp(cmd::cp::CpArgs),
     Map(cmd::map::MapArgs),
     Mkfs(cmd::mkfs::MkfsArgs),
+    Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),

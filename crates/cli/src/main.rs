@@ -5,6 +5,7 @@
 
 mod args;
 mod cmd;
+mod device;
 mod extract;
 mod failure;
 mod image;

@@ -3,15 +3,16 @@
 use crate::args::OpenArgs;
 use crate::cmd::trace::load;
 use crate::failure::Failure;
-use crate::{image, show};
+use crate::{device, image, show};
 use clap::Args;
 use seekless_fs::Inspect;
 use seekless_layout::replay::{Machine, Purpose, Replayed};
 use seekless_layout::score::{self, Score};
+use seekless_layout::timing::{self, Think, Timing};
 use seekless_layout::trace::{self, Event};
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
-use seekless_units::{ByteLen, format_size, parse_size};
+use seekless_units::{ByteLen, Nanos, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,6 +25,55 @@ pub(crate) struct ModelArgs {
     /// The most that file read-ahead fetches at once, as read_ahead_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     read_ahead: ByteLen,
+}
+
+/// What requests are timed on.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct DeviceArgs {
+    /// Time the requests on this device: a preset (`seekless model list`) or a
+    /// parameter file; repeat for several
+    #[arg(long, value_name = "DEVICE")]
+    device: Vec<String>,
+    /// What passes between the trace's events: nothing, or what the trace says
+    #[arg(long, value_name = "TIME", value_enum, default_value_t = ThinkTime::Zero, requires = "device")]
+    think: ThinkTime,
+}
+
+/// See [`Think`].
+#[derive(clap::ValueEnum, Debug, Clone, Copy, Default)]
+enum ThinkTime {
+    /// Nothing
+    #[default]
+    Zero,
+    /// The time between the trace's events, from start to start
+    Trace,
+}
+
+/// A device and how long the requests take on it.
+pub(crate) struct Timed {
+    pub(crate) device: String,
+    pub(crate) timing: Timing,
+}
+
+/// Times an image's requests on every device asked for.
+pub(crate) fn time(
+    scored: &Scored,
+    events: &[Event],
+    args: &DeviceArgs,
+) -> Result<Vec<Timed>, Failure> {
+    let think = match args.think {
+        ThinkTime::Zero => Think::Zero,
+        ThinkTime::Trace => Think::Trace,
+    };
+    let block_size = ByteLen::new(u64::from(scored.image.geometry().block_size));
+    let one = |name: &String| {
+        let spec = device::spec(name)?;
+        let requests = &scored.replayed.requests;
+        let timing = timing::time(spec.build().as_mut(), requests, events, block_size, think)
+            .map_err(|refused| Failure::usage(format!("{} on {name}: {refused}", scored.name)))?;
+        Ok(Timed { device: name.clone(), timing })
+    };
+    args.device.iter().map(one).collect()
 }
 
 /// The size of a chunk, which holds something.
@@ -41,6 +91,7 @@ pub(crate) struct Scored {
     pub(crate) score: Score,
     pub(crate) replayed: Replayed,
     pub(crate) reads: Reads,
+    pub(crate) times: Vec<Timed>,
 }
 
 /// All events of these traces, in order of time.
@@ -60,7 +111,8 @@ pub(crate) fn run(
     let (score, replayed) = score::score(image.as_ref(), events, machine, &model.chunk)
         .map_err(|error| Failure::from(error).about(path.display()))?;
     let reads = reads(&replayed, events);
-    Ok(Scored { name: path.display().to_string(), image, score, replayed, reads })
+    let name = path.display().to_string();
+    Ok(Scored { name, image, score, replayed, reads, times: Vec::new() })
 }
 
 /// The requests with names, as the reports take them.
@@ -119,7 +171,21 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     row("layout score", &|score| Figure::Share(score.layout_score));
     row("dynamic layout score", &|score| Figure::Share(score.dynamic_layout_score));
     row("paths missing", &|score| Figure::Count(score.missing.len() as u64));
+    times(scored, &mut table);
     table
+}
+
+/// How long the requests take on each device.
+fn times(scored: &[Scored], table: &mut Table) {
+    let seconds = |time: Nanos| Figure::Seconds(time.get() as f64 / 1e9);
+    let devices = scored.first().map_or(0, |first| first.times.len());
+    for n in 0..devices {
+        let timed = || scored.iter().filter_map(|scored| scored.times.get(n));
+        let name = timed().next().map_or("", |timed| timed.device.as_str());
+        let total = timed().map(|timed| seconds(timed.timing.total)).collect();
+        table.push(format!("time on {name}"), total);
+        table.push("  device busy", timed().map(|timed| seconds(timed.timing.busy)).collect());
+    }
 }
 
 /// Requests, bytes and seeks of one image by what they were for.

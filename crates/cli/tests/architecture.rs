@@ -13,7 +13,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-ffs", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
-    ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
+    ("seekless-model", &["seekless-units"]),
     ("seekless-report", &["seekless-units"]),
     (
         "seekless",
@@ -23,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-ffs",
             "seekless-fs",
             "seekless-layout",
+            "seekless-model",
             "seekless-report",
             "seekless-source",
             "seekless-units",

@@ -3,6 +3,7 @@
 //! - [`trace`]: what was touched, in order
 //! - [`replay`]: a trace on an image: the requests that reach the disk
 //! - [`score`]: what such requests cost
+//! - [`timing`]: how long they take on a device
 //! - [`by_path`]: what a trace touches of a tree that is not an image yet
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
@@ -10,4 +11,5 @@ pub mod by_path;
 pub mod planner;
 pub mod replay;
 pub mod score;
+pub mod timing;
 pub mod trace;

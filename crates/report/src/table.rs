@@ -12,6 +12,8 @@ pub enum Figure {
     Bytes(ByteLen),
     /// A part of a whole, from 0 to 1.
     Share(f64),
+    /// A time in seconds.
+    Seconds(f64),
 }
 
 impl Figure {
@@ -20,6 +22,7 @@ impl Figure {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
             Self::Share(share) => share,
+            Self::Seconds(seconds) => seconds,
         }
     }
 
@@ -30,6 +33,8 @@ impl Figure {
             Self::Count(count) => grouped(count),
             Self::Bytes(len) => format_size(len),
             Self::Share(share) => format!("{share:.3}"),
+            Self::Seconds(seconds) if seconds < 1.0 => format!("{:.3} ms", seconds * 1000.0),
+            Self::Seconds(seconds) => format!("{seconds:.3} s"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
-use crate::scoring::{self, ModelArgs, Scored};
+use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
 use clap::Args;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
@@ -27,6 +27,7 @@ Examples:
   seekless score disk.img --trace boot.trace
   seekless score old.img new.img --trace boot.trace --chunk 512K --chunk 2M
   seekless score disk.img --trace boot.trace --explain
+  seekless score old.img new.img --trace boot.trace --device gp3 --device hdd.toml
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl")]
 pub(crate) struct ScoreArgs {
@@ -39,6 +40,8 @@ pub(crate) struct ScoreArgs {
     trace: Vec<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
     /// Show what the requests were for and which files cost the most
     #[arg(long)]
     explain: bool,
@@ -53,8 +56,12 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     let events = scoring::events(&args.trace)?;
     let images = std::iter::once(&args.image).chain(&args.other);
     let scored: Vec<Scored> = images
-        .map(|image| scoring::run(image, args.open, &events, &args.model))
-        .collect::<Result<_, _>>()?;
+        .map(|image| {
+            let mut scored = scoring::run(image, args.open, &events, &args.model)?;
+            scored.times = scoring::time(&scored, &events, &args.devices)?;
+            Ok(scored)
+        })
+        .collect::<Result<_, Failure>>()?;
     if let Some(path) = &args.io_log {
         write_log(&scored, path)?;
     }
@@ -85,6 +92,17 @@ fn worst(scored: &Scored) -> Vec<seekless_report::reads::FileCost> {
 fn as_json(scored: &Scored, explain: bool) -> Value {
     let mut value = json!(scored.score);
     value["image"] = scored.name.clone().into();
+    if !scored.times.is_empty() {
+        let seconds = |time: seekless_units::Nanos| time.get() as f64 / 1e9;
+        value["devices"] = scored
+            .times
+            .iter()
+            .map(|timed| {
+                let (total, busy) = (seconds(timed.timing.total), seconds(timed.timing.busy));
+                json!({ "device": timed.device, "seconds": total, "busy": busy })
+            })
+            .collect();
+    }
     if explain {
         value["by_purpose"] = scoring::by_purpose(scored)
             .map(|(purpose, requests, bytes, seeks)| {

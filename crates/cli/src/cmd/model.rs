@@ -1,0 +1,118 @@
+//! `seekless model`: the devices that requests are timed on.
+
+mod plot;
+mod validate;
+
+use crate::args::Global;
+use crate::device;
+use crate::failure::{Failure, Kind};
+use crate::output::Output;
+use crate::say::say;
+use clap::{Args, Subcommand};
+use seekless_model::preset::{self, Spec};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use validate::ValidateArgs;
+
+/// List, show, import and validate models of storage devices
+#[derive(Args, Debug)]
+#[command(after_help = "\
+A device is a preset or a TOML file; docs/models.md says what a file holds.
+
+Examples:
+  seekless model list
+  seekless model show gp3 > mine.toml
+  seekless model import cheetah9LP.parv -o cheetah9LP.toml
+  seekless score disk.img --trace boot.trace --device gp3 --device ./mine.toml
+  seekless model validate --traces traces --specs specs --plot fit.svg")]
+pub(crate) struct ModelCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The built-in devices
+    List,
+    /// A device's parameter file, with the sources of its figures
+    Show {
+        /// Preset, or path of a parameter file
+        #[arg(value_name = "DEVICE")]
+        device: String,
+    },
+    /// Make a parameter file of a drive's DiskSim files
+    ///
+    /// The file may be a .parv, which names the others and the bus, a
+    /// .diskspecs or a .model; files that it names are looked for beside it.
+    Import {
+        /// The DiskSim file
+        file: PathBuf,
+        /// Where to; standard output by default
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Replace the output if it exists
+        #[arg(long, requires = "output")]
+        force: bool,
+    },
+    /// Replay measured traces and compare the response times
+    Validate(ValidateArgs),
+}
+
+pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Failure> {
+    match &args.what {
+        What::List => list(global)?,
+        What::Show { device } => show(device, global)?,
+        What::Import { file, output, force } => {
+            let spec = device::import(file)?;
+            match output {
+                Some(path) => {
+                    let output = Output::create(path, *force)?;
+                    let io = |error| Failure::io(path.display(), &error);
+                    output.file()?.write_all(text(&spec)?.as_bytes()).map_err(io)?;
+                    output.finish()?;
+                }
+                None if global.json => say!("{}", json!(spec)),
+                None => say!("{}", text(&spec)?.trim_end()),
+            }
+        }
+        What::Validate(args) => validate::run(args, global)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(spec: &Spec) -> Result<String, Failure> {
+    spec.to_toml().map_err(|error| Failure::new(Kind::System, error.to_string()))
+}
+
+fn list(global: &Global) -> Result<(), Failure> {
+    let specs: Vec<Spec> = preset::names().map(preset::spec).collect::<Result<_, _>>()?;
+    if global.json {
+        let row = |spec: &Spec| {
+            let (name, kind) = (&spec.name, spec.kind());
+            json!({ "name": name, "kind": kind, "summary": spec.summary })
+        };
+        let rows: Vec<Value> = specs.iter().map(row).collect();
+        say!("{}", json!({ "presets": rows }));
+        return Ok(());
+    }
+    let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
+    for spec in &specs {
+        say!("{:<width$}  {:<6}  {}", spec.name, spec.kind(), spec.summary);
+    }
+    Ok(())
+}
+
+fn show(name: &str, global: &Global) -> Result<(), Failure> {
+    if global.json {
+        say!("{}", json!(device::spec(name)?));
+        return Ok(());
+    }
+    // A preset's own text has comments that the parsed file has not.
+    match preset::text(name) {
+        Ok(text) => say!("{}", text.trim_end()),
+        Err(_) => say!("{}", text(&device::spec(name)?)?.trim_end()),
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! `seekless model validate`: models held against measured drives.
+
+use super::plot;
+use crate::args::Global;
+use crate::device;
+use crate::failure::{Failure, Kind};
+use crate::output::Output;
+use crate::say::say;
+use clap::Args;
+use lzma_rust2::XzReader;
+use seekless_model::validate::{self, Demerit, TraceError, Traced};
+use seekless_units::Nanos;
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// The most that a trace may hold, unpacked.
+const LARGEST: u64 = 1 << 30;
+
+/// What a drive's parameter file may be called behind the trace's name, the
+/// one that says most first.
+const SPECS: &[&str] =
+    &[".toml", ".parv", "_validate.diskspecs", ".diskspecs", "_validate.model", ".model"];
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Traces are DRIVE.trace or DRIVE.trace.xz in DiskSim's `validate` format: R or
+W, hit or miss, block, count, response time and time to the next request in
+microseconds, a request a line. DRIVE.toml, DRIVE.parv, DRIVE.diskspecs or
+DRIVE.model has the drive's figures. Each request starts when the one before is
+done and the trace's time between them has passed.
+
+The demerit figure (Ruemmler and Wilkes) is the root mean square of the
+horizontal distance between the measured and the modelled distribution of
+response times; percent are of the measured mean.
+
+Examples:
+  seekless model validate --traces traces --specs specs
+  seekless model validate --traces traces --specs specs --plot fit.svg --json")]
+pub(super) struct ValidateArgs {
+    /// Directory of the measured traces
+    #[arg(long, value_name = "DIR")]
+    traces: PathBuf,
+    /// Directory of the drives' parameter files
+    #[arg(long, value_name = "DIR")]
+    specs: PathBuf,
+    /// Draw both distributions of every drive (SVG)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+/// A drive's trace and what the model made of it.
+pub(super) struct Validated {
+    pub(super) drive: String,
+    pub(super) measured: Vec<Nanos>,
+    pub(super) modelled: Vec<Nanos>,
+    pub(super) demerit: Demerit,
+}
+
+pub(super) fn run(args: &ValidateArgs, global: &Global) -> Result<(), Failure> {
+    let traces = find_traces(&args.traces)?;
+    let drives: Vec<Validated> = traces
+        .iter()
+        .map(|(drive, path)| validate_one(drive, path, &args.specs))
+        .collect::<Result<_, _>>()?;
+    if let Some(path) = &args.plot {
+        let output = Output::create(path, true)?;
+        let io = |error| Failure::io(path.display(), &error);
+        output.file()?.write_all(plot::svg(&drives).as_bytes()).map_err(io)?;
+        output.finish()?;
+    }
+    if global.json {
+        let rows: Vec<Value> = drives.iter().map(as_json).collect();
+        say!("{}", json!({ "drives": rows }));
+        return Ok(());
+    }
+    say!("{:<16} {:>10} {:>10} {:>10} {:>8}", "drive", "measured", "model", "demerit", "percent");
+    for one in &drives {
+        let Demerit { mean_ms, measured_mean_ms, demerit_ms, demerit_percent } = one.demerit;
+        say!(
+            "{:<16} {measured_mean_ms:>7.3} ms {mean_ms:>7.3} ms {demerit_ms:>7.3} ms {demerit_percent:>7.2}%",
+            one.drive,
+        );
+    }
+    Ok(())
+}
+
+fn as_json(one: &Validated) -> Value {
+    json!({
+        "drive": one.drive,
+        "mean_ms": one.demerit.mean_ms,
+        "demerit_ms": one.demerit.demerit_ms,
+        "demerit_percent": one.demerit.demerit_percent,
+    })
+}
+
+fn validate_one(drive: &str, path: &Path, specs: &Path) -> Result<Validated, Failure> {
+    let spec = SPECS
+        .iter()
+        .map(|ending| specs.join(format!("{drive}{ending}")))
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            let names: Vec<String> = SPECS.iter().map(|end| format!("{drive}{end}")).collect();
+            Failure::usage(format!("{}: none of {} is there", specs.display(), names.join(", ")))
+        })?;
+    let spec = device::spec(&spec.to_string_lossy())?;
+    let trace = load(path)?;
+    let failed =
+        |error: TraceError| Failure::new(Kind::Corrupt, error.to_string()).about(path.display());
+    let modelled = validate::replay(spec.build().as_mut(), &trace).map_err(failed)?;
+    let measured: Vec<Nanos> = trace.iter().map(|traced| traced.response).collect();
+    let demerit = validate::demerit(&measured, &modelled);
+    Ok(Validated { drive: drive.into(), measured, modelled, demerit })
+}
+
+/// The traces in a directory by the drives' names, in order.
+fn find_traces(dir: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let io = |error: io::Error| Failure::io(dir.display(), &error);
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let plain = name.strip_suffix(".xz").unwrap_or(&name);
+        if let Some(drive) = plain.strip_suffix(".trace") {
+            found.push((drive.to_string(), path));
+        }
+    }
+    found.sort();
+    if found.is_empty() {
+        let why = format!("{}: no *.trace or *.trace.xz", dir.display());
+        return Err(Failure::usage(why));
+    }
+    Ok(found)
+}
+
+fn load(path: &Path) -> Result<Vec<Traced>, Failure> {
+    let io = |error: io::Error| Failure::io(path.display(), &error);
+    let file = File::open(path).map_err(io)?;
+    let mut text = String::new();
+    let packed = path.extension().is_some_and(|extension| extension == "xz");
+    if packed {
+        let corrupt =
+            |error: io::Error| Failure::new(Kind::Corrupt, format!("{}: {error}", path.display()));
+        let reader = XzReader::new(io::BufReader::new(file), true);
+        reader.take(LARGEST + 1).read_to_string(&mut text).map_err(corrupt)?;
+    } else {
+        file.take(LARGEST + 1).read_to_string(&mut text).map_err(io)?;
+    }
+    if text.len() as u64 > LARGEST {
+        return Err(Failure::new(Kind::Corrupt, format!("{}: too large", path.display())));
+    }
+    let name = path.display().to_string();
+    validate::parse(&text, &name).map_err(|error| Failure::new(Kind::Corrupt, error.to_string()))
+}

@@ -1,0 +1,64 @@
+//! Devices by name: presets and parameter files.
+
+use crate::failure::{Failure, Kind};
+use seekless_model::disksim::{self, ImportError};
+use seekless_model::preset::{self, Spec, SpecError};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The most a parameter file may hold: more than any drive's defect lists.
+const LARGEST: u64 = 64 << 20;
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Self {
+        match error {
+            SpecError::Unknown { .. } => Self::usage(format!(
+                "{error} (`seekless model list` shows all; a path names a file)"
+            )),
+            SpecError::Invalid { .. } => Self::new(Kind::Corrupt, error.to_string()),
+        }
+    }
+}
+
+impl From<ImportError> for Failure {
+    fn from(error: ImportError) -> Self {
+        match &error {
+            ImportError::Io { file, source } => Self::io(file, source),
+            _ => Self::new(Kind::Corrupt, error.to_string()),
+        }
+    }
+}
+
+/// The device that a preset's name or a parameter file's path stands for.
+pub(crate) fn spec(name: &str) -> Result<Spec, Failure> {
+    let path = Path::new(name);
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    match extension {
+        Some("parv" | "diskspecs" | "model") => import(path),
+        _ if extension == Some("toml") || name.contains('/') => {
+            let text = read(path).map_err(|error| Failure::io(name, &error))?;
+            Ok(preset::parse(&text, name)?)
+        }
+        _ => Ok(preset::spec(name)?),
+    }
+}
+
+/// A drive from DiskSim's parameter files; those that a file names are looked
+/// for in its directory.
+pub(crate) fn import(path: &Path) -> Result<Spec, Failure> {
+    let dir = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    disksim::import(&name, &mut |file| read(&dir.join(file)))
+        .map_err(|error| Failure::from(error).about(dir.join("").display()))
+}
+
+/// A parameter file's text.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(LARGEST + 1).read_to_string(&mut text)?;
+    if read as u64 > LARGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too large for a parameter file"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,174 @@
+//! How long a replay takes on a device.
+
+use crate::replay::{Purpose, Request};
+use crate::trace::Event;
+use seekless_model::{DeviceModel, Refused, Tag};
+use seekless_units::{ByteLen, Lba, Nanos, SECTOR};
+
+/// Requests for one file's data that an event has in flight at once: Linux
+/// reads one window ahead while it waits for the one before.
+const AHEAD: usize = 2;
+
+/// The most sectors of one request to the device (a `max_sectors_kb` of 1280).
+const LARGEST: u64 = 2560;
+
+/// What passes between the events of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Think {
+    /// Nothing: the next one begins when the one before has what it needs.
+    #[default]
+    Zero,
+    /// The time between them in the trace, from start to start; the next one
+    /// begins later when the one before still waits for the device.
+    Trace,
+}
+
+/// A replay's time on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Timing {
+    /// From the cold start to the last read's end.
+    pub total: Nanos,
+    /// For how long the device had something to do.
+    pub busy: Nanos,
+}
+
+/// Times a replay's requests on a device that is at rest. Requests follow each
+/// other as the replay waits for them: metadata one by one, a file's data with
+/// one request ahead.
+///
+/// # Errors
+/// [`Refused`] when the image is larger than the device.
+pub fn time(
+    device: &mut dyn DeviceModel,
+    requests: &[Request],
+    events: &[Event],
+    block_size: ByteLen,
+    think: Think,
+) -> Result<Timing, Refused> {
+    let mut clock = Clock { device, flying: 0, now: Nanos::ZERO, block_size: block_size.get() };
+    let mut started = Nanos::ZERO;
+    let mut recorded = events.first().map_or(Nanos::ZERO, |event| event.time);
+    let mut last = None;
+    for request in requests {
+        if last.is_some_and(|last: &Request| !together(last, request)) {
+            clock.wait(0);
+        }
+        if think == Think::Trace && last.is_none_or(|last| last.event != request.event) {
+            let at = events.get(request.event).map_or(recorded, |event| event.time.max(recorded));
+            started = started.saturating_add(at.saturating_since(recorded)).max(clock.now);
+            recorded = at;
+            clock.now = started;
+        }
+        clock.submit(request)?;
+        last = Some(request);
+    }
+    clock.wait(0);
+    Ok(Timing { total: clock.now, busy: clock.device.busy() })
+}
+
+/// Whether a request may be in flight beside the one before.
+fn together(before: &Request, request: &Request) -> bool {
+    let data = |request: &Request| request.purpose == Purpose::Data;
+    data(before) && data(request) && (before.event, before.ino) == (request.event, request.ino)
+}
+
+struct Clock<'a> {
+    device: &'a mut dyn DeviceModel,
+    flying: usize,
+    now: Nanos,
+    block_size: u64,
+}
+
+impl Clock<'_> {
+    /// Waits until only so many requests are in flight.
+    fn wait(&mut self, left: usize) {
+        while self.flying > left
+            && let Some(done) = self.device.advance(Nanos::new(u64::MAX))
+        {
+            self.flying -= 1;
+            self.now = self.now.max(done.at);
+        }
+    }
+
+    fn submit(&mut self, request: &Request) -> Result<(), Refused> {
+        let per_block = self.block_size / SECTOR;
+        let mut at = request.extent.start.get().saturating_mul(per_block);
+        let mut left = request.extent.len.saturating_mul(per_block);
+        while left > 0 {
+            self.wait(AHEAD - 1);
+            let sectors = left.min(LARGEST);
+            let part = u32::try_from(sectors).unwrap_or(u32::MAX);
+            let read = seekless_model::Request::read(Lba::new(at), part);
+            self.device.submit(self.now, Tag(at), read)?;
+            self.flying += 1;
+            at += sectors;
+            left -= sectors;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Op;
+    use seekless_model::from_toml;
+    use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+    /// A device on which a 4 KiB read takes a millisecond of latency and next
+    /// to no transfer.
+    fn device() -> Box<dyn DeviceModel> {
+        let text = r#"
+            name = "t"
+            summary = ""
+            [volume]
+            sectors = 100000
+            iops = { rate = 1000000000 }
+            bandwidth = { rate = 1000000000000 }
+            io_size = 1048576
+            read_latency = [{ share = 1.0, us = 1000.0 }]
+            write_latency = [{ share = 1.0, us = 1000.0 }]
+        "#;
+        from_toml(text, "t").unwrap()
+    }
+
+    fn request(start: u64, purpose: Purpose, event: usize) -> Request {
+        let extent = Extent::new(BlockNo::new(start), 1);
+        Request { extent, purpose, ino: Ino::new(12), lbn: Lbn::ZERO, event }
+    }
+
+    fn ms(timing: Nanos) -> u64 {
+        timing.get() / 1_000_000
+    }
+
+    fn run(requests: &[Request], events: &[Event], think: Think) -> Timing {
+        time(device().as_mut(), requests, events, ByteLen::new(4096), think).unwrap()
+    }
+
+    #[test]
+    fn metadata_is_waited_for_and_data_has_one_ahead() {
+        let metadata = [1, 2, 3, 4].map(|at| request(at, Purpose::Inode, 0));
+        assert_eq!(ms(run(&metadata, &[], Think::Zero).total), 4);
+        let data = [1, 2, 3, 4].map(|at| request(at, Purpose::Data, 0));
+        let timing = run(&data, &[], Think::Zero);
+        assert_eq!((ms(timing.total), ms(timing.busy)), (2, 2));
+    }
+
+    #[test]
+    fn time_between_events_counts_from_start_to_start() {
+        let event = |ms: u64| Event::new(Nanos::new(ms * 1_000_000), Op::Read, b"/a".to_vec());
+        let events = [event(100), event(110), event(110)];
+        let requests = [0, 1, 2].map(|n| request(n as u64 + 5, Purpose::Inode, n));
+        assert_eq!(ms(run(&requests, &events, Think::Zero).total), 3);
+        let timing = run(&requests, &events, Think::Trace);
+        assert_eq!((ms(timing.total), ms(timing.busy)), (12, 3));
+    }
+
+    #[test]
+    fn an_image_larger_than_the_device_is_refused() {
+        let requests = [request(50_000, Purpose::Data, 0)];
+        let refused =
+            time(device().as_mut(), &requests, &[], ByteLen::new(4096), Think::Zero).unwrap_err();
+        assert!(matches!(refused, Refused::PastTheEnd { capacity: 100_000, .. }));
+    }
+}

@@ -1,0 +1,232 @@
+//! A disk drive: heads that move, a medium that turns, a buffer that reads
+//! ahead.
+//!
+//! The drive serves one command at a time from its queue; what the heads do
+//! beside commands (read-ahead, writing what the buffer has accepted) is worked
+//! out when somebody looks. Behaviour and parameters are those of the disks in
+//! DiskSim 4.0 (Bucy, Schindler, Schlosser, Ganger 2008) as far as one command
+//! is served at a time, so that drives measured for it can be used; seek curves
+//! are those of Ruemmler and Wilkes (IEEE Computer, March 1994).
+
+mod buffer;
+mod check;
+mod layout;
+mod media;
+mod overhead;
+mod read;
+mod schedule;
+mod seek;
+pub mod spec;
+mod write;
+
+use crate::device::{DeviceModel, Refused, check};
+use crate::in_flight::InFlight;
+use crate::request::{Completion, Op, Request, Tag};
+use buffer::Buffer;
+use media::{Media, Stream};
+use overhead::Overheads;
+use seek::Place;
+use seekless_units::Nanos;
+use spec::HddSpec;
+use std::collections::VecDeque;
+
+/// A request in the drive's queue.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    tag: Tag,
+    request: Request,
+    arrived: Nanos,
+    /// Where its first block lies.
+    cylinder: u32,
+}
+
+impl Waiting {
+    fn start(&self) -> u64 {
+        self.request.at.get()
+    }
+
+    fn end(&self) -> u64 {
+        self.request.end().get()
+    }
+}
+
+/// What the buffer has accepted and the heads have not begun to write.
+#[derive(Clone, Copy, Debug)]
+struct Dirty {
+    cylinder: u32,
+    segment: usize,
+    start: u64,
+    end: u64,
+    accepted: Nanos,
+}
+
+/// Read-ahead under way.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    segment: usize,
+    stream: Stream,
+}
+
+/// What the heads are doing.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heads {
+    place: Place,
+    /// When they can move again.
+    free: Nanos,
+    /// They write until then, the segment that is named.
+    writing: Option<usize>,
+}
+
+/// A disk drive.
+#[derive(Clone, Debug)]
+pub struct Hdd {
+    spec: HddSpec,
+    media: Media,
+    buffer: Buffer,
+    overheads: Overheads,
+    heads: Heads,
+    reading: Option<Reading>,
+    dirty: Vec<Dirty>,
+    /// The last command was a read.
+    after_read: bool,
+    /// When the next command may be taken up.
+    command_free: Nanos,
+    queue: VecDeque<Waiting>,
+    requests: InFlight,
+}
+
+impl Hdd {
+    /// A drive at rest, with an empty buffer and its heads on cylinder 0. The
+    /// figures must be sound, as [`HddSpec::fault`] has it.
+    #[must_use]
+    pub fn new(spec: HddSpec) -> Self {
+        Self {
+            media: Media::new(&spec),
+            buffer: Buffer::new(&spec.buffer),
+            overheads: Overheads::new(&spec),
+            heads: Heads::default(),
+            reading: None,
+            dirty: Vec::new(),
+            after_read: true,
+            command_free: Nanos::ZERO,
+            queue: VecDeque::new(),
+            requests: InFlight::default(),
+            spec,
+        }
+    }
+
+    /// Brings read-ahead and writing up to a moment.
+    fn catch_up(&mut self, now: Nanos) {
+        if self.heads.writing.is_some() && self.heads.free <= now {
+            self.heads.writing = None;
+        }
+        let Some(mut reading) = self.reading else { return };
+        let limit = self.buffer.get(reading.segment).limit;
+        let end = reading.stream.read_by(&self.media, now, limit);
+        self.buffer.extend(reading.segment, end);
+        self.heads.place = reading.stream.leg.track.place;
+        if end >= limit {
+            self.heads.free = self.heads.free.max(self.media.done(&reading.stream.leg, end));
+            self.reading = None;
+        } else {
+            self.reading = Some(reading);
+        }
+    }
+
+    /// Stops read-ahead: a movement ends where it goes to; a sector is read to
+    /// its end, unless the drive can stop in the middle.
+    fn stop_reading(&mut self, now: Nanos) {
+        let Some(reading) = self.reading.take() else { return };
+        let leg = &reading.stream.leg;
+        self.heads.place = leg.track.place;
+        let stopped = if now < leg.on_track {
+            leg.on_track
+        } else if self.spec.buffer.stop_in_sector || now < leg.begin {
+            now
+        } else {
+            self.media.sector_end(leg, now)
+        };
+        self.heads.free = self.heads.free.max(stopped);
+    }
+
+    /// Serves one request that is taken up at `now`.
+    fn serve_one(&mut self, waiting: Waiting, now: Nanos) {
+        self.catch_up(now);
+        let done = match waiting.request.op {
+            Op::Read => self.read(waiting, now),
+            Op::Write => self.write(waiting, now),
+            Op::Flush => now.saturating_add(self.overheads.command),
+        };
+        if waiting.request.op != Op::Flush {
+            self.after_read = waiting.request.op == Op::Read;
+        }
+        self.command_free = self.command_free.max(done);
+        self.requests.push(waiting.arrived, done, waiting.tag);
+    }
+
+    /// Does everything that begins at `until` or before.
+    fn run(&mut self, until: Nanos) {
+        while let Some((at, next)) = self.next_start().filter(|start| start.0 <= until) {
+            self.begin(at, next);
+        }
+    }
+
+    fn begin(&mut self, at: Nanos, start: schedule::Start) {
+        self.catch_up(at);
+        match start {
+            schedule::Start::Request(n) => {
+                if let Some(waiting) = self.queue.remove(n) {
+                    self.serve_one(waiting, at);
+                }
+            }
+            schedule::Start::Writing(n) => self.write_back(n, at),
+        }
+    }
+}
+
+impl DeviceModel for Hdd {
+    fn capacity(&self) -> Option<u64> {
+        Some(self.media.layout.blocks())
+    }
+
+    fn submit(&mut self, at: Nanos, tag: Tag, request: Request) -> Result<(), Refused> {
+        check(request, self.capacity())?;
+        let arrived = self.requests.arrive(at);
+        if let Some(before) = arrived.get().checked_sub(1) {
+            self.run(Nanos::new(before));
+        }
+        let cylinder = self.media.layout.track(request.at.get()).place.cylinder;
+        self.queue.push_back(Waiting { tag, request, arrived, cylinder });
+        Ok(())
+    }
+
+    fn advance(&mut self, until: Nanos) -> Option<Completion> {
+        loop {
+            let next = self.requests.next();
+            if self.queue.is_empty() && next.is_none() {
+                return self.requests.advance(until);
+            }
+            let limit = next.map_or(until, |next| next.min(until));
+            match self.next_start() {
+                Some((at, start)) if at <= limit => self.begin(at, start),
+                _ => return self.requests.advance(until),
+            }
+        }
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        let start = (!self.queue.is_empty()).then(|| self.next_start()).flatten();
+        [self.requests.next(), start.map(|start| start.0)].into_iter().flatten().min()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.queue.len() + self.requests.len()
+    }
+
+    fn busy(&self) -> Nanos {
+        self.requests.busy()
+    }
+}
+
+#[cfg(test)]
+mod tests;

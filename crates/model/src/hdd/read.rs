@@ -1,0 +1,202 @@
+//! Serving reads: from the buffer, from read-ahead under way, from the medium.
+
+use super::media::{Media, Stream};
+use super::spec::ReadAhead;
+use super::{Hdd, Reading, Waiting};
+use seekless_units::Nanos;
+
+impl Hdd {
+    /// Serves a read that is taken up at `now`; returns when it completes.
+    pub(super) fn read(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
+        match self.buffer.hit(waiting.start(), waiting.end()) {
+            Some(segment) => self.read_hit(waiting, now, segment),
+            None => self.read_miss(waiting, now),
+        }
+    }
+
+    fn read_hit(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
+        let times = self.overheads;
+        let hit = times.command + times.read_hit.get(self.after_read);
+        let bus = self.on_bus(waiting, now, hit);
+        let ahead = self.reading.is_some_and(|reading| reading.segment == segment);
+        let while_writing = self.heads.writing.is_some();
+        if !ahead && !while_writing {
+            self.stop_reading(now);
+        }
+        self.buffer.touch(segment);
+        let limit = self.limit(segment, waiting);
+        let held = self.buffer.get_mut(segment);
+        held.limit = held.limit.max(limit);
+        let (held_end, held_limit) = (held.end, held.limit);
+        let missing = held_end < waiting.end();
+        let resumed = self.spec.buffer.read_ahead_after_hit && held_end < held_limit;
+        if !ahead && !while_writing && (missing || resumed) {
+            let depart = self.depart(waiting, now);
+            let leg = self.media.go(self.heads.place, depart, held_end, false);
+            self.reading = Some(Reading { segment, stream: Stream::new(leg) });
+        } else if !ahead {
+            let held = self.buffer.get_mut(segment);
+            held.limit = held.end;
+        }
+        self.transfer(waiting, bus, segment)
+    }
+
+    fn read_miss(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
+        let times = self.overheads;
+        self.stop_reading(now);
+        // Reads always find a segment: the queue starts none while all hold
+        // what is not written yet.
+        let segment = self.buffer.victim(None, now).unwrap_or_default();
+        self.buffer.reset(segment, waiting.start(), false);
+        self.buffer.touch(segment);
+        let limit = self.limit(segment, waiting);
+        let depart = self.depart(waiting, now);
+        let leg = self.media.go(self.heads.place, depart, waiting.start(), false);
+        let buffer = &self.spec.buffer;
+        let (passing, zero) = (buffer.read_passing_sectors, buffer.zero_latency_read);
+        let leg = self.media.land(leg, waiting.end(), passing && buffer.caching, zero);
+        let held = self.buffer.get_mut(segment);
+        held.start = leg.first;
+        held.end = leg.first;
+        held.limit = limit;
+        self.reading = Some(Reading { segment, stream: Stream::new(leg) });
+        let miss = times.command + times.read_miss.get(self.after_read);
+        if self.spec.bus.never_disconnect {
+            let bus = waiting.arrived.max(now).saturating_add(miss + times.data_preparation);
+            return self.transfer(waiting, bus, segment);
+        }
+        let left = miss + times.read_disconnect.get(self.after_read);
+        let bus = self.reconnect(waiting, waiting.arrived.saturating_add(left).max(now));
+        self.transfer(waiting, bus, segment)
+    }
+
+    /// When the heads may leave for a read.
+    fn depart(&self, waiting: Waiting, now: Nanos) -> Nanos {
+        let miss = self.overheads.command + self.overheads.read_miss.get(self.after_read);
+        waiting.arrived.saturating_add(miss).max(now).max(self.heads.free)
+    }
+
+    /// When data can go over the bus for a request that needs nothing else: at
+    /// the command's end, or when the bus is won back for one that had to wait.
+    pub(super) fn on_bus(&self, waiting: Waiting, now: Nanos, command: u64) -> Nanos {
+        let prepared = self.overheads.data_preparation;
+        if now > waiting.arrived {
+            let told = waiting.arrived.saturating_add(command);
+            return told.max(now).saturating_add(self.overheads.reselect + prepared);
+        }
+        now.saturating_add(command + prepared)
+    }
+
+    /// When the bus is won back: when enough of the read has come from the
+    /// medium.
+    fn reconnect(&mut self, waiting: Waiting, away: Nanos) -> Nanos {
+        let buffer = &self.spec.buffer;
+        let sectors = u64::from(waiting.request.sectors);
+        let room = u64::from(buffer.segment_sectors);
+        let whole = if buffer.watermark_of_segment { room } else { sectors.min(room) };
+        let enough = ((whole as f64 * buffer.read_watermark) as u64).clamp(1, sectors);
+        let enough = waiting.start() + enough;
+        let there = self.reading.as_mut().map(|r| r.stream.done(&self.media, enough));
+        let times = &self.overheads;
+        there
+            .map_or(away, |there| there.max(away))
+            .saturating_add(times.reselect + times.data_preparation)
+    }
+
+    /// Sends a read's sectors to the host as they come, from `bus` on; returns
+    /// when the read completes.
+    fn transfer(&mut self, waiting: Waiting, bus: Nanos, segment: usize) -> Nanos {
+        let times = self.overheads;
+        let (end, mut sent, mut now) = (waiting.end(), waiting.start(), bus);
+        let hold = self.spec.bus.hold_read || self.spec.bus.never_disconnect;
+        while sent < end {
+            let held = self.read_so_far(segment, now, end);
+            if held > sent {
+                now = now.saturating_add((held - sent).saturating_mul(times.read_sector));
+                sent = held;
+                continue;
+            }
+            let Some(reading) = self.reading.as_mut() else { break };
+            let next = reading.stream.done(&self.media, sent + 1);
+            now = now.max(next);
+            if !hold {
+                let left = times.read_disconnect.get(self.after_read);
+                now = now.saturating_add(left + times.reselect + times.data_preparation);
+            }
+        }
+        self.after_transfer(waiting, segment);
+        now.saturating_add(times.read_completion)
+    }
+
+    /// The end of what a segment holds at a moment, of what is wanted.
+    fn read_so_far(&mut self, segment: usize, now: Nanos, end: u64) -> u64 {
+        let held = self.buffer.get(segment).end;
+        match self.reading.as_mut().filter(|reading| reading.segment == segment) {
+            Some(reading) if held < end => {
+                held.max(reading.stream.read_by(&self.media, now, end)).min(end)
+            }
+            _ => held.min(end),
+        }
+    }
+
+    /// The segment after a read: it holds the request, and read-ahead goes on
+    /// where there is any.
+    fn after_transfer(&mut self, waiting: Waiting, segment: usize) {
+        self.buffer.extend(segment, waiting.end());
+        if self.spec.buffer.discard_after_read {
+            let held = self.buffer.get_mut(segment);
+            held.start = held.start.max(waiting.end());
+            held.end = held.end.max(held.start);
+        }
+        let limit = self.buffer.get(segment).limit;
+        let Some(reading) = self.reading.as_mut().filter(|reading| reading.segment == segment)
+        else {
+            return;
+        };
+        if limit <= waiting.end() {
+            let done = reading.stream.done(&self.media, waiting.end());
+            self.heads.place = reading.stream.leg.track.place;
+            self.heads.free = self.heads.free.max(done);
+            self.reading = None;
+        }
+    }
+
+    /// Up to which block is read for a request.
+    fn limit(&self, segment: usize, waiting: Waiting) -> u64 {
+        let buffer = &self.spec.buffer;
+        let end = waiting.end();
+        let most = match buffer.read_ahead_sectors {
+            0 => buffer.segment_sectors,
+            sectors => sectors,
+        };
+        let most = end + u64::from(most);
+        let limit = match buffer.read_ahead {
+            _ if !buffer.caching => end,
+            ReadAhead::None => end,
+            ReadAhead::Sectors => most,
+            ReadAhead::Track => most.min(self.media.layout.track(end - 1).end),
+            ReadAhead::Cylinder => most.min(cylinder_end(&self.media, end - 1)),
+            ReadAhead::NextTrack if end < self.media.layout.blocks() => {
+                let track = self.media.layout.track(end);
+                let back = self.buffer.get(segment).start < track.first;
+                track.end + if back { u64::from(track.sectors) } else { 0 }
+            }
+            ReadAhead::NextTrack => end,
+        };
+        limit.min(self.media.layout.blocks()).max(end)
+    }
+}
+
+/// The block behind the cylinder of a block.
+fn cylinder_end(media: &Media, block: u64) -> u64 {
+    let first = media.layout.track(block);
+    let mut end = first.end;
+    while end < media.layout.blocks() {
+        let track = media.layout.track(end);
+        if track.place.cylinder != first.place.cylinder || track.end <= end {
+            break;
+        }
+        end = track.end;
+    }
+    end
+}

@@ -1,0 +1,183 @@
+//! Serving writes: into the buffer, onto the medium.
+
+use super::media::{Arrivals, Leg};
+use super::overhead::ExtraDisconnect;
+use super::{Dirty, Hdd, Waiting};
+use seekless_units::Nanos;
+
+/// When a write's data and its heads set off.
+struct Plan {
+    /// The transfer from the host begins.
+    bus: Nanos,
+    /// The heads may leave.
+    ready: Nanos,
+    /// To leave the bus when the data is over.
+    disconnect: u64,
+    /// To win it back.
+    reselect: u64,
+}
+
+impl Hdd {
+    /// Serves a write that is taken up at `now`; returns when it completes.
+    pub(super) fn write(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
+        if let Some(segment) = self.continued(&waiting) {
+            return self.append(waiting, now, segment);
+        }
+        let (start, end) = (waiting.start(), waiting.end());
+        // The queue starts no write that finds no segment.
+        let segment = self.buffer.victim(Some((start, end)), now).unwrap_or_default();
+        let extra = self.extra(&waiting, now, segment);
+        if self.heads.writing.is_some() {
+            return self.accept(waiting, now, segment);
+        }
+        self.stop_reading(now);
+        self.buffer.invalidate(start, end, segment);
+        self.buffer.reset(segment, start, true);
+        self.buffer.touch(segment);
+        self.buffer.extend(segment, end);
+        let plan = self.plan(&waiting, now, extra);
+        let sectors = u64::from(waiting.request.sectors);
+        let data = Arrivals {
+            first: start,
+            start: plan.bus,
+            each: self.overheads.write_sector,
+            least: self.least(sectors),
+        };
+        let written = self.put_on_medium(start, end, plan.ready, &data);
+        self.buffer.get_mut(segment).dirty_until = written;
+        let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
+        self.complete(&waiting, segment, sent, written, &plan)
+    }
+
+    /// How many sectors of a write the buffer holds before the heads write.
+    fn least(&self, sectors: u64) -> u64 {
+        if self.spec.bus.hold_write {
+            return sectors;
+        }
+        sectors.min(u64::from(self.spec.buffer.write_lead_sectors)).max(1)
+    }
+
+    /// The end of a write whose data is over at `sent` and on the medium at
+    /// `written`.
+    fn complete(
+        &mut self,
+        waiting: &Waiting,
+        segment: usize,
+        sent: Nanos,
+        written: Nanos,
+        plan: &Plan,
+    ) -> Nanos {
+        let done = if self.spec.buffer.write_back && !waiting.request.durable {
+            self.heads.writing = Some(segment);
+            sent
+        } else {
+            let away = sent.saturating_add(plan.disconnect);
+            away.max(written).saturating_add(plan.reselect)
+        };
+        done.saturating_add(self.overheads.write_completion)
+    }
+
+    /// The drive leaves the bus once more in a write that follows a write and
+    /// does not continue it.
+    fn extra(&self, waiting: &Waiting, now: Nanos, segment: usize) -> Option<ExtraDisconnect> {
+        let at_once = now == waiting.arrived && !self.spec.bus.never_disconnect;
+        let follows =
+            self.buffer.just_written(segment) && self.buffer.get(segment).end != waiting.start();
+        self.overheads.extra.filter(|_| at_once && follows)
+    }
+
+    fn plan(&self, waiting: &Waiting, now: Nanos, extra: Option<ExtraDisconnect>) -> Plan {
+        let times = &self.overheads;
+        if let Some(extra) = extra {
+            let at = |time: u64| waiting.arrived.saturating_add(times.command + time);
+            let back = extra.command + extra.disconnect + extra.away + times.reselect;
+            return Plan {
+                bus: at(back + times.data_preparation),
+                ready: at(extra.command + extra.seek_delta),
+                disconnect: extra.second_disconnect,
+                reselect: times.reselect_again,
+            };
+        }
+        let command = times.command + times.write.get(self.after_read);
+        Plan {
+            bus: self.on_bus(*waiting, now, command),
+            ready: waiting.arrived.saturating_add(command).max(now),
+            disconnect: times.write_disconnect,
+            reselect: times.reselect,
+        }
+    }
+
+    /// Writes blocks to the medium, the heads leaving at `ready` or when they
+    /// are free; returns when they are written.
+    fn put_on_medium(&mut self, start: u64, end: u64, ready: Nanos, data: &Arrivals) -> Nanos {
+        let depart = ready.max(self.heads.free);
+        let mut leg = self.media.go(self.heads.place, depart, start, true);
+        let moved = leg.on_track.saturating_since(depart);
+        if moved < self.overheads.minimum_write_seek {
+            let later = depart.saturating_add(self.overheads.minimum_write_seek - moved);
+            leg = self.media.go(self.heads.place, later, start, true);
+        }
+        if self.spec.buffer.zero_latency_write && data.all_by(end, leg.on_track) {
+            leg = self.media.land(leg, end, false, true);
+        }
+        self.finish(leg, end, data)
+    }
+
+    fn finish(&mut self, leg: Leg, end: u64, data: &Arrivals) -> Nanos {
+        let (last, written) = self.media.write(leg, end, data);
+        self.heads.place = last.track.place;
+        self.heads.free = written;
+        written
+    }
+
+    /// The segment that is being written and that a write goes on from.
+    pub(super) fn continued(&self, waiting: &Waiting) -> Option<usize> {
+        let segment = self.heads.writing.filter(|_| self.spec.buffer.combine_writes)?;
+        let held = self.buffer.get(segment);
+        let room = u64::from(self.spec.buffer.segment_sectors);
+        let fits = waiting.end().saturating_sub(held.start) <= room;
+        (held.end == waiting.start() && fits && !waiting.request.durable).then_some(segment)
+    }
+
+    /// A write that goes on where the one being written ends: the heads stay on
+    /// their way.
+    fn append(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
+        let (start, end) = (waiting.start(), waiting.end());
+        let plan = self.plan(&waiting, now, None);
+        let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
+        let each = self.overheads.write_sector;
+        let data = Arrivals { first: start, start: plan.bus, each, least: 1 };
+        self.buffer.invalidate(start, end, segment);
+        self.buffer.touch(segment);
+        self.buffer.extend(segment, end);
+        let written = self.put_on_medium(start, end, plan.ready, &data);
+        self.buffer.get_mut(segment).dirty_until = written;
+        plan.bus.saturating_add(sent + self.overheads.write_completion)
+    }
+
+    /// Takes a write into the buffer while the heads write something else.
+    fn accept(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
+        let (start, end) = (waiting.start(), waiting.end());
+        let plan = self.plan(&waiting, now, None);
+        self.buffer.invalidate(start, end, segment);
+        self.buffer.reset(segment, start, true);
+        self.buffer.touch(segment);
+        self.buffer.extend(segment, end);
+        self.buffer.get_mut(segment).dirty_until = Nanos::new(u64::MAX);
+        let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
+        let accepted = plan.bus.saturating_add(sent);
+        let cylinder = waiting.cylinder;
+        self.dirty.push(Dirty { cylinder, segment, start, end, accepted });
+        accepted.saturating_add(self.overheads.write_completion)
+    }
+
+    /// Begins to write something that the buffer has accepted.
+    pub(super) fn write_back(&mut self, n: usize, now: Nanos) {
+        let dirty = self.dirty.remove(n);
+        self.stop_reading(now);
+        let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
+        let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
+        self.buffer.get_mut(dirty.segment).dirty_until = written;
+        self.heads.writing = Some(dirty.segment);
+    }
+}

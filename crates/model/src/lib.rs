@@ -1,0 +1,42 @@
+//! Timing models of storage devices: when does a request finish?
+//!
+//! Pure: requests with their arrival times go in, completion times come out.
+//! No I/O and no clock of its own; the same requests give the same times on
+//! every machine. Time is virtual, in [`Nanos`] since the start of the run.
+//!
+//! - [`request`]: what a device is asked, and what it answers
+//! - [`device`]: the trait of all models, for many requests in flight
+//! - [`preset`]: the built-in devices, and devices from parameter files
+//! - [`hdd`], [`ssd`], [`volume`], [`lazy`], [`null`]: the models
+//! - [`disksim`]: drives from DiskSim's parameter files
+//! - [`validate`]: a model held against a measured trace
+//!
+//! ```
+//! use seekless_model::preset::preset;
+//! use seekless_model::{DeviceModel, Request};
+//! use seekless_units::{Lba, Nanos};
+//!
+//! let mut volume = preset("gp3")?;
+//! let done = volume.serve(Nanos::ZERO, Request::read(Lba::new(0), 8))?;
+//! assert!(done > Nanos::ZERO);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod device;
+pub mod disksim;
+pub mod hdd;
+mod in_flight;
+pub mod lazy;
+pub mod null;
+pub mod preset;
+pub mod random;
+pub mod request;
+mod spec;
+pub mod ssd;
+mod tokens;
+pub mod validate;
+pub mod volume;
+
+pub use device::{DeviceModel, Refused};
+pub use preset::{SpecError, from_toml, preset};
+pub use request::{Completion, Op, Request, Tag};

@@ -1,0 +1,204 @@
+//! The devices that come with seekless, and devices from parameter files.
+
+use crate::device::DeviceModel;
+pub use crate::spec::Spec;
+use std::fmt;
+
+/// Names and parameter files of the built-in devices, by name.
+const PRESETS: &[(&str, &str)] = &[
+    ("atlas-10k", include_str!("../presets/atlas-10k.toml")),
+    ("atlas-iii", include_str!("../presets/atlas-iii.toml")),
+    ("barracuda-2lp", include_str!("../presets/barracuda-2lp.toml")),
+    ("cheetah-4lp", include_str!("../presets/cheetah-4lp.toml")),
+    ("cheetah-9lp", include_str!("../presets/cheetah-9lp.toml")),
+    ("dec-rz26", include_str!("../presets/dec-rz26.toml")),
+    ("dtla-307045", include_str!("../presets/dtla-307045.toml")),
+    ("gp2-100g", include_str!("../presets/gp2-100g.toml")),
+    ("gp3", include_str!("../presets/gp3.toml")),
+    ("hp-c2247", include_str!("../presets/hp-c2247.toml")),
+    ("hp-c2490", include_str!("../presets/hp-c2490.toml")),
+    ("hp-c3323", include_str!("../presets/hp-c3323.toml")),
+    ("ibm-18es", include_str!("../presets/ibm-18es.toml")),
+    ("ide-8gb", include_str!("../presets/ide-8gb.toml")),
+    ("io2", include_str!("../presets/io2.toml")),
+    ("lazy-gp3", include_str!("../presets/lazy-gp3.toml")),
+    ("null", include_str!("../presets/null.toml")),
+    ("nvme-ssd", include_str!("../presets/nvme-ssd.toml")),
+    ("pd-standard", include_str!("../presets/pd-standard.toml")),
+    ("raptor-74", include_str!("../presets/raptor-74.toml")),
+    ("sata-7200", include_str!("../presets/sata-7200.toml")),
+    ("sata-ssd", include_str!("../presets/sata-ssd.toml")),
+];
+
+/// How alike two names must be for one to be suggested for the other, from 0
+/// to 1 (Jaro-Winkler).
+const ALIKE: f64 = 0.75;
+
+/// Why there is no device.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SpecError {
+    /// No preset of that name.
+    #[error("no device preset '{name}'{}", hint(.near))]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// The names that look like it, best first.
+        near: Vec<&'static str>,
+    },
+    /// A parameter file that does not say what it must.
+    #[error("{file}:{line}: {key}{message}", key = Prefix(.key))]
+    Invalid {
+        /// The file, as the caller names it.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// The key at fault; empty when it is not a key that is wrong.
+        key: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+/// A key and a colon, or nothing.
+struct Prefix<'a>(&'a str);
+
+impl fmt::Display for Prefix<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { Ok(()) } else { write!(f, "{}: ", self.0) }
+    }
+}
+
+fn hint(near: &[&str]) -> String {
+    match near {
+        [] => format!("; there are: {}", names().collect::<Vec<_>>().join(", ")),
+        near => format!("; did you mean {}?", near.join(", ")),
+    }
+}
+
+/// The names of the built-in devices, in order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|(name, _)| *name)
+}
+
+/// The parameter file of a built-in device, its sources included.
+///
+/// # Errors
+/// [`SpecError::Unknown`], with the names that look like it.
+pub fn text(name: &str) -> Result<&'static str, SpecError> {
+    let found = PRESETS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> SpecError {
+    let lower = name.to_lowercase();
+    let alike = |known: &'static str| (strsim::jaro_winkler(&lower, known), known);
+    let mut near: Vec<_> = names().map(alike).filter(|(alike, _)| *alike >= ALIKE).collect();
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near = near.into_iter().take(4).map(|(_, known)| known).collect();
+    SpecError::Unknown { name: name.into(), near }
+}
+
+/// What a built-in device is.
+///
+/// # Errors
+/// As [`text`].
+pub fn spec(name: &str) -> Result<Spec, SpecError> {
+    parse(text(name)?, name)
+}
+
+/// A built-in device at rest: nothing cached, bursts full.
+///
+/// # Errors
+/// As [`text`].
+pub fn preset(name: &str) -> Result<Box<dyn DeviceModel>, SpecError> {
+    Ok(spec(name)?.build())
+}
+
+/// A device from the text of a parameter file; `file` is its name for errors.
+///
+/// # Errors
+/// [`SpecError::Invalid`].
+pub fn from_toml(text: &str, file: &str) -> Result<Box<dyn DeviceModel>, SpecError> {
+    Ok(parse(text, file)?.build())
+}
+
+/// What the text of a parameter file says; `file` is its name for errors.
+///
+/// # Errors
+/// [`SpecError::Invalid`].
+pub fn parse(text: &str, file: &str) -> Result<Spec, SpecError> {
+    let spec: Spec = toml::from_str(text).map_err(|error| syntax(&error, text, file))?;
+    match spec.fault() {
+        None => Ok(spec),
+        Some((key, message)) => {
+            let line = text.lines().position(|line| key_of(line) == key).map_or(1, |at| at + 1);
+            Err(SpecError::Invalid { file: file.into(), line, key: key.into(), message })
+        }
+    }
+}
+
+/// An error of the TOML parser, with the key whose line it points at.
+fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
+    let at = error.span().map_or(0, |span| span.start).min(text.len());
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let key = text.lines().nth(line - 1).map_or("", key_of);
+    SpecError::Invalid {
+        file: file.into(),
+        line,
+        key: key.into(),
+        message: error.message().trim().replace('\n', " "),
+    }
+}
+
+/// What stands before a line's `=`, or a table's name.
+fn key_of(line: &str) -> &str {
+    let line = line.trim();
+    if let Some(table) = line.strip_prefix('[') {
+        return table.trim_matches(['[', ']']).trim();
+    }
+    line.split_once('=').map_or("", |(key, _)| key.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_says_what_it_must() {
+        let mut last = "";
+        for (name, text) in PRESETS {
+            let spec = parse(text, name).unwrap();
+            assert_eq!(spec.name, *name);
+            assert!(*name == "null" || !spec.sources.is_empty(), "{name} has no source");
+            assert!(last < *name, "{name} is out of order");
+            last = name;
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_brings_the_near_ones() {
+        let error = preset("gp4").err().unwrap();
+        assert!(error.to_string().contains("did you mean gp3"), "{error}");
+        let error = preset("zzzzzz").err().unwrap();
+        assert!(error.to_string().contains("there are: "), "{error}");
+        assert!(preset("GP3").is_ok());
+    }
+
+    #[test]
+    fn a_broken_file_is_told_by_line_and_key() {
+        let good = text("gp3").unwrap();
+        let line_of = |start: &str| good.lines().position(|l| l.starts_with(start)).unwrap() + 1;
+        let io_size = good.lines().nth(line_of("io_size") - 1).unwrap();
+        for (from, to, key) in [
+            (io_size, "io_size = \"many\"", "io_size"),
+            (io_size, "io_size = 3", "io_size"),
+            (io_size, "io_sise = 4096", "io_sise"),
+            ("[volume]", "[volumes]", "volumes"),
+        ] {
+            let error = parse(&good.replace(from, to), "x.toml").unwrap_err();
+            let expected = format!("x.toml:{}: {key}: ", line_of(from));
+            assert!(error.to_string().starts_with(&expected), "{error} / {expected}");
+        }
+    }
+}

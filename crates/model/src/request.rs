@@ -1,0 +1,76 @@
+//! What a device is asked, and what it answers.
+
+use seekless_units::{Lba, Nanos};
+
+/// What a request does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Sectors to the host.
+    Read,
+    /// Sectors from the host.
+    Write,
+    /// Completes when every write that was submitted before it is on stable
+    /// storage; holds nothing back that is submitted later.
+    Flush,
+}
+
+/// One request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// What it does.
+    pub op: Op,
+    /// First sector; of no meaning for a flush.
+    pub at: Lba,
+    /// How many sectors, at least one; zero for a flush.
+    pub sectors: u32,
+    /// A write that completes only when it is on stable storage itself (force
+    /// unit access), whatever cache the device has.
+    pub durable: bool,
+}
+
+impl Request {
+    /// A read of `sectors` sectors from `at`.
+    #[must_use]
+    pub const fn read(at: Lba, sectors: u32) -> Self {
+        Self { op: Op::Read, at, sectors, durable: false }
+    }
+
+    /// A write of `sectors` sectors from `at`.
+    #[must_use]
+    pub const fn write(at: Lba, sectors: u32) -> Self {
+        Self { op: Op::Write, at, sectors, durable: false }
+    }
+
+    /// A flush of the device's cache.
+    #[must_use]
+    pub const fn flush() -> Self {
+        Self { op: Op::Flush, at: Lba::ZERO, sectors: 0, durable: false }
+    }
+
+    /// The same write, complete only when it is on stable storage.
+    #[must_use]
+    pub const fn durable(mut self) -> Self {
+        self.durable = true;
+        self
+    }
+
+    /// The sector after the last one; saturates.
+    #[must_use]
+    pub const fn end(self) -> Lba {
+        self.at.saturating_add(self.sectors as u64)
+    }
+}
+
+/// The caller's name for a request, given back when it completes. The models
+/// do not look at it; two requests may share one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Tag(pub u64);
+
+/// A request that is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// The name it was submitted under.
+    pub tag: Tag,
+    /// When it was done.
+    pub at: Nanos,
+}

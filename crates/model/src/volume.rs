@@ -1,0 +1,330 @@
+//! A network-attached block volume: limits on requests and bytes a second, each
+//! with a burst, behind a latency that varies.
+//!
+//! Neighbouring addresses are not cheaper than distant ones; what counts is how
+//! many requests there are and how many bytes. Requests larger than
+//! `io_size` count as several, as cloud providers meter them.
+
+use crate::device::{DeviceModel, Refused, check};
+use crate::in_flight::InFlight;
+use crate::random::Random;
+use crate::request::{Completion, Op, Request, Tag};
+use crate::tokens::Tokens;
+use seekless_units::{Nanos, SECTOR};
+use serde::{Deserialize, Serialize};
+
+/// A limit: what is sustained, and what may be spent above that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    /// Sustained, a second.
+    pub rate: u64,
+    /// What may be used at once after a long rest; 0 for nothing.
+    #[serde(default)]
+    pub burst: u64,
+    /// The most a second while the burst lasts; absent for no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_rate: Option<u64>,
+}
+
+/// A point of a latency distribution: this share of requests is at or below
+/// this latency.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantile {
+    /// From 0 to 1.
+    pub share: f64,
+    /// In microseconds.
+    pub us: f64,
+}
+
+/// The figures of a volume.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeSpec {
+    /// Sectors of 512 bytes; absent for a volume as large as need be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<u64>,
+    /// Requests a second.
+    pub iops: Limit,
+    /// Bytes a second.
+    pub bandwidth: Limit,
+    /// The most bytes that count as one request.
+    pub io_size: u64,
+    /// How long a read takes that waits for no limit, first byte to last
+    /// excluded; points in rising order, from share 0 to share 1.
+    pub read_latency: Vec<Quantile>,
+    /// The same of a write. A write is stable when it completes.
+    pub write_latency: Vec<Quantile>,
+    /// How long a flush takes that has nothing to wait for, in microseconds.
+    #[serde(default)]
+    pub flush_us: f64,
+    /// Seed of the latencies drawn.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+impl VolumeSpec {
+    /// What is wrong with the figures: the key and why.
+    pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
+        if self.iops.rate == 0 || self.bandwidth.rate == 0 {
+            return Some(("rate", "a rate is at least 1 a second".into()));
+        }
+        if self.io_size < SECTOR {
+            return Some(("io_size", format!("at least {SECTOR}")));
+        }
+        latency_fault(&self.read_latency)
+            .map(|why| ("read_latency", why))
+            .or_else(|| latency_fault(&self.write_latency).map(|why| ("write_latency", why)))
+    }
+}
+
+pub(crate) fn latency_fault(points: &[Quantile]) -> Option<String> {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else {
+        return Some("at least one point".into());
+    };
+    let rising = points.windows(2).all(|two| two[0].share < two[1].share && two[0].us <= two[1].us);
+    let sane = points.iter().all(|point| (0.0..=1e9).contains(&point.us));
+    if points.len() > 1 && (first.share != 0.0 || last.share != 1.0) {
+        return Some("shares go from 0 to 1".into());
+    }
+    (!rising || !sane).then(|| "shares and latencies rise, from 0 to 1e9 us".into())
+}
+
+/// Draws a latency: linear between the points.
+pub(crate) fn draw(points: &[Quantile], chance: &mut Random) -> Nanos {
+    let share = chance.unit();
+    let after = points.partition_point(|point| point.share <= share);
+    let us = match (after.checked_sub(1).and_then(|at| points.get(at)), points.get(after)) {
+        (Some(low), Some(high)) => {
+            let part = (share - low.share) / (high.share - low.share);
+            low.us + part * (high.us - low.us)
+        }
+        (Some(only), None) | (None, Some(only)) => only.us,
+        (None, None) => 0.0,
+    };
+    Nanos::new((us * 1000.0).round() as u64)
+}
+
+/// A limit with its burst: two buckets, one for the sustained rate and one for
+/// the rate while the burst lasts.
+#[derive(Clone, Debug)]
+struct Meter {
+    sustained: Tokens,
+    peak: Option<Tokens>,
+}
+
+impl Meter {
+    fn new(limit: Limit) -> Self {
+        let peak = limit.burst_rate.map(|rate| Tokens::new(rate, 0));
+        Self { sustained: Tokens::new(limit.rate, limit.burst), peak }
+    }
+
+    fn take(&mut self, now: Nanos, tokens: u64) -> Nanos {
+        let start = self.sustained.take(now, tokens);
+        self.peak.as_mut().map_or(start, |peak| peak.take(start, tokens))
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    spec: VolumeSpec,
+    iops: Meter,
+    bandwidth: Meter,
+    /// Bytes a second of one request's own transfer.
+    wire: u64,
+    chance: Random,
+    requests: InFlight,
+}
+
+impl Volume {
+    /// A volume that has rested: its bursts are full.
+    #[must_use]
+    pub fn new(spec: VolumeSpec) -> Self {
+        Self {
+            iops: Meter::new(spec.iops),
+            bandwidth: Meter::new(spec.bandwidth),
+            wire: spec.bandwidth.burst_rate.unwrap_or(spec.bandwidth.rate).max(1),
+            chance: Random::new(spec.seed),
+            spec,
+            requests: InFlight::default(),
+        }
+    }
+
+    /// When a request is done that arrives at a moment.
+    pub(crate) fn completion(&mut self, at: Nanos, request: Request) -> Nanos {
+        let bytes = u64::from(request.sectors) * SECTOR;
+        match request.op {
+            Op::Read => {
+                let latency = draw(&self.spec.read_latency, &mut self.chance);
+                self.admit(at, bytes).saturating_add(latency.get())
+            }
+            Op::Write => {
+                let latency = draw(&self.spec.write_latency, &mut self.chance);
+                let done = self.admit(at, bytes).saturating_add(latency.get());
+                self.requests.wrote(done);
+                done
+            }
+            Op::Flush => {
+                let flush = (self.spec.flush_us * 1000.0) as u64;
+                at.max(self.requests.all_stable()).saturating_add(flush)
+            }
+        }
+    }
+
+    /// When the last byte of a request is over, latency aside.
+    fn admit(&mut self, at: Nanos, bytes: u64) -> Nanos {
+        let started = self.iops.take(at, bytes.div_ceil(self.spec.io_size).max(1));
+        let started = self.bandwidth.take(started, bytes);
+        let wire = u128::from(bytes) * 1_000_000_000 / u128::from(self.wire);
+        started.saturating_add(u64::try_from(wire).unwrap_or(u64::MAX))
+    }
+}
+
+impl DeviceModel for Volume {
+    fn capacity(&self) -> Option<u64> {
+        self.spec.sectors
+    }
+
+    fn submit(&mut self, at: Nanos, tag: Tag, request: Request) -> Result<(), Refused> {
+        check(request, self.spec.sectors)?;
+        let at = self.requests.arrive(at);
+        let done = self.completion(at, request);
+        self.requests.push(at, done, tag);
+        Ok(())
+    }
+
+    fn advance(&mut self, until: Nanos) -> Option<Completion> {
+        self.requests.advance(until)
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.requests.next()
+    }
+
+    fn in_flight(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn busy(&self) -> Nanos {
+        self.requests.busy()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::Lba;
+
+    fn plain() -> VolumeSpec {
+        let point = |us| vec![Quantile { share: 1.0, us }];
+        VolumeSpec {
+            sectors: Some(1 << 20),
+            iops: Limit { rate: 1000, burst: 0, burst_rate: None },
+            bandwidth: Limit { rate: 100 << 20, burst: 0, burst_rate: None },
+            io_size: 256 << 10,
+            read_latency: point(500.0),
+            write_latency: point(800.0),
+            flush_us: 50.0,
+            seed: 0,
+        }
+    }
+
+    fn completions(volume: &mut Volume) -> Vec<(u64, u64)> {
+        let mut list = Vec::new();
+        while let Some(done) = volume.advance(Nanos::new(u64::MAX)) {
+            list.push((done.tag.0, done.at.get()));
+        }
+        list
+    }
+
+    #[test]
+    fn a_read_alone_takes_latency_and_transfer() {
+        let mut volume = Volume::new(plain());
+        let done = volume.serve(Nanos::new(7), Request::read(Lba::ZERO, 2048)).unwrap();
+        // 1 MiB at 100 MiB/s, and half a millisecond.
+        assert_eq!(done.get(), 7 + 10_000_000 + 500_000);
+        assert_eq!(volume.busy().get(), done.get() - 7);
+    }
+
+    #[test]
+    fn the_request_limit_spaces_small_reads() {
+        let mut volume = Volume::new(plain());
+        for tag in 0..3 {
+            volume.submit(Nanos::ZERO, Tag(tag), Request::read(Lba::ZERO, 1)).unwrap();
+        }
+        assert_eq!(volume.in_flight(), 3);
+        let wire = 512 * 1_000_000_000 / (100 << 20);
+        let at = |n: u64| (n, n * 1_000_000 + 500_000 + wire);
+        assert_eq!(completions(&mut volume), [at(0), at(1), at(2)]);
+    }
+
+    #[test]
+    fn large_requests_count_by_their_size() {
+        let mut volume = Volume::new(plain());
+        // Four times 256 KiB: four requests of the limit's, 1 MiB of the other.
+        volume.submit(Nanos::ZERO, Tag(0), Request::read(Lba::ZERO, 2048)).unwrap();
+        let next = volume.serve_behind();
+        assert_eq!(next, 10_000_000 + 500_000 + 512 * 1_000_000_000 / (100 << 20));
+    }
+
+    impl Volume {
+        /// When a small read is done that was submitted right after another.
+        fn serve_behind(&mut self) -> u64 {
+            self.submit(Nanos::ZERO, Tag(9), Request::read(Lba::ZERO, 1)).unwrap();
+            completions(self).iter().find(|done| done.0 == 9).unwrap().1
+        }
+    }
+
+    #[test]
+    fn a_flush_waits_for_the_writes_before_it() {
+        let mut volume = Volume::new(plain());
+        volume.submit(Nanos::ZERO, Tag(0), Request::write(Lba::ZERO, 2048)).unwrap();
+        volume.submit(Nanos::new(1), Tag(1), Request::flush()).unwrap();
+        volume.submit(Nanos::new(2), Tag(2), Request::write(Lba::ZERO, 1)).unwrap();
+        let list = completions(&mut volume);
+        assert_eq!(list[0], (0, 10_800_000));
+        // A small write that came later is done earlier, and is not waited for.
+        assert_eq!(list[2], (1, 10_850_000));
+        assert_eq!(list[1].0, 2);
+    }
+
+    #[test]
+    fn a_burst_runs_at_its_own_rate_until_it_is_spent() {
+        let mut spec = plain();
+        spec.iops = Limit { rate: 100, burst: 50, burst_rate: Some(1000) };
+        let mut volume = Volume::new(spec);
+        for tag in 0..100 {
+            volume.submit(Nanos::ZERO, Tag(tag), Request::read(Lba::ZERO, 1)).unwrap();
+        }
+        let list = completions(&mut volume);
+        let gap = |n: usize| list[n + 1].1 - list[n].1;
+        assert_eq!(gap(10), 1_000_000);
+        assert_eq!(gap(90), 10_000_000);
+    }
+
+    #[test]
+    fn latencies_follow_their_distribution() {
+        let points = [(0.0, 100.0), (0.5, 200.0), (0.99, 1000.0), (1.0, 5000.0)];
+        let points: Vec<Quantile> =
+            points.map(|(share, us)| Quantile { share, us }).into_iter().collect();
+        let mut chance = Random::new(3);
+        let mut drawn: Vec<u64> =
+            (0..100_000).map(|_| draw(&points, &mut chance).get() / 1000).collect();
+        drawn.sort_unstable();
+        assert!(drawn[0] >= 100 && drawn[99_999] <= 5000);
+        assert!(drawn[50_000].abs_diff(200) < 4, "{}", drawn[50_000]);
+        assert!(drawn[98_000].abs_diff(983) < 15, "{}", drawn[98_000]);
+        assert!(drawn[99_500] > 1500, "{}", drawn[99_500]);
+    }
+
+    #[test]
+    fn what_lies_past_the_end_is_refused() {
+        let mut volume = Volume::new(plain());
+        let past = Request::read(Lba::new((1 << 20) - 1), 2);
+        assert!(matches!(volume.serve(Nanos::ZERO, past), Err(Refused::PastTheEnd { .. })));
+        assert_eq!(volume.serve(Nanos::ZERO, Request::read(Lba::ZERO, 0)), Err(Refused::Empty));
+        assert_eq!(volume.in_flight(), 0);
+    }
+}
