@@ -13,6 +13,9 @@
 
 #[path = "../crates/ext/tests/damage/exercise.rs"]
 mod exercise;
+#[path = "../crates/ffs/tests/damage/images.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod ffs_images;
 #[path = "../crates/ext/tests/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod images;
@@ -25,6 +28,27 @@ use seekless_fs::{FileKind, Inspect};
 use seekless_units::{BlockNo, Ino};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
+
+/// Runs one input on the images of UFS, any byte of which may change.
+pub fn run_ffs(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let images = ffs_images::IMAGES;
+    let (_, compressed) = images[usize::from(choice) % images.len()];
+    let mut bytes = ffs_images::unpack(compressed);
+    // Everything before the first superblock is boot code.
+    let places: Vec<usize> = (8192..bytes.len()).filter(|&at| bytes[at] != 0).collect();
+    while let Some((head, after)) = rest.split_first_chunk::<3>() {
+        let place = usize::from(u16::from_le_bytes([head[0], head[1]])) % places.len();
+        let len = (usize::from(head[2] & 15) + 1).min(after.len());
+        for (n, &byte) in after[..len].iter().enumerate() {
+            if let Some(at) = places.get(place + n) {
+                bytes[*at] = byte;
+            }
+        }
+        rest = &after[len..];
+    }
+    exercise::shared::exercise(&seekless_ffs::FORMAT, bytes, false);
+}
 
 /// What a target may change.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -54,6 +54,7 @@ pub(crate) enum Command {
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),
     Map(cmd::map::MapArgs),
+    Mkfs(cmd::mkfs::MkfsArgs),
     Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
     Record(cmd::record::RecordArgs),

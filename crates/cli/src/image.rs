@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in probing order.
-pub(crate) const FORMATS: &[Format] = &[seekless_ext::FORMAT];
+pub(crate) const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_ffs::FORMAT];
 
 /// Opens an image file or device for reading.
 pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {

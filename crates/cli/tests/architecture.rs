@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-device", &["seekless-units"]),
     ("seekless-fs", &["seekless-device", "seekless-units"]),
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-ffs", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     ("seekless-host", &[]),
@@ -21,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "seekless-device",
             "seekless-ext",
+            "seekless-ffs",
             "seekless-fs",
             "seekless-layout",
             "seekless-host",

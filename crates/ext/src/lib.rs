@@ -23,13 +23,11 @@
 mod acl;
 mod bmap;
 mod build;
-mod cache;
 mod casefold;
 mod checksum;
 mod dir;
 mod extent;
 mod features;
-mod field;
 mod forward;
 mod group;
 mod hash;
@@ -56,6 +54,7 @@ pub use relayout::Relayout;
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
+use seekless_fs::{field, read_cache as cache};
 use std::sync::Arc;
 
 /// The row of the ext family in the table of formats.

@@ -9,14 +9,18 @@
 //! - [`format`]: the table of formats
 //! - [`inspect`]: reading an image and where its pieces lie
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
+//! - [`field`]: bounds-checked access to the bytes of on-disk structures
+//! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
 //! - [`source`]: where the contents of such a tree come from
 //! - [`plan`]: every inode number and extent of an image, decided at once
 
 pub mod attr;
 pub mod error;
+pub mod field;
 pub mod format;
 pub mod inspect;
 pub mod plan;
+pub mod read_cache;
 pub mod source;
 pub mod tree;
 

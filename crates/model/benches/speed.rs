@@ -22,8 +22,9 @@ fn requests() -> Vec<Request> {
             if n % 4 != 0 {
                 at = chance.below(SECTORS / 8) * 8;
             }
-            let at = Lba::new(std::mem::replace(&mut at, (at + 8) % SECTORS));
-            if chance.below(3) == 0 { Request::write(at, 8) } else { Request::read(at, 8) }
+            let here = Lba::new(at);
+            at = (at + 8) % SECTORS;
+            if chance.below(3) == 0 { Request::write(here, 8) } else { Request::read(here, 8) }
         })
         .collect()
 }

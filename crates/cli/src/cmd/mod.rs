@@ -9,6 +9,7 @@ pub(crate) mod info;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod map;
+pub(crate) mod mkfs;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod optimize;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args, &cli.global),
         Command::Map(args) => map::run(args, &cli.global),
+        Command::Mkfs(args) => mkfs::run(args, &cli.global),
         Command::Model(args) => model::run(args, &cli.global),
         Command::Mount(args) => mount::run(args),
         Command::Optimize(args) => optimize::run(args, &cli.global),

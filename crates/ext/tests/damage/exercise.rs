@@ -1,144 +1,29 @@
 //! Uses every part of the reader on an image that may be damaged.
-//!
-//! Shared with the fuzz targets. Errors are welcome, panics and endless work
-//! are not.
 
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+#[path = "../../../fs/tests/shared/exercise.rs"]
+pub(crate) mod shared;
+
+use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
+use seekless_fs::Inspect;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::{FileKind, FsError, Inspect};
-use seekless_units::{ByteLen, GroupNo, Ino, Lba};
-use std::collections::BTreeSet;
-use std::ops::ControlFlow;
+use seekless_units::{GroupNo, Ino};
+use shared::Outcome;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that one run may read from the device: far more than any sound image
-/// of this size needs, far less than an endless loop would.
-const READ_LIMIT: u64 = 1 << 30;
-/// Files looked at.
-const FILES: usize = 300;
-/// Bytes read of a file, from each place.
-const CHUNK: usize = 1 << 16;
-
-/// A device that counts what is read and stops a runaway.
-struct Metered {
-    inner: MemoryDevice,
-    read: AtomicU64,
-}
-
-impl BlockDevice for Metered {
-    fn len(&self) -> ByteLen {
-        self.inner.len()
-    }
-
-    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        let so_far = self.read.fetch_add(buf.len() as u64 + 512, Ordering::Relaxed);
-        assert!(so_far < READ_LIMIT, "the reader does not come to an end");
-        self.inner.read(at, buf)
-    }
-
-    fn write(&self, _: Lba, _: &[u8]) -> Result<(), DeviceError> {
-        panic!("the reader writes to its image");
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
-
-/// How it went.
-#[derive(Default, Debug)]
-pub(crate) struct Outcome {
-    /// Whether the image could be opened.
-    pub(crate) opened: bool,
-    /// Calls that gave an answer.
-    pub(crate) answers: u32,
-    /// Calls that found damage.
-    pub(crate) errors: u32,
-}
-
-impl Outcome {
-    fn note<T>(&mut self, result: Result<T, FsError>) -> Option<T> {
-        match result {
-            Ok(value) => {
-                self.answers += 1;
-                Some(value)
-            }
-            Err(error) => {
-                // Every error must be able to say what it is.
-                assert!(!error.to_string().is_empty());
-                self.errors += 1;
-                None
-            }
-        }
-    }
-}
-
-/// Opens an image and uses everything the reader offers.
+/// What every reader offers, then what only this one does.
 pub(crate) fn exercise(bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
-    let mut outcome = Outcome::default();
-    let device = Metered { inner: MemoryDevice::new(bytes), read: AtomicU64::new(0) };
+    let mut outcome = shared::exercise(&seekless_ext::FORMAT, bytes.clone(), ignore_checksums);
     let options = OpenOptions { ignore_checksums, skip_journal: false };
-    let Some(image) = outcome.note(ExtImage::open(Arc::new(device), options)) else {
+    let Ok(image) = ExtImage::open(Arc::new(MemoryDevice::new(bytes)), options) else {
         return outcome;
     };
-    outcome.opened = true;
-    let mut pending: Vec<Ino> = vec![image.root()];
-    // Inodes that no name leads to, too: damage may hide any of them.
-    pending.extend((1..=32).map(Ino::new));
-    let mut seen = BTreeSet::new();
-    while let Some(ino) = pending.pop() {
-        if seen.len() < FILES && seen.insert(ino) {
-            file(&image, ino, &mut outcome, &mut pending);
-        }
+    for ino in (1..=64).map(Ino::new) {
+        outcome.note(image.raw_inode(ino));
     }
-    for number in 0..image.geometry().groups.min(16) {
-        let number = GroupNo::new(number);
-        outcome.note(image.group(number));
+    for number in (0..image.geometry().groups.min(16)).map(GroupNo::new) {
         outcome.note(image.allocated_inodes(number));
         outcome.note(image.group_desc(number));
     }
-    outcome.note(image.group(GroupNo::new(image.geometry().groups)));
     outcome
-}
-
-fn file(image: &ExtImage, ino: Ino, outcome: &mut Outcome, pending: &mut Vec<Ino>) {
-    outcome.note(image.inode_location(ino));
-    outcome.note(image.raw_inode(ino));
-    outcome.note(image.block_map(ino));
-    outcome.note(image.xattrs(ino));
-    outcome.note(image.read_link(ino));
-    let Some(attr) = outcome.note(image.attr(ino)) else { return };
-    match attr.kind {
-        FileKind::Directory => directory(image, ino, outcome, pending),
-        _ => contents(image, ino, attr.size, outcome),
-    }
-}
-
-fn contents(image: &ExtImage, ino: Ino, size: u64, outcome: &mut Outcome) {
-    let mut buf = vec![0; CHUNK];
-    for at in [0, 1, 1000, size / 2, size.saturating_sub(100), size, u64::MAX] {
-        outcome.note(image.read(ino, ByteLen::new(at), &mut buf));
-    }
-}
-
-fn directory(image: &ExtImage, dir: Ino, outcome: &mut Outcome, pending: &mut Vec<Ino>) {
-    let mut names = Vec::new();
-    let mut middle = 0;
-    let listed = image.read_dir(dir, 0, &mut |entry| {
-        names.push(entry.name.to_vec());
-        pending.push(entry.ino);
-        if names.len() == 5 {
-            middle = entry.cookie;
-        }
-        if names.len() < 1000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    });
-    outcome.note(listed);
-    outcome.note(image.read_dir(dir, middle, &mut |_| ControlFlow::Continue(())));
-    outcome.note(image.listing_blocks(dir));
-    for name in names.iter().step_by(10).map(Vec::as_slice).chain([&b"absent"[..], b".", b""]) {
-        outcome.note(image.lookup(dir, name));
-        outcome.note(image.lookup_blocks(dir, name));
-    }
 }

@@ -109,5 +109,5 @@ impl<'a> Fields<'a> {
 pub(super) fn whole<T: TryFrom<u64>>(number: f64) -> Option<T> {
     const LARGEST: f64 = 9_007_199_254_740_992.0;
     let fine = (0.0..=LARGEST).contains(&number) && number.fract() == 0.0;
-    fine.then(|| number as u64).and_then(|number| T::try_from(number).ok())
+    fine.then_some(number as u64).and_then(|number| T::try_from(number).ok())
 }

@@ -95,6 +95,16 @@ impl Buffer {
         found.map(|(at, _)| at)
     }
 
+    /// Whether a read or a write finds a segment to take over at `now`.
+    pub(super) fn room(&self, write: bool, now: Nanos) -> bool {
+        let free = |(_, segment): (usize, &Segment)| segment.dirty_until <= now;
+        if write {
+            self.dirty(now) < self.spec.write_segments as usize && self.for_writes().any(free)
+        } else {
+            self.for_reads().any(free)
+        }
+    }
+
     fn dirty(&self, now: Nanos) -> usize {
         self.segments.iter().filter(|segment| segment.dirty_until > now).count()
     }

@@ -36,6 +36,8 @@ struct Waiting {
     tag: Tag,
     request: Request,
     arrived: Nanos,
+    /// Where its first block lies.
+    cylinder: u32,
 }
 
 impl Waiting {
@@ -51,6 +53,7 @@ impl Waiting {
 /// What the buffer has accepted and the heads have not begun to write.
 #[derive(Clone, Copy, Debug)]
 struct Dirty {
+    cylinder: u32,
     segment: usize,
     start: u64,
     end: u64,
@@ -164,15 +167,19 @@ impl Hdd {
     /// Does everything that begins at `until` or before.
     fn run(&mut self, until: Nanos) {
         while let Some((at, next)) = self.next_start().filter(|start| start.0 <= until) {
-            self.catch_up(at);
-            match next {
-                schedule::Start::Request(n) => {
-                    if let Some(waiting) = self.queue.remove(n) {
-                        self.serve_one(waiting, at);
-                    }
+            self.begin(at, next);
+        }
+    }
+
+    fn begin(&mut self, at: Nanos, start: schedule::Start) {
+        self.catch_up(at);
+        match start {
+            schedule::Start::Request(n) => {
+                if let Some(waiting) = self.queue.remove(n) {
+                    self.serve_one(waiting, at);
                 }
-                schedule::Start::Writing(n) => self.write_back(n, at),
             }
+            schedule::Start::Writing(n) => self.write_back(n, at),
         }
     }
 }
@@ -188,7 +195,8 @@ impl DeviceModel for Hdd {
         if let Some(before) = arrived.get().checked_sub(1) {
             self.run(Nanos::new(before));
         }
-        self.queue.push_back(Waiting { tag, request, arrived });
+        let cylinder = self.media.layout.track(request.at.get()).place.cylinder;
+        self.queue.push_back(Waiting { tag, request, arrived, cylinder });
         Ok(())
     }
 
@@ -200,7 +208,7 @@ impl DeviceModel for Hdd {
             }
             let limit = next.map_or(until, |next| next.min(until));
             match self.next_start() {
-                Some((at, _)) if at <= limit => self.run(at),
+                Some((at, start)) if at <= limit => self.begin(at, start),
                 _ => return self.requests.advance(until),
             }
         }

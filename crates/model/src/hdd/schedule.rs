@@ -77,9 +77,9 @@ impl Hdd {
         match waiting.request.op {
             Op::Read => {
                 self.buffer.hit(waiting.start(), waiting.end()).is_none()
-                    && self.buffer.victim(None, at).is_none()
+                    && !self.buffer.room(false, at)
             }
-            _ => self.buffer.victim(Some((waiting.start(), waiting.end())), at).is_none(),
+            _ => !self.buffer.room(true, at),
         }
     }
 
@@ -98,7 +98,7 @@ impl Hdd {
             }
             Op::Write => {
                 let accepted = self.spec.buffer.write_back && !waiting.request.durable;
-                accepted && self.buffer.victim(Some((start, end)), at).is_some()
+                accepted && self.buffer.room(true, at)
             }
             Op::Flush => false,
         }
@@ -109,17 +109,15 @@ impl Hdd {
         if self.queue.len() < 2 {
             return 0;
         }
-        self.rank(waiting.start())
+        self.rank(waiting.cylinder)
     }
 
-    fn rank(&self, block: u64) -> u64 {
-        let here = u64::from(self.heads.place.cylinder);
-        let there = || u64::from(self.media.layout.track(block).place.cylinder);
+    fn rank(&self, cylinder: u32) -> u64 {
+        let (here, there) = (u64::from(self.heads.place.cylinder), u64::from(cylinder));
         match self.spec.queue.policy {
             Policy::Fifo => 0,
-            Policy::Sstf => there().abs_diff(here),
+            Policy::Sstf => there.abs_diff(here),
             Policy::CLook => {
-                let there = there();
                 // Those behind the heads come after all that lie ahead.
                 if there >= here { there - here } else { there + (1 << 40) }
             }
@@ -129,7 +127,7 @@ impl Hdd {
     fn next_writing(&self) -> Option<(Nanos, Start)> {
         let by = |n: usize| {
             let dirty = self.dirty.get(n)?;
-            Some((self.heads.free.max(dirty.accepted), self.rank(dirty.start), n))
+            Some((self.heads.free.max(dirty.accepted), self.rank(dirty.cylinder), n))
         };
         let best = (0..self.dirty.len()).filter_map(by).min()?;
         Some((best.0, Start::Writing(best.2)))

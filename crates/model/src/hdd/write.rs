@@ -43,7 +43,7 @@ impl Hdd {
             each: self.overheads.write_sector,
             least: self.least(sectors),
         };
-        let written = self.to_medium(start, end, plan.ready, &data);
+        let written = self.put_on_medium(start, end, plan.ready, &data);
         self.buffer.get_mut(segment).dirty_until = written;
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
@@ -109,7 +109,7 @@ impl Hdd {
 
     /// Writes blocks to the medium, the heads leaving at `ready` or when they
     /// are free; returns when they are written.
-    fn to_medium(&mut self, start: u64, end: u64, ready: Nanos, data: &Arrivals) -> Nanos {
+    fn put_on_medium(&mut self, start: u64, end: u64, ready: Nanos, data: &Arrivals) -> Nanos {
         let depart = ready.max(self.heads.free);
         let mut leg = self.media.go(self.heads.place, depart, start, true);
         let moved = leg.on_track.saturating_since(depart);
@@ -150,7 +150,7 @@ impl Hdd {
         self.buffer.invalidate(start, end, segment);
         self.buffer.touch(segment);
         self.buffer.extend(segment, end);
-        let written = self.to_medium(start, end, plan.ready, &data);
+        let written = self.put_on_medium(start, end, plan.ready, &data);
         self.buffer.get_mut(segment).dirty_until = written;
         plan.bus.saturating_add(sent + self.overheads.write_completion)
     }
@@ -166,7 +166,8 @@ impl Hdd {
         self.buffer.get_mut(segment).dirty_until = Nanos::new(u64::MAX);
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
-        self.dirty.push(Dirty { segment, start, end, accepted });
+        let cylinder = waiting.cylinder;
+        self.dirty.push(Dirty { cylinder, segment, start, end, accepted });
         accepted.saturating_add(self.overheads.write_completion)
     }
 
@@ -175,7 +176,7 @@ impl Hdd {
         let dirty = self.dirty.remove(n);
         self.stop_reading(now);
         let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
-        let written = self.to_medium(dirty.start, dirty.end, now, &data);
+        let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
         self.buffer.get_mut(dirty.segment).dirty_until = written;
         self.heads.writing = Some(dirty.segment);
     }

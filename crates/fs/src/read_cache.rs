@@ -15,7 +15,7 @@ const BUDGET: u64 = 64 << 20;
 const LEAST_PER_SHARD: u64 = 4;
 
 /// The contents of a block, shared with whoever still reads it.
-pub(crate) type Block = Arc<[u8]>;
+pub type Block = Arc<[u8]>;
 
 struct Slot {
     number: BlockNo,
@@ -74,14 +74,15 @@ impl Shard {
 }
 
 /// The cache.
-pub(crate) struct BlockCache {
+pub struct BlockCache {
     shards: Vec<Mutex<Shard>>,
     capacity: usize,
 }
 
 impl BlockCache {
     /// A cache for blocks of `block_size` bytes.
-    pub(crate) fn new(block_size: u32) -> Self {
+    #[must_use]
+    pub fn new(block_size: u32) -> Self {
         let blocks = BUDGET.checked_div(u64::from(block_size)).unwrap_or(0);
         let each = blocks.checked_div(SHARDS).unwrap_or(0).max(LEAST_PER_SHARD);
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
@@ -95,12 +96,13 @@ impl BlockCache {
     }
 
     /// A block's contents, if held.
-    pub(crate) fn get(&self, number: BlockNo) -> Option<Block> {
+    #[must_use]
+    pub fn get(&self, number: BlockNo) -> Option<Block> {
         self.shard(number)?.lock().unwrap_or_else(PoisonError::into_inner).get(number)
     }
 
     /// Holds a block's contents, perhaps in place of another's.
-    pub(crate) fn insert(&self, number: BlockNo, block: Block) {
+    pub fn insert(&self, number: BlockNo, block: Block) {
         if let Some(shard) = self.shard(number) {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.insert(number, block, self.capacity);

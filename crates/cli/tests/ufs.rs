@@ -1,0 +1,177 @@
+//! UFS images: those of makefs are read whole, those of `seekless mkfs` satisfy
+//! The Sleuth Kit and GRUB. Needs these programs; says so and passes without.
+
+mod judges;
+
+use judges::{Scratch, manifest, run, same, seekless, text};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+fn ready(program: &str) -> bool {
+    let look = format!("command -v {program}");
+    let found = std::process::Command::new("sh").args(["-c", &look]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    eprintln!("skipped: {program} is not installed");
+    false
+}
+
+/// Sizes of blocks and fragments.
+const SHAPES: [(&str, &str); 5] =
+    [("4096", "512"), ("8192", "1024"), ("16384", "2048"), ("32768", "4096"), ("65536", "8192")];
+
+/// Something of every kind that makefs can carry over.
+fn populate(root: &Path) {
+    for dir in ["dir/below", "many", "empty"] {
+        fs::create_dir_all(root.join(dir)).expect("mkdir");
+    }
+    let noise = |len: usize, seed: u32| -> Vec<u8> {
+        let mut state = seed;
+        (0..len)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            })
+            .collect()
+    };
+    // Every number of fragments, then indirect blocks of one and two levels.
+    for n in 0..20 {
+        fs::write(root.join(format!("dir/{n}")), noise(n * 1000 + n, n as u32)).expect("write");
+    }
+    fs::write(root.join("single"), noise(300_000, 77)).expect("write");
+    fs::write(root.join("double"), noise(12 << 20, 78)).expect("write");
+    for n in 0..1500 {
+        fs::write(root.join(format!("many/a name of some length {n}")), b"x").expect("write");
+    }
+    fs::write(root.join("dir/below").join("n".repeat(255)), b"long name").expect("write");
+    fs::hard_link(root.join("single"), root.join("dir/hard")).expect("link");
+    symlink("short", root.join("dir/fast")).expect("symlink");
+    symlink("l".repeat(500), root.join("dir/slow")).expect("symlink");
+    fs::set_permissions(root.join("dir/3"), fs::Permissions::from_mode(0o4751)).expect("chmod");
+    run("mkfifo", &[root.join("fifo").to_str().expect("path")]);
+}
+
+/// makefs keeps whole seconds.
+fn in_seconds(listing: &str) -> String {
+    let cut = |word: &str| match word.strip_prefix("time=").and_then(|time| time.split_once('.')) {
+        Some((seconds, _)) => format!("time={seconds}"),
+        None => word.to_string(),
+    };
+    let line = |line: &str| line.split(' ').map(cut).collect::<Vec<_>>().join(" ") + "\n";
+    listing.lines().map(line).collect()
+}
+
+#[test]
+fn images_of_makefs_are_read_whole() {
+    if !ready("makefs") {
+        return;
+    }
+    let scratch = Scratch::new("ufs");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    populate(Path::new(&tree));
+    let wanted = in_seconds(&manifest(&tree, &[]));
+    assert!(wanted.lines().count() > 1500);
+    for version in ["1", "2"] {
+        for order in ["le", "be"] {
+            for (block, fragment) in SHAPES {
+                let what = format!("version={version},bsize={block},fsize={fragment}");
+                let make = [
+                    "-t", "ffs", "-B", order, "-s", "64m", "-f", "100", "-o", &what, &image, &tree,
+                ];
+                run("makefs", &make);
+                same(&format!("{order} {what}"), &wanted, &in_seconds(&manifest(&image, &[])));
+            }
+        }
+    }
+    let info = text(&seekless(&["info", &image, "--json"]));
+    let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+    assert_eq!(info["format"], "ufs2", "{info}");
+    // Copying out keeps what it can, and what was copied is the same again.
+    let copy = scratch.join("copy");
+    text(&seekless(&["cp", "-r", &image, "/", &copy]));
+    same("copied out", &wanted, &in_seconds(&manifest(&copy, &[])));
+    // A tree is a tree: an ext4 image is made from a UFS image.
+    let ext4 = scratch.join("ext4");
+    text(&seekless(&["build", &image, "-o", &ext4]));
+    same("as ext4", &wanted, &in_seconds(&manifest(&ext4, &[])));
+}
+
+/// What `fsstat` says behind a label.
+fn stated<'a>(report: &'a str, label: &str) -> &'a str {
+    let line = report.lines().find_map(|line| line.trim().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label:?} in {report}")).trim()
+}
+
+#[test]
+fn new_file_systems_satisfy_the_sleuth_kit_and_grub() {
+    if !ready("fsstat") || !ready("grub-fstest") {
+        return;
+    }
+    let scratch = Scratch::new("mkfs");
+    let image = scratch.join("image");
+    for (block, fragment) in SHAPES {
+        for format in ["ufs1", "ufs2"] {
+            for order in [None, Some("--big-endian")] {
+                let what = format!("{format} {block}/{fragment} {order:?}");
+                let mut args = vec!["mkfs", "--format", format, "-s", "80M", "--force", &image];
+                args.extend(["-b", block, "-f", fragment, "-L", "made here", "-U"]);
+                args.extend(order);
+                text(&seekless(&args));
+                let info = text(&seekless(&["info", &image, "--json"]));
+                let info: serde_json::Value = serde_json::from_str(&info).expect("JSON");
+                assert_eq!(info["format"], *format, "{what}");
+                // Sleuth Kit reads UFS2 in little-endian order only.
+                if format == "ufs2" && order.is_some() {
+                    continue;
+                }
+                let report = run("fsstat", &[&image]);
+                assert_eq!(stated(&report, "Fragment Size:"), fragment, "{what}");
+                assert_eq!(stated(&report, "Block Size:"), block, "{what}");
+                let groups = info["groups"].to_string();
+                assert_eq!(stated(&report, "Number of Cylinder Groups:"), groups, "{what}");
+                let names = run("fls", &["-r", "-p", &image]);
+                // A folder of its own for what has no name.
+                let own = |line: &str| line.ends_with("$OrphanFiles");
+                assert!(names.lines().all(own), "{what}: {names}");
+                if order.is_none() {
+                    run("grub-fstest", &[&image, "ls", "(loop0)/"]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn new_file_systems_are_the_same_twice() {
+    let scratch = Scratch::new("mkfs-twice");
+    let images = [scratch.join("a"), scratch.join("b")];
+    for image in &images {
+        let args = ["mkfs", "--format", "ufs2", "--size", "64M", image];
+        let output = judges::command(&args).env("SOURCE_DATE_EPOCH", "1700000000").output();
+        text(&output.expect("seekless"));
+    }
+    run("cmp", &[&images[0], &images[1]]);
+    // What is there is replaced on request only, and then as long as it was.
+    let (code, message) = judges::failure(&seekless(&["mkfs", "--format", "ufs1", &images[0]]));
+    assert!(code == 6 && message.contains("--force"), "{message}");
+    text(&seekless(&["mkfs", "--format", "ufs1", &images[0], "--force"]));
+    assert_eq!(fs::metadata(&images[0]).expect("stat").len(), 64 << 20);
+    for wrong in [
+        &["-b", "5000"][..],
+        &["-f", "256"],
+        &["-f", "64K"],
+        &["-m", "100"],
+        &["-h", "0"],
+        &["-L", "a label of more than thirty-one bytes"],
+    ] {
+        let args =
+            [&["mkfs", "--format", "ufs2", "-s", "64M", "--force", &images[1]], wrong].concat();
+        let (code, message) = judges::failure(&seekless(&args));
+        assert!(code == 2, "{wrong:?}: {code} {message}");
+    }
+    let args = ["mkfs", "--format", "ufs2", "-s", "200K", "--force", &images[1]];
+    let (code, message) = judges::failure(&seekless(&args));
+    assert!(code == 5 && message.contains("too few"), "{code} {message}");
+}

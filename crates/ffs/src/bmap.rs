@@ -1,0 +1,216 @@
+//! Where a file's blocks lie: twelve numbers in the inode, then one, two and
+//! three levels of indirect blocks. Everything is counted in fragments.
+
+use crate::inode::Inode;
+use crate::ondisk::DIRECT;
+use crate::superblock::{Format, Order};
+use crate::volume::Volume;
+use seekless_fs::field::{index, range, wide};
+use seekless_fs::{BlockMap, FsError, IndexBlock, Location, Mapping};
+use seekless_units::{BlockNo, ByteLen, Extent, Lbn};
+use std::ops::Range;
+
+/// Every block of a file.
+pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
+
+/// What a walk finds.
+struct Found {
+    runs: Vec<Mapping>,
+    index: Option<Vec<IndexBlock>>,
+    /// Fragments that may still be found: a file that has more than its volume
+    /// has some of them twice.
+    left: u64,
+}
+
+impl Found {
+    fn take(&mut self, count: u64, place: Location) -> Result<(), FsError> {
+        let left = self.left.checked_sub(count);
+        self.left = left.ok_or_else(|| range("mapped fragments", count, self.left, place))?;
+        Ok(())
+    }
+
+    fn push(&mut self, run: Mapping, place: Location) -> Result<(), FsError> {
+        self.take(run.extent.len, place)?;
+        if let Some(last) = self.runs.last_mut() {
+            let follows = last.lbn.saturating_add(last.extent.len) == run.lbn
+                && last.extent.end() == run.extent.start;
+            if follows {
+                last.extent.len = last.extent.len.saturating_add(run.extent.len);
+                return Ok(());
+            }
+        }
+        self.runs.push(run);
+        Ok(())
+    }
+}
+
+/// A tree of indirect blocks.
+#[derive(Clone, Copy)]
+struct Tree {
+    block: BlockNo,
+    /// The first block of the file that it maps, and how many.
+    first: u64,
+    span: u64,
+    /// Levels below it, itself included.
+    levels: u32,
+    depth: u8,
+}
+
+impl Volume {
+    /// The runs that hold a range of the file's blocks (not fragments).
+    fn walk(&self, inode: &Inode, wanted: &Range<u64>, found: &mut Found) -> Result<(), FsError> {
+        let blocks = inode.len.div_ceil(u64::from(self.sb.bsize));
+        let end = wanted.end.min(blocks);
+        for at in wanted.start..end.min(wide(DIRECT)) {
+            if let Some(start) = inode.direct_block(at) {
+                self.block_at(inode, at, start, found)?;
+            }
+        }
+        let (mut first, mut span) = (wide(DIRECT), 1u64);
+        for (levels, &number) in (1u32..).zip(&inode.indirect) {
+            span = span.saturating_mul(self.sb.pointers());
+            let tree = Tree { block: BlockNo::new(number), first, span, levels, depth: 1 };
+            first = first.saturating_add(span);
+            if number != 0 {
+                self.walk_tree(inode, tree, &(wanted.start..end), found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn walk_tree(
+        &self,
+        inode: &Inode,
+        tree: Tree,
+        wanted: &Range<u64>,
+        found: &mut Found,
+    ) -> Result<(), FsError> {
+        let last = tree.first.saturating_add(tree.span);
+        if tree.first >= wanted.end || last <= wanted.start {
+            return Ok(());
+        }
+        let place = Location::of("indirect block").in_inode(inode.ino).in_block(tree.block);
+        let frags = u64::from(self.sb.frag);
+        found.take(frags, place)?;
+        if let Some(index) = &mut found.index {
+            index.push(IndexBlock {
+                block: tree.block,
+                first: Lbn::new(tree.first.saturating_mul(frags)),
+                last: Lbn::new(last.saturating_mul(frags).saturating_sub(1)),
+                depth: tree.depth,
+            });
+        }
+        let block = self.block(tree.block, index(self.sb.bsize), place)?;
+        let step = tree.span.checked_div(self.sb.pointers()).unwrap_or(1).max(1);
+        let skip = wanted.start.saturating_sub(tree.first).checked_div(step).unwrap_or(0);
+        for at in skip..self.sb.pointers() {
+            let first = tree.first.saturating_add(at.saturating_mul(step));
+            if first >= wanted.end {
+                break;
+            }
+            let number = BlockNo::new(self.pointer(&block, at));
+            if number == BlockNo::ZERO {
+                continue;
+            }
+            if tree.levels == 1 {
+                self.block_at(inode, first, number, found)?;
+                continue;
+            }
+            let levels = tree.levels.saturating_sub(1);
+            let depth = tree.depth.saturating_add(1);
+            let below = Tree { block: number, first, span: step, levels, depth };
+            self.walk_tree(inode, below, wanted, found)?;
+        }
+        Ok(())
+    }
+
+    /// A block number in an indirect block.
+    fn pointer(&self, block: &[u8], at: u64) -> u64 {
+        let from = index(at.saturating_mul(u64::from(self.sb.pointer_size())));
+        let bytes = block.get(from..).unwrap_or_default();
+        match (self.sb.format, self.sb.order) {
+            (Format::Ufs1, Order::Little) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_le_bytes(*raw)))
+            }
+            (Format::Ufs1, Order::Big) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from(u32::from_be_bytes(*raw)))
+            }
+            (Format::Ufs2, Order::Little) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from_le_bytes(*raw))
+            }
+            (Format::Ufs2, Order::Big) => {
+                bytes.first_chunk().map_or(0, |raw| u64::from_be_bytes(*raw))
+            }
+        }
+    }
+
+    /// Notes the fragments of one block of a file: all of it, but for the last
+    /// of a file that ends among its direct blocks (`blksize` in `fs.h`).
+    fn block_at(
+        &self,
+        inode: &Inode,
+        at: u64,
+        start: BlockNo,
+        found: &mut Found,
+    ) -> Result<(), FsError> {
+        let place = Location::of("block map").in_inode(inode.ino);
+        let frags = u64::from(self.sb.frag);
+        let left = inode.len.saturating_sub(at.saturating_mul(u64::from(self.sb.bsize)));
+        let len = if at < wide(DIRECT) {
+            left.div_ceil(u64::from(self.sb.fsize)).min(frags)
+        } else {
+            frags
+        };
+        let extent = Extent::new(start, len);
+        self.check_extent(extent, place)?;
+        let lbn = Lbn::new(at.saturating_mul(frags));
+        found.push(Mapping { lbn, extent, unwritten: false }, place)
+    }
+
+    /// The runs that hold a range of the file's blocks, in order.
+    pub(crate) fn runs(&self, inode: &Inode, wanted: &Range<u64>) -> Result<Vec<Mapping>, FsError> {
+        let mut found = Found { runs: Vec::new(), index: None, left: self.sb.size };
+        self.walk(inode, wanted, &mut found)?;
+        Ok(found.runs)
+    }
+
+    /// The whole map with its own blocks.
+    pub(crate) fn block_map(&self, inode: &Inode) -> Result<BlockMap, FsError> {
+        let mut found = Found { runs: Vec::new(), index: Some(Vec::new()), left: self.sb.size };
+        self.walk(inode, &EVERYTHING, &mut found)?;
+        Ok(BlockMap {
+            runs: found.runs,
+            index: found.index.unwrap_or_default(),
+            xattr_block: inode.ext_blocks.first().filter(|&&n| n != 0).map(|&n| BlockNo::new(n)),
+            xattr_inodes: Vec::new(),
+        })
+    }
+
+    /// Reads bytes of a file: one request for each run, zeros for holes. The
+    /// range must lie within the file.
+    pub(crate) fn read_mapped(
+        &self,
+        inode: &Inode,
+        offset: ByteLen,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let fsize = u64::from(self.sb.fsize);
+        let end = offset.get().saturating_add(wide(buf.len()));
+        let first = offset.get().checked_div(bsize).unwrap_or(0);
+        buf.fill(0);
+        for run in self.runs(inode, &(first..end.div_ceil(bsize)))? {
+            let start = run.lbn.get().saturating_mul(fsize);
+            let stop = start.saturating_add(run.extent.len.saturating_mul(fsize)).min(end);
+            let from = start.max(offset.get());
+            if from >= stop {
+                continue;
+            }
+            let low = index(from.saturating_sub(offset.get()));
+            let high = index(stop.saturating_sub(offset.get()));
+            let part = buf.get_mut(low..high).unwrap_or_default();
+            self.read_bytes(run.extent.start, from.saturating_sub(start), part)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Cylinder groups: their heads, bitmaps and counts.
+
+use crate::crc32c;
+use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
+use crate::superblock::{Order, same};
+use crate::volume::Volume;
+use seekless_fs::field::{index, parse, range, slice, truncated};
+use seekless_fs::read_cache::Block;
+use seekless_fs::{Corruption, FsError, GroupSummary, Location};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::mem::offset_of;
+use zerocopy::byteorder::{BE, ByteOrder, LE};
+
+/// A checked cylinder group.
+pub(crate) struct Group {
+    block: Block,
+    directories: u32,
+    free_inodes: u32,
+    /// Where its bitmaps stand: inodes in use, free fragments.
+    inodes_at: usize,
+    frags_at: usize,
+}
+
+fn place(number: GroupNo) -> Location {
+    Location::of("cylinder group").in_group(number)
+}
+
+impl Volume {
+    /// Reads a cylinder group and checks its magic number and hash.
+    pub(crate) fn cylinder_group(&self, number: GroupNo) -> Result<Group, FsError> {
+        let place = place(number);
+        if number.get() >= self.sb.ncg {
+            return Err(range("group", u64::from(number.get()), u64::from(self.sb.ncg), place));
+        }
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let block = self.block(at, index(self.sb.bsize), place)?;
+        match self.sb.order {
+            Order::Little => self.checked_group::<LE>(number, block),
+            Order::Big => self.checked_group::<BE>(number, block),
+        }
+    }
+
+    fn checked_group<O: ByteOrder>(&self, number: GroupNo, block: Block) -> Result<Group, FsError> {
+        let place = place(number);
+        let raw: CylinderGroup<O> = parse(&block, 0).ok_or_else(|| truncated(place))?;
+        let magic = raw.cg_magic.get();
+        if magic != MAGIC_GROUP {
+            return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
+        }
+        if raw.cg_cgx.get() != number.get() {
+            let found = u64::from(raw.cg_cgx.get());
+            return Err(range("cg_cgx", found, u64::from(number.get()), place));
+        }
+        if self.sb.has_check_hash(check_hash::GROUP) && !self.ignore_checksums {
+            self.verify_group(&block, raw.cg_ckhash.get(), place)?;
+        }
+        let bitmap = |field, at: u32, bits: u32| {
+            let end = u64::from(at).saturating_add(u64::from(bits.div_ceil(8)));
+            if end <= u64::from(self.sb.cgsize) {
+                return Ok(index(at));
+            }
+            Err(range(field, end, u64::from(self.sb.cgsize), place))
+        };
+        let blocks = u32::try_from(self.sb.group_blocks(number).len).unwrap_or(u32::MAX);
+        Ok(Group {
+            directories: raw.cg_cs.cs_ndir.get(),
+            free_inodes: raw.cg_cs.cs_nifree.get(),
+            inodes_at: bitmap("cg_iusedoff", raw.cg_iusedoff.get(), self.sb.ipg)?,
+            frags_at: bitmap("cg_freeoff", raw.cg_freeoff.get(), blocks)?,
+            block,
+        })
+    }
+
+    /// CRC32C over `fs_cgsize` bytes, its own field being zero.
+    fn verify_group(&self, block: &[u8], stored: u32, place: Location) -> Result<(), FsError> {
+        let covered = slice(block, 0, index(self.sb.cgsize)).ok_or_else(|| truncated(place))?;
+        let mut bytes = covered.to_vec();
+        let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
+        bytes.get_mut(at..at.saturating_add(4)).ok_or_else(|| truncated(place))?.fill(0);
+        same(stored, crc32c(&bytes), place)
+    }
+
+    /// Which group holds an inode, and its place there.
+    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
+        let count = self.sb.inodes();
+        if ino.get() >= count {
+            let place = Location::of("inode number").in_inode(ino);
+            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
+        }
+        let group = ino.get().checked_div(self.sb.ipg).unwrap_or(0);
+        Ok((GroupNo::new(group), ino.get().checked_rem(self.sb.ipg).unwrap_or(0)))
+    }
+
+    /// What a group holds.
+    pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
+        let group = self.cylinder_group(number)?;
+        let blocks = self.sb.group_blocks(number);
+        let free = group.free_runs(blocks);
+        let mut metadata = vec![self.sb.group_metadata(number)];
+        if blocks.contains(self.sb.summaries.start) {
+            metadata.push(self.sb.summaries);
+        }
+        Ok(GroupSummary {
+            group: number,
+            blocks,
+            free_blocks: free.iter().map(|run| run.len).fold(0, u64::saturating_add),
+            free_inodes: group.free_inodes,
+            directories: group.directories,
+            metadata,
+            free,
+        })
+    }
+}
+
+impl Group {
+    /// Whether an inode of the group is in use.
+    pub(crate) fn in_use(&self, slot: u32) -> bool {
+        bit(&self.block, self.inodes_at, slot)
+    }
+
+    /// A set bit of the map is a free fragment.
+    fn free_runs(&self, blocks: Extent) -> Vec<Extent> {
+        let mut runs: Vec<Extent> = Vec::new();
+        let count = u32::try_from(blocks.len).unwrap_or(u32::MAX);
+        for at in (0..count).filter(|&at| bit(&self.block, self.frags_at, at)) {
+            let block: BlockNo = blocks.start.saturating_add(u64::from(at));
+            match runs.last_mut() {
+                Some(last) if last.end() == block => last.len = last.len.saturating_add(1),
+                _ => runs.push(Extent::new(block, 1)),
+            }
+        }
+        runs
+    }
+}
+
+fn bit(bytes: &[u8], from: usize, at: u32) -> bool {
+    let byte = bytes.get(from.saturating_add(index(at >> 3))).copied().unwrap_or(0);
+    byte >> (at & 7) & 1 == 1
+}

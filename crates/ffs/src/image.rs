@@ -1,0 +1,203 @@
+//! An open image: the reader's face to the rest of seekless.
+
+use crate::inode::Inode;
+use crate::ondisk::{ROOT, flag};
+use crate::superblock::{Format, Order, Super};
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::field::{index, range, wide};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{
+    Attr, BlockMap, DirEntry, FileKind, FsError, Geometry, GroupSummary, InodeLocation, Inspect,
+    Location, Xattr,
+};
+use seekless_units::{BlockNo, ByteLen, GroupNo, Ino, Lbn};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// `SF_SNAPSHOT`: block numbers 1 and 2 of such a file have meanings of their
+/// own.
+const SNAPSHOT: u32 = 0x0020_0000;
+
+/// An open UFS1 or UFS2 image. Block numbers are those of fragments.
+pub struct FfsImage {
+    volume: Volume,
+    geometry: Geometry,
+}
+
+impl FfsImage {
+    /// Opens an image for reading.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when no sound superblock is found.
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
+        let volume = Volume::open(device, options.ignore_checksums)?;
+        let geometry = geometry(&volume.sb);
+        Ok(Self { volume, geometry })
+    }
+
+    fn refuse_snapshot(inode: &Inode) -> Result<(), FsError> {
+        if inode.is(SNAPSHOT) {
+            return Err(FsError::Unsupported(format!(
+                "contents of a snapshot (inode {})",
+                inode.ino
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn geometry(sb: &Super) -> Geometry {
+    let mut uuid = [0; 16];
+    for (to, from) in uuid.iter_mut().zip(sb.id.iter().flat_map(|word| word.to_be_bytes())) {
+        *to = from;
+    }
+    let free = sb.free_blocks.saturating_mul(u64::from(sb.frag)).saturating_add(sb.free_frags);
+    Geometry {
+        format: if sb.format == Format::Ufs1 { "ufs1" } else { "ufs2" },
+        block_size: sb.fsize,
+        blocks: sb.size,
+        free_blocks: free.min(sb.size),
+        blocks_per_group: u64::from(sb.fpg),
+        first_block: BlockNo::ZERO,
+        groups: sb.ncg,
+        inodes: sb.inodes(),
+        free_inodes: u32::try_from(sb.free_inodes).unwrap_or(u32::MAX),
+        inodes_per_group: sb.ipg,
+        inode_size: sb.inode_size(),
+        cluster_blocks: 1,
+        label: sb.label.clone(),
+        uuid,
+        features: features(sb),
+    }
+}
+
+fn features(sb: &Super) -> Vec<String> {
+    const FLAGS: [(u32, &str); 9] = [
+        (flag::UNCLEAN, "unclean"),
+        (flag::SOFT_UPDATES, "soft-updates"),
+        (flag::NEEDS_FSCK, "needs-fsck"),
+        (flag::JOURNALED_SOFT_UPDATES, "soft-update-journal"),
+        (flag::ACLS, "acls"),
+        (flag::MULTILABEL, "multilabel"),
+        (flag::GJOURNAL, "gjournal"),
+        (flag::NFS4_ACLS, "nfsv4acls"),
+        (flag::TRIM, "trim"),
+    ];
+    let mut names = vec![format!("block-size={}", sb.bsize)];
+    names.push(String::from(match sb.order {
+        Order::Little => "little-endian",
+        Order::Big => "big-endian",
+    }));
+    names.push(format!("superblock-at={}", sb.at));
+    names.push(String::from(if sb.clean { "clean" } else { "not-clean" }));
+    let set = FLAGS.iter().filter(|(bit, _)| sb.flags & bit != 0);
+    names.extend(set.map(|(_, name)| (*name).to_string()));
+    if sb.flags & flag::CHECK_HASHES != 0 {
+        names.push("check-hashes".into());
+    }
+    names
+}
+
+impl Inspect for FfsImage {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn root(&self) -> Ino {
+        Ino::new(ROOT)
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        let (inode, kind) = self.volume.live_inode(ino)?;
+        Ok(inode.attr(kind))
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        let (inode, _) = self.volume.live_inode(ino)?;
+        self.volume.xattrs(&inode)
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let (inode, kind) = self.volume.live_inode(ino)?;
+        if kind != FileKind::Symlink {
+            return Err(FsError::Invalid(format!("inode {ino} is not a symlink")));
+        }
+        let limit = u64::from(self.volume.sb.bsize);
+        let place = Location::of("symlink").in_inode(ino);
+        if inode.len > limit {
+            return Err(range("di_size", inode.len, limit, place));
+        }
+        let mut target = vec![0; index(inode.len)];
+        if self.volume.is_fast_symlink(&inode) {
+            let held = wide(inode.numbers.len());
+            let stored = inode.numbers.get(..target.len());
+            target.copy_from_slice(stored.ok_or_else(|| range("di_size", inode.len, held, place))?);
+        } else {
+            self.volume.read_mapped(&inode, ByteLen::ZERO, &mut target)?;
+        }
+        Ok(target)
+    }
+
+    fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
+        let (inode, kind) = self.volume.live_inode(ino)?;
+        if kind != FileKind::Regular {
+            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
+        }
+        Self::refuse_snapshot(&inode)?;
+        let left = inode.len.saturating_sub(offset.get());
+        let len = index(left.min(wide(buf.len())));
+        let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
+        self.volume.read_mapped(&inode, offset, buf)?;
+        Ok(len)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        let inode = self.volume.dir_inode(dir)?;
+        Ok(self.volume.find(&inode, name)?.map(|(ino, _)| ino))
+    }
+
+    fn read_dir(
+        &self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        let inode = self.volume.dir_inode(dir)?;
+        self.volume.read_entries(&inode, after, visit)
+    }
+
+    fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        let (inode, kind) = self.volume.live_inode(ino)?;
+        Self::refuse_snapshot(&inode)?;
+        let in_blocks = match kind {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => !self.volume.is_fast_symlink(&inode),
+            _ => false,
+        };
+        if in_blocks { self.volume.block_map(&inode) } else { Ok(BlockMap::default()) }
+    }
+
+    fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
+        self.volume.inode_location(ino)
+    }
+
+    fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        let inode = self.volume.dir_inode(dir)?;
+        let end = self.volume.find(&inode, name)?.map_or(inode.len, |(_, end)| end);
+        self.volume.fragments(&inode, end)
+    }
+
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        self.listing_blocks(dir).map(Some)
+    }
+
+    fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
+        let inode = self.volume.dir_inode(dir)?;
+        self.volume.fragments(&inode, inode.len)
+    }
+
+    fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
+        self.volume.group_summary(group)
+    }
+}

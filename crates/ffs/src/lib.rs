@@ -1,0 +1,62 @@
+//! FFS, the fast file system of BSD, in its two formats UFS1 and UFS2.
+//!
+//! Block numbers here count fragments, the unit in which FFS addresses the
+//! disk; a block is [`Super::frag`](superblock::Super) of them. Images of both
+//! byte orders are read. On-disk structures stay inside the crate.
+//!
+//! Bytes of an image are never trusted: the lints below keep panics out of all
+//! code that looks at them.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod bmap;
+mod dir;
+mod group;
+mod image;
+mod inode;
+mod make;
+#[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
+mod ondisk;
+mod superblock;
+mod volume;
+mod xattr;
+
+pub use image::FfsImage;
+pub use make::{MakeOptions, Optimization, Version, make};
+
+use seekless_device::BlockDevice;
+use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::{FsError, Inspect};
+use std::sync::Arc;
+
+/// The row of FFS in the table of formats.
+pub const FORMAT: Format = Format { name: "ffs", probe, open };
+
+fn probe(device: &dyn BlockDevice) -> Probe {
+    match superblock::find(device) {
+        Some(_) => Probe::Yes,
+        None => Probe::No,
+    }
+}
+
+fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {
+    Ok(Arc::new(FfsImage::open(device, options)?))
+}
+
+/// CRC32C without complement at either end, as the kernel's
+/// `calculate_crc32c(~0L, ...)`.
+fn crc32c(data: &[u8]) -> u32 {
+    !crc32c::crc32c(data)
+}

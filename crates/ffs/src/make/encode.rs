@@ -1,0 +1,302 @@
+//! The structures of a new file system as bytes, in either order.
+
+use super::geometry::{Geometry, SUMMARY};
+use super::group::{Counts, GroupBuilder};
+use super::options::{MakeOptions, Optimization, Version};
+use crate::ondisk::{
+    CylinderGroup, Dinode1, Dinode2, INODE_FORMAT_44, MAGIC_GROUP, MAGIC_UFS1, MAGIC_UFS2, ROOT,
+    Superblock, flag,
+};
+use std::mem::offset_of;
+use zerocopy::byteorder::LE;
+
+/// Writes fields where [`ondisk`](crate::ondisk) has them.
+pub(super) struct Encoder<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) options: &'a MakeOptions,
+}
+
+/// Bytes being filled.
+struct Page {
+    bytes: Vec<u8>,
+    big_endian: bool,
+}
+
+impl Page {
+    fn put(&mut self, at: usize, little: &[u8]) {
+        let to = &mut self.bytes[at..at + little.len()];
+        to.copy_from_slice(little);
+        if self.big_endian {
+            to.reverse();
+        }
+    }
+
+    fn u16(&mut self, at: usize, value: u16) {
+        self.put(at, &value.to_le_bytes());
+    }
+
+    fn u32(&mut self, at: usize, value: u32) {
+        self.put(at, &value.to_le_bytes());
+    }
+
+    fn u64(&mut self, at: usize, value: u64) {
+        self.put(at, &value.to_le_bytes());
+    }
+
+    fn raw(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Fields of one structure: `set!(page, Superblock, u32, fs_ncg: 7, ...)`.
+macro_rules! set {
+    ($page:ident, $type:ident, $width:ident, $($field:ident: $value:expr),+ $(,)?) => {
+        $($page.$width(offset_of!($type<LE>, $field), $value);)+
+    };
+}
+
+impl Encoder<'_> {
+    fn page(&self, len: usize) -> Page {
+        Page { bytes: vec![0; len], big_endian: self.options.big_endian }
+    }
+
+    /// The superblock, padded to what its copies take at most.
+    pub(super) fn superblock(&self, counts: &[Counts]) -> Vec<u8> {
+        let mut page = self.page(8192);
+        self.superblock_geometry(&mut page);
+        self.superblock_tuning(&mut page);
+        self.superblock_totals(&mut page, counts);
+        if self.geometry.version == Version::Ufs1 {
+            self.superblock_old(&mut page, counts);
+        }
+        page.bytes
+    }
+
+    fn superblock_geometry(&self, page: &mut Page) {
+        let g = self.geometry;
+        let pointers = g.bsize / if g.version == Version::Ufs1 { 4 } else { 8 };
+        // Twelve direct blocks and three levels of indirect ones.
+        let levels: u64 = (1..=3).map(|level| u64::from(pointers).pow(level)).sum();
+        let longest = u64::from(g.bsize).saturating_mul(12 + levels) - 1;
+        let magic = if g.version == Version::Ufs1 { MAGIC_UFS1 } else { MAGIC_UFS2 };
+        let frags = |bytes: u64| g.frags(bytes) as u32 * g.fsize;
+        set!(page, Superblock, u32,
+            fs_sblkno: g.sblkno, fs_cblkno: g.cblkno, fs_iblkno: g.iblkno, fs_dblkno: g.dblkno,
+            fs_old_cgmask: u32::MAX,
+            fs_ncg: g.ncg, fs_bsize: g.bsize, fs_fsize: g.fsize, fs_frag: g.frag,
+            fs_bmask: !(g.bsize - 1), fs_fmask: !(g.fsize - 1),
+            fs_bshift: g.bsize.trailing_zeros(), fs_fshift: g.fsize.trailing_zeros(),
+            fs_fragshift: g.frag.trailing_zeros(),
+            fs_fsbtodb: (g.fsize / 512).trailing_zeros(),
+            fs_sbsize: frags(size_of::<Superblock<LE>>() as u64),
+            fs_nindir: pointers, fs_inopb: g.bsize / g.inode_size(),
+            fs_old_nspf: g.fsize / 512,
+            fs_cssize: frags(u64::from(g.ncg) * SUMMARY),
+            fs_cgsize: frags(g.head_layout().end),
+            fs_ipg: g.ipg, fs_fpg: g.fpg,
+            fs_maxbsize: g.bsize,
+            fs_contigsumsize: g.contigsumsize,
+            fs_maxsymlinklen: if g.version == Version::Ufs1 { 60 } else { 120 },
+            fs_old_inodefmt: INODE_FORMAT_44,
+            fs_magic: magic,
+        );
+        set!(page, Superblock, u64,
+            fs_sblockloc: g.superblock_at(), fs_sblockactualloc: g.superblock_at(),
+            fs_size: g.size, fs_csaddr: u64::from(g.dblkno),
+            fs_providersize: g.size,
+            fs_maxfilesize: longest.min(i64::MAX as u64),
+            fs_qbmask: u64::from(g.bsize - 1), fs_qfmask: u64::from(g.fsize - 1),
+        );
+    }
+
+    fn superblock_tuning(&self, page: &mut Page) {
+        let (g, options) = (self.geometry, self.options);
+        let flags = if options.soft_updates { flag::SOFT_UPDATES } else { 0 };
+        let space = options.optimization == Optimization::Space;
+        // A block's worth of room for metadata at a group's start, FreeBSD's
+        // half of what is kept free.
+        let metaspace = u64::from(g.fpg) * u64::from(options.minfree) / 200;
+        set!(page, Superblock, u32,
+            fs_minfree: options.minfree,
+            fs_maxcontig: options.maxcontig,
+            fs_maxbpg: options.maxbpg.unwrap_or(g.bsize / 8),
+            fs_optim: u32::from(space),
+            fs_avgfilesize: options.avgfilesize,
+            fs_avgfpdir: options.avgfpdir,
+            fs_flags: flags,
+        );
+        set!(page, Superblock, u64, fs_metaspace: metaspace / u64::from(g.frag) * u64::from(g.frag));
+        let id = offset_of!(Superblock<LE>, fs_id);
+        page.u32(id, options.id[0]);
+        page.u32(id + 4, options.id[1]);
+        page.raw(offset_of!(Superblock<LE>, fs_volname), &options.label);
+        page.bytes[offset_of!(Superblock<LE>, fs_clean)] = 1;
+        page.bytes[offset_of!(Superblock<LE>, fs_old_flags)] = flag::UPDATED as u8 | flags as u8;
+        let time = options.time.secs.cast_unsigned();
+        set!(page, Superblock, u64, fs_time: time, fs_mtime: time);
+    }
+
+    fn superblock_totals(&self, page: &mut Page, counts: &[Counts]) {
+        let at = offset_of!(Superblock<LE>, fs_cstotal);
+        for (n, total) in totals(counts).into_iter().enumerate() {
+            page.u64(at + n * 8, total);
+        }
+        set!(page, Superblock, u64, fs_dsize: self.data_frags());
+    }
+
+    /// Fragments for data: all but the groups' metadata and the summary area.
+    fn data_frags(&self) -> u64 {
+        let g = self.geometry;
+        let metadata: u64 = (0..g.ncg)
+            .map(|group| u64::from(g.dblkno - if group == 0 { 0 } else { g.sblkno }))
+            .sum();
+        g.size - metadata - g.summary_frags()
+    }
+
+    /// What kernels from before UFS2 look at.
+    fn superblock_old(&self, page: &mut Page, counts: &[Counts]) {
+        let g = self.geometry;
+        let sectors = g.fpg * (g.fsize / 512);
+        set!(page, Superblock, u32,
+            fs_old_time: self.options.time.secs as u32,
+            fs_old_size: g.size as u32,
+            fs_old_dsize: self.data_frags() as u32,
+            fs_old_csaddr: g.dblkno,
+            fs_old_rps: 60,
+            fs_old_npsect: sectors, fs_old_nsect: sectors, fs_old_spc: sectors,
+            fs_old_interleave: 1,
+            fs_old_cpg: 1, fs_old_ncyl: g.ncg,
+            fs_old_postblformat: 1, fs_old_nrpos: 1,
+        );
+        let at = offset_of!(Superblock<LE>, fs_old_cstotal);
+        for (n, total) in totals(counts).into_iter().take(4).enumerate() {
+            page.u32(at + n * 4, total as u32);
+        }
+    }
+
+    /// The summary area.
+    pub(super) fn summaries(&self, counts: &[Counts]) -> Vec<u8> {
+        let g = self.geometry;
+        let mut page = self.page((g.summary_frags() * u64::from(g.fsize)) as usize);
+        for (n, counts) in counts.iter().enumerate() {
+            self.summary(&mut page, n * SUMMARY as usize, counts);
+        }
+        page.bytes
+    }
+
+    fn summary(&self, page: &mut Page, at: usize, counts: &Counts) {
+        page.u32(at, counts.directories);
+        page.u32(at + 4, counts.free_blocks);
+        page.u32(at + 8, counts.free_inodes);
+        page.u32(at + 12, counts.free_frags);
+    }
+
+    /// A group's head with its bitmaps: one block.
+    pub(super) fn group(&self, group: &GroupBuilder) -> Vec<u8> {
+        let g = self.geometry;
+        let layout = g.head_layout();
+        let counts = group.counts(g);
+        let mut page = self.page(g.bsize as usize);
+        let frags = g.group_frags(group.number) as u32;
+        set!(page, CylinderGroup, u32,
+            cg_magic: MAGIC_GROUP, cg_cgx: group.number, cg_ndblk: frags,
+            cg_iusedoff: layout.inodes as u32, cg_freeoff: layout.frags as u32,
+            cg_nextfreeoff: layout.end as u32,
+            cg_niblk: g.ipg,
+        );
+        set!(page, CylinderGroup, u64, cg_time: self.options.time.secs.cast_unsigned());
+        self.summary(&mut page, offset_of!(CylinderGroup<LE>, cg_cs), &counts);
+        for (n, &runs) in counts.runs.iter().enumerate() {
+            page.u32(offset_of!(CylinderGroup<LE>, cg_frsum) + n * 4, runs);
+        }
+        if g.version == Version::Ufs1 {
+            let tables = size_of::<CylinderGroup<LE>>() as u32;
+            set!(page, CylinderGroup, u32,
+                cg_old_time: self.options.time.secs as u32,
+                cg_old_btotoff: tables, cg_old_boff: tables + 4,
+            );
+            set!(page, CylinderGroup, u16, cg_old_ncyl: 1, cg_old_niblk: g.ipg as u16);
+        } else {
+            // All inodes are zeros, so all are written.
+            set!(page, CylinderGroup, u32, cg_initediblk: g.ipg);
+        }
+        if g.contigsumsize > 0 {
+            set!(page, CylinderGroup, u32,
+                cg_clustersumoff: layout.cluster_counts as u32,
+                cg_clusteroff: layout.clusters as u32,
+                cg_nclusterblks: frags / g.frag,
+            );
+            for (n, &count) in counts.clusters.iter().enumerate().skip(1) {
+                page.u32(layout.cluster_counts as usize + n * 4, count);
+            }
+            page.raw(layout.clusters as usize, &group.cluster_bits(g));
+        }
+        page.raw(layout.inodes as usize, &group.inode_bits(g));
+        page.raw(layout.frags as usize, &group.frag_bits());
+        page.bytes
+    }
+
+    /// One unit: `.` and `..`, both the root.
+    pub(super) fn root_directory(&self) -> Vec<u8> {
+        let mut page = self.page(512.max(self.geometry.fsize as usize));
+        for (at, len, name) in [(0, 12, &b"."[..]), (12, 500, b"..")] {
+            page.u32(at, ROOT);
+            page.u16(at + 4, len);
+            page.bytes[at + 6] = 4;
+            page.bytes[at + 7] = name.len() as u8;
+            page.raw(at + 8, name);
+        }
+        page.bytes
+    }
+
+    /// The first block of inodes, with the root among them.
+    pub(super) fn first_inodes(&self, root_at: u64) -> Vec<u8> {
+        let g = self.geometry;
+        let mut page = self.page(g.bsize as usize);
+        let at = ROOT as usize * g.inode_size() as usize;
+        let (secs, nanos) = (self.options.time.secs, self.options.time.nanos);
+        let sectors = u64::from(g.fsize / 512);
+        // `offset_of` within the inode, from where the root's begins.
+        macro_rules! root {
+            ($type:ident, $width:ident, $($field:ident: $value:expr),+ $(,)?) => {
+                $(page.$width(at + offset_of!($type<LE>, $field), $value);)+
+            };
+        }
+        match g.version {
+            Version::Ufs1 => {
+                root!(Dinode1, u16, di_mode: 0o40755, di_nlink: 2);
+                root!(Dinode1, u64, di_size: 512);
+                root!(Dinode1, u32,
+                    di_atime: secs as u32, di_mtime: secs as u32, di_ctime: secs as u32,
+                    di_atimensec: nanos, di_mtimensec: nanos, di_ctimensec: nanos,
+                    di_db: root_at as u32, di_blocks: sectors as u32, di_gen: self.options.id[1],
+                );
+            }
+            Version::Ufs2 => {
+                let time = secs.cast_unsigned();
+                root!(Dinode2, u16, di_mode: 0o40755, di_nlink: 2);
+                root!(Dinode2, u64,
+                    di_size: 512, di_blocks: sectors, di_db: root_at,
+                    di_atime: time, di_mtime: time, di_ctime: time, di_birthtime: time,
+                );
+                root!(Dinode2, u32,
+                    di_atimensec: nanos, di_mtimensec: nanos, di_ctimensec: nanos,
+                    di_birthnsec: nanos, di_blksize: g.bsize, di_gen: self.options.id[1],
+                );
+            }
+        }
+        page.bytes
+    }
+}
+
+/// Directories, free blocks, inodes and fragments, and free clusters.
+fn totals(counts: &[Counts]) -> [u64; 5] {
+    let sum = |of: fn(&Counts) -> u32| counts.iter().map(|one| u64::from(of(one))).sum();
+    [
+        sum(|one| one.directories),
+        sum(|one| one.free_blocks),
+        sum(|one| one.free_inodes),
+        sum(|one| one.free_frags),
+        sum(|one| one.clusters.iter().skip(1).sum()),
+    ]
+}

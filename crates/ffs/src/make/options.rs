@@ -1,0 +1,120 @@
+//! What a new file system shall be like.
+
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::ByteLen;
+
+/// Which of the two formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// 32-bit block numbers, superblock at byte 8192.
+    Ufs1,
+    /// 64-bit block numbers and times, superblock at byte 65536.
+    Ufs2,
+}
+
+/// What the block allocator spares (`fs_optim`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Optimization {
+    /// Copies of fragments: `FS_OPTTIME`.
+    Time,
+    /// Space: `FS_OPTSPACE`.
+    Space,
+}
+
+/// Options of [`make`](super::make), named as those of `newfs`.
+#[derive(Clone, Debug)]
+pub struct MakeOptions {
+    /// Which format (`-O`).
+    pub version: Version,
+    /// Big-endian instead of little-endian.
+    pub big_endian: bool,
+    /// Length of the device (`-s`).
+    pub size: ByteLen,
+    /// Bytes in a block (`-b`): a power of two from 4096 to 65536.
+    pub block_size: u32,
+    /// Bytes in a fragment (`-f`): a power of two, an eighth of a block to a block,
+    /// 512 at least.
+    pub fragment_size: u32,
+    /// Percent of the space kept from ordinary users (`-m`), below 100.
+    pub minfree: u32,
+    /// What the allocator spares (`-o`).
+    pub optimization: Optimization,
+    /// Blocks a file may take in one group before it must move on (`-e`);
+    /// `None` for as many numbers as fit in a quarter of a block.
+    pub maxbpg: Option<u32>,
+    /// Average length of files in bytes (`-g`), for the placement of directories.
+    pub avgfilesize: u32,
+    /// Average number of files in a directory (`-h`).
+    pub avgfpdir: u32,
+    /// Bytes of space for each inode (`-i`); `None` for two fragments.
+    pub bytes_per_inode: Option<u32>,
+    /// Most blocks that are gathered into a cluster (`-a`).
+    pub maxcontig: u32,
+    /// Soft updates (`-U`).
+    pub soft_updates: bool,
+    /// Volume label (`-L`), 31 bytes at most.
+    pub label: Vec<u8>,
+    /// When it was made.
+    pub time: Timestamp,
+    /// `fs_id`: by default the time and a number.
+    pub id: [u32; 2],
+}
+
+impl MakeOptions {
+    /// `newfs`'s defaults: blocks of 32 KiB, fragments of 4 KiB.
+    #[must_use]
+    pub fn new(version: Version, size: ByteLen) -> Self {
+        Self {
+            version,
+            big_endian: false,
+            size,
+            block_size: 32768,
+            fragment_size: 4096,
+            minfree: 8,
+            optimization: Optimization::Time,
+            maxbpg: None,
+            avgfilesize: 16384,
+            avgfpdir: 64,
+            bytes_per_inode: None,
+            maxcontig: 16,
+            soft_updates: false,
+            label: Vec::new(),
+            time: Timestamp::default(),
+            id: [0; 2],
+        }
+    }
+
+    /// Checks what can be said without the geometry.
+    pub(super) fn check(&self) -> Result<(), FsError> {
+        let wrong = |what: String| Err(FsError::Invalid(what));
+        let (block, fragment) = (self.block_size, self.fragment_size);
+        if !block.is_power_of_two() || !(4096..=65536).contains(&block) {
+            return wrong(format!("block size {block}: not a power of two from 4096 to 65536"));
+        }
+        if !fragment.is_power_of_two() || fragment < 512 || fragment > block || block / fragment > 8
+        {
+            return wrong(format!(
+                "fragment size {fragment}: not a power of two from {} to {block}",
+                (block / 8).max(512)
+            ));
+        }
+        if self.minfree >= 100 {
+            return wrong(format!("{}% kept free leaves nothing", self.minfree));
+        }
+        if self.label.len() > 31 || self.label.contains(&0) {
+            return wrong("the label is longer than 31 bytes, or has a zero byte".into());
+        }
+        for (what, value) in [
+            ("average file size", self.avgfilesize),
+            ("average number of files in a directory", self.avgfpdir),
+            ("number of blocks in a cluster", self.maxcontig),
+            ("number of blocks in a group", self.maxbpg.unwrap_or(1)),
+            ("number of bytes for an inode", self.bytes_per_inode.unwrap_or(1)),
+        ] {
+            if value == 0 || value > i32::MAX as u32 {
+                return wrong(format!("the {what} is {value}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! The superblock: found, checked, and in native terms.
+
+use crate::crc32c;
+use crate::ondisk::{
+    INODE_FORMAT_44, MAGIC_UFS1, MAGIC_UFS2, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2,
+    Superblock, check_hash, flag,
+};
+use seekless_device::BlockDevice;
+use seekless_fs::field::{index, invalid, le32, parse, range, truncated};
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
+use std::mem::offset_of;
+use zerocopy::byteorder::{BE, ByteOrder, LE};
+
+/// Bytes in a page of sectors that a superblock is looked for in.
+const LOOK: u64 = 8192;
+/// Where the magic number stands.
+const MAGIC_AT: usize = offset_of!(Superblock<LE>, fs_magic);
+
+/// Which end of a number comes first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Order {
+    Little,
+    Big,
+}
+
+/// Which of the two formats.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Ufs1,
+    Ufs2,
+}
+
+/// What the superblock says, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Super {
+    pub(crate) order: Order,
+    pub(crate) format: Format,
+    /// Where it was found, in bytes.
+    pub(crate) at: u64,
+    pub(crate) bsize: u32,
+    pub(crate) fsize: u32,
+    /// Fragments in a block.
+    pub(crate) frag: u32,
+    /// Fragments in the volume.
+    pub(crate) size: u64,
+    pub(crate) ncg: u32,
+    pub(crate) fpg: u32,
+    pub(crate) ipg: u32,
+    /// Where things lie from the start of a group, in fragments.
+    pub(crate) sblkno: u32,
+    pub(crate) cblkno: u32,
+    pub(crate) iblkno: u32,
+    pub(crate) dblkno: u32,
+    pub(crate) cgsize: u32,
+    /// The summary area.
+    pub(crate) summaries: Extent,
+    /// UFS1 shifts the metadata of its groups.
+    old_cgoffset: u32,
+    old_cgmask: u32,
+    pub(crate) maxsymlinklen: u32,
+    /// Directory entries have a type.
+    pub(crate) typed_entries: bool,
+    pub(crate) clean: bool,
+    pub(crate) flags: u32,
+    metackhash: u32,
+    pub(crate) id: [u32; 2],
+    pub(crate) label: Vec<u8>,
+    pub(crate) free_blocks: u64,
+    pub(crate) free_frags: u64,
+    pub(crate) free_inodes: u64,
+}
+
+fn place() -> Location {
+    Location::of("superblock")
+}
+
+/// A place where a superblock was found, and its bytes.
+pub(crate) struct Found {
+    order: Order,
+    format: Format,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// Looks for a superblock where one may be. UFS2 says where its own lies, which
+/// tells it from a copy; what looks like UFS1 where UFS2 has its own is the
+/// copy of a volume with large blocks.
+pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
+    SUPERBLOCK_SEARCH.into_iter().find_map(|at| {
+        let mut bytes = vec![0; index(LOOK)];
+        device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
+        let magic = le32(&bytes, MAGIC_AT)?;
+        let (order, magic) = match magic {
+            MAGIC_UFS1 | MAGIC_UFS2 => (Order::Little, magic),
+            _ => (Order::Big, magic.swap_bytes()),
+        };
+        let format = match magic {
+            MAGIC_UFS1 if at != SUPERBLOCK_UFS2 => Format::Ufs1,
+            MAGIC_UFS2 => Format::Ufs2,
+            _ => return None,
+        };
+        let found = Found { order, format, at, bytes };
+        (format == Format::Ufs1 || found.own_place() == Some(at)).then_some(found)
+    })
+}
+
+impl Found {
+    fn own_place(&self) -> Option<u64> {
+        Some(match self.order {
+            Order::Little => parse::<Superblock<LE>>(&self.bytes, 0)?.fs_sblockloc.get(),
+            Order::Big => parse::<Superblock<BE>>(&self.bytes, 0)?.fs_sblockloc.get(),
+        })
+    }
+}
+
+impl Super {
+    /// Finds, reads and checks the superblock.
+    pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {
+        let found = find(device)
+            .ok_or_else(|| FsError::corrupt(Corruption::Magic { found: 0 }, place()))?;
+        let sb = match found.order {
+            Order::Little => {
+                native(&parse::<Superblock<LE>>(&found.bytes, 0).ok_or_else(lost)?, &found)
+            }
+            Order::Big => {
+                native(&parse::<Superblock<BE>>(&found.bytes, 0).ok_or_else(lost)?, &found)
+            }
+        };
+        sb.check(device.len())?;
+        if sb.has_check_hash(check_hash::SUPERBLOCK) && !ignore_checksums {
+            sb.verify(&found)?;
+        }
+        Ok(sb)
+    }
+
+    fn check(&self, device: ByteLen) -> Result<(), FsError> {
+        let power = |field, value: u32, low: u32, high: u32| {
+            if value.is_power_of_two() && (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(invalid(field, u64::from(value), place()))
+        };
+        power("fs_bsize", self.bsize, 4096, 65536)?;
+        power("fs_fsize", self.fsize, 512, self.bsize)?;
+        let frag = self.bsize.checked_div(self.fsize).unwrap_or(0);
+        if self.frag != frag || frag > 8 {
+            return Err(invalid("fs_frag", u64::from(self.frag), place()));
+        }
+        let in_group = |field, value: u32| {
+            if value <= self.fpg {
+                return Ok(());
+            }
+            Err(range(field, u64::from(value), u64::from(self.fpg), place()))
+        };
+        in_group("fs_sblkno", self.sblkno)?;
+        in_group("fs_cblkno", self.cblkno)?;
+        in_group("fs_iblkno", self.iblkno)?;
+        in_group("fs_dblkno", self.dblkno)?;
+        // A group's bitmap of fragments fits in a block.
+        if self.fpg == 0 || u64::from(self.fpg) > u64::from(self.bsize).saturating_mul(8) {
+            return Err(invalid("fs_fpg", u64::from(self.fpg), place()));
+        }
+        let inodes = u64::from(self.ipg).saturating_mul(u64::from(self.ncg));
+        let table = u64::from(self.ipg).saturating_mul(u64::from(self.inode_size()));
+        let room = u64::from(self.dblkno.saturating_sub(self.iblkno))
+            .saturating_mul(u64::from(self.fsize));
+        if self.ipg == 0 || table > room || inodes > u64::from(u32::MAX) {
+            return Err(range("fs_ipg", u64::from(self.ipg), room, place()));
+        }
+        if self.cgsize > self.bsize || index(self.cgsize) < 168 {
+            return Err(range("fs_cgsize", u64::from(self.cgsize), u64::from(self.bsize), place()));
+        }
+        let groups = self.size.div_ceil(u64::from(self.fpg));
+        if self.size == 0 || u64::from(self.ncg) != groups {
+            return Err(range("fs_ncg", u64::from(self.ncg), groups, place()));
+        }
+        let room = device.get().checked_div(u64::from(self.fsize)).unwrap_or(0);
+        if self.size > room {
+            return Err(range("fs_size", self.size, room, place()));
+        }
+        Ok(())
+    }
+
+    /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero.
+    fn verify(&self, found: &Found) -> Result<(), FsError> {
+        let word = |at: usize| {
+            let word = le32(&found.bytes, at).unwrap_or(0);
+            if self.order == Order::Little { word } else { word.swap_bytes() }
+        };
+        let size = word(offset_of!(Superblock<LE>, fs_sbsize));
+        let mut bytes = found.bytes.clone();
+        bytes.truncate(index(size).min(SUPERBLOCK_SIZE));
+        let at = offset_of!(Superblock<LE>, fs_ckhash);
+        let stored = word(at);
+        bytes.get_mut(at..at.saturating_add(4)).ok_or_else(lost)?.fill(0);
+        same(stored, crc32c(&bytes), place())
+    }
+
+    pub(crate) fn has_check_hash(&self, bit: u32) -> bool {
+        self.flags & flag::CHECK_HASHES != 0 && self.metackhash & bit != 0
+    }
+
+    pub(crate) fn inode_size(&self) -> u32 {
+        if self.format == Format::Ufs1 { 128 } else { 256 }
+    }
+
+    /// Bytes of a block number.
+    pub(crate) fn pointer_size(&self) -> u32 {
+        if self.format == Format::Ufs1 { 4 } else { 8 }
+    }
+
+    /// Block numbers in an indirect block.
+    pub(crate) fn pointers(&self) -> u64 {
+        u64::from(self.bsize).checked_div(u64::from(self.pointer_size())).unwrap_or(0)
+    }
+
+    pub(crate) fn inodes(&self) -> u32 {
+        self.ipg.saturating_mul(self.ncg)
+    }
+
+    /// The fragments of a group; the last may have fewer.
+    pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
+        let start = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
+        let len = self.size.saturating_sub(start).min(u64::from(self.fpg));
+        Extent::new(BlockNo::new(start), len)
+    }
+
+    /// `cgstart`: where the metadata of a group begins to be counted from.
+    fn group_start(&self, group: GroupNo) -> u64 {
+        let base = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
+        if self.format == Format::Ufs2 {
+            return base;
+        }
+        let turn = group.get() & !self.old_cgmask;
+        base.saturating_add(u64::from(self.old_cgoffset).saturating_mul(u64::from(turn)))
+    }
+
+    /// A place in a group, in fragments from its start.
+    pub(crate) fn in_group(&self, group: GroupNo, at: u32) -> BlockNo {
+        BlockNo::new(self.group_start(group).saturating_add(u64::from(at)))
+    }
+
+    /// Superblock copy, group head and inodes of a group; the boot area too in
+    /// the first.
+    pub(crate) fn group_metadata(&self, group: GroupNo) -> Extent {
+        let first = if group == GroupNo::ZERO { 0 } else { self.sblkno };
+        let start = self.in_group(group, first);
+        Extent::new(start, u64::from(self.dblkno.saturating_sub(first)))
+    }
+}
+
+fn lost() -> FsError {
+    truncated(place())
+}
+
+/// Compares a stored check hash with the computed one.
+pub(crate) fn same(stored: u32, computed: u32, place: Location) -> Result<(), FsError> {
+    if stored == computed {
+        return Ok(());
+    }
+    Err(FsError::corrupt(Corruption::Checksum { stored, computed }, place))
+}
+
+/// The fields of today, or the old ones where only those are kept (as
+/// `ffs_oldfscompat_read` has it).
+fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
+    let updated = u32::from(raw.fs_old_flags) & flag::UPDATED != 0;
+    let old = found.format == Format::Ufs1 && !updated;
+    let now = |old_value: u64, value: u64| if old { old_value } else { value };
+    let (was, is) = (&raw.fs_old_cstotal, &raw.fs_cstotal);
+    let fsize = u64::from(raw.fs_fsize.get()).max(1);
+    let csaddr = now(u64::from(raw.fs_old_csaddr.get()), raw.fs_csaddr.get());
+    let longest = if found.format == Format::Ufs1 { 60 } else { 120 };
+    let label = &raw.fs_volname;
+    let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
+    Super {
+        order: found.order,
+        format: found.format,
+        at: found.at,
+        bsize: raw.fs_bsize.get(),
+        fsize: raw.fs_fsize.get(),
+        frag: raw.fs_frag.get(),
+        size: now(u64::from(raw.fs_old_size.get()), raw.fs_size.get()),
+        ncg: raw.fs_ncg.get(),
+        fpg: raw.fs_fpg.get(),
+        ipg: raw.fs_ipg.get(),
+        sblkno: raw.fs_sblkno.get(),
+        cblkno: raw.fs_cblkno.get(),
+        iblkno: raw.fs_iblkno.get(),
+        dblkno: raw.fs_dblkno.get(),
+        cgsize: raw.fs_cgsize.get(),
+        summaries: Extent::new(
+            BlockNo::new(csaddr),
+            u64::from(raw.fs_cssize.get()).div_ceil(fsize),
+        ),
+        old_cgoffset: raw.fs_old_cgoffset.get(),
+        old_cgmask: raw.fs_old_cgmask.get(),
+        maxsymlinklen: raw.fs_maxsymlinklen.get().min(longest),
+        typed_entries: found.format == Format::Ufs2
+            || raw.fs_old_inodefmt.get() >= INODE_FORMAT_44
+            || raw.fs_maxsymlinklen.get() > 0,
+        clean: raw.fs_clean & 1 != 0,
+        flags: if old { u32::from(raw.fs_old_flags) } else { raw.fs_flags.get() },
+        metackhash: raw.fs_metackhash.get(),
+        id: raw.fs_id.map(zerocopy::byteorder::U32::get),
+        label: label.get(..end).unwrap_or_default().to_vec(),
+        free_blocks: now(u64::from(was.cs_nbfree.get()), is.cs_nbfree.get()),
+        free_frags: now(u64::from(was.cs_nffree.get()), is.cs_nffree.get()),
+        free_inodes: now(u64::from(was.cs_nifree.get()), is.cs_nifree.get()),
+    }
+}

@@ -1,0 +1,81 @@
+//! A device seen through its superblock: blocks by their first fragment.
+
+use crate::superblock::Super;
+use seekless_device::BlockDevice;
+use seekless_fs::field::{index, range, wide};
+use seekless_fs::read_cache::{Block, BlockCache};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, Lba};
+use std::sync::Arc;
+
+/// An open volume: what every part of the reader stands on.
+pub(crate) struct Volume {
+    device: Arc<dyn BlockDevice>,
+    pub(crate) sb: Super,
+    cache: BlockCache,
+    /// Read on where a check hash does not match.
+    pub(crate) ignore_checksums: bool,
+}
+
+impl Volume {
+    pub(crate) fn open(
+        device: Arc<dyn BlockDevice>,
+        ignore_checksums: bool,
+    ) -> Result<Self, FsError> {
+        let sb = Super::read(device.as_ref(), ignore_checksums)?;
+        let cache = BlockCache::new(sb.bsize);
+        Ok(Self { device, sb, cache, ignore_checksums })
+    }
+
+    /// Checks that a run of fragments lies in the volume.
+    pub(crate) fn check_extent(&self, run: Extent, place: Location) -> Result<(), FsError> {
+        let end = run.start.get().checked_add(run.len);
+        if end.is_none_or(|end| end > self.sb.size) {
+            return Err(range("block number", run.start.get(), self.sb.size, place));
+        }
+        Ok(())
+    }
+
+    /// `len` bytes of metadata from fragment `start` on, at most a block,
+    /// through the cache. `place` says who points there.
+    pub(crate) fn block(
+        &self,
+        start: BlockNo,
+        len: usize,
+        place: Location,
+    ) -> Result<Block, FsError> {
+        let frags = wide(len).div_ceil(u64::from(self.sb.fsize).max(1));
+        self.check_extent(Extent::new(start, frags), place)?;
+        if let Some(block) = self.cache.get(start).filter(|block| block.len() == len) {
+            return Ok(block);
+        }
+        let mut bytes = vec![0; len];
+        self.read_bytes(start, 0, &mut bytes)?;
+        let block: Block = Arc::from(bytes);
+        self.cache.insert(start, block.clone());
+        Ok(block)
+    }
+
+    /// Reads from byte `skip` behind fragment `start`, past the cache. The range
+    /// must have been checked.
+    pub(crate) fn read_bytes(
+        &self,
+        start: BlockNo,
+        skip: u64,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        let at = start.get().saturating_mul(u64::from(self.sb.fsize)).saturating_add(skip);
+        let lba = Lba::containing(ByteLen::new(at));
+        let within = index(at.saturating_sub(lba.to_bytes().get()));
+        if within == 0 {
+            self.device.read(lba, buf)?;
+            return Ok(());
+        }
+        let mut bounce = vec![0; within.saturating_add(buf.len())];
+        self.device.read(lba, &mut bounce)?;
+        if let Some(wanted) = bounce.get(within..) {
+            buf.copy_from_slice(wanted);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Extended attributes of UFS2: a list in up to two blocks of an inode's own.
+
+use crate::inode::Inode;
+use crate::ondisk::ExtattrHead;
+use crate::superblock::Order;
+use crate::volume::Volume;
+use seekless_fs::field::{byte, index, invalid, parse, range, slice, truncated, wide};
+use seekless_fs::{FsError, Location, Xattr};
+use seekless_units::{BlockNo, Extent};
+use zerocopy::byteorder::{BE, LE};
+
+/// Bytes in front of a name.
+const HEAD: usize = size_of::<ExtattrHead<LE>>();
+
+impl Volume {
+    /// An inode's extended attributes, sorted by name.
+    pub(crate) fn xattrs(&self, inode: &Inode) -> Result<Vec<Xattr>, FsError> {
+        if inode.ext_len == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes = self.attribute_area(inode)?;
+        let place = Location::of("extended attribute").in_inode(inode.ino);
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < bytes.len() {
+            let place = place.at_offset(byte(at));
+            let Some((len, xattr)) = self.attribute(&bytes, at, place)? else { break };
+            found.push(xattr);
+            at = at.saturating_add(len);
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    fn attribute_area(&self, inode: &Inode) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("extended attributes").in_inode(inode.ino);
+        let bsize = u64::from(self.sb.bsize);
+        let limit = bsize.saturating_mul(2);
+        if u64::from(inode.ext_len) > limit {
+            return Err(range("di_extsize", u64::from(inode.ext_len), limit, place));
+        }
+        let mut bytes = vec![0; index(inode.ext_len)];
+        let pieces = bytes.chunks_mut(index(self.sb.bsize)).zip(inode.ext_blocks);
+        for (piece, number) in pieces.filter(|(_, number)| *number != 0) {
+            let start = BlockNo::new(number);
+            let frags = wide(piece.len()).div_ceil(u64::from(self.sb.fsize));
+            self.check_extent(Extent::new(start, frags), place)?;
+            self.read_bytes(start, 0, piece)?;
+        }
+        Ok(bytes)
+    }
+
+    /// The attribute at byte `at` and the length of its record; `None` where
+    /// the list ends.
+    fn attribute(
+        &self,
+        bytes: &[u8],
+        at: usize,
+        place: Location,
+    ) -> Result<Option<(usize, Xattr)>, FsError> {
+        let lost = || truncated(place);
+        let (len, space, pad, name_len) = match self.sb.order {
+            Order::Little => {
+                let head: ExtattrHead<LE> = parse(bytes, at).ok_or_else(lost)?;
+                (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
+            }
+            Order::Big => {
+                let head: ExtattrHead<BE> = parse(bytes, at).ok_or_else(lost)?;
+                (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
+            }
+        };
+        if len == 0 {
+            return Ok(None);
+        }
+        let base = HEAD.saturating_add(usize::from(name_len)).next_multiple_of(8);
+        let len = index(len);
+        let value_len = len.checked_sub(base).and_then(|rest| rest.checked_sub(usize::from(pad)));
+        let value_len = value_len.ok_or_else(|| invalid("ea_length", wide(len), place))?;
+        let name = slice(bytes, at.saturating_add(HEAD), usize::from(name_len)).ok_or_else(lost)?;
+        let value = slice(bytes, at.saturating_add(base), value_len).ok_or_else(lost)?;
+        let prefix: &[u8] = match space {
+            1 => b"user.",
+            2 => b"system.",
+            other => return Err(invalid("ea_namespace", u64::from(other), place)),
+        };
+        let xattr = Xattr { name: [prefix, name].concat(), value: value.to_vec() };
+        Ok(Some((len, xattr)))
+    }
+}
