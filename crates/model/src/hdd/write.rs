@@ -2,6 +2,7 @@
 
 use super::media::{Arrivals, Leg};
 use super::overhead::ExtraDisconnect;
+use super::queue::Spot;
 use super::{Dirty, Hdd, Waiting};
 use seekless_units::Nanos;
 
@@ -167,13 +168,13 @@ impl Hdd {
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
         let cylinder = waiting.cylinder;
-        self.dirty.push(Dirty { cylinder, segment, start, end, accepted });
+        self.dirty.push(cylinder, Dirty { segment, start, end, accepted });
         accepted.saturating_add(self.overheads.write_completion)
     }
 
     /// Begins to write something that the buffer has accepted.
-    pub(super) fn write_back(&mut self, n: usize, now: Nanos) {
-        let dirty = self.dirty.remove(n);
+    pub(super) fn write_back(&mut self, spot: Spot, now: Nanos) {
+        let Some(dirty) = self.dirty.remove(spot) else { return };
         self.stop_reading(now);
         let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
         let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
