@@ -91,13 +91,12 @@ impl<T> Sweep<T> {
     fn nearest(&self, here: u32) -> impl Iterator<Item = (&Spot, &T)> {
         let next_below =
             move |cylinder: u32| self.below(cylinder).next_back().map(|(spot, _)| spot.cylinder);
-        let falling =
-            successors(next_below(here), move |&cylinder| next_below(cylinder)).flat_map(
-                |cylinder| {
-                    let last = Spot { cylinder, nth: u64::MAX };
-                    self.waiting.range(Spot { cylinder, nth: 0 }..=last)
-                },
-            );
+        let falling = successors(next_below(here), move |&cylinder| next_below(cylinder)).flat_map(
+            |cylinder| {
+                let last = Spot { cylinder, nth: u64::MAX };
+                self.waiting.range(Spot { cylinder, nth: 0 }..=last)
+            },
+        );
         let (mut falling, mut rising) = (falling.peekable(), self.from(here).peekable());
         let rank = move |spot: &Spot| (spot.cylinder.abs_diff(here), spot.nth);
         from_fn(move || match (falling.peek(), rising.peek()) {
@@ -168,5 +167,20 @@ impl Queue {
             self.outside.pop_front();
             self.seen.push(next.cylinder, next);
         }
+    }
+}
+
+#[cfg(test)]
+impl<T> Sweep<T> {
+    pub(super) fn get(&self, spot: Spot) -> &T {
+        &self.waiting[&spot]
+    }
+
+    /// All by age, each with its name and the cylinder in it.
+    pub(super) fn by_age(&self) -> Vec<(Spot, u32, &T)> {
+        let mut all: Vec<_> =
+            self.waiting.iter().map(|(&spot, one)| (spot, spot.cylinder, one)).collect();
+        all.sort_by_key(|one| one.0.nth);
+        all
     }
 }

@@ -45,7 +45,7 @@ impl Hdd {
             least: self.least(sectors),
         };
         let written = self.put_on_medium(start, end, plan.ready, &data);
-        self.buffer.get_mut(segment).dirty_until = written;
+        self.buffer.set_dirty(segment, written);
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
     }
@@ -152,7 +152,7 @@ impl Hdd {
         self.buffer.touch(segment);
         self.buffer.extend(segment, end);
         let written = self.put_on_medium(start, end, plan.ready, &data);
-        self.buffer.get_mut(segment).dirty_until = written;
+        self.buffer.set_dirty(segment, written);
         plan.bus.saturating_add(sent + self.overheads.write_completion)
     }
 
@@ -164,7 +164,7 @@ impl Hdd {
         self.buffer.reset(segment, start, true);
         self.buffer.touch(segment);
         self.buffer.extend(segment, end);
-        self.buffer.get_mut(segment).dirty_until = Nanos::new(u64::MAX);
+        self.buffer.set_dirty(segment, Nanos::new(u64::MAX));
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
         let cylinder = waiting.cylinder;
@@ -178,7 +178,7 @@ impl Hdd {
         self.stop_reading(now);
         let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
         let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
-        self.buffer.get_mut(dirty.segment).dirty_until = written;
+        self.buffer.set_dirty(dirty.segment, written);
         self.heads.writing = Some(dirty.segment);
     }
 }
