@@ -68,7 +68,8 @@ impl Scan<'_> {
 
     fn full(&self, waiting: &Waiting, at: Nanos) -> bool {
         let read = waiting.request.op == Op::Read;
-        !(read && self.hit(waiting).is_some()) && !self.drive.buffer.room(!read, at)
+        let hit = read && self.hit(waiting).is_some();
+        !hit && !self.drive.buffer.room(!read, at)
     }
 
     fn needs_no_heads(&self, waiting: &Waiting, at: Nanos) -> bool {
