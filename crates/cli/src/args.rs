@@ -47,6 +47,7 @@ pub(crate) struct OpenArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Build(cmd::build::BuildArgs),
+    Disk(cmd::disk::DiskArgs),
     Info(cmd::info::InfoArgs),
     Manifest(cmd::manifest::ManifestArgs),
     Ls(cmd::ls::LsArgs),
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Mkfs(cmd::mkfs::MkfsArgs),
     Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
+    Record(cmd::record::RecordArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),
     Optimize(cmd::optimize::OptimizeArgs),

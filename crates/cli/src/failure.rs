@@ -2,6 +2,7 @@
 
 use seekless_device::DeviceError;
 use seekless_fs::FsError;
+use seekless_host::HostError;
 use std::fmt;
 use std::io;
 use std::process::ExitCode;
@@ -71,6 +72,23 @@ impl Failure {
             eprintln!("seekless: {}", self.message);
         }
         ExitCode::from(self.kind as u8)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<HostError> for Failure {
+    fn from(error: HostError) -> Self {
+        let kind = match error.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::NoSpace,
+            io::ErrorKind::Unsupported => Kind::Unsupported,
+            _ => Kind::System,
+        };
+        Self::new(kind, error.to_string())
     }
 }
 

@@ -6,17 +6,21 @@
 mod args;
 mod cmd;
 mod device;
+mod disk;
 mod extract;
 mod failure;
 mod image;
 mod mount;
 mod output;
 mod progress;
+mod recording;
 mod say;
 mod scoring;
 mod show;
 mod source;
 mod usage;
+mod verify;
+mod workbench;
 
 use clap::Parser;
 use std::process::ExitCode;

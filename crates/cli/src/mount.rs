@@ -1,4 +1,5 @@
-//! A read-only FUSE file system over an open image. The only user of `fuser`.
+//! A read-only FUSE file system over an open image. With `disk` the only user
+//! of `fuser`.
 //!
 //! What an image holds never changes while it is mounted, so the kernel may
 //! keep all it is told: names, attributes, listings and pages. While recording
@@ -71,9 +72,17 @@ pub(crate) fn serve(
     mount: ImageMount,
     dir: &Path,
     options: &MountOptions<'_>,
+    signals: Signals,
+) -> io::Result<()> {
+    run(Session::new(mount, dir, &options.config())?, dir, signals)
+}
+
+/// Serves a session until it is unmounted, by whomever or by one of the signals.
+pub(crate) fn run<FS: Filesystem + Send + 'static>(
+    mut session: Session<FS>,
+    dir: &Path,
     mut signals: Signals,
 ) -> io::Result<()> {
-    let mut session = Session::new(mount, dir, &options.config())?;
     let mut unmounter = session.unmount_callable();
     let (done, finished) = std::sync::mpsc::channel();
     let told = done.clone();

@@ -21,10 +21,20 @@ use std::sync::Arc;
 pub(crate) struct ModelArgs {
     /// Size of a chunk that is fetched whole; repeat for several
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_values = ["128K", "512K", "4M"])]
-    chunk: Vec<ByteLen>,
+    pub(crate) chunk: Vec<ByteLen>,
     /// The most that file read-ahead fetches at once, as read_ahead_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
-    read_ahead: ByteLen,
+    pub(crate) read_ahead: ByteLen,
+    /// The most that one request asks for, as max_sectors_kb
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
+    pub(crate) max_request: ByteLen,
+}
+
+impl ModelArgs {
+    /// The machine that is modelled.
+    pub(crate) fn machine(&self) -> Machine {
+        Machine { read_ahead: self.read_ahead, max_request: self.max_request, ..Machine::default() }
+    }
 }
 
 /// What requests are timed on.
@@ -107,7 +117,7 @@ pub(crate) fn run(
     model: &ModelArgs,
 ) -> Result<Scored, Failure> {
     let image = image::open(path, open)?;
-    let machine = Machine { read_ahead: model.read_ahead, ..Machine::default() };
+    let machine = model.machine();
     let (score, replayed) = score::score(image.as_ref(), events, machine, &model.chunk)
         .map_err(|error| Failure::from(error).about(path.display()))?;
     let reads = reads(&replayed, events);

@@ -103,7 +103,7 @@ pub(crate) fn open(
 
 /// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked
 /// archive is large.
-fn temp_dir() -> PathBuf {
+pub(crate) fn temp_dir() -> PathBuf {
     match std::env::var_os("TMPDIR") {
         Some(dir) if !dir.is_empty() => dir.into(),
         _ => PathBuf::from("/var/tmp"),

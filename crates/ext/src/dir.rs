@@ -264,6 +264,14 @@ impl<'a> Directory<'a> {
         Ok(read)
     }
 
+    /// The logical blocks, if they are searched one by one.
+    pub(crate) fn unindexed_blocks(&self) -> Result<Option<Vec<Lbn>>, FsError> {
+        if self.inode.has_flag(flags::INLINE_DATA) || htree::probe(self, b"")?.is_some() {
+            return Ok(None);
+        }
+        self.present().map(Some)
+    }
+
     /// The logical blocks in the order a listing reads them.
     pub(crate) fn listing_blocks(&self) -> Result<Vec<Lbn>, FsError> {
         if self.inode.has_flag(flags::INLINE_DATA) {

@@ -228,7 +228,8 @@ impl Volume {
         })
     }
 
-    /// The end of the part of an inode table that was ever used.
+    /// The end of the part of an inode table that was ever used, in whole blocks
+    /// as the kernel counts: a last block that is used in part is not counted.
     fn used_table_end(&self, group: &Group, table: Extent) -> BlockNo {
         let counted = self.sb.has_metadata_csum() || self.sb.has_ro_compat(ro_compat::GDT_CSUM);
         if !counted {
@@ -236,7 +237,8 @@ impl Volume {
         }
         let used = self.sb.inodes_per_group.saturating_sub(group.itable_unused());
         let bytes = u64::from(used).saturating_mul(u64::from(self.sb.inode_size));
-        table.start.saturating_add(bytes.div_ceil(u64::from(self.sb.block_size)))
+        let blocks = bytes.checked_div(u64::from(self.sb.block_size)).unwrap_or(0);
+        table.start.saturating_add(blocks)
     }
 
     /// Reads a bitmap block and checks the first `bits` bits' checksum.

@@ -204,6 +204,11 @@ impl Inspect for ExtImage {
         self.dir(&inode).lookup_blocks(name)
     }
 
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        let inode = self.volume.dir_inode(dir)?;
+        self.dir(&inode).unindexed_blocks()
+    }
+
     fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
         let inode = self.volume.dir_inode(dir)?;
         self.dir(&inode).listing_blocks()

@@ -188,6 +188,10 @@ impl Inspect for FfsImage {
         self.volume.fragments(&inode, end)
     }
 
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        self.listing_blocks(dir).map(Some)
+    }
+
     fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
         let inode = self.volume.dir_inode(dir)?;
         self.volume.fragments(&inode, inode.len)

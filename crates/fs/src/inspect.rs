@@ -220,6 +220,13 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError>;
 
+    /// The logical blocks of a directory that has no index, in which a name is
+    /// searched for one by one; `None` when it has one, or lies in its inode.
+    ///
+    /// # Errors
+    /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError>;
+
     /// The logical blocks of a directory in the order a listing reads them.
     ///
     /// # Errors

@@ -5,10 +5,13 @@
 //! - [`score`]: what such requests cost
 //! - [`timing`]: how long they take on a device
 //! - [`by_path`]: what a trace touches of a tree that is not an image yet
+//! - [`recording`]: a trace made of what a kernel was seen to touch
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
 pub mod by_path;
+mod pages;
 pub mod planner;
+pub mod recording;
 pub mod replay;
 pub mod score;
 pub mod timing;

@@ -55,6 +55,45 @@ pub struct Prefetch {
     pub chunks: BTreeMap<u64, u64>,
 }
 
+/// What a list of requests comes to, whoever made it.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Figures {
+    /// Requests to the disk.
+    pub requests: u64,
+    /// Those for anything but file contents.
+    pub metadata_requests: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Requests that do not begin where the one before ended.
+    pub seeks: u64,
+    /// Distinct chunks touched, by the chunk's size in bytes.
+    pub chunks: BTreeMap<u64, u64>,
+}
+
+impl Figures {
+    /// The share of requests that are for metadata, from 0 to 1.
+    #[must_use]
+    pub fn metadata_share(&self) -> f64 {
+        if self.requests == 0 { 0.0 } else { self.metadata_requests as f64 / self.requests as f64 }
+    }
+}
+
+/// Counts requests, each with whether it is for metadata, in their order.
+pub fn figures(
+    requests: impl Iterator<Item = (Extent, bool)> + Clone,
+    block_size: u64,
+    chunk_sizes: &[ByteLen],
+) -> Figures {
+    let extents = || requests.clone().map(|(extent, _)| extent);
+    Figures {
+        requests: extents().count() as u64,
+        metadata_requests: requests.clone().filter(|(_, metadata)| *metadata).count() as u64,
+        bytes: extents().map(|extent| extent.len).sum::<u64>() * block_size,
+        seeks: seeks(extents()).0,
+        chunks: count_chunks(extents, block_size, chunk_sizes),
+    }
+}
+
 /// Replays `events` on `image` and counts.
 ///
 /// # Errors

@@ -12,6 +12,8 @@ pub enum Figure {
     Bytes(ByteLen),
     /// A part of a whole, from 0 to 1.
     Share(f64),
+    /// By how much something is off, in percent.
+    Percent(f64),
     /// A time in seconds.
     Seconds(f64),
 }
@@ -21,8 +23,7 @@ impl Figure {
         match self {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
-            Self::Share(share) => share,
-            Self::Seconds(seconds) => seconds,
+            Self::Share(value) | Self::Percent(value) | Self::Seconds(value) => value,
         }
     }
 
@@ -33,6 +34,7 @@ impl Figure {
             Self::Count(count) => grouped(count),
             Self::Bytes(len) => format_size(len),
             Self::Share(share) => format!("{share:.3}"),
+            Self::Percent(percent) => format!("{percent:+.1}%"),
             Self::Seconds(seconds) if seconds < 1.0 => format!("{:.3} ms", seconds * 1000.0),
             Self::Seconds(seconds) => format!("{seconds:.3} s"),
         }

@@ -3,6 +3,7 @@
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod cp;
+pub(crate) mod disk;
 pub(crate) mod generate;
 pub(crate) mod info;
 pub(crate) mod ls;
@@ -12,6 +13,7 @@ pub(crate) mod mkfs;
 pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod optimize;
+pub(crate) mod record;
 pub(crate) mod score;
 pub(crate) mod trace;
 
@@ -23,6 +25,7 @@ use std::process::ExitCode;
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Build(args) => build::run(args, &cli.global),
+        Command::Disk(args) => disk::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Ls(args) => ls::run(args, &cli.global),
@@ -33,6 +36,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Model(args) => model::run(args, &cli.global),
         Command::Mount(args) => mount::run(args),
         Command::Optimize(args) => optimize::run(args, &cli.global),
+        Command::Record(args) => record::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),

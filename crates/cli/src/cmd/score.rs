@@ -5,10 +5,16 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
+use crate::verify::{self, Observation};
 use clap::Args;
+use seekless_layout::score;
+use seekless_layout::trace::Event;
+use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,7 +35,8 @@ Examples:
   seekless score disk.img --trace boot.trace --explain
   seekless score old.img new.img --trace boot.trace --device gp3 --device hdd.toml
   seekless score disk.img --trace boot.trace --json | jq .seeks
-  seekless score disk.img --trace boot.trace --io-log io.jsonl")]
+  seekless score disk.img --trace boot.trace --io-log io.jsonl
+  seekless score disk.img --trace boot.trace --verify-kernel")]
 pub(crate) struct ScoreArgs {
     /// Image file or block device
     image: PathBuf,
@@ -48,6 +55,14 @@ pub(crate) struct ScoreArgs {
     /// Write every request as a line of JSON
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
+    /// Mount the image, do the trace with real system calls, and set what the
+    /// kernel asked for against the prediction; needs root
+    #[arg(long, conflicts_with_all = ["other", "explain"])]
+    verify_kernel: bool,
+    /// By how much a prediction may be off, in percent, before --verify-kernel
+    /// says no (exit code 1)
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verify_kernel")]
+    tolerance: f64,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -62,6 +77,9 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
             Ok(scored)
         })
         .collect::<Result<_, Failure>>()?;
+    if args.verify_kernel {
+        return verify(args, global, &scored, &events);
+    }
     if let Some(path) = &args.io_log {
         write_log(&scored, path)?;
     }
@@ -83,6 +101,78 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sets the prediction against a kernel.
+fn verify(
+    args: &ScoreArgs,
+    global: &Global,
+    scored: &[Scored],
+    events: &[Event],
+) -> Result<ExitCode, Failure> {
+    let [scored] = scored else {
+        return Err(Failure::usage("one image can be verified at a time"));
+    };
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let image = scored.image.as_ref();
+    let chunk = &args.model.chunk;
+    let observation =
+        verify::observe(&args.image, image, events, args.model.machine(), chunk, &mut signals)?;
+    let block_size = u64::from(image.geometry().block_size);
+    let requests = scored.replayed.requests.iter();
+    let predicted = score::figures(
+        requests.map(|request| (request.extent, request.purpose.is_metadata())),
+        block_size,
+        chunk,
+    );
+    let rows = verify::compare(&predicted, &observation.figures);
+    if let Some(path) = &args.io_log {
+        write_both(scored, &observation, path)?;
+    }
+    if global.json {
+        let mut value = verify::as_json(&predicted, &observation, args.tolerance);
+        value["image"] = scored.name.clone().into();
+        value["missing"] = json!(scored.score.missing);
+        say!("{value}");
+    } else {
+        let columns = ["predicted", "kernel", "off by"].map(String::from).to_vec();
+        let mut table = Table::new(columns, false);
+        for row in &rows {
+            let figure = |value: f64| match row.name.as_str() {
+                "metadata_share" => Figure::Share(value),
+                _ => Figure::Count(value as u64),
+            };
+            let off = Figure::Percent(row.percent());
+            table.push(row.name.as_str(), vec![figure(row.predicted), figure(row.counted), off]);
+        }
+        say!("{}\nLinux {}", table.text().trim_end(), observation.release);
+        show_missing(scored);
+    }
+    if observation.failed > 0 {
+        eprintln!("seekless: {} events could not be done on the mount", observation.failed);
+    }
+    let good = rows.iter().all(|row| row.percent().abs() <= args.tolerance);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The requests of both sides, as lines of one log.
+fn write_both(scored: &Scored, observation: &Observation, path: &Path) -> Result<(), Failure> {
+    let mut kernel = Reads::default();
+    for (event, (extent, class)) in (0..).zip(&observation.requests) {
+        let purpose = kernel.purposes.number(class.name());
+        let (path, op) = (kernel.paths.number(""), kernel.ops.number(""));
+        kernel.list.push(Read { extent: *extent, purpose, path, op, event });
+    }
+    let output = Output::create(path, true)?;
+    let mut out = BufWriter::new(output.file()?);
+    let io = |error| Failure::io(path.display(), &error);
+    let block_size = u64::from(scored.image.geometry().block_size);
+    scored.reads.write_log(block_size, Some("predicted"), &mut out).map_err(io)?;
+    kernel.write_log(block_size, Some("kernel"), &mut out).map_err(io)?;
+    out.flush().map_err(io)?;
+    drop(out);
+    output.finish()
 }
 
 fn worst(scored: &Scored) -> Vec<seekless_report::reads::FileCost> {

@@ -133,6 +133,7 @@ fn directory(image: &dyn Inspect, dir: Ino, outcome: &mut Outcome, pending: &mut
     outcome.note(listed);
     outcome.note(image.read_dir(dir, middle, &mut |_| ControlFlow::Continue(())));
     outcome.note(image.listing_blocks(dir));
+    outcome.note(image.unindexed_blocks(dir));
     for name in names.iter().step_by(10).map(Vec::as_slice).chain([&b"absent"[..], b".", b""]) {
         outcome.note(image.lookup(dir, name));
         outcome.note(image.lookup_blocks(dir, name));

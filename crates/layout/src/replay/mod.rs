@@ -11,8 +11,8 @@ mod readahead;
 
 use crate::by_path::components;
 use crate::trace::{Event, Op};
-use readahead::{PageCache, ReadAhead};
-use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
+use readahead::{Limits, PageCache, ReadAhead};
+use seekless_fs::{Attr, BlockMap, FileKind, FsError, InodeLocation, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 use std::collections::{HashMap, HashSet};
 
@@ -21,6 +21,10 @@ const PAGE: u64 = 4096;
 
 /// Pages of a hole that are not worth walking through.
 const LARGE_HOLE: u64 = 256;
+
+/// Blocks of a directory without an index that are read at once
+/// (`NAMEI_RA_SIZE`).
+const SEARCH_BATCH: usize = 8;
 
 /// Symlinks followed before a path is given up, as the kernel.
 const MAX_LINKS: u32 = 40;
@@ -33,11 +37,20 @@ pub struct Machine {
     /// Blocks of the inode table fetched at once (`inode_readahead_blks`); a
     /// power of two, or 0 for one by one.
     pub inode_read_ahead_blocks: u64,
+    /// The most that one request asks for (`max_sectors_kb`).
+    pub max_request: ByteLen,
+    /// The most pieces of memory that one request fills (`max_segments`).
+    pub max_segments: u64,
 }
 
 impl Default for Machine {
     fn default() -> Self {
-        Self { read_ahead: ByteLen::new(128 << 10), inode_read_ahead_blocks: 32 }
+        Self {
+            read_ahead: ByteLen::new(128 << 10),
+            inode_read_ahead_blocks: 32,
+            max_request: ByteLen::new(1280 << 10),
+            max_segments: 128,
+        }
     }
 }
 
@@ -147,6 +160,8 @@ struct Replay<'a> {
     /// Names in memory (`dcache`), absent ones too.
     names: HashMap<(Ino, Vec<u8>), Option<Ino>>,
     listed: HashSet<Ino>,
+    /// Where in a directory without an index a name was found last.
+    searches: HashMap<Ino, usize>,
     states: HashMap<(u32, Ino), ReadAhead>,
     touched: HashSet<BlockNo>,
     read: HashSet<Ino>,
@@ -165,6 +180,7 @@ impl<'a> Replay<'a> {
             files: HashMap::new(),
             names: HashMap::new(),
             listed: HashSet::new(),
+            searches: HashMap::new(),
             states: HashMap::new(),
             touched: HashSet::new(),
             read: HashSet::new(),
@@ -251,11 +267,35 @@ impl<'a> Replay<'a> {
         if let Some(known) = self.names.get(&(dir, name.to_vec())) {
             return Ok(*known);
         }
-        let blocks = self.image.lookup_blocks(dir, name)?;
-        self.read_directory(dir, &blocks)?;
         let found = self.image.lookup(dir, name)?;
+        let mut blocks = self.image.lookup_blocks(dir, name)?;
+        match self.image.unindexed_blocks(dir)? {
+            Some(all) if all.len() > 1 => {
+                let last = blocks.pop().filter(|_| found.is_some());
+                self.search(dir, &all, last)?;
+            }
+            _ => self.read_directory(dir, &blocks)?,
+        }
         self.names.insert((dir, name.to_vec()), found);
         Ok(found)
+    }
+
+    /// Searches a directory without an index, from the block where the last
+    /// search ended and around, several blocks at a time (`__ext4_find_entry`).
+    fn search(&mut self, dir: Ino, all: &[Lbn], found: Option<Lbn>) -> Result<(), FsError> {
+        let start =
+            self.searches.get(&dir).copied().filter(|start| *start < all.len()).unwrap_or(0);
+        for part in [&all[start..], &all[..start]] {
+            for batch in part.chunks(SEARCH_BATCH) {
+                self.read_directory(dir, batch)?;
+                if let Some(at) = found.filter(|found| batch.contains(found)) {
+                    let place = all.iter().position(|lbn| *lbn == at);
+                    self.searches.insert(dir, place.unwrap_or(0));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn list(&mut self, dir: Ino) -> Result<(), FsError> {
@@ -290,26 +330,37 @@ impl<'a> Replay<'a> {
             return Ok(());
         }
         let at = self.image.inode_location(ino)?;
-        if !self.buffers.contains(&at.block) {
-            let window = self.machine.inode_read_ahead_blocks;
-            let (from, to) = if window > 0 {
-                // Aligned to the window, within the used part of the table; the
-                // kernel's loop includes the window's end.
-                let start = at.block.get() & !(window - 1);
-                let from = start.max(at.table.start.get());
-                let to = (from + window).min(at.used_end.get());
-                (from, (to + 1).min(at.table.end().get()).max(at.block.get() + 1))
-            } else {
-                (at.block.get(), at.block.get() + 1)
-            };
-            let extent = Extent::new(BlockNo::new(from), to - from);
-            self.read_buffers(extent, Purpose::Inode, ino, Lbn::ZERO);
+        // A mount has read the root's, and keeps it.
+        if ino != self.image.root() {
+            self.read_inode_block(ino, &at);
         }
         self.touched.insert(at.block);
         let attr = self.image.attr(ino)?;
         self.files.insert(ino, File { attr, map: None, pages: PageCache::default() });
         self.out.inodes.push(ino);
         Ok(())
+    }
+
+    /// Reads a block of an inode table. Its neighbours are asked for first, on
+    /// either side of it: it is locked by then, and left out; it follows as a
+    /// request of its own, which is not merged with what is read ahead.
+    fn read_inode_block(&mut self, ino: Ino, at: &InodeLocation) {
+        if self.buffers.contains(&at.block) {
+            return;
+        }
+        let window = self.machine.inode_read_ahead_blocks;
+        if window > 0 {
+            // Aligned to the window, within the used part of the table; the
+            // kernel's loop includes the window's end, be it in the table or not.
+            let block = at.block.get();
+            let from = (block & !(window - 1)).max(at.table.start.get());
+            let to = (from + window).min(at.used_end.get()).saturating_add(1);
+            let to = to.min(self.image.geometry().blocks);
+            let run = |from: u64, to: u64| Extent::new(BlockNo::new(from), to.saturating_sub(from));
+            self.read_buffers(run(from, block.min(to)), Purpose::Inode, ino, Lbn::ZERO);
+            self.read_buffers(run(block + 1, to), Purpose::Inode, ino, Lbn::ZERO);
+        }
+        self.read_buffers(Extent::new(at.block, 1), Purpose::Inode, ino, Lbn::ZERO);
     }
 
     fn map(&mut self, ino: Ino) -> Result<&BlockMap, FsError> {
@@ -349,7 +400,7 @@ impl<'a> Replay<'a> {
             return Ok(Vec::new());
         }
         if !self.map(ino)?.runs.is_empty() {
-            self.read_pages(0, ino, 0, 1)?;
+            self.read_bytes(0, ino, 0, PAGE)?;
         }
         self.image.read_link(ino)
     }
@@ -362,6 +413,9 @@ impl<'a> Replay<'a> {
         length: Option<u64>,
     ) -> Result<(), FsError> {
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
+        if file.attr.kind == FileKind::Directory {
+            return self.read_directory_range(ino, offset, length);
+        }
         if file.attr.kind != FileKind::Regular {
             return Ok(());
         }
@@ -373,12 +427,26 @@ impl<'a> Replay<'a> {
         if offset >= end {
             return Ok(());
         }
-        self.read_pages(pid, ino, offset / PAGE, end.div_ceil(PAGE))
+        self.read_bytes(pid, ino, offset, end)
     }
 
-    fn read_pages(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        for (from, to) in self.spans(ino, from, to)? {
-            self.read_span(pid, ino, from, to)?;
+    /// Blocks of a directory that were searched for a name that is not known.
+    fn read_directory_range(
+        &mut self,
+        dir: Ino,
+        offset: u64,
+        length: Option<u64>,
+    ) -> Result<(), FsError> {
+        let bs = self.block_size;
+        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length).div_ceil(bs));
+        let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
+        let blocks: Vec<Lbn> = self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
+        self.read_directory(dir, &blocks)
+    }
+
+    fn read_bytes(&mut self, pid: u32, ino: Ino, offset: u64, end: u64) -> Result<(), FsError> {
+        for (from, to) in self.spans(ino, offset / PAGE, end.div_ceil(PAGE))? {
+            self.read_span(pid, ino, (from, to), end.min(to * PAGE))?;
         }
         Ok(())
     }
@@ -399,13 +467,23 @@ impl<'a> Replay<'a> {
         Ok(spans)
     }
 
-    fn read_span(&mut self, pid: u32, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+    fn read_span(
+        &mut self,
+        pid: u32,
+        ino: Ino,
+        (from, to): (u64, u64),
+        end: u64,
+    ) -> Result<(), FsError> {
         self.map(ino)?;
-        let most = self.machine.read_ahead.get() / PAGE;
+        let limits = Limits {
+            read_ahead: self.machine.read_ahead.get() / PAGE,
+            request: self.machine.max_request.get() / PAGE,
+            segments: self.machine.max_segments,
+        };
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
         let pages = file.attr.size.div_ceil(PAGE).max(1);
-        let state = self.states.entry((pid, ino)).or_insert_with(|| ReadAhead::new(most));
-        let fetched = state.read(&mut file.pages, from, to, pages);
+        let state = self.states.entry((pid, ino)).or_insert_with(|| ReadAhead::new(limits));
+        let fetched = state.read(&mut file.pages, (from, to), end, pages);
         self.touch_data(ino, from, to.min(pages))?;
         for (first, end) in fetched {
             self.read_data(ino, first, end)?;

@@ -1,13 +1,23 @@
 //! Linux's file read-ahead (`mm/readahead.c`, kernels 6.10 to 6.18): which
 //! pages a read fetches besides its own.
 
-/// Which pages of a file are in memory, and which carry the mark that starts
-/// the next read-ahead.
+use crate::pages::PageSet;
+use std::collections::BTreeMap;
+
+/// Bytes in a page of memory.
+const PAGE: u64 = 4096;
+
+/// The largest folio of the page cache (`MAX_PAGECACHE_ORDER` with pages of
+/// 4 KiB).
+const ORDER_MAX: u32 = 9;
+
+/// Which pages of a file are in memory, and which folios carry the mark that
+/// starts the next read-ahead.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageCache {
-    /// Sorted, disjoint, not touching: first page and the page after the last.
-    ranges: Vec<(u64, u64)>,
-    marks: std::collections::HashSet<u64>,
+    held: PageSet,
+    /// First page of a marked folio, and how many pages it has.
+    marks: BTreeMap<u64, u64>,
 }
 
 impl PageCache {
@@ -17,33 +27,22 @@ impl PageCache {
     }
 
     fn range_at(&self, page: u64) -> Option<(u64, u64)> {
-        let at = self.ranges.partition_point(|range| range.1 <= page);
-        self.ranges.get(at).copied().filter(|range| range.0 <= page)
+        self.held.run_at(page)
     }
 
     /// Adds pages `from..to` and returns the runs that were not there.
     pub(crate) fn add(&mut self, from: u64, to: u64) -> Vec<(u64, u64)> {
-        let mut missing = Vec::new();
-        if from >= to {
-            return missing;
+        self.held.add(from, to)
+    }
+
+    /// Takes the mark off the folio that holds a page: its first page and length.
+    fn take_mark(&mut self, page: u64) -> Option<(u64, u64)> {
+        let (&start, &len) = self.marks.range(..=page).next_back()?;
+        if start + len <= page {
+            return None;
         }
-        let first = self.ranges.partition_point(|range| range.1 < from);
-        let (mut at, mut last) = (from, first);
-        let (mut low, mut high) = (from, to);
-        while let Some(&(have_from, have_to)) = self.ranges.get(last).filter(|r| r.0 <= to) {
-            if at < have_from {
-                missing.push((at, have_from.min(to)));
-            }
-            at = at.max(have_to);
-            low = low.min(have_from);
-            high = high.max(have_to);
-            last += 1;
-        }
-        if at < to {
-            missing.push((at, to));
-        }
-        self.ranges.splice(first..last, [(low, high)]);
-        missing
+        self.marks.remove(&start);
+        Some((start, len))
     }
 
     /// How many pages before `page` follow each other without a gap, up to `most`.
@@ -56,11 +55,40 @@ impl PageCache {
         }
     }
 
+    /// Whether any of pages `from..to` is there.
+    fn overlaps(&self, from: u64, to: u64) -> bool {
+        !self.held.within(from, to).is_empty()
+    }
+
     /// The first page from `page` on that is not there, looking at `most`.
     fn next_missing(&self, page: u64, most: u64) -> u64 {
         match self.range_at(page) {
             None => page,
             Some((_, to)) => to.min(page + most),
+        }
+    }
+}
+
+/// What a device and its queue allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// Pages fetched at once for one that reads little at a time
+    /// (`read_ahead_kb`).
+    pub(crate) read_ahead: u64,
+    /// Pages in a request (`max_sectors_kb`), which one that reads more than
+    /// `read_ahead` in one go is given.
+    pub(crate) request: u64,
+    /// Pieces of memory in a request (`max_segments`).
+    pub(crate) segments: u64,
+}
+
+impl Limits {
+    /// `ractl_max_pages`.
+    fn window(&self, wanted: u64) -> u64 {
+        if wanted > self.read_ahead && self.request > self.read_ahead {
+            wanted.min(self.request)
+        } else {
+            self.read_ahead
         }
     }
 }
@@ -71,40 +99,45 @@ pub(crate) struct ReadAhead {
     start: u64,
     size: u64,
     async_size: u64,
-    /// The page read last; none is [`u64::MAX`].
+    /// Power of two of the pages in a folio.
+    order: u32,
+    /// The page that the last read ended in, or before; none is [`u64::MAX`].
     previous: u64,
-    /// The most pages fetched at once (`read_ahead_kb`).
-    most: u64,
+    limits: Limits,
 }
 
 impl ReadAhead {
-    pub(crate) fn new(most: u64) -> Self {
-        Self { start: 0, size: 0, async_size: 0, previous: u64::MAX, most: most.max(1) }
+    pub(crate) fn new(limits: Limits) -> Self {
+        let limits = Limits {
+            read_ahead: limits.read_ahead,
+            request: limits.request.max(1),
+            segments: limits.segments.max(1),
+        };
+        Self { start: 0, size: 0, async_size: 0, order: 0, previous: u64::MAX, limits }
     }
 
-    /// Reads pages `from..to` of a file of `pages` pages: the runs that have to
-    /// be fetched, in the order in which they are asked for.
+    /// Reads pages `from..to` of a file of `pages` pages, of the last up to byte
+    /// `end` of the file: the runs that have to be fetched, in the order in which
+    /// they are asked for.
     pub(crate) fn read(
         &mut self,
         cache: &mut PageCache,
-        from: u64,
-        to: u64,
+        (from, to): (u64, u64),
+        end: u64,
         pages: u64,
     ) -> Vec<(u64, u64)> {
         let mut fetched = Vec::new();
         let to = to.min(pages);
-        let mut page = from;
-        while page < to {
+        for page in from..to {
             if !cache.has(page) {
                 self.missed(cache, page, to - page, pages, &mut fetched);
             }
-            if cache.marks.remove(&page) {
-                self.marked(cache, page, to - page, pages, &mut fetched);
+            if let Some(folio) = cache.take_mark(page) {
+                self.marked(cache, folio, to - folio.0, pages, &mut fetched);
             }
-            page += 1;
         }
         if from < to {
-            self.previous = to - 1;
+            self.previous = end / PAGE;
         }
         fetched
     }
@@ -118,66 +151,135 @@ impl ReadAhead {
         pages: u64,
         fetched: &mut Vec<(u64, u64)>,
     ) {
+        if self.limits.read_ahead == 0 {
+            fetched.extend(cache.add(page, page + 1));
+            return;
+        }
+        let most = self.limits.window(wanted);
         let steps = page.wrapping_sub(self.previous);
-        if page == 0 || wanted > self.most || steps <= 1 {
+        if page == 0 || wanted > most || steps <= 1 {
             // The start of a file, a large read, or one that goes on.
             self.start = page;
-            self.size = initial_size(wanted, self.most);
+            self.size = initial_size(wanted, most);
             self.async_size = if self.size > wanted { self.size - wanted } else { self.size >> 1 };
         } else {
-            let (mut before, from_start) = cache.history(page, self.most);
+            let (mut before, from_start) = cache.history(page, most);
             if before <= wanted {
                 // Small and random: just what is asked for.
-                fetched.extend(cache.add(page, (page + wanted).min(pages)));
+                let single = |(from, to)| (from..to).map(|page| (page, page + 1));
+                let folios =
+                    cache.add(page, (page + wanted).min(pages)).into_iter().flat_map(single);
+                self.requests(folios, fetched);
                 return;
             }
             if from_start {
                 before *= 2;
             }
             self.start = page;
-            self.size = (before + wanted).min(self.most);
+            self.size = (before + wanted).min(most);
             self.async_size = 1;
         }
-        // A large request is fetched whole, in windows.
+        self.order = 0;
         self.submit(cache, pages, fetched);
     }
 
-    /// `page_cache_async_ra`: a page with the mark.
+    /// `page_cache_async_ra`: a folio with the mark.
     fn marked(
         &mut self,
         cache: &mut PageCache,
-        page: u64,
+        (page, len): (u64, u64),
         wanted: u64,
         pages: u64,
         fetched: &mut Vec<(u64, u64)>,
     ) {
-        if page == (self.start + self.size).saturating_sub(self.async_size) {
+        let most = self.limits.window(wanted);
+        let expected = (self.start + self.size).saturating_sub(self.async_size);
+        if page == expected - expected % len {
             self.start += self.size;
-            self.size = next_size(self.size, self.most);
+            self.size = self.size.max(next_size(self.size, most));
         } else {
-            let start = cache.next_missing(page + 1, self.most);
-            if start - page > self.most {
+            // `page_cache_next_miss` counts from the start of the folio that it
+            // begins in, and so gives one page too far within a large one.
+            let skew = u64::from(len > 1);
+            let start = cache.next_missing(page + 1, most) + skew;
+            if start - page > most {
                 return;
             }
             self.start = start;
-            self.size = next_size(start - page + wanted, self.most);
+            self.size = next_size(start - page + wanted, most);
         }
+        self.align(most);
         self.async_size = self.size;
         self.submit(cache, pages, fetched);
     }
 
-    /// Fetches the window and sets the mark for the next one.
+    /// Makes folios larger as the reading goes on, and ends the window with one.
+    fn align(&mut self, most: u64) {
+        self.order += 2;
+        let unit = 1u64 << self.order.min(most.trailing_zeros());
+        let end = self.start + self.size;
+        let aligned = end - end % unit;
+        if aligned > self.start {
+            self.size -= end - aligned;
+        }
+    }
+
+    /// `page_cache_ra_order`: fetches the window, in folios of the order that has
+    /// been reached where they fit, and marks the one that starts the next window.
     fn submit(&mut self, cache: &mut PageCache, pages: u64, fetched: &mut Vec<(u64, u64)>) {
         let end = (self.start + self.size).min(pages);
         if self.start >= end {
             return;
         }
+        self.order = self.order.min(self.size.max(1).ilog2()).min(ORDER_MAX);
         let mark = (self.start + self.size).saturating_sub(self.async_size);
-        let missing = cache.add(self.start, end);
-        if missing.iter().any(|&(from, to)| (from..to).contains(&mark)) {
-            cache.marks.insert(mark);
+        let mut folios = Vec::new();
+        let mut order = self.order;
+        let mut page = self.start;
+        while page < end {
+            let len = 1u64 << order.min(page.trailing_zeros()).min((end - page).ilog2());
+            if cache.overlaps(page, page + len) {
+                // What there is so far is sent off; from here on page by page, past
+                // what is in memory.
+                self.requests(folios.drain(..), fetched);
+                if len == 1 {
+                    page += 1;
+                }
+                order = 0;
+                continue;
+            }
+            if page == mark - mark % len {
+                cache.marks.insert(page, len);
+            }
+            folios.push((page, page + len));
+            cache.add(page, page + len);
+            page += len;
         }
-        fetched.extend(missing);
+        self.requests(folios.into_iter(), fetched);
+    }
+
+    /// Joins folios that follow each other to requests that the device takes.
+    fn requests(&self, folios: impl Iterator<Item = (u64, u64)>, fetched: &mut Vec<(u64, u64)>) {
+        let mut run: Option<(u64, u64)> = None;
+        let mut segments = 0;
+        for (from, to) in folios {
+            let fits = |run: &(u64, u64)| {
+                run.1 == from
+                    && segments < self.limits.segments
+                    && to - run.0 <= self.limits.request
+            };
+            match run.filter(fits) {
+                Some((start, _)) => {
+                    run = Some((start, to));
+                    segments += 1;
+                }
+                None => {
+                    fetched.extend(run.replace((from, to)));
+                    segments = 1;
+                }
+            }
+        }
+        fetched.extend(run);
     }
 }
 
@@ -207,63 +309,67 @@ fn next_size(size: u64, most: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
 
-    #[test]
-    fn ranges_join_and_report_what_was_missing() {
-        let mut cache = PageCache::default();
-        assert_eq!(cache.add(4, 8), [(4, 8)]);
-        assert_eq!(cache.add(0, 2), [(0, 2)]);
-        assert_eq!(cache.add(1, 10), [(2, 4), (8, 10)]);
-        assert_eq!(cache.ranges, [(0, 10)]);
-        assert!(cache.add(3, 5).is_empty());
+    fn state_of(read_ahead: u64) -> ReadAhead {
+        ReadAhead::new(Limits { read_ahead, request: 320, segments: 128 })
+    }
+
+    fn read(
+        state: &mut ReadAhead,
+        cache: &mut PageCache,
+        pages: Range<u64>,
+        of: u64,
+    ) -> Vec<(u64, u64)> {
+        state.read(cache, (pages.start, pages.end), pages.end.min(of) * PAGE, of)
     }
 
     #[test]
-    fn a_sequential_reader_gets_windows_that_double() {
+    fn a_sequential_reader_gets_windows_that_grow() {
         // 4 KiB reads of a 1 MiB file: what a kernel with 128 KiB of read-ahead
         // asks a disk for.
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
+        let (mut cache, mut state) = (PageCache::default(), state_of(32));
         let mut windows = Vec::new();
         for page in 0..256 {
-            windows.extend(state.read(&mut cache, page, page + 1, 256));
+            windows.extend(read(&mut state, &mut cache, page..page + 1, 256));
         }
         let sizes: Vec<u64> = windows.iter().map(|(from, to)| to - from).collect();
-        assert_eq!(sizes[..5], [4, 8, 16, 32, 32]);
+        assert_eq!(sizes[..9], [4, 8, 4, 8, 8, 16, 16, 32, 32]);
         assert_eq!(sizes.iter().sum::<u64>(), 256);
     }
 
     #[test]
     fn a_random_reader_gets_what_it_asks_for() {
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
-        assert_eq!(state.read(&mut cache, 100, 101, 1000), [(100, 101)]);
-        assert_eq!(state.read(&mut cache, 500, 502, 1000), [(500, 502)]);
+        let (mut cache, mut state) = (PageCache::default(), state_of(32));
+        assert_eq!(read(&mut state, &mut cache, 100..101, 1000), [(100, 101)]);
+        assert_eq!(read(&mut state, &mut cache, 500..502, 1000), [(500, 502)]);
     }
 
     #[test]
     fn a_small_file_is_read_to_its_end_and_not_beyond() {
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
-        assert_eq!(state.read(&mut cache, 0, 3, 3), [(0, 3)]);
+        let (mut cache, mut state) = (PageCache::default(), state_of(32));
+        assert_eq!(read(&mut state, &mut cache, 0..3, 3), [(0, 3)]);
     }
 
     #[test]
     fn the_mark_starts_the_next_window_before_it_is_needed() {
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
+        let (mut cache, mut state) = (PageCache::default(), state_of(32));
         // Window 0..4 with 3 pages of it ahead: the mark is on page 1.
-        assert_eq!(state.read(&mut cache, 0, 1, 100), [(0, 4)]);
-        assert_eq!(cache.marks.iter().copied().collect::<Vec<_>>(), [1]);
-        assert_eq!(state.read(&mut cache, 1, 2, 100), [(4, 12)]);
-        assert!(state.read(&mut cache, 2, 4, 100).is_empty());
-        assert_eq!(state.read(&mut cache, 4, 5, 100), [(12, 28)]);
+        assert_eq!(read(&mut state, &mut cache, 0..1, 100), [(0, 4)]);
+        assert_eq!(cache.marks.keys().copied().collect::<Vec<_>>(), [1]);
+        assert_eq!(read(&mut state, &mut cache, 1..2, 100), [(4, 12)]);
+        assert!(read(&mut state, &mut cache, 2..4, 100).is_empty());
+        assert_eq!(read(&mut state, &mut cache, 4..5, 100), [(12, 16)]);
     }
 
     #[test]
-    fn a_large_read_is_fetched_in_windows_of_the_limit() {
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(32));
-        let fetched = state.read(&mut cache, 0, 256, 256);
-        assert_eq!(fetched.iter().map(|(from, to)| to - from).max(), Some(32));
-        assert_eq!(fetched.first(), Some(&(0, 32)));
-        assert_eq!(cache.ranges, [(0, 256)]);
-        assert!(state.read(&mut cache, 0, 256, 256).is_empty(), "nothing is read twice");
+    fn a_large_read_is_fetched_in_requests_that_the_device_takes() {
+        let (mut cache, mut state) = (PageCache::default(), state_of(32));
+        let fetched = read(&mut state, &mut cache, 0..256, 256);
+        assert_eq!(fetched.iter().map(|(from, to)| to - from).max(), Some(128));
+        assert_eq!(fetched.first(), Some(&(0, 128)));
+        assert_eq!(cache.held.runs(), [(0, 256)]);
+        assert!(read(&mut state, &mut cache, 0..256, 256).is_empty(), "nothing is read twice");
     }
 
     #[test]
@@ -272,22 +378,22 @@ mod tests {
         // in the cache before the page tells it that the file is read in order.
         let mut cache = PageCache::default();
         cache.add(0, 8);
-        let mut state = ReadAhead::new(32);
-        assert_eq!(state.read(&mut cache, 8, 9, 1000), [(8, 25)]);
+        let mut state = state_of(32);
+        assert_eq!(read(&mut state, &mut cache, 8..9, 1000), [(8, 25)]);
     }
 
     #[test]
     fn two_readers_of_one_file_share_what_is_cached() {
         let mut cache = PageCache::default();
-        let (mut one, mut two) = (ReadAhead::new(32), ReadAhead::new(32));
-        assert_eq!(one.read(&mut cache, 0, 4, 100), [(0, 8)]);
-        let again = two.read(&mut cache, 0, 4, 100);
+        let (mut one, mut two) = (state_of(32), state_of(32));
+        assert_eq!(read(&mut one, &mut cache, 0..4, 100), [(0, 8)]);
+        let again = read(&mut two, &mut cache, 0..4, 100);
         assert!(again.iter().all(|&(from, _)| from >= 8), "{again:?}");
     }
 
     #[test]
     fn without_read_ahead_a_page_is_fetched_at_a_time() {
-        let (mut cache, mut state) = (PageCache::default(), ReadAhead::new(0));
-        assert_eq!(state.read(&mut cache, 7, 9, 100), [(7, 8), (8, 9)]);
+        let (mut cache, mut state) = (PageCache::default(), state_of(0));
+        assert_eq!(read(&mut state, &mut cache, 7..9, 100), [(7, 8), (8, 9)]);
     }
 }

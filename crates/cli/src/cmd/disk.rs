@@ -1,0 +1,168 @@
+//! `seekless disk`: a file as a disk with the times of a modelled device.
+
+use crate::args::Global;
+use crate::device;
+use crate::disk::{self, Clock, Disk, DiskMount};
+use crate::failure::{Failure, Kind};
+use crate::say::say;
+use crate::workbench::{FileSystem, Workbench};
+use clap::{Args, Subcommand};
+use seekless_units::{ByteLen, parse_size};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Serve an image as a disk that counts requests and has a modelled device's times
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "\
+DIR/disk is the disk, DIR/stats and DIR/stats.json hold what it was asked so
+far. Writing 'phase NAME' to DIR/control begins a phase with figures of its
+own, 'reset' forgets all figures. Ends when DIR is unmounted or a signal comes.
+
+Examples:
+  seekless disk disk.img /mnt/d --model gp3 --io-log io.jsonl &
+  dev=$(losetup --find --show --direct-io=on /mnt/d/disk)
+  mount $dev /mnt/fs; echo phase read > /mnt/d/control; cat /mnt/fs/file
+  cat /mnt/d/stats
+  seekless disk new.img /mnt/d --create --size 1G --model gp3 --realtime
+  seekless disk run --fs ext4 --model gp3 -- 'cp -r /usr/include .; sync'")]
+pub(crate) struct DiskArgs {
+    /// Image file
+    #[arg(required = true)]
+    image: Option<PathBuf>,
+    /// Where to serve it
+    #[arg(required = true)]
+    dir: Option<PathBuf>,
+    /// The device: a preset or a parameter file (.toml)
+    #[arg(long, value_name = "PRESET", required = true)]
+    model: Option<String>,
+    /// Take as long as the device would
+    #[arg(long)]
+    realtime: bool,
+    /// Write every request as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    io_log: Option<PathBuf>,
+    /// Make the image, which must not be there yet
+    #[arg(long, requires = "size")]
+    create: bool,
+    /// Its size
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "create")]
+    size: Option<ByteLen>,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    Run(RunArgs),
+}
+
+/// Make a file system on a modelled disk, run a script in it, and tell what the disk was asked
+#[derive(Args, Debug)]
+#[command(after_help = "\
+SCRIPT is a command with its arguments, or a line for sh. It runs in the new
+file system, with SEEKLESS_MOUNT naming that and SEEKLESS_DISK the disk's
+directory. 'echo phase NAME > $SEEKLESS_DISK/control' writes back what is
+dirty, drops the caches and begins a phase. Phases 'make', 'mount', 'run' and
+'unmount' are there without asking. Whatever happens, neither a mount nor a
+loop device is left. Needs root.
+
+Examples:
+  seekless disk run --fs ext4 --model gp3 -- 'tar xf /tmp/t.tar; sync'
+  seekless disk run --fs xfs --model gp3 --json -- ./workload.sh
+  seekless disk run --fs btrfs --model gp3 --size 4G -- sh -c '
+    cp -r /usr/share/doc .; echo phase read > $SEEKLESS_DISK/control
+    tar cf - . | wc -c'")]
+struct RunArgs {
+    /// Which file system
+    #[arg(long, value_enum)]
+    fs: FileSystem,
+    /// The device: a preset or a parameter file (.toml)
+    #[arg(long, value_name = "PRESET")]
+    model: String,
+    /// Size of the disk
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    size: ByteLen,
+    /// Take as long as the device would
+    #[arg(long)]
+    realtime: bool,
+    /// Write every request as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    io_log: Option<PathBuf>,
+    /// An argument for mkfs, before the device (repeatable)
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    mkfs_arg: Vec<OsString>,
+    /// Options to mount with, as in mount -o
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    mount_options: String,
+    /// What to run
+    #[arg(last = true, required = true, value_name = "SCRIPT")]
+    script: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure> {
+    // Before anything is mounted: a signal in between must find its handler.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    if let Some(What::Run(run)) = &args.what {
+        return run_script(run, global, signals);
+    }
+    let (Some(image), Some(dir), Some(model)) = (&args.image, &args.dir, &args.model) else {
+        return Err(Failure::usage("IMG, DIR and --model are needed"));
+    };
+    if !dir.is_dir() {
+        return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
+    }
+    let built = device::spec(model)?.build();
+    let file = disk::open_image(image, args.size.filter(|_| args.create))?;
+    let name = (image.display().to_string(), model.clone());
+    let log = open_log(args.io_log.as_deref())?;
+    let made = Disk::new(file, name, built, clock(args.realtime), log, None);
+    let disk = Arc::new(made.map_err(|error| Failure::io(image.display(), &error))?);
+    let served = disk::serve(DiskMount::new(disk.clone()), dir, image, signals);
+    if let Some(log) = &args.io_log {
+        disk.finish().map_err(|error| Failure::io(log.display(), &error))?;
+    }
+    served.map_err(|error| Failure::io(format!("disk on {}", dir.display()), &error))?;
+    if !image.exists() {
+        eprintln!(
+            "seekless: {} was removed while it was served: what was written is lost",
+            image.display()
+        );
+    }
+    if global.json {
+        say!("{}", disk.report().as_json());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clock(realtime: bool) -> Clock {
+    if realtime { Clock::Real } else { Clock::Virtual }
+}
+
+fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    let file = File::create(path).map_err(|error| Failure::io(path.display(), &error))?;
+    Ok(Some(Box::new(BufWriter::new(file))))
+}
+
+fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
+    let model = device::spec(&args.model)?.build();
+    let log = open_log(args.io_log.as_deref())?;
+    let bench =
+        Workbench::new(args.fs, args.size, (args.model.clone(), model), clock(args.realtime), log)?;
+    let (report, code) =
+        bench.run(&args.mkfs_arg, &args.mount_options, &args.script, &mut signals)?;
+    if global.json {
+        say!("{}", report.as_json());
+    } else {
+        say!("{}", report.text().trim_end());
+    }
+    Ok(code)
+}

@@ -1,0 +1,214 @@
+//! `seekless record`: what programs touch on a mounted file system.
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::recording::{self, Collected, End, Recorder, Source, Whose};
+use clap::{Args, ValueEnum};
+use seekless_host::mounts::{self, Mount};
+use seekless_host::tracefs::{self, Root};
+use seekless_layout::recording::{Assembled, Pages};
+use seekless_units::{ByteLen, parse_size};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Record what is read on a mounted file system
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless record --mount /srv -o job.trace -- /srv/bin/job
+  seekless record -o build.trace -- make
+  seekless record --pid 812 --mount /var -o server.trace
+  seekless record --boot-unit multi-user.target -o boot.trace
+  seekless record --mount /mnt -o day.trace      (until Ctrl-C)
+
+Records one file system: that of --mount, or else the root. With a COMMAND,
+what it and the programs it starts touch there, until it ends; seekless ends
+with its exit code. Without --keep-caches the machine's caches are dropped
+first, so that all of it shows. Needs root. docs/recording.md tells what each
+source sees and what it misses.")]
+pub(crate) struct RecordArgs {
+    /// The file system: any path on it
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    mount: PathBuf,
+    /// A process that runs already, with what it starts, until it ends
+    #[arg(long, value_name = "PID", conflicts_with_all = ["command", "boot_unit"])]
+    pid: Option<u32>,
+    /// Everything, until this unit of systemd is active
+    #[arg(long, value_name = "UNIT", conflicts_with = "command")]
+    boot_unit: Option<String>,
+    /// Where the trace goes
+    #[arg(long, short, value_name = "TRACE")]
+    output: PathBuf,
+    /// Where events come from
+    #[arg(long, value_enum, default_value_t = Wanted::Auto)]
+    source: Wanted,
+    /// Which pages: fetched, what a disk was asked for, read-ahead included; or
+    /// touched, what programs asked for (of mapped files: where they faulted)
+    #[arg(long, value_enum, default_value_t = WantedPages::Fetched)]
+    pages: WantedPages,
+    /// Leave the caches as they are: what is in memory is seen when it is read,
+    /// but not the lookups that led there
+    #[arg(long)]
+    keep_caches: bool,
+    /// Room for events in the kernel, on each processor
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16M")]
+    buffer: ByteLen,
+    /// What to run
+    #[arg(last = true)]
+    command: Vec<OsString>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Wanted {
+    /// tracefs where the kernel has it and lets us, else fanotify
+    Auto,
+    /// The kernel's trace events, and fanotify for opens
+    Tracefs,
+    /// Opens and accesses, and what is in memory afterwards
+    Fanotify,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum WantedPages {
+    /// What a disk was asked for
+    Fetched,
+    /// What programs asked for
+    Touched,
+}
+
+pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failure> {
+    // Before anything is set up: a signal in between must find its handler.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let mount = mounts::holding(&args.mount)?;
+    let source = source(args)?;
+    if source == Source::Fanotify && args.pages == WantedPages::Touched {
+        return Err(Failure::usage(
+            "--pages touched needs --source tracefs: fanotify does not see pages",
+        ));
+    }
+    let whose = match (&*args.command, args.pid) {
+        ([], Some(pid)) => Whose::Process(pid),
+        ([], None) => Whose::Everybody(args.boot_unit.clone()),
+        (command, _) => Whose::Program(command),
+    };
+    let buffer_kib = usize::try_from(args.buffer.get() >> 10).unwrap_or(usize::MAX).max(64);
+    let recorder = Recorder { mount: &mount, source, keep_caches: args.keep_caches, buffer_kib };
+    let collected = recorder.run(&whose, &mut signals)?;
+    let code = exit_code(&collected.end);
+    let header = header(args, &mount, &collected);
+    let (lost, strangers) = (collected.lost, collected.strangers);
+    let pages = match args.pages {
+        WantedPages::Fetched => Pages::Fetched,
+        WantedPages::Touched => Pages::Touched,
+    };
+    let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
+    recording::store(&args.output, &header, &assembled)?;
+    report(args, global, &mount, source, &assembled, lost, strangers);
+    Ok(code)
+}
+
+/// Where events come from, and why, if it is not the best.
+fn source(args: &RecordArgs) -> Result<Source, Failure> {
+    let usable = || {
+        let root = Root::find()?;
+        let any = root.has(tracefs::Source::Fetched) || root.has(tracefs::Source::Asked);
+        if any {
+            Ok(())
+        } else {
+            Err(Failure::new(
+                Kind::Unsupported,
+                "this kernel has no filemap events (CONFIG_TRACING)",
+            ))
+        }
+    };
+    match args.source {
+        Wanted::Fanotify => Ok(Source::Fanotify),
+        Wanted::Tracefs => usable().map(|()| Source::Tracefs),
+        Wanted::Auto => Ok(match usable() {
+            Ok(()) => Source::Tracefs,
+            Err(failure) => {
+                eprintln!("seekless: {failure}; recording with fanotify");
+                Source::Fanotify
+            }
+        }),
+    }
+}
+
+/// The program's exit code, as a shell has it.
+fn exit_code(end: &End) -> ExitCode {
+    match end {
+        End::Exit(status) => {
+            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+            ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+        }
+        End::Done | End::Signal(_) => ExitCode::SUCCESS,
+    }
+}
+
+fn header(args: &RecordArgs, mount: &Mount, collected: &Collected) -> Map<String, Value> {
+    let text = |path: &Path| Value::from(path.to_string_lossy());
+    let mut header = Map::new();
+    header.insert("recorder".into(), collected.source.name().into());
+    header.insert("mount".into(), text(&mount.dir));
+    header.insert("fs".into(), mount.fs_type.clone().into());
+    header.insert("source".into(), text(&mount.source));
+    if !args.command.is_empty() {
+        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+        header.insert("command".into(), json!(words));
+    }
+    if collected.lost > 0 {
+        header.insert("lost".into(), collected.lost.into());
+    }
+    header
+}
+
+/// What is not in the trace is told; with --json, so is what is.
+fn report(
+    args: &RecordArgs,
+    global: &Global,
+    mount: &Mount,
+    source: Source,
+    assembled: &Assembled,
+    lost: u64,
+    strangers: u64,
+) {
+    let unknown = assembled.unknown;
+    if global.json {
+        // Standard output is the command's.
+        eprintln!(
+            "{}",
+            json!({
+                "trace": args.output.to_string_lossy(),
+                "source": source.name(),
+                "mount": mount.dir.to_string_lossy(),
+                "events": assembled.events.len(),
+                "lost": lost,
+                "strangers": strangers,
+                "nameless": unknown.nameless,
+                "unnamed_inodes": unknown.inodes,
+            })
+        );
+        return;
+    }
+    let tell = |count: u64, what: &str| {
+        if count > 0 {
+            eprintln!("seekless: {count} {what}");
+        }
+    };
+    tell(lost, "events were lost in the kernel (--buffer makes more room)");
+    tell(
+        strangers,
+        "accesses by processes that ended too soon to be told whose they were are left out",
+    );
+    tell(
+        unknown.nameless,
+        "touches of files without a name (deleted since, or the file system's own) are left out",
+    );
+    tell(unknown.inodes, "reads of inodes could be of several files and are left out");
+}

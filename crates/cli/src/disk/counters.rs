@@ -1,0 +1,149 @@
+use super::Kind;
+use seekless_report::table::{Figure, Table};
+use seekless_units::ByteLen;
+use serde_json::{Value, json};
+
+/// What a disk was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) discards: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) discarded_bytes: u64,
+    /// Reads and writes that do not begin where the one before ended.
+    pub(crate) seeks: u64,
+    pub(crate) seek_distance_bytes: u64,
+    /// The most reads, writes and flushes that were under way at once.
+    pub(crate) most_in_flight: u64,
+    /// Nanoseconds for which the modelled device had something to do.
+    pub(crate) busy_ns: u64,
+    /// Nanoseconds on the clock of the modelled device.
+    pub(crate) elapsed_ns: u64,
+    /// Accesses that failed.
+    pub(crate) errors: u64,
+}
+
+impl Counters {
+    pub(crate) fn count(&mut self, kind: Kind, bytes: u64) {
+        match kind {
+            Kind::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+            }
+            Kind::Write => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+            }
+            Kind::Flush => self.flushes += 1,
+            Kind::Discard => {
+                self.discards += 1;
+                self.discarded_bytes += bytes;
+            }
+        }
+    }
+
+    /// Whether nothing was asked.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.reads + self.writes + self.flushes + self.discards == 0
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.flushes += other.flushes;
+        self.discards += other.discards;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.discarded_bytes += other.discarded_bytes;
+        self.seeks += other.seeks;
+        self.seek_distance_bytes += other.seek_distance_bytes;
+        self.most_in_flight = self.most_in_flight.max(other.most_in_flight);
+        self.busy_ns += other.busy_ns;
+        self.elapsed_ns += other.elapsed_ns;
+        self.errors += other.errors;
+    }
+
+    fn as_json(&self) -> Value {
+        json!({
+            "requests": self.reads + self.writes,
+            "reads": self.reads,
+            "writes": self.writes,
+            "flushes": self.flushes,
+            "discards": self.discards,
+            "bytes": self.read_bytes + self.written_bytes,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "discarded_bytes": self.discarded_bytes,
+            "seeks": self.seeks,
+            "seek_distance_bytes": self.seek_distance_bytes,
+            "most_in_flight": self.most_in_flight,
+            "busy_ns": self.busy_ns,
+            "busy_ms": self.busy_ns as f64 / 1e6,
+            "elapsed_ns": self.elapsed_ns,
+            "errors": self.errors,
+        })
+    }
+}
+
+/// What a disk was asked, by phase.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Report {
+    pub(crate) model: String,
+    pub(crate) image: String,
+    pub(crate) size: u64,
+    pub(crate) realtime: bool,
+    pub(crate) phases: Vec<(String, Counters)>,
+}
+
+impl Report {
+    fn total(&self) -> Counters {
+        let mut total = Counters::default();
+        self.phases.iter().for_each(|(_, counters)| total.add(counters));
+        total
+    }
+
+    /// The figures of everything, and of each phase.
+    pub(crate) fn as_json(&self) -> Value {
+        let phase = |(name, counters): &(String, Counters)| {
+            let mut value = counters.as_json();
+            value["name"] = name.clone().into();
+            value
+        };
+        let mut value = self.total().as_json();
+        value["model"] = self.model.clone().into();
+        value["image"] = self.image.clone().into();
+        value["size"] = self.size.into();
+        value["realtime"] = self.realtime.into();
+        value["phases"] = self.phases.iter().map(phase).collect();
+        value
+    }
+
+    /// A column a phase; with several, one for all of them.
+    pub(crate) fn text(&self) -> String {
+        let mut columns = self.phases.clone();
+        if columns.len() > 1 {
+            columns.push(("all".into(), self.total()));
+        }
+        let mut table = Table::new(columns.iter().map(|(name, _)| name.clone()).collect(), false);
+        let mut row = |label: &str, figure: &dyn Fn(&Counters) -> Figure| {
+            table.push(label, columns.iter().map(|(_, counters)| figure(counters)).collect());
+        };
+        let bytes = |bytes| Figure::Bytes(ByteLen::new(bytes));
+        row("requests", &|c| Figure::Count(c.reads + c.writes));
+        row("  reads", &|c| Figure::Count(c.reads));
+        row("  writes", &|c| Figure::Count(c.writes));
+        row("flushes", &|c| Figure::Count(c.flushes));
+        row("discards", &|c| Figure::Count(c.discards));
+        row("bytes read", &|c| bytes(c.read_bytes));
+        row("bytes written", &|c| bytes(c.written_bytes));
+        row("seeks", &|c| Figure::Count(c.seeks));
+        row("seek distance", &|c| bytes(c.seek_distance_bytes));
+        row("most in flight", &|c| Figure::Count(c.most_in_flight));
+        row("busy, ms", &|c| Figure::Count((c.busy_ns + 500_000) / 1_000_000));
+        row("errors", &|c| Figure::Count(c.errors));
+        format!("{} on {}\n{}", self.image, self.model, table.text())
+    }
+}

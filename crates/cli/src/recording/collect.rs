@@ -1,0 +1,286 @@
+use super::Subject;
+use super::subject::End;
+use crate::failure::{Failure, Kind};
+use seekless_host::caches::{self, Caches};
+use seekless_host::fanotify::{Noticed, Scope, Watch};
+use seekless_host::mounts::Mount;
+use seekless_host::tracefs::{self, Filter, Instance, Root, Traced, What, Who};
+use seekless_host::{HostError, program};
+use signal_hook::iterator::Signals;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// How long to wait for events when there were none, in milliseconds.
+const IDLE: u16 = 10;
+
+/// Where events come from.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// Trace events, and fanotify for opens
+    Tracefs,
+    /// Opens and accesses, and what is in memory afterwards
+    Fanotify,
+}
+
+impl Source {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Tracefs => "tracefs",
+            Self::Fanotify => "fanotify",
+        }
+    }
+}
+
+/// Whose touches are recorded.
+pub(crate) enum Whose<'a> {
+    /// Those of a program and of what it starts.
+    Program(&'a [OsString]),
+    /// Those of a process and of what it starts.
+    Process(u32),
+    /// Everybody's but ours.
+    Everybody(Option<String>),
+}
+
+/// What was seen.
+pub(crate) struct Collected {
+    pub(crate) source: Source,
+    /// When it began, on the clock of the events.
+    pub(crate) start: u64,
+    pub(crate) traced: Vec<Traced>,
+    pub(crate) noticed: Vec<Noticed>,
+    /// Events that the kernel had no room for; at least so many.
+    pub(crate) lost: u64,
+    /// Accesses by processes that had gone before it could be told whose they were.
+    pub(crate) strangers: u64,
+    pub(crate) end: End,
+}
+
+/// A recording under way.
+pub(crate) struct Recorder<'a> {
+    pub(crate) mount: &'a Mount,
+    pub(crate) source: Source,
+    pub(crate) keep_caches: bool,
+    pub(crate) buffer_kib: usize,
+}
+
+#[derive(Default)]
+struct Ears {
+    instance: Option<Instance>,
+    watch: Option<Watch>,
+}
+
+impl Recorder<'_> {
+    /// Records until the subject ends or a signal comes.
+    pub(crate) fn run(
+        &self,
+        whose: &Whose<'_>,
+        signals: &mut Signals,
+    ) -> Result<Collected, Failure> {
+        if !self.keep_caches {
+            caches::write_back(&self.mount.dir)?;
+            caches::drop_clean(Caches::All)?;
+        }
+        let start = seekless_host::now();
+        let mut ears = Ears::default();
+        let (mut subject, mut ours) = self.begin(whose, &mut ears)?;
+        let mut traced = Vec::new();
+        let mut noticed = Vec::new();
+        let end = loop {
+            let any = ears.listen(&mut traced, &mut noticed)?;
+            if let Some(end) = subject.poll(signals)? {
+                break end;
+            }
+            if !any {
+                ears.wait();
+            }
+        };
+        if let End::Signal(signal) = end {
+            subject.end(signal);
+        }
+        if let Some(instance) = &ears.instance {
+            instance.stop()?;
+        }
+        while ears.listen(&mut traced, &mut noticed)? {}
+        traced.sort_by_key(|event| event.time);
+        let strangers = match &mut ours {
+            Some(ours) => ours.keep(&traced, &mut noticed),
+            None => 0,
+        };
+        let lost = ears.instance.as_ref().map_or(0, |instance| instance.lost)
+            + u64::from(ears.watch.as_ref().is_some_and(|watch| watch.overflowed));
+        Ok(Collected { source: self.source, start, traced, noticed, lost, strangers, end })
+    }
+
+    /// Starts to listen, and then the program.
+    fn begin(
+        &self,
+        whose: &Whose<'_>,
+        ears: &mut Ears,
+    ) -> Result<(Subject, Option<Ours>), Failure> {
+        match whose {
+            Whose::Program(command) => {
+                let mut ours = None;
+                let child = program::spawn_from(command, |thread| {
+                    ours = self.listen_to_program(thread, ears)?;
+                    Ok::<(), Failure>(())
+                })?;
+                Ok((Subject::Program(child), ours))
+            }
+            Whose::Process(pid) => {
+                let threads = program::threads_of(*pid)?;
+                self.open(ears, Who::With(threads.clone()), Scope::FileSystem)?;
+                Ok((
+                    Subject::Process(*pid),
+                    Some(Ours::new(threads, self.source == Source::Tracefs)),
+                ))
+            }
+            Whose::Everybody(unit) => {
+                let ours = program::threads_of(std::process::id())?;
+                self.open(ears, Who::AllBut(ours), Scope::FileSystem)?;
+                let subject = match unit {
+                    Some(unit) => Subject::Unit(unit.clone(), std::time::Instant::now()),
+                    None => Subject::Nobody,
+                };
+                Ok((subject, None))
+            }
+        }
+    }
+
+    /// From the thread that will start the program.
+    fn listen_to_program(&self, thread: u32, ears: &mut Ears) -> Result<Option<Ours>, Failure> {
+        if self.source == Source::Fanotify {
+            // In a namespace of its own, the program's accesses are all there are.
+            seekless_host::scratch::own_mounts()?;
+            self.open(ears, Who::With(vec![thread]), Scope::Mount)?;
+            return Ok(None);
+        }
+        self.open(ears, Who::With(vec![thread]), Scope::FileSystem)?;
+        Ok(Some(Ours::new(vec![thread], true)))
+    }
+
+    fn open(&self, ears: &mut Ears, who: Who, scope: Scope) -> Result<(), Failure> {
+        let watch = Watch::new(&self.mount.dir, scope, self.source == Source::Fanotify);
+        match (watch, self.source) {
+            (Ok(watch), _) => ears.watch = Some(watch),
+            // Opens are then known by what they lead to only.
+            (Err(error), Source::Tracefs) => eprintln!("seekless: no opens in the trace: {error}"),
+            (Err(error), Source::Fanotify) => return Err(error.into()),
+        }
+        if self.source == Source::Tracefs {
+            let filter = Filter {
+                sources: self.events(),
+                device: Some(self.mount.device),
+                who,
+                buffer_kib: self.buffer_kib,
+            };
+            let instance = Instance::new(&Root::find()?, &filter)?;
+            let taken: Vec<tracefs::Source> = instance.taken().collect();
+            if !taken.contains(&tracefs::Source::Fetched)
+                && !taken.contains(&tracefs::Source::Asked)
+            {
+                return Err(Failure::new(
+                    Kind::Unsupported,
+                    "this kernel has no filemap events: use --source fanotify",
+                ));
+            }
+            instance.start()?;
+            ears.instance = Some(instance);
+        }
+        Ok(())
+    }
+
+    fn events(&self) -> Vec<tracefs::Source> {
+        use tracefs::Source as S;
+        let mut events = vec![S::Asked, S::Faulted, S::Mapped, S::Fetched, S::Renamed, S::Forked];
+        if self.mount.fs_type.starts_with("ext") {
+            events.extend([S::Buffer, S::Loaded]);
+        }
+        events
+    }
+}
+
+impl Ears {
+    /// Takes what there is; whether there was anything.
+    fn listen(
+        &mut self,
+        traced: &mut Vec<Traced>,
+        noticed: &mut Vec<Noticed>,
+    ) -> Result<bool, HostError> {
+        let before = traced.len();
+        let mut any = false;
+        if let Some(watch) = &mut self.watch {
+            while watch.read(noticed)? {
+                any = true;
+            }
+        }
+        if let Some(instance) = &mut self.instance {
+            instance.read(traced)?;
+        }
+        Ok(any || traced.len() > before)
+    }
+
+    fn wait(&self) {
+        match &self.watch {
+            Some(watch) => watch.wait(IDLE),
+            None => std::thread::sleep(Duration::from_millis(u64::from(IDLE))),
+        }
+    }
+}
+
+/// The threads whose accesses are ours to record.
+struct Ours {
+    threads: HashSet<u32>,
+    /// Every thread that they made was seen to be made.
+    complete: bool,
+}
+
+impl Ours {
+    fn new(threads: Vec<u32>, complete: bool) -> Self {
+        Self { threads: threads.into_iter().collect(), complete }
+    }
+
+    /// Leaves only their accesses; how many could not be told.
+    fn keep(&mut self, traced: &[Traced], noticed: &mut Vec<Noticed>) -> u64 {
+        for event in traced {
+            if let What::Forked { child } = event.what {
+                self.threads.insert(child);
+            }
+        }
+        let mut strangers = 0;
+        noticed.retain(|event| {
+            let known = self.threads.contains(&event.tid);
+            if known || self.complete {
+                return known;
+            }
+            let ours = self.adopt(event.tid);
+            strangers +=
+                u64::from(!ours && !std::path::Path::new(&format!("/proc/{}", event.tid)).exists());
+            ours
+        });
+        strangers
+    }
+
+    /// Whether a thread that was not seen to be made descends from one of ours.
+    fn adopt(&mut self, tid: u32) -> bool {
+        let mut line = vec![tid];
+        while let Some(parent) = line.last().and_then(|tid| parent_of(*tid)) {
+            if self.threads.contains(&parent) {
+                self.threads.extend(line);
+                return true;
+            }
+            line.push(parent);
+        }
+        false
+    }
+}
+
+/// The process that made the process of a thread, or that process itself for a
+/// thread that does not lead it.
+fn parent_of(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let field =
+        |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
+    let leader: u32 = field("Tgid:")?;
+    if leader != tid { Some(leader) } else { field("PPid:").filter(|parent| *parent != 0) }
+}

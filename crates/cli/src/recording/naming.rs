@@ -1,0 +1,278 @@
+use super::{Collected, Source};
+use crate::args::OpenArgs;
+use crate::failure::Failure;
+use crate::image;
+use seekless_fs::{FileKind, Inspect};
+use seekless_host::fanotify::{Did, Noticed};
+use seekless_host::mounts::{self, Mount};
+use seekless_host::tracefs;
+use seekless_host::{program, residency};
+use seekless_layout::recording::{
+    Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble,
+};
+use seekless_units::{BlockNo, Ino};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whose inodes and blocks are whose on a mounted file system.
+pub(crate) struct Names<'a> {
+    mount: &'a Mount,
+    /// The same file system through our own reader, where there is one.
+    image: Option<Arc<dyn Inspect>>,
+    index: Index,
+}
+
+impl<'a> Names<'a> {
+    /// Reads the file system's own structures where we know its format; else
+    /// takes the names that came with the events, or walks the mount.
+    pub(crate) fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Failure> {
+        if collected.source == Source::Fanotify {
+            let index =
+                Index::of_names(root_of(mount), 4096, noticed_names(mount, &collected.noticed));
+            return Ok(Self { mount, image: None, index });
+        }
+        if mount.fs_type.starts_with("ext") {
+            let device = mounts::block_device(mount)?;
+            // What is in memory of a mounted volume is what a read of its device
+            // gives; its journal holds nothing newer.
+            let open = OpenArgs { ignore_checksums: true, skip_journal: true };
+            let read = image::open(&device, open).and_then(|image| {
+                let index = Index::of_image(image.as_ref())
+                    .map_err(|error| Failure::from(error).about(device.display()))?;
+                Ok(Self { mount, image: Some(image), index })
+            });
+            match read {
+                Ok(names) => return Ok(names),
+                Err(failure) => eprintln!(
+                    "seekless: {failure}: the volume cannot be read past its mount, so metadata blocks have no names"
+                ),
+            }
+        }
+        let mut wanted = inodes(collected);
+        let mut names = Vec::new();
+        walk(mount, &mount.dir, &mut wanted, &mut names);
+        Ok(Self { mount, image: None, index: Index::of_names(root_of(mount), 4096, names) })
+    }
+
+    /// Makes a trace of what was collected.
+    pub(crate) fn assemble(
+        &mut self,
+        collected: Collected,
+        pages: Pages,
+        loaded: &HashSet<Ino>,
+        kept_caches: bool,
+    ) -> Assembled {
+        let touches = match collected.source {
+            Source::Tracefs => self.touches(collected),
+            Source::Fanotify => self.accesses(collected, kept_caches),
+        };
+        let Self { mount, image, index } = self;
+        let mut size = |ino: Ino, path: &[u8]| match image {
+            Some(image) => image.attr(ino).ok().map(|attr| attr.size),
+            None => fs::metadata(on_host(mount, path)?).ok().map(|meta| meta.len()),
+        };
+        let mut residents: HashMap<Ino, PageSet> = HashMap::new();
+        let mut resident = |ino: Ino, path: &[u8]| {
+            let find = || on_host(mount, path).and_then(|path| residency::resident(&path).ok());
+            let set = || find().unwrap_or_default().into_iter().collect();
+            residents.entry(ino).or_insert_with(set).clone()
+        };
+        let known = Known { loaded, size: &mut size, resident: &mut resident };
+        assemble(touches, index, pages, known)
+    }
+
+    /// Trace events, with opens and listings from fanotify.
+    fn touches(&self, collected: Collected) -> Vec<Touch> {
+        let start = collected.start;
+        let block_size = u64::from(self.index.block_size());
+        let mut touches = Vec::with_capacity(collected.traced.len() + collected.noticed.len());
+        let mut named = HashSet::new();
+        for event in collected.traced {
+            if named.insert(event.tid)
+                && let Some(comm) = program::name_of(event.tid)
+            {
+                touches.push(Touch { time: 0, tid: event.tid, what: What::Named(comm.into()) });
+            }
+            let time = event.time.saturating_sub(start);
+            let what = traced(event.what, block_size);
+            touches.extend(what.map(|what| Touch { time, tid: event.tid, what }));
+        }
+        for event in collected.noticed {
+            let what = match (event.did, event.directory) {
+                (Did::Access, false) => continue,
+                (Did::Access, true) => What::Listed,
+                (Did::Open, _) => What::Opened,
+                (Did::Exec, _) => What::Executed,
+            };
+            let Ok(ino) = u32::try_from(event.ino) else { continue };
+            let time = event.time.saturating_sub(start);
+            touches.push(Touch { time, tid: event.tid, what: what(Ino::new(ino)) });
+            // Who opens a directory lists it.
+            if event.directory && event.did == Did::Open {
+                touches.push(Touch { time, tid: event.tid, what: What::Listed(Ino::new(ino)) });
+            }
+        }
+        touches.sort_by_key(|touch| touch.time);
+        touches
+    }
+
+    /// Accesses alone: which pages they led to is told by what is in memory
+    /// afterwards, if nothing was before.
+    fn accesses(&self, collected: Collected, kept_caches: bool) -> Vec<Touch> {
+        let start = collected.start;
+        let mut touches = Vec::new();
+        let mut named = HashSet::new();
+        let mut accessed: HashMap<Ino, bool> = HashMap::new();
+        for event in &collected.noticed {
+            let access = event.did == Did::Access;
+            let Ok(ino) = u32::try_from(event.ino).map(Ino::new) else { continue };
+            *accessed.entry(ino).or_default() |= access;
+        }
+        let mut done = HashSet::new();
+        for event in collected.noticed {
+            let (Ok(ino), Some(path)) = (u32::try_from(event.ino).map(Ino::new), &event.path)
+            else {
+                continue;
+            };
+            let time = event.time.saturating_sub(start);
+            let mut push = |what| touches.push(Touch { time, tid: event.tid, what });
+            if let Some(comm) = event.comm.filter(|comm| named.insert((event.tid, comm.clone()))) {
+                push(What::Named(comm.into()));
+            }
+            match (event.did, event.directory) {
+                (Did::Access, true) => push(What::Listed(ino)),
+                (Did::Access, false) => {}
+                (Did::Open, _) => push(What::Opened(ino)),
+                (Did::Exec, _) => push(What::Executed(ino)),
+            }
+            // A file that is only mapped is never accessed: its open stands for it.
+            let now = event.did == Did::Access || !accessed.get(&ino).copied().unwrap_or(false);
+            if event.directory || !now || !done.insert(ino) {
+                continue;
+            }
+            let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+            let runs = if kept_caches && event.did == Did::Access {
+                let size = fs::metadata(&path).map_or(0, |meta| meta.len());
+                vec![(0, size.div_ceil(residency::page_size()))]
+            } else if kept_caches {
+                Vec::new()
+            } else {
+                residency::resident(&path).unwrap_or_default()
+            };
+            for (from, to) in runs.into_iter().filter(|(from, to)| from < to) {
+                push(What::Pages { ino, first: from, last: to - 1, how: How::Fetched });
+            }
+        }
+        touches
+    }
+}
+
+/// A trace event as the recording takes it.
+fn traced(what: tracefs::What, block_size: u64) -> Option<What> {
+    let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
+    let pages = |of: u64, first, last, how| Some(What::Pages { ino: ino(of)?, first, last, how });
+    match what {
+        tracefs::What::Asked { ino, first, last } => pages(ino, first, last, How::Asked),
+        tracefs::What::Faulted { ino, page } => pages(ino, page, page, How::Faulted),
+        tracefs::What::Mapped { ino, first, last } => pages(ino, first, last, How::Mapped),
+        tracefs::What::Fetched { ino, first, last } => pages(ino, first, last, How::Fetched),
+        tracefs::What::Buffer { block, size } => {
+            Some(What::Block(BlockNo::new(block.checked_mul(u64::from(size))? / block_size.max(1))))
+        }
+        tracefs::What::Loaded { ino: of } => ino(of).map(What::Inode),
+        tracefs::What::Renamed { comm } => Some(What::Named(comm)),
+        tracefs::What::Forked { child } => Some(What::Forked(child)),
+        tracefs::What::Evicted { .. } | tracefs::What::Issued { .. } => None,
+    }
+}
+
+fn root_of(mount: &Mount) -> Ino {
+    let ino = fs::metadata(&mount.dir).map_or(0, |meta| meta.ino());
+    Ino::new(u32::try_from(ino).unwrap_or(0))
+}
+
+/// Where a path of the file system is on this machine; `None` when it is not
+/// below what is mounted.
+fn on_host(mount: &Mount, path: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    Some(mount.dir.join(path.strip_prefix(&mount.root).ok()?))
+}
+
+/// Where a path of this machine is on the file system.
+fn on_mount(mount: &Mount, path: &Path) -> Option<Vec<u8>> {
+    let below = path.strip_prefix(&mount.dir).ok()?;
+    let whole =
+        if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
+    Some(whole.into_os_string().into_vec())
+}
+
+fn noticed_names<'a>(
+    mount: &'a Mount,
+    noticed: &'a [Noticed],
+) -> impl Iterator<Item = (Ino, Vec<u8>, FileKind, u64)> + 'a {
+    noticed.iter().filter_map(|event| {
+        let path = Path::new(std::ffi::OsStr::from_bytes(event.path.as_ref()?));
+        let size = path.metadata().map_or(u64::MAX, |meta| meta.len());
+        let kind = if event.directory { FileKind::Directory } else { FileKind::Regular };
+        Some((Ino::new(u32::try_from(event.ino).ok()?), on_mount(mount, path)?, kind, size))
+    })
+}
+
+/// The inodes that have to be named.
+fn inodes(collected: &Collected) -> HashSet<u64> {
+    let traced = collected.traced.iter().filter_map(|event| match event.what {
+        tracefs::What::Asked { ino, .. }
+        | tracefs::What::Faulted { ino, .. }
+        | tracefs::What::Mapped { ino, .. }
+        | tracefs::What::Fetched { ino, .. } => Some(ino),
+        _ => None,
+    });
+    traced.chain(collected.noticed.iter().map(|event| event.ino)).collect()
+}
+
+/// Finds the names of inodes below a directory, on its file system, until none
+/// is wanted any more. What cannot be read is left out.
+fn walk(
+    mount: &Mount,
+    dir: &Path,
+    wanted: &mut HashSet<u64>,
+    names: &mut Vec<(Ino, Vec<u8>, FileKind, u64)>,
+) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    let device = fs::symlink_metadata(dir).map(|meta| meta.dev()).ok();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if wanted.is_empty() {
+            return;
+        }
+        let Ok(meta) = fs::symlink_metadata(&path) else { continue };
+        if Some(meta.dev()) != device {
+            continue;
+        }
+        let Ok(ino) = u32::try_from(meta.ino()) else { continue };
+        let Some(name) = on_mount(mount, &path) else { continue };
+        if wanted.remove(&meta.ino()) {
+            names.push((Ino::new(ino), name, kind_of(&meta), meta.len()));
+        }
+        if meta.is_dir() {
+            walk(mount, &path, wanted, names);
+        }
+    }
+}
+
+fn kind_of(meta: &fs::Metadata) -> FileKind {
+    let kind = meta.file_type();
+    match () {
+        () if kind.is_dir() => FileKind::Directory,
+        () if kind.is_symlink() => FileKind::Symlink,
+        () if kind.is_file() => FileKind::Regular,
+        () if kind.is_block_device() => FileKind::BlockDevice,
+        () if kind.is_char_device() => FileKind::CharDevice,
+        () if kind.is_fifo() => FileKind::Fifo,
+        () => FileKind::Socket,
+    }
+}

@@ -1,0 +1,158 @@
+//! A trace done again with real system calls.
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use seekless_layout::trace::{Event, Op};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Bytes that one call reads; a longer range takes several, which the kernel
+/// sees as a stream.
+const CALL_MAX: u64 = 64 << 20;
+
+/// Bytes in a page of memory.
+const PAGE: u64 = 4096;
+
+/// A mounted file system that a trace is done on. Paths never lead out of it.
+pub(super) struct Stage<'a> {
+    root: OwnedFd,
+    /// Open files, by process and path: each has its read-ahead state.
+    files: HashMap<(u32, Vec<u8>), File>,
+    buf: Vec<u8>,
+    /// A name that is not in a directory, and is looked for at that offset of it.
+    absent: Box<dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a>,
+    /// Events that could not be done, by why.
+    pub(super) failed: u64,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn new(
+        root: &Path,
+        absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
+    ) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let absent = Box::new(absent);
+        Ok(Self { root, files: HashMap::new(), buf: Vec::new(), absent, failed: 0 })
+    }
+
+    /// Does what an event says.
+    pub(super) fn perform(&mut self, event: &Event) {
+        let done = match event.op {
+            Op::Lookup | Op::Stat => {
+                self.open(&event.path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)
+            }
+            Op::Readlink => self.read_link(&event.path),
+            Op::Readdir => self.list(&event.path),
+            Op::Open => self.open_file(event),
+            Op::Read | Op::Mmap => self.read(event, event.length),
+            Op::Exec => self.exec(event),
+            Op::Other(_) => Ok(()),
+        };
+        if done.is_err() && !event.missing {
+            self.failed += 1;
+        }
+    }
+
+    fn open(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        let relative = path.trim_ascii_start().strip_prefix(b"/").unwrap_or(path);
+        let name = if relative.is_empty() { &b"."[..] } else { relative };
+        let name = CString::new(name).map_err(|_| Errno::INVAL)?;
+        let flags = flags | OFlags::CLOEXEC;
+        rustix::fs::openat2(
+            &self.root,
+            name.as_c_str(),
+            flags,
+            Mode::empty(),
+            ResolveFlags::IN_ROOT,
+        )
+    }
+
+    /// Opens a file anew for a process.
+    fn open_file(&mut self, event: &Event) -> Result<(), Errno> {
+        let key = (event.pid, event.path.clone());
+        self.files.remove(&key);
+        // Devices and pipes are looked up, but not woken.
+        let handle = self.open(&event.path, OFlags::PATH)?;
+        let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
+        match kind {
+            rustix::fs::FileType::RegularFile | rustix::fs::FileType::Directory => {
+                let file = self.open(&event.path, OFlags::RDONLY | OFlags::NOATIME)?;
+                self.files.insert(key, file.into());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn read_link(&self, path: &[u8]) -> Result<(), Errno> {
+        let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW)?;
+        match rustix::fs::readlinkat(&link, c"", Vec::new()) {
+            // Not a symlink.
+            Err(Errno::NOENT | Errno::INVAL) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    fn list(&self, path: &[u8]) -> Result<(), Errno> {
+        let dir = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOATIME)?;
+        let mut buf = Vec::with_capacity(32 << 10);
+        let mut entries = rustix::fs::RawDir::new(dir, buf.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            entry?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, event: &Event, length: Option<u64>) -> Result<(), Errno> {
+        let key = (event.pid, event.path.clone());
+        if !self.files.contains_key(&key) {
+            self.open_file(event)?;
+        }
+        let Some(file) = self.files.get(&key) else { return Ok(()) };
+        let meta = file.metadata().map_err(|_| Errno::IO)?;
+        if meta.is_dir() {
+            // The search for a name that is not there: any that leads to the same
+            // block does.
+            let name = (self.absent)(&event.path, event.offset);
+            let Some(name) = name else { return Ok(()) };
+            let path = [event.path.as_slice(), b"/", name.as_slice()].concat();
+            return match self.open(&path, OFlags::PATH) {
+                Err(Errno::NOENT) => Ok(()),
+                other => other.map(drop),
+            };
+        }
+        let end =
+            length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
+        let mut at = event.offset;
+        while at < end {
+            let len = usize::try_from((end - at).min(CALL_MAX)).map_err(|_| Errno::INVAL)?;
+            if self.buf.len() < len {
+                self.buf.resize(len, 0);
+            }
+            match file.read_at(&mut self.buf[..len], at) {
+                Ok(0) => break,
+                Ok(got) => at += got as u64,
+                Err(_) => return Err(Errno::IO),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the kernel does before a program runs: looks at its rights and its
+    /// first page.
+    fn exec(&mut self, event: &Event) -> Result<(), Errno> {
+        self.open_file(event)?;
+        if let Some(file) = self.files.get(&(event.pid, event.path.clone())) {
+            let mut value = [0u8; 64];
+            // Most files have none.
+            let _ = rustix::fs::fgetxattr(file.as_fd(), c"security.capability", &mut value[..]);
+        }
+        self.read(event, event.length.or(Some(PAGE)))
+    }
+}

@@ -1,0 +1,304 @@
+use crate::judges::{Scratch, command, text};
+use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Reads, lists, looks at and maps files; misses a few.
+const PROGRAM: &str = "
+import mmap, os, sys
+os.chdir(sys.argv[1])
+for n in range(0, 300, 3):
+    with open(f'd{n % 10}/f{n}', 'rb') as f: f.read()
+for n in range(1, 300, 30): os.stat(f'd{n % 10}/f{n}')
+assert len(os.listdir('d3')) > 10
+with open('large', 'rb', buffering=0) as f:
+    for at in (0, 4096, 8192, 1 << 20, (3 << 20) + 77): f.seek(at); f.read(5000)
+with open('mapped', 'rb') as f:
+    m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+    assert sum(m[at] for at in range(0, len(m), 700_000)) > 0
+assert os.readlink('link') == 'd1/f1'
+for name in ('absent', 'd1/absent'):
+    assert not os.path.exists(name)
+";
+
+fn make_tree(dir: &Path) {
+    for at in 0..300 {
+        let sub = dir.join(format!("d{}", at % 10));
+        fs::create_dir_all(&sub).unwrap();
+        fs::write(sub.join(format!("f{at}")), vec![at as u8; 200 + at * 97 % 30_000]).unwrap();
+    }
+    fs::write(dir.join("large"), vec![7; 5 << 20]).unwrap();
+    fs::write(dir.join("mapped"), vec![9; 6 << 20]).unwrap();
+    std::os::unix::fs::symlink("d1/f1", dir.join("link")).unwrap();
+}
+
+fn events(trace: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(trace).unwrap();
+    text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Files that were opened, read, listed or run. The target of a symlink that
+/// lies in its inode is read without a trace.
+fn files(events: &[Value]) -> BTreeSet<String> {
+    let ops = ["open", "read", "exec", "readdir"];
+    let touched = events.iter().filter(|event| ops.iter().any(|op| event["op"] == *op));
+    touched.map(|event| event["path"].as_str().unwrap().to_string()).collect()
+}
+
+/// Pages read of every file. Directories have none through FUSE.
+fn pages(events: &[Value], of: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<u64>> {
+    let mut pages: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    for event in events.iter().filter(|event| event["op"] == "read") {
+        let path = event["path"].as_str().unwrap();
+        if !of.contains(path) {
+            continue;
+        }
+        let offset = event["offset"].as_u64().unwrap_or(0);
+        let end = offset + event["length"].as_u64().unwrap();
+        pages.entry(path.into()).or_default().extend(offset / 4096..end.div_ceil(4096));
+    }
+    pages
+}
+
+/// The share of pages in either that are in both.
+fn agreement(a: &BTreeMap<String, BTreeSet<u64>>, b: &BTreeMap<String, BTreeSet<u64>>) -> f64 {
+    let flat = |of: &BTreeMap<String, BTreeSet<u64>>| -> BTreeSet<(String, u64)> {
+        of.iter().flat_map(|(path, pages)| pages.iter().map(|page| (path.clone(), *page))).collect()
+    };
+    let (a, b) = (flat(a), flat(b));
+    a.intersection(&b).count() as f64 / a.union(&b).count() as f64
+}
+
+fn record(args: &[&str], source: &str, trace: &Path) -> Output {
+    let mut all = vec!["record", "--source", source, "-o", trace.to_str().unwrap()];
+    all.extend(args);
+    command(&all).output().unwrap()
+}
+
+/// What the recording FUSE mount says of the same program.
+fn through_fuse(image: &Path, dir: &Path, trace: &Path) {
+    fs::create_dir_all(dir).unwrap();
+    let mut server = command(&["mount".as_ref(), image.as_os_str(), dir.as_os_str()])
+        .args(["--record".as_ref(), trace.as_os_str()])
+        .spawn()
+        .unwrap();
+    wait_until("mounted", || dir.join("d1").exists());
+    let done = run("python3", &["-c", PROGRAM, dir.to_str().unwrap()]);
+    run("kill", &["-TERM", &server.id().to_string()]).unwrap();
+    assert!(server.wait().unwrap().success());
+    done.unwrap();
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(30), "not {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+struct Prepared {
+    scratch: Scratch,
+    fuse: Vec<Value>,
+}
+
+/// An image, and what the FUSE mount recorded of the program on it.
+fn prepare(name: &str) -> Prepared {
+    let scratch = Scratch::new(name);
+    let tree = scratch.path().join("tree");
+    make_tree(&tree);
+    let image = scratch.path().join("image");
+    mke2fs(&tree, &image, "64M");
+    let trace = scratch.path().join("fuse.trace");
+    through_fuse(&image, &scratch.path().join("fuse"), &trace);
+    Prepared { fuse: events(&trace), scratch }
+}
+
+fn agree_on(source: &str) {
+    let Prepared { scratch, fuse } = prepare(&format!("record-{source}"));
+    let (image, dir) = (scratch.path().join("image"), scratch.path().join("mnt"));
+    let Some(_mounted) = Mounted::new(&image, &dir) else {
+        println!("skipped: no loop device can be mounted here");
+        return;
+    };
+    let to = dir.to_str().unwrap();
+    let trace = scratch.path().join("trace");
+    text(&record(&["--mount", to, "--", "python3", "-c", PROGRAM, to], source, &trace));
+    let recorded = events(&trace);
+    let wanted = files(&fuse);
+    let mut found = files(&recorded);
+    // A directory that was searched in vain shows as a read of its block; the
+    // program did not open it.
+    found.retain(|path| wanted.contains(path) || !dir.join(&path[1..]).is_dir());
+    assert_eq!(found, wanted, "{source}");
+    let files: BTreeSet<String> =
+        wanted.into_iter().filter(|path| dir.join(&path[1..]).is_file()).collect();
+    let share = agreement(&pages(&recorded, &files), &pages(&fuse, &files));
+    println!("{source}: {:.1}% of pages agree", share * 100.0);
+    assert!(share >= 0.95, "{source}: {share}");
+    assert!(recorded.iter().any(|event| event["comm"] == "python3"));
+}
+
+#[test]
+fn trace_events_agree_with_the_fuse_mount() {
+    let _machine = machine();
+    if capable() && can_trace() {
+        agree_on("tracefs");
+    }
+}
+
+#[test]
+fn fanotify_agrees_with_the_fuse_mount() {
+    let _machine = machine();
+    if capable() {
+        agree_on("fanotify");
+    }
+}
+
+#[test]
+fn what_is_only_looked_at_is_found_by_trace_events() {
+    let _machine = machine();
+    if !(capable() && can_trace()) {
+        return;
+    }
+    let scratch = Scratch::new("record-stat");
+    let (tree, image, dir) =
+        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let to = dir.to_str().unwrap();
+    let trace = scratch.path().join("trace");
+    let list = format!("cd {to} && stat d4/f14 d7/f137 d0/f290 d0/absent >/dev/null 2>&1; true");
+    text(&record(&["--mount", to, "--", "sh", "-c", &list], "tracefs", &trace));
+    let looked_up: BTreeSet<String> = events(&trace)
+        .iter()
+        .filter(|event| event["op"] == "lookup")
+        .map(|event| event["path"].as_str().unwrap().to_string())
+        .collect();
+    let wanted = ["/d0", "/d0/f290", "/d4", "/d4/f14", "/d7", "/d7/f137"].map(String::from);
+    assert_eq!(looked_up, BTreeSet::from(wanted));
+}
+
+/// A recording that waits for its end, on a mount of its own.
+fn endless(scratch: &Scratch, source: &str) -> Option<(Child, Mounted)> {
+    let (tree, image, dir) =
+        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let mounted = Mounted::new(&image, &dir)?;
+    let ready = scratch.path().join("ready");
+    let script = format!(
+        "cat {}/d1/f1 >/dev/null; echo $$ > {}; exec sleep 600",
+        dir.display(),
+        ready.display()
+    );
+    let child = command(&["record", "--source", source, "--mount", dir.to_str()?])
+        .args(["-o".as_ref(), scratch.path().join("trace").as_os_str()])
+        .args(["--", "sh", "-c", &script])
+        .spawn()
+        .unwrap();
+    wait_until("ready", || ready.exists());
+    Some((child, mounted))
+}
+
+#[test]
+fn an_interrupted_recording_is_whole_and_leaves_nothing() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let sources = if can_trace() { vec!["tracefs", "fanotify"] } else { vec!["fanotify"] };
+    for source in sources {
+        for signal in ["-INT", "-TERM"] {
+            let scratch = Scratch::new("record-interrupted");
+            let Some((mut child, mounted)) = endless(&scratch, source) else { return };
+            run("kill", &[signal, &child.id().to_string()]).unwrap();
+            assert!(child.wait().unwrap().success(), "{source} {signal}");
+            let files = files(&events(&scratch.path().join("trace")));
+            assert!(files.contains("/d1/f1"), "{source} {signal}: {files:?}");
+            drop(mounted);
+            let left = traces_of_us("record-interrupted");
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}
+
+#[test]
+fn the_next_run_clears_up_after_a_killed_one() {
+    let _machine = machine();
+    if !(capable() && can_trace()) {
+        return;
+    }
+    let scratch = Scratch::new("record-killed");
+    let Some((mut child, mounted)) = endless(&scratch, "tracefs") else { return };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let trace = scratch.path().join("next");
+    let to = mounted.0.to_str().unwrap().to_string();
+    text(&record(&["--mount", &to, "--", "true"], "tracefs", &trace));
+    drop(mounted);
+    let left: Vec<String> = traces_of_us("record-killed")
+        .into_iter()
+        .filter(|line| line.starts_with("seekless-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Its program lives on: only its recorder was killed.
+    let program = fs::read_to_string(scratch.path().join("ready")).unwrap();
+    run("kill", &[program.trim()]).unwrap();
+}
+
+#[test]
+fn the_programs_exit_code_is_ours() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let scratch = Scratch::new("record-code");
+    let trace = scratch.path().join("trace");
+    let to = scratch.path().to_str().unwrap();
+    let output = record(&["--mount", to, "--", "sh", "-c", "exit 7"], "auto", &trace);
+    assert_eq!(output.status.code(), Some(7));
+    assert!(trace.exists());
+    let output = record(&["--mount", to, "--", "/no/such/program"], "auto", &trace);
+    assert_eq!(output.status.code(), Some(6));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/no/such/program"));
+}
+
+#[test]
+fn without_rights_it_is_said_what_to_do() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let scratch = Scratch::new("record-rights");
+    let trace = scratch.path().join("trace");
+    for (source, word) in [("tracefs", "--source fanotify"), ("fanotify", "sudo")] {
+        let output = Command::new("setpriv")
+            .args([
+                "--reuid=65534",
+                "--clear-groups",
+                "--inh-caps=-all",
+                env!("CARGO_BIN_EXE_seekless"),
+            ])
+            .args(["record", "--keep-caches", "--source", source, "-o"])
+            .args([trace.as_os_str(), "--".as_ref(), "true".as_ref()])
+            .output();
+        let Ok(output) = output else {
+            println!("skipped: no setpriv");
+            return;
+        };
+        let errors = String::from_utf8_lossy(&output.stderr);
+        if errors.contains("setpriv") {
+            println!("skipped: {errors}");
+            return;
+        }
+        assert_eq!(output.status.code(), Some(6), "{errors}");
+        assert!(errors.contains(word), "{source}: {errors}");
+    }
+}

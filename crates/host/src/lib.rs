@@ -1,0 +1,32 @@
+//! All that talks to the running Linux kernel.
+//!
+//! - [`tracefs`]: the kernel's own trace events, read in binary;
+//! - [`fanotify`]: opens and accesses where there is no tracefs;
+//! - [`residency`]: which pages of a file are in memory;
+//! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
+//!   with their process, loop devices that vanish with their last user, and
+//!   cold caches;
+//! - [`program`]: commands that are traced from their first instruction.
+//!
+//! It knows no format, no trace file and no figure. The only crate that may
+//! hold `unsafe` code.
+
+pub mod caches;
+mod error;
+pub mod fanotify;
+pub mod loop_device;
+pub mod mounts;
+pub mod program;
+pub mod residency;
+pub mod scratch;
+pub mod tracefs;
+
+pub use error::HostError;
+
+/// Nanoseconds of the monotonic clock: the clock of all events here.
+#[must_use]
+pub fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

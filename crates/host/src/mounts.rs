@@ -1,0 +1,153 @@
+//! What is mounted where (`/proc/self/mountinfo`, proc_pid_mountinfo(5)).
+
+use crate::HostError;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A device number as the kernel keeps it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceNumber {
+    /// Driver.
+    pub major: u32,
+    /// One of its devices.
+    pub minor: u32,
+}
+
+impl DeviceNumber {
+    /// Splits what `stat` gives.
+    #[must_use]
+    pub fn from_stat(dev: u64) -> Self {
+        Self { major: libc::major(dev), minor: libc::minor(dev) }
+    }
+
+    /// `dev_t` inside the kernel, as trace events have it: 20 bits of minor.
+    #[must_use]
+    pub const fn in_kernel(self) -> u64 {
+        ((self.major as u64) << 20) | self.minor as u64
+    }
+}
+
+/// A mounted file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// Its device; anonymous (major 0) where there is none.
+    pub device: DeviceNumber,
+    /// The part of the file system that is mounted, `/` for all of it.
+    pub root: PathBuf,
+    /// Where it is mounted.
+    pub dir: PathBuf,
+    /// `ext4`, `xfs` ...
+    pub fs_type: String,
+    /// The device's name, or whatever the file system says.
+    pub source: PathBuf,
+}
+
+/// All mounts that this process sees, in the order in which they were made.
+///
+/// # Errors
+/// When `/proc` is not there.
+pub fn all() -> Result<Vec<Mount>, HostError> {
+    let path = "/proc/self/mountinfo";
+    let text = std::fs::read(path).map_err(|error| HostError::new(path, error))?;
+    Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+/// The mount that holds a path.
+///
+/// # Errors
+/// When the path is not there, or its mount is not listed.
+pub fn holding(path: &Path) -> Result<Mount, HostError> {
+    let shown = || path.display().to_string();
+    let whole = path.canonicalize().map_err(|error| HostError::new(shown(), error))?;
+    let dev = whole.metadata().map_err(|error| HostError::new(shown(), error))?.dev();
+    let device = DeviceNumber::from_stat(dev);
+    let mounts = all()?;
+    let above = |mount: &&Mount| whole.starts_with(&mount.dir);
+    // Of several on one directory the last hides the others; btrfs shows other
+    // numbers in stat than in the list, so the number only breaks ties.
+    let depth = |mount: &&Mount| (mount.device == device, mount.dir.components().count());
+    let found =
+        mounts.iter().filter(above).enumerate().max_by_key(|(at, mount)| (depth(mount), *at));
+    found
+        .map(|(_, mount)| mount.clone())
+        .ok_or_else(|| HostError::lacking(shown(), "its mount is not in /proc/self/mountinfo"))
+}
+
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    let device = DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? };
+    let root = path(fields.next()?);
+    let dir = path(fields.next()?);
+    let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
+    let fs_type = String::from_utf8_lossy(rest.next()?).into_owned();
+    let source = path(rest.next()?);
+    Some(Mount { device, root, dir, fs_type, source })
+}
+
+/// A path with its octal escapes undone.
+fn path(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code.filter(|_| byte == b'\\') {
+            Some(code) => {
+                bytes.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+/// The block device of a mount: its source if that is one with its number, else
+/// the node that the kernel lists.
+///
+/// # Errors
+/// When no node with that number can be found.
+pub fn block_device(mount: &Mount) -> Result<PathBuf, HostError> {
+    let is_it = |path: &Path| {
+        path.metadata().is_ok_and(|meta| DeviceNumber::from_stat(meta.rdev()) == mount.device)
+    };
+    if is_it(&mount.source) {
+        return Ok(mount.source.clone());
+    }
+    let DeviceNumber { major, minor } = mount.device;
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}"));
+    let name = link.ok().and_then(|link| link.file_name().map(|name| name.as_bytes().to_vec()));
+    let node = name.map(|name| Path::new("/dev").join(OsString::from_vec(name)));
+    node.filter(|node| is_it(node)).ok_or_else(|| {
+        let what = format!("{} ({major}:{minor})", mount.dir.display());
+        HostError::lacking(what, "no node of its device under /dev")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_mountinfo_is_understood() {
+        let line =
+            br"36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext3 /dev/root rw,errors=continue";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.device, DeviceNumber { major: 98, minor: 0 });
+        assert_eq!((mount.root, mount.dir), ("/mnt1".into(), "/mnt 2".into()));
+        assert_eq!((&*mount.fs_type, mount.source), ("ext3", "/dev/root".into()));
+        assert!(parse(b"").is_none());
+    }
+
+    #[test]
+    fn proc_is_found_as_what_it_is() {
+        assert_eq!(holding(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
+        assert!(holding(Path::new("/there/is/no/such/path")).is_err());
+    }
+}

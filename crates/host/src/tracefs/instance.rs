@@ -1,0 +1,308 @@
+use super::{Decoder, Format, Lost, Records, Source, Traced, What};
+use crate::HostError;
+use crate::mounts;
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+const RIGHTS: &str =
+    "tracing needs root or CAP_SYS_ADMIN: run it with sudo, or use --source fanotify";
+const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING): use --source fanotify";
+
+/// Instances of ours are called this and the process's number.
+const NAME: &str = "seekless-";
+
+/// A tracefs: the one that is mounted, or one of our own that nobody else sees.
+#[derive(Debug)]
+pub struct Root {
+    dir: PathBuf,
+    /// Keeps our own alive.
+    _mount: Option<OwnedFd>,
+}
+
+impl Root {
+    /// Finds the mounted tracefs, or mounts one without a place.
+    ///
+    /// # Errors
+    /// When there is none in this kernel, or it may not be used; with what to do.
+    pub fn find() -> Result<Self, HostError> {
+        let mounted = mounts::all()?.into_iter().find(|mount| mount.fs_type == "tracefs");
+        let root = match mounted {
+            Some(mount) => Self { dir: mount.dir, _mount: None },
+            None => {
+                let mount = mount_detached()?;
+                let dir = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+                Self { dir, _mount: Some(mount) }
+            }
+        };
+        let instances = root.dir.join("instances");
+        match rustix::fs::access(
+            &instances,
+            rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+        ) {
+            Ok(()) => Ok(root),
+            Err(error) => {
+                let advice = match error {
+                    rustix::io::Errno::NOENT => LACKING,
+                    _ => RIGHTS,
+                };
+                Err(HostError::new("tracefs", error).advise(advice))
+            }
+        }
+    }
+
+    /// Whether the kernel has an event.
+    #[must_use]
+    pub fn has(&self, source: Source) -> bool {
+        self.dir.join("events").join(source.path()).join("enable").exists()
+    }
+
+    /// Removes what processes that are gone have left.
+    fn clean(&self) {
+        let Ok(entries) = fs::read_dir(self.dir.join("instances")) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix(NAME));
+            let pid = owner
+                .and_then(|owner| owner.split('-').next())
+                .and_then(|pid| pid.parse::<u32>().ok());
+            if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+                // One that is in use does not go; it is not ours then.
+                let _ = fs::remove_dir(entry.path());
+            }
+        }
+    }
+}
+
+/// A tracefs that is mounted nowhere and goes with the descriptor.
+fn mount_detached() -> Result<OwnedFd, HostError> {
+    let failed = |error: rustix::io::Errno| {
+        let advice = if error == rustix::io::Errno::NODEV { LACKING } else { RIGHTS };
+        HostError::new("mounting tracefs", error).advise(advice)
+    };
+    let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(failed)?;
+    rustix::mount::fsconfig_create(&context).map_err(failed)?;
+    rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())
+        .map_err(failed)
+}
+
+/// Whose events are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Who {
+    /// All but these threads.
+    AllBut(Vec<u32>),
+    /// These threads, and what they fork from now on.
+    With(Vec<u32>),
+}
+
+/// What is taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Filter {
+    /// The events; those that the kernel lacks are left out.
+    pub sources: Vec<Source>,
+    /// Of this device only, where the event has one.
+    pub device: Option<mounts::DeviceNumber>,
+    /// Whose.
+    pub who: Who,
+    /// Room for records, in KiB a processor.
+    pub buffer_kib: usize,
+}
+
+/// A trace of our own, removed at the end.
+#[derive(Debug)]
+pub struct Instance {
+    dir: PathBuf,
+    decoder: Decoder,
+    pipes: Vec<File>,
+    page: Vec<u8>,
+    taken: BTreeSet<Source>,
+    /// Events that were lost so far; at least so many.
+    pub lost: u64,
+}
+
+impl Instance {
+    /// Sets a trace up; nothing is taken before [`Instance::start`].
+    ///
+    /// # Errors
+    /// When the system does not let us, with what to do.
+    pub fn new(root: &Root, filter: &Filter) -> Result<Self, HostError> {
+        root.clean();
+        let dir = create(&root.dir.join("instances"))?;
+        let mut instance = Self {
+            dir,
+            decoder: Decoder::default(),
+            pipes: Vec::new(),
+            page: vec![0; page_len(&root.dir)],
+            taken: BTreeSet::new(),
+            lost: 0,
+        };
+        instance.set("tracing_on", "0")?;
+        // The clock that user space has too.
+        instance.set("trace_clock", "mono")?;
+        instance.set("buffer_size_kb", &filter.buffer_kib.to_string())?;
+        match &filter.who {
+            Who::AllBut(threads) => instance.set("set_event_notrace_pid", &list(threads))?,
+            Who::With(threads) => {
+                instance.set("options/event-fork", "1")?;
+                instance.set("set_event_pid", &list(threads))?;
+            }
+        }
+        for &source in filter.sources.iter().filter(|&&source| root.has(source)) {
+            instance.enable(source, filter.device)?;
+        }
+        instance.open_pipes()?;
+        Ok(instance)
+    }
+
+    /// The events that this kernel has of those asked for.
+    pub fn taken(&self) -> impl Iterator<Item = Source> + '_ {
+        self.taken.iter().copied()
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<(), HostError> {
+        let path = self.dir.join(file);
+        fs::write(&path, value).map_err(|error| HostError::new(path.display().to_string(), error))
+    }
+
+    fn enable(
+        &mut self,
+        source: Source,
+        device: Option<mounts::DeviceNumber>,
+    ) -> Result<(), HostError> {
+        let event = format!("events/{}", source.path());
+        let path = self.dir.join(&event).join("format");
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(&path).map_err(|error| HostError::new(&shown, error))?;
+        let format = Format::parse(&text)
+            .ok_or_else(|| HostError::lacking(shown, "not the format of an event"))?;
+        self.decoder.add(source, format);
+        if let (Some(device), Some(field)) = (device, source.device_field()) {
+            self.set(&format!("{event}/filter"), &format!("{field} == {}", device.in_kernel()))?;
+        }
+        self.set(&format!("{event}/enable"), "1")?;
+        self.taken.insert(source);
+        Ok(())
+    }
+
+    fn open_pipes(&mut self) -> Result<(), HostError> {
+        let dir = self.dir.join("per_cpu");
+        let failed = |error| HostError::new(dir.display().to_string(), error);
+        for entry in fs::read_dir(&dir).map_err(failed)? {
+            let path = entry.map_err(failed)?.path().join("trace_pipe_raw");
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let pipe = rustix::fs::openat(CWD, &path, flags, Mode::empty());
+            self.pipes.push(File::from(pipe.map_err(|error| failed(error.into()))?));
+        }
+        Ok(())
+    }
+
+    /// Begins to take events.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn start(&self) -> Result<(), HostError> {
+        self.set("tracing_on", "1")
+    }
+
+    /// Takes no more events; those taken can still be read.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn stop(&self) -> Result<(), HostError> {
+        self.set("tracing_on", "0")
+    }
+
+    /// Appends what there is, without waiting. Events of one processor are in
+    /// order of time, those of several are not.
+    ///
+    /// # Errors
+    /// When the system fails to give them.
+    pub fn read(&mut self, events: &mut Vec<Traced>) -> Result<(), HostError> {
+        for pipe in &mut self.pipes {
+            // What is read of one processor, for runs of pages to join.
+            let begin = events.len();
+            loop {
+                let got = match pipe.read(&mut self.page) {
+                    Ok(0) => break,
+                    Ok(got) => got,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => return Err(HostError::new("trace_pipe_raw", error)),
+                };
+                let Some(records) = Records::new(&self.page[..got]) else { continue };
+                self.lost += match records.lost {
+                    Lost::No => 0,
+                    Lost::Count(count) => count,
+                    Lost::Some => 1,
+                };
+                let decoded = records.filter_map(|(time, bytes)| self.decoder.decode(time, bytes));
+                decoded.for_each(|event| push(events, begin, event));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Appends an event, joined to the one before when it goes on or repeats it.
+fn push(events: &mut Vec<Traced>, begin: usize, event: Traced) {
+    let last = if events.len() > begin { events.last_mut() } else { None };
+    if let Some(last) = last.filter(|last| last.tid == event.tid) {
+        match (&mut last.what, &event.what) {
+            (What::Fetched { ino, last, .. }, What::Fetched { ino: same, first, last: end })
+                if ino == same && *last + 1 == *first =>
+            {
+                *last = *end;
+                return;
+            }
+            (before @ What::Buffer { .. }, after @ What::Buffer { .. }) if before == after => {
+                return;
+            }
+            _ => {}
+        }
+    }
+    events.push(event);
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let _ = self.stop();
+        // Events of another instance's buffers would keep their users alive.
+        let _ = fs::write(self.dir.join("events/enable"), "0");
+        self.pipes.clear();
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Makes an instance's directory with a name of its own.
+fn create(instances: &Path) -> Result<PathBuf, HostError> {
+    let mut number = 0;
+    loop {
+        let dir = instances.join(format!("{NAME}{}-{number}", std::process::id()));
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => {
+                return Err(HostError::new(dir.display().to_string(), error).advise_rights(RIGHTS));
+            }
+        }
+    }
+}
+
+/// Bytes in a page of the ring buffer, its header included.
+fn page_len(root: &Path) -> usize {
+    let text = fs::read_to_string(root.join("events/header_page")).unwrap_or_default();
+    let data = Format::parse(&format!("ID:0\n{text}")).and_then(|format| format.field("data"));
+    data.map_or(64 << 10, |data| data.offset + data.size)
+}
+
+fn list(threads: &[u32]) -> String {
+    threads.iter().fold(String::new(), |mut text, thread| {
+        let _ = write!(text, "{thread} ");
+        text
+    })
+}

@@ -1,0 +1,226 @@
+//! The kernel's trace events through tracefs, read in binary
+//! (`Documentation/trace/ftrace.rst`, `ring-buffer-map.rst`).
+//!
+//! Events are taken in an instance of our own, so that nobody else's tracing is
+//! disturbed, and that goes with the [`Instance`]. One that a killed process
+//! left is removed by the next run.
+
+mod format;
+mod instance;
+mod ring;
+
+pub use format::{Field, Format};
+pub use instance::{Filter, Instance, Root, Who};
+pub use ring::{Lost, Records};
+
+use std::collections::HashMap;
+
+/// A traced event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traced {
+    /// Nanoseconds of the monotonic clock.
+    pub time: u64,
+    /// The thread.
+    pub tid: u32,
+    /// What happened.
+    pub what: What,
+}
+
+/// What a traced event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Pages of a file were asked for by a read; last included.
+    Asked {
+        /// Inode number.
+        ino: u64,
+        /// First page.
+        first: u64,
+        /// Last page.
+        last: u64,
+    },
+    /// A mapped page was touched that was not in the page tables.
+    Faulted {
+        /// Inode number.
+        ino: u64,
+        /// Page.
+        page: u64,
+    },
+    /// A fault led to what is in memory of these pages being mapped.
+    Mapped {
+        /// Inode number.
+        ino: u64,
+        /// First page.
+        first: u64,
+        /// Last page.
+        last: u64,
+    },
+    /// Pages came into the page cache.
+    Fetched {
+        /// Inode number.
+        ino: u64,
+        /// First page.
+        first: u64,
+        /// Last page.
+        last: u64,
+    },
+    /// A metadata block was used.
+    Buffer {
+        /// In units of `size`: the name in the kernel says sector, it is a block.
+        block: u64,
+        /// Bytes.
+        size: u32,
+    },
+    /// An inode is about to be read from the disk.
+    Loaded {
+        /// Inode number.
+        ino: u64,
+    },
+    /// An inode leaves memory.
+    Evicted {
+        /// Inode number.
+        ino: u64,
+    },
+    /// A thread has another name.
+    Renamed {
+        /// The name.
+        comm: Box<str>,
+    },
+    /// A thread made another.
+    Forked {
+        /// The new thread.
+        child: u32,
+    },
+    /// A request goes to a device.
+    Issued {
+        /// In sectors of 512 bytes.
+        sector: u64,
+        /// Bytes.
+        bytes: u32,
+        /// Whether it reads.
+        read: bool,
+        /// Whether the submitter called it metadata.
+        metadata: bool,
+    },
+}
+
+/// The events that are understood here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// `filemap:mm_filemap_get_pages` (6.6 and later).
+    Asked,
+    /// `filemap:mm_filemap_fault`.
+    Faulted,
+    /// `filemap:mm_filemap_map_pages`.
+    Mapped,
+    /// `filemap:mm_filemap_add_to_page_cache`.
+    Fetched,
+    /// `block:block_touch_buffer`.
+    Buffer,
+    /// `ext4:ext4_load_inode`.
+    Loaded,
+    /// `ext4:ext4_evict_inode`.
+    Evicted,
+    /// `task:task_rename`.
+    Renamed,
+    /// `sched:sched_process_fork`.
+    Forked,
+    /// `block:block_rq_issue`.
+    Issued,
+}
+
+impl Source {
+    /// Its directory under `events`.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Asked => "filemap/mm_filemap_get_pages",
+            Self::Faulted => "filemap/mm_filemap_fault",
+            Self::Mapped => "filemap/mm_filemap_map_pages",
+            Self::Fetched => "filemap/mm_filemap_add_to_page_cache",
+            Self::Buffer => "block/block_touch_buffer",
+            Self::Loaded => "ext4/ext4_load_inode",
+            Self::Evicted => "ext4/ext4_evict_inode",
+            Self::Renamed => "task/task_rename",
+            Self::Forked => "sched/sched_process_fork",
+            Self::Issued => "block/block_rq_issue",
+        }
+    }
+
+    /// The field that holds the device, to filter by.
+    #[must_use]
+    pub const fn device_field(self) -> Option<&'static str> {
+        match self {
+            Self::Asked | Self::Faulted | Self::Mapped | Self::Fetched => Some("s_dev"),
+            Self::Buffer | Self::Loaded | Self::Evicted | Self::Issued => Some("dev"),
+            Self::Renamed | Self::Forked => None,
+        }
+    }
+
+    /// Reads an event from its bytes; `None` when a field is not there.
+    fn decode(self, format: &Format, bytes: &[u8]) -> Option<What> {
+        let field = |name: &str| format.number(name, bytes);
+        Some(match self {
+            Self::Asked => What::Asked {
+                ino: field("i_ino")?,
+                first: field("index")?,
+                last: field("last_index")?,
+            },
+            Self::Faulted => What::Faulted { ino: field("i_ino")?, page: field("index")? },
+            Self::Mapped => What::Mapped {
+                ino: field("i_ino")?,
+                first: field("index")?,
+                last: field("last_index")?,
+            },
+            Self::Fetched => {
+                let first = field("index")?;
+                // Older kernels add single pages and do not say so.
+                let pages = 1u64.checked_shl(field("order").unwrap_or(0) as u32)?;
+                What::Fetched { ino: field("i_ino")?, first, last: first + (pages - 1) }
+            }
+            Self::Buffer => {
+                What::Buffer { block: field("sector")?, size: u32::try_from(field("size")?).ok()? }
+            }
+            Self::Loaded => What::Loaded { ino: field("ino")? },
+            Self::Evicted => What::Evicted { ino: field("ino")? },
+            Self::Renamed => What::Renamed { comm: format.text("newcomm", bytes)?.into() },
+            Self::Forked => What::Forked { child: u32::try_from(field("child_pid")?).ok()? },
+            Self::Issued => {
+                let kind = format.text("rwbs", bytes)?;
+                What::Issued {
+                    sector: field("sector")?,
+                    bytes: u32::try_from(field("bytes")?).ok()?,
+                    read: kind.starts_with('R') || kind.starts_with("FR"),
+                    metadata: kind.contains('M'),
+                }
+            }
+        })
+    }
+}
+
+/// Turns records into events.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    formats: HashMap<u16, (Source, Format)>,
+}
+
+impl Decoder {
+    /// Takes another event on.
+    pub fn add(&mut self, source: Source, format: Format) {
+        self.formats.insert(format.id, (source, format));
+    }
+
+    /// The event of a record; `None` for one that is not known here.
+    #[must_use]
+    pub fn decode(&self, time: u64, bytes: &[u8]) -> Option<Traced> {
+        let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        let (source, format) = self.formats.get(&id)?;
+        let tid = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
+        let what = source.decode(format, bytes)?;
+        // A rename is of the thread that it names, which need not be this one.
+        let tid = match source {
+            Source::Renamed => u32::try_from(format.number("pid", bytes)?).ok()?,
+            _ => tid,
+        };
+        Some(Traced { time, tid, what })
+    }
+}

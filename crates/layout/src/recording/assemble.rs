@@ -1,0 +1,423 @@
+use super::index::Owner;
+use super::{How, Index, PageSet, Pages, Touch, What};
+use crate::trace::{Event, Op};
+use seekless_fs::FileKind;
+use seekless_units::{BlockNo, Ino, Lbn, Nanos};
+use std::collections::{HashMap, HashSet};
+
+/// Bytes in a page of memory.
+const PAGE: u64 = 4096;
+
+/// What else is known besides the touches.
+pub struct Known<'a> {
+    /// Inodes that were in memory at the end: those that were loaded, if none
+    /// was at the start.
+    pub loaded: &'a HashSet<Ino>,
+    /// The size of a file in bytes.
+    pub size: &'a mut dyn FnMut(Ino, &[u8]) -> Option<u64>,
+    /// Pages of a file that are in memory at the end.
+    pub resident: &'a mut dyn FnMut(Ino, &[u8]) -> PageSet,
+}
+
+/// What could not be told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Unknown {
+    /// Touches of files without a name: deleted since, or never had one.
+    pub nameless: u64,
+    /// Inodes that were read and could be several.
+    pub inodes: u64,
+}
+
+/// A trace, and what is not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Assembled {
+    /// In order of time.
+    pub events: Vec<Event>,
+    /// What could not be told.
+    pub unknown: Unknown,
+}
+
+/// Makes a trace of touches, which are in order of time.
+pub fn assemble<'a>(
+    touches: Vec<Touch>,
+    index: &'a Index,
+    pages: Pages,
+    known: Known<'a>,
+) -> Assembled {
+    let touches = in_place(touches, index);
+    let mut work = Assembler {
+        index,
+        pages,
+        first_seen: first_seen(&touches),
+        listed: listed(&touches),
+        known,
+        threads: HashMap::new(),
+        looked_up: HashSet::new(),
+        blocks: HashSet::new(),
+        searched: HashMap::new(),
+        seen: HashMap::new(),
+        fetched: HashMap::new(),
+        paths: HashMap::new(),
+        sizes: HashMap::new(),
+        out: Assembled::default(),
+    };
+    if pages == Pages::Fetched {
+        work.note_fetched(&touches);
+    }
+    for touch in &touches {
+        work.take(touch);
+    }
+    work.finish();
+    work.look_up_rest();
+    work.out.events.sort_by_key(|event| event.time);
+    work.out
+}
+
+/// Puts opens and listings, which are heard of late, before the first page or
+/// block that the same thread touched of the same file.
+fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
+    let mut first: HashMap<(u32, Ino), u64> = HashMap::new();
+    for touch in &touches {
+        let ino = match touch.what {
+            What::Pages { ino, .. } => ino,
+            What::Block(block) => match index.owner(block) {
+                Some(Owner::Directory(ino, _)) => *ino,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        first.entry((touch.tid, ino)).or_insert(touch.time);
+    }
+    for touch in &mut touches {
+        if let What::Opened(ino) | What::Executed(ino) | What::Listed(ino) = touch.what
+            && let Some(time) = first.remove(&(touch.tid, ino))
+        {
+            // A listing comes after its open: both moved alike keep their order.
+            if !matches!(touch.what, What::Listed(_)) {
+                first.insert((touch.tid, ino), time);
+            }
+            touch.time = touch.time.min(time);
+        }
+    }
+    // Of the same time, who was told to be first comes first.
+    touches.sort_by_key(|touch| (touch.time, !is_announcement(&touch.what)));
+    touches
+}
+
+fn is_announcement(what: &What) -> bool {
+    matches!(
+        what,
+        What::Opened(_) | What::Executed(_) | What::Listed(_) | What::Named(_) | What::Forked(_)
+    )
+}
+
+/// When each inode was first touched by number.
+fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
+    let mut first = HashMap::new();
+    for touch in touches {
+        let (What::Pages { ino, .. }
+        | What::Inode(ino)
+        | What::Opened(ino)
+        | What::Executed(ino)
+        | What::Listed(ino)) = touch.what
+        else {
+            continue;
+        };
+        first.entry(ino).or_insert(touch.time);
+    }
+    first
+}
+
+/// Which threads listed which directories.
+fn listed(touches: &[Touch]) -> HashSet<(u32, Ino)> {
+    let listing = |touch: &Touch| match touch.what {
+        What::Listed(ino) => Some((touch.tid, ino)),
+        _ => None,
+    };
+    touches.iter().filter_map(listing).collect()
+}
+
+/// What a thread is about.
+#[derive(Default)]
+struct Thread {
+    comm: Option<Box<str>>,
+    /// The directory whose blocks it looked at last.
+    dir: Option<Ino>,
+    /// Blocks of it that were new and of which no reason is known yet.
+    blocks: Vec<(u64, Lbn)>,
+    /// A block of an inode table that it looked at just now.
+    table: Option<(u64, BlockNo)>,
+    /// A read that may go on.
+    read: Option<(Ino, Event)>,
+}
+
+struct Assembler<'a> {
+    index: &'a Index,
+    pages: Pages,
+    known: Known<'a>,
+    first_seen: HashMap<Ino, u64>,
+    listed: HashSet<(u32, Ino)>,
+    threads: HashMap<u32, Thread>,
+    looked_up: HashSet<Ino>,
+    blocks: HashSet<BlockNo>,
+    /// When and by whom a directory was searched last.
+    searched: HashMap<Ino, (u64, u32)>,
+    /// Pages that are in the trace already.
+    seen: HashMap<Ino, PageSet>,
+    /// Pages that came from the disk.
+    fetched: HashMap<Ino, PageSet>,
+    paths: HashMap<Ino, Option<Vec<u8>>>,
+    sizes: HashMap<Ino, u64>,
+    out: Assembled,
+}
+
+impl Assembler<'_> {
+    fn take(&mut self, touch: &Touch) {
+        let Touch { time, tid, ref what } = *touch;
+        self.settle_inode(tid, what);
+        match *what {
+            What::Block(block) => self.block(time, tid, block),
+            What::Inode(ino) => self.look_up(time, tid, ino),
+            What::Pages { ino, first, last, how } => {
+                self.touch_pages(time, tid, ino, (first, last + 1), how)
+            }
+            What::Opened(ino) => self.whole(time, tid, Op::Open, ino),
+            What::Executed(ino) => self.whole(time, tid, Op::Exec, ino),
+            What::Listed(ino) => self.whole(time, tid, Op::Readdir, ino),
+            What::Named(ref comm) => self.thread(tid).comm = Some(comm.clone()),
+            What::Forked(child) => {
+                let comm = self.thread(tid).comm.clone();
+                self.thread(child).comm = comm;
+            }
+        }
+    }
+
+    fn thread(&mut self, tid: u32) -> &mut Thread {
+        self.threads.entry(tid).or_default()
+    }
+
+    fn path(&mut self, ino: Ino) -> Option<Vec<u8>> {
+        let index = self.index;
+        let path = self.paths.entry(ino).or_insert_with(|| index.path(ino)).clone();
+        self.out.unknown.nameless += u64::from(path.is_none());
+        path
+    }
+
+    fn event(&mut self, time: u64, tid: u32, op: Op, ino: Ino) -> Option<Event> {
+        let path = self.path(ino)?;
+        let mut event = Event::new(Nanos::new(time), op, path).by(tid);
+        event.comm = self.thread(tid).comm.as_deref().map(String::from);
+        Some(event)
+    }
+
+    fn whole(&mut self, time: u64, tid: u32, op: Op, ino: Ino) {
+        self.end_read(tid);
+        let event = self.event(time, tid, op, ino);
+        self.out.events.extend(event);
+    }
+
+    /// A metadata block was used.
+    fn block(&mut self, time: u64, tid: u32, block: BlockNo) {
+        match self.index.owner(block) {
+            Some(&Owner::Directory(dir, lbn)) => {
+                self.searched.insert(dir, (time, tid));
+                if self.thread(tid).dir != Some(dir) {
+                    self.end_directory(tid);
+                    self.thread(tid).dir = Some(dir);
+                }
+                if self.blocks.insert(block) && !self.listed.contains(&(tid, dir)) {
+                    self.thread(tid).blocks.push((time, lbn));
+                }
+            }
+            Some(Owner::Table(_)) => self.thread(tid).table = Some((time, block)),
+            None => {}
+        }
+    }
+
+    /// Finds out which inode it was that a thread looked for, now that it is
+    /// seen what it did next.
+    fn settle_inode(&mut self, tid: u32, next: &What) {
+        let Some((time, block)) = self.thread(tid).table.take() else { return };
+        if matches!(next, What::Inode(ino) if self.index.lies_in(*ino, block)) {
+            return;
+        }
+        let dir = self.thread(tid).dir;
+        match self.candidate(time, dir, block) {
+            Ok(Some(ino)) => self.look_up(time, tid, ino),
+            Ok(None) => {}
+            Err(()) => self.out.unknown.inodes += 1,
+        }
+    }
+
+    /// The inode in `block` that is looked up now: one in the directory that was
+    /// just searched, not in memory yet. Of several the one that is used next,
+    /// then one that is known to have been loaded. All of them lie in the same
+    /// blocks. An error when none is known to have been loaded.
+    fn candidate(&self, time: u64, dir: Option<Ino>, block: BlockNo) -> Result<Option<Ino>, ()> {
+        let in_dir = dir.map_or(&[][..], |dir| self.index.children(dir, block));
+        let anywhere = match self.index.owner(block) {
+            Some(Owner::Table(inodes)) => inodes.as_slice(),
+            _ => &[],
+        };
+        let fresh = |inodes: &[Ino]| -> Vec<Ino> {
+            inodes.iter().copied().filter(|ino| !self.looked_up.contains(ino)).collect()
+        };
+        let (near, all) = (fresh(in_dir), fresh(anywhere));
+        for inodes in [&near, &all] {
+            let used = inodes.iter().filter_map(|ino| {
+                Some((self.first_seen.get(ino).filter(|first| **first >= time)?, ino))
+            });
+            let used = used.min().map(|(_, ino)| *ino);
+            let loaded = || inodes.iter().copied().find(|ino| self.known.loaded.contains(ino));
+            if let Some(ino) = used.or_else(loaded) {
+                return Ok(Some(ino));
+            }
+        }
+        // What is in memory already is looked at again: when it is written, say.
+        let again = in_dir.len() > near.len() || anywhere.len() > all.len();
+        if again || anywhere.is_empty() { Ok(None) } else { Err(()) }
+    }
+
+    fn look_up(&mut self, time: u64, tid: u32, ino: Ino) {
+        if !self.looked_up.insert(ino) {
+            return;
+        }
+        if let Some(dir) = self.index.parent(ino) {
+            self.searched.insert(dir, (time, tid));
+        }
+        if self.index.kind(ino) == Some(FileKind::Directory) {
+            self.searched.entry(ino).or_insert((time, tid));
+        }
+        self.end_read(tid);
+        let thread = self.thread(tid);
+        // The search of the directory led here.
+        let since = thread.blocks.first().map_or(time, |(at, _)| *at);
+        thread.blocks.clear();
+        let event = self.event(since.min(time), tid, Op::Lookup, ino);
+        self.out.events.extend(event);
+    }
+
+    /// Inodes that were loaded without a trace of it, because their block was in
+    /// memory but not among the last few that the processor had used: if they are
+    /// in a directory that was searched, they are taken to have been looked up
+    /// then.
+    fn look_up_rest(&mut self) {
+        let mut rest: Vec<Ino> = self.known.loaded.difference(&self.looked_up).copied().collect();
+        rest.retain(|ino| !self.first_seen.contains_key(ino));
+        rest.sort_unstable();
+        for ino in rest {
+            let Some(dir) = self.index.parent(ino) else { continue };
+            let Some(&(time, tid)) = self.searched.get(&dir) else { continue };
+            self.looked_up.insert(ino);
+            let event = self.event(time, tid, Op::Lookup, ino);
+            self.out.events.extend(event);
+        }
+    }
+
+    /// Blocks of a directory that were read and led to nothing new: a name that
+    /// is not there, or that is in memory.
+    fn end_directory(&mut self, tid: u32) {
+        let thread = self.thread(tid);
+        let (dir, blocks) = (thread.dir.take(), std::mem::take(&mut thread.blocks));
+        let Some(dir) = dir else { return };
+        let size = u64::from(self.index.block_size());
+        for (time, lbn) in blocks {
+            let event = self.event(time, tid, Op::Read, dir);
+            self.out.events.extend(event.map(|event| event.on(lbn.get() * size, size)));
+        }
+    }
+
+    fn note_fetched(&mut self, touches: &[Touch]) {
+        for touch in touches {
+            if let What::Pages { ino, first, last, how: How::Fetched } = touch.what {
+                self.fetched.entry(ino).or_default().add(first, last + 1);
+            }
+        }
+    }
+
+    fn touch_pages(&mut self, time: u64, tid: u32, ino: Ino, (from, to): (u64, u64), how: How) {
+        if self.index.kind(ino) == Some(FileKind::Symlink) {
+            if self.seen.entry(ino).or_default().add(0, 1).len() == 1 {
+                self.whole(time, tid, Op::Readlink, ino);
+            }
+            return;
+        }
+        let runs = match (how, self.pages) {
+            (How::Fetched, Pages::Touched) => return,
+            (How::Mapped, _) => self.mapped(ino, from, to),
+            _ => vec![(from, to)],
+        };
+        for (from, to) in runs {
+            let fresh = self.seen.entry(ino).or_default().add(from, to);
+            for (from, to) in fresh {
+                self.read(time, tid, ino, from * PAGE, to * PAGE);
+            }
+        }
+    }
+
+    /// Of pages around a fault, those that were in memory before anything was
+    /// recorded: they are at the end, and never came from the disk.
+    fn mapped(&mut self, ino: Ino, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let Some(path) = self.paths.entry(ino).or_insert_with(|| self.index.path(ino)).clone()
+        else {
+            return Vec::new();
+        };
+        let mut here =
+            (self.known.resident)(ino, &path).within(from, to).into_iter().collect::<PageSet>();
+        if self.pages == Pages::Touched {
+            return here.runs().to_vec();
+        }
+        let came = self.fetched.get(&ino).map_or_else(Vec::new, |set| set.within(from, to));
+        let mut old = Vec::new();
+        for (from, to) in std::mem::take(&mut here).runs() {
+            let mut rest: PageSet = came.iter().copied().collect();
+            old.extend(rest.add(*from, *to));
+        }
+        old
+    }
+
+    fn size(&mut self, ino: Ino) -> u64 {
+        if let Some(&size) = self.sizes.get(&ino) {
+            return size;
+        }
+        let path = self.index.path(ino).unwrap_or_default();
+        let size =
+            self.index.size(ino).or_else(|| (self.known.size)(ino, &path)).unwrap_or(u64::MAX);
+        self.sizes.insert(ino, size);
+        size
+    }
+
+    fn read(&mut self, time: u64, tid: u32, ino: Ino, from: u64, to: u64) {
+        let to = to.min(self.size(ino));
+        if from >= to {
+            return;
+        }
+        if let Some((of, event)) = &mut self.thread(tid).read {
+            let end = event.offset + event.length.unwrap_or(0);
+            if (*of, end) == (ino, from) {
+                event.length = Some(to - event.offset);
+                return;
+            }
+        }
+        self.end_read(tid);
+        if let Some(event) = self.event(time, tid, Op::Read, ino) {
+            self.thread(tid).read = Some((ino, event.on(from, to - from)));
+        }
+    }
+
+    fn end_read(&mut self, tid: u32) {
+        let read = self.thread(tid).read.take();
+        self.out.events.extend(read.map(|(_, event)| event));
+    }
+
+    fn finish(&mut self) {
+        let mut tids: Vec<u32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            // Nothing comes next: what was looked for last is settled as it is.
+            self.settle_inode(tid, &What::Forked(0));
+            self.end_directory(tid);
+            self.end_read(tid);
+        }
+    }
+}

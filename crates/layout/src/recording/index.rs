@@ -1,0 +1,191 @@
+use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_units::{BlockNo, Ino, Lbn};
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+/// More names on the way to the root than any path has.
+const DEPTH_MAX: usize = 4096;
+
+/// Whose inode numbers and blocks are whose.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    root: Option<Ino>,
+    /// The first name that a walk met.
+    names: HashMap<Ino, Named>,
+    /// Metadata blocks, where the format tells.
+    blocks: HashMap<BlockNo, Owner>,
+    /// The inodes of a directory by the block of the table they lie in.
+    children: HashMap<(Ino, BlockNo), Vec<Ino>>,
+    block_size: u32,
+    /// Directories that could not be read.
+    pub unreadable: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Named {
+    dir: Ino,
+    name: Box<[u8]>,
+    kind: FileKind,
+    size: Option<u64>,
+    table: Option<BlockNo>,
+}
+
+/// Whose a metadata block is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    /// A directory's.
+    Directory(Ino, Lbn),
+    /// An inode table's: the inodes in it that have names.
+    Table(Vec<Ino>),
+}
+
+impl Index {
+    /// Walks an image. What cannot be read, because it is changed at the same
+    /// time, is left out and counted.
+    ///
+    /// # Errors
+    /// When not even the root can be read.
+    pub fn of_image(image: &dyn Inspect) -> Result<Self, FsError> {
+        let root = image.root();
+        let mut index =
+            Self { root: Some(root), block_size: image.geometry().block_size, ..Self::default() };
+        index.place(image, root, root)?;
+        let mut seen = HashSet::from([root]);
+        let mut todo = vec![root];
+        while let Some(dir) = todo.pop() {
+            match index.walk(image, dir, &mut seen) {
+                Ok(below) => todo.extend(below),
+                Err(error) if dir == root => return Err(error),
+                Err(_) => index.unreadable += 1,
+            }
+        }
+        Ok(index)
+    }
+
+    /// Of a file system whose blocks are not known: only names. Each is an inode
+    /// number, its path from the root, what it is and its size.
+    #[must_use]
+    pub fn of_names(
+        root: Ino,
+        block_size: u32,
+        names: impl IntoIterator<Item = (Ino, Vec<u8>, FileKind, u64)>,
+    ) -> Self {
+        let mut index = Self { root: Some(root), block_size, ..Self::default() };
+        for (ino, path, kind, size) in names {
+            // The whole path stands for the name: its directory is the root.
+            let name = path.strip_prefix(b"/").unwrap_or(&path).into();
+            let named = Named { dir: root, name, kind, size: Some(size), table: None };
+            index.names.entry(ino).or_insert(named);
+        }
+        index
+    }
+
+    /// Takes in a directory and gives those in it.
+    fn walk(
+        &mut self,
+        image: &dyn Inspect,
+        dir: Ino,
+        seen: &mut HashSet<Ino>,
+    ) -> Result<Vec<Ino>, FsError> {
+        for run in image.block_map(dir)?.runs {
+            for at in 0..run.extent.len {
+                let lbn = run.lbn.saturating_add(at);
+                self.blocks.insert(run.extent.start.saturating_add(at), Owner::Directory(dir, lbn));
+            }
+        }
+        let mut entries = Vec::new();
+        image.read_dir(dir, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                entries.push((entry.ino, entry.name.into(), entry.kind));
+            }
+            ControlFlow::Continue(())
+        })?;
+        let mut below = Vec::new();
+        for (ino, name, kind) in entries {
+            // A name that leads nowhere now is not there.
+            let Ok(kind) = kind.map_or_else(|| image.attr(ino).map(|attr| attr.kind), Ok) else {
+                continue;
+            };
+            let named = Named { dir, name, kind, size: None, table: None };
+            self.names.entry(ino).or_insert(named);
+            if self.place(image, dir, ino).is_err() {
+                self.unreadable += 1;
+            } else if kind == FileKind::Directory && seen.insert(ino) {
+                below.push(ino);
+            }
+        }
+        Ok(below)
+    }
+
+    /// Notes where an inode lies.
+    fn place(&mut self, image: &dyn Inspect, dir: Ino, ino: Ino) -> Result<(), FsError> {
+        let block = image.inode_location(ino)?.block;
+        self.children.entry((dir, block)).or_default().push(ino);
+        let owner = self.blocks.entry(block).or_insert_with(|| Owner::Table(Vec::new()));
+        if let Owner::Table(inodes) = owner {
+            inodes.push(ino);
+        }
+        if let Some(named) = self.names.get_mut(&ino) {
+            named.table = Some(block);
+        }
+        Ok(())
+    }
+
+    /// A file's path from the root of the file system, if it has one.
+    #[must_use]
+    pub fn path(&self, ino: Ino) -> Option<Vec<u8>> {
+        let root = self.root?;
+        let mut names: Vec<&[u8]> = Vec::new();
+        let mut at = ino;
+        while at != root {
+            let named = self.names.get(&at)?;
+            names.push(&named.name);
+            at = named.dir;
+            if names.len() > DEPTH_MAX {
+                return None;
+            }
+        }
+        names.reverse();
+        Some([b"/", names.join(&b'/').as_slice()].concat())
+    }
+
+    /// The directory of a file's name.
+    pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
+        self.names.get(&ino).map(|named| named.dir)
+    }
+
+    /// What a file is.
+    #[must_use]
+    pub fn kind(&self, ino: Ino) -> Option<FileKind> {
+        if Some(ino) == self.root {
+            return Some(FileKind::Directory);
+        }
+        self.names.get(&ino).map(|named| named.kind)
+    }
+
+    /// A file's size in bytes where the walk has seen it.
+    #[must_use]
+    pub fn size(&self, ino: Ino) -> Option<u64> {
+        self.names.get(&ino).and_then(|named| named.size)
+    }
+
+    /// Bytes in a block.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    pub(super) fn owner(&self, block: BlockNo) -> Option<&Owner> {
+        self.blocks.get(&block)
+    }
+
+    /// The inodes of a directory that lie in a block of an inode table.
+    pub(super) fn children(&self, dir: Ino, block: BlockNo) -> &[Ino] {
+        self.children.get(&(dir, block)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether an inode lies in that block.
+    pub(super) fn lies_in(&self, ino: Ino, block: BlockNo) -> bool {
+        self.names.get(&ino).is_some_and(|named| named.table == Some(block))
+    }
+}

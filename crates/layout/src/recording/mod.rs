@@ -1,0 +1,79 @@
+//! What a kernel was seen to touch, turned into a trace.
+//!
+//! A kernel speaks of inode numbers, pages and blocks. An [`Index`] of the file
+//! system says whose they are; [`assemble`] puts names to them and leaves the
+//! first touch of everything, as a recording through a mount has it.
+
+mod assemble;
+mod index;
+
+pub use crate::pages::PageSet;
+pub use assemble::{Assembled, Known, Unknown, assemble};
+pub use index::Index;
+
+use seekless_units::{BlockNo, Ino};
+
+/// Something that was touched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// Nanoseconds since the start of the recording.
+    pub time: u64,
+    /// The thread.
+    pub tid: u32,
+    /// What.
+    pub what: What,
+}
+
+/// How pages were touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// A read asked for them.
+    Asked,
+    /// A mapping was touched there.
+    Faulted,
+    /// A fault nearby mapped those of them that were in memory.
+    Mapped,
+    /// They came from the disk.
+    Fetched,
+}
+
+/// What was touched, or what is to be known about who touches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Pages of a file.
+    Pages {
+        /// The file.
+        ino: Ino,
+        /// First page.
+        first: u64,
+        /// Last page, included.
+        last: u64,
+        /// How.
+        how: How,
+    },
+    /// A block that holds metadata.
+    Block(BlockNo),
+    /// An inode, read from the disk.
+    Inode(Ino),
+    /// A file or directory was opened.
+    Opened(Ino),
+    /// A program was started.
+    Executed(Ino),
+    /// A directory was listed.
+    Listed(Ino),
+    /// The thread is called so from now on.
+    Named(Box<str>),
+    /// The thread made another, which is called as it is.
+    Forked(u32),
+}
+
+/// Which pages a trace holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pages {
+    /// Those that came from the disk, read-ahead included, and those that were
+    /// asked for but in memory already.
+    #[default]
+    Fetched,
+    /// Only those that were asked for.
+    Touched,
+}
