@@ -18,9 +18,8 @@ const CALL_MAX: u64 = 64 << 20;
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
-/// Finds a name that is not in a directory, and is looked for at that offset of
-/// it.
-type Absent<'a> = Box<dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a>;
+/// Finds a name by the directory's path and the offset.
+type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
 
 /// A mounted file system that a trace is done on. Paths never lead out of it.
 pub(super) struct Stage<'a> {
@@ -28,7 +27,8 @@ pub(super) struct Stage<'a> {
     /// Open files, by process and path: each has its read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
     buf: Vec<u8>,
-    absent: Absent<'a>,
+    /// A name that is not in a directory, and is looked for at that offset of it.
+    absent: Box<Absent<'a>>,
     /// Events that could not be done, by why.
     pub(super) failed: u64,
 }
