@@ -3,30 +3,30 @@
 //! Everything is mounted in a namespace of its own and the loop device goes with
 //! its last user, so that nothing is left however this ends.
 
-use crate::disk::{self, Clock, Disk, DiskMount, Report};
+use crate::disk;
 use crate::failure::{Failure, Kind};
 use crate::source::temp_dir;
-use fuser::BackgroundSession;
 use rustix::mount::MountFlags;
 use seekless_host::HostError;
 use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
-use seekless_host::mounts;
 use seekless_host::program;
 use seekless_host::scratch::{self, Mounted};
-use seekless_model::DeviceModel;
 use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Directories of ours are called this and the process's number.
 const PREFIX: &str = "seekless-disk-";
+
+/// How long a disk may take to be there.
+const START: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether the script has ended.
 const POLL: Duration = Duration::from_millis(10);
@@ -93,83 +93,143 @@ impl Drop for Scratch {
     }
 }
 
-/// A disk that is ready for a file system. Fields are dropped in this order.
+/// The process that serves the disk. It has mounts of its own, in which the file
+/// system on the disk is not mounted: the kernel could not take that down while it
+/// ends, for want of the disk.
+struct Server {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Server {
+    /// Starts it and waits until the disk is there.
+    fn new(disk: &ModelledDisk<'_>, scratch: &Path, title: &str) -> Result<Self, Failure> {
+        let dir = scratch.join("disk");
+        let root = format!("/proc/{}/root", std::process::id());
+        let settle =
+            Path::new(&root).join(scratch.join("mnt").strip_prefix("/").unwrap_or(scratch));
+        let program = std::env::current_exe().map_err(|error| Failure::io("seekless", &error))?;
+        let mut command = Command::new(program);
+        command.arg("disk").arg(scratch.join("image")).arg(&dir);
+        command.args(["--model", disk.model, "--title", title, "--settle"]).arg(settle);
+        if disk.realtime {
+            command.arg("--realtime");
+        }
+        if let Some(log) = disk.io_log {
+            command.arg("--io-log").arg(log);
+        }
+        command.stdin(Stdio::null()).stdout(io::stderr());
+        program::tie(&mut command);
+        // Ctrl-C is for us: the disk is needed until the file system is unmounted.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn().map_err(|error| Failure::io("seekless", &error))?;
+        let mut server = Self { child, dir };
+        server.wait()?;
+        scratch::mounts_of(server.child.id())?;
+        Ok(server)
+    }
+
+    fn wait(&mut self) -> Result<(), Failure> {
+        let inside = Path::new("/proc").join(self.child.id().to_string()).join("root");
+        let disk = inside.join(self.dir.strip_prefix("/").unwrap_or(&self.dir)).join("disk");
+        let since = Instant::now();
+        while !disk.exists() {
+            let ended = self.child.try_wait().map_err(|error| Failure::io("disk", &error))?;
+            if ended.is_some() || since.elapsed() > START {
+                return Err(Failure::new(Kind::System, "the disk could not be served"));
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    fn control(&self, line: &str) -> Result<(), Failure> {
+        std::fs::write(self.dir.join("control"), line).map_err(|error| Failure::io(line, &error))
+    }
+
+    /// The figures, as text or JSON.
+    fn report(&self, name: &str) -> Result<String, Failure> {
+        let path = self.dir.join(name);
+        std::fs::read_to_string(&path).map_err(|error| Failure::io(path.display(), &error))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        use rustix::mount::{UnmountFlags, unmount};
+        let _ = unmount(&self.dir, UnmountFlags::DETACH);
+        // It completes its log, and leaves.
+        let _ = end(&mut self.child, signal_hook::consts::SIGTERM);
+    }
+}
+
+/// What the disk is to be.
+pub(crate) struct ModelledDisk<'a> {
+    pub(crate) model: &'a str,
+    pub(crate) size: ByteLen,
+    pub(crate) realtime: bool,
+    pub(crate) io_log: Option<&'a Path>,
+}
+
+/// A disk that is ready for a file system.
 pub(crate) struct Workbench {
     fs: FileSystem,
     device: LoopDevice,
-    session: BackgroundSession,
-    disk: Arc<Disk>,
+    server: Server,
     scratch: Scratch,
 }
 
 impl Workbench {
-    pub(crate) fn new(
-        fs: FileSystem,
-        size: ByteLen,
-        (name, model): (String, Box<dyn DeviceModel>),
-        clock: Clock,
-        log: Option<Box<dyn Write + Send>>,
-    ) -> Result<Self, Failure> {
-        scratch::private_mounts()?;
+    pub(crate) fn new(fs: FileSystem, disk: &ModelledDisk<'_>) -> Result<Self, Failure> {
         let scratch = Scratch(make_dir()?);
-        let (image, dir) = (scratch.0.join("image"), scratch.0.join("disk"));
-        let file = disk::open_image(&image, Some(size))?;
-        // Nothing of it is left however this ends: the file has no name any more.
-        std::fs::remove_file(&image).map_err(|error| Failure::io(image.display(), &error))?;
+        let image = scratch.0.join("image");
+        drop(disk::open_image(&image, Some(disk.size))?);
         for name in ["disk", "mnt"] {
             let dir = scratch.0.join(name);
             std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         }
-        let mounted = scratch.0.join("mnt");
-        let before = Box::new(move |_: &str| {
-            let settled = settle(&mounted);
-            settled.map_err(|error| io::Error::other(error.to_string()))
-        });
-        let failed = |error| Failure::io("disk", &error);
-        let title = format!("{} of {}", fs.name(), seekless_units::format_size(size));
-        let disk =
-            Disk::new(file, (title, name), model, clock, log, Some(before)).map_err(failed)?;
-        let disk = Arc::new(disk);
-        let session = disk::spawn(DiskMount::new(disk.clone()), &dir, Path::new("seekless"))
-            .map_err(failed)?;
+        let title = format!("{} of {}", fs.name(), seekless_units::format_size(disk.size));
+        let server = Server::new(disk, &scratch.0, &title)?;
+        // Nothing of it is left however this ends: the file has no name any more.
+        std::fs::remove_file(&image).map_err(|error| Failure::io(image.display(), &error))?;
         let options = LoopOptions { read_only: false, direct: true };
-        let device = LoopDevice::new(&dir.join("disk"), options)?;
-        Ok(Self { fs, device, session, disk, scratch })
+        let device = LoopDevice::new(&server.dir.join("disk"), options)?;
+        Ok(Self { fs, device, server, scratch })
     }
 
-    /// Makes the file system, runs the script and takes all down again.
+    /// Makes the file system, runs the script and takes all down again. The report
+    /// is what the disk says in the file of that name.
     pub(crate) fn run(
         self,
         mkfs_args: &[OsString],
         options: &str,
         script: &[OsString],
+        report: &str,
         signals: &mut Signals,
-    ) -> Result<(Report, ExitCode), Failure> {
+    ) -> Result<(String, ExitCode), Failure> {
         // Dropped from the last to the first.
-        let Self { scratch, disk, session, device, fs } = self;
-        let phase = |name: &str| disk.phase(name).map_err(|error| Failure::io(name, &error));
+        let Self { scratch, server, device, fs } = self;
         // What the kernel looks for on a new device is of no interest.
-        disk.first_phase("make").map_err(|error| Failure::io("make", &error))?;
+        server.control("begin make")?;
         make(fs, mkfs_args, device.path(), signals)?;
-        phase("mount")?;
+        server.control("phase mount")?;
         let dir = scratch.0.join("mnt");
         let options: Vec<&str> =
             [fs.mount_options(), options].into_iter().filter(|text| !text.is_empty()).collect();
         let mounted =
             Mounted::new(device.path(), &dir, fs.name(), MountFlags::empty(), &options.join(","))?;
-        phase("run")?;
+        server.control("phase run")?;
         let mut command = command(script, mounted.dir());
-        command.env("SEEKLESS_MOUNT", mounted.dir()).env("SEEKLESS_DISK", scratch.0.join("disk"));
+        command.env("SEEKLESS_MOUNT", mounted.dir()).env("SEEKLESS_DISK", &server.dir);
         command.current_dir(mounted.dir());
         let ended = run_program(&mut command, signals);
-        phase("unmount")?;
+        server.control("phase unmount")?;
         let unmounted = mounted.unmount();
         let (status, signal) = ended?;
         unmounted?;
-        let report = disk.report();
+        let report = server.report(report)?;
         drop(device);
-        disk.finish().map_err(|error| Failure::io("--io-log", &error))?;
-        drop(session);
+        drop(server);
         drop(scratch);
         match signal {
             Some(signal) => Err(Failure::new(
@@ -181,13 +241,15 @@ impl Workbench {
     }
 }
 
-/// Writes back what is dirty, if the file system is mounted there, and drops the
+/// Writes back what is dirty, if a file system is mounted there, and drops the
 /// caches.
-fn settle(dir: &Path) -> Result<(), HostError> {
-    if mounts::holding(dir)?.dir == dir {
-        caches::write_back(dir)?;
+pub(crate) fn settle(dir: &Path) -> io::Result<()> {
+    let device = |path: &Path| std::fs::metadata(path).map(|meta| meta.dev());
+    let failed = |error: HostError| io::Error::other(error.to_string());
+    if device(dir)? != device(&dir.join(".."))? {
+        caches::write_back(dir).map_err(failed)?;
     }
-    caches::drop_clean(Caches::All)
+    caches::drop_clean(Caches::All).map_err(failed)
 }
 
 /// Removes the directories that killed runs have left: empty ones, for what was

@@ -35,6 +35,29 @@ pub fn private_mounts() -> Result<(), HostError> {
     rustix::mount::mount_change("/", flags).map_err(namespace_failed)
 }
 
+/// Gives the calling thread, and what it starts from now on, mounts of their own
+/// that are those of another process.
+///
+/// # Errors
+/// Without the right to, or when that process is gone.
+pub fn mounts_of(pid: u32) -> Result<(), HostError> {
+    // A thread that shares its file-system context cannot move.
+    own_mounts()?;
+    let path = format!("/proc/{pid}/ns/mnt");
+    let failed = |error| HostError::new(&path, error);
+    let dir = std::env::current_dir();
+    let space = std::fs::File::open(&path).map_err(failed)?;
+    rustix::thread::move_into_link_name_space(
+        std::os::fd::AsFd::as_fd(&space),
+        Some(rustix::thread::LinkNameSpaceType::Mount),
+    )
+    .map_err(|error| failed(error.into()))?;
+    private_mounts()?;
+    // The move leads to the root.
+    let stay = dir.and_then(std::env::set_current_dir);
+    stay.map_err(|error| HostError::new("the working directory", error))
+}
+
 /// A mounted file system, unmounted at the end.
 #[derive(Debug)]
 pub struct Mounted {

@@ -5,7 +5,7 @@ use crate::device;
 use crate::disk::{self, Clock, Disk, DiskMount};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
-use crate::workbench::{FileSystem, Workbench};
+use crate::workbench::{self, FileSystem, ModelledDisk, Workbench};
 use clap::{Args, Subcommand};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -54,6 +54,12 @@ pub(crate) struct DiskArgs {
     /// Its size
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "create")]
     size: Option<ByteLen>,
+    /// Serve in mounts of its own, and write back that directory before a phase
+    #[arg(long, hide = true)]
+    settle: Option<PathBuf>,
+    /// What the disk is called in reports
+    #[arg(long, hide = true)]
+    title: Option<String>,
     #[command(subcommand)]
     what: Option<What>,
 }
@@ -121,22 +127,30 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     }
     let built = device::spec(model)?.build();
     let file = disk::open_image(image, args.size.filter(|_| args.create))?;
-    let name = (image.display().to_string(), model.clone());
+    let title = args.title.clone().unwrap_or_else(|| image.display().to_string());
+    let name = (title, model.clone());
     let log = open_log(args.io_log.as_deref())?;
-    let made = Disk::new(file, name, built, clock(args.realtime), log, None);
+    let before = args.settle.clone().map(|dir| {
+        let before: disk::BeforePhase = Box::new(move |_| workbench::settle(&dir));
+        before
+    });
+    if args.settle.is_some() {
+        seekless_host::scratch::private_mounts()?;
+    }
+    let made = Disk::new(file, name, built, clock(args.realtime), log, before);
     let disk = Arc::new(made.map_err(|error| Failure::io(image.display(), &error))?);
     let served = disk::serve(DiskMount::new(disk.clone()), dir, image, signals);
     if let Some(log) = &args.io_log {
         disk.finish().map_err(|error| Failure::io(log.display(), &error))?;
     }
     served.map_err(|error| Failure::io(format!("disk on {}", dir.display()), &error))?;
-    if !image.exists() {
+    if !image.exists() && args.settle.is_none() {
         eprintln!(
             "seekless: {} was removed while it was served: what was written is lost",
             image.display()
         );
     }
-    if global.json {
+    if global.json && args.settle.is_none() {
         say!("{}", disk.report().as_json());
     }
     Ok(ExitCode::SUCCESS)
@@ -153,16 +167,20 @@ fn open_log(path: Option<&Path>) -> Result<Option<Box<dyn Write + Send>>, Failur
 }
 
 fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<ExitCode, Failure> {
-    let model = device::spec(&args.model)?.build();
-    let log = open_log(args.io_log.as_deref())?;
-    let bench =
-        Workbench::new(args.fs, args.size, (args.model.clone(), model), clock(args.realtime), log)?;
+    // A wrong name is told before anything is made.
+    device::spec(&args.model)?;
+    let io_log = args.io_log.as_deref().map(std::path::absolute).transpose();
+    let io_log = io_log.map_err(|error| Failure::io("--io-log", &error))?;
+    let disk = ModelledDisk {
+        model: &args.model,
+        size: args.size,
+        realtime: args.realtime,
+        io_log: io_log.as_deref(),
+    };
+    let bench = Workbench::new(args.fs, &disk)?;
+    let report = if global.json { "stats.json" } else { "stats" };
     let (report, code) =
-        bench.run(&args.mkfs_arg, &args.mount_options, &args.script, &mut signals)?;
-    if global.json {
-        say!("{}", report.as_json());
-    } else {
-        say!("{}", report.text().trim_end());
-    }
+        bench.run(&args.mkfs_arg, &args.mount_options, &args.script, report, &mut signals)?;
+    say!("{}", report.trim_end());
     Ok(code)
 }

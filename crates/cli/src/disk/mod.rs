@@ -7,8 +7,8 @@ mod log;
 mod served;
 
 pub(crate) use counters::{Counters, Report};
-pub(crate) use engine::{Clock, Disk, Kind};
-pub(crate) use served::{DiskMount, serve, spawn};
+pub(crate) use engine::{BeforePhase, Clock, Disk, Kind};
+pub(crate) use served::{DiskMount, serve};
 
 use crate::failure::Failure;
 use seekless_units::ByteLen;

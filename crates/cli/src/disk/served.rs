@@ -3,10 +3,10 @@
 use super::Disk;
 use crate::mount;
 use fuser::{
-    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session,
-    SessionACL, TimeOrNow, WriteFlags,
+    Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL,
+    TimeOrNow, WriteFlags,
 };
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
@@ -90,8 +90,11 @@ impl DiskMount {
             match line.split_once(char::is_whitespace) {
                 None if line == "reset" => self.disk.reset(),
                 Some(("phase", name)) => self.disk.phase(name.trim())?,
+                Some(("begin", name)) => self.disk.first_phase(name.trim())?,
                 _ => {
-                    eprintln!("seekless: control: '{line}' is neither 'reset' nor 'phase NAME'");
+                    eprintln!(
+                        "seekless: control: '{line}' is none of 'reset', 'begin NAME' and 'phase NAME'"
+                    );
                     return Err(io::ErrorKind::InvalidInput.into());
                 }
             }
@@ -316,9 +319,4 @@ fn config(name: &Path) -> Config {
 /// Serves a disk in a directory until it is unmounted or a signal comes.
 pub(crate) fn serve(disk: DiskMount, dir: &Path, name: &Path, signals: Signals) -> io::Result<()> {
     mount::run(Session::new(disk, dir, &config(name))?, dir, signals)
-}
-
-/// Serves a disk in a directory until what is returned is dropped.
-pub(crate) fn spawn(disk: DiskMount, dir: &Path, name: &Path) -> io::Result<BackgroundSession> {
-    Session::new(disk, dir, &config(name))?.spawn()
 }

@@ -69,7 +69,6 @@ pub(crate) fn store(
     let mut writer = Writer::new(&mut out, header).map_err(failed)?;
     assembled.events.iter().try_for_each(|event| writer.write(event)).map_err(failed)?;
     writer.flush().map_err(failed)?;
-    drop(writer);
     out.flush().map_err(failed)?;
     drop(out);
     output.finish()

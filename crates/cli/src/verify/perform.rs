@@ -18,6 +18,9 @@ const CALL_MAX: u64 = 64 << 20;
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
+/// Finds a name by the directory's path and the offset.
+type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
+
 /// A mounted file system that a trace is done on. Paths never lead out of it.
 pub(super) struct Stage<'a> {
     root: OwnedFd,
@@ -25,7 +28,7 @@ pub(super) struct Stage<'a> {
     files: HashMap<(u32, Vec<u8>), File>,
     buf: Vec<u8>,
     /// A name that is not in a directory, and is looked for at that offset of it.
-    absent: Box<dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a>,
+    absent: Box<Absent<'a>>,
     /// Events that could not be done, by why.
     pub(super) failed: u64,
 }

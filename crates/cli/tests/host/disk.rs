@@ -130,7 +130,7 @@ fn a_kernel_file_system_lives_on_it_with_many_requests_in_flight() {
     let done = run("mkfs.ext4", &["-q", &device]).is_some()
         && run("mount", &[&device, mount.to_str().unwrap()]).is_some();
     if done {
-        let contents: Vec<u8> = (0..8u32 << 20).map(|at| (at * 31 >> 7) as u8).collect();
+        let contents: Vec<u8> = (0..8u32 << 20).map(|at| ((at * 31) >> 7) as u8).collect();
         fs::write(mount.join("file"), &contents).unwrap();
         run("sync", &["-f", mount.to_str().unwrap()]).unwrap();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();

@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(format.id, 312);
         let mut record = vec![0; 16];
         record[4..8].copy_from_slice(&77u32.to_ne_bytes());
-        record[8..12].copy_from_slice(&(16u32 | 3 << 16).to_ne_bytes());
+        record[8..12].copy_from_slice(&(16u32 | (3 << 16)).to_ne_bytes());
         record[12..16].copy_from_slice(b"ab\0x");
         record.extend(b"cp\0");
         assert_eq!(format.number("common_pid", &record), Some(77));

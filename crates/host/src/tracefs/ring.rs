@@ -122,7 +122,7 @@ mod tests {
 
     fn page(records: &[u32], flags: u64) -> Vec<u8> {
         let mut page = 1_000u64.to_ne_bytes().to_vec();
-        page.extend((records.len() as u64 * 4 | flags).to_ne_bytes());
+        page.extend(((records.len() as u64 * 4) | flags).to_ne_bytes());
         page.extend(records.iter().flat_map(|word| word.to_ne_bytes()));
         page
     }
