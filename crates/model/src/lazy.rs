@@ -215,6 +215,7 @@ mod tests {
                 sectors: None,
                 iops: plenty,
                 bandwidth: Limit { rate: 1 << 40, ..plenty },
+                write_cost: 1.0,
                 io_size: 1 << 20,
                 read_latency: at(100.0),
                 write_latency: at(100.0),

@@ -47,6 +47,11 @@ pub struct VolumeSpec {
     pub sectors: Option<u64>,
     /// Requests a second.
     pub iops: Limit,
+    /// What a write takes of `iops`, a read being 1: 0.5 where a volume may
+    /// write twice as often as it may read, and both draw on one budget. From
+    /// 0.001 to 1000, in steps of 0.001.
+    #[serde(default = "as_a_read")]
+    pub write_cost: f64,
     /// Bytes a second.
     pub bandwidth: Limit,
     /// The most bytes that count as one request.
@@ -64,6 +69,13 @@ pub struct VolumeSpec {
     pub seed: u64,
 }
 
+const fn as_a_read() -> f64 {
+    1.0
+}
+
+/// Requests are metered in thousandths, for `write_cost`.
+const PARTS: u64 = 1000;
+
 impl VolumeSpec {
     /// What is wrong with the figures: the key and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
@@ -73,18 +85,27 @@ impl VolumeSpec {
         if self.io_size < SECTOR {
             return Some(("io_size", format!("at least {SECTOR}")));
         }
+        if !(0.001..=1000.0).contains(&self.write_cost) {
+            return Some(("write_cost", format!("{} is not from 0.001 to 1000", self.write_cost)));
+        }
+        if !(0.0..=LONGEST_US).contains(&self.flush_us) {
+            return Some(("flush_us", format!("{} is not from 0 to 1e9", self.flush_us)));
+        }
         latency_fault(&self.read_latency)
             .map(|why| ("read_latency", why))
             .or_else(|| latency_fault(&self.write_latency).map(|why| ("write_latency", why)))
     }
 }
 
+/// The longest latency: a quarter of an hour.
+const LONGEST_US: f64 = 1e9;
+
 pub(crate) fn latency_fault(points: &[Quantile]) -> Option<String> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
         return Some("at least one point".into());
     };
     let rising = points.windows(2).all(|two| two[0].share < two[1].share && two[0].us <= two[1].us);
-    let sane = points.iter().all(|point| (0.0..=1e9).contains(&point.us));
+    let sane = points.iter().all(|point| (0.0..=LONGEST_US).contains(&point.us));
     if points.len() > 1 && (first.share != 0.0 || last.share != 1.0) {
         return Some("shares go from 0 to 1".into());
     }
@@ -115,9 +136,11 @@ struct Meter {
 }
 
 impl Meter {
-    fn new(limit: Limit) -> Self {
-        let peak = limit.burst_rate.map(|rate| Tokens::new(rate, 0));
-        Self { sustained: Tokens::new(limit.rate, limit.burst), peak }
+    /// A limit whose unit is counted in so many parts.
+    fn new(limit: Limit, parts: u64) -> Self {
+        let scaled = |rate: u64| rate.saturating_mul(parts);
+        let peak = limit.burst_rate.map(|rate| Tokens::new(scaled(rate), 0));
+        Self { sustained: Tokens::new(scaled(limit.rate), scaled(limit.burst)), peak }
     }
 
     fn take(&mut self, now: Nanos, tokens: u64) -> Nanos {
@@ -134,6 +157,8 @@ pub struct Volume {
     bandwidth: Meter,
     /// Bytes a second of one request's own transfer.
     wire: u64,
+    /// What a write takes of `iops`, in parts.
+    write_parts: u64,
     chance: Random,
     requests: InFlight,
 }
@@ -143,9 +168,10 @@ impl Volume {
     #[must_use]
     pub fn new(spec: VolumeSpec) -> Self {
         Self {
-            iops: Meter::new(spec.iops),
-            bandwidth: Meter::new(spec.bandwidth),
+            iops: Meter::new(spec.iops, PARTS),
+            bandwidth: Meter::new(spec.bandwidth, 1),
             wire: spec.bandwidth.burst_rate.unwrap_or(spec.bandwidth.rate).max(1),
+            write_parts: (spec.write_cost * PARTS as f64).round() as u64,
             chance: Random::new(spec.seed),
             spec,
             requests: InFlight::default(),
@@ -158,11 +184,11 @@ impl Volume {
         match request.op {
             Op::Read => {
                 let latency = draw(&self.spec.read_latency, &mut self.chance);
-                self.admit(at, bytes).saturating_add(latency.get())
+                self.admit(at, bytes, PARTS).saturating_add(latency.get())
             }
             Op::Write => {
                 let latency = draw(&self.spec.write_latency, &mut self.chance);
-                let done = self.admit(at, bytes).saturating_add(latency.get());
+                let done = self.admit(at, bytes, self.write_parts).saturating_add(latency.get());
                 self.requests.wrote(done);
                 done
             }
@@ -173,9 +199,10 @@ impl Volume {
         }
     }
 
-    /// When the last byte of a request is over, latency aside.
-    fn admit(&mut self, at: Nanos, bytes: u64) -> Nanos {
-        let started = self.iops.take(at, bytes.div_ceil(self.spec.io_size).max(1));
+    /// When the last byte of a request is over, latency aside; each `io_size`
+    /// of it takes `parts` of the request limit.
+    fn admit(&mut self, at: Nanos, bytes: u64, parts: u64) -> Nanos {
+        let started = self.iops.take(at, bytes.div_ceil(self.spec.io_size).max(1) * parts);
         let started = self.bandwidth.take(started, bytes);
         let wire = u128::from(bytes) * 1_000_000_000 / u128::from(self.wire);
         started.saturating_add(u64::try_from(wire).unwrap_or(u64::MAX))
@@ -223,6 +250,7 @@ mod tests {
             sectors: Some(1 << 20),
             iops: Limit { rate: 1000, burst: 0, burst_rate: None },
             bandwidth: Limit { rate: 100 << 20, burst: 0, burst_rate: None },
+            write_cost: 1.0,
             io_size: 256 << 10,
             read_latency: point(500.0),
             write_latency: point(800.0),
@@ -258,6 +286,21 @@ mod tests {
         let wire = 512 * 1_000_000_000 / (100 << 20);
         let at = |n: u64| (n, n * 1_000_000 + 500_000 + wire);
         assert_eq!(completions(&mut volume), [at(0), at(1), at(2)]);
+    }
+
+    #[test]
+    fn writes_may_take_less_of_the_limit_than_reads() {
+        let mut volume = Volume::new(VolumeSpec { write_cost: 0.5, ..plain() });
+        for tag in 0..4 {
+            let request = if tag < 2 { Request::write } else { Request::read };
+            volume.submit(Nanos::ZERO, Tag(tag), request(Lba::ZERO, 1)).unwrap();
+        }
+        let wire = 512 * 1_000_000_000 / (100 << 20);
+        let at = |tag: u64, start: u64| (tag, start + wire);
+        // Half a millisecond after a write, a whole one after a read.
+        let (writes, reads) = ([800_000, 1_300_000], [1_500_000, 2_500_000]);
+        let expected = [at(0, writes[0]), at(1, writes[1]), at(2, reads[0]), at(3, reads[1])];
+        assert_eq!(completions(&mut volume), expected);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::spec::BufferSpec;
 use seekless_units::Nanos;
+use std::ops::Range;
 
 /// A run of blocks in memory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +21,11 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    #[cfg(test)]
+    pub(super) fn last_used(&self) -> u64 {
+        self.used
+    }
+
     fn overlaps(&self, start: u64, end: u64) -> bool {
         self.start < end && start < self.end
     }
@@ -29,6 +35,9 @@ impl Segment {
 #[derive(Clone, Debug)]
 pub(super) struct Buffer {
     segments: Vec<Segment>,
+    /// First block and number of every segment, sorted: no segment holds more
+    /// than `segment_sectors`, so those that hold a block are neighbours here.
+    by_start: Vec<(u64, usize)>,
     clock: u64,
     spec: BufferSpec,
 }
@@ -36,15 +45,16 @@ pub(super) struct Buffer {
 impl Buffer {
     pub(super) fn new(spec: &BufferSpec) -> Self {
         let count = spec.segments as usize;
-        Self { segments: vec![Segment::default(); count], clock: 0, spec: spec.clone() }
+        Self {
+            segments: vec![Segment::default(); count],
+            by_start: (0..count).map(|at| (0, at)).collect(),
+            clock: 0,
+            spec: spec.clone(),
+        }
     }
 
     pub(super) fn get(&self, at: usize) -> &Segment {
         &self.segments[at]
-    }
-
-    pub(super) fn get_mut(&mut self, at: usize) -> &mut Segment {
-        &mut self.segments[at]
     }
 
     fn for_reads(&self) -> impl Iterator<Item = (usize, &Segment)> {
@@ -63,11 +73,37 @@ impl Buffer {
         if !self.spec.caching {
             return None;
         }
-        self.for_reads()
-            .filter(|(_, segment)| segment.start <= start && start < segment.end)
+        let writes_only = usize::from(self.spec.separate_write_segment);
+        self.by_start[self.reaching(start, start.saturating_add(1))]
+            .iter()
+            .map(|&(_, at)| (at, &self.segments[at]))
+            .filter(|(at, segment)| *at >= writes_only && start < segment.end)
             .filter(|(_, segment)| self.spec.hits_on_written || !segment.written)
             .max_by_key(|(_, segment)| (segment.end.min(end), segment.used))
             .map(|(at, _)| at)
+    }
+
+    /// Those of `by_start` that begin before `end` and may reach past `start`.
+    fn reaching(&self, start: u64, end: u64) -> Range<usize> {
+        let longest = u64::from(self.spec.segment_sectors);
+        let from = self.by_start.partition_point(|&(first, _)| first + longest <= start);
+        let until = self.by_start.partition_point(|&(first, _)| first < end);
+        from..until.max(from)
+    }
+
+    /// Keeps `by_start` when a segment begins elsewhere.
+    fn move_start(&mut self, at: usize, start: u64) {
+        let old = std::mem::replace(&mut self.segments[at].start, start);
+        if let Ok(from) = self.by_start.binary_search(&(old, at)) {
+            let to = self.by_start.partition_point(|&entry| entry < (start, at));
+            if from < to {
+                self.by_start[from..to].rotate_left(1);
+                self.by_start[to - 1].0 = start;
+            } else {
+                self.by_start[to..=from].rotate_right(1);
+                self.by_start[to].0 = start;
+            }
+        }
     }
 
     /// The segment that a read or write may take over at `now`: an empty one,
@@ -123,9 +159,30 @@ impl Buffer {
 
     /// Gives a segment to a run that begins at a block.
     pub(super) fn reset(&mut self, at: usize, start: u64, written: bool) {
-        let used = self.segments[at].used;
-        self.segments[at] =
-            Segment { start, end: start, limit: 0, written, dirty_until: Nanos::ZERO, used };
+        self.move_start(at, start);
+        let segment = &mut self.segments[at];
+        segment.end = start;
+        segment.limit = 0;
+        segment.written = written;
+        segment.dirty_until = Nanos::ZERO;
+    }
+
+    /// Drops what a segment holds before a block.
+    pub(super) fn drop_before(&mut self, at: usize, start: u64) {
+        let start = start.max(self.segments[at].start);
+        self.move_start(at, start);
+        let segment = &mut self.segments[at];
+        segment.end = segment.end.max(start);
+    }
+
+    /// Read-ahead goes on up to a block.
+    pub(super) fn set_limit(&mut self, at: usize, limit: u64) {
+        self.segments[at].limit = limit;
+    }
+
+    /// Until when a segment holds what is not on the medium.
+    pub(super) fn set_dirty(&mut self, at: usize, until: Nanos) {
+        self.segments[at].dirty_until = until;
     }
 
     /// Extends a segment to a block; what does not fit any more falls out.
@@ -133,12 +190,17 @@ impl Buffer {
         let segment = &mut self.segments[at];
         segment.end = segment.end.max(end);
         let room = u64::from(self.spec.segment_sectors);
-        segment.start = segment.start.max(segment.end.saturating_sub(room));
+        let start = segment.end.saturating_sub(room);
+        if start > segment.start {
+            self.move_start(at, start);
+        }
     }
 
     /// Forgets what a write makes stale, its own segment aside.
     pub(super) fn invalidate(&mut self, start: u64, end: u64, own: usize) {
-        for (at, segment) in self.segments.iter_mut().enumerate() {
+        for near in self.reaching(start, end) {
+            let at = self.by_start[near].1;
+            let segment = &mut self.segments[at];
             if at != own && segment.overlaps(start, end) {
                 segment.end = segment.start;
                 segment.limit = segment.start;

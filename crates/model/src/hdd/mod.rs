@@ -13,6 +13,7 @@ mod check;
 mod layout;
 mod media;
 mod overhead;
+mod queue;
 mod read;
 mod schedule;
 mod seek;
@@ -25,10 +26,11 @@ use crate::request::{Completion, Op, Request, Tag};
 use buffer::Buffer;
 use media::{Media, Stream};
 use overhead::Overheads;
+use queue::{Queue, Sweep};
+use schedule::Start;
 use seek::Place;
 use seekless_units::Nanos;
 use spec::HddSpec;
-use std::collections::VecDeque;
 
 /// A request in the drive's queue.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +55,6 @@ impl Waiting {
 /// What the buffer has accepted and the heads have not begun to write.
 #[derive(Clone, Copy, Debug)]
 struct Dirty {
-    cylinder: u32,
     segment: usize,
     start: u64,
     end: u64,
@@ -86,12 +87,14 @@ pub struct Hdd {
     overheads: Overheads,
     heads: Heads,
     reading: Option<Reading>,
-    dirty: Vec<Dirty>,
+    dirty: Sweep<Dirty>,
     /// The last command was a read.
     after_read: bool,
     /// When the next command may be taken up.
     command_free: Nanos,
-    queue: VecDeque<Waiting>,
+    queue: Queue,
+    /// What begins next, and when: worked out whenever something has changed.
+    next: Option<(Nanos, Start)>,
     requests: InFlight,
 }
 
@@ -106,10 +109,11 @@ impl Hdd {
             overheads: Overheads::new(&spec),
             heads: Heads::default(),
             reading: None,
-            dirty: Vec::new(),
+            dirty: Sweep::new(spec.queue.policy),
             after_read: true,
             command_free: Nanos::ZERO,
-            queue: VecDeque::new(),
+            queue: Queue::new(&spec.queue),
+            next: None,
             requests: InFlight::default(),
             spec,
         }
@@ -166,21 +170,25 @@ impl Hdd {
 
     /// Does everything that begins at `until` or before.
     fn run(&mut self, until: Nanos) {
-        while let Some((at, next)) = self.next_start().filter(|start| start.0 <= until) {
+        while let Some((at, next)) = self.next.filter(|start| start.0 <= until) {
             self.begin(at, next);
         }
     }
 
-    fn begin(&mut self, at: Nanos, start: schedule::Start) {
+    fn begin(&mut self, at: Nanos, start: Start) {
         self.catch_up(at);
-        match start {
-            schedule::Start::Request(n) => {
-                if let Some(waiting) = self.queue.remove(n) {
-                    self.serve_one(waiting, at);
-                }
+        let waiting = match start {
+            Start::Request(spot) => self.queue.take(spot),
+            Start::Flush => self.queue.take_flush(),
+            Start::Writing(spot) => {
+                self.write_back(spot, at);
+                None
             }
-            schedule::Start::Writing(n) => self.write_back(n, at),
+        };
+        if let Some(waiting) = waiting {
+            self.serve_one(waiting, at);
         }
+        self.next = self.next_start();
     }
 }
 
@@ -196,7 +204,8 @@ impl DeviceModel for Hdd {
             self.run(Nanos::new(before));
         }
         let cylinder = self.media.layout.track(request.at.get()).place.cylinder;
-        self.queue.push_back(Waiting { tag, request, arrived, cylinder });
+        self.queue.push(Waiting { tag, request, arrived, cylinder });
+        self.next = self.next_start();
         Ok(())
     }
 
@@ -207,7 +216,7 @@ impl DeviceModel for Hdd {
                 return self.requests.advance(until);
             }
             let limit = next.map_or(until, |next| next.min(until));
-            match self.next_start() {
+            match self.next {
                 Some((at, start)) if at <= limit => self.begin(at, start),
                 _ => return self.requests.advance(until),
             }
@@ -215,7 +224,7 @@ impl DeviceModel for Hdd {
     }
 
     fn next_event(&self) -> Option<Nanos> {
-        let start = (!self.queue.is_empty()).then(|| self.next_start()).flatten();
+        let start = self.next.filter(|_| !self.queue.is_empty());
         [self.requests.next(), start.map(|start| start.0)].into_iter().flatten().min()
     }
 

@@ -25,9 +25,9 @@ impl Hdd {
         }
         self.buffer.touch(segment);
         let limit = self.limit(segment, waiting);
-        let held = self.buffer.get_mut(segment);
-        held.limit = held.limit.max(limit);
-        let (held_end, held_limit) = (held.end, held.limit);
+        let held = self.buffer.get(segment);
+        let (held_end, held_limit) = (held.end, held.limit.max(limit));
+        self.buffer.set_limit(segment, held_limit);
         let missing = held_end < waiting.end();
         let resumed = self.spec.buffer.read_ahead_after_hit && held_end < held_limit;
         if !ahead && !while_writing && (missing || resumed) {
@@ -35,8 +35,7 @@ impl Hdd {
             let leg = self.media.go(self.heads.place, depart, held_end, false);
             self.reading = Some(Reading { segment, stream: Stream::new(leg) });
         } else if !ahead {
-            let held = self.buffer.get_mut(segment);
-            held.limit = held.end;
+            self.buffer.set_limit(segment, held_end);
         }
         self.transfer(waiting, bus, segment)
     }
@@ -55,10 +54,8 @@ impl Hdd {
         let buffer = &self.spec.buffer;
         let (passing, zero) = (buffer.read_passing_sectors, buffer.zero_latency_read);
         let leg = self.media.land(leg, waiting.end(), passing && buffer.caching, zero);
-        let held = self.buffer.get_mut(segment);
-        held.start = leg.first;
-        held.end = leg.first;
-        held.limit = limit;
+        self.buffer.reset(segment, leg.first, false);
+        self.buffer.set_limit(segment, limit);
         self.reading = Some(Reading { segment, stream: Stream::new(leg) });
         let miss = times.command + times.read_miss.get(self.after_read);
         if self.spec.bus.never_disconnect {
@@ -144,9 +141,7 @@ impl Hdd {
     fn after_transfer(&mut self, waiting: Waiting, segment: usize) {
         self.buffer.extend(segment, waiting.end());
         if self.spec.buffer.discard_after_read {
-            let held = self.buffer.get_mut(segment);
-            held.start = held.start.max(waiting.end());
-            held.end = held.end.max(held.start);
+            self.buffer.drop_before(segment, waiting.end());
         }
         let limit = self.buffer.get(segment).limit;
         let Some(reading) = self.reading.as_mut().filter(|reading| reading.segment == segment)

@@ -1,6 +1,8 @@
 //! The drive against figures worked out by hand: 6,000 revolutions a minute
 //! are 10 ms a revolution, and 100 sectors on a track 100 us a sector.
 
+mod scan;
+
 use super::spec::*;
 use super::*;
 use seekless_units::Lba;

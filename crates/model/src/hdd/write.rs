@@ -2,6 +2,7 @@
 
 use super::media::{Arrivals, Leg};
 use super::overhead::ExtraDisconnect;
+use super::queue::Spot;
 use super::{Dirty, Hdd, Waiting};
 use seekless_units::Nanos;
 
@@ -44,7 +45,7 @@ impl Hdd {
             least: self.least(sectors),
         };
         let written = self.put_on_medium(start, end, plan.ready, &data);
-        self.buffer.get_mut(segment).dirty_until = written;
+        self.buffer.set_dirty(segment, written);
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
     }
@@ -151,7 +152,7 @@ impl Hdd {
         self.buffer.touch(segment);
         self.buffer.extend(segment, end);
         let written = self.put_on_medium(start, end, plan.ready, &data);
-        self.buffer.get_mut(segment).dirty_until = written;
+        self.buffer.set_dirty(segment, written);
         plan.bus.saturating_add(sent + self.overheads.write_completion)
     }
 
@@ -163,21 +164,21 @@ impl Hdd {
         self.buffer.reset(segment, start, true);
         self.buffer.touch(segment);
         self.buffer.extend(segment, end);
-        self.buffer.get_mut(segment).dirty_until = Nanos::new(u64::MAX);
+        self.buffer.set_dirty(segment, Nanos::new(u64::MAX));
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
         let cylinder = waiting.cylinder;
-        self.dirty.push(Dirty { cylinder, segment, start, end, accepted });
+        self.dirty.push(cylinder, Dirty { segment, start, end, accepted });
         accepted.saturating_add(self.overheads.write_completion)
     }
 
     /// Begins to write something that the buffer has accepted.
-    pub(super) fn write_back(&mut self, n: usize, now: Nanos) {
-        let dirty = self.dirty.remove(n);
+    pub(super) fn write_back(&mut self, spot: Spot, now: Nanos) {
+        let Some(dirty) = self.dirty.remove(spot) else { return };
         self.stop_reading(now);
         let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
         let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
-        self.buffer.get_mut(dirty.segment).dirty_until = written;
+        self.buffer.set_dirty(dirty.segment, written);
         self.heads.writing = Some(dirty.segment);
     }
 }

@@ -1,0 +1,186 @@
+//! What waits for the heads, in the order in which they would come by.
+
+use super::Waiting;
+use super::spec::{Policy, QueueSpec};
+use crate::request::Op;
+use seekless_units::Nanos;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::{from_fn, successors};
+use std::ops::ControlFlow;
+
+/// The name of something that waits: by cylinder, then by age. Where the
+/// policy does not look at cylinders, they count as 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Spot {
+    cylinder: u32,
+    nth: u64,
+}
+
+/// Things that wait, sorted by cylinder, so that the policy's next one is
+/// found beside the heads instead of among all.
+#[derive(Clone, Debug)]
+pub(super) struct Sweep<T> {
+    policy: Policy,
+    pushed: u64,
+    waiting: BTreeMap<Spot, T>,
+}
+
+impl<T> Sweep<T> {
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, pushed: 0, waiting: BTreeMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn push(&mut self, cylinder: u32, one: T) {
+        let cylinder = if self.policy == Policy::Fifo { 0 } else { cylinder };
+        self.waiting.insert(Spot { cylinder, nth: self.pushed }, one);
+        self.pushed += 1;
+    }
+
+    pub(super) fn remove(&mut self, spot: Spot) -> Option<T> {
+        self.waiting.remove(&spot)
+    }
+
+    /// What can start first, and when; among equals the one that the policy
+    /// prefers, the heads being at `here`. Nothing starts before `soonest`:
+    /// the search ends with the first that does so then.
+    pub(super) fn earliest(
+        &self,
+        here: u32,
+        soonest: Nanos,
+        mut start: impl FnMut(&T) -> Option<Nanos>,
+    ) -> Option<(Nanos, Spot)> {
+        let mut best: Option<(Nanos, Spot)> = None;
+        let look = |(&spot, one): (&Spot, &T)| {
+            if let Some(at) = start(one)
+                && best.is_none_or(|best| at < best.0)
+            {
+                best = Some((at, spot));
+                if at <= soonest {
+                    return ControlFlow::Break(());
+                }
+            }
+            ControlFlow::Continue(())
+        };
+        let _ = match self.policy {
+            Policy::Fifo => self.waiting.iter().try_for_each(look),
+            Policy::Sstf => self.nearest(here).try_for_each(look),
+            Policy::CLook => self.from(here).chain(self.below(here)).try_for_each(look),
+        };
+        best
+    }
+
+    /// All on a cylinder and above, rising.
+    fn from(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
+        self.waiting.range(Spot { cylinder, nth: 0 }..)
+    }
+
+    /// All below a cylinder, rising.
+    fn below(&self, cylinder: u32) -> impl DoubleEndedIterator<Item = (&Spot, &T)> {
+        self.waiting.range(..Spot { cylinder, nth: 0 })
+    }
+
+    /// All by their distance from a cylinder; the oldest first among equals.
+    fn nearest(&self, here: u32) -> impl Iterator<Item = (&Spot, &T)> {
+        let next_below =
+            move |cylinder: u32| self.below(cylinder).next_back().map(|(spot, _)| spot.cylinder);
+        let falling = successors(next_below(here), move |&cylinder| next_below(cylinder)).flat_map(
+            |cylinder| {
+                let last = Spot { cylinder, nth: u64::MAX };
+                self.waiting.range(Spot { cylinder, nth: 0 }..=last)
+            },
+        );
+        let (mut falling, mut rising) = (falling.peekable(), self.from(here).peekable());
+        let rank = move |spot: &Spot| (spot.cylinder.abs_diff(here), spot.nth);
+        from_fn(move || match (falling.peek(), rising.peek()) {
+            (Some((low, _)), Some((high, _))) if rank(low) < rank(high) => falling.next(),
+            (Some(_), None) => falling.next(),
+            _ => rising.next(),
+        })
+    }
+}
+
+/// The requests that the drive has not taken up.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    /// Those that it may choose from, no flush among them.
+    seen: Sweep<Waiting>,
+    /// The others, by age.
+    outside: VecDeque<Waiting>,
+    depth: usize,
+}
+
+impl Queue {
+    pub(super) fn new(spec: &QueueSpec) -> Self {
+        let seen = Sweep::new(spec.policy);
+        Self { seen, outside: VecDeque::new(), depth: spec.depth as usize }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.seen.len() + self.outside.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the drive may choose from.
+    pub(super) fn seen(&self) -> &Sweep<Waiting> {
+        &self.seen
+    }
+
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.outside.push_back(waiting);
+        self.fill();
+    }
+
+    pub(super) fn take(&mut self, spot: Spot) -> Option<Waiting> {
+        let taken = self.seen.remove(spot);
+        self.fill();
+        taken
+    }
+
+    /// The flush that everything waits for, once all before it is taken.
+    pub(super) fn flush(&self) -> Option<&Waiting> {
+        self.outside.front().filter(|_| self.seen.is_empty())
+    }
+
+    pub(super) fn take_flush(&mut self) -> Option<Waiting> {
+        let flush = self.outside.pop_front();
+        self.fill();
+        flush
+    }
+
+    /// Lets the drive see as many as it can, up to a flush.
+    fn fill(&mut self) {
+        while self.seen.len() < self.depth
+            && let Some(&next) = self.outside.front()
+            && next.request.op != Op::Flush
+        {
+            self.outside.pop_front();
+            self.seen.push(next.cylinder, next);
+        }
+    }
+}
+
+#[cfg(test)]
+impl<T> Sweep<T> {
+    pub(super) fn get(&self, spot: Spot) -> &T {
+        &self.waiting[&spot]
+    }
+
+    /// All by age, each with its name and the cylinder in it.
+    pub(super) fn by_age(&self) -> Vec<(Spot, u32, &T)> {
+        let mut all: Vec<_> =
+            self.waiting.iter().map(|(&spot, one)| (spot, spot.cylinder, one)).collect();
+        all.sort_by_key(|one| one.0.nth);
+        all
+    }
+}
