@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const RIGHTS: &str =
     "tracing needs root or CAP_SYS_ADMIN: run it with sudo, or use --source fanotify";
@@ -22,7 +23,7 @@ const NAME: &str = "seekless-";
 pub struct Root {
     dir: PathBuf,
     /// Keeps our own alive.
-    _mount: Option<OwnedFd>,
+    mount: Option<Arc<OwnedFd>>,
 }
 
 impl Root {
@@ -33,11 +34,11 @@ impl Root {
     pub fn find() -> Result<Self, HostError> {
         let mounted = mounts::all()?.into_iter().find(|mount| mount.fs_type == "tracefs");
         let root = match mounted {
-            Some(mount) => Self { dir: mount.dir, _mount: None },
+            Some(mount) => Self { dir: mount.dir, mount: None },
             None => {
                 let mount = mount_detached()?;
                 let dir = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-                Self { dir, _mount: Some(mount) }
+                Self { dir, mount: Some(Arc::new(mount)) }
             }
         };
         let instances = root.dir.join("instances");
@@ -121,6 +122,8 @@ pub struct Instance {
     pipes: Vec<File>,
     page: Vec<u8>,
     taken: BTreeSet<Source>,
+    /// The file system that all this is in.
+    _mount: Option<Arc<OwnedFd>>,
     /// Events that were lost so far; at least so many.
     pub lost: u64,
 }
@@ -139,6 +142,7 @@ impl Instance {
             pipes: Vec::new(),
             page: vec![0; page_len(&root.dir)],
             taken: BTreeSet::new(),
+            _mount: root.mount.clone(),
             lost: 0,
         };
         instance.set("tracing_on", "0")?;
