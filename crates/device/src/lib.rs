@@ -60,6 +60,22 @@ pub trait BlockDevice: Send + Sync {
     /// [`DeviceError::Io`] when reading fails. `buf` is then unspecified.
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Fills `buf` from byte `at` on, which need not begin a sector.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::read`].
+    fn read_bytes(&self, at: ByteLen, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let lba = Lba::containing(at);
+        let within = at.get().saturating_sub(lba.to_bytes().get()) as usize;
+        if within == 0 {
+            return self.read(lba, buf);
+        }
+        let mut bounce = vec![0; within + buf.len()];
+        self.read(lba, &mut bounce)?;
+        buf.copy_from_slice(&bounce[within..]);
+        Ok(())
+    }
+
     /// Writes `buf` from sector `at` on.
     ///
     /// # Errors

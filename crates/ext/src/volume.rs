@@ -85,17 +85,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         let at = start.get().saturating_mul(u64::from(self.sb.block_size)).saturating_add(skip);
-        let lba = Lba::containing(ByteLen::new(at));
-        let within = index(at.saturating_sub(lba.to_bytes().get()));
-        if within == 0 {
-            self.device.read(lba, buf)?;
-            return Ok(());
-        }
-        let mut bounce = vec![0; within.saturating_add(buf.len())];
-        self.device.read(lba, &mut bounce)?;
-        if let Some(wanted) = bounce.get(within..) {
-            buf.copy_from_slice(wanted);
-        }
+        self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())
     }
 

@@ -2,10 +2,10 @@
 
 use crate::superblock::Super;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{index, range, wide};
+use seekless_fs::field::{range, wide};
 use seekless_fs::read_cache::{Block, BlockCache};
 use seekless_fs::{FsError, Location};
-use seekless_units::{BlockNo, ByteLen, Extent, Lba};
+use seekless_units::{BlockNo, ByteLen, Extent};
 use std::sync::Arc;
 
 /// An open volume: what every part of the reader stands on.
@@ -65,17 +65,7 @@ impl Volume {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         let at = start.get().saturating_mul(u64::from(self.sb.fsize)).saturating_add(skip);
-        let lba = Lba::containing(ByteLen::new(at));
-        let within = index(at.saturating_sub(lba.to_bytes().get()));
-        if within == 0 {
-            self.device.read(lba, buf)?;
-            return Ok(());
-        }
-        let mut bounce = vec![0; within.saturating_add(buf.len())];
-        self.device.read(lba, &mut bounce)?;
-        if let Some(wanted) = bounce.get(within..) {
-            buf.copy_from_slice(wanted);
-        }
+        self.device.read_bytes(ByteLen::new(at), buf)?;
         Ok(())
     }
 }
