@@ -157,6 +157,12 @@ judged! {
         fs::remove_file(dir.join("file-28")).expect("unlink");
         fsync(&dir.join("file-27"));
     };
+    fast_directory_grows_in_clusters: ["-b", "1024", "-O", "bigalloc", "-C", "4096"], |dir| {
+        for n in 0..12 {
+            fs::write(dir.join(format!("{n:0>200}")), b"new").expect("write");
+        }
+        fsync(&dir.join(format!("{:0>200}", 11)));
+    };
     fast_without_checksums: ["-O", "^metadata_csum,uninit_bg"], |dir| {
         fs::write(dir.join("unsummed"), vec![3; 100_000]).expect("write");
         fs::remove_file(dir.join("file-26")).expect("unlink");

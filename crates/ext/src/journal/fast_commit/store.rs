@@ -153,6 +153,10 @@ impl Store<'_> {
         for run in dropped {
             self.ledger.mark(run, false)?;
         }
+        // Of a cluster that lost some of its blocks the others are still held.
+        for run in &runs {
+            self.ledger.mark(run.extent, true)?;
+        }
         for (lbn, block) in (0u64..).zip(bytes.chunks(self.volume.block_len())) {
             let at = self.block_of(&mut runs, Lbn::new(lbn))?;
             self.put(at, block)?;
@@ -186,7 +190,23 @@ impl Store<'_> {
                 return Ok(run.extent.start.saturating_add(skip));
             }
         }
-        let start = self.ledger.allocate(&self.reserved)?;
+        // The blocks of one logical cluster lie in one cluster, each at its place.
+        let ratio = u64::from(self.volume.sb.cluster_ratio).max(1);
+        let within = |at: u64| at.checked_rem(ratio).unwrap_or(0);
+        let first = lbn.get().saturating_sub(within(lbn.get()));
+        let neighbour = runs.iter().find(|run| {
+            run.lbn.get() < first.saturating_add(ratio)
+                && run.lbn.saturating_add(run.extent.len).get() > first
+        });
+        let cluster = match neighbour {
+            Some(run) => {
+                let skip = first.saturating_sub(run.lbn.get());
+                let block = run.extent.start.saturating_add(skip).get();
+                BlockNo::new(block.saturating_sub(within(run.lbn.get().max(first))))
+            }
+            None => self.ledger.allocate(&self.reserved)?,
+        };
+        let start = cluster.saturating_add(within(lbn.get()));
         let run = Mapping { lbn, extent: Extent::new(start, 1), unwritten: false };
         maps::put(runs, run, &mut Vec::new());
         Ok(start)
