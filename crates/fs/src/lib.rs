@@ -8,6 +8,7 @@
 //! - [`error`]: typed errors that say where
 //! - [`format`]: the table of formats
 //! - [`inspect`]: reading an image and where its pieces lie
+//! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
 //! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
@@ -19,6 +20,7 @@ pub mod error;
 pub mod field;
 pub mod format;
 pub mod inspect;
+pub mod operate;
 pub mod plan;
 pub mod read_cache;
 pub mod source;
