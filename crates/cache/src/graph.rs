@@ -37,9 +37,9 @@ pub(crate) type Undos = SmallVec<[Undo; 2]>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiter {
     /// A change that goes after.
-    After(u32),
+    After(ChangeId),
     /// A change to the same bytes.
-    On(u32),
+    On(ChangeId),
     /// An action for when all it waits for is on the disk.
     Action(u32),
 }
@@ -150,12 +150,13 @@ impl<A> Graph<A> {
             self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
             u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX)
         });
+        let new = self.id(slot);
         record.waiting = 0;
-        for id in record.after.clone() {
-            record.waiting += u32::from(self.wait(id, Waiter::After(slot)));
+        for &id in &record.after {
+            record.waiting += u32::from(self.wait(id, Waiter::After(new)));
         }
-        for id in record.on.clone() {
-            record.waiting += u32::from(self.wait(id, Waiter::On(slot)));
+        for &id in &record.on {
+            record.waiting += u32::from(self.wait(id, Waiter::On(new)));
         }
         if record.waiting == 0 {
             record.undo.clear();
@@ -168,7 +169,7 @@ impl<A> Graph<A> {
         self.slots[slot as usize].record = Some(record);
         self.records += 1;
         self.note_high_water(counters);
-        self.id(slot)
+        new
     }
 
     fn note_high_water(&self, counters: &mut Counters) {
@@ -231,7 +232,7 @@ impl<A> Graph<A> {
         let Some(record) = self.take(id, counters) else { return };
         for waiter in record.waiters {
             match waiter {
-                Waiter::After(slot) | Waiter::On(slot) => self.satisfy(slot, freed),
+                Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
             }
         }
@@ -248,7 +249,7 @@ impl<A> Graph<A> {
         let Some(record) = self.take(id, counters) else { return };
         for waiter in record.waiters {
             match waiter {
-                Waiter::After(slot) | Waiter::On(slot) => self.satisfy(slot, freed),
+                Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => {
                     if !self.wait(instead, Waiter::Action(slot)) {
                         self.satisfy_action(slot, counters);
@@ -272,8 +273,7 @@ impl<A> Graph<A> {
         Some(record)
     }
 
-    fn satisfy(&mut self, slot: u32, freed: &mut Vec<ChangeId>) {
-        let id = self.id(slot);
+    fn satisfy(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
         let Some(record) = self.get_mut(id) else { return };
         record.waiting = record.waiting.saturating_sub(1);
         if record.waiting == 0 {
@@ -289,18 +289,18 @@ impl<A> Graph<A> {
         record.undo.clear();
         record.after.clear();
         record.on.clear();
-        let mut on = SmallVec::<[u32; 4]>::new();
+        let mut on = SmallVec::<[ChangeId; 4]>::new();
         record.waiters.retain(|waiter| {
-            if let Waiter::On(slot) = *waiter {
-                on.push(slot);
+            if let Waiter::On(id) = *waiter {
+                on.push(id);
                 return false;
             }
             true
         });
         self.undo = self.undo.saturating_sub(undo);
         freed.push(id);
-        for slot in on {
-            self.satisfy(slot, freed);
+        for id in on {
+            self.satisfy(id, freed);
         }
     }
 
@@ -324,7 +324,7 @@ impl<A> Graph<A> {
     pub(crate) fn rewire(&mut self, id: ChangeId, after: &[ChangeId], freed: &mut Vec<ChangeId>) {
         let Some(record) = self.get_mut(id) else { return };
         let before = std::mem::take(&mut record.after);
-        let waiter = Waiter::After(id.slot);
+        let waiter = Waiter::After(id);
         let mut gone = 0;
         for old in before {
             if let Some(old) = self.get_mut(old) {

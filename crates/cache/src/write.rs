@@ -39,9 +39,7 @@ impl<A> Cache<A> {
             self.counters.flushes += 1;
             self.device.flush().map_err(|error| self.fail(error.into()))?;
         }
-        for block in blocks {
-            self.commit_block(block);
-        }
+        self.commit_blocks(&blocks);
         Ok(())
     }
 
@@ -112,16 +110,20 @@ impl<A> Cache<A> {
         Some(Image { bytes: std::borrow::Cow::Owned(copy), parts })
     }
 
-    /// What was dirty in a block is on the disk.
-    fn commit_block(&mut self, block: u64) {
-        let Some(buffer) = self.buffers.get_mut(block) else { return };
-        buffer.dirty = 0;
-        if buffer.blocked.is_empty() {
-            buffer.due = None;
+    /// What was dirty in these blocks is on the disk. First for all of them,
+    /// then whoever waited is told: what may be written from now on was not.
+    fn commit_blocks(&mut self, blocks: &[u64]) {
+        let mut written = Vec::new();
+        for &block in blocks {
+            let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            buffer.dirty = 0;
+            if buffer.blocked.is_empty() {
+                buffer.due = None;
+            }
+            written.append(&mut buffer.open);
         }
-        let open = std::mem::take(&mut buffer.open);
         let mut freed = Vec::new();
-        for id in open {
+        for id in written {
             self.graph.commit(id, &mut freed, &mut self.counters);
         }
         self.unblock(&freed);
