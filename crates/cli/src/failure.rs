@@ -98,6 +98,9 @@ impl From<FsError> for Failure {
             FsError::Corrupt { .. } | FsError::Archive { .. } => Kind::Corrupt,
             FsError::Unsupported(_) | FsError::Invalid(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
+            FsError::Device(DeviceError::Open { source }) => {
+                return Self::io("cannot be opened for writing", source);
+            }
             FsError::Io { source, context } => return Self::io(context, source),
             FsError::Device(DeviceError::Io { source, at }) => {
                 return Self::io(format_args!("sector {at}"), source);

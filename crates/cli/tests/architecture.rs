@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-units",
         ],
     ),
+    ("seekless-placement", &["seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     ("seekless-host", &[]),

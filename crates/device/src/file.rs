@@ -1,8 +1,10 @@
 use crate::{BlockDevice, DeviceError, check_range};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use seekless_units::{ByteLen, Lba};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// An image file or a real block device.
@@ -20,6 +22,33 @@ impl FileDevice {
     /// What the system says on open or when finding the length.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::from_file(File::open(path)?, false)
+    }
+
+    /// Opens `path` for reading and writing, and keeps others from doing so: an
+    /// advisory lock (`flock`) is held until the device is dropped. A block
+    /// device that the kernel has mounted cannot be opened.
+    ///
+    /// # Errors
+    /// [`DeviceError::InUse`] when another process has it open for writing, or
+    /// the kernel has it mounted; [`DeviceError::Open`] with what the system
+    /// says otherwise.
+    pub fn open_locked(path: &Path) -> Result<Self, DeviceError> {
+        let failed = |source: io::Error| match Errno::from_io_error(&source) {
+            Some(Errno::BUSY | Errno::TXTBSY) => DeviceError::InUse,
+            _ => DeviceError::Open { source },
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        if std::fs::metadata(path).map_err(failed)?.file_type().is_block_device() {
+            // Fails on a device that is mounted.
+            options.custom_flags(OFlags::EXCL.bits().cast_signed());
+        }
+        let file = options.open(path).map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => DeviceError::InUse,
+            _ => DeviceError::Open { source: errno.into() },
+        })?;
+        Self::from_file(file, true).map_err(|source| DeviceError::Open { source })
     }
 
     /// Uses an open file; the length is taken once, now.
@@ -53,5 +82,27 @@ impl BlockDevice for FileDevice {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.file.sync_data().map_err(|source| DeviceError::Io { at: Lba::ZERO, source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_may_write() {
+        let path = std::env::temp_dir().join(format!("seekless-lock-{}", std::process::id()));
+        std::fs::write(&path, [7; 1024]).unwrap();
+        let first = FileDevice::open_locked(&path).unwrap();
+        assert!(matches!(FileDevice::open_locked(&path), Err(DeviceError::InUse)));
+        // Readers are not kept out.
+        let mut buf = [0; 512];
+        first.write(Lba::new(1), &[9; 512]).unwrap();
+        FileDevice::open(&path).unwrap().read(Lba::new(1), &mut buf).unwrap();
+        assert_eq!(buf, [9; 512]);
+        drop(first);
+        drop(FileDevice::open_locked(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(FileDevice::open_locked(&path), Err(DeviceError::Open { .. })));
     }
 }

@@ -35,6 +35,15 @@ pub enum DeviceError {
     /// The device can only be read.
     #[error("the device is opened read-only")]
     ReadOnly,
+    /// Another process changes the image now, or the kernel has it mounted.
+    #[error("the image is in use: it is mounted or being changed (unmount it first)")]
+    InUse,
+    /// The image could not be opened for writing.
+    #[error("{source}")]
+    Open {
+        /// What the system said.
+        source: io::Error,
+    },
     /// The operating system or the hardware refused.
     #[error("sector {at}: {source}")]
     Io {

@@ -21,6 +21,8 @@
     )
 )]
 
+#[allow(dead_code, unused_imports, reason = "what live operations are made of")]
+mod alloc;
 mod bmap;
 mod dir;
 mod group;
@@ -30,7 +32,11 @@ mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;
+#[allow(dead_code, reason = "what live operations are made of")]
+mod superblock_edit;
 mod volume;
+#[allow(dead_code, reason = "every width there is")]
+mod words;
 mod xattr;
 
 pub use image::FfsImage;

@@ -6,14 +6,19 @@ use crate::ondisk::{
     Superblock, check_hash, flag,
 };
 use seekless_device::BlockDevice;
-use seekless_fs::field::{index, invalid, le32, parse, range, truncated};
+use seekless_fs::field::{index, invalid, le32, parse, range, truncated, wide};
 use seekless_fs::{Corruption, FsError, Location};
+use seekless_placement::Totals;
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 
 /// Bytes in a page of sectors that a superblock is looked for in.
 const LOOK: u64 = 8192;
+/// Most blocks that a summary of clusters counts together (`FS_MAXCONTIG`).
+pub(crate) const MAX_CONTIG: u32 = 16;
+/// Bytes of a group's entry in the summary area.
+pub(crate) const SUMMARY: u64 = 16;
 /// Where the magic number stands.
 const MAGIC_AT: usize = offset_of!(Superblock<LE>, fs_magic);
 
@@ -66,9 +71,50 @@ pub(crate) struct Super {
     metackhash: u32,
     pub(crate) id: [u32; 2],
     pub(crate) label: Vec<u8>,
+    /// What only changing the volume looks at.
+    pub(crate) tuning: Tuning,
     pub(crate) free_blocks: u64,
     pub(crate) free_frags: u64,
     pub(crate) free_inodes: u64,
+}
+
+/// What the superblock says to those who change the volume. It is checked when
+/// they begin ([`Super::check_writable`]), since readers can do without.
+#[allow(dead_code, reason = "read whole, whatever is used")]
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    /// Percent of the space kept from ordinary users.
+    pub(crate) minfree: u32,
+    /// Blocks that a file may take in one group before it must move on.
+    pub(crate) maxbpg: u32,
+    /// Longest cluster, in blocks.
+    pub(crate) maxcontig: u32,
+    /// Longest cluster that is counted, in blocks; 0 when none are.
+    pub(crate) contigsumsize: u32,
+    /// `fs_optim`: 0 for time, 1 for space.
+    pub(crate) optim: u32,
+    /// Average length of files, in bytes.
+    pub(crate) avgfilesize: u32,
+    /// Average number of files in a directory.
+    pub(crate) avgfpdir: u32,
+    /// Fragments at the start of a group's data that are for metadata.
+    pub(crate) metaspace: u64,
+    /// Fragments for data.
+    pub(crate) dsize: u64,
+    /// Bytes of the superblock that its copies and its check hash cover.
+    pub(crate) sbsize: u32,
+    /// Bytes of the summary area.
+    pub(crate) cssize: u32,
+    /// Bytes that the longest file may have.
+    pub(crate) maxfilesize: u64,
+    /// What the groups have together.
+    pub(crate) totals: Totals,
+    /// The fields of today are in use, not only the old ones.
+    pub(crate) updated: bool,
+    /// Whether it has snapshots.
+    pub(crate) has_snapshots: bool,
+    /// Blocks and inodes that were being freed when it was last written.
+    pub(crate) pending: (u64, u32),
 }
 
 fn place() -> Location {
@@ -182,6 +228,86 @@ impl Super {
         Ok(())
     }
 
+    /// Checks what a change of the volume relies on.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for what we cannot keep up, with its name;
+    /// [`FsError::Corrupt`] for fields that make no sense.
+    pub(crate) fn check_writable(&self) -> Result<(), FsError> {
+        self.check_writable_features()?;
+        let t = &self.tuning;
+        let most = |field, value: u64, limit: u64| {
+            if value <= limit { Ok(()) } else { Err(range(field, value, limit, place())) }
+        };
+        most("fs_minfree", u64::from(t.minfree), 99)?;
+        most("fs_optim", u64::from(t.optim), 1)?;
+        most("fs_contigsumsize", u64::from(t.contigsumsize), u64::from(MAX_CONTIG))?;
+        most("fs_metaspace", t.metaspace, u64::from(self.fpg))?;
+        most("fs_dsize", t.dsize, self.size)?;
+        most("fs_sbsize", u64::from(t.sbsize), wide(SUPERBLOCK_SIZE))?;
+        if index(t.sbsize) < size_of::<Superblock<LE>>() {
+            return Err(invalid("fs_sbsize", u64::from(t.sbsize), place()));
+        }
+        if t.maxbpg == 0 || i32::try_from(t.maxbpg).is_err() {
+            return Err(invalid("fs_maxbpg", u64::from(t.maxbpg), place()));
+        }
+        let summaries = u64::from(self.ncg).saturating_mul(SUMMARY);
+        if u64::from(t.cssize) < summaries {
+            return Err(range("fs_cssize", u64::from(t.cssize), summaries, place()));
+        }
+        most("fs_csaddr", self.summaries.end().get(), self.size)?;
+        let blocks = self.size.checked_div(u64::from(self.frag)).unwrap_or(0);
+        most("cs_nbfree", t.totals.nbfree, blocks)?;
+        most("cs_nffree", t.totals.nffree, self.size)?;
+        most("cs_nifree", t.totals.nifree, u64::from(self.inodes()))?;
+        most("cs_ndir", t.totals.ndir, u64::from(self.inodes()))
+    }
+
+    fn check_writable_features(&self) -> Result<(), FsError> {
+        let no = |what: &str| Err(FsError::Unsupported(format!("changing a volume with {what}")));
+        if !self.tuning.updated {
+            return no(
+                "a superblock from before 2002 (fsck_ffs of a current BSD brings it up to date)",
+            );
+        }
+        if self.tuning.has_snapshots {
+            return no("snapshots (remove them with the system that made them)");
+        }
+        if self.flags & flag::JOURNALED_SOFT_UPDATES != 0 {
+            return no("journaled soft updates (tunefs -j disable)");
+        }
+        if self.flags & flag::GJOURNAL != 0 {
+            return no("a gjournal (tunefs -J disable)");
+        }
+        Ok(())
+    }
+
+    /// The volume as policies are told of it.
+    pub(crate) fn shape(&self) -> seekless_placement::Volume {
+        seekless_placement::Volume {
+            ncg: self.ncg,
+            ipg: self.ipg,
+            fpg: self.fpg,
+            fsize: self.fsize,
+            bsize: self.bsize,
+            frag: self.frag,
+            size: self.size,
+            dsize: self.tuning.dsize,
+            dblkno: self.dblkno,
+            cgoffset: if self.format == Format::Ufs1 { self.old_cgoffset } else { 0 },
+            cgmask: self.old_cgmask,
+            nindir: self.pointers(),
+            minfree: self.tuning.minfree,
+            maxbpg: self.tuning.maxbpg,
+            maxcontig: self.tuning.maxcontig,
+            contigsumsize: self.tuning.contigsumsize,
+            metaspace: self.tuning.metaspace,
+            rotdelay_frags: 0,
+            avgfilesize: self.tuning.avgfilesize,
+            avgfpdir: self.tuning.avgfpdir,
+        }
+    }
+
     /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero.
     fn verify(&self, found: &Found) -> Result<(), FsError> {
         let word = |at: usize| {
@@ -195,6 +321,13 @@ impl Super {
         let stored = word(at);
         bytes.get_mut(at..at.saturating_add(4)).ok_or_else(lost)?.fill(0);
         same(stored, crc32c(&bytes), place())
+    }
+
+    /// As if the volume had every kind of check hash.
+    #[cfg(test)]
+    pub(crate) fn demand_check_hashes(&mut self) {
+        self.flags |= flag::CHECK_HASHES;
+        self.metackhash = check_hash::SUPERBLOCK | check_hash::GROUP | check_hash::INODE;
     }
 
     pub(crate) fn has_check_hash(&self, bit: u32) -> bool {
@@ -305,8 +438,36 @@ fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
         metackhash: raw.fs_metackhash.get(),
         id: raw.fs_id.map(zerocopy::byteorder::U32::get),
         label: label.get(..end).unwrap_or_default().to_vec(),
+        tuning: tuning(raw, updated || found.format == Format::Ufs2),
         free_blocks: now(u64::from(was.cs_nbfree.get()), is.cs_nbfree.get()),
         free_frags: now(u64::from(was.cs_nffree.get()), is.cs_nffree.get()),
         free_inodes: now(u64::from(was.cs_nifree.get()), is.cs_nifree.get()),
+    }
+}
+
+fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
+    let totals = &raw.fs_cstotal;
+    Tuning {
+        minfree: raw.fs_minfree.get(),
+        maxbpg: raw.fs_maxbpg.get(),
+        maxcontig: raw.fs_maxcontig.get(),
+        contigsumsize: raw.fs_contigsumsize.get(),
+        optim: raw.fs_optim.get(),
+        avgfilesize: raw.fs_avgfilesize.get(),
+        avgfpdir: raw.fs_avgfpdir.get(),
+        metaspace: raw.fs_metaspace.get(),
+        dsize: raw.fs_dsize.get(),
+        sbsize: raw.fs_sbsize.get(),
+        cssize: raw.fs_cssize.get(),
+        maxfilesize: raw.fs_maxfilesize.get(),
+        totals: Totals {
+            ndir: totals.cs_ndir.get(),
+            nbfree: totals.cs_nbfree.get(),
+            nifree: totals.cs_nifree.get(),
+            nffree: totals.cs_nffree.get(),
+        },
+        updated,
+        has_snapshots: raw.fs_snapinum.first().is_some_and(|first| first.get() != 0),
+        pending: (raw.fs_pendingblocks.get(), raw.fs_pendinginodes.get()),
     }
 }

@@ -1,12 +1,13 @@
 //! The structures of a new file system as bytes, in either order.
 
-use super::geometry::{Geometry, SUMMARY};
+use super::geometry::Geometry;
 use super::group::{Counts, GroupBuilder};
 use super::options::{MakeOptions, Optimization, Version};
 use crate::ondisk::{
     CylinderGroup, Dinode1, Dinode2, INODE_FORMAT_44, MAGIC_GROUP, MAGIC_UFS1, MAGIC_UFS2, ROOT,
     Superblock, flag,
 };
+use crate::superblock::SUMMARY;
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
 
@@ -169,7 +170,7 @@ impl Encoder<'_> {
             fs_old_postblformat: 1, fs_old_nrpos: 1,
         );
         let at = offset_of!(Superblock<LE>, fs_old_cstotal);
-        for (n, total) in totals(counts).into_iter().take(4).enumerate() {
+        for (n, total) in totals(counts).into_iter().enumerate() {
             page.u32(at + n * 4, total as u32);
         }
     }
@@ -202,7 +203,6 @@ impl Encoder<'_> {
             cg_magic: MAGIC_GROUP, cg_cgx: group.number, cg_ndblk: frags,
             cg_iusedoff: layout.inodes as u32, cg_freeoff: layout.frags as u32,
             cg_nextfreeoff: layout.end as u32,
-            cg_niblk: g.ipg,
         );
         set!(page, CylinderGroup, u64, cg_time: self.options.time.secs.cast_unsigned());
         self.summary(&mut page, offset_of!(CylinderGroup<LE>, cg_cs), &counts);
@@ -218,7 +218,7 @@ impl Encoder<'_> {
             set!(page, CylinderGroup, u16, cg_old_ncyl: 1, cg_old_niblk: g.ipg as u16);
         } else {
             // All inodes are zeros, so all are written.
-            set!(page, CylinderGroup, u32, cg_initediblk: g.ipg);
+            set!(page, CylinderGroup, u32, cg_niblk: g.ipg, cg_initediblk: g.ipg);
         }
         if g.contigsumsize > 0 {
             set!(page, CylinderGroup, u32,
@@ -289,14 +289,14 @@ impl Encoder<'_> {
     }
 }
 
-/// Directories, free blocks, inodes and fragments, and free clusters.
-fn totals(counts: &[Counts]) -> [u64; 5] {
+/// Directories, free blocks, inodes and fragments. What follows them, the number
+/// of free clusters, nobody counts: FreeBSD's `fsck_ffs` wants it to be zero.
+fn totals(counts: &[Counts]) -> [u64; 4] {
     let sum = |of: fn(&Counts) -> u32| counts.iter().map(|one| u64::from(of(one))).sum();
     [
         sum(|one| one.directories),
         sum(|one| one.free_blocks),
         sum(|one| one.free_inodes),
         sum(|one| one.free_frags),
-        sum(|one| one.clusters.iter().skip(1).sum()),
     ]
 }

@@ -2,6 +2,7 @@
 
 use super::options::{MakeOptions, Version};
 use crate::ondisk::CylinderGroup;
+use crate::superblock::{MAX_CONTIG, SUMMARY};
 use seekless_fs::FsError;
 use zerocopy::byteorder::LE;
 
@@ -11,10 +12,6 @@ const HEAD: u64 = size_of::<CylinderGroup<LE>>() as u64;
 const SUPERBLOCK_ROOM: u64 = 8192;
 /// A volume is divided into at least this many groups (`MINCYLGRPS`).
 const LEAST_GROUPS: u64 = 4;
-/// Most blocks that a summary of clusters counts together (`FS_MAXCONTIG`).
-const MAX_CONTIG: u32 = 16;
-/// Bytes of a group's entry in the summary area.
-pub(super) const SUMMARY: u64 = 16;
 
 /// The shape of a file system, in fragments unless said otherwise.
 #[derive(Clone, Debug)]

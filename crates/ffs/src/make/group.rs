@@ -14,14 +14,14 @@ pub(super) struct GroupBuilder {
 
 /// A group's counts: `struct csum`, the runs of free fragments by length
 /// (`cg_frsum`), and the runs of free blocks by length (`cg_clustersum`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) directories: u32,
-    pub(super) free_blocks: u32,
-    pub(super) free_inodes: u32,
-    pub(super) free_frags: u32,
-    pub(super) runs: [u32; 8],
-    pub(super) clusters: Vec<u32>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) directories: u32,
+    pub(crate) free_blocks: u32,
+    pub(crate) free_inodes: u32,
+    pub(crate) free_frags: u32,
+    pub(crate) runs: [u32; 8],
+    pub(crate) clusters: Vec<u32>,
 }
 
 impl GroupBuilder {
@@ -48,39 +48,12 @@ impl GroupBuilder {
         self.inodes = count;
     }
 
-    /// Whether each block is wholly free.
-    fn blocks<'a>(&'a self, geometry: &'a Geometry) -> impl Iterator<Item = bool> + 'a {
-        let frag = geometry.frag as usize;
-        self.free.chunks(frag).map(move |block| block.len() == frag && block.iter().all(|&f| f))
-    }
-
     pub(super) fn counts(&self, geometry: &Geometry) -> Counts {
-        let frag = geometry.frag as usize;
-        let mut counts = Counts {
+        Counts {
             directories: self.directories,
-            free_blocks: 0,
             free_inodes: geometry.ipg - self.inodes,
-            free_frags: 0,
-            runs: [0; 8],
-            clusters: vec![0; geometry.contigsumsize as usize + 1],
-        };
-        for block in self.free.chunks(frag) {
-            if block.len() == frag && block.iter().all(|&free| free) {
-                counts.free_blocks += 1;
-                continue;
-            }
-            for run in block.split(|&free| !free).filter(|run| !run.is_empty()) {
-                counts.free_frags += run.len() as u32;
-                counts.runs[run.len()] += 1;
-            }
+            ..count(&self.free, geometry.frag, geometry.contigsumsize)
         }
-        if geometry.contigsumsize > 0 {
-            let blocks: Vec<bool> = self.blocks(geometry).collect();
-            for run in blocks.split(|&free| !free).filter(|run| !run.is_empty()) {
-                counts.clusters[run.len().min(geometry.contigsumsize as usize)] += 1;
-            }
-        }
-        counts
     }
 
     /// The bitmap of free fragments.
@@ -90,13 +63,41 @@ impl GroupBuilder {
 
     /// The bitmap of free blocks.
     pub(super) fn cluster_bits(&self, geometry: &Geometry) -> Vec<u8> {
-        bits(self.blocks(geometry))
+        bits(blocks(&self.free, geometry.frag))
     }
 
     /// The bitmap of inodes in use.
     pub(super) fn inode_bits(&self, geometry: &Geometry) -> Vec<u8> {
         bits((0..geometry.ipg).map(|at| at < self.inodes))
     }
+}
+
+/// Whether each block is wholly free.
+fn blocks(free: &[bool], frag: u32) -> impl Iterator<Item = bool> + '_ {
+    let frag = frag as usize;
+    free.chunks(frag).map(move |block| block.len() == frag && block.iter().all(|&free| free))
+}
+
+/// What follows from which fragments are free.
+pub(crate) fn count(free: &[bool], frag: u32, contigsumsize: u32) -> Counts {
+    let mut counts = Counts { clusters: vec![0; contigsumsize as usize + 1], ..Counts::default() };
+    for block in free.chunks(frag as usize) {
+        if block.len() == frag as usize && block.iter().all(|&free| free) {
+            counts.free_blocks += 1;
+            continue;
+        }
+        for run in block.split(|&free| !free).filter(|run| !run.is_empty()) {
+            counts.free_frags += run.len() as u32;
+            counts.runs[run.len()] += 1;
+        }
+    }
+    if contigsumsize > 0 {
+        let blocks: Vec<bool> = blocks(free, frag).collect();
+        for run in blocks.split(|&free| !free).filter(|run| !run.is_empty()) {
+            counts.clusters[run.len().min(contigsumsize as usize)] += 1;
+        }
+    }
+    counts
 }
 
 /// Bits, the lowest of a byte first.

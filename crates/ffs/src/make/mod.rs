@@ -9,7 +9,7 @@
 
 mod encode;
 mod geometry;
-mod group;
+pub(crate) mod group;
 mod options;
 
 pub use options::{MakeOptions, Optimization, Version};

@@ -1,0 +1,105 @@
+//! Clusters: runs of free blocks, mapped and counted by length.
+
+use super::group::{Clusters, GroupMut};
+use super::{Delta, Taken};
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_units::{BlockNo, Extent};
+
+impl GroupMut<'_> {
+    /// Takes `len` whole blocks in a row, the first such from the preferred one
+    /// on; of another group's preference nothing is left but that data belong
+    /// into the zone for data. Nothing in front of it is looked at, since a file
+    /// should not go backwards. `None` when there is no such cluster.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the group's maps and counts contradict.
+    pub(crate) fn alloc_cluster(
+        &mut self,
+        len: u32,
+        preference: Option<BlockNo>,
+    ) -> Result<Option<Taken>, FsError> {
+        let Some(clusters) = self.maps.clusters else { return Ok(None) };
+        if len == 0 || (len..=clusters.longest).all(|len| self.count(&clusters, len) == 0) {
+            return Ok(None);
+        }
+        let frag = self.sb.frag;
+        let wanted = preference.and_then(|block| self.within(block));
+        let start = wanted.unwrap_or_else(|| self.data_zone());
+        let start = start.checked_div(frag).unwrap_or(0);
+        let Some(first) = self.find_cluster(&clusters, start, len) else { return Ok(None) };
+        let end = first.saturating_add(len);
+        let whole = |&block: &u32| self.block_bits(block).count_ones() == frag;
+        if let Some(block) = (first..end).find(|block| !whole(block)) {
+            return Err(self.contradiction("cg_clustersfree", block));
+        }
+        let mut delta = Delta::default();
+        for block in first..end {
+            delta = delta.and(self.set_block(block, 0)?);
+        }
+        let run = Extent::new(
+            self.on_volume(first.saturating_mul(frag)),
+            u64::from(len.saturating_mul(frag)),
+        );
+        Ok(Some(Taken { run, delta }))
+    }
+
+    /// The length of the longest cluster that is counted.
+    pub(crate) fn longest_cluster(&self) -> u32 {
+        let Some(clusters) = self.maps.clusters else { return 0 };
+        (1..=clusters.longest).rev().find(|&len| self.count(&clusters, len) > 0).unwrap_or(0)
+    }
+
+    /// The first of `len` free blocks in a row.
+    fn find_cluster(&self, clusters: &Clusters, start: u32, len: u32) -> Option<u32> {
+        let mut run = 0u32;
+        for block in start..clusters.blocks {
+            run = if self.bit(clusters.map, block) { run.saturating_add(1) } else { 0 };
+            if run == len {
+                return block.saturating_add(1).checked_sub(len);
+            }
+        }
+        None
+    }
+
+    /// Maps and counts a block that has become free, or is no longer
+    /// (`ffs_clusteracct`). Changes nothing when a count would leave its range.
+    pub(super) fn set_cluster(&mut self, block: u32, free: bool) -> Result<(), FsError> {
+        let Some(clusters) = self.maps.clusters.filter(|clusters| block < clusters.blocks) else {
+            return Ok(());
+        };
+        let longest = clusters.longest;
+        let is_free = |block: &u32| self.bit(clusters.map, *block);
+        let lengths = |blocks: &mut dyn Iterator<Item = u32>| {
+            u32::try_from(blocks.take(index(longest)).take_while(is_free).count()).unwrap_or(0)
+        };
+        let behind = lengths(&mut (block.saturating_add(1)..clusters.blocks));
+        let front = lengths(&mut (0..block).rev());
+        let joined = front.saturating_add(behind).saturating_add(1).min(longest);
+        let (come, gone) = if free { (1, -1) } else { (-1, 1) };
+        let mut counts: Vec<i64> =
+            (0..=longest).map(|len| i64::from(self.count(&clusters, len))).collect();
+        for (len, by) in [(joined, come), (front, gone), (behind, gone)] {
+            if let Some(count) = counts.get_mut(index(len)).filter(|_| len > 0) {
+                *count = count.saturating_add(by);
+            }
+        }
+        let wrong = || self.contradiction("cg_clustersum", block);
+        let counts: Result<Vec<u32>, _> = counts.into_iter().map(u32::try_from).collect();
+        let counts = counts.map_err(|_| wrong())?;
+        for (len, count) in (0..).zip(counts).skip(1) {
+            self.set_word(place_of(&clusters, len), count);
+        }
+        self.set_bit(clusters.map, block, free);
+        Ok(())
+    }
+
+    /// How many clusters of a length there are.
+    fn count(&self, clusters: &Clusters, len: u32) -> u32 {
+        self.word(place_of(clusters, len))
+    }
+}
+
+fn place_of(clusters: &Clusters, len: u32) -> usize {
+    clusters.counts.saturating_add(index(len).saturating_mul(4))
+}

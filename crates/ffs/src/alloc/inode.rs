@@ -1,0 +1,113 @@
+//! Inodes.
+
+use super::Delta;
+use super::group::{GroupMut, at, is_lazy};
+use seekless_fs::FsError;
+use seekless_fs::field::{index, range};
+use seekless_units::Ino;
+use std::ops::Range;
+
+/// An inode that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TakenInode {
+    pub(crate) ino: Ino,
+    pub(crate) delta: Delta,
+    /// UFS2: inodes that had never been written. They must be zeroed, and be on
+    /// disk, before the group is: it now says that they are.
+    pub(crate) initialize: Range<u32>,
+}
+
+impl GroupMut<'_> {
+    /// Takes an inode: the preferred one, or else the first free one from the
+    /// last taken on. `None` when none is free.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the group's map and counts contradict.
+    pub(crate) fn alloc_inode(
+        &mut self,
+        preferred: Option<Ino>,
+        is_directory: bool,
+    ) -> Result<Option<TakenInode>, FsError> {
+        if self.summary().nifree == 0 {
+            return Ok(None);
+        }
+        let wanted = preferred.and_then(|ino| ino.get().checked_rem(self.sb.ipg));
+        let slot = match wanted.filter(|&slot| !self.bit(self.maps.inodes, slot)) {
+            Some(slot) => slot,
+            None => self.search_inode()?,
+        };
+        let delta = Delta { nifree: -1, ndir: i32::from(is_directory), ..Delta::default() };
+        let summary = self.changed(delta)?;
+        let fresh = self.initialized_by(slot)?;
+        self.set_summary(summary);
+        self.set_bit(self.maps.inodes, slot, true);
+        self.set_word(at!(cg_irotor), slot);
+        if !fresh.is_empty() {
+            self.set_word(at!(cg_initediblk), fresh.end);
+        }
+        let first = self.number.get().saturating_mul(self.sb.ipg);
+        Ok(Some(TakenInode {
+            ino: Ino::new(first.saturating_add(slot)),
+            delta,
+            initialize: first.saturating_add(fresh.start)..first.saturating_add(fresh.end),
+        }))
+    }
+
+    /// Gives an inode back.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for an inode that is not one of this group's, or is
+    /// free already.
+    pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<Delta, FsError> {
+        let first = self.number.get().saturating_mul(self.sb.ipg);
+        let slot = ino.get().checked_sub(first).filter(|&slot| slot < self.sb.ipg);
+        let place = super::group::place(self.number).in_inode(ino);
+        let slot = slot
+            .ok_or_else(|| range("inode", u64::from(ino.get()), u64::from(self.sb.ipg), place))?;
+        if !self.bit(self.maps.inodes, slot) {
+            return Err(self.contradiction("cg_inosused", slot));
+        }
+        let ndir = i32::from(is_directory).saturating_neg();
+        let delta = Delta { nifree: 1, ndir, ..Delta::default() };
+        let summary = self.changed(delta)?;
+        self.set_summary(summary);
+        self.set_bit(self.maps.inodes, slot, false);
+        if slot < self.word(at!(cg_irotor)) {
+            self.set_word(at!(cg_irotor), slot);
+        }
+        Ok(delta)
+    }
+
+    /// The first free inode from the byte of the map on that the last one taken
+    /// is in.
+    fn search_inode(&self) -> Result<u32, FsError> {
+        let ipg = self.sb.ipg;
+        let end = ipg.div_ceil(8);
+        let start = (self.word(at!(cg_irotor)) >> 3).min(end);
+        let in_byte = |at: u32| {
+            let place = self.maps.inodes.saturating_add(index(at));
+            let used = self.bytes.get(place).copied().unwrap_or(u8::MAX);
+            let slot = at.saturating_mul(8).saturating_add(used.trailing_ones());
+            (used != u8::MAX && slot < ipg).then_some(slot)
+        };
+        (start..end)
+            .chain(0..start)
+            .find_map(in_byte)
+            .ok_or_else(|| self.contradiction("cg_inosused", self.summary().nifree))
+    }
+
+    /// The inodes of the group to be initialised before `slot` may be used: one
+    /// more block of them than it lies in is kept, while there are more.
+    fn initialized_by(&self, slot: u32) -> Result<Range<u32>, FsError> {
+        let done = self.word(at!(cg_initediblk));
+        if !is_lazy(self.sb) || done >= self.sb.ipg {
+            return Ok(done..done);
+        }
+        let per_block = self.sb.bsize.checked_div(self.sb.inode_size()).unwrap_or(0).max(1);
+        if done.checked_rem(per_block) != Some(0) {
+            return Err(self.contradiction("cg_initediblk", done));
+        }
+        let ahead = slot.saturating_add(per_block).next_multiple_of(per_block);
+        Ok(done..ahead.min(self.sb.ipg).max(done))
+    }
+}

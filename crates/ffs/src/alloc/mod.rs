@@ -1,0 +1,34 @@
+//! The mechanism of allocation: the bytes of one cylinder group, in place.
+//!
+//! [`GroupMut`] wraps a group's bytes, as a cache holds them, once their head
+//! has been checked; every change keeps all counters of the group true and says
+//! by how much its summary changed ([`Delta`]), so that the caller can keep the
+//! totals. Where to look first comes from `seekless_placement`, which order the
+//! groups are tried in too; what is found from there on is decided here, by the
+//! rules of FreeBSD's `ffs_alloc.c`.
+//!
+//! No bytes can make these functions panic or go outside the group. Where the
+//! bitmaps and the counters contradict each other the change is refused, and
+//! nothing has been changed then (but for a rotor, and for the first blocks of
+//! a cluster whose later ones turn out to be wrong).
+
+mod block;
+mod cluster;
+mod group;
+mod inode;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use group::{GroupMut, seal_group};
+pub(crate) use summary::{Delta, decode_summaries, encode_summary};
+
+use seekless_units::Extent;
+
+/// Space that was found, and what that changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// In fragments from the start of the volume.
+    pub(crate) run: Extent,
+    pub(crate) delta: Delta,
+}

@@ -1,0 +1,158 @@
+//! A superblock's bytes, changed in place.
+
+use crate::crc32c;
+use crate::ondisk::{Superblock, check_hash, flag};
+use crate::superblock::{Format, Super};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_placement::Totals;
+use seekless_units::{ByteLen, GroupNo, Lba};
+use std::mem::offset_of;
+use zerocopy::byteorder::LE;
+
+/// A place in the superblock.
+macro_rules! at {
+    ($field:ident) => {
+        offset_of!(Superblock<LE>, $field)
+    };
+}
+
+/// The bytes of a volume's superblock, of which the other fields stay as they
+/// are. `sb` is what they were read as; it is not brought up to date.
+pub(crate) struct SuperblockMut<'a> {
+    sb: &'a Super,
+    bytes: Vec<u8>,
+}
+
+impl<'a> SuperblockMut<'a> {
+    /// Reads the bytes anew from where the superblock was found.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(crate) fn read(sb: &'a Super, device: &dyn BlockDevice) -> Result<Self, FsError> {
+        let mut bytes = vec![0; index(sb.tuning.sbsize)];
+        device.read_bytes(ByteLen::new(sb.at), &mut bytes)?;
+        Ok(Self { sb, bytes })
+    }
+
+    fn set32(&mut self, at: usize, value: u32) {
+        self.sb.order.put_u32(&mut self.bytes, at, value);
+    }
+
+    fn set64(&mut self, at: usize, value: u64) {
+        self.sb.order.put_u64(&mut self.bytes, at, value);
+    }
+
+    fn set8(&mut self, at: usize, value: u8) {
+        if let Some(byte) = self.bytes.get_mut(at) {
+            *byte = value;
+        }
+    }
+
+    fn is_ufs1(&self) -> bool {
+        self.sb.format == Format::Ufs1
+    }
+
+    pub(crate) fn set_minfree(&mut self, percent: u32) {
+        self.set32(at!(fs_minfree), percent);
+    }
+
+    pub(crate) fn set_maxbpg(&mut self, blocks: u32) {
+        self.set32(at!(fs_maxbpg), blocks);
+    }
+
+    pub(crate) fn set_avgfilesize(&mut self, bytes: u32) {
+        self.set32(at!(fs_avgfilesize), bytes);
+    }
+
+    pub(crate) fn set_avgfpdir(&mut self, files: u32) {
+        self.set32(at!(fs_avgfpdir), files);
+    }
+
+    pub(crate) fn set_metaspace(&mut self, frags: u64) {
+        self.set64(at!(fs_metaspace), frags);
+    }
+
+    /// 0 for time, 1 for space.
+    pub(crate) fn set_optim(&mut self, optim: u32) {
+        self.set32(at!(fs_optim), optim);
+    }
+
+    /// `fs_volname`, zeros to its end.
+    pub(crate) fn set_label(&mut self, label: &[u8]) {
+        let at = at!(fs_volname);
+        if let Some(field) = self.bytes.get_mut(at..at.saturating_add(32)) {
+            field.fill(0);
+            field.iter_mut().zip(label).for_each(|(to, &from)| *to = from);
+        }
+    }
+
+    /// Turns flags on or off, in the old byte of them too.
+    pub(crate) fn set_flags(&mut self, flags: u32) {
+        self.set32(at!(fs_flags), flags);
+        let old = u8::try_from((flags | flag::UPDATED) & 0xFF).unwrap_or(0);
+        self.set8(at!(fs_old_flags), old);
+    }
+
+    /// What the groups have together; in UFS1 the old fields say it too.
+    pub(crate) fn set_totals(&mut self, totals: Totals) {
+        let counts = [totals.ndir, totals.nbfree, totals.nifree, totals.nffree];
+        for (at, count) in (at!(fs_cstotal)..).step_by(8).zip(counts) {
+            self.set64(at, count);
+        }
+        if self.is_ufs1() {
+            for (at, count) in (at!(fs_old_cstotal)..).step_by(4).zip(counts) {
+                self.set32(at, u32::try_from(count).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    /// When it is written, in seconds of the epoch.
+    pub(crate) fn set_time(&mut self, secs: i64) {
+        self.set64(at!(fs_time), secs.cast_unsigned());
+        if self.is_ufs1() {
+            let old = u32::try_from(secs.cast_unsigned() & 0xFFFF_FFFF).unwrap_or(0);
+            self.set32(at!(fs_old_time), old);
+        }
+    }
+
+    /// `fs_clean`: whether all there is has been written.
+    pub(crate) fn set_clean(&mut self, clean: bool) {
+        self.set8(at!(fs_clean), u8::from(clean));
+        self.set8(at!(fs_fmod), 0);
+    }
+
+    /// The bytes as they are to be written, `fs_sbsize` of them, with their
+    /// check hash where the volume has one.
+    pub(crate) fn sealed(&mut self) -> &[u8] {
+        if self.sb.has_check_hash(check_hash::SUPERBLOCK) {
+            self.set32(at!(fs_ckhash), 0);
+            let hash = crc32c(&self.bytes);
+            self.set32(at!(fs_ckhash), hash);
+        }
+        &self.bytes
+    }
+
+    /// Where the superblock lies, in bytes, and then its copies, one a group.
+    pub(crate) fn places(sb: &Super) -> impl Iterator<Item = ByteLen> + '_ {
+        let copy = |group| sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize));
+        let copies = (0..sb.ncg).map(GroupNo::new).map(copy);
+        std::iter::once(sb.at).chain(copies.filter(|&at| at != sb.at)).map(ByteLen::new)
+    }
+
+    /// Writes it to its own place; to its copies first, when they are asked for.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(crate) fn write(&mut self, device: &dyn BlockDevice, copies: bool) -> Result<(), FsError> {
+        let sb = self.sb;
+        let bytes = self.sealed();
+        let mut places: Vec<ByteLen> = Self::places(sb).collect();
+        places.truncate(if copies { places.len() } else { 1 });
+        for at in places.into_iter().rev() {
+            device.write(Lba::containing(at), bytes)?;
+        }
+        Ok(())
+    }
+}

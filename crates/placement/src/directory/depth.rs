@@ -1,0 +1,89 @@
+use super::contiguous::{ContigDirs, Limits, nearest};
+use super::{DirectoryPlacement, Parent};
+use crate::View;
+use seekless_units::GroupNo;
+
+/// Today's FreeBSD: directories near the root are spread over the volume, those
+/// far from it lie close to their parent.
+///
+/// Around the parent's group lies a range of `ncg / 2^depth` groups, and the
+/// new directory is put at 1/2 of it, the next ones at 1/4, 3/4, 1/8, 3/8 and
+/// so on. From there on the nearest group with room is taken, where none may
+/// have more than 2^depth directories above the average. Where the format does
+/// not say how deep the parent lies, the parent's own group is preferred.
+#[derive(Clone, Debug)]
+pub struct Depth {
+    contigdirs: ContigDirs,
+}
+
+impl Depth {
+    /// What it is called.
+    pub const NAME: &'static str = "depth";
+
+    /// For a volume of so many groups, just mounted.
+    #[must_use]
+    pub fn new(ncg: u32) -> Self {
+        Self { contigdirs: ContigDirs::new(ncg) }
+    }
+}
+
+/// Where in the range around its parent the next directory is put.
+fn probe(ncg: u32, parent: &Parent) -> GroupNo {
+    let ncg = u64::from(ncg);
+    let range = ncg.checked_shr(parent.depth).unwrap_or(0);
+    // The 1st, 2nd, 3rd ... go to 1/2, 1/4, 3/4, 1/8 ...: the highest bit of
+    // the count says in how many parts, the others which of them.
+    let count = u64::from(parent.subdirectories).saturating_add(1);
+    let power = count.ilog2();
+    let odd = (count & !(1u64 << power)).saturating_mul(2).saturating_add(1);
+    let parts = 2u64 << power;
+    let within = range.saturating_mul(odd).checked_div(parts).unwrap_or(0);
+    // `ncg` more, so that it does not fall below zero in between.
+    let at = u64::from(parent.group.get()).saturating_add(ncg).saturating_add(within);
+    let at = at.saturating_sub(range / 2).checked_rem(ncg).unwrap_or(0);
+    GroupNo::new(u32::try_from(at).unwrap_or(0))
+}
+
+impl DirectoryPlacement for Depth {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prefer(&mut self, view: &View<'_>, parent: &Parent) -> GroupNo {
+        let known = parent.depth > 0 || parent.is_root;
+        let start = if known { probe(view.volume.ncg, parent) } else { parent.group };
+        let limits = Limits::new(view, 1u64.checked_shl(parent.depth).unwrap_or(u64::MAX));
+        nearest(view, &self.contigdirs, start, &limits)
+    }
+
+    fn allocating(&mut self, preferred: GroupNo, is_directory: bool) {
+        self.contigdirs.allocating(preferred, is_directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probes(ncg: u32, group: u32, depth: u32, count: u32) -> Vec<u32> {
+        let at = |subdirectories| {
+            let group = GroupNo::new(group);
+            probe(ncg, &Parent { group, is_root: depth == 0, depth, subdirectories }).get()
+        };
+        (0..count).map(at).collect()
+    }
+
+    #[test]
+    fn the_range_is_halved_and_halved_again() {
+        // All 64 groups around group 32: the middle, the quarters, the eighths.
+        assert_eq!(probes(64, 32, 0, 7), [32, 16, 48, 8, 24, 40, 56]);
+        // Around group 0 the range begins in front of the volume's start.
+        assert_eq!(probes(64, 0, 0, 3), [0, 48, 16]);
+        // Two levels down: 16 groups.
+        assert_eq!(probes(64, 32, 2, 3), [32, 28, 36]);
+        // Too deep for a range: with the parent.
+        assert_eq!(probes(64, 5, 7, 3), [5, 5, 5]);
+        assert_eq!(probes(64, 5, 200, 2), [5, 5]);
+        assert_eq!(probes(0, 0, 0, 1), [0]);
+    }
+}

@@ -1,0 +1,42 @@
+use super::{DirectoryPlacement, Parent};
+use crate::View;
+use seekless_units::GroupNo;
+
+/// 4.4BSD's: of the groups with at least the average of free inodes, the one
+/// with the fewest directories. The parent plays no part.
+#[derive(Clone, Copy, Debug)]
+pub struct OldDirpref;
+
+impl OldDirpref {
+    /// What it is called.
+    pub const NAME: &'static str = "old-dirpref";
+}
+
+impl DirectoryPlacement for OldDirpref {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prefer(&mut self, view: &View<'_>, _: &Parent) -> GroupNo {
+        let average = view.average(view.totals.nifree);
+        fewest(view, GroupNo::ZERO, |nifree, _| nifree >= average)
+    }
+
+    fn allocating(&mut self, _: GroupNo, _: bool) {}
+}
+
+/// The first group with the fewest directories, fewer than it has inodes, among
+/// those whose free inodes and free blocks are `enough`; `start` where none is.
+pub(super) fn fewest(
+    view: &View<'_>,
+    start: GroupNo,
+    enough: impl Fn(u64, u64) -> bool,
+) -> GroupNo {
+    let (mut best, mut least) = (start, view.volume.ipg);
+    for (number, group) in view.from(start) {
+        if group.ndir < least && enough(u64::from(group.nifree), u64::from(group.nbfree)) {
+            (best, least) = (number, group.ndir);
+        }
+    }
+    best
+}

@@ -1,0 +1,115 @@
+//! Whether blocks just written are gathered into a cluster (`ffs_reallocblks`).
+
+use crate::View;
+use seekless_units::{BlockNo, GroupNo, Lbn};
+
+/// Direct blocks of an inode.
+const DIRECT: u64 = 12;
+/// Percent of the space below which nothing is gathered.
+const LEAST_FREE: u32 = 4;
+/// Most groups in which a cluster is looked for (`vfs.ffs.maxclustersearch`).
+const MOST_GROUPS: u32 = 10;
+
+/// Neighbouring logical blocks of a file that may be moved together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cluster {
+    /// The first logical block.
+    pub start: Lbn,
+    /// How many blocks.
+    pub len: u32,
+    /// Where the first block lies.
+    pub first: BlockNo,
+    /// Where the last block lies.
+    pub last: BlockNo,
+}
+
+/// Why blocks stay where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// The volume does not count clusters, or none so long.
+    NotTracked,
+    /// Less than 4% of the space is free.
+    LittleSpace,
+    /// It would push the first indirect block from its place behind block 11.
+    AcrossIndirect,
+    /// The file has moved on to another group.
+    AcrossGroups,
+}
+
+/// Whether a cluster may be gathered.
+///
+/// # Errors
+/// Why not.
+pub fn permit(view: &View<'_>, cluster: &Cluster) -> Result<(), Refusal> {
+    let tracked = view.volume.contigsumsize;
+    if tracked == 0 || cluster.len > tracked {
+        return Err(Refusal::NotTracked);
+    }
+    if view.free_space(LEAST_FREE) < 0 {
+        return Err(Refusal::LittleSpace);
+    }
+    let last = cluster.start.get().saturating_add(u64::from(cluster.len.saturating_sub(1)));
+    if cluster.start.get() < DIRECT && last >= DIRECT {
+        return Err(Refusal::AcrossIndirect);
+    }
+    if view.volume.group_of(cluster.first) != view.volume.group_of(cluster.last) {
+        return Err(Refusal::AcrossGroups);
+    }
+    Ok(())
+}
+
+/// The groups in which a place for the cluster is looked for, in order: the one
+/// of the preferred block and those behind it, ten at most.
+pub fn groups(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
+    let wrap = move |by: u32| start.get().wrapping_add(by).checked_rem(ncg).unwrap_or(0);
+    (0..ncg.min(MOST_GROUPS)).map(wrap).map(GroupNo::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Totals, Volume};
+
+    #[test]
+    fn refuses_what_would_do_harm() {
+        let mut volume = Volume {
+            ncg: 4,
+            fpg: 1000,
+            frag: 8,
+            dsize: 4000,
+            contigsumsize: 16,
+            ..Volume::default()
+        };
+        let mut totals = Totals { nbfree: 19, nffree: 8, ..Totals::default() };
+        let cluster = |start, len, first, last| Cluster {
+            start: Lbn::new(start),
+            len,
+            first: BlockNo::new(first),
+            last: BlockNo::new(last),
+        };
+        let ask = |volume: &Volume, totals: &Totals, cluster| {
+            permit(&View { volume, groups: &[], totals }, &cluster)
+        };
+        // 160 fragments are 4%.
+        let good = cluster(0, 12, 0, 88);
+        assert_eq!(ask(&volume, &totals, good), Ok(()));
+        assert_eq!(ask(&volume, &totals, cluster(12, 16, 0, 999)), Ok(()));
+        let across = cluster(11, 2, 0, 8);
+        assert_eq!(ask(&volume, &totals, across), Err(Refusal::AcrossIndirect));
+        let moved = cluster(20, 2, 992, 1000);
+        assert_eq!(ask(&volume, &totals, moved), Err(Refusal::AcrossGroups));
+        assert_eq!(ask(&volume, &totals, cluster(20, 17, 0, 8)), Err(Refusal::NotTracked));
+        totals.nffree = 7;
+        assert_eq!(ask(&volume, &totals, good), Err(Refusal::LittleSpace));
+        volume.contigsumsize = 0;
+        assert_eq!(ask(&volume, &totals, good), Err(Refusal::NotTracked));
+    }
+
+    #[test]
+    fn at_most_ten_groups_are_searched() {
+        let order =
+            |ncg, start| groups(ncg, GroupNo::new(start)).map(GroupNo::get).collect::<Vec<_>>();
+        assert_eq!(order(3, 2), [2, 0, 1]);
+        assert_eq!(order(100, 95), [95, 96, 97, 98, 99, 0, 1, 2, 3, 4]);
+    }
+}
