@@ -23,7 +23,7 @@ struct Entry<'a> {
 }
 
 /// The kind an entry records (`DT_*`).
-fn kind_of(code: u8) -> Option<FileKind> {
+pub(crate) fn kind_of(code: u8) -> Option<FileKind> {
     Some(match code {
         1 => FileKind::Fifo,
         2 => FileKind::CharDevice,

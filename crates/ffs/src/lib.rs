@@ -29,6 +29,7 @@ mod group;
 mod image;
 mod inode;
 mod make;
+mod operate;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;
@@ -40,6 +41,7 @@ mod words;
 mod xattr;
 
 pub use image::FfsImage;
+pub use operate::{FfsLive, LiveOptions, Wall};
 pub use make::{MakeOptions, Optimization, Version, make};
 
 use seekless_device::BlockDevice;
