@@ -181,22 +181,19 @@ impl FfsLive {
 
     /// Gives runs back.
     pub(super) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
-        let mut left = runs;
-        while let Some(first) = left.first() {
+        let frag = u64::from(self.sb.frag);
+        let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
+        while let Some(&first) = pieces.peek() {
             let number = self.volume.group_of(first.start);
-            let same = |run: &&Extent| self.volume.group_of(run.start) == number;
-            let (here, rest) = left.split_at(left.iter().take_while(same).count());
-            let frag = u64::from(self.sb.frag);
+            let volume = self.volume.clone();
+            let here = |piece: &Extent| volume.group_of(piece.start) == number;
             self.change_group(number, Role::BitmapClear, |group| {
                 let mut all = Delta::default();
-                for &run in here {
-                    for piece in by_block(run, frag) {
-                        all = all.and(group.free(piece)?);
-                    }
+                while let Some(piece) = pieces.next_if(here) {
+                    all = all.and(group.free(piece)?);
                 }
                 Ok(Some(((), all)))
             })?;
-            left = rest;
         }
         Ok(())
     }
