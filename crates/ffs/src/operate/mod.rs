@@ -129,6 +129,9 @@ impl FfsLive {
         if let Some(why) = &self.broken {
             return Err(FsError::ReadOnly(why.clone()));
         }
+        if self.closed {
+            return Err(FsError::ReadOnly("it is unmounted".into()));
+        }
         self.cache.begin()?;
         self.run_actions()?;
         self.drop_nodes();
