@@ -1,7 +1,7 @@
 //! What is done once something is on the disk.
 
 use super::FfsLive;
-use seekless_cache::{ChangeId, Kind};
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_units::{Extent, Ino};
 
@@ -72,13 +72,17 @@ impl FfsLive {
         Ok(())
     }
 
-    /// A removed directory goes with its own two links; then its parent has
-    /// one less.
+    /// A removed directory has its name less and its own `.`; what was in it
+    /// may still be counted. When it goes its parent has one link less.
     pub(super) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
-        node.links = 0;
-        let gone = if node.holds == 0 { self.destroy(ino)? } else { self.put_links(ino, &[])? };
-        self.cache.defer(&[gone], Kind::DirRem, Action::DropLink(parent));
+        node.links = node.links.saturating_sub(2);
+        node.counted_in = Some(parent);
+        if node.links == 0 && node.holds == 0 {
+            self.destroy(ino)?;
+        } else {
+            self.put_links(ino, &[])?;
+        }
         Ok(())
     }
 

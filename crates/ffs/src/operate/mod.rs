@@ -373,7 +373,7 @@ impl Operate for FfsLive {
             self.count_free(ino);
             return Ok(());
         }
-        self.change(|live| live.destroy(ino).map(|_| ()))
+        self.change(|live| live.destroy(ino))
     }
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {

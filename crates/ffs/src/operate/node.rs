@@ -66,6 +66,8 @@ pub(super) struct Node {
     pub(super) fresh: SmallVec<[ChangeId; 4]>,
     /// Its blocks count as free already.
     pub(super) counted_free: bool,
+    /// Of a removed directory: the one of which the links count its `..`.
+    pub(super) counted_in: Option<Ino>,
 }
 
 impl Node {
@@ -99,6 +101,7 @@ impl Node {
             reached_by: SmallVec::new(),
             fresh: SmallVec::new(),
             counted_free: false,
+            counted_in: None,
         }
     }
 
