@@ -599,12 +599,26 @@ impl<A> Cache<A> {
         found
     }
 
+    /// The changes to a run of fragments that are not on the disk, whether they
+    /// wait for something or not.
+    #[must_use]
+    pub fn changes_in(&self, run: Extent) -> Vec<ChangeId> {
+        let mut found = self.waiting_in(run);
+        for (block, mask) in self.blocks_of(run) {
+            let Some(buffer) = self.buffers.get(block) else { continue };
+            let touches =
+                |id: &&ChangeId| self.graph.get(**id).is_some_and(|r| r.mask & mask != 0);
+            found.extend(buffer.open.iter().filter(touches));
+        }
+        found
+    }
+
     /// Undoes a change that has not been written and that nothing was changed
     /// upon; whoever waits for it goes on as if it were on the disk. False
     /// when it is too late for that.
     pub fn revert(&mut self, id: ChangeId) -> bool {
         let Some(record) = self.graph.get(id) else { return false };
-        if record.waiting == 0 || record.has_change_on_it() {
+        if record.waiting == 0 || self.graph.has_change_on(record) {
             return false;
         }
         let block = record.block;

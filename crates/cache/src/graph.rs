@@ -67,11 +67,6 @@ impl Record {
     fn undo_bytes(&self) -> u64 {
         self.undo.iter().map(|undo| undo.bytes.len() as u64).sum()
     }
-
-    /// Whether somebody changed the same bytes later.
-    pub(crate) fn has_change_on_it(&self) -> bool {
-        self.waiters.iter().any(|waiter| matches!(waiter, Waiter::On(_)))
-    }
 }
 
 struct Slot {
@@ -127,6 +122,15 @@ impl<A> Graph<A> {
             return None;
         }
         slot.record.as_ref()
+    }
+
+    /// Whether somebody changed the same bytes later, and that still stands.
+    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::On(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
     }
 
     pub(crate) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {

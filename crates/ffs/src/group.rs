@@ -2,7 +2,7 @@
 
 use crate::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
-use crate::superblock::{Order, same};
+use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;
 use seekless_fs::field::{index, parse, range, slice, truncated};
 use seekless_fs::read_cache::Block;
@@ -53,8 +53,8 @@ impl Volume {
             let found = u64::from(raw.cg_cgx.get());
             return Err(range("cg_cgx", found, u64::from(number.get()), place));
         }
-        if self.sb.has_check_hash(check_hash::GROUP) && !self.ignore_checksums {
-            self.verify_group(&block, raw.cg_ckhash.get(), place)?;
+        if !self.ignore_checksums {
+            verify_group(&self.sb, &block, number)?;
         }
         let bitmap = |field, at: u32, bits: u32| {
             let end = u64::from(at).saturating_add(u64::from(bits.div_ceil(8)));
@@ -72,15 +72,6 @@ impl Volume {
             frags_at: bitmap("cg_freeoff", raw.cg_freeoff.get(), blocks)?,
             block,
         })
-    }
-
-    /// CRC32C over `fs_cgsize` bytes, its own field being zero.
-    fn verify_group(&self, block: &[u8], stored: u32, place: Location) -> Result<(), FsError> {
-        let covered = slice(block, 0, index(self.sb.cgsize)).ok_or_else(|| truncated(place))?;
-        let mut bytes = covered.to_vec();
-        let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
-        bytes.get_mut(at..at.saturating_add(4)).ok_or_else(|| truncated(place))?.fill(0);
-        same(stored, crc32c(&bytes), place)
     }
 
     /// Which group holds an inode, and its place there.
@@ -113,6 +104,21 @@ impl Volume {
             free,
         })
     }
+}
+
+/// Compares a group's check hash, where it has one: CRC32C over `fs_cgsize`
+/// bytes, its own field being zero.
+pub(crate) fn verify_group(sb: &Super, block: &[u8], number: GroupNo) -> Result<(), FsError> {
+    if !sb.has_check_hash(check_hash::GROUP) {
+        return Ok(());
+    }
+    let place = place(number);
+    let covered = slice(block, 0, index(sb.cgsize)).ok_or_else(|| truncated(place))?;
+    let mut bytes = covered.to_vec();
+    let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
+    let stored = sb.order.get_u32(&bytes, at).unwrap_or(0);
+    sb.order.put_u32(&mut bytes, at, 0);
+    same(stored, crc32c(&bytes), place)
 }
 
 impl Group {

@@ -30,6 +30,7 @@ mod group;
 mod image;
 mod inode;
 mod make;
+mod operate;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod superblock;
@@ -42,6 +43,7 @@ mod xattr;
 
 pub use check::check;
 pub use image::FfsImage;
+pub use operate::{FfsLive, LiveOptions, Wall};
 pub use make::{MakeOptions, Optimization, Version, make};
 
 use seekless_device::BlockDevice;
