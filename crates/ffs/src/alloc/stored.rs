@@ -6,7 +6,7 @@ use seekless_fs::field::index;
 
 impl GroupMut<'_> {
     /// Whether the group says that an inode is in use.
-    pub(crate) fn inode_in_use(&self, slot: u32) -> bool {
+    pub(crate) fn says_in_use(&self, slot: u32) -> bool {
         self.bit(self.maps.inodes, slot)
     }
 

@@ -113,7 +113,7 @@ impl Checker {
         for slot in 0..self.sb().ipg {
             let ino = Ino::new(first.saturating_add(slot));
             let used = ino.get() < 2 || self.seen.contains_key(&ino);
-            match (group.inode_in_use(slot), used) {
+            match (group.says_in_use(slot), used) {
                 (true, false) => leaked.note(u64::from(ino.get())),
                 (false, true) => free.note(u64::from(ino.get())),
                 _ => {}
