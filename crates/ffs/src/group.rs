@@ -16,6 +16,8 @@ pub(crate) struct Group {
     block: Block,
     directories: u32,
     free_inodes: u32,
+    /// Inodes that have ever been written (UFS2; UFS1 writes all at first).
+    initialised: u32,
     /// Where its bitmaps stand: inodes in use, free fragments.
     inodes_at: usize,
     frags_at: usize,
@@ -65,6 +67,7 @@ impl Volume {
         Ok(Group {
             directories: raw.cg_cs.cs_ndir.get(),
             free_inodes: raw.cg_cs.cs_nifree.get(),
+            initialised: raw.cg_initediblk.get(),
             inodes_at: bitmap("cg_iusedoff", raw.cg_iusedoff.get(), self.sb.ipg)?,
             frags_at: bitmap("cg_freeoff", raw.cg_freeoff.get(), blocks)?,
             block,
@@ -122,6 +125,11 @@ impl Group {
     /// Whether an inode of the group is in use.
     pub(crate) fn in_use(&self, slot: u32) -> bool {
         bit(&self.block, self.inodes_at, slot)
+    }
+
+    /// Inodes that have ever been written, on UFS2.
+    pub(crate) fn initialised_inodes(&self) -> u32 {
+        self.initialised
     }
 
     /// A set bit of the map is a free fragment.

@@ -180,6 +180,21 @@ fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>, bytes: &[u8]) -> Inode {
 }
 
 impl Inode {
+    /// `di_mode`: zero when it is not in use.
+    pub(crate) fn mode(&self) -> u16 {
+        self.mode
+    }
+
+    /// `di_nlink`.
+    pub(crate) fn nlink(&self) -> i16 {
+        self.nlink
+    }
+
+    /// `di_blocks`, in units of 512 bytes.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
     /// Whether `di_flags` has the bit.
     pub(crate) fn is(&self, bit: u32) -> bool {
         self.flags & bit != 0

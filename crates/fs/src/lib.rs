@@ -5,6 +5,7 @@
 //! here knows any format; nothing here prints or reads the environment.
 //!
 //! - [`attr`]: attributes, times, extended attributes
+//! - [`check`]: what a check of an image finds
 //! - [`error`]: typed errors that say where
 //! - [`format`]: the table of formats
 //! - [`inspect`]: reading an image and where its pieces lie
@@ -16,6 +17,7 @@
 //! - [`plan`]: every inode number and extent of an image, decided at once
 
 pub mod attr;
+pub mod check;
 pub mod error;
 pub mod field;
 pub mod format;
