@@ -1,0 +1,75 @@
+#!/bin/sh
+# How far the read-write mount is from POSIX, beside fuse2fs on the same
+# machine: pjdfstest (the Rust one) and fsx, on fresh images in a directory
+# that should be a tmpfs. Needs root, FUSE, cargo, and the Debian packages
+# e2fsprogs and fuse2fs.
+#
+#   bench/posix.sh [DIR] [FSX_OPERATIONS]
+set -eu
+here=$(cd "$(dirname "$0")/.." && pwd)
+work=${1:-/dev/shm/seekless-posix}
+operations=${2:-1000000}
+seekless=${SEEKLESS:-$here/target/release/seekless}
+tools=$work/tools
+mkdir -p "$work/mnt"
+cd "$work"
+for tool in pjdfstest@0.2.2 fsx@0.3.2; do
+    [ -x "$tools/bin/${tool%@*}" ] || cargo install -q --locked --root "$tools" "$tool"
+done
+for user in pjd1 pjd2 pjd3; do
+    id "$user" >/dev/null 2>&1 || useradd -M "$user"
+done
+cat >pjdfstest.toml <<'END'
+[features]
+posix_fallocate = {}
+rename_ctime = {}
+utimensat = {}
+utime_now = {}
+stat_st_birthtime = {}
+[settings]
+naptime = 0.01
+allow_remount = false
+expected_failures = []
+[dummy_auth]
+entries = [["pjd1", "pjd1"], ["pjd2", "pjd2"], ["pjd3", "pjd3"]]
+END
+
+wait_for() {
+    for _ in $(seq 100); do
+        mountpoint -q mnt && return 0
+        sleep 0.1
+    done
+    echo "$1: not mounted" >&2
+    exit 1
+}
+
+judge() {
+    chmod 777 mnt
+    summary=$("$tools/bin/pjdfstest" -c pjdfstest.toml -p mnt 2>&1 | tee "$1.pjdfstest" | grep ^Summary)
+    echo "$1: pjdfstest: $summary"
+    grep ' FAILED' "$1.pjdfstest" || true
+    if "$tools/bin/fsx" -q -S 7 -N "$operations" -P . mnt/fsx >"$1.fsx" 2>&1; then
+        echo "$1: fsx: $operations operations, no fault"
+    else
+        echo "$1: fsx: failed, see $work/$1.fsx"
+    fi
+    umount mnt
+    wait || echo "$1: the mount ended with an error"
+}
+
+for format in ufs1 ufs2; do
+    for discipline in softdep async normal sync; do
+        "$seekless" mkfs --force --format $format -s 2G image >/dev/null
+        "$seekless" mount image mnt -o rw,$discipline,dev,suid &
+        wait_for $format
+        judge $format-$discipline
+        fls -r -p -u image >$format-$discipline.fls 2>&1 || echo "$format-$discipline: fls fails"
+    done
+done
+rm -f image
+mke2fs -q -t ext4 image 2G
+fuse2fs image mnt -f -o dev,suid,allow_other >fuse2fs.log 2>&1 &
+wait_for fuse2fs
+judge fuse2fs
+e2fsck -fn image >fuse2fs.e2fsck 2>&1 || echo "fuse2fs: e2fsck finds faults"
+rm -f image
