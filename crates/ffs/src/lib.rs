@@ -30,9 +30,9 @@ mod group;
 mod image;
 mod inode;
 mod make;
-mod operate;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod operate;
 mod superblock;
 #[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
@@ -43,8 +43,8 @@ mod xattr;
 
 pub use check::check;
 pub use image::FfsImage;
-pub use operate::{FfsLive, LiveOptions, Wall};
 pub use make::{MakeOptions, Optimization, Version, make};
+pub use operate::{FfsLive, LiveOptions, Wall};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};
