@@ -326,6 +326,53 @@ impl<A> Graph<A> {
         }
     }
 
+    /// Takes out a record that a later change has made void: its bytes will
+    /// never be on the disk by themselves.
+    pub(crate) fn take_void(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        let undo = self.get(id).map(Record::undo_bytes)?;
+        let record = self.take(id, counters)?;
+        debug_assert_eq!(undo, record.undo_bytes());
+        Some(record)
+    }
+
+    /// Lets those that waited for something else wait for `id`.
+    pub(crate) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
+        for &waiter in waiters {
+            let alive = match waiter {
+                Waiter::After(waiting) => match self.get_mut(waiting) {
+                    Some(record) => {
+                        record.after.push(id);
+                        true
+                    }
+                    None => false,
+                },
+                Waiter::Action(_) => true,
+                Waiter::On(_) => false,
+            };
+            if let Some(record) = self.get_mut(id).filter(|_| alive) {
+                record.waiters.push(waiter);
+            }
+        }
+    }
+
+    /// Whether a change, not only actions, waits for this one to be on the disk.
+    pub(crate) fn is_waited_for(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::After(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
+    }
+
+    /// Whether changes to the same bytes stand on this one.
+    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::On(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
+    }
+
     /// A record that waits shall wait for `after` and nothing else (what it
     /// lies on excepted). Those that may now be written are appended to `freed`.
     pub(crate) fn rewire(&mut self, id: ChangeId, after: &[ChangeId], freed: &mut Vec<ChangeId>) {

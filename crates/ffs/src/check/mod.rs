@@ -55,6 +55,8 @@ struct Checker {
     seen: BTreeMap<Ino, Seen>,
     /// Inodes of groups that could not be read, which are not looked at.
     lost_groups: Vec<GroupNo>,
+    /// The directories that are named in each.
+    children: BTreeMap<Ino, Vec<Ino>>,
     /// Directories with two names.
     renamed: BTreeSet<Ino>,
     /// A directory could not be read to its end.
@@ -78,6 +80,7 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
         used,
         seen: BTreeMap::new(),
         lost_groups: Vec::new(),
+        children: BTreeMap::new(),
         renamed: BTreeSet::new(),
         names_are_missing: false,
     };

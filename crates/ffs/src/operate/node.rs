@@ -66,6 +66,8 @@ pub(super) struct Node {
     pub(super) fresh: SmallVec<[ChangeId; 4]>,
     /// Its blocks count as free already.
     pub(super) counted_free: bool,
+    /// Of a removed directory: whose count still has it.
+    pub(super) child_of: Option<Ino>,
 }
 
 impl Node {
@@ -99,6 +101,7 @@ impl Node {
             reached_by: SmallVec::new(),
             fresh: SmallVec::new(),
             counted_free: false,
+            child_of: None,
         }
     }
 
