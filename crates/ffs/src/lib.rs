@@ -34,6 +34,7 @@ mod ondisk;
 mod superblock;
 #[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
+pub mod tune;
 mod volume;
 #[allow(dead_code, reason = "every width there is")]
 mod words;
