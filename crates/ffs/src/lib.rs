@@ -24,6 +24,7 @@
 #[allow(dead_code, unused_imports, reason = "what live operations are made of")]
 mod alloc;
 mod bmap;
+mod build;
 mod dir;
 mod group;
 mod image;
@@ -40,6 +41,7 @@ mod volume;
 mod words;
 mod xattr;
 
+pub use build::{BuildOptions, Builder};
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
 
