@@ -26,8 +26,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 The image has the features that mke2fs gives an ext4 file system today, or
 those that newfs gives a UFS one, and is as small as its contents allow, unless
---size says otherwise. The same source gives the same bytes. The output file appears when it is complete; it is never
-seen half written.
+--size says otherwise. The same source gives the same bytes. The output file
+appears when it is complete; it is never seen half written.
 
 Examples:
   seekless build rootfs/ -o disk.img
@@ -84,11 +84,11 @@ pub(crate) struct BuildArgs {
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
     #[command(flatten)]
-    ufs: UfsArgs,
-    #[command(flatten)]
     tree: SourceArgs,
     #[command(flatten)]
     open: OpenArgs,
+    #[command(flatten)]
+    ufs: UfsArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,11 @@
 //! Building an image from a tree: the whole layout decided first, then one
 //! forward pass.
 //!
-//! - [`options`]: what the caller may choose
-//! - [`demand`]: what a tree needs placed
-//! - [`tails`]: which files' last fragments share a block
-//! - [`directory`]: directories as units of 512 bytes
-//! - [`attributes`]: extended attributes as an area of an inode's own
-//! - [`map`]: indirect blocks
-//! - [`inode`]: inodes
-//! - [`sizing`]: how large an image must be
-//! - [`write`](mod@write): the forward pass
+//! `options`: what the caller may choose. `demand`: what a tree needs placed.
+//! `tails`: which files' last fragments share a block. `directory`: directories
+//! as units of 512 bytes. `attributes`: extended attributes as an area of an
+//! inode's own. `map`: indirect blocks. `inode`: inodes. `sizing`: how large an
+//! image must be. `write`: the forward pass.
 //!
 //! A plan counts whole blocks. Fragments come in through `tails`: the block that
 //! several files' last fragments share belongs to one of them, which the plan
