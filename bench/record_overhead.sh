@@ -24,7 +24,7 @@ run() {
     echo 3 >/proc/sys/vm/drop_caches
     local start end
     start=$(date +%s.%N)
-    "$@" bash -c "{ time $build 2>&3; } 3>&2 2>$work/time"
+    "$@" bash -c "{ time $build 2>&3 || exit; } 3>&2 2>$work/time"
     end=$(date +%s.%N)
     echo "$(cat "$work/time") $(echo "$end - $start" | bc)"
 }

@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Build(cmd::build::BuildArgs),
     Disk(cmd::disk::DiskArgs),
     Info(cmd::info::InfoArgs),
+    Check(cmd::check::CheckArgs),
     Manifest(cmd::manifest::ManifestArgs),
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),

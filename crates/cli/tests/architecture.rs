@@ -10,8 +10,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-units", &[]),
     ("seekless-device", &["seekless-units"]),
     ("seekless-fs", &["seekless-device", "seekless-units"]),
+    ("seekless-cache", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
-    ("seekless-ffs", &["seekless-device", "seekless-fs", "seekless-placement", "seekless-units"]),
+    (
+        "seekless-ffs",
+        &[
+            "seekless-cache",
+            "seekless-device",
+            "seekless-fs",
+            "seekless-placement",
+            "seekless-units",
+        ],
+    ),
     ("seekless-placement", &["seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
@@ -21,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "seekless",
         &[
+            "seekless-cache",
             "seekless-device",
             "seekless-ext",
             "seekless-ffs",

@@ -6,10 +6,12 @@
 //! another device ([`Overlay`]), which is how an unreplayed journal is shown
 //! without touching the image.
 
+mod clock;
 mod file;
 mod memory;
 mod overlay;
 
+pub use clock::{Clock, RealClock, VirtualClock};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;

@@ -125,7 +125,7 @@ impl Volume {
     }
 
     /// A block number in an indirect block.
-    fn pointer(&self, block: &[u8], at: u64) -> u64 {
+    pub(crate) fn pointer(&self, block: &[u8], at: u64) -> u64 {
         let from = index(at.saturating_mul(u64::from(self.sb.pointer_size())));
         let bytes = block.get(from..).unwrap_or_default();
         match (self.sb.format, self.sb.order) {

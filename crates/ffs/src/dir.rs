@@ -15,15 +15,15 @@ use zerocopy::byteorder::{BE, LE};
 const HEAD: usize = size_of::<DirectHead<LE>>();
 
 /// An entry, used or not.
-struct Entry<'a> {
-    ino: Ino,
-    name: &'a [u8],
-    kind: u8,
-    len: usize,
+pub(crate) struct Entry<'a> {
+    pub(crate) ino: Ino,
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: u8,
+    pub(crate) len: usize,
 }
 
 /// The kind an entry records (`DT_*`).
-fn kind_of(code: u8) -> Option<FileKind> {
+pub(crate) fn kind_of(code: u8) -> Option<FileKind> {
     Some(match code {
         1 => FileKind::Fifo,
         2 => FileKind::CharDevice,
@@ -38,7 +38,22 @@ fn kind_of(code: u8) -> Option<FileKind> {
 
 impl Volume {
     /// The entry at byte `at` of a unit.
-    fn entry_at<'a>(
+    pub(crate) fn entry_at<'a>(
+        &self,
+        unit: &'a [u8],
+        at: usize,
+        place: Location,
+    ) -> Result<Entry<'a>, FsError> {
+        let entry = self.bare_entry_at(unit, at, place)?;
+        if entry.ino.get() >= self.sb.inodes() {
+            let (ino, limit) = (u64::from(entry.ino.get()), u64::from(self.sb.inodes()));
+            return Err(range("d_ino", ino, limit, place));
+        }
+        Ok(entry)
+    }
+
+    /// The entry at byte `at` of a unit, wherever it leads.
+    pub(crate) fn bare_entry_at<'a>(
         &self,
         unit: &'a [u8],
         at: usize,
@@ -70,9 +85,6 @@ impl Volume {
         }
         if len > left {
             return Err(range("d_reclen", wide(len), wide(left), place));
-        }
-        if ino >= self.sb.inodes() {
-            return Err(range("d_ino", u64::from(ino), u64::from(self.sb.inodes()), place));
         }
         let name = slice(unit, at.saturating_add(HEAD), name_len).unwrap_or_default();
         if ino != 0 && name.is_empty() {

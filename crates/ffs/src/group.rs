@@ -2,7 +2,7 @@
 
 use crate::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
-use crate::superblock::{Order, same};
+use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;
 use seekless_fs::field::{index, parse, range, slice, truncated};
 use seekless_fs::read_cache::Block;
@@ -16,6 +16,8 @@ pub(crate) struct Group {
     block: Block,
     directories: u32,
     free_inodes: u32,
+    /// Inodes that have ever been written (UFS2; UFS1 writes all at first).
+    initialised: u32,
     /// Where its bitmaps stand: inodes in use, free fragments.
     inodes_at: usize,
     frags_at: usize,
@@ -51,8 +53,8 @@ impl Volume {
             let found = u64::from(raw.cg_cgx.get());
             return Err(range("cg_cgx", found, u64::from(number.get()), place));
         }
-        if self.sb.has_check_hash(check_hash::GROUP) && !self.ignore_checksums {
-            self.verify_group(&block, raw.cg_ckhash.get(), place)?;
+        if !self.ignore_checksums {
+            verify_group(&self.sb, &block, number)?;
         }
         let bitmap = |field, at: u32, bits: u32| {
             let end = u64::from(at).saturating_add(u64::from(bits.div_ceil(8)));
@@ -65,19 +67,11 @@ impl Volume {
         Ok(Group {
             directories: raw.cg_cs.cs_ndir.get(),
             free_inodes: raw.cg_cs.cs_nifree.get(),
+            initialised: raw.cg_initediblk.get(),
             inodes_at: bitmap("cg_iusedoff", raw.cg_iusedoff.get(), self.sb.ipg)?,
             frags_at: bitmap("cg_freeoff", raw.cg_freeoff.get(), blocks)?,
             block,
         })
-    }
-
-    /// CRC32C over `fs_cgsize` bytes, its own field being zero.
-    fn verify_group(&self, block: &[u8], stored: u32, place: Location) -> Result<(), FsError> {
-        let covered = slice(block, 0, index(self.sb.cgsize)).ok_or_else(|| truncated(place))?;
-        let mut bytes = covered.to_vec();
-        let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
-        bytes.get_mut(at..at.saturating_add(4)).ok_or_else(|| truncated(place))?.fill(0);
-        same(stored, crc32c(&bytes), place)
     }
 
     /// Which group holds an inode, and its place there.
@@ -112,10 +106,30 @@ impl Volume {
     }
 }
 
+/// Compares a group's check hash, where it has one: CRC32C over `fs_cgsize`
+/// bytes, its own field being zero.
+pub(crate) fn verify_group(sb: &Super, block: &[u8], number: GroupNo) -> Result<(), FsError> {
+    if !sb.has_check_hash(check_hash::GROUP) {
+        return Ok(());
+    }
+    let place = place(number);
+    let covered = slice(block, 0, index(sb.cgsize)).ok_or_else(|| truncated(place))?;
+    let mut bytes = covered.to_vec();
+    let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
+    let stored = sb.order.get_u32(&bytes, at).unwrap_or(0);
+    sb.order.put_u32(&mut bytes, at, 0);
+    same(stored, crc32c(&bytes), place)
+}
+
 impl Group {
     /// Whether an inode of the group is in use.
     pub(crate) fn in_use(&self, slot: u32) -> bool {
         bit(&self.block, self.inodes_at, slot)
+    }
+
+    /// Inodes that have ever been written, on UFS2.
+    pub(crate) fn initialised_inodes(&self) -> u32 {
+        self.initialised
     }
 
     /// A set bit of the map is a free fragment.

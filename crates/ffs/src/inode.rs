@@ -180,6 +180,21 @@ fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>, bytes: &[u8]) -> Inode {
 }
 
 impl Inode {
+    /// `di_mode`: zero when it is not in use.
+    pub(crate) fn mode(&self) -> u16 {
+        self.mode
+    }
+
+    /// `di_nlink`.
+    pub(crate) fn nlink(&self) -> i16 {
+        self.nlink
+    }
+
+    /// `di_blocks`, in units of 512 bytes.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.sectors
+    }
+
     /// Whether `di_flags` has the bit.
     pub(crate) fn is(&self, bit: u32) -> bool {
         self.flags & bit != 0
@@ -230,7 +245,7 @@ impl Inode {
 
 /// BSD's file flags in the bits that `lsattr` knows: no dump, immutable (for
 /// the user or the system), append only.
-fn linux_flags(flags: u32) -> u32 {
+pub(crate) fn linux_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 5] =
         [(1, 0x40), (2, 0x10), (0x2_0000, 0x10), (4, 0x20), (0x4_0000, 0x20)];
     PAIRS.iter().filter(|(bsd, _)| flags & bsd != 0).fold(0, |all, (_, linux)| all | linux)

@@ -25,6 +25,7 @@
 mod alloc;
 mod bmap;
 mod build;
+mod check;
 mod dir;
 mod group;
 mod image;
@@ -32,6 +33,7 @@ mod inode;
 mod make;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod operate;
 mod superblock;
 #[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
@@ -42,8 +44,10 @@ mod words;
 mod xattr;
 
 pub use build::{BuildOptions, Builder};
+pub use check::check;
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
+pub use operate::{FfsLive, LiveOptions, Wall};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

@@ -20,16 +20,7 @@ impl Volume {
         }
         let bytes = self.attribute_area(inode)?;
         let place = Location::of("extended attribute").in_inode(inode.ino);
-        let mut found = Vec::new();
-        let mut at = 0;
-        while at < bytes.len() {
-            let place = place.at_offset(byte(at));
-            let Some((len, xattr)) = self.attribute(&bytes, at, place)? else { break };
-            found.push(xattr);
-            at = at.saturating_add(len);
-        }
-        found.sort();
-        Ok(found)
+        decode_attributes(self.sb.order, &bytes, place)
     }
 
     fn attribute_area(&self, inode: &Inode) -> Result<Vec<u8>, FsError> {
@@ -49,41 +40,83 @@ impl Volume {
         }
         Ok(bytes)
     }
+}
 
-    /// The attribute at byte `at` and the length of its record; `None` where
-    /// the list ends.
-    fn attribute(
-        &self,
-        bytes: &[u8],
-        at: usize,
-        place: Location,
-    ) -> Result<Option<(usize, Xattr)>, FsError> {
-        let lost = || truncated(place);
-        let (len, space, pad, name_len) = match self.sb.order {
-            Order::Little => {
-                let head: ExtattrHead<LE> = parse(bytes, at).ok_or_else(lost)?;
-                (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
-            }
-            Order::Big => {
-                let head: ExtattrHead<BE> = parse(bytes, at).ok_or_else(lost)?;
-                (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
-            }
-        };
-        if len == 0 {
-            return Ok(None);
-        }
-        let base = HEAD.saturating_add(usize::from(name_len)).next_multiple_of(8);
-        let len = index(len);
-        let value_len = len.checked_sub(base).and_then(|rest| rest.checked_sub(usize::from(pad)));
-        let value_len = value_len.ok_or_else(|| invalid("ea_length", wide(len), place))?;
-        let name = slice(bytes, at.saturating_add(HEAD), usize::from(name_len)).ok_or_else(lost)?;
-        let value = slice(bytes, at.saturating_add(base), value_len).ok_or_else(lost)?;
-        let prefix: &[u8] = match space {
-            1 => b"user.",
-            2 => b"system.",
-            other => return Err(invalid("ea_namespace", u64::from(other), place)),
-        };
-        let xattr = Xattr { name: [prefix, name].concat(), value: value.to_vec() };
-        Ok(Some((len, xattr)))
+/// The attributes of a list, sorted by name.
+pub(crate) fn decode_attributes(
+    order: Order,
+    bytes: &[u8],
+    place: Location,
+) -> Result<Vec<Xattr>, FsError> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let place = place.at_offset(byte(at));
+        let Some((len, xattr)) = attribute(order, bytes, at, place)? else { break };
+        found.push(xattr);
+        at = at.saturating_add(len);
     }
+    found.sort();
+    Ok(found)
+}
+
+/// Appends an attribute to a list.
+pub(crate) fn encode_attribute(
+    order: Order,
+    space: u8,
+    name: &[u8],
+    value: &[u8],
+    to: &mut Vec<u8>,
+) {
+    let base = HEAD.saturating_add(name.len()).next_multiple_of(8);
+    let len = base.saturating_add(value.len()).next_multiple_of(8);
+    let pad = len.saturating_sub(base).saturating_sub(value.len());
+    let start = to.len();
+    to.resize(start.saturating_add(len), 0);
+    let Some(record) = to.get_mut(start..) else { return };
+    order.put_u32(record, 0, u32::try_from(len).unwrap_or(0));
+    let small = |value: usize| u8::try_from(value).unwrap_or(0);
+    let head = [space, small(pad), small(name.len())];
+    let parts: [(usize, &[u8]); 3] = [(4, &head), (HEAD, name), (base, value)];
+    for (at, bytes) in parts {
+        let to = record.get_mut(at..).unwrap_or_default();
+        to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+    }
+}
+
+/// The attribute at byte `at` and the length of its record; `None` where
+/// the list ends.
+fn attribute(
+    order: Order,
+    bytes: &[u8],
+    at: usize,
+    place: Location,
+) -> Result<Option<(usize, Xattr)>, FsError> {
+    let lost = || truncated(place);
+    let (len, space, pad, name_len) = match order {
+        Order::Little => {
+            let head: ExtattrHead<LE> = parse(bytes, at).ok_or_else(lost)?;
+            (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
+        }
+        Order::Big => {
+            let head: ExtattrHead<BE> = parse(bytes, at).ok_or_else(lost)?;
+            (head.ea_length.get(), head.ea_namespace, head.ea_contentpadlen, head.ea_namelength)
+        }
+    };
+    if len == 0 {
+        return Ok(None);
+    }
+    let base = HEAD.saturating_add(usize::from(name_len)).next_multiple_of(8);
+    let len = index(len);
+    let value_len = len.checked_sub(base).and_then(|rest| rest.checked_sub(usize::from(pad)));
+    let value_len = value_len.ok_or_else(|| invalid("ea_length", wide(len), place))?;
+    let name = slice(bytes, at.saturating_add(HEAD), usize::from(name_len)).ok_or_else(lost)?;
+    let value = slice(bytes, at.saturating_add(base), value_len).ok_or_else(lost)?;
+    let prefix: &[u8] = match space {
+        1 => b"user.",
+        2 => b"system.",
+        other => return Err(invalid("ea_namespace", u64::from(other), place)),
+    };
+    let xattr = Xattr { name: [prefix, name].concat(), value: value.to_vec() };
+    Ok(Some((len, xattr)))
 }

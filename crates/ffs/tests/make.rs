@@ -23,8 +23,10 @@ fn counts_agree_with_bitmaps() {
                 let device = Arc::new(MemoryDevice::new(vec![0; size as usize]));
                 let used = make(device.as_ref(), &options).expect(&what);
                 assert!(used.get() <= size && used.get() > size / 2, "{what}: {used}");
-                let image = FfsImage::open(device, OpenOptions::default()).expect(&what);
+                let image = FfsImage::open(device.clone(), OpenOptions::default()).expect(&what);
                 check(&image, &what);
+                let report = seekless_ffs::check(device).expect(&what);
+                assert!(report.is_clean(), "{what}: {:?}", report.findings);
             }
         }
     }

@@ -183,6 +183,39 @@ pub enum FsError {
     /// A directory was needed.
     #[error("{0}: not a directory")]
     NotDirectory(String),
+    /// The name is there already.
+    #[error("{0}: exists already")]
+    Exists(String),
+    /// A directory, where none may be.
+    #[error("{0}: is a directory")]
+    IsDirectory(String),
+    /// A directory that still has entries.
+    #[error("{0}: directory not empty")]
+    NotEmpty(String),
+    /// A name longer than the format allows.
+    #[error("a name of {len} bytes is longer than {limit}")]
+    NameTooLong {
+        /// Its length in bytes.
+        len: usize,
+        /// The format's limit in bytes.
+        limit: usize,
+    },
+    /// As many links as the format can count.
+    #[error("inode {0}: too many links")]
+    TooManyLinks(Ino),
+    /// A file longer than the format can map, or than its fields can say.
+    #[error("{0}: file too large")]
+    TooLarge(String),
+    /// What nobody may do: writing to an immutable file, a second name for a
+    /// directory.
+    #[error("{0}: not permitted")]
+    NotPermitted(String),
+    /// An extended attribute that is not there.
+    #[error("{0}: no such attribute")]
+    NoAttribute(String),
+    /// No more changes: a write has failed, or it was mounted so.
+    #[error("the file system is read-only: {0}")]
+    ReadOnly(String),
     /// The request makes no sense for this file (reading a directory as a file, ...).
     #[error("{0}")]
     Invalid(String),

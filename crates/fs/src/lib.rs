@@ -5,9 +5,11 @@
 //! here knows any format; nothing here prints or reads the environment.
 //!
 //! - [`attr`]: attributes, times, extended attributes
+//! - [`check`]: what a check of an image finds
 //! - [`error`]: typed errors that say where
 //! - [`format`]: the table of formats
 //! - [`inspect`]: reading an image and where its pieces lie
+//! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
 //! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
@@ -16,11 +18,13 @@
 //! - [`forward`]: writing what was planned, in disk order
 
 pub mod attr;
+pub mod check;
 pub mod error;
 pub mod field;
 pub mod format;
 pub mod forward;
 pub mod inspect;
+pub mod operate;
 pub mod plan;
 pub mod read_cache;
 pub mod source;

@@ -2,6 +2,7 @@
 
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod check;
 pub(crate) mod cp;
 pub(crate) mod disk;
 pub(crate) mod generate;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args),
+        Command::Check(args) => check::run(args, &cli.global),
         Command::Cp(args) => cp::run(args, &cli.global),
         Command::Map(args) => map::run(args, &cli.global),
         Command::Mkfs(args) => mkfs::run(args, &cli.global),

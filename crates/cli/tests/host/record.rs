@@ -302,3 +302,115 @@ fn without_rights_it_is_said_what_to_do() {
         assert!(errors.contains(word), "{source}: {errors}");
     }
 }
+
+/// Reads file after file of a share of them, slowly, and says when it is done.
+const SLOW_READER: &str = "
+import os, sys, time
+root, first, done = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+for n in range(first, 300, 2):
+    with open(f'{root}/d{n % 10}/f{n}', 'rb') as f: f.read()
+    time.sleep(0.02)
+open(done, 'w').close()
+";
+
+fn slow_reader(scratch: &Scratch, dir: &str, first: usize) -> Child {
+    let done = scratch.path().join(format!("done-{first}"));
+    Command::new("python3")
+        .args(["-c", SLOW_READER, dir, &first.to_string(), done.to_str().unwrap()])
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn of_a_running_process_its_own_reads_are_recorded_until_it_ends() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let sources = if can_trace() { vec!["tracefs", "fanotify"] } else { vec!["fanotify"] };
+    for source in sources {
+        let scratch = Scratch::new("record-pid");
+        let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
+        make_tree(&tree);
+        mke2fs(&tree, &image, "64M");
+        let Some(mounted) = Mounted::new(&image, &scratch.path().join("mnt")) else { return };
+        let to = mounted.0.to_str().unwrap().to_string();
+        let mut ours = slow_reader(&scratch, &to, 0);
+        let mut other = slow_reader(&scratch, &to, 1);
+        let trace = scratch.path().join("trace");
+        let (pid, to) = (ours.id().to_string(), to.as_str());
+        let recorder = command(&["record", "--source", source, "--mount", to, "--pid", &pid])
+            .args(["-o".as_ref(), trace.as_os_str()])
+            .spawn();
+        // A process that has ended is there until somebody has asked for it.
+        assert!(ours.wait().unwrap().success());
+        assert!(recorder.unwrap().wait().unwrap().success(), "{source}");
+        assert!(other.wait().unwrap().success());
+        let files = files(&events(&trace));
+        let last = (250..300).step_by(2).map(|n| format!("/d{}/f{n}", n % 10));
+        let missing: Vec<String> = last.filter(|path| !files.contains(path)).collect();
+        assert!(missing.is_empty(), "{source}: {missing:?} of {files:?}");
+        let odd = |path: &&String| path.ends_with(['1', '3', '5', '7', '9']) && path.contains("/f");
+        let strangers: Vec<&String> = files.iter().filter(odd).collect();
+        assert!(strangers.is_empty(), "{source}: {strangers:?}");
+    }
+}
+
+/// A `systemctl` that answers what a file says, where there is no systemd.
+fn stand_in_for_systemctl(scratch: &Scratch) -> String {
+    let bin = scratch.path().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$*\" = 'is-active -- some.target' ] || exit 9\ncat {}\n",
+        scratch.path().join("state").display()
+    );
+    let program = bin.join("systemctl");
+    fs::write(&program, script).unwrap();
+    run("chmod", &["+x", program.to_str().unwrap()]).unwrap();
+    format!("{}:{}", bin.display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn a_boot_is_recorded_until_its_unit_is_active() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let scratch = Scratch::new("record-boot");
+    let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let Some(mounted) = Mounted::new(&image, &scratch.path().join("mnt")) else { return };
+    let to = mounted.0.to_str().unwrap().to_string();
+    let path = stand_in_for_systemctl(&scratch);
+    let state = scratch.path().join("state");
+    let trace = scratch.path().join("trace");
+    let boot = |state_now: &str| {
+        fs::write(&state, state_now).unwrap();
+        command(&["record", "--mount", &to, "--boot-unit", "some.target"])
+            .args(["-o".as_ref(), trace.as_os_str()])
+            .env("PATH", &path)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+
+    let mut recorder = boot("activating\n");
+    // Two programs that nobody named.
+    for first in [0, 1] {
+        assert!(slow_reader(&scratch, &to, first).wait().unwrap().success());
+    }
+    assert!(recorder.try_wait().unwrap().is_none(), "ended before the unit was active");
+    fs::write(&state, "active\n").unwrap();
+    assert!(recorder.wait().unwrap().success());
+    let files = files(&events(&trace));
+    assert!(files.contains("/d8/f298") && files.contains("/d9/f299"), "{files:?}");
+
+    let output = boot("failed\n").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("some.target has failed"), "{errors}");
+
+    let output = boot("").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "nobody could be asked");
+}

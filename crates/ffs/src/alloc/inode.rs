@@ -2,9 +2,10 @@
 
 use super::Delta;
 use super::group::{GroupMut, at, is_lazy};
+use crate::superblock::Super;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, range};
-use seekless_units::Ino;
+use seekless_units::{GroupNo, Ino};
 use std::ops::Range;
 
 /// An inode that was found.
@@ -18,6 +19,30 @@ pub(crate) struct TakenInode {
 }
 
 impl GroupMut<'_> {
+    /// Whether some inodes of a group have never been written, as its bytes say.
+    pub(crate) fn has_uninitialized(sb: &Super, bytes: &[u8]) -> bool {
+        let done = sb.order.get_u32(bytes, at!(cg_initediblk));
+        is_lazy(sb) && done.is_some_and(|done| done < sb.ipg)
+    }
+
+    /// Whether an inode of a group is in use, as its bytes say.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the map does not lie in the group.
+    pub(crate) fn inode_in_use(
+        sb: &Super,
+        number: GroupNo,
+        bytes: &[u8],
+        slot: u32,
+    ) -> Result<bool, FsError> {
+        let map = sb.order.get_u32(bytes, at!(cg_iusedoff)).unwrap_or(u32::MAX);
+        let byte = bytes.get(index(map).saturating_add(index(slot >> 3)));
+        let place = super::group::place(number);
+        let byte =
+            byte.ok_or_else(|| range("cg_iusedoff", u64::from(map), u64::from(sb.cgsize), place))?;
+        Ok(byte >> (slot & 7) & 1 == 1)
+    }
+
     /// Takes an inode: the preferred one, or else the first free one from the
     /// last taken on. `None` when none is free.
     ///

@@ -16,6 +16,7 @@ mod block;
 mod cluster;
 mod group;
 mod inode;
+mod stored;
 mod summary;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,8 @@ pub(crate) mod options;
 
 pub use options::{MakeOptions, Optimization, Version};
 
+pub(crate) use group::{Counts, count};
+
 use encode::Encoder;
 use geometry::Geometry;
 use group::GroupBuilder;

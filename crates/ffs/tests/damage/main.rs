@@ -1,5 +1,6 @@
 //! Damaged and hostile images: typed errors, no panics, bounded work.
 
+mod check;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
 mod images;

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
+/// Pages in a node of the page cache's tree (`XA_CHUNK_SIZE`).
+const NODE: u64 = 64;
+
 /// The largest folio of the page cache (`MAX_PAGECACHE_ORDER` with pages of
 /// 4 KiB).
 const ORDER_MAX: u32 = 9;
@@ -198,10 +201,7 @@ impl ReadAhead {
             self.start += self.size;
             self.size = self.size.max(next_size(self.size, most));
         } else {
-            // `page_cache_next_miss` counts from the start of the folio that it
-            // begins in, and so gives one page too far within a large one.
-            let skew = u64::from(len > 1);
-            let start = cache.next_missing(page + 1, most) + skew;
+            let start = counted_miss(page, len, cache.next_missing(page + 1, most));
             if start - page > most {
                 return;
             }
@@ -293,6 +293,15 @@ fn initial_size(wanted: u64, most: u64) -> u64 {
     } else {
         most
     }
+}
+
+/// What `page_cache_next_miss` says of a miss, asked for from the second page
+/// of a folio on. It counts from the folio's start, and so gives one page too
+/// far, until it comes to another node of the tree, where it finds its place
+/// anew. A folio that fills a node has no place within one.
+fn counted_miss(page: u64, len: u64, miss: u64) -> u64 {
+    let next_node = (page / NODE + 1) * NODE;
+    if (2..NODE).contains(&len) && miss <= next_node { miss + 1 } else { miss }
 }
 
 /// `get_next_ra_size`.
@@ -389,6 +398,15 @@ mod tests {
         assert_eq!(read(&mut one, &mut cache, 0..4, 100), [(0, 8)]);
         let again = read(&mut two, &mut cache, 0..4, 100);
         assert!(again.iter().all(|&(from, _)| from >= 8), "{again:?}");
+    }
+
+    #[test]
+    fn a_miss_is_counted_one_too_far_until_the_next_node() {
+        assert_eq!(counted_miss(8, 4, 20), 21);
+        assert_eq!(counted_miss(8, 1, 20), 20, "a folio of one page has no second");
+        assert_eq!(counted_miss(8, 4, 64), 65, "the first page of a node is passed over");
+        assert_eq!(counted_miss(8, 4, 65), 65);
+        assert_eq!(counted_miss(1344, 64, 1400), 1400);
     }
 
     #[test]

@@ -1,0 +1,160 @@
+//! The blocks that are kept: a slab of buffers, found by block and linked from
+//! the least to the most recently used.
+
+use crate::change::ChangeId;
+use hashbrown::HashMap;
+
+/// No buffer: the end of the list.
+const NONE: u32 = u32::MAX;
+
+/// A block of the device in memory, or part of one. Masks have a bit for each
+/// fragment.
+pub(crate) struct Buffer {
+    /// Which block: its first fragment divided by the fragments of a block.
+    pub(crate) block: u64,
+    pub(crate) bytes: Box<[u8]>,
+    /// What of `bytes` is what the disk has, or newer.
+    pub(crate) valid: u64,
+    /// What holds something that may be written.
+    pub(crate) dirty: u64,
+    /// Changes that may not be written yet, oldest first.
+    pub(crate) blocked: Vec<ChangeId>,
+    /// Changes that may be written, and that somebody may wait for.
+    pub(crate) open: Vec<ChangeId>,
+    /// When the syncer comes for it.
+    pub(crate) due: Option<u64>,
+    /// The format seals it (check hashes) before it is written.
+    pub(crate) metadata: bool,
+    older: u32,
+    newer: u32,
+}
+
+impl Buffer {
+    /// Whether dropping it would lose something.
+    pub(crate) fn holds_changes(&self) -> bool {
+        self.dirty != 0 || !self.blocked.is_empty()
+    }
+}
+
+/// All buffers.
+pub(crate) struct Buffers {
+    block_size: usize,
+    slab: Vec<Buffer>,
+    free: Vec<u32>,
+    by_block: HashMap<u64, u32>,
+    oldest: u32,
+    newest: u32,
+}
+
+impl Buffers {
+    pub(crate) fn new(block_size: usize) -> Self {
+        Self {
+            block_size,
+            slab: Vec::new(),
+            free: Vec::new(),
+            by_block: HashMap::new(),
+            oldest: NONE,
+            newest: NONE,
+        }
+    }
+
+    /// Bytes of all blocks kept.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.by_block.len() as u64 * self.block_size as u64
+    }
+
+    pub(crate) fn get(&self, block: u64) -> Option<&Buffer> {
+        let at = *self.by_block.get(&block)?;
+        self.slab.get(at as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, block: u64) -> Option<&mut Buffer> {
+        let at = *self.by_block.get(&block)?;
+        self.slab.get_mut(at as usize)
+    }
+
+    /// The buffer of a block, made if there is none, as the most recently used.
+    pub(crate) fn touch(&mut self, block: u64) -> &mut Buffer {
+        let at = if let Some(&at) = self.by_block.get(&block) {
+            if at != self.newest {
+                self.unlink(at);
+                self.link(at);
+            }
+            at
+        } else {
+            let at = self.make(block);
+            self.by_block.insert(block, at);
+            self.link(at);
+            at
+        };
+        &mut self.slab[at as usize]
+    }
+
+    fn make(&mut self, block: u64) -> u32 {
+        let fresh = |bytes| Buffer {
+            block,
+            bytes,
+            valid: 0,
+            dirty: 0,
+            blocked: Vec::new(),
+            open: Vec::new(),
+            due: None,
+            metadata: false,
+            older: NONE,
+            newer: NONE,
+        };
+        if let Some(at) = self.free.pop() {
+            let slot = &mut self.slab[at as usize];
+            let mut bytes = std::mem::take(&mut slot.bytes);
+            if bytes.is_empty() {
+                bytes = vec![0; self.block_size].into_boxed_slice();
+            }
+            *slot = fresh(bytes);
+            return at;
+        }
+        self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice()));
+        u32::try_from(self.slab.len() - 1).unwrap_or(NONE)
+    }
+
+    fn link(&mut self, at: u32) {
+        let newest = self.newest;
+        let buffer = &mut self.slab[at as usize];
+        (buffer.older, buffer.newer) = (newest, NONE);
+        match self.slab.get_mut(newest as usize) {
+            Some(before) => before.newer = at,
+            None => self.oldest = at,
+        }
+        self.newest = at;
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Buffer { older, newer, .. } = self.slab[at as usize];
+        match self.slab.get_mut(older as usize) {
+            Some(before) => before.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.slab.get_mut(newer as usize) {
+            Some(after) => after.older = older,
+            None => self.newest = older,
+        }
+    }
+
+    /// Forgets a block.
+    pub(crate) fn remove(&mut self, block: u64) {
+        if let Some(at) = self.by_block.remove(&block) {
+            self.unlink(at);
+            self.free.push(at);
+        }
+    }
+
+    /// The blocks from the least recently used on.
+    pub(crate) fn oldest_first(&self) -> impl Iterator<Item = &Buffer> {
+        let first = self.slab.get(self.oldest as usize);
+        std::iter::successors(first, |buffer| self.slab.get(buffer.newer as usize))
+    }
+
+    /// All blocks, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+        self.by_block.values().filter_map(|&at| self.slab.get(at as usize))
+    }
+}

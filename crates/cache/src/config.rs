@@ -1,0 +1,120 @@
+//! How a cache shall behave, and what it counted.
+
+use crate::change::{Age, Kind};
+use crate::discipline::Discipline;
+use seekless_units::{ByteLen, Nanos};
+
+/// How long dirty blocks may wait, in seconds of the syncer's wheel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ages {
+    /// Inodes, bitmaps and indirect blocks (`metadelay`).
+    pub inode: u32,
+    /// Directories (`dirdelay`).
+    pub directory: u32,
+    /// Contents of files (`filedelay`).
+    pub file: u32,
+}
+
+impl Ages {
+    /// 10, 15 and 30 seconds, as the soft updates documents have it.
+    pub const CLASSIC: Self = Self { inode: 10, directory: 15, file: 30 };
+    /// 28, 29 and 30 seconds, as later FreeBSD has it (`vfs_subr.c`).
+    pub const FREEBSD: Self = Self { inode: 28, directory: 29, file: 30 };
+
+    pub(crate) const fn of(&self, age: Age) -> u32 {
+        match age {
+            Age::File => self.file,
+            Age::Directory => self.directory,
+            Age::Inode => self.inode,
+        }
+    }
+}
+
+/// When the graph of changes is full, and what happens then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Changes and deferred actions that may be in the graph (`max_softdeps`).
+    pub max_softdeps: usize,
+    /// Bytes kept to undo changes with.
+    pub max_undo: ByteLen,
+    /// How long a caller sleeps when the syncer does not keep up, in ticks of
+    /// a hundredth of a second; 2 at least (`tickdelay`).
+    pub tickdelay: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_softdeps: 400_000, max_undo: ByteLen::new(64 << 20), tickdelay: 2 }
+    }
+}
+
+/// How a cache shall behave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// When changes are written.
+    pub discipline: Discipline,
+    /// Bytes of blocks that are kept.
+    pub capacity: ByteLen,
+    /// Most bytes that neighbouring dirty blocks are gathered into for one
+    /// write.
+    pub cluster: ByteLen,
+    /// How long dirty blocks may wait.
+    pub ages: Ages,
+    /// When the graph is full.
+    pub limits: Limits,
+    /// The device may keep writes in a volatile cache, and in any order: flush
+    /// it before anything that depends on a write is written.
+    pub barriers: bool,
+}
+
+impl Config {
+    /// A cache of 64 MiB and clusters of 128 KiB.
+    #[must_use]
+    pub fn new(discipline: Discipline) -> Self {
+        Self {
+            discipline,
+            capacity: ByteLen::new(64 << 20),
+            cluster: ByteLen::new(128 << 10),
+            ages: Ages::CLASSIC,
+            limits: Limits::default(),
+            barriers: true,
+        }
+    }
+}
+
+/// What a cache counted since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Reads of the device.
+    pub reads: u64,
+    /// Bytes they took.
+    pub read_bytes: u64,
+    /// Writes somebody waited for (`mount -v`: sync writes).
+    pub sync_writes: u64,
+    /// Writes nobody waited for (`mount -v`: async writes).
+    pub async_writes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Changes undone in copies of blocks that were written.
+    pub rollbacks: u64,
+    /// Writes of blocks with something undone.
+    pub rolled_back_writes: u64,
+    /// Times that a full graph let a caller sleep.
+    pub max_limit_hit: u64,
+    /// Times that a full graph asked the syncer to hurry.
+    pub rush_requests: u64,
+    /// Most that was in the graph at once: changes and deferred actions.
+    pub most_softdeps: usize,
+    /// Most bytes kept to undo changes with.
+    pub most_undo: ByteLen,
+    /// Blocks read from the cache that were in it.
+    pub hits: u64,
+    /// Dependencies made, by kind.
+    pub made: [u64; Kind::ALL.len()],
+    /// Dependencies there are, by kind.
+    pub live: [u64; Kind::ALL.len()],
+    /// Time that callers slept for a full graph.
+    pub slept: Nanos,
+}

@@ -1,0 +1,349 @@
+//! The graph of changes: who waits for whom.
+//!
+//! Records live in a slab and are named by slot and generation, so that a name
+//! kept too long is known to be of something that is on the disk. Edges only
+//! ever lead to older records, and a record that takes in a later change takes
+//! in no new edges with it; so the graph has no cycles, and some record can
+//! always be written.
+//!
+//! There are two kinds of edge. A record **after** another in a different
+//! place waits until the other is on the disk. A record **on** another, which
+//! changes some of the same bytes, waits only until the other may be written:
+//! they go in the same write, or are undone together.
+
+use crate::change::{ChangeId, Kind, Role};
+use crate::config::Counters;
+use seekless_units::ByteLen;
+use smallvec::SmallVec;
+use std::num::NonZeroU32;
+
+/// Bytes as they were before a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Undo {
+    /// From the start of the block.
+    pub(crate) offset: u32,
+    pub(crate) bytes: SmallVec<[u8; 32]>,
+}
+
+impl Undo {
+    pub(crate) fn end(&self) -> u32 {
+        self.offset.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
+    }
+}
+
+pub(crate) type Undos = SmallVec<[Undo; 2]>;
+
+/// What an edge leads from: something that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    /// A change that goes after.
+    After(ChangeId),
+    /// A change to the same bytes.
+    On(ChangeId),
+    /// An action for when all it waits for is on the disk.
+    Action(u32),
+}
+
+/// A change in the graph.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// The buffer it changed.
+    pub(crate) block: u64,
+    pub(crate) role: Role,
+    /// The fragments of the block that it touches.
+    pub(crate) mask: u64,
+    /// What it undoes; empty when it needs no undoing.
+    pub(crate) undo: Undos,
+    /// How many records it still waits for. Zero: it may be written.
+    pub(crate) waiting: u32,
+    /// What it waits for or waited for.
+    pub(crate) after: SmallVec<[ChangeId; 3]>,
+    /// Those under it in the same bytes.
+    pub(crate) on: SmallVec<[ChangeId; 2]>,
+    pub(crate) waiters: SmallVec<[Waiter; 3]>,
+}
+
+impl Record {
+    fn undo_bytes(&self) -> u64 {
+        self.undo.iter().map(|undo| undo.bytes.len() as u64).sum()
+    }
+}
+
+struct Slot {
+    generation: NonZeroU32,
+    record: Option<Record>,
+}
+
+struct Deferred<A> {
+    waiting: u32,
+    kind: Kind,
+    action: A,
+}
+
+/// The graph, and the actions that wait for it.
+pub(crate) struct Graph<A> {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    actions: Vec<Option<Deferred<A>>>,
+    free_actions: Vec<u32>,
+    /// Actions that need wait no longer, in the order they became so.
+    ready: std::collections::VecDeque<A>,
+    records: usize,
+    deferred: usize,
+    undo: u64,
+}
+
+impl<A> Graph<A> {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            actions: Vec::new(),
+            free_actions: Vec::new(),
+            ready: std::collections::VecDeque::new(),
+            records: 0,
+            deferred: 0,
+            undo: 0,
+        }
+    }
+
+    /// Changes and actions in the graph.
+    pub(crate) fn len(&self) -> usize {
+        self.records.saturating_add(self.deferred)
+    }
+
+    pub(crate) fn undo_bytes(&self) -> ByteLen {
+        ByteLen::new(self.undo)
+    }
+
+    pub(crate) fn get(&self, id: ChangeId) -> Option<&Record> {
+        let slot = self.slots.get(id.slot as usize)?;
+        if Some(slot.generation) != id.generation {
+            return None;
+        }
+        slot.record.as_ref()
+    }
+
+    /// Whether somebody changed the same bytes later, and that still stands.
+    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::On(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if Some(slot.generation) != id.generation {
+            return None;
+        }
+        slot.record.as_mut()
+    }
+
+    /// The name of what lies in a slot.
+    pub(crate) fn id(&self, slot: u32) -> ChangeId {
+        let generation = self.slots.get(slot as usize).map(|slot| slot.generation);
+        ChangeId { slot, generation }
+    }
+
+    /// Adds a record that waits for `after` and lies on `on`.
+    pub(crate) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
+        let undo = record.undo_bytes();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
+            u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX)
+        });
+        let new = self.id(slot);
+        record.waiting = 0;
+        for &id in &record.after {
+            record.waiting += u32::from(self.wait(id, Waiter::After(new)));
+        }
+        for &id in &record.on {
+            record.waiting += u32::from(self.wait(id, Waiter::On(new)));
+        }
+        if record.waiting == 0 {
+            record.undo.clear();
+        } else {
+            self.undo = self.undo.saturating_add(undo);
+        }
+        let kind = record.role.kind() as usize;
+        counters.made[kind] += 1;
+        counters.live[kind] += 1;
+        self.slots[slot as usize].record = Some(record);
+        self.records += 1;
+        self.note_high_water(counters);
+        new
+    }
+
+    fn note_high_water(&self, counters: &mut Counters) {
+        counters.most_softdeps = counters.most_softdeps.max(self.len());
+        counters.most_undo = counters.most_undo.max(ByteLen::new(self.undo));
+    }
+
+    /// Makes `waiter` wait for `id`; false when it need not.
+    fn wait(&mut self, id: ChangeId, waiter: Waiter) -> bool {
+        let Some(record) = self.get_mut(id) else { return false };
+        if matches!(waiter, Waiter::On(_)) && record.waiting == 0 {
+            return false;
+        }
+        record.waiters.push(waiter);
+        true
+    }
+
+    /// An action to be done once all of `after` is on the disk.
+    pub(crate) fn defer(
+        &mut self,
+        after: &[ChangeId],
+        kind: Kind,
+        action: A,
+        counters: &mut Counters,
+    ) {
+        let slot = self.free_actions.pop().unwrap_or_else(|| {
+            self.actions.push(None);
+            u32::try_from(self.actions.len().saturating_sub(1)).unwrap_or(u32::MAX)
+        });
+        let waiting = after.iter().filter(|&&id| self.wait(id, Waiter::Action(slot))).count();
+        counters.made[kind as usize] += 1;
+        if waiting == 0 {
+            self.free_actions.push(slot);
+            self.ready.push_back(action);
+            return;
+        }
+        counters.live[kind as usize] += 1;
+        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        self.actions[slot as usize] = Some(Deferred { waiting, kind, action });
+        self.deferred += 1;
+        self.note_high_water(counters);
+    }
+
+    pub(crate) fn next_ready(&mut self) -> Option<A> {
+        self.ready.pop_front()
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// A record is on the disk, or as good as: takes it out and tells those
+    /// that wait. Those that may now be written are appended to `freed`.
+    pub(crate) fn commit(
+        &mut self,
+        id: ChangeId,
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
+        let Some(record) = self.take(id, counters) else { return };
+        for waiter in record.waiters {
+            match waiter {
+                Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
+                Waiter::Action(slot) => self.satisfy_action(slot, counters),
+            }
+        }
+    }
+
+    /// As [`Graph::commit`], but the actions that waited wait for `instead`.
+    pub(crate) fn dissolve(
+        &mut self,
+        id: ChangeId,
+        instead: ChangeId,
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
+        let Some(record) = self.take(id, counters) else { return };
+        for waiter in record.waiters {
+            match waiter {
+                Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
+                Waiter::Action(slot) => {
+                    if !self.wait(instead, Waiter::Action(slot)) {
+                        self.satisfy_action(slot, counters);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if Some(slot.generation) != id.generation {
+            return None;
+        }
+        let record = slot.record.take()?;
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.free.push(id.slot);
+        self.records -= 1;
+        self.undo = self.undo.saturating_sub(record.undo_bytes());
+        counters.live[record.role.kind() as usize] -= 1;
+        Some(record)
+    }
+
+    fn satisfy(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
+        let Some(record) = self.get_mut(id) else { return };
+        record.waiting = record.waiting.saturating_sub(1);
+        if record.waiting == 0 {
+            self.set_free(id, freed);
+        }
+    }
+
+    /// A record may be written: it needs no undo any more, nor do those that
+    /// lie on it wait for it.
+    fn set_free(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
+        let Some(record) = self.get_mut(id) else { return };
+        let undo = record.undo_bytes();
+        record.undo.clear();
+        record.after.clear();
+        record.on.clear();
+        let mut on = SmallVec::<[ChangeId; 4]>::new();
+        record.waiters.retain(|waiter| {
+            if let Waiter::On(id) = *waiter {
+                on.push(id);
+                return false;
+            }
+            true
+        });
+        self.undo = self.undo.saturating_sub(undo);
+        freed.push(id);
+        for id in on {
+            self.satisfy(id, freed);
+        }
+    }
+
+    fn satisfy_action(&mut self, slot: u32, counters: &mut Counters) {
+        let Some(entry) = self.actions.get_mut(slot as usize) else { return };
+        let Some(deferred) = entry else { return };
+        deferred.waiting = deferred.waiting.saturating_sub(1);
+        if deferred.waiting > 0 {
+            return;
+        }
+        if let Some(deferred) = entry.take() {
+            counters.live[deferred.kind as usize] -= 1;
+            self.free_actions.push(slot);
+            self.deferred -= 1;
+            self.ready.push_back(deferred.action);
+        }
+    }
+
+    /// A record that waits shall wait for `after` and nothing else (what it
+    /// lies on excepted). Those that may now be written are appended to `freed`.
+    pub(crate) fn rewire(&mut self, id: ChangeId, after: &[ChangeId], freed: &mut Vec<ChangeId>) {
+        let Some(record) = self.get_mut(id) else { return };
+        let before = std::mem::take(&mut record.after);
+        let waiter = Waiter::After(id);
+        let mut gone = 0;
+        for old in before {
+            if let Some(old) = self.get_mut(old) {
+                let kept = old.waiters.len();
+                old.waiters.retain(|at| *at != waiter);
+                gone += kept - old.waiters.len();
+            }
+        }
+        let new = after.iter().filter(|&&new| self.wait(new, waiter)).count();
+        let Some(record) = self.get_mut(id) else { return };
+        record.after.extend_from_slice(after);
+        let waiting = (record.waiting as usize).saturating_sub(gone).saturating_add(new);
+        record.waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        if waiting == 0 {
+            self.set_free(id, freed);
+        }
+    }
+}

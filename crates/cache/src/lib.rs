@@ -1,0 +1,43 @@
+//! When changed blocks reach the disk.
+//!
+//! A format says **what** changes and **what must be on the disk before it**
+//! ([`Cache::change`], [`Cache::edit`], [`Cache::defer`]), never when it is
+//! written. A [`Discipline`] decides the rest: `sync` and `normal` write what
+//! matters before the call returns, `async` keeps no order, and soft updates
+//! keep a graph of changes, write any block at any time, and undo in the copy
+//! that is written what the disk may not show yet.
+//!
+//! The rules a format keeps, for every discipline alike (McKusick and Ganger,
+//! "Soft Updates", 1999):
+//!
+//! 1. A pointer to something waits for what it points to: a name for its
+//!    inode, a block number for the bitmap and the block's contents.
+//! 2. Something is given back only in an action deferred until the last
+//!    pointer to it is gone from the disk.
+//! 3. The last pointer to something that lives on goes only after the new one
+//!    is on the disk.
+//!
+//! Nothing here knows a format, or what a block means.
+//!
+//! - [`change`]: changes, their roles, and the kinds they are counted by
+//! - [`discipline`]: when a change is written
+//! - [`config`]: sizes, ages, limits; counters
+//! - `graph`: who waits for whom
+//! - `buffer`: the blocks
+//! - `cache`: reading and changing them
+//! - `write`: undoing, gathering, committing
+//! - `syncer`: the wheel, and what happens when the graph is full
+
+mod buffer;
+mod cache;
+pub mod change;
+pub mod config;
+pub mod discipline;
+mod graph;
+mod syncer;
+mod write;
+
+pub use cache::{Cache, Seal};
+pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
+pub use config::{Ages, Config, Counters, Limits};
+pub use discipline::{Discipline, UnknownDiscipline};

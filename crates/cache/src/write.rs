@@ -1,0 +1,300 @@
+//! Writing blocks: what may not be seen yet is undone in a copy, neighbours go
+//! in one request, and what is on the disk is told to those that wait.
+
+use crate::cache::{Cache, bits};
+use crate::change::ChangeId;
+use hashbrown::HashSet;
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent};
+
+/// Blocks that are looked at in one go when room is made.
+const BATCH: usize = 128;
+
+/// A run of fragments to be written.
+struct Run {
+    at: BlockNo,
+    bytes: Vec<u8>,
+}
+
+impl<A> Cache<A> {
+    /// Writes a block because the discipline says so.
+    pub(crate) fn write_at_once(&mut self, block: u64) -> Result<(), FsError> {
+        self.write_blocks(&[block], true)
+    }
+
+    /// Writes what of these blocks may be written, in order of place, and
+    /// commits the changes in it. Neighbours go in one request.
+    pub(crate) fn write_blocks(&mut self, blocks: &[u64], waited: bool) -> Result<(), FsError> {
+        let mut blocks: Vec<u64> = blocks.to_vec();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let runs = self.runs(&blocks);
+        if runs.is_empty() {
+            return Ok(());
+        }
+        for run in &runs {
+            self.write_run(run, waited)?;
+        }
+        if self.config.barriers {
+            self.counters.flushes += 1;
+            self.device.flush().map_err(|error| self.fail(error.into()))?;
+        }
+        self.commit_blocks(&blocks);
+        Ok(())
+    }
+
+    fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
+        self.device
+            .write(self.shape.lba(run.at), &run.bytes)
+            .map_err(|error| self.fail(error.into()))?;
+        let count =
+            if waited { &mut self.counters.sync_writes } else { &mut self.counters.async_writes };
+        *count += 1;
+        self.counters.written_bytes += run.bytes.len() as u64;
+        Ok(())
+    }
+
+    /// A write has failed: nothing may be changed any more.
+    fn fail(&mut self, error: FsError) -> FsError {
+        self.failed.get_or_insert_with(|| format!("a write failed: {error}"));
+        error
+    }
+
+    /// The runs of fragments to be written for some blocks, in order.
+    fn runs(&mut self, blocks: &[u64]) -> Vec<Run> {
+        let fragment = self.shape.fragment as usize;
+        let most = self.config.cluster.get() as usize;
+        let mut runs: Vec<Run> = Vec::new();
+        for &block in blocks {
+            let base = self.shape.first_fragment(block);
+            let Some(image) = self.image(block) else { continue };
+            for (first, last) in image.parts {
+                let at = base.saturating_add(first as u64);
+                let bytes = &image.bytes[first * fragment..last * fragment];
+                match runs.last_mut() {
+                    Some(run)
+                        if run.at.saturating_add((run.bytes.len() / fragment) as u64) == at
+                            && run.bytes.len() + bytes.len() <= most =>
+                    {
+                        run.bytes.extend_from_slice(bytes);
+                    }
+                    _ => runs.push(Run { at, bytes: bytes.to_vec() }),
+                }
+            }
+        }
+        runs
+    }
+
+    /// A block as it may be written.
+    fn image(&mut self, block: u64) -> Option<Image<'_>> {
+        let base = self.shape.first_fragment(block);
+        let whole = bits(self.shape.per_block as usize);
+        let buffer = self.buffers.get(block).filter(|buffer| buffer.dirty != 0)?;
+        let parts = parts(buffer.dirty, buffer.valid & whole);
+        let sealed = buffer.metadata && self.seal.is_some();
+        if buffer.blocked.is_empty() && !sealed {
+            return Some(Image { bytes: std::borrow::Cow::Borrowed(&buffer.bytes), parts });
+        }
+        let mut copy = buffer.bytes.to_vec();
+        for record in buffer.blocked.iter().rev().filter_map(|&id| self.graph.get(id)) {
+            for undo in record.undo.iter().rev() {
+                let start = undo.offset as usize;
+                copy[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);
+            }
+        }
+        self.counters.rollbacks += buffer.blocked.len() as u64;
+        self.counters.rolled_back_writes += u64::from(!buffer.blocked.is_empty());
+        if let Some(seal) = self.seal.as_ref().filter(|_| sealed) {
+            seal.seal(base, &mut copy);
+        }
+        Some(Image { bytes: std::borrow::Cow::Owned(copy), parts })
+    }
+
+    /// What was dirty in these blocks is on the disk. First for all of them,
+    /// then whoever waited is told: what may be written from now on was not.
+    fn commit_blocks(&mut self, blocks: &[u64]) {
+        let mut written = Vec::new();
+        for &block in blocks {
+            let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            buffer.dirty = 0;
+            if buffer.blocked.is_empty() {
+                buffer.due = None;
+            }
+            written.append(&mut buffer.open);
+        }
+        let mut freed = Vec::new();
+        for id in written {
+            self.graph.commit(id, &mut freed, &mut self.counters);
+        }
+        self.unblock(&freed);
+    }
+
+    /// As [`Cache::write_blocks`], with the dirty blocks that lie beside them
+    /// and wait for nothing: they cost no further request.
+    pub(crate) fn write_with_neighbours(&mut self, blocks: &[u64]) -> Result<(), FsError> {
+        let most = (self.config.cluster.get() / self.shape.block_bytes() as u64).max(1);
+        let mut wanted: HashSet<u64> = blocks.iter().copied().collect();
+        for &block in blocks {
+            for next in (block.saturating_add(1)..).take(most as usize) {
+                if !self.joins(next) || !wanted.insert(next) {
+                    break;
+                }
+            }
+            for next in (block.saturating_sub(most)..block).rev() {
+                if !self.joins(next) || !wanted.insert(next) {
+                    break;
+                }
+            }
+        }
+        let mut wanted: Vec<u64> = wanted.into_iter().collect();
+        wanted.sort_unstable();
+        self.write_blocks(&wanted, false)
+    }
+
+    fn joins(&self, block: u64) -> bool {
+        let whole = bits(self.shape.per_block as usize);
+        self.buffers.get(block).is_some_and(|b| b.dirty == whole && b.blocked.is_empty())
+    }
+
+    /// Drops the least recently used blocks that hold nothing new, until the
+    /// cache is no larger than it may be.
+    pub(crate) fn drop_clean(&mut self) {
+        let capacity = self.config.capacity.get();
+        while self.buffers.bytes() > capacity {
+            let clean = |buffer: &&crate::buffer::Buffer| !buffer.holds_changes();
+            let oldest = self.buffers.oldest_first().take(BATCH);
+            let blocks: Vec<u64> = oldest.filter(clean).map(|buffer| buffer.block).collect();
+            if blocks.is_empty() {
+                return;
+            }
+            for block in blocks {
+                self.buffers.remove(block);
+            }
+        }
+    }
+
+    /// As [`Cache::drop_clean`], but writes what is dirty. What waits for
+    /// something is kept, and what it waits for is written instead.
+    pub(crate) fn make_room(&mut self) -> Result<(), FsError> {
+        let capacity = self.config.capacity.get();
+        while self.buffers.bytes() > capacity {
+            let before = self.buffers.bytes();
+            let oldest = self.buffers.oldest_first().take(BATCH);
+            let dirty: Vec<u64> =
+                oldest.filter(|buffer| buffer.dirty != 0).map(|buffer| buffer.block).collect();
+            self.write_with_neighbours(&dirty)?;
+            self.drop_clean();
+            if dirty.is_empty() && self.buffers.bytes() >= before && !self.sync_round()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that may be written. False when there was nothing: then
+    /// nothing is dirty but what actions will change that are ready.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn sync_round(&mut self) -> Result<bool, FsError> {
+        let dirty: Vec<u64> =
+            self.buffers.iter().filter(|b| b.dirty != 0).map(|b| b.block).collect();
+        self.write_blocks(&dirty, false)?;
+        Ok(!dirty.is_empty() || self.graph.has_ready())
+    }
+
+    /// Returns once changes are on the disk, and whatever they wait for.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn settle(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        loop {
+            let blocks = self.blocks_to_settle(changes);
+            if blocks.is_empty() {
+                return Ok(());
+            }
+            self.write_blocks(&blocks, true)?;
+        }
+    }
+
+    /// The blocks that can be written now and have to be for these changes.
+    fn blocks_to_settle(&self, changes: &[ChangeId]) -> Vec<u64> {
+        let mut seen: HashSet<ChangeId> = HashSet::new();
+        let mut blocks = HashSet::new();
+        let mut stack = changes.to_vec();
+        while let Some(id) = stack.pop() {
+            let Some(record) = self.graph.get(id) else { continue };
+            if !seen.insert(id) {
+                continue;
+            }
+            if record.waiting == 0 {
+                blocks.insert(record.block);
+            }
+            stack.extend(record.after.iter().chain(&record.on));
+        }
+        blocks.into_iter().collect()
+    }
+
+    /// Returns once all that was changed in some runs of fragments is on the
+    /// disk, and whatever it waits for. Runs that are not in the cache cost
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn settle_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        let mut waiting = Vec::new();
+        let mut dirty = Vec::new();
+        for &run in runs {
+            waiting.extend(self.waiting_in(run));
+            for (block, mask) in self.blocks_of(run) {
+                if self.buffers.get(block).is_some_and(|b| b.dirty & mask != 0) {
+                    dirty.push(block);
+                }
+            }
+        }
+        self.write_blocks(&dirty, true)?;
+        self.settle(&waiting)
+    }
+
+    /// Writes everything. Actions that become ready must be done by the
+    /// format, which then calls again, until there are none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn sync(&mut self) -> Result<(), FsError> {
+        while !self.graph.has_ready() && self.sync_round()? {}
+        Ok(())
+    }
+
+    /// Whether anything is not on the disk yet.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.graph.len() > 0 || self.buffers.iter().any(|buffer| buffer.holds_changes())
+    }
+}
+
+struct Image<'a> {
+    bytes: std::borrow::Cow<'a, [u8]>,
+    /// From which fragment to which.
+    parts: Vec<(usize, usize)>,
+}
+
+/// The runs of fragments that have to be written: what is dirty, and what lies
+/// between if it is known.
+fn parts(dirty: u64, valid: u64) -> Vec<(usize, usize)> {
+    let low = dirty.trailing_zeros() as usize;
+    let high = 64 - dirty.leading_zeros() as usize;
+    let span = bits(high) & !bits(low);
+    if valid & span == span {
+        return vec![(low, high)];
+    }
+    let mut left = dirty;
+    let mut parts = Vec::new();
+    while left != 0 {
+        let first = left.trailing_zeros() as usize;
+        let last = first + (left >> first).trailing_ones() as usize;
+        parts.push((first, last));
+        left &= !(bits(last) & !bits(first));
+    }
+    parts
+}

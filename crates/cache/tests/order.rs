@@ -1,0 +1,402 @@
+//! Nothing is ever on the disk before what it waits for: random changes with
+//! random orders between them, and a disk that looks at every sector written.
+//!
+//! A cell is eight bytes that hold the number of the last change to it. Each
+//! change remembers which cells it wants to see, at which number at least. The
+//! disk checks it for every sector of every write against what had been flushed
+//! before: so every order of the writes between two flushes, and every torn
+//! write, has been checked as well.
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role};
+use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
+use seekless_units::{BlockNo, ByteLen, Extent, Lba, Nanos};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+const FRAGMENT: usize = 1024;
+const BLOCK: usize = 8192;
+const BLOCKS: usize = 48;
+/// Cells of a sector that are used; they overlap none.
+const CELLS: usize = 6;
+
+/// Sector and cell in it.
+type Cell = (usize, usize);
+
+#[derive(Default)]
+struct Law {
+    /// What each change wants to see: cells, and their numbers at least.
+    wants: HashMap<u64, Vec<(Cell, u64)>>,
+    /// Cells whose order matters no more.
+    free: Vec<Cell>,
+}
+
+struct Watched {
+    flushed: Mutex<Vec<u8>>,
+    pending: Mutex<Vec<(usize, Vec<u8>)>>,
+    law: Mutex<Law>,
+    writes: Mutex<usize>,
+    faults: Mutex<Option<usize>>,
+}
+
+fn number(bytes: &[u8], cell: usize) -> u64 {
+    u64::from_le_bytes(bytes[cell * 8..cell * 8 + 8].try_into().unwrap())
+}
+
+impl Watched {
+    fn new() -> Self {
+        Self {
+            flushed: Mutex::new(vec![0; BLOCKS * BLOCK]),
+            pending: Mutex::default(),
+            law: Mutex::default(),
+            writes: Mutex::default(),
+            faults: Mutex::default(),
+        }
+    }
+
+    fn check(&self, sector: usize, bytes: &[u8]) {
+        let law = self.law.lock().unwrap();
+        let flushed = self.flushed.lock().unwrap();
+        for cell in 0..CELLS {
+            let Some(wants) = law.wants.get(&number(bytes, cell)) else { continue };
+            for &((other, at), least) in wants {
+                if law.free.contains(&(other, at)) {
+                    continue;
+                }
+                let seen = if other == sector {
+                    number(bytes, at)
+                } else {
+                    number(&flushed[other * 512..], at)
+                };
+                assert!(
+                    seen >= least,
+                    "sector {sector} has change {} in cell {cell}, which waits for change {least} \
+                     in cell {at} of sector {other}, where {seen} is",
+                    number(bytes, cell)
+                );
+            }
+        }
+    }
+}
+
+impl BlockDevice for Watched {
+    fn len(&self) -> ByteLen {
+        ByteLen::new((BLOCKS * BLOCK) as u64)
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let start = at.get() as usize * 512;
+        buf.copy_from_slice(&self.flushed.lock().unwrap()[start..start + buf.len()]);
+        for (sector, bytes) in self.pending.lock().unwrap().iter() {
+            let begin = sector * 512;
+            if begin >= start && begin < start + buf.len() {
+                buf[begin - start..begin - start + 512].copy_from_slice(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        if let Some(left) = self.faults.lock().unwrap().as_mut() {
+            if *left == 0 {
+                let source = std::io::Error::other("worn out");
+                return Err(DeviceError::Io { at, source });
+            }
+            *left -= 1;
+        }
+        *self.writes.lock().unwrap() += 1;
+        for (n, sector) in buf.chunks(512).enumerate() {
+            let place = at.get() as usize + n;
+            self.check(place, sector);
+            self.pending.lock().unwrap().push((place, sector.to_vec()));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut flushed = self.flushed.lock().unwrap();
+        for (sector, bytes) in self.pending.lock().unwrap().drain(..) {
+            flushed[sector * 512..sector * 512 + 512].copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+struct Run {
+    rng: Pcg64Mcg,
+    disk: Arc<Watched>,
+    clock: Arc<VirtualClock>,
+    cache: Cache<u64>,
+    /// What each cell shall hold in the end.
+    cells: HashMap<Cell, u64>,
+    recent: Vec<(Cell, u64, ChangeId)>,
+    next: u64,
+    /// Deferred actions that are out, and what they wait for.
+    deferred: HashMap<u64, Vec<(Cell, u64)>>,
+}
+
+impl Run {
+    fn new(seed: u64, config: Config) -> Self {
+        let disk = Arc::new(Watched::new());
+        let clock = Arc::new(VirtualClock::new());
+        let cache =
+            Cache::new(disk.clone(), clock.clone(), BLOCK as u32, FRAGMENT as u32, config).unwrap();
+        Self {
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            disk,
+            clock,
+            cache,
+            cells: HashMap::new(),
+            recent: Vec::new(),
+            next: 1,
+            deferred: HashMap::new(),
+        }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.rng.next_u32() as usize) % n
+    }
+
+    fn cell(&mut self) -> Cell {
+        (self.below(BLOCKS * BLOCK / 512), self.below(CELLS))
+    }
+
+    fn place(cell: Cell) -> (BlockNo, u32) {
+        let byte = cell.0 * 512 + cell.1 * 8;
+        (BlockNo::new((byte / FRAGMENT) as u64), (byte % FRAGMENT) as u32)
+    }
+
+    fn change(&mut self) {
+        // Few cells, so that many changes meet.
+        let cell = if self.recent.is_empty() || self.below(3) == 0 {
+            self.cell()
+        } else {
+            let at = self.below(self.recent.len());
+            self.recent[at].0
+        };
+        let count = self.below(4);
+        let mut wants = Vec::new();
+        let mut after = Vec::new();
+        for _ in 0..count.min(self.recent.len()) {
+            let at = self.below(self.recent.len());
+            let (other, number, id) = self.recent[at];
+            wants.push((other, number));
+            after.push(id);
+        }
+        let number = self.next;
+        self.next += 1;
+        self.disk.law.lock().unwrap().wants.insert(number, wants);
+        let (at, offset) = Self::place(cell);
+        let bytes = number.to_le_bytes();
+        let id = if after.is_empty() && self.below(2) == 0 {
+            let write = |to: &mut [u8]| {
+                to.copy_from_slice(&bytes);
+                Ok(())
+            };
+            self.cache.edit(at, offset as usize, 8, Role::EntryRemove, write).unwrap().1
+        } else {
+            let pieces = [Piece { offset, bytes: &bytes }];
+            self.cache.change(at, &pieces, Role::EntryAdd, &after).unwrap()
+        };
+        self.cells.insert(cell, number);
+        self.recent.push((cell, number, id));
+        if self.recent.len() > 60 {
+            self.recent.remove(0);
+        }
+        if self.below(8) == 0 {
+            self.deferred.insert(number, vec![(cell, number)]);
+            self.cache.defer(&[id], Kind::DirRem, number);
+        }
+    }
+
+    fn do_ready(&mut self) {
+        while let Some(number) = self.cache.next_ready() {
+            let wants = self.deferred.remove(&number).expect("deferred once, done once");
+            let law = self.disk.law.lock().unwrap();
+            let flushed = self.disk.flushed.lock().unwrap();
+            for ((sector, cell), least) in wants {
+                let seen = super_number(&flushed, sector, cell);
+                let waived = law.free.contains(&(sector, cell));
+                assert!(waived || seen >= least, "an action came before what it waits for");
+            }
+        }
+    }
+
+    fn revert(&mut self) {
+        let Some(&(cell, number, id)) = self.recent.last() else { return };
+        let before = self.cells[&cell];
+        if before != number || !self.cache.revert(id) {
+            return;
+        }
+        // Whatever wants to see it sees what is there instead.
+        self.disk.law.lock().unwrap().free.push(cell);
+        self.deferred.remove(&number).inspect(|_| {
+            self.deferred.insert(number, Vec::new());
+        });
+        let (at, offset) = Self::place(cell);
+        let held = self.cache.read(at, offset as usize, 8).unwrap();
+        let now = u64::from_le_bytes(held.try_into().unwrap());
+        assert_ne!(now, number, "reverted, and still there");
+        self.cells.insert(cell, now);
+        self.recent.pop();
+    }
+
+    fn step(&mut self) {
+        match self.below(40) {
+            0 => self.cache.sync_round().map(drop).unwrap(),
+            1 => {
+                let wanted = self.recent.last().map(|&(_, _, id)| id);
+                self.cache.settle(wanted.as_slice()).unwrap();
+                assert!(wanted.is_none_or(|id| self.cache.is_committed(id)));
+            }
+            2..=4 => {
+                self.clock.sleep(Nanos::new(3_000_000_000));
+                self.cache.begin().unwrap();
+            }
+            5 => {
+                let block = self.below(BLOCKS) as u64;
+                let run = Extent::new(BlockNo::new(block * 8), 8);
+                self.cache.settle_runs(&[run]).unwrap();
+                assert!(self.cache.waiting_in(run).is_empty());
+            }
+            6..=8 => self.revert(),
+            _ => {
+                self.cache.begin().unwrap();
+                self.change();
+            }
+        }
+        self.do_ready();
+    }
+
+    fn finish(mut self) -> Cache<u64> {
+        loop {
+            self.cache.sync().unwrap();
+            self.do_ready();
+            if !self.cache.is_dirty() {
+                break;
+            }
+        }
+        self.disk.flush().unwrap();
+        assert!(self.deferred.is_empty(), "{} actions were never done", self.deferred.len());
+        assert_eq!(self.cache.softdeps(), 0);
+        assert_eq!(self.cache.counters().live, [0; Kind::ALL.len()]);
+        let flushed = self.disk.flushed.lock().unwrap();
+        for (&(sector, cell), &number) in &self.cells {
+            assert_eq!(super_number(&flushed, sector, cell), number, "sector {sector} cell {cell}");
+        }
+        drop(flushed);
+        self.cache
+    }
+}
+
+fn super_number(bytes: &[u8], sector: usize, cell: usize) -> u64 {
+    number(&bytes[sector * 512..], cell)
+}
+
+fn soft_updates() -> Config {
+    let mut config = Config::new(Discipline::SoftUpdates);
+    config.capacity = ByteLen::new((BLOCKS * BLOCK / 3) as u64);
+    config
+}
+
+#[test]
+fn soft_updates_keep_every_order_at_every_write() {
+    let mut rolled_back = 0;
+    for seed in 0..60 {
+        let mut run = Run::new(seed, soft_updates());
+        for _ in 0..1500 {
+            run.step();
+        }
+        rolled_back += run.finish().counters().rolled_back_writes;
+    }
+    assert!(rolled_back > 1000, "only {rolled_back} writes had something to undo");
+}
+
+#[test]
+fn a_small_graph_stays_under_its_cap() {
+    let mut config = soft_updates();
+    config.capacity = ByteLen::new((2 * BLOCKS * BLOCK) as u64);
+    config.limits.max_softdeps = 200;
+    let mut run = Run::new(7, config);
+    for _ in 0..6000 {
+        run.cache.begin().unwrap();
+        run.change();
+        run.do_ready();
+    }
+    let cache = run.finish();
+    let counters = cache.counters();
+    assert!(counters.most_softdeps <= 200, "{} in the graph", counters.most_softdeps);
+    assert!(counters.most_softdeps > 100, "{} in the graph", counters.most_softdeps);
+    assert!(counters.rush_requests > 0, "nobody asked the syncer to hurry");
+    assert!(counters.max_limit_hit > 0, "nobody had to sleep");
+}
+
+#[test]
+fn a_device_that_fails_stops_all_changes() {
+    let mut run = Run::new(3, soft_updates());
+    for _ in 0..200 {
+        run.change();
+    }
+    *run.disk.faults.lock().unwrap() = Some(3);
+    let dirty = run.cache.sync().expect_err("the fourth write fails");
+    assert!(dirty.to_string().contains("worn out"), "{dirty}");
+    let piece = [Piece { offset: 0, bytes: &[1; 8] }];
+    let refused = run.cache.change(BlockNo::new(0), &piece, Role::EntryAdd, &[]);
+    assert!(matches!(refused, Err(seekless_fs::FsError::ReadOnly(_))), "{refused:?}");
+    assert!(run.cache.begin().is_err());
+}
+
+#[test]
+fn disciplines_write_when_they_say() {
+    let names = Discipline::ALL.map(|discipline| {
+        let mut config = soft_updates();
+        config.discipline = discipline;
+        let mut run = Run::new(11, config);
+        for role in [Role::BitmapSet, Role::InodeInit, Role::EntryAdd, Role::Data] {
+            let (at, _) = Run::place((role as usize * 16, 0));
+            let fill = |bytes: &mut [u8]| {
+                bytes.fill(1);
+                Ok(())
+            };
+            run.cache.edit(at, 0, 8, role, fill).unwrap();
+        }
+        let before = run.cache.counters().sync_writes;
+        run.cache.sync().unwrap();
+        let counters = run.cache.counters();
+        (discipline.name(), before, counters.async_writes)
+    });
+    assert_eq!(names, [("sync", 4, 0), ("normal", 2, 2), ("async", 0, 4), ("softdep", 0, 4)]);
+}
+
+#[test]
+fn a_replaced_pointer_waits_only_for_the_new_place() {
+    let mut run = Run::new(1, soft_updates());
+    let cache = &mut run.cache;
+    let at = |block: u64| BlockNo::new(block * 8);
+    let fill = |bytes: &mut [u8]| {
+        bytes.fill(7);
+        Ok(())
+    };
+    let (_, old) = cache.fill(at(1), 1024, Role::Data, fill).unwrap();
+    let pointer = [Piece { offset: 8, bytes: &1u64.to_le_bytes() }];
+    let first = cache.change(at(0), &pointer, Role::PointerSet, &[old]).unwrap();
+    let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
+    let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
+    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new]).unwrap();
+    assert!(moved.replaced);
+    assert_eq!(moved.id, first);
+    cache.forget(Extent::new(at(1), 1), moved.id);
+    assert!(cache.is_committed(old), "nobody waits for what is forgotten");
+    assert!(!cache.is_committed(moved.id));
+    let mut shown = [0; 8];
+    run.disk.read(Lba::new(0), &mut [0; 512]).unwrap();
+    cache.settle(&[moved.id]).unwrap();
+    run.disk.flush().unwrap();
+    let mut sector = [0; 512];
+    run.disk.read(Lba::new(0), &mut sector).unwrap();
+    shown.copy_from_slice(&sector[8..16]);
+    assert_eq!(u64::from_le_bytes(shown), 2);
+    run.disk.read(Lba::new(16), &mut sector).unwrap();
+    assert_eq!(sector, [0; 512], "the old place was never written");
+}

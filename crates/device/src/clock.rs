@@ -1,0 +1,65 @@
+//! Time as the engine sees it: real, or a number that only moves when told.
+
+use seekless_units::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A clock that can be waited on. Time zero is when it was made.
+pub trait Clock: Send + Sync {
+    /// Time passed.
+    fn now(&self) -> Nanos;
+
+    /// Lets time pass.
+    fn sleep(&self, span: Nanos);
+}
+
+/// The time of this machine.
+#[derive(Debug)]
+pub struct RealClock(Instant);
+
+impl RealClock {
+    /// A clock that starts now.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Nanos {
+        Nanos::new(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep(&self, span: Nanos) {
+        std::thread::sleep(Duration::from_nanos(span.get()));
+    }
+}
+
+/// A clock that stands still between calls of [`Clock::sleep`]: the same run
+/// has the same times.
+#[derive(Debug, Default)]
+pub struct VirtualClock(AtomicU64);
+
+impl VirtualClock {
+    /// A clock at time zero.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Nanos {
+        Nanos::new(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, span: Nanos) {
+        self.0.fetch_add(span.get(), Ordering::Relaxed);
+    }
+}

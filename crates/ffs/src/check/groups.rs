@@ -1,0 +1,199 @@
+//! Phase 5: bitmaps and counts, against what was found.
+
+use super::Checker;
+use crate::alloc::{GroupMut, decode_summaries};
+use crate::make::{Counts, count};
+use seekless_fs::field::index;
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_placement::{GroupSummary, Totals};
+use seekless_units::{GroupNo, Ino};
+
+fn place(group: GroupNo) -> Location {
+    Location::of("cylinder group").in_group(group)
+}
+
+/// Bits that are wrong: how many, and the first.
+#[derive(Default)]
+struct Wrong {
+    count: u64,
+    first: Option<u64>,
+}
+
+impl Wrong {
+    fn note(&mut self, at: u64) {
+        self.count = self.count.saturating_add(1);
+        self.first.get_or_insert(at);
+    }
+
+    fn say(&self, what: &str) -> Option<String> {
+        let first = self.first?;
+        Some(format!("{} {what}, the first is {first}", self.count))
+    }
+}
+
+impl Checker {
+    pub(super) fn groups(&mut self) -> Result<(), FsError> {
+        let mut totals = Totals::default();
+        let area = self.summary_area()?;
+        let stored = match decode_summaries(self.sb(), &area) {
+            Ok(stored) => stored,
+            Err(error) => {
+                let place = Location::of("summary area");
+                self.expected("summary-area", error.to_string(), place);
+                Vec::new()
+            }
+        };
+        for group in (0..self.sb().ncg).map(GroupNo::new) {
+            if self.lost_groups.contains(&group) {
+                continue;
+            }
+            let Some(now) = self.group(group)? else { continue };
+            totals.ndir = totals.ndir.saturating_add(u64::from(now.ndir));
+            totals.nbfree = totals.nbfree.saturating_add(u64::from(now.nbfree));
+            totals.nifree = totals.nifree.saturating_add(u64::from(now.nifree));
+            totals.nffree = totals.nffree.saturating_add(u64::from(now.nffree));
+            if let Some(stored) = stored.get(index(group.get())).filter(|stored| **stored != now) {
+                let what = format!("says {stored:?}, should be {now:?}");
+                self.expected("summary-area", what, Location::of("summary area").in_group(group));
+            }
+        }
+        let stored = self.sb().tuning.totals;
+        if self.lost_groups.is_empty() && stored != totals {
+            let what = format!("says {stored:?}, should be {totals:?}");
+            self.expected("superblock.totals", what, Location::of("superblock"));
+        }
+        Ok(())
+    }
+
+    fn summary_area(&self) -> Result<Vec<u8>, FsError> {
+        let area = self.sb().summaries;
+        self.volume.check_extent(area, Location::of("summary area"))?;
+        let bytes = area.len.saturating_mul(u64::from(self.sb().fsize));
+        let mut area_bytes = vec![0; index(bytes)];
+        self.volume.read_bytes(area.start, 0, &mut area_bytes)?;
+        Ok(area_bytes)
+    }
+
+    /// Checks a group; what it really has, unless its head is no good.
+    fn group(&mut self, number: GroupNo) -> Result<Option<GroupSummary>, FsError> {
+        let at = self.sb().in_group(number, self.sb().cblkno);
+        let mut bytes = vec![0; index(self.sb().bsize)];
+        self.volume.read_bytes(at, 0, &mut bytes)?;
+        if let Err(error @ FsError::Corrupt { .. }) = self.strict.cylinder_group(number) {
+            self.unexpected("group.check-hash", error.to_string(), place(number));
+        }
+        let sb = self.sb().clone();
+        let group = match GroupMut::check(&sb, number, &mut bytes) {
+            Ok(group) => group,
+            Err(error) => {
+                self.unexpected("group.head", error.to_string(), place(number));
+                return Ok(None);
+            }
+        };
+        self.inode_map(number, &group);
+        self.block_map(number, &group);
+        let now = self.recount(number);
+        let stored = group.stored_counts();
+        let (said, should) = (summary_of(&stored), summary_of(&now));
+        if said != should {
+            let what = format!("says {said:?}, should be {should:?}");
+            self.expected("group.summary", what, place(number));
+        }
+        if stored.runs != now.runs || stored.clusters != now.clusters {
+            let what = "the counts of runs of fragments or of clusters are not those of the map";
+            self.expected("group.counts", what.to_string(), place(number));
+        }
+        self.cluster_map(number, &group);
+        Ok(Some(should))
+    }
+
+    fn inode_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
+        let (mut leaked, mut free) = (Wrong::default(), Wrong::default());
+        let first = number.get().saturating_mul(self.sb().ipg);
+        for slot in 0..self.sb().ipg {
+            let ino = Ino::new(first.saturating_add(slot));
+            let used = ino.get() < 2 || self.seen.contains_key(&ino);
+            match (group.says_in_use(slot), used) {
+                (true, false) => leaked.note(u64::from(ino.get())),
+                (false, true) => free.note(u64::from(ino.get())),
+                _ => {}
+            }
+        }
+        if let Some(what) = leaked.say("inodes are marked as in use and are not") {
+            self.expected("bitmap.inodes-leaked", what, place(number));
+        }
+        if let Some(what) = free.say("inodes are in use and marked as free") {
+            self.unexpected("bitmap.inodes-free", what, place(number));
+        }
+    }
+
+    fn block_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
+        let (mut leaked, mut free) = (Wrong::default(), Wrong::default());
+        let blocks = self.sb().group_blocks(number);
+        for at in 0..u32::try_from(blocks.len).unwrap_or(u32::MAX) {
+            let block = blocks.start.get().saturating_add(u64::from(at));
+            match (group.fragment_is_free(at), self.used.get(index(block))) {
+                (false, false) => leaked.note(block),
+                (true, true) => free.note(block),
+                _ => {}
+            }
+        }
+        if let Some(what) = leaked.say("fragments are marked as in use and are not") {
+            self.expected("bitmap.blocks-leaked", what, place(number));
+        }
+        if let Some(what) = free.say("fragments are in use and marked as free") {
+            self.unexpected("bitmap.blocks-free", what, place(number));
+        }
+    }
+
+    /// The map of free blocks says of each what the map of fragments does.
+    fn cluster_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
+        let frag = self.sb().frag.max(1);
+        let frags = u32::try_from(self.sb().group_blocks(number).len).unwrap_or(u32::MAX);
+        let blocks = frags.checked_div(frag).unwrap_or(0);
+        let differs = |&at: &u32| {
+            let first = at.saturating_mul(frag);
+            let free = (first..first.saturating_add(frag)).all(|at| group.fragment_is_free(at));
+            group.block_is_free(at).is_some_and(|says| says != free)
+        };
+        if let Some(first) = (0..blocks).find(differs) {
+            let what = format!("block {first} of the group is free in one map only");
+            self.expected("group.clusters", what, place(number));
+        }
+    }
+
+    /// What a group has, by what was found.
+    fn recount(&self, number: GroupNo) -> Counts {
+        let sb = self.sb();
+        let first = number.get().saturating_mul(sb.ipg);
+        let range = Ino::new(first)..Ino::new(first.saturating_add(sb.ipg));
+        let is_dir = |kind: FileKind| kind == FileKind::Directory;
+        let inodes = self.seen.range(range.clone()).count();
+        let directories = self.seen.range(range).filter(|(_, seen)| is_dir(seen.kind)).count();
+        // Inodes 0 and 1 are nobody's.
+        let reserved = if number == GroupNo::ZERO { 2 } else { 0 };
+        let inodes = narrow(inodes).saturating_add(reserved);
+        let blocks = sb.group_blocks(number);
+        let free: Vec<bool> = (blocks.start.get()..blocks.end().get())
+            .map(|block| !self.used.get(index(block)))
+            .collect();
+        Counts {
+            directories: narrow(directories),
+            free_inodes: sb.ipg.saturating_sub(inodes),
+            ..count(&free, sb.frag, sb.tuning.contigsumsize)
+        }
+    }
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn summary_of(counts: &Counts) -> GroupSummary {
+    GroupSummary {
+        ndir: counts.directories,
+        nbfree: counts.free_blocks,
+        nifree: counts.free_inodes,
+        nffree: counts.free_frags,
+    }
+}

@@ -1,0 +1,53 @@
+//! Phase 4: numbers of links.
+
+use super::{Checker, Seen};
+use seekless_fs::{FileKind, Location};
+use seekless_units::Ino;
+
+impl Checker {
+    /// A finding that a crash may leave, unless it comes of directories that
+    /// could not be read.
+    pub(super) fn for_want_of_names(
+        &mut self,
+        code: &'static str,
+        what: String,
+        location: Location,
+    ) {
+        if self.names_are_missing {
+            self.unexpected(code, what, location);
+        } else {
+            self.expected(code, what, location);
+        }
+    }
+
+    pub(super) fn links(&mut self) {
+        let mut found = Vec::new();
+        for (&ino, seen) in &self.seen {
+            // The names in a directory that could not be read are not known;
+            // one that the root does not lead to was reported as that.
+            if seen.kind == FileKind::Directory && !seen.is_connected(ino) {
+                continue;
+            }
+            found.push((ino, seen.links, seen.names));
+        }
+        for (ino, links, names) in found {
+            let place = Location::of("inode").in_inode(ino);
+            if names == 0 {
+                let what = format!("in use with {links} links, but nothing leads to it");
+                self.for_want_of_names("inode.unreferenced", what, place);
+            } else if links > names {
+                let what = format!("{links} links, should be {names}");
+                self.for_want_of_names("inode.links-high", what, place);
+            } else if links < names {
+                let what = format!("{links} links, should be {names}");
+                self.unexpected("inode.links-low", what, place);
+            }
+        }
+    }
+}
+
+impl Seen {
+    pub(super) fn is_connected(&self, ino: Ino) -> bool {
+        ino.get() == crate::ondisk::ROOT || self.named_in.is_some()
+    }
+}

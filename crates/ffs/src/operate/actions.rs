@@ -1,0 +1,105 @@
+//! What is done once something is on the disk.
+
+use super::FfsLive;
+use seekless_cache::{ChangeId, Kind};
+use seekless_fs::FsError;
+use seekless_units::{Extent, Ino};
+
+/// Something that waits for the disk.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// A name of a file is gone.
+    DropLink(Ino),
+    /// A directory's name is gone.
+    DropDirectory {
+        /// The directory.
+        ino: Ino,
+        /// The one it was in.
+        parent: Ino,
+    },
+    /// Nothing leads to these any more.
+    FreeRuns(Vec<Extent>),
+    /// An inode is unused.
+    FreeInode {
+        /// Which.
+        ino: Ino,
+        /// Whether it was a directory.
+        is_directory: bool,
+    },
+}
+
+impl FfsLive {
+    /// Does the actions that need wait no longer, and those that become so.
+    pub(super) fn run_actions(&mut self) -> Result<(), FsError> {
+        while let Some(action) = self.cache.next_ready() {
+            if let Err(error) = self.perform(action) {
+                // What should have happened has not, and cannot be made good.
+                self.broken.get_or_insert_with(|| error.to_string());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&mut self, action: Action) -> Result<(), FsError> {
+        match action {
+            Action::DropLink(ino) => self.drop_link(ino),
+            Action::DropDirectory { ino, parent } => self.drop_directory(ino, parent),
+            Action::FreeRuns(runs) => {
+                let frags = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+                self.pending.frags = self.pending.frags.saturating_sub(frags);
+                for &run in &runs {
+                    self.cache.forget(run, ChangeId::COMMITTED);
+                }
+                self.free_runs(&runs)
+            }
+            Action::FreeInode { ino, is_directory } => {
+                self.pending.inodes = self.pending.inodes.saturating_sub(1);
+                self.free_inode(ino, is_directory)
+            }
+        }
+    }
+
+    /// Counts one name less; without names and holders the file goes.
+    pub(super) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
+        let node = self.node(ino)?;
+        node.links = node.links.saturating_sub(1);
+        if node.links == 0 && node.holds == 0 {
+            self.destroy(ino)?;
+        } else {
+            self.put_links(ino, &[])?;
+        }
+        Ok(())
+    }
+
+    /// A removed directory goes with its own two links; then its parent has
+    /// one less.
+    pub(super) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
+        let node = self.node(ino)?;
+        node.links = 0;
+        let gone = if node.holds == 0 { self.destroy(ino)? } else { self.put_links(ino, &[])? };
+        self.cache.defer(&[gone], Kind::DirRem, Action::DropLink(parent));
+        Ok(())
+    }
+
+    /// Counts the space of a file that will go as free already.
+    pub(super) fn count_free(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        if node.effective > 0 || node.holds > 0 || node.counted_free {
+            return;
+        }
+        node.counted_free = true;
+        let frags = node.sectors.saturating_mul(512).checked_div(u64::from(self.sb.fsize));
+        self.pending.frags = self.pending.frags.saturating_add(frags.unwrap_or(0));
+        self.pending.inodes = self.pending.inodes.saturating_add(1);
+    }
+
+    /// Takes that back, since it now goes.
+    pub(super) fn uncount(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.counted_free) else { return };
+        node.counted_free = false;
+        let frags = node.sectors.saturating_mul(512).checked_div(u64::from(self.sb.fsize));
+        self.pending.frags = self.pending.frags.saturating_sub(frags.unwrap_or(0));
+        self.pending.inodes = self.pending.inodes.saturating_sub(1);
+    }
+}

@@ -1,0 +1,343 @@
+//! Space: the policies say where, a group's bytes say whether, the cache writes.
+
+use super::node::slot_of;
+use super::{FfsLive, Node};
+use crate::alloc::{Delta, GroupMut, Taken};
+use crate::group::verify_group;
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::field::{index, invalid, range};
+use seekless_fs::{FsError, Location};
+use seekless_placement::block::{Request, Wanted};
+use seekless_placement::directory::Parent;
+use seekless_placement::realloccg::{Ask, grow};
+use seekless_placement::{View, hashalloc};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+
+/// The error of a full volume.
+pub(super) fn full(what: &str) -> FsError {
+    FsError::NoSpace(format!("no free {what} left"))
+}
+
+impl FfsLive {
+    /// Checks a group's hash, the first time it is looked at.
+    fn verify(&mut self, number: GroupNo) -> Result<(), FsError> {
+        let done = self.verified_groups.get(index(number.get())).copied().unwrap_or(true);
+        if done {
+            return Ok(());
+        }
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        if !self.ignore_checksums {
+            verify_group(&self.sb, bytes, number)?;
+        }
+        if let Some(done) = self.verified_groups.get_mut(index(number.get())) {
+            *done = true;
+        }
+        Ok(())
+    }
+
+    /// Changes a group's bytes, and the totals with them; `None` when the group
+    /// has not got what is asked for.
+    fn change_group<R>(
+        &mut self,
+        number: GroupNo,
+        role: Role,
+        change: impl FnOnce(&mut GroupMut<'_>) -> Result<Option<(R, Delta)>, FsError>,
+    ) -> Result<Option<(R, ChangeId)>, FsError> {
+        self.verify(number)?;
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let secs = self.now().secs;
+        let sb = &self.sb;
+        let edited = self.cache.edit(at, 0, index(sb.cgsize), role, |bytes| {
+            let mut group = GroupMut::check(sb, number, bytes)?;
+            let (given, delta) = change(&mut group)?.ok_or_else(|| full("space"))?;
+            group.touch(secs);
+            Ok((given, delta))
+        });
+        match edited {
+            Ok(((given, delta), id)) => {
+                self.account(number, delta)?;
+                Ok(Some((given, id)))
+            }
+            Err(FsError::NoSpace(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
+        let place = Location::of("summary").in_group(number);
+        let wrong = || invalid("cs", u64::from(number.get()), place);
+        let group = self.groups.get_mut(index(number.get())).ok_or_else(wrong)?;
+        *group = delta.of_group(*group).ok_or_else(wrong)?;
+        self.totals = delta.of_totals(self.totals).ok_or_else(wrong)?;
+        self.stale_summaries.insert(number);
+        Ok(())
+    }
+
+    fn has_frags(&self, number: GroupNo, count: u32) -> bool {
+        let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
+        group.nbfree > 0 || (count < self.sb.frag && group.nffree >= count)
+    }
+
+    /// Takes `count` fragments in a row, all in one block; near a preferred
+    /// place, or else in a group, or else anywhere.
+    fn take(
+        &mut self,
+        count: u32,
+        ask: Ask,
+        group: GroupNo,
+        preference: Option<BlockNo>,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        let preference = preference.filter(|at| at.get() < self.sb.size);
+        let start = preference.map_or(group, |at| self.volume.group_of(at));
+        let frag = self.sb.frag;
+        let found = hashalloc(self.sb.ncg, start, |number, preferred| {
+            let preference = preference.filter(|_| preferred);
+            if !self.has_frags(number, count) {
+                return Ok(None);
+            }
+            self.change_group(number, Role::BitmapSet, |group| {
+                let taken = match ask {
+                    _ if count == frag => group.alloc_block(preference)?,
+                    Ask::Block => group.alloc_in_block(count, preference)?,
+                    Ask::Exact => group.alloc_frags(count, preference)?,
+                };
+                Ok(taken.map(|Taken { run, delta }| (run.start, delta)))
+            })
+        })?;
+        let (at, id) = found.ok_or_else(|| full("blocks"))?;
+        self.blocks.allocated(at);
+        Ok((at, id))
+    }
+
+    /// A new run for a block of a file, of `count` fragments.
+    pub(super) fn take_data(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        wanted: Wanted,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        let (group, preference) = self.preference(ino, lbn, wanted)?;
+        self.take(count, Ask::Exact, group, preference)
+    }
+
+    fn preference(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        wanted: Wanted,
+    ) -> Result<(GroupNo, Option<BlockNo>), FsError> {
+        let (group, _) = slot_of(&self.sb, ino)?;
+        let node = self.node(ino)?;
+        let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
+        let request = Request {
+            group,
+            is_directory: node.kind == seekless_fs::FileKind::Directory,
+            lbn: Lbn::new(lbn),
+            wanted,
+            last_direct: node.direct.last().copied().and_then(some),
+            first_indirect: node.indirect.first().copied().and_then(some),
+        };
+        let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
+        let preference = self.blocks.prefer(&view, &request);
+        Ok((group, preference))
+    }
+
+    /// A longer run for a tail that cannot grow where it lies.
+    pub(super) fn take_larger(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        wanted: Wanted,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        let (group, preference) = self.preference(ino, lbn, wanted)?;
+        let tuning = &self.sb.tuning;
+        let (ask, then) = grow(self.optim, tuning.minfree, self.totals.nffree, tuning.dsize);
+        self.optim = then;
+        match self.take(count, ask, group, preference) {
+            // Of whole blocks there may be none, and yet a run that fits.
+            Err(FsError::NoSpace(_)) if ask == Ask::Block => {
+                self.take(count, Ask::Exact, group, preference)
+            }
+            taken => taken,
+        }
+    }
+
+    /// Lets a run grow where it lies, if it can.
+    pub(super) fn extend(
+        &mut self,
+        at: BlockNo,
+        old: u32,
+        new: u32,
+    ) -> Result<Option<ChangeId>, FsError> {
+        let number = self.volume.group_of(at);
+        let extended = self.change_group(number, Role::BitmapSet, |group| {
+            Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))
+        })?;
+        Ok(extended.map(|((), id)| id))
+    }
+
+    /// Gives runs back.
+    pub(super) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        let frag = u64::from(self.sb.frag);
+        let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
+        while let Some(&first) = pieces.peek() {
+            let number = self.volume.group_of(first.start);
+            let volume = self.volume.clone();
+            let here = |piece: &Extent| volume.group_of(piece.start) == number;
+            self.change_group(number, Role::BitmapClear, |group| {
+                let mut all = Delta::default();
+                while let Some(piece) = pieces.next_if(here) {
+                    all = all.and(group.free(piece)?);
+                }
+                Ok(Some(((), all)))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes an inode for a new file in a directory.
+    pub(super) fn take_inode(
+        &mut self,
+        parent: Ino,
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError> {
+        let (group, _) = slot_of(&self.sb, parent)?;
+        let node = self.node(parent)?;
+        let about = Parent {
+            group,
+            is_root: parent.get() == crate::ondisk::ROOT,
+            depth: node.depth,
+            subdirectories: u32::from(node.effective.saturating_sub(2)),
+        };
+        let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
+        let start = if is_directory { self.directories.prefer(&view, &about) } else { about.group };
+        let wanted =
+            if is_directory { Ino::new(start.get().saturating_mul(self.sb.ipg)) } else { parent };
+        self.directories.allocating(start, is_directory);
+        let found = hashalloc(self.sb.ncg, start, |number, preferred| {
+            let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
+            if group.nifree == 0 {
+                return Ok(None);
+            }
+            self.take_inode_in(number, Some(wanted).filter(|_| preferred), is_directory)
+        })?;
+        found.ok_or_else(|| full("inodes"))
+    }
+
+    fn take_inode_in(
+        &mut self,
+        number: GroupNo,
+        wanted: Option<Ino>,
+        is_directory: bool,
+    ) -> Result<Option<(Ino, ChangeId)>, FsError> {
+        self.initialize_inodes(number, wanted, is_directory)?;
+        self.change_group(number, Role::InodeBitmapSet, |group| {
+            let taken = group.alloc_inode(wanted, is_directory)?;
+            Ok(taken.map(|taken| (taken.ino, taken.delta)))
+        })
+    }
+
+    /// UFS2: zeroes the inodes that the next one taken would make part of the
+    /// file system, and sees them on the disk, before the group says that they
+    /// are.
+    fn initialize_inodes(
+        &mut self,
+        number: GroupNo,
+        wanted: Option<Ino>,
+        is_directory: bool,
+    ) -> Result<(), FsError> {
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        if !GroupMut::has_uninitialized(&self.sb, bytes) {
+            return Ok(());
+        }
+        let mut trial = bytes.to_vec();
+        let taken =
+            GroupMut::check(&self.sb, number, &mut trial)?.alloc_inode(wanted, is_directory)?;
+        let Some(fresh) = taken.map(|taken| taken.initialize).filter(|fresh| !fresh.is_empty())
+        else {
+            return Ok(());
+        };
+        let (bsize, size) = (index(self.sb.bsize), self.sb.inode_size());
+        let per_block = self.sb.bsize.checked_div(size).unwrap_or(1).max(1);
+        let mut ids = Vec::new();
+        for ino in fresh.step_by(index(per_block)) {
+            let place = super::node::place_of(&self.sb, Ino::new(ino))?;
+            let ((), id) = self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
+            ids.push((place.block, id));
+        }
+        let frags = u64::from(self.sb.frag);
+        let runs: Vec<Extent> = ids.iter().map(|&(at, _)| Extent::new(at, frags)).collect();
+        self.cache.settle_runs(&runs)
+    }
+
+    /// Gives an inode back.
+    pub(super) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
+        let (number, _) = slot_of(&self.sb, ino)?;
+        self.change_group(number, Role::InodeBitmapClear, |group| {
+            Ok(Some(((), group.free_inode(ino, is_directory)?)))
+        })?;
+        Ok(())
+    }
+
+    /// Whether an inode is in use.
+    pub(super) fn inode_in_use(&mut self, number: GroupNo, slot: u32) -> Result<bool, FsError> {
+        self.verify(number)?;
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        GroupMut::inode_in_use(&self.sb, number, bytes, slot)
+    }
+
+    /// Checks a block number from the disk: the run lies in the volume, in one
+    /// block, and in no group's metadata.
+    pub(super) fn check_run(&self, ino: Ino, number: u64, frags: u32) -> Result<BlockNo, FsError> {
+        let place = Location::of("block map").in_inode(ino);
+        let run = Extent::new(BlockNo::new(number), u64::from(frags));
+        let within = number.checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
+        let crosses = within.saturating_add(run.len) > u64::from(self.sb.frag);
+        let group = self.volume.group_of(run.start);
+        let outside = number.saturating_add(run.len) > self.sb.size;
+        if outside || crosses || run.overlaps(self.sb.group_metadata(group)) {
+            return Err(range("block number", number, self.sb.size, place));
+        }
+        Ok(run.start)
+    }
+
+    /// Fragments that bytes take.
+    pub(super) fn frags(&self, bytes: u64) -> u32 {
+        let frags = bytes.div_ceil(u64::from(self.sb.fsize).max(1));
+        u32::try_from(frags).unwrap_or(u32::MAX)
+    }
+
+    /// Sectors that fragments take, as `di_blocks` counts them.
+    pub(super) fn sectors(&self, frags: u64) -> u64 {
+        frags.saturating_mul(u64::from(self.sb.fsize) / 512)
+    }
+
+    /// The fragments of a file's direct block that are in use (`blksize`).
+    pub(super) fn frags_at(&self, node: &Node, lbn: u64) -> u32 {
+        let bsize = u64::from(self.sb.bsize);
+        if lbn >= crate::ondisk::DIRECT as u64 {
+            return self.sb.frag;
+        }
+        self.frags(node.size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize))
+    }
+}
+
+/// A run cut where blocks end.
+fn by_block(run: Extent, frag: u64) -> impl Iterator<Item = Extent> {
+    let frag = frag.max(1);
+    let (mut at, end) = (run.start.get(), run.end().get());
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let stop = at.saturating_add(1).next_multiple_of(frag).min(end);
+        let piece = Extent::new(BlockNo::new(at), stop.saturating_sub(at));
+        at = stop;
+        Some(piece)
+    })
+}

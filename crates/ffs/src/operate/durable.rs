@@ -1,0 +1,81 @@
+//! Making one file durable: contents, inode, and the names that lead to it.
+
+use super::FfsLive;
+use crate::ondisk::DIRECT;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{Extent, Ino};
+
+impl FfsLive {
+    pub(super) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.named_node(ino)?;
+        let runs = self.runs_of(ino)?;
+        self.cache.settle_runs(&runs)?;
+        let mut at = Some(ino);
+        // Up the tree, as long as names are not there yet.
+        for _ in 0..self.sb.inodes() {
+            let Some(ino) = at else { break };
+            self.settle_inode(ino)?;
+            let cache = &self.cache;
+            let Some(node) = self.nodes.get_mut(&ino) else { break };
+            node.named_by.retain(|id| !cache.is_committed(*id));
+            let named_by = node.named_by.clone();
+            at = node.name_in.filter(|_| !named_by.is_empty() && node.effective > 0);
+            self.cache.settle(&named_by)?;
+        }
+        self.run_actions()?;
+        self.device.flush()?;
+        Ok(())
+    }
+
+    fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        let place = super::node::place_of(&self.sb, ino)?;
+        let fsize = index(self.sb.fsize);
+        let within = wide(place.skip.checked_div(fsize).unwrap_or(0));
+        let run = Extent::new(place.block.saturating_add(within), 1);
+        self.cache.settle_runs(&[run])
+    }
+
+    /// The runs that hold a file: contents and indirect blocks.
+    fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let node = self.node(ino)?.clone();
+        let mut runs = self.ext_runs(ino)?;
+        if !node.has_blocks() {
+            return Ok(runs);
+        }
+        let blocks = node.size.div_ceil(u64::from(self.sb.bsize));
+        for lbn in 0..blocks.min(wide(DIRECT)) {
+            if let Some(at) = self.lookup_block(ino, lbn)? {
+                runs.push(Extent::new(at, u64::from(self.frags_at(&node, lbn))));
+            }
+        }
+        for (tree, &number) in node.indirect.iter().enumerate().filter(|(_, n)| **n != 0) {
+            self.runs_of_tree(ino, number, tree, &mut runs)?;
+        }
+        Ok(runs)
+    }
+
+    fn runs_of_tree(
+        &mut self,
+        ino: Ino,
+        number: u64,
+        tree: usize,
+        runs: &mut Vec<Extent>,
+    ) -> Result<(), FsError> {
+        let frag = u64::from(self.sb.frag);
+        let block = self.check_run(ino, number, self.sb.frag)?;
+        runs.push(Extent::new(block, frag));
+        for place in 0..self.sb.pointers() {
+            let number = self.pointer(block, place)?;
+            match tree.checked_sub(1) {
+                _ if number == 0 => {}
+                Some(below) => self.runs_of_tree(ino, number, below, runs)?,
+                None => {
+                    let at = self.check_run(ino, number, self.sb.frag)?;
+                    runs.push(Extent::new(at, frag));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Opening an image for changes, and closing it again.
+
+use super::directory::Indexes;
+use super::seal::Sealer;
+use super::{FfsLive, LiveOptions, Pending};
+use crate::alloc::{GroupMut, decode_summaries, encode_summary};
+use crate::ondisk::{ROOT, flag};
+use crate::superblock::Super;
+use crate::superblock_edit::SuperblockMut;
+use hashbrown::{HashMap, HashSet};
+use seekless_cache::{Cache, Config, Discipline, Role};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_placement::block::{self, Blkpref, OldBlkpref};
+use seekless_placement::directory::{self, OldDirpref};
+use seekless_placement::realloccg::Optimization;
+use seekless_placement::{GroupSummary, Totals};
+use seekless_units::{GroupNo, Ino};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl FfsLive {
+    /// Opens an image for changes and marks it as in use.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for what cannot be kept up: journals, snapshots,
+    /// directories without types; [`FsError::Invalid`] for an image that is not
+    /// clean, unless that is forced, and for unknown policies;
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: LiveOptions,
+    ) -> Result<Self, FsError> {
+        let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
+        check_state(&sb, options.force)?;
+        let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
+        if let Some(seal) = Sealer::new(&sb) {
+            cache.set_seal(seal);
+        }
+        let unknown =
+            |error: seekless_placement::UnknownPolicy| FsError::Invalid(error.to_string());
+        let directories = directory::by_name(&options.directories, sb.ncg, options.seed);
+        let old = options.directories == OldDirpref::NAME;
+        let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
+        let blocks = block::by_name(options.blocks.as_deref().unwrap_or(usual), options.seed);
+        let optim = if sb.tuning.optim == 0 { Optimization::Time } else { Optimization::Space };
+        let mut live = Self {
+            volume: sb.shape(),
+            verified_groups: vec![false; index(sb.ncg)],
+            sb,
+            device,
+            cache,
+            groups: Vec::new(),
+            totals: Totals::default(),
+            stale_summaries: BTreeSet::new(),
+            optim,
+            directories: directories.map_err(unknown)?,
+            blocks: blocks.map_err(unknown)?,
+            wall: options.wall,
+            nodes: HashMap::new(),
+            indexes: Indexes::default(),
+            verified_inodes: HashSet::new(),
+            pending: Pending::default(),
+            ignore_checksums: options.ignore_checksums,
+            broken: None,
+            closed: false,
+        };
+        live.read_summaries()?;
+        live.dir_node(Ino::new(ROOT))?;
+        live.write_superblock(false)?;
+        Ok(live)
+    }
+
+    /// What the groups have: from the summary area of a clean image, and from
+    /// the groups themselves of any other.
+    fn read_summaries(&mut self) -> Result<(), FsError> {
+        if self.sb.clean {
+            let mut area = vec![0; index(self.sb.tuning.cssize)];
+            self.cache.read_run(self.sb.summaries.start, 0, &mut area)?;
+            self.groups = decode_summaries(&self.sb, &area)?;
+        } else {
+            self.groups = (0..self.sb.ncg)
+                .map(|number| self.own_summary(GroupNo::new(number)))
+                .collect::<Result<_, _>>()?;
+            self.stale_summaries = (0..self.sb.ncg).map(GroupNo::new).collect();
+        }
+        self.totals = self.groups.iter().copied().collect();
+        Ok(())
+    }
+
+    fn own_summary(&mut self, number: GroupNo) -> Result<GroupSummary, FsError> {
+        let at = self.sb.in_group(number, self.sb.cblkno);
+        let mut bytes = self.cache.read(at, 0, index(self.sb.cgsize))?.to_vec();
+        Ok(GroupMut::check(&self.sb, number, &mut bytes)?.summary())
+    }
+
+    /// Brings the summary area up to date in the cache.
+    pub(super) fn put_summaries(&mut self) -> Result<(), FsError> {
+        let fsize = u64::from(self.sb.fsize).max(1);
+        for number in std::mem::take(&mut self.stale_summaries) {
+            let summary = self.groups.get(index(number.get())).copied().unwrap_or_default();
+            let byte = u64::from(number.get()).saturating_mul(crate::superblock::SUMMARY);
+            let at = self.sb.summaries.start.saturating_add(byte.checked_div(fsize).unwrap_or(0));
+            let skip = index(byte.checked_rem(fsize).unwrap_or(0));
+            let order = self.sb.order;
+            self.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
+                encode_summary(order, to, GroupNo::ZERO, summary);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the superblock: in use, or clean as it was found.
+    pub(super) fn write_superblock(&mut self, close: bool) -> Result<(), FsError> {
+        let secs = self.now().secs;
+        let softdep = self.cache.config().discipline == Discipline::SoftUpdates;
+        // What an image was found with when it was not clean stays for fsck.
+        let found = self.sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK);
+        let clean = close && self.sb.clean && found == 0;
+        let mut flags = self.sb.flags;
+        if !close {
+            // A checker goes by this when it decides what it may repair unasked.
+            flags = if softdep { flags | flag::SOFT_UPDATES } else { flags & !flag::SOFT_UPDATES };
+            flags |= flag::UNCLEAN;
+        }
+        let mut bytes = SuperblockMut::read(&self.sb, self.device.as_ref())?;
+        bytes.set_flags(flags);
+        bytes.set_totals(self.totals);
+        bytes.set_time(secs);
+        bytes.set_clean(clean);
+        bytes.write(self.device.as_ref(), false)?;
+        self.device.flush()?;
+        Ok(())
+    }
+
+    /// Writes all there is, over as many rounds as that takes.
+    pub(super) fn write_everything(&mut self) -> Result<(), FsError> {
+        loop {
+            self.cache.sync()?;
+            self.run_actions()?;
+            self.put_summaries()?;
+            if !self.cache.is_dirty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
+    sb.check_writable()?;
+    let no = |what: &str| Err(FsError::Unsupported(what.to_string()));
+    if !sb.typed_entries {
+        return no("changing directories from before 4.4BSD (fsck_ffs -c brings them up to date)");
+    }
+    let frag = sb.frag.max(1);
+    let aligned = |at: u32| at.checked_rem(frag) == Some(0);
+    let shifted = sb.in_group(GroupNo::new(1), 0).get();
+    let starts = [sb.fpg, sb.cblkno, sb.iblkno, sb.dblkno];
+    if !starts.into_iter().all(aligned) || shifted.checked_rem(u64::from(frag)) != Some(0) {
+        return no("changing a volume of which the groups do not begin with a block");
+    }
+    let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;
+    if unclean && !force {
+        return Err(FsError::Invalid(
+            "the file system is not clean: check it with fsck_ffs first, or force it (-o force)"
+                .into(),
+        ));
+    }
+    Ok(())
+}

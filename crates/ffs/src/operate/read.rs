@@ -1,0 +1,66 @@
+//! Reading files: runs found, then read in as few requests as may be.
+
+use super::FfsLive;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{BlockNo, Ino};
+
+/// A stretch of a file that lies in one piece.
+struct Stretch {
+    at: BlockNo,
+    skip: usize,
+    /// Bytes of the buffer.
+    from: usize,
+    to: usize,
+}
+
+impl FfsLive {
+    /// Reads a range that lies within the file; holes are zeros.
+    pub(super) fn read_bytes(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let frag = u64::from(self.sb.frag);
+        let mut open: Option<Stretch> = None;
+        let mut done = 0usize;
+        while done < buf.len() {
+            let at = offset.saturating_add(wide(done));
+            let skip = index(at.checked_rem(bsize).unwrap_or(0));
+            let left = buf.len().saturating_sub(done);
+            let end = done.saturating_add(index(self.sb.bsize).saturating_sub(skip).min(left));
+            let found = self.lookup_block(ino, at.checked_div(bsize).unwrap_or(0))?;
+            match (&mut open, found) {
+                (Some(run), Some(block)) if run.follows(block, frag, self.sb.bsize) => run.to = end,
+                (_, Some(block)) => {
+                    self.read_stretch(open.take(), buf)?;
+                    open = Some(Stretch { at: block, skip, from: done, to: end });
+                }
+                (_, None) => {
+                    self.read_stretch(open.take(), buf)?;
+                    buf.get_mut(done..end).unwrap_or_default().fill(0);
+                }
+            }
+            done = end;
+        }
+        self.read_stretch(open, buf)
+    }
+
+    fn read_stretch(&mut self, run: Option<Stretch>, buf: &mut [u8]) -> Result<(), FsError> {
+        let Some(run) = run else { return Ok(()) };
+        let part = buf.get_mut(run.from..run.to).unwrap_or_default();
+        self.cache.read_run(run.at, run.skip, part)
+    }
+}
+
+impl Stretch {
+    /// Whether a block lies right behind what it has.
+    fn follows(&self, block: BlockNo, frag: u64, bsize: u32) -> bool {
+        let bytes = self.skip.saturating_add(self.to.saturating_sub(self.from));
+        let blocks = bytes.checked_div(index(bsize)).unwrap_or(0);
+        let whole = bytes.checked_rem(index(bsize)) == Some(0);
+        whole && self.at.saturating_add(wide(blocks).saturating_mul(frag)) == block
+    }
+}

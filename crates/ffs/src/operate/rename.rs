@@ -1,0 +1,256 @@
+//! Renaming: the new name first, then the old one goes.
+
+use super::FfsLive;
+use super::actions::Action;
+use super::directory::{Ids, Slot};
+use super::names::{LINK_MAX, not_found};
+use super::node::flag;
+use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::operate::RenameMode;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+
+/// A name in a directory.
+type Name<'a> = (Ino, &'a [u8]);
+
+impl FfsLive {
+    pub(super) fn rename_file(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        Self::check_name(to.1)?;
+        let is_dot = |name: &[u8]| matches!(name, b"." | b"..");
+        if is_dot(from.1) || is_dot(to.1) {
+            return Err(FsError::Invalid("a directory's own name".into()));
+        }
+        self.open_dir_to_remove(from.0)?;
+        self.open_dir(to.0)?;
+        let (moved, kind) = self.removable(from.0, from.1)?;
+        let target = self.find(to.0, to.1)?;
+        match (mode, &target) {
+            (RenameMode::KeepTarget, Some(_)) => {
+                return Err(FsError::Exists(String::from_utf8_lossy(to.1).into_owned()));
+            }
+            (RenameMode::Exchange, None) => return Err(not_found(to.1)),
+            _ => {}
+        }
+        if target.as_ref().is_some_and(|target| target.ino == moved) {
+            return Ok(());
+        }
+        if kind == FileKind::Directory && self.lies_below(to.0, moved)? {
+            return Err(FsError::Invalid("a directory into itself".into()));
+        }
+        match target {
+            Some(target) if mode == RenameMode::Exchange => self.exchange(from, to, moved, target),
+            Some(target) => self.rename_over(from, to, (moved, kind), target),
+            None => self.rename_to_new(from, to, (moved, kind)),
+        }
+    }
+
+    /// Whether a directory is another, or below it.
+    fn lies_below(&mut self, dir: Ino, above: Ino) -> Result<bool, FsError> {
+        let mut at = dir;
+        // No path is longer than there are inodes.
+        for _ in 0..self.sb.inodes() {
+            if at == above {
+                return Ok(true);
+            }
+            let parent = self.find(at, b"..")?.map(|slot| slot.ino);
+            match parent {
+                Some(parent) if parent != at => at = parent,
+                _ => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    fn rename_to_new(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let across = kind == FileKind::Directory && from.0 != to.0;
+        self.check_room(moved, across.then_some(to.0))?;
+        let spot = self.reserve(to.0, to.1)?;
+        let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
+        let parent = if across { Some(self.adopt(moved, to.0, &mut after)?) } else { None };
+        let role =
+            if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
+        let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
+        self.finish(from, to.0, moved, &named, parent)
+    }
+
+    fn rename_over(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+        target: Slot,
+    ) -> Result<(), FsError> {
+        self.open_dir_to_remove(to.0)?;
+        let (old, old_kind) = self.removable(to.0, to.1)?;
+        let shown = || String::from_utf8_lossy(to.1).into_owned();
+        match (kind == FileKind::Directory, old_kind == FileKind::Directory) {
+            (true, false) => return Err(FsError::NotDirectory(shown())),
+            (false, true) => return Err(FsError::IsDirectory(shown())),
+            (true, true) if !self.is_empty_dir(old)? => return Err(FsError::NotEmpty(shown())),
+            _ => {}
+        }
+        debug_assert_eq!(old, target.ino);
+        let across = kind == FileKind::Directory && from.0 != to.0;
+        self.check_room(moved, None)?;
+        let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
+        let parent = if across { Some(self.adopt(moved, to.0, &mut after)?) } else { None };
+        if old_kind == FileKind::Directory {
+            after.extend(self.changes_in_dir(old)?);
+        }
+        let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
+        let reached = self.node(to.0)?.reached_by.clone();
+        let named: Ids = reached.into_iter().chain([changed]).collect();
+        if old_kind == FileKind::Directory {
+            self.lose_dir(to.0, old, Some(changed))?;
+        } else {
+            self.lose_name(old, Some(changed))?;
+        }
+        self.finish(from, to.0, moved, &named, parent)
+    }
+
+    /// Refuses what cannot be counted.
+    fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
+        if self.node(moved)?.links >= LINK_MAX {
+            return Err(FsError::TooManyLinks(moved));
+        }
+        match new_parent {
+            Some(parent) if self.node(parent)?.links >= LINK_MAX => {
+                Err(FsError::TooManyLinks(parent))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A directory gets another parent: counted there first, then `..` leads
+    /// there. What the new name has to wait for is added to `after`; what the
+    /// old parent's count has to wait for is returned.
+    fn adopt(&mut self, moved: Ino, parent: Ino, after: &mut Ids) -> Result<ChangeId, FsError> {
+        let counted = self.raise_links(parent)?;
+        let node = self.node(parent)?;
+        node.effective = node.effective.saturating_add(1);
+        let depth = node.depth.saturating_add(1);
+        after.push(counted);
+        self.node(moved)?.depth = depth;
+        self.redirect(moved, b"..", (parent, FileKind::Directory), &[counted])
+    }
+
+    /// The old name goes, once the new one is on the disk.
+    fn finish(
+        &mut self,
+        from: Name<'_>,
+        to: Ino,
+        moved: Ino,
+        named: &Ids,
+        new_parent: Option<ChangeId>,
+    ) -> Result<(), FsError> {
+        self.note_name(moved, to, named)?;
+        let removed = self.remove(from.0, from.1, named)?;
+        if let Some(dotdot) = new_parent {
+            let old = self.node(from.0)?;
+            old.effective = old.effective.saturating_sub(1);
+            let mut after = Ids::from_slice(&[dotdot]);
+            after.extend(removed);
+            self.cache.defer(&after, Kind::DirRem, Action::DropLink(from.0));
+        }
+        self.touch(moved)?;
+        self.touch_dir(from.0)?;
+        if to != from.0 {
+            self.touch_dir(to)?;
+        }
+        match removed {
+            Some(id) => {
+                self.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
+                Ok(())
+            }
+            None => self.drop_link(moved),
+        }
+    }
+
+    /// Two names change places. Each of them may be the only one of its file,
+    /// so a third one leads to the second file meanwhile; the steps wait for
+    /// each other here, since no order of writing serves both.
+    fn exchange(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: Ino,
+        target: Slot,
+    ) -> Result<(), FsError> {
+        let other = target.ino;
+        self.open_dir_to_remove(to.0)?;
+        self.removable(to.0, to.1)?;
+        let (kind, other_kind) = (self.node(moved)?.kind, self.node(other)?.kind);
+        if other_kind == FileKind::Directory && self.lies_below(from.0, other)? {
+            return Err(FsError::Invalid("a directory into itself".into()));
+        }
+        self.check_room(moved, Some(to.0))?;
+        self.check_room(other, Some(from.0))?;
+        let third = format!(".exchange-{moved}-{other}").into_bytes();
+        if self.find(to.0, &third)?.is_some() {
+            return Err(FsError::Exists(String::from_utf8_lossy(&third).into_owned()));
+        }
+        let spot = self.reserve(to.0, &third)?;
+        let counted = [self.raise_links(moved)?, self.raise_links(other)?];
+        let aside =
+            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &counted)?;
+        self.cache.settle(&aside)?;
+        let across = from.0 != to.0;
+        let first = self.change_parent(moved, kind, to.0, across)?;
+        let changed = self.redirect(to.0, to.1, (moved, kind), &first)?;
+        self.cache.settle(&[changed])?;
+        let second = self.change_parent(other, other_kind, from.0, across)?;
+        let back = self.redirect(from.0, from.1, (other, other_kind), &second)?;
+        self.cache.settle(&[back])?;
+        self.remove(to.0, &third, &[])?;
+        // Each has lost the name it had too many; the raised counts go.
+        for (ino, kind, old_parent) in [(moved, kind, from.0), (other, other_kind, to.0)] {
+            let gone = Action::DropLink(ino);
+            self.cache.defer(&[changed, back], Kind::DirRem, gone);
+            if across && kind == FileKind::Directory {
+                let parent = self.node(old_parent)?;
+                parent.effective = parent.effective.saturating_sub(1);
+                self.cache.defer(&[changed, back], Kind::DirRem, Action::DropLink(old_parent));
+            }
+            self.touch(ino)?;
+        }
+        self.note_name(moved, to.0, &Ids::from_slice(&[changed]))?;
+        self.note_name(other, from.0, &Ids::from_slice(&[back]))?;
+        self.touch_dir(from.0)?;
+        self.touch_dir(to.0)
+    }
+
+    /// As [`FfsLive::adopt`], where it has another parent at all; on the disk
+    /// when this returns.
+    fn change_parent(
+        &mut self,
+        moved: Ino,
+        kind: FileKind,
+        parent: Ino,
+        across: bool,
+    ) -> Result<Ids, FsError> {
+        let mut after = Ids::new();
+        if across && kind == FileKind::Directory {
+            let dotdot = self.adopt(moved, parent, &mut after)?;
+            self.cache.settle(&[dotdot])?;
+        }
+        Ok(after)
+    }
+
+    /// Whether a file may not be changed.
+    pub(super) fn check_changeable(&mut self, ino: Ino) -> Result<(), FsError> {
+        if self.named_node(ino)?.is(flag::IMMUTABLE | flag::SNAPSHOT) {
+            return Err(FsError::NotPermitted(format!("inode {ino} is immutable")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,308 @@
+//! Writing: blocks found or made, tails grown, bytes put in.
+
+use super::FfsLive;
+use super::actions::Action;
+use super::encode::Part;
+use crate::ondisk::DIRECT;
+use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::field::{index, slice, wide};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{BlockNo, Extent, Ino};
+
+impl FfsLive {
+    /// The role of what a file holds.
+    pub(super) fn data_role(&mut self, ino: Ino) -> Result<Role, FsError> {
+        let kind = self.node(ino)?.kind;
+        Ok(if kind == FileKind::Directory { Role::DirectoryInit } else { Role::Data })
+    }
+
+    /// Refuses a length that the format cannot map.
+    pub(super) fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
+        let fits = |&end: &u64| {
+            let last = end.saturating_sub(1).checked_div(u64::from(self.sb.bsize)).unwrap_or(0);
+            end <= self.sb.tuning.maxfilesize && self.way(last).is_some()
+        };
+        end.filter(fits).ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))
+    }
+
+    /// Writes bytes, as many as there is space for. The number is returned.
+    pub(super) fn write_bytes(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        self.check_len(ino, offset.checked_add(wide(bytes.len())))?;
+        let before = self.node(ino)?.size;
+        if let Err(error) = self.open_gap(ino, offset) {
+            self.cut_back(ino, before)?;
+            return Err(error);
+        }
+        let bsize = u64::from(self.sb.bsize);
+        let mut done = 0usize;
+        while done < bytes.len() {
+            let at = offset.saturating_add(wide(done));
+            let within = index(at.checked_rem(bsize).unwrap_or(0));
+            let len =
+                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
+            let part = slice(bytes, done, len).unwrap_or_default();
+            match self.write_in_block(ino, at.checked_div(bsize).unwrap_or(0), within, part) {
+                Ok(_) => done = done.saturating_add(len),
+                Err(FsError::NoSpace(_)) if done > 0 => return Ok(done),
+                Err(error) => {
+                    self.cut_back(ino, before)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Takes back what was made ready for a write that then had no space.
+    fn cut_back(&mut self, ino: Ino, size: u64) -> Result<(), FsError> {
+        if self.node(ino)?.size > size { self.shrink(ino, size) } else { Ok(()) }
+    }
+
+    /// Makes a file ready for bytes at `offset`, behind its end or not: what
+    /// lies between is zeros, and only its last block may be a part of one.
+    pub(super) fn open_gap(&mut self, ino: Ino, offset: u64) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let size = self.node(ino)?.size;
+        if offset <= size {
+            return Ok(());
+        }
+        let last = size.checked_div(bsize).unwrap_or(0);
+        let end = last.saturating_add(1).saturating_mul(bsize);
+        if size.checked_rem(bsize).unwrap_or(0) != 0 {
+            self.zero(ino, size, end.min(offset))?;
+        }
+        Ok(())
+    }
+
+    /// Lets the tail of a file become a whole block, since the file is to go on
+    /// behind it.
+    fn fill_tail(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let size = self.node(ino)?.size;
+        let last = size.checked_div(bsize).unwrap_or(0);
+        if last >= lbn || last >= wide(DIRECT) || size.checked_rem(bsize) == Some(0) {
+            return Ok(());
+        }
+        let within = index(size.checked_rem(bsize).unwrap_or(0));
+        let rest = vec![0; index(bsize).saturating_sub(within)];
+        self.write_in_block(ino, last, within, &rest).map(|_| ())
+    }
+
+    /// Zeroes what there is of a range within one block; holes stay.
+    pub(super) fn zero(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let lbn = from.checked_div(bsize).unwrap_or(0);
+        let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
+        let node = self.node(ino)?.clone();
+        let room = u64::from(self.frags_at(&node, lbn)).saturating_mul(u64::from(self.sb.fsize));
+        let base = lbn.saturating_mul(bsize);
+        let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
+        if from >= to {
+            return Ok(());
+        }
+        let role = self.data_role(ino)?;
+        let blank = |to: &mut [u8]| {
+            to.fill(0);
+            Ok(())
+        };
+        self.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
+        Ok(())
+    }
+
+    /// Puts bytes into one block of a file, which is made or grown as need be.
+    /// On [`FsError::NoSpace`] the file's end may have moved to the end of its
+    /// last block, and nothing else has changed. Returns what must be on the
+    /// disk for the bytes to be reached.
+    pub(super) fn write_in_block(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        within: usize,
+        bytes: &[u8],
+    ) -> Result<ChangeId, FsError> {
+        self.fill_tail(ino, lbn)?;
+        let bsize = u64::from(self.sb.bsize);
+        let base = lbn.saturating_mul(bsize);
+        let found = self.lookup_block(ino, lbn)?;
+        let node = self.node(ino)?;
+        let old_size = node.size;
+        let size = old_size.max(base.saturating_add(wide(within.saturating_add(bytes.len()))));
+        let direct = lbn < wide(DIRECT);
+        let want =
+            if direct { self.frags(size.saturating_sub(base).min(bsize)) } else { self.sb.frag };
+        let Some(at) = found else {
+            return self.make_block(ino, lbn, want, size, (within, bytes));
+        };
+        let have = if direct { self.frags(old_size.saturating_sub(base).min(bsize)) } else { want };
+        if have >= want {
+            let role = self.data_role(ino)?;
+            let ((), data) = self.cache.edit(at, within, bytes.len(), role, |to| {
+                to.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            return self.set_size(ino, size, &[data]);
+        }
+        self.grow_block(ino, lbn, (at, have, want), size, (within, bytes))
+    }
+
+    /// A longer file, nothing else. A directory's end waits for its contents.
+    fn set_size(&mut self, ino: Ino, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
+        let node = self.node(ino)?;
+        if node.size == size {
+            return Ok(ChangeId::COMMITTED);
+        }
+        node.size = size;
+        if node.kind == FileKind::Directory {
+            return self.put_blocks(ino, Role::PointerSet, data);
+        }
+        self.put_blocks(ino, Role::Attributes, &[])
+    }
+
+    /// A new block, with bytes in it.
+    fn make_block(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        size: u64,
+        (within, bytes): (usize, &[u8]),
+    ) -> Result<ChangeId, FsError> {
+        let wanted = self.wanted(ino, lbn)?;
+        let (at, bitmap) = self.take_data(ino, lbn, count, wanted)?;
+        let role = self.data_role(ino)?;
+        let len = index(count.saturating_mul(self.sb.fsize));
+        let ((), data) = self.cache.fill(at, len, role, |to| {
+            put(to, within, bytes);
+            Ok(())
+        })?;
+        if let Ok(place) = usize::try_from(lbn)
+            && place < DIRECT
+        {
+            let sectors = self.sectors(u64::from(count));
+            let node = self.node(ino)?;
+            if let Some(number) = node.direct.get_mut(place) {
+                *number = at.get();
+            }
+            node.sectors = node.sectors.saturating_add(sectors);
+            node.size = size;
+            return self.put_blocks(ino, Role::PointerSet, &[bitmap, data]);
+        }
+        if let Err(error) = self.enter_indirect(ino, lbn, at, &[bitmap, data]) {
+            let run = Extent::new(at, u64::from(count));
+            self.cache.forget(run, ChangeId::COMMITTED);
+            self.free_runs(&[run])?;
+            return Err(error);
+        }
+        self.node(ino)?.size = size;
+        self.put_blocks(ino, Role::Attributes, &[])
+    }
+
+    /// Lets a tail grow, where it lies or elsewhere, and puts bytes in.
+    fn grow_block(
+        &mut self,
+        ino: Ino,
+        lbn: u64,
+        (at, have, want): (BlockNo, u32, u32),
+        size: u64,
+        (within, bytes): (usize, &[u8]),
+    ) -> Result<ChangeId, FsError> {
+        let fsize = index(self.sb.fsize);
+        let role = self.data_role(ino)?;
+        let grown = self.sectors(u64::from(want.saturating_sub(have)));
+        let old_len = index(have).saturating_mul(fsize);
+        if let Some(bitmap) = self.extend(at, have, want)? {
+            let more = index(want.saturating_sub(have)).saturating_mul(fsize);
+            let behind = at.saturating_add(u64::from(have));
+            let ((), fresh) = self.cache.fill(behind, more, role, |_| Ok(()))?;
+            let ((), data) = self.cache.edit(at, within, bytes.len(), role, |to| {
+                to.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            let node = self.node(ino)?;
+            node.sectors = node.sectors.saturating_add(grown);
+            node.size = size;
+            return self.put_blocks(ino, Role::PointerSet, &[bitmap, fresh, data]);
+        }
+        let wanted = self.wanted(ino, lbn)?;
+        let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
+        let old = self.cache.read(at, 0, old_len)?.to_vec();
+        let len = index(want).saturating_mul(fsize);
+        let ((), data) = self.cache.fill(new, len, role, |to| {
+            put(to, 0, &old);
+            put(to, within, bytes);
+            Ok(())
+        })?;
+        let node = self.node(ino)?;
+        if let Some(number) = node.direct.get_mut(index(lbn)) {
+            *number = new.get();
+        }
+        node.sectors = node.sectors.saturating_add(grown);
+        node.size = size;
+        self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])
+    }
+
+    /// Writes the number of a run that has moved, and frees the old one when
+    /// nothing on the disk can lead there.
+    fn move_run(&mut self, ino: Ino, old: Extent, after: &[ChangeId]) -> Result<ChangeId, FsError> {
+        let changed = self.put_part(ino, Part::Blocks, Role::PointerSet, after, true)?;
+        if changed.replaced {
+            self.cache.forget(old, changed.id);
+            self.free_runs(&[old])?;
+        } else {
+            self.defer_free(&[changed.id], Kind::FreeFrag, vec![old]);
+        }
+        Ok(changed.id)
+    }
+
+    /// Frees runs once nothing on the disk leads to them.
+    pub(super) fn defer_free(&mut self, after: &[ChangeId], kind: Kind, runs: Vec<Extent>) {
+        if runs.is_empty() {
+            return;
+        }
+        let frags = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        self.pending.frags = self.pending.frags.saturating_add(frags);
+        self.cache.defer(after, kind, Action::FreeRuns(runs));
+    }
+
+    /// Appends to a file of which the end is the end of what is in use.
+    pub(super) fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
+        let size = self.node(ino)?.size;
+        let bsize = u64::from(self.sb.bsize);
+        let within = index(size.checked_rem(bsize).unwrap_or(0));
+        self.write_in_block(ino, size.checked_div(bsize).unwrap_or(0), within, bytes)
+    }
+
+    /// Sees that a range has blocks, which read as zeros where there was none.
+    pub(super) fn allocate_range(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        self.open_gap(ino, from)?;
+        let mut at = from;
+        while at < to {
+            let lbn = at.checked_div(bsize).unwrap_or(0);
+            let base = lbn.saturating_mul(bsize);
+            let end = to.min(base.saturating_add(bsize));
+            let size = self.node(ino)?.size;
+            let hole = self.lookup_block(ino, lbn)?.is_none();
+            let start = if hole { at } else { at.max(size) };
+            if start < end {
+                let zeros = vec![0; index(end.saturating_sub(start))];
+                self.zero(ino, start, end)?;
+                self.write_in_block(ino, lbn, index(start.saturating_sub(base)), &zeros)?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+}
+
+/// Copies bytes to a place in others, as far as they reach.
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(to) = to.get_mut(at..) {
+        to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+    }
+}

@@ -1,0 +1,139 @@
+//! Extended attributes of UFS2: a list in up to two blocks of the inode's own,
+//! written anew with every change.
+
+use super::FfsLive;
+use super::node::Node;
+use crate::superblock::Format;
+use crate::xattr::{decode_attributes, encode_attribute};
+use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::field::{byte, index, wide};
+use seekless_fs::operate::XattrMode;
+use seekless_fs::{FsError, Location, Xattr};
+use seekless_placement::block::Wanted;
+use seekless_units::{Extent, Ino};
+
+/// The name space of users, in `ea_namespace`.
+const USER: u8 = 1;
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// What UFS2 calls an attribute; other name spaces than the users' have
+/// meanings of their own there.
+fn bare(name: &[u8]) -> Result<&[u8], FsError> {
+    let bare = name.strip_prefix(b"user.").filter(|bare| !bare.is_empty());
+    let bare = bare.ok_or_else(|| FsError::Unsupported(format!("attribute {}", shown(name))))?;
+    if bare.len() > 254 {
+        return Err(FsError::NameTooLong { len: bare.len(), limit: 254 });
+    }
+    Ok(bare)
+}
+
+impl FfsLive {
+    /// The runs that hold a file's attributes, in order.
+    pub(super) fn ext_runs(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let node: &Node = self.node(ino)?;
+        let (mut left, numbers) = (u64::from(node.ext_size), node.ext);
+        let mut runs = Vec::new();
+        for number in numbers {
+            let frags = self.frags(left.min(bsize));
+            if number != 0 && frags > 0 {
+                let at = self.check_run(ino, number, frags)?;
+                runs.push(Extent::new(at, u64::from(frags)));
+            }
+            left = left.saturating_sub(bsize);
+        }
+        Ok(runs)
+    }
+
+    pub(super) fn read_xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        let size = self.node(ino)?.ext_size;
+        let mut bytes = vec![0; index(size)];
+        let runs = self.ext_runs(ino)?;
+        for (part, run) in bytes.chunks_mut(index(self.sb.bsize)).zip(runs) {
+            self.cache.read_run(run.start, 0, part)?;
+        }
+        let place = Location::of("extended attribute").in_inode(ino);
+        decode_attributes(self.sb.order, &bytes, place)
+    }
+
+    pub(super) fn change_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        if self.sb.format == Format::Ufs1 {
+            return Err(FsError::Unsupported("extended attributes in UFS1".into()));
+        }
+        bare(name)?;
+        let mut all = self.read_xattrs(ino)?;
+        let there = all.iter().position(|xattr| xattr.name == name);
+        match (there, mode) {
+            (Some(_), XattrMode::Create) => return Err(FsError::Exists(shown(name))),
+            (None, XattrMode::Replace) => return Err(FsError::NoAttribute(shown(name))),
+            (Some(at), _) => drop(all.remove(at)),
+            (None, _) if value.is_none() => return Err(FsError::NoAttribute(shown(name))),
+            (None, _) => {}
+        }
+        if let Some(value) = value {
+            all.push(Xattr { name: name.to_vec(), value: value.to_vec() });
+        }
+        let mut area = Vec::new();
+        for xattr in &all {
+            let (space, name) = match xattr.name.strip_prefix(b"user.") {
+                Some(name) => (USER, name),
+                None => (2, xattr.name.strip_prefix(b"system.").unwrap_or(&xattr.name)),
+            };
+            encode_attribute(self.sb.order, space, name, &xattr.value, &mut area);
+        }
+        self.store_area(ino, &area)?;
+        self.touch(ino)
+    }
+
+    /// Writes the list to new blocks; the old ones are freed once the inode
+    /// leads to the new.
+    fn store_area(&mut self, ino: Ino, area: &[u8]) -> Result<(), FsError> {
+        let bsize = index(self.sb.bsize);
+        if area.len() > bsize.saturating_mul(2) {
+            return Err(FsError::NoSpace("attributes longer than two blocks".into()));
+        }
+        let old = self.ext_runs(ino)?;
+        let mut after: Vec<ChangeId> = Vec::new();
+        let mut new: Vec<Extent> = Vec::new();
+        for part in area.chunks(bsize) {
+            let frags = self.frags(wide(part.len()));
+            let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
+            let (at, bitmap) = match self.take_data(ino, 0, frags, wanted) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    for &run in &new {
+                        self.cache.forget(run, ChangeId::COMMITTED);
+                    }
+                    self.free_runs(&new)?;
+                    return Err(error);
+                }
+            };
+            let len = index(frags.saturating_mul(self.sb.fsize));
+            let ((), data) = self.cache.fill(at, len, Role::Data, |to| {
+                to.iter_mut().zip(part).for_each(|(to, &from)| *to = from);
+                Ok(())
+            })?;
+            new.push(Extent::new(at, u64::from(frags)));
+            after.extend([bitmap, data]);
+        }
+        let count = |runs: &[Extent]| runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
+        let node = self.node(ino)?;
+        node.sectors = node.sectors.saturating_sub(gone).saturating_add(come);
+        node.ext_size = byte(area.len());
+        let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
+        node.ext = [number(0), number(1)];
+        let changed = self.put_blocks(ino, Role::PointerSet, &after)?;
+        self.defer_free(&[changed], Kind::FreeFrag, old);
+        Ok(())
+    }
+}

@@ -1,0 +1,444 @@
+//! Seeded operations, done by the engine and by the model alike.
+
+use crate::model::{Body, Model, No};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_cache::{Config, Discipline};
+use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
+use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version, make};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
+use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
+use seekless_units::{ByteLen, Ino, Nanos};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub(crate) struct Shape {
+    pub(crate) version: Version,
+    pub(crate) block: u32,
+    pub(crate) fragment: u32,
+    pub(crate) mebibytes: u64,
+    pub(crate) big_endian: bool,
+}
+
+/// An empty image.
+pub(crate) fn image(shape: &Shape) -> Arc<MemoryDevice> {
+    let size = ByteLen::new(shape.mebibytes << 20);
+    let device = Arc::new(MemoryDevice::new(vec![0; size.get() as usize]));
+    let mut options = MakeOptions::new(shape.version, size);
+    options.block_size = shape.block;
+    options.fragment_size = shape.fragment;
+    options.big_endian = shape.big_endian;
+    options.bytes_per_inode = Some(4096);
+    make(device.as_ref(), &options).unwrap();
+    device
+}
+
+pub(crate) fn options() -> LiveOptions {
+    LiveOptions {
+        directories: "orlov".into(),
+        blocks: None,
+        seed: 1,
+        force: false,
+        ignore_checksums: false,
+        wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 5 }),
+    }
+}
+
+pub(crate) struct Replay {
+    device: Arc<MemoryDevice>,
+    clock: Arc<VirtualClock>,
+    live: FfsLive,
+    model: Model,
+    /// The engine's inode of each of the model's files.
+    inos: BTreeMap<usize, Ino>,
+    rng: Pcg64Mcg,
+    ufs1: bool,
+    /// How often the volume was full.
+    pub(crate) full: u32,
+    step: u32,
+}
+
+fn no(error: &FsError) -> No {
+    match error {
+        FsError::Exists(_) => No::Exists,
+        FsError::NotFound(_) => No::NotFound,
+        FsError::NotEmpty(_) => No::NotEmpty,
+        FsError::IsDirectory(_) => No::IsDirectory,
+        FsError::NotDirectory(_) => No::NotDirectory,
+        FsError::Invalid(_) => No::Invalid,
+        FsError::NotPermitted(_) => No::NotPermitted,
+        other => panic!("unexpected: {other}"),
+    }
+}
+
+const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
+
+impl Replay {
+    pub(crate) fn new(shape: &Shape, discipline: Discipline, seed: u64) -> Self {
+        let device = image(shape);
+        let clock = Arc::new(VirtualClock::new());
+        let mut config = Config::new(discipline);
+        // Small enough for blocks to come and go.
+        config.capacity = ByteLen::new(1 << 20);
+        let live =
+            FfsLive::open(device.clone(), clock.clone() as Arc<dyn Clock>, config, options())
+                .unwrap();
+        let inos = BTreeMap::from([(0, live.root())]);
+        Self {
+            device,
+            clock,
+            live,
+            model: Model::new(),
+            inos,
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            ufs1: shape.version == Version::Ufs1,
+            full: 0,
+            step: 0,
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.rng.next_u64() % limit.max(1) as u64) as usize
+    }
+
+    fn some_dir(&mut self) -> usize {
+        let dirs = self.model.dirs();
+        let at = self.below(dirs.len());
+        dirs[at]
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        let number = self.below(60);
+        let long = if number % 7 == 0 { 120 } else { number % 30 };
+        format!("n{number}{}", "x".repeat(long)).into_bytes()
+    }
+
+    /// A name there is, mostly.
+    fn some_name(&mut self, dir: usize) -> Vec<u8> {
+        let names: Vec<Vec<u8>> = self.model.dir(dir).keys().cloned().collect();
+        if names.is_empty() || self.below(10) == 0 {
+            return self.name();
+        }
+        let at = self.below(names.len());
+        names[at].clone()
+    }
+
+    fn some_file(&mut self) -> Option<usize> {
+        let is_file = |file: &&usize| matches!(self.model.files[file].body, Body::File(_));
+        let files: Vec<usize> = self.model.files.keys().filter(is_file).copied().collect();
+        let at = self.below(files.len());
+        files.get(at).copied()
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let seed = self.rng.next_u64();
+        (0..len as u64).map(|n| (seed.wrapping_mul(n | 1) >> 24) as u8).collect()
+    }
+
+    /// What both say must be the same, unless the volume is full.
+    fn agree<T, U>(
+        &mut self,
+        live: Result<T, FsError>,
+        model: impl FnOnce(&mut Model) -> Result<U, No>,
+    ) -> Option<(T, U)> {
+        match live {
+            Err(FsError::NoSpace(_)) => {
+                self.full += 1;
+                None
+            }
+            Ok(given) => match model(&mut self.model) {
+                Ok(expected) => Some((given, expected)),
+                Err(why) => panic!("step {}: done, but the model says {why:?}", self.step),
+            },
+            Err(error) => match model(&mut self.model) {
+                Err(why) if why == no(&error) => None,
+                Err(why) => panic!("step {}: {error}, the model says {why:?}", self.step),
+                Ok(_) => panic!("step {}: {error}, the model says it can be done", self.step),
+            },
+        }
+    }
+
+    pub(crate) fn run(&mut self, steps: u32) {
+        for step in 0..steps {
+            self.step = step;
+            self.one();
+            if step % 500 == 499 {
+                self.compare();
+            }
+        }
+    }
+
+    fn one(&mut self) {
+        match self.below(100) {
+            0..20 => self.make(),
+            20..24 => self.link(),
+            24..38 => self.unlink(),
+            38..42 => self.rmdir(),
+            42..52 => self.rename(),
+            52..78 => self.write(),
+            78..84 => self.truncate(),
+            84..90 => self.read(),
+            90..93 => self.xattr(),
+            93..95 => self.allocate(),
+            95 => self.chmod(),
+            96 => {
+                if let Some(file) = self.some_file() {
+                    let ino = self.inos[&file];
+                    self.live.fsync(ino).unwrap();
+                }
+            }
+            97 => self.live.sync().unwrap(),
+            _ => {
+                self.clock.sleep(Nanos::new(3_000_000_000));
+                self.live.tick().unwrap();
+            }
+        }
+    }
+
+    fn make(&mut self) {
+        let (dir, name) = (self.some_dir(), self.name());
+        let at = self.inos[&dir];
+        let target = vec![b't'; [5, 59, 60, 119, 120, 700][self.below(6)]];
+        let (new, body) = match self.below(10) {
+            0..6 => (NewFile::Regular, Body::File(Vec::new())),
+            6..8 => (NewFile::Directory, Body::Dir(BTreeMap::new())),
+            8 => (NewFile::Symlink(&target), Body::Link(target.clone())),
+            _ => (NewFile::Special(FileKind::Fifo), Body::Other),
+        };
+        let made = self.live.make(at, &name, new, OWNER);
+        if let Some((attr, file)) = self.agree(made, |model| model.make(dir, &name, body)) {
+            self.inos.insert(file, attr.ino);
+        }
+    }
+
+    fn link(&mut self) {
+        let files: Vec<usize> = self.model.files.keys().copied().collect();
+        let file = files[self.below(files.len())];
+        let (dir, name) = (self.some_dir(), self.name());
+        let done = self.live.link(self.inos[&file], self.inos[&dir], &name);
+        self.agree(done, |model| model.link(file, dir, &name));
+    }
+
+    fn unlink(&mut self) {
+        let dir = self.some_dir();
+        let name = self.some_name(dir);
+        // Somebody may have it open: then it can be read until closed.
+        let held = self.model.dir(dir).get(&name).copied().filter(|_| self.step % 3 == 0);
+        let held = held.map(|file| (self.inos[&file], self.model.files[&file].clone()));
+        if let Some((ino, _)) = &held {
+            self.live.hold(*ino).unwrap();
+        }
+        let done = self.live.unlink(self.inos[&dir], &name);
+        self.agree(done, |model| model.unlink(dir, &name));
+        if let Some((ino, file)) = held {
+            if let Body::File(bytes) = file.body {
+                assert_eq!(self.contents(ino), bytes, "step {}: of an open file", self.step);
+            }
+            self.live.release(ino).unwrap();
+        }
+    }
+
+    fn rmdir(&mut self) {
+        let dir = self.some_dir();
+        let name = self.some_name(dir);
+        let done = self.live.rmdir(self.inos[&dir], &name);
+        self.agree(done, |model| model.rmdir(dir, &name));
+    }
+
+    fn rename(&mut self) {
+        let from = self.some_dir();
+        let name = self.some_name(from);
+        let to = self.some_dir();
+        let new = if self.below(2) == 0 { self.name() } else { self.some_name(to) };
+        let exchange = self.below(5) == 0;
+        let mode = if exchange { RenameMode::Exchange } else { RenameMode::Replace };
+        let (a, b) = (self.inos[&from], self.inos[&to]);
+        let done = self.live.rename((a, &name), (b, &new), mode);
+        self.agree(done, |model| model.rename((from, &name), (to, &new), exchange));
+    }
+
+    fn write(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let Body::File(held) = &self.model.files[&file].body else { return };
+        let size = held.len();
+        let far = if self.below(12) == 0 { 300_000 } else { 5000 };
+        let at = match self.below(4) {
+            0 | 1 => size,
+            2 => self.below(size + 1),
+            _ => self.below(size + far),
+        };
+        let len = [1, 300, 1024, 5000, 40_000, 150_000][self.below(6)];
+        let len = self.below(len) + 1;
+        let bytes = self.bytes(len);
+        let done = self.live.write(self.inos[&file], ByteLen::new(at as u64), &bytes);
+        self.agree(done, |_| Ok(())).inspect(|&(done, ())| {
+            let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body else {
+                return;
+            };
+            if held.len() < at + done {
+                held.resize(at + done, 0);
+            }
+            held[at..at + done].copy_from_slice(&bytes[..done]);
+        });
+    }
+
+    fn truncate(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let Body::File(held) = &self.model.files[&file].body else { return };
+        let size = held.len();
+        let new = match self.below(3) {
+            0 => 0,
+            1 => self.below(size + 1),
+            _ => self.below(size + 80_000),
+        };
+        let set = SetAttr { size: Some(new as u64), ..SetAttr::default() };
+        let done = self.live.set_attr(self.inos[&file], &set);
+        if self.agree(done, |_| Ok(())).is_some()
+            && let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body
+        {
+            held.resize(new, 0);
+        }
+    }
+
+    fn allocate(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let Body::File(held) = &self.model.files[&file].body else { return };
+        let size = held.len();
+        let from = self.below(size + 20_000);
+        let len = self.below(50_000) + 1;
+        let (start, count) = (ByteLen::new(from as u64), ByteLen::new(len as u64));
+        let done = self.live.allocate(self.inos[&file], start, count, false);
+        if self.agree(done, |_| Ok(())).is_some()
+            && let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body
+            && held.len() < from + len
+        {
+            held.resize(from + len, 0);
+        }
+    }
+
+    fn contents(&mut self, ino: Ino) -> Vec<u8> {
+        let size = self.live.attr(ino).unwrap().size as usize;
+        let mut bytes = vec![0xEE; size + 100];
+        let read = self.live.read(ino, ByteLen::ZERO, &mut bytes).unwrap();
+        bytes.truncate(read);
+        bytes
+    }
+
+    fn read(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let ino = self.inos[&file];
+        let bytes = self.contents(ino);
+        assert!(self.model.files[&file].body == Body::File(bytes), "step {}", self.step);
+    }
+
+    fn chmod(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let set = SetAttr { perm: Some(0o4711), ..SetAttr::default() };
+        self.live.set_attr(self.inos[&file], &set).unwrap();
+        self.model.files.get_mut(&file).unwrap().perm = 0o4711;
+    }
+
+    fn xattr(&mut self) {
+        let Some(file) = self.some_file() else { return };
+        let name = format!("user.a{}", self.below(3)).into_bytes();
+        let ino = self.inos[&file];
+        if self.ufs1 {
+            let done = self.live.set_xattr(ino, &name, b"v", XattrMode::Any);
+            assert!(matches!(done, Err(FsError::Unsupported(_))));
+            return;
+        }
+        let len = self.below(900);
+        let value = self.bytes(len);
+        if self.below(3) == 0 {
+            let there = self.model.files.get_mut(&file).unwrap().xattrs.remove(&name);
+            match self.live.remove_xattr(ino, &name) {
+                Ok(()) => assert!(there.is_some()),
+                Err(FsError::NoAttribute(_)) => assert!(there.is_none()),
+                Err(FsError::NoSpace(_)) => {
+                    self.full += 1;
+                    let value = there.unwrap();
+                    self.model.files.get_mut(&file).unwrap().xattrs.insert(name, value);
+                }
+                Err(other) => panic!("{other}"),
+            }
+            return;
+        }
+        let done = self.live.set_xattr(ino, &name, &value, XattrMode::Any);
+        if self.agree(done, |_| Ok(())).is_some() {
+            self.model.files.get_mut(&file).unwrap().xattrs.insert(name, value);
+        }
+    }
+
+    /// Compares the whole tree as the engine shows it.
+    fn compare(&mut self) {
+        let files: Vec<usize> = self.model.files.keys().copied().collect();
+        for file in files {
+            let ino = self.inos[&file];
+            let attr = self.live.attr(ino).unwrap();
+            assert_eq!(attr.nlink, self.model.links(file), "step {}: links", self.step);
+            if self.model.is_dir(file) {
+                let mut shown = BTreeMap::new();
+                self.live
+                    .read_dir(ino, 0, &mut |entry| {
+                        shown.insert(entry.name.to_vec(), entry.ino);
+                        ControlFlow::Continue(())
+                    })
+                    .unwrap();
+                assert_eq!(shown.remove(&b"."[..]), Some(ino));
+                assert_eq!(
+                    shown.remove(&b".."[..]),
+                    Some(self.inos[&self.model.files[&file].parent])
+                );
+                let names = self.model.dir(file);
+                let wanted: BTreeMap<Vec<u8>, Ino> =
+                    names.iter().map(|(name, child)| (name.clone(), self.inos[child])).collect();
+                assert_eq!(shown, wanted, "step {}: names", self.step);
+            } else if let Body::File(bytes) = self.model.files[&file].body.clone() {
+                assert!(self.contents(ino) == bytes, "step {}: contents", self.step);
+            }
+        }
+    }
+
+    /// Unmounts, and compares the tree as the reader shows it.
+    pub(crate) fn finish(mut self) -> Arc<MemoryDevice> {
+        self.compare();
+        self.live.unmount().unwrap();
+        assert_eq!(self.live.softdeps(), 0);
+        let space = self.live.space();
+        let device: Arc<dyn BlockDevice> = self.device.clone();
+        let image = FfsImage::open(device, OpenOptions::default()).unwrap();
+        assert!(image.geometry().features.contains(&"clean".to_string()));
+        assert_eq!(image.geometry().free_blocks, space.free);
+        for (file, entry) in &self.model.files {
+            let ino = self.inos[file];
+            let attr = image.attr(ino).unwrap();
+            assert_eq!(attr.nlink, self.model.links(*file));
+            match &entry.body {
+                Body::File(bytes) => {
+                    assert_eq!(attr.perm, entry.perm);
+                    let mut held = vec![0; bytes.len() + 1];
+                    let mut done = 0;
+                    while done < bytes.len() {
+                        let at = ByteLen::new(done as u64);
+                        done += image.read(ino, at, &mut held[done..]).unwrap();
+                    }
+                    held.truncate(attr.size as usize);
+                    assert!(held == *bytes, "contents of inode {ino}");
+                    let xattrs: BTreeMap<Vec<u8>, Vec<u8>> =
+                        image.xattrs(ino).unwrap().into_iter().map(|x| (x.name, x.value)).collect();
+                    assert_eq!(xattrs, entry.xattrs);
+                }
+                Body::Link(target) => assert_eq!(image.read_link(ino).unwrap(), *target),
+                Body::Dir(names) => {
+                    for (name, child) in names {
+                        assert_eq!(image.lookup(ino, name).unwrap(), Some(self.inos[child]));
+                    }
+                }
+                Body::Other => assert_eq!(attr.kind, FileKind::Fifo),
+            }
+        }
+        self.device
+    }
+}

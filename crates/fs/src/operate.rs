@@ -1,0 +1,284 @@
+//! The live operations: changing an image while it is in use.
+//!
+//! A format expresses each as changes to cached blocks; in which order they
+//! reach the disk is the update discipline's business, and no concern here.
+
+use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Timestamp, Xattr};
+use seekless_units::{ByteLen, Ino};
+use std::ops::ControlFlow;
+
+/// What a new file shall be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewFile<'a> {
+    /// An empty regular file.
+    Regular,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to a target.
+    Symlink(&'a [u8]),
+    /// A device node.
+    Device(FileKind, DeviceNumber),
+    /// A pipe or socket.
+    Special(FileKind),
+}
+
+/// Who makes a file, and with which permissions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ownership {
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory hands down its own (set-group-id).
+    pub gid: u32,
+    /// The low 12 bits of the mode, after the umask.
+    pub perm: u16,
+}
+
+/// Attributes to be set; what is `None` stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SetAttr {
+    /// The low 12 bits of the mode.
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length: cuts the file, or lengthens it by a hole.
+    pub size: Option<u64>,
+    /// Last read.
+    pub atime: Option<Timestamp>,
+    /// Contents last changed.
+    pub mtime: Option<Timestamp>,
+}
+
+/// What a rename does with a name that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RenameMode {
+    /// Takes its place, as POSIX has it.
+    #[default]
+    Replace,
+    /// Fails (`RENAME_NOREPLACE`).
+    KeepTarget,
+    /// Changes places with it (`RENAME_EXCHANGE`).
+    Exchange,
+}
+
+/// Whether setting an extended attribute may make or replace it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XattrMode {
+    /// Either.
+    #[default]
+    Any,
+    /// Fails when it is there (`XATTR_CREATE`).
+    Create,
+    /// Fails when it is not (`XATTR_REPLACE`).
+    Replace,
+}
+
+/// What `statvfs(3)` tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Space {
+    /// Bytes in a block, the unit of the counts.
+    pub block_size: u32,
+    /// Blocks for data.
+    pub blocks: u64,
+    /// Blocks not in use.
+    pub free: u64,
+    /// Of them, those that ordinary users may take.
+    pub available: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Inodes not in use.
+    pub free_inodes: u64,
+    /// Most bytes of a name.
+    pub name_max: u32,
+}
+
+/// A file system that is in use. Calls are made one at a time.
+///
+/// Every call that changes something either happens whole, as seen by later
+/// calls, or fails and changes nothing that they see. Permissions have been
+/// checked by the caller; what the format itself forbids (names too long, a
+/// directory below itself, one link too many, immutable files) is refused here.
+///
+/// # Errors
+/// Besides those named: [`FsError::Corrupt`] where the image contradicts its
+/// format, [`FsError::Device`] when the device fails, [`FsError::ReadOnly`] for
+/// every change after a write has failed.
+pub trait Operate: Send {
+    /// The root directory.
+    fn root(&self) -> Ino;
+
+    /// The inode a name leads to.
+    ///
+    /// # Errors
+    /// [`FsError::NotDirectory`]; [`FsError::Corrupt`].
+    fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError>;
+
+    /// A file's attributes.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] when there is none of that number.
+    fn attr(&mut self, ino: Ino) -> Result<Attr, FsError>;
+
+    /// Sets attributes; the new ones are returned.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], [`FsError::TooLarge`], [`FsError::IsDirectory`].
+    fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError>;
+
+    /// Makes a file.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::NoSpace`], [`FsError::NameTooLong`],
+    /// [`FsError::TooManyLinks`].
+    fn make(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        new: NewFile<'_>,
+        owner: Ownership,
+    ) -> Result<Attr, FsError>;
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// As [`Operate::make`]; [`FsError::NotPermitted`] for a directory.
+    fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, FsError>;
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`]; [`FsError::IsDirectory`].
+    fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`], [`FsError::NotDirectory`], [`FsError::NotEmpty`].
+    fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Renames, within a directory or across.
+    ///
+    /// # Errors
+    /// Those of [`Operate::make`], [`Operate::unlink`] and [`Operate::rmdir`];
+    /// [`FsError::Invalid`] for a directory into its own subtree.
+    fn rename(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), FsError>;
+
+    /// Reads a file; fewer bytes than asked only at its end. Holes are zeros.
+    ///
+    /// # Errors
+    /// [`FsError::IsDirectory`].
+    fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError>;
+
+    /// Writes to a file. Fewer bytes than given are written only where space
+    /// ran out on the way.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when not one byte fits; [`FsError::TooLarge`].
+    fn write(&mut self, ino: Ino, offset: ByteLen, bytes: &[u8]) -> Result<usize, FsError>;
+
+    /// Allocates a range so that later writes to it do not run out of space;
+    /// it reads as zeros. With `keep_size` the length stays.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`], and then the length is as before;
+    /// [`FsError::Unsupported`] where the format cannot.
+    fn allocate(
+        &mut self,
+        ino: Ino,
+        offset: ByteLen,
+        len: ByteLen,
+        keep_size: bool,
+    ) -> Result<(), FsError>;
+
+    /// Visits the entries of a directory, `.` and `..` included, beginning
+    /// after the entry whose cookie is given (0: from the start).
+    ///
+    /// # Errors
+    /// [`FsError::NotDirectory`].
+    fn read_dir(
+        &mut self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError>;
+
+    /// A symlink's target.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] on anything else.
+    fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError>;
+
+    /// Extended attributes, sorted by name.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError>;
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::NoAttribute`], [`FsError::NoSpace`],
+    /// [`FsError::Unsupported`] where the format has none.
+    fn set_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), FsError>;
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`FsError::NoAttribute`].
+    fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Keeps a file's contents although its last name may go: somebody has it
+    /// open. Calls count.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`].
+    fn hold(&mut self, ino: Ino) -> Result<(), FsError>;
+
+    /// Takes back one [`Operate::hold`]; the last of a file without names
+    /// frees it.
+    ///
+    /// # Errors
+    /// As any change.
+    fn release(&mut self, ino: Ino) -> Result<(), FsError>;
+
+    /// Returns once a file, its attributes and the names that lead to it are
+    /// on the disk.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    fn fsync(&mut self, ino: Ino) -> Result<(), FsError>;
+
+    /// Returns once everything is on the disk.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    fn sync(&mut self) -> Result<(), FsError>;
+
+    /// Does what is due by now: writes what has grown old. To be called about
+    /// once a second.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    fn tick(&mut self) -> Result<(), FsError>;
+
+    /// How full the file system is.
+    fn space(&mut self) -> Space;
+
+    /// Writes everything and marks the file system clean.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; it is then left marked as in use.
+    fn unmount(&mut self) -> Result<(), FsError>;
+}
