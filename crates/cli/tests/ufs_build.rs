@@ -3,7 +3,7 @@
 
 mod judges;
 
-use judges::{Scratch, command, failure, manifest, ready, run, same, seekless, text};
+use judges::{Scratch, can_mount, command, failure, manifest, ready, run, same, seekless, text};
 use seekless_device::FileDevice;
 use seekless_ffs::FfsImage;
 use seekless_fs::Inspect;
@@ -15,6 +15,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Sizes of blocks and fragments.
 const SHAPES: [(&str, &str); 6] = [
@@ -162,6 +163,7 @@ fn trees_come_back_whole() {
         same(&what, &plain, &manifest(&image, &[]));
         let frag = block.parse::<u64>().expect("number") / fragment.parse::<u64>().expect("number");
         assert_eq!(account(&image, &what, frag), 0, "{what}: lost");
+        text(&seekless(&["check", &image]));
     }
 }
 
@@ -374,4 +376,55 @@ fn sizes_and_refusals() {
     let ext = ["build", &tree, "-o", &image, "--force", "--soft-updates"];
     let (code, message) = failure(&seekless(&ext));
     assert!(code == 2 && message.contains("--format ufs1"), "{code} {message}");
+}
+
+#[test]
+fn a_killed_build_leaves_the_old_image_or_none() {
+    let scratch = Scratch::new("ufs-kill");
+    let (tree, whole, image) = (scratch.join("tree"), scratch.join("whole"), scratch.join("image"));
+    populate(Path::new(&tree));
+    let args = ["build", &tree, "--format", "ufs2", "-o"];
+    let started = Instant::now();
+    text(&seekless(&[&args[..], &[&whole]].concat()));
+    let usual = started.elapsed();
+    let mut killed = 0;
+    for round in 0..12u32 {
+        let old = round % 2 == 1;
+        if old {
+            fs::write(&image, b"old").expect("write");
+        }
+        let force: &[&str] = if old { &["--force"] } else { &[] };
+        let args = [&args[..], &[&image], force].concat();
+        let mut child = command(&args).stderr(Stdio::null()).spawn().expect("seekless");
+        std::thread::sleep(usual * round / 11);
+        child.kill().expect("kill");
+        let done = child.wait().expect("wait").success();
+        killed += u32::from(!done);
+        match fs::read(&image) {
+            Err(_) => assert!(!old && !done, "round {round}: the file is gone"),
+            Ok(bytes) if bytes == b"old" => assert!(old && !done, "round {round}"),
+            Ok(_) => drop(run("cmp", &[&whole, &image])),
+        }
+        let _ = fs::remove_file(&image);
+    }
+    assert!(killed > 2, "only {killed} builds were killed");
+}
+
+#[test]
+fn a_full_disk_is_named() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-full");
+    let (tree, to) = (scratch.join("tree"), scratch.join("to"));
+    populate(Path::new(&tree));
+    fs::create_dir(&to).expect("mkdir");
+    run("mount", &["-t", "tmpfs", "-o", "size=2M", "tmpfs", &to]);
+    let image = format!("{to}/image");
+    let built = seekless(&["build", &tree, "-o", &image, "--format", "ufs2"]);
+    let left = fs::read_dir(&to).expect("list").count();
+    run("umount", &[&to]);
+    let (code, message) = failure(&built);
+    assert!(code == 5 && message.contains("No space left"), "{code} {message}");
+    assert_eq!(left, 0);
 }

@@ -8,7 +8,7 @@
 )]
 
 use crate::FsError;
-use crate::plan::{ObjectId, Placed};
+use crate::plan::{ObjectId, Placed, Plan};
 use seekless_device::BlockDevice;
 use seekless_units::{ByteLen, Lba};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,17 @@ pub struct Piece {
     pub object: ObjectId,
     /// Which part of them, and where it goes.
     pub placed: Placed,
+}
+
+/// All that a plan places, but for maps and attributes.
+#[must_use]
+pub fn pieces(plan: &Plan) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(plan.data.len());
+    for at in 0..plan.data_start.len().saturating_sub(1) {
+        let object = ObjectId::new(at as u32);
+        pieces.extend(plan.data(object).iter().map(|&placed| Piece { object, placed }));
+    }
+    pieces
 }
 
 /// A part of a piece in a worker's batch.

@@ -65,19 +65,13 @@ impl Writer<'_> {
     // ---- contents -------------------------------------------------------
 
     fn write_data(&self) -> Result<(), FsError> {
-        let mut pieces = Vec::with_capacity(self.plan.data.len());
-        for at in 0..self.demand.objects() {
-            let object = ObjectId::new(at as u32);
-            let placed = self.plan.data(object).iter();
-            pieces.extend(placed.map(|&placed| forward::Piece { object, placed }));
-        }
         Forward {
             block_size: self.geometry.bsize,
             device: self.device,
             progress: self.progress,
             contents: self,
         }
-        .run(pieces)
+        .run(forward::pieces(self.plan))
     }
 
     fn directory(&self, id: NodeId) -> Vec<u8> {
