@@ -3,7 +3,9 @@
 
 mod judges;
 
-use judges::{Scratch, can_mount, command, failure, manifest, ready, run, same, seekless, text};
+use judges::{
+    Scratch, can_mount, command, failure, manifest, ready, run, same, seekless, text, timeless,
+};
 use seekless_device::FileDevice;
 use seekless_ffs::FfsImage;
 use seekless_fs::Inspect;
@@ -165,6 +167,16 @@ fn trees_come_back_whole() {
         assert_eq!(account(&image, &what, frag), 0, "{what}: lost");
         text(&seekless(&["check", &image]));
     }
+    // A source is a source: a UFS image, and a tar of another program's.
+    let (second, tar) = (scratch.join("second"), scratch.join("tar"));
+    let build = ["build", &image, "-o", &second, "--format", "ufs1", "-b", "8192", "-f", "1024"];
+    text(&seekless(&build));
+    same("from an image", &plain, &manifest(&second, &[]));
+    run("tar", &["--format=posix", "-C", &tree, "-cf", &tar, "."]);
+    let build = ["build", &tar, "-o", &second, "--force", "--format", "ufs2"];
+    text(&seekless(&build));
+    same("from a tar", &timeless(&manifest(&tar, &[])), &timeless(&manifest(&second, &[])));
+    account(&second, "from a tar", 8);
 }
 
 #[test]
