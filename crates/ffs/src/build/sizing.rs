@@ -82,9 +82,20 @@ fn with_inodes(make: &MakeOptions, need: Need) -> Result<MakeOptions, FsError> {
 /// Whether the blocks fit, and leave so many percent free.
 fn has_room(make: &MakeOptions, need: Need, reserve: u32) -> Result<bool, FsError> {
     let geometry = Geometry::new(make)?;
-    let free: u64 =
-        empty_groups(&geometry).map(|group| u64::from(group.counts(&geometry).free_blocks)).sum();
+    let free = free_blocks(&geometry);
     Ok(need.blocks * 100 <= free * u64::from(100 - reserve))
+}
+
+/// Whole blocks that an empty volume has for data. All metadata but the summary
+/// area begin and end with a block.
+fn free_blocks(geometry: &Geometry) -> u64 {
+    let g = geometry;
+    let of = |group: u32| {
+        let metadata = g.dblkno - if group == 0 { 0 } else { g.sblkno };
+        (g.group_frags(group) - u64::from(metadata)) / u64::from(g.frag)
+    };
+    let all: u64 = (0..g.ncg).map(of).sum();
+    all - g.summary_frags().div_ceil(u64::from(g.frag))
 }
 
 /// The groups with nothing but what every volume has.
@@ -94,4 +105,27 @@ pub(super) fn empty_groups(geometry: &Geometry) -> impl Iterator<Item = GroupBui
         take_fixed(geometry, &mut group);
         group
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::make::Version;
+
+    #[test]
+    fn free_blocks_are_those_of_the_groups() {
+        for version in [Version::Ufs1, Version::Ufs2] {
+            for (bsize, fsize) in [(4096, 512), (8192, 8192), (32768, 4096), (65536, 8192)] {
+                for size in [9_000_000, 64 << 20, 700 << 20] {
+                    let mut make = MakeOptions::new(version, ByteLen::new(size));
+                    (make.block_size, make.fragment_size) = (bsize, fsize);
+                    let geometry = Geometry::new(&make).unwrap();
+                    let counted: u64 = empty_groups(&geometry)
+                        .map(|group| u64::from(group.counts(&geometry).free_blocks))
+                        .sum();
+                    assert_eq!(free_blocks(&geometry), counted, "{version:?} {bsize} {size}");
+                }
+            }
+        }
+    }
 }
