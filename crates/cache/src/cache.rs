@@ -306,13 +306,7 @@ impl<A> Cache<A> {
     }
 
     fn touches_blocked(&self, place: Place) -> bool {
-        let Some(buffer) = self.buffers.get(place.block) else { return false };
-        buffer.blocked.iter().filter_map(|&id| self.graph.get(id)).any(|record| {
-            let overlaps = |undo: &Undo| {
-                (undo.offset as usize) < place.end && undo.end() as usize > place.start
-            };
-            record.undo.iter().any(overlaps)
-        })
+        !self.changes_under(place.block, &[place]).is_empty()
     }
 
     /// An edit of bytes that may have to be undone: it goes with what is there.
@@ -366,6 +360,7 @@ impl<A> Cache<A> {
             after: SmallVec::new(),
             on: SmallVec::new(),
             waiters: SmallVec::new(),
+            took_in: false,
         };
         let id = self.graph.insert(record, &mut self.counters);
         if let Some(buffer) = self.buffers.get_mut(block) {
@@ -457,7 +452,8 @@ impl<A> Cache<A> {
         self.put(block, &places, pieces);
         let on = self.uppermost(&under);
         let waiters = SmallVec::new();
-        let record = Record { block, role, mask, undo, waiting: 0, after, on, waiters };
+        let took_in = false;
+        let record = Record { block, role, mask, undo, waiting: 0, after, on, waiters, took_in };
         let id = self.graph.insert(record, &mut self.counters);
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = self.buffers.get_mut(block) {
@@ -543,7 +539,7 @@ impl<A> Cache<A> {
         after: &[ChangeId],
         replace: bool,
     ) -> Option<Changed> {
-        let record = self.graph.get(id)?;
+        let record = self.graph.get_mut(id)?;
         let within = |place: &Place| {
             let covers = |undo: &Undo| {
                 undo.offset as usize <= place.start && undo.end() as usize >= place.end
@@ -554,6 +550,7 @@ impl<A> Cache<A> {
             return None;
         }
         if after.iter().all(|wanted| record.after.contains(wanted)) {
+            record.took_in = true;
             return Some(Changed { id, replaced: false });
         }
         let same = record.undo.len() == places.len()
@@ -599,6 +596,14 @@ impl<A> Cache<A> {
         found
     }
 
+    /// The changes to `len` bytes from byte `skip` behind fragment `at` that
+    /// wait for something.
+    #[must_use]
+    pub fn waiting_at(&self, at: BlockNo, skip: usize, len: usize) -> Vec<ChangeId> {
+        let place = self.shape.place(at, skip, len);
+        place.map_or_else(|_| Vec::new(), |place| self.changes_under(place.block, &[place]).to_vec())
+    }
+
     /// The changes to a run of fragments that are not on the disk, whether they
     /// wait for something or not.
     #[must_use]
@@ -612,12 +617,27 @@ impl<A> Cache<A> {
         found
     }
 
-    /// Undoes a change that has not been written and that nothing was changed
-    /// upon; whoever waits for it goes on as if it were on the disk. False
-    /// when it is too late for that.
+    /// Undoes a change that has not been written, if no other change builds
+    /// upon it or has been taken in by it; actions that wait for it need wait no longer. False when it is
+    /// too late for that, or another change waits for it (the removal of the
+    /// old name of a file that was given a new one, say).
     pub fn revert(&mut self, id: ChangeId) -> bool {
+        self.can_revert(id) && self.discard(id)
+    }
+
+    /// Whether [`Cache::revert`] would undo a change now.
+    #[must_use]
+    pub fn can_revert(&self, id: ChangeId) -> bool {
+        self.graph.get(id).is_some_and(|record| {
+            !record.took_in && record.waiting > 0 && !self.graph.is_built_upon(record)
+        })
+    }
+
+    /// As [`Cache::revert`], and later changes to these bytes go with it: they
+    /// are those of something that is no more, a new inode say.
+    pub fn discard(&mut self, id: ChangeId) -> bool {
         let Some(record) = self.graph.get(id) else { return false };
-        if record.waiting == 0 || self.graph.has_change_on(record) {
+        if record.waiting == 0 || self.graph.is_built_upon(record) {
             return false;
         }
         let block = record.block;

@@ -61,6 +61,8 @@ pub(crate) struct Record {
     /// Those under it in the same bytes.
     pub(crate) on: SmallVec<[ChangeId; 2]>,
     pub(crate) waiters: SmallVec<[Waiter; 3]>,
+    /// It has taken in later changes: undoing it would undo those too.
+    pub(crate) took_in: bool,
 }
 
 impl Record {
@@ -124,11 +126,12 @@ impl<A> Graph<A> {
         slot.record.as_ref()
     }
 
-    /// Whether somebody changed the same bytes later, and that still stands.
-    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+    /// Whether a change that still stands builds upon this one: to the same
+    /// bytes, or after it elsewhere.
+    pub(crate) fn is_built_upon(&self, record: &Record) -> bool {
         let stands = |waiter: &Waiter| match *waiter {
-            Waiter::On(id) => self.get(id).is_some(),
-            _ => false,
+            Waiter::On(id) | Waiter::After(id) => self.get(id).is_some(),
+            Waiter::Action(_) => false,
         };
         record.waiters.iter().any(stands)
     }

@@ -130,8 +130,10 @@ impl Checker {
         let kind = seen.kind;
         let second = kind == FileKind::Directory && seen.named_in.replace(dir).is_some();
         if second {
+            // A directory being renamed has both names for a while.
             let what = format!("`{}` is one more name of a directory", show(&entry.name));
-            self.unexpected("directory.two-names", what, place(dir));
+            self.renamed.insert(entry.ino);
+            self.expected("directory.two-names", what, place(dir));
         }
         if self.sb().typed_entries && entry.kind != Some(kind) {
             let what = format!("`{}` says another kind than its inode", show(&entry.name));
@@ -159,7 +161,6 @@ impl Checker {
         if let Some(seen) = self.seen.get_mut(&dir) {
             seen.parent = Some(to);
         }
-        self.count(to);
     }
 
     fn count(&mut self, ino: Ino) {
@@ -173,11 +174,16 @@ impl Checker {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in };
-        if let (Some(parent), Some(named_in)) = (seen.parent, named_in)
-            && parent != named_in
-        {
+        // What nothing leads to is no child of anybody's.
+        let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
+        self.count(parent);
+        if parent != named_in {
             let what = format!("`..` leads to inode {parent}, should be {named_in}");
-            self.unexpected("directory.dot-dot", what, place(dir));
+            if self.renamed.contains(&dir) {
+                self.expected("directory.dot-dot", what, place(dir));
+            } else {
+                self.unexpected("directory.dot-dot", what, place(dir));
+            }
         }
     }
 

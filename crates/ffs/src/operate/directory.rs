@@ -214,8 +214,7 @@ impl FfsLive {
 
     fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
         let size = self.dir_size(dir)?;
-        let mut made =
-            Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
+        let mut made = Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
         let mut at = 0;
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
@@ -334,8 +333,7 @@ impl FfsLive {
             Some((at, None)) => {
                 let len = self.sb.order.get_u16(&unit, at.saturating_add(4)).unwrap_or(0);
                 put_entry(self.sb.order, &mut unit, at, usize::from(len), entry);
-                let id =
-                    self.put_pieces(block, skip, &unit, &[(at, needed(name.len()))], role, after)?;
+                let id = self.put_pieces(block, skip, &unit, &[(at, needed(name.len()))], role, after)?;
                 (at, id)
             }
             Some((at, Some(before))) => {
@@ -348,8 +346,7 @@ impl FfsLive {
             None => {
                 let at = self.compact(dir, base, &mut unit, place)?;
                 put_entry(self.sb.order, &mut unit, at, DIRECTORY_UNIT.saturating_sub(at), entry);
-                let id =
-                    self.put_pieces(block, skip, &unit, &[(0, DIRECTORY_UNIT)], role, after)?;
+                let id = self.put_pieces(block, skip, &unit, &[(0, DIRECTORY_UNIT)], role, after)?;
                 // Undoing it would move the other names back.
                 let ids = self.enter(dir, base, at, name, to.0, kind, ChangeId::COMMITTED, spot)?;
                 return Ok(ids.into_iter().chain([id]).collect());
@@ -470,6 +467,19 @@ impl FfsLive {
         Ok(removed)
     }
 
+    /// Whether a name could be taken out as if it had never been.
+    pub(super) fn is_name_pending(&mut self, dir: Ino, name: &[u8]) -> Result<bool, FsError> {
+        let slot = self.find(dir, name)?;
+        Ok(slot.is_some_and(|slot| self.cache.can_revert(slot.added)))
+    }
+
+    /// What must be on the disk for a name to be there as it is.
+    pub(super) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
+        let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
+        let (block, skip) = self.dir_place(dir, slot.at)?;
+        Ok(self.cache.waiting_at(block, skip, needed(name.len())).into_iter().collect())
+    }
+
     /// Counts anew how much room a unit has.
     fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
         let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;
@@ -566,9 +576,7 @@ impl Indexes {
     /// names.
     fn make_room(&mut self) {
         while self.names > MOST_NAMES {
-            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else {
-                return;
-            };
+            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else { return };
             if let Some(index) = self.of.remove(&dir) {
                 self.names = self.names.saturating_sub(index.names.len());
             }

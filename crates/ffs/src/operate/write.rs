@@ -43,8 +43,7 @@ impl FfsLive {
         while done < bytes.len() {
             let at = offset.saturating_add(wide(done));
             let within = index(at.checked_rem(bsize).unwrap_or(0));
-            let len =
-                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
+            let len = index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
             let part = slice(bytes, done, len).unwrap_or_default();
             match self.write_in_block(ino, at.checked_div(bsize).unwrap_or(0), within, part) {
                 Ok(_) => done = done.saturating_add(len),
@@ -133,8 +132,11 @@ impl FfsLive {
         let old_size = node.size;
         let size = old_size.max(base.saturating_add(wide(within.saturating_add(bytes.len()))));
         let direct = lbn < wide(DIRECT);
-        let want =
-            if direct { self.frags(size.saturating_sub(base).min(bsize)) } else { self.sb.frag };
+        let want = if direct {
+            self.frags(size.saturating_sub(base).min(bsize))
+        } else {
+            self.sb.frag
+        };
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
@@ -230,6 +232,14 @@ impl FfsLive {
         }
         let wanted = self.wanted(ino, lbn)?;
         let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
+        // Names that wait cannot be undone in a copy, nor are names that go
+        // gone while the disk leads to the old place: a directory moves with
+        // nothing under way.
+        let is_directory = role == Role::DirectoryInit;
+        if is_directory {
+            let pending = self.cache.changes_in(Extent::new(at, u64::from(have)));
+            self.cache.settle(&pending)?;
+        }
         let old = self.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
         let ((), data) = self.cache.fill(new, len, role, |to| {
@@ -243,12 +253,21 @@ impl FfsLive {
         }
         node.sectors = node.sectors.saturating_add(grown);
         node.size = size;
-        self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])
+        let moved = self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])?;
+        if is_directory {
+            self.cache.settle(&[moved])?;
+        }
+        Ok(moved)
     }
 
     /// Writes the number of a run that has moved, and frees the old one when
     /// nothing on the disk can lead there.
-    fn move_run(&mut self, ino: Ino, old: Extent, after: &[ChangeId]) -> Result<ChangeId, FsError> {
+    fn move_run(
+        &mut self,
+        ino: Ino,
+        old: Extent,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
         let changed = self.put_part(ino, Part::Blocks, Role::PointerSet, after, true)?;
         if changed.replaced {
             self.cache.forget(old, changed.id);

@@ -78,13 +78,22 @@ const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
 impl Replay {
     pub(crate) fn new(shape: &Shape, discipline: Discipline, seed: u64) -> Self {
         let device = image(shape);
+        Self::through(device.clone(), device, shape, discipline, seed)
+    }
+
+    /// On a device over `device`.
+    pub(crate) fn through(
+        device: Arc<MemoryDevice>,
+        over: Arc<dyn BlockDevice>,
+        shape: &Shape,
+        discipline: Discipline,
+        seed: u64,
+    ) -> Self {
         let clock = Arc::new(VirtualClock::new());
         let mut config = Config::new(discipline);
         // Small enough for blocks to come and go.
         config.capacity = ByteLen::new(1 << 20);
-        let live =
-            FfsLive::open(device.clone(), clock.clone() as Arc<dyn Clock>, config, options())
-                .unwrap();
+        let live = FfsLive::open(over, clock.clone() as Arc<dyn Clock>, config, options()).unwrap();
         let inos = BTreeMap::from([(0, live.root())]);
         Self {
             device,
