@@ -24,6 +24,7 @@
 #[allow(dead_code, unused_imports, reason = "what live operations are made of")]
 mod alloc;
 mod bmap;
+mod build;
 mod check;
 mod dir;
 mod group;
@@ -36,11 +37,13 @@ mod operate;
 mod superblock;
 #[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
+pub mod tune;
 mod volume;
 #[allow(dead_code, reason = "every width there is")]
 mod words;
 mod xattr;
 
+pub use build::{BuildOptions, Builder};
 pub use check::check;
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
