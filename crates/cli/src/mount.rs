@@ -5,17 +5,22 @@
 //! keep all it is told: names, attributes, listings and pages. While recording
 //! that makes every event a first touch.
 
+mod live;
+mod options;
 mod recorder;
 
+pub(crate) use fuser::Filesystem;
+pub(crate) use live::{LiveMount, Shared, lock, now, tick};
+pub(crate) use options::LiveMountOptions;
 pub(crate) use recorder::Recorder;
 
 use fuser::{
-    AccessFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
+    AccessFlags, Config, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyXattr, Request, Session, SessionACL,
 };
-use seekless_fs::{Attr, DirEntry, FileKind, FsError, Inspect, Timestamp};
+use seekless_fs::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Inspect, Timestamp};
 use seekless_layout::trace::Op;
 use seekless_units::{ByteLen, Ino};
 use signal_hook::iterator::Signals;
@@ -42,20 +47,23 @@ pub(crate) struct MountOptions<'a> {
     pub(crate) threads: usize,
     /// Whether all users may look, not only the one who mounts.
     pub(crate) everyone: bool,
+    /// Whether it may be changed.
+    pub(crate) writable: bool,
+    /// What else the kernel is told.
+    pub(crate) flags: &'a [MountOption],
 }
 
 impl MountOptions<'_> {
     fn config(&self) -> Config {
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::RO,
+            if self.writable { MountOption::RW } else { MountOption::RO },
             MountOption::FSName(self.name.display().to_string()),
             MountOption::Subtype("seekless".into()),
             MountOption::DefaultPermissions,
-            MountOption::NoDev,
-            MountOption::NoSuid,
             MountOption::NoAtime,
         ];
+        config.mount_options.extend_from_slice(self.flags);
         config.acl = if self.everyone { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(self.threads);
         config.clone_fd = self.threads > 1;
@@ -68,8 +76,8 @@ impl MountOptions<'_> {
 ///
 /// # Errors
 /// When it cannot be mounted, or the kernel ends the session with an error.
-pub(crate) fn serve(
-    mount: ImageMount,
+pub(crate) fn serve<FS: Filesystem + Send + 'static>(
+    mount: FS,
     dir: &Path,
     options: &MountOptions<'_>,
     signals: Signals,
@@ -403,6 +411,16 @@ fn errno(error: FsError) -> Errno {
     match error {
         FsError::NotFound(_) => Errno::ENOENT,
         FsError::NotDirectory(_) => Errno::ENOTDIR,
+        FsError::Exists(_) => Errno::EEXIST,
+        FsError::IsDirectory(_) => Errno::EISDIR,
+        FsError::NotEmpty(_) => Errno::ENOTEMPTY,
+        FsError::NameTooLong { .. } => Errno::ENAMETOOLONG,
+        FsError::TooManyLinks(_) => Errno::EMLINK,
+        FsError::TooLarge(_) => Errno::EFBIG,
+        FsError::NotPermitted(_) => Errno::EPERM,
+        FsError::NoAttribute(_) => Errno::ENODATA,
+        FsError::NoSpace(_) => Errno::ENOSPC,
+        FsError::ReadOnly(_) => Errno::EROFS,
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::Unsupported(_) => Errno::EOPNOTSUPP,
         other => {
@@ -456,6 +474,11 @@ fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr {
         blksize: block_size,
         flags: attr.flags,
     }
+}
+
+/// A device's number as the kernel's `new_decode_dev()` has it.
+fn kernel_device(raw: u32) -> DeviceNumber {
+    DeviceNumber { major: (raw >> 8) & 0xfff, minor: (raw & 0xff) | ((raw >> 12) & 0xf_ff00) }
 }
 
 /// The attributes of nothing: inode number 0.

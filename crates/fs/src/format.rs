@@ -41,24 +41,32 @@ pub struct Format {
 /// Opens a device with the one format that claims it.
 ///
 /// # Errors
-/// [`FsError::Invalid`] when no format or more than one claims it, with what
-/// each says; otherwise whatever opening gives.
+/// As [`claim`]; otherwise whatever opening gives.
 pub fn open(
     formats: &[Format],
     device: Arc<dyn BlockDevice>,
     options: OpenOptions,
 ) -> Result<Arc<dyn Inspect>, FsError> {
+    (claim(formats, device.as_ref())?.open)(device, options)
+}
+
+/// The one format that claims a device.
+///
+/// # Errors
+/// [`FsError::Invalid`] when no format or more than one claims it, with what
+/// each says.
+pub fn claim<'a>(formats: &'a [Format], device: &dyn BlockDevice) -> Result<&'a Format, FsError> {
     let mut claims = Vec::new();
     let mut damage = Vec::new();
     for format in formats {
-        match (format.probe)(device.as_ref()) {
+        match (format.probe)(device) {
             Probe::Yes => claims.push(format),
             Probe::Damaged(why) => damage.push(format!("{}: {why}", format.name)),
             Probe::No => {}
         }
     }
     match claims.as_slice() {
-        [format] => (format.open)(device, options),
+        [format] => Ok(format),
         [] if damage.is_empty() => {
             Err(FsError::Invalid("no file system that we know is on this image".into()))
         }

@@ -1,25 +1,48 @@
-//! `seekless mount`: an image as a read-only directory.
+//! `seekless mount`: an image as a directory.
 
 use crate::args::OpenArgs;
 use crate::failure::{Failure, Kind};
 use crate::image;
-use crate::mount::{self, ImageMount, MountOptions, Recorder};
+use crate::mount::{self, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, Shared};
 use clap::Args;
+use seekless_device::{FileDevice, RealClock};
+use seekless_ffs::{FfsLive, LiveOptions};
+use seekless_fs::FsError;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
-/// Mount an image read-only; record what is read
+/// Mount an image: read-only, to record what is read, or to change it
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   seekless mount disk.img /mnt
   seekless mount disk.img /mnt --record boot.trace &
   chroot /mnt /bin/job; umount /mnt
+  seekless mount ufs.img /mnt -o rw,softdep,policy=orlov,cache=256M
+
+Options (-o) of a mount that may be changed (UFS1 and UFS2):
+  rw                              may be changed; all below needs it
+  softdep, async, sync, normal    when changes are written: soft updates (usual);
+                                  later, in no order; at once; names and inodes
+                                  at once and the rest later
+  policy=orlov|old-dirpref|depth  where new directories go (usual: orlov)
+  blocks=blkpref|old-blkpref|...  where a file's blocks go
+  cache=SIZE                      memory for blocks (usual: 64M)
+  ages=classic|freebsd            how long changes may wait: 10, 15, 30 seconds for
+                                  inodes, directories, files; or 28, 29, 30
+  max_softdeps=N, tickdelay=N     how many changes may wait, and the ticks (1/100 s)
+                                  that callers sleep when there are more
+  nobarriers                      do not flush the image after each round of writes
+  force                           although it is not clean
+  seed=N                          what policies draw from
+Of any mount: ro, suid, dev, noexec and their opposites (usual: nosuid, nodev),
+allow_other. Times of last access are not kept (noatime).
 
 Runs until the directory is unmounted or a signal (INT, TERM, HUP) comes; then
 unmounts and completes the trace. Needs root or fusermount3.")]
@@ -40,6 +63,9 @@ pub(crate) struct MountArgs {
     /// How many threads serve requests
     #[arg(long, value_name = "N", default_value = "4")]
     threads: NonZeroUsize,
+    /// Options separated by commas, as mount(8) takes them
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
     /// Let other users in as well (always so for root)
     #[arg(long)]
     allow_other: bool,
@@ -48,31 +74,93 @@ pub(crate) struct MountArgs {
 }
 
 pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
+    let options = LiveMountOptions::parse(&args.options)?;
     if !args.dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", args.dir.display())));
     }
+    if options.writable { run_writable(args, options) } else { run_read_only(args, &options) }
+}
+
+fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCode, Failure> {
     let image = image::open(&args.image, args.open)?;
     let recorder = args.record.as_ref().map(|path| {
         let created = Recorder::create(path, &args.image);
         created.map(Arc::new).map_err(|error| Failure::io(path.display(), &error))
     });
     let recorder = recorder.transpose()?;
-    // Before mounting: a signal in between must find its handler.
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
-    let signals = signals.map_err(|error| Failure::io("signals", &error))?;
-    let everyone = args.allow_other || rustix::process::geteuid().is_root();
-    let options = MountOptions { name: &args.image, threads: args.threads.get(), everyone };
     let read_ahead = u32::try_from(args.read_ahead.get())
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
-    let served = mount::serve(mount, &args.dir, &options, signals);
+    let served = serve(args, options, mount, false);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
-    served.map_err(|error| {
+    served
+}
+
+/// Mounts and serves until it is unmounted.
+fn serve<FS: mount::Filesystem + Send + 'static>(
+    args: &MountArgs,
+    options: &LiveMountOptions,
+    mount: FS,
+    writable: bool,
+) -> Result<ExitCode, Failure> {
+    // Before mounting: a signal in between must find its handler.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let root = rustix::process::geteuid().is_root();
+    let how = MountOptions {
+        name: &args.image,
+        threads: args.threads.get(),
+        everyone: args.allow_other || options.allow_other || root,
+        writable,
+        flags: &options.flags,
+    };
+    mount::serve(mount, &args.dir, &how, signals).map_err(|error| {
         Failure::io(format!("mount on {}{}", args.dir.display(), hint()), &error)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_writable(args: &MountArgs, options: LiveMountOptions) -> Result<ExitCode, Failure> {
+    if args.record.is_some() {
+        return Err(Failure::usage("--record needs a read-only mount: leave -o rw out"));
+    }
+    let about = |error: FsError| Failure::from(error).about(args.image.display());
+    let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
+    let live: Shared = open_live(args, &options, Arc::new(device)).map_err(about)?;
+    let (stop, stopped) = channel();
+    let ticked = Arc::clone(&live);
+    let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
+    let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), true);
+    drop(stop);
+    let _ = ticker.join();
+    // Whatever became of the mount, what was changed is written.
+    mount::lock(&live).unmount().map_err(about)?;
+    served
+}
+
+/// Opens an image for changes, of a format for which we can.
+fn open_live(
+    args: &MountArgs,
+    options: &LiveMountOptions,
+    device: Arc<FileDevice>,
+) -> Result<Shared, FsError> {
+    match seekless_fs::format::claim(image::FORMATS, device.as_ref())?.name {
+        "ffs" => {
+            let how = LiveOptions {
+                directories: options.directories.clone(),
+                blocks: options.blocks.clone(),
+                seed: options.seed,
+                force: options.force,
+                ignore_checksums: args.open.ignore_checksums,
+                wall: Box::new(mount::now),
+            };
+            let clock = Arc::new(RealClock::new());
+            Ok(Arc::new(Mutex::new(FfsLive::open(device, clock, options.config, how)?)))
+        }
+        other => Err(FsError::Unsupported(format!("mounting {other} for changes (-o rw)"))),
+    }
 }
 
 /// What most often stands in the way of a mount, if it does.

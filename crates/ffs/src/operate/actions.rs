@@ -1,7 +1,7 @@
 //! What is done once something is on the disk.
 
 use super::FfsLive;
-use seekless_cache::{ChangeId, Kind};
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_units::{Extent, Ino};
 
@@ -64,31 +64,24 @@ impl FfsLive {
     pub(super) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.links = node.links.saturating_sub(1);
-        self.settle_links(ino)
+        if node.links == 0 && node.holds == 0 {
+            self.destroy(ino)?;
+        } else {
+            self.put_links(ino, &[])?;
+        }
+        Ok(())
     }
 
-    /// A removed directory has two links less, its name and its own; once it
-    /// is gone its parent has one less. An older name of it may still be on
-    /// the disk, and is dropped when it is not.
+    /// A removed directory has its name less and its own `.`; what was in it
+    /// may still be counted. When it goes its parent has one link less.
     pub(super) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.links = node.links.saturating_sub(2);
-        node.child_of = Some(parent);
-        self.settle_links(ino)
-    }
-
-    /// Writes how many links there are; a file without any goes.
-    fn settle_links(&mut self, ino: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
-        let unlinked = node.links == 0;
-        let parent = node.child_of.filter(|_| unlinked);
-        let gone =
-            if unlinked && node.holds == 0 { self.destroy(ino)? } else { self.put_links(ino, &[])? };
-        if let Some(parent) = parent {
-            if let Some(node) = self.nodes.get_mut(&ino) {
-                node.child_of = None;
-            }
-            self.cache.defer(&[gone], Kind::DirRem, Action::DropLink(parent));
+        node.counted_in = Some(parent);
+        if node.links == 0 && node.holds == 0 {
+            self.destroy(ino)?;
+        } else {
+            self.put_links(ino, &[])?;
         }
         Ok(())
     }

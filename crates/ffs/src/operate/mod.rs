@@ -129,6 +129,9 @@ impl FfsLive {
         if let Some(why) = &self.broken {
             return Err(FsError::ReadOnly(why.clone()));
         }
+        if self.closed {
+            return Err(FsError::ReadOnly("it is unmounted".into()));
+        }
         self.cache.begin()?;
         self.run_actions()?;
         self.drop_nodes();
@@ -370,7 +373,7 @@ impl Operate for FfsLive {
             self.count_free(ino);
             return Ok(());
         }
-        self.change(|live| live.destroy(ino).map(|_| ()))
+        self.change(|live| live.destroy(ino))
     }
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {

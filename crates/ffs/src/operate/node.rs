@@ -66,8 +66,8 @@ pub(super) struct Node {
     pub(super) fresh: SmallVec<[ChangeId; 4]>,
     /// Its blocks count as free already.
     pub(super) counted_free: bool,
-    /// Of a removed directory: whose count still has it.
-    pub(super) child_of: Option<Ino>,
+    /// Of a removed directory: the one of which the links count its `..`.
+    pub(super) counted_in: Option<Ino>,
 }
 
 impl Node {
@@ -101,7 +101,7 @@ impl Node {
             reached_by: SmallVec::new(),
             fresh: SmallVec::new(),
             counted_free: false,
-            child_of: None,
+            counted_in: None,
         }
     }
 

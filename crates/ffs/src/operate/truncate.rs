@@ -254,9 +254,18 @@ impl FfsLive {
         Ok(cut)
     }
 
-    /// Takes a file apart that nothing leads to and nobody holds. Returns what
-    /// must be on the disk for it to be gone.
-    pub(super) fn destroy(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+    /// Takes a file apart that nothing leads to and nobody holds.
+    pub(super) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
+        let parent = self.nodes.get(&ino).and_then(|node| node.counted_in);
+        let cleared = self.take_apart(ino)?;
+        if let Some(parent) = parent {
+            self.cache.defer(&[cleared], Kind::DirRem, Action::DropLink(parent));
+        }
+        Ok(())
+    }
+
+    /// What is returned must be on the disk for the file to be gone.
+    fn take_apart(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
         let cut = self.everything(ino)?;
         let Some(node) = self.nodes.get(&ino) else { return Ok(ChangeId::COMMITTED) };
         let is_directory = node.kind == FileKind::Directory;

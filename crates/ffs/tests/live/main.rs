@@ -94,3 +94,16 @@ fn soft_updates_survive_very_many_crashes() {
     }
     println!("{states} states");
 }
+
+#[test]
+fn a_tree_removed_from_below_leaves_nothing() {
+    for discipline in Discipline::ALL {
+        for shape in &SHAPES {
+            for seconds in [0, 2, 40] {
+                let mut replay = Replay::new(shape, discipline, 3);
+                replay.nest_and_remove(12, seconds);
+                recount(&replay.finish());
+            }
+        }
+    }
+}

@@ -380,6 +380,28 @@ impl Replay {
         }
     }
 
+    /// Makes directories within each other with a file in each, and removes
+    /// them again; so many seconds pass in between.
+    pub(crate) fn nest_and_remove(&mut self, depth: usize, seconds: u64) {
+        let mut dirs = vec![self.live.root()];
+        for _ in 0..depth {
+            let at = dirs[dirs.len() - 1];
+            let file = self.live.make(at, b"file", NewFile::Regular, OWNER).unwrap();
+            self.live.write(file.ino, ByteLen::ZERO, &[7; 6000]).unwrap();
+            dirs.push(self.live.make(at, b"dir", NewFile::Directory, OWNER).unwrap().ino);
+        }
+        for _ in 0..seconds {
+            self.clock.sleep(Nanos::new(1_000_000_000));
+            self.live.tick().unwrap();
+        }
+        while dirs.len() > 1 {
+            dirs.pop();
+            let at = dirs[dirs.len() - 1];
+            self.live.rmdir(at, b"dir").unwrap();
+            self.live.unlink(at, b"file").unwrap();
+        }
+    }
+
     /// Compares the whole tree as the engine shows it.
     fn compare(&mut self) {
         let files: Vec<usize> = self.model.files.keys().copied().collect();

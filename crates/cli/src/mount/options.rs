@@ -1,0 +1,165 @@
+//! Options of a read-write mount, as `-o` takes them.
+
+use crate::failure::Failure;
+use fuser::MountOption;
+use seekless_cache::{Ages, Config, Discipline};
+use seekless_units::parse_size;
+
+/// What is known, with what it means; `=` where a value follows.
+const KNOWN: &[&str] = &[
+    "rw", "ro", "async", "sync", "normal", "softdep", "policy=", "blocks=", "seed=", "cache=",
+    "ages=", "max_softdeps=", "tickdelay=", "barriers", "nobarriers", "force", "suid", "nosuid",
+    "dev", "nodev", "exec", "noexec", "noatime", "allow_other",
+];
+
+/// The options of one mount.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveMountOptions {
+    pub(crate) writable: bool,
+    pub(crate) config: Config,
+    /// The policy for directories.
+    pub(crate) directories: String,
+    /// The policy for blocks, if not the usual one.
+    pub(crate) blocks: Option<String>,
+    pub(crate) seed: u64,
+    pub(crate) force: bool,
+    pub(crate) allow_other: bool,
+    /// What the kernel is told.
+    pub(crate) flags: Vec<MountOption>,
+    /// Options that say something only where changes are made.
+    only_writable: Vec<String>,
+}
+
+impl LiveMountOptions {
+    /// Takes options separated by commas, in one or more arguments; of
+    /// opposites the last one counts.
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        let mut options = Self {
+            writable: false,
+            config: Config::new(Discipline::SoftUpdates),
+            directories: "orlov".into(),
+            blocks: None,
+            seed: 1,
+            force: false,
+            allow_other: false,
+            flags: vec![MountOption::NoSuid, MountOption::NoDev],
+            only_writable: Vec::new(),
+        };
+        let each = arguments.iter().flat_map(|argument| argument.split(','));
+        for option in each.filter(|option| !option.is_empty()) {
+            options.take(option)?;
+        }
+        match options.only_writable.first() {
+            Some(option) if !options.writable => {
+                Err(Failure::usage(format!("-o {option} needs -o rw: the mount is read-only")))
+            }
+            _ => Ok(options),
+        }
+    }
+
+    fn take(&mut self, option: &str) -> Result<(), Failure> {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            ("rw", None) => self.writable = true,
+            ("ro", None) => self.writable = false,
+            ("noatime", None) => {}
+            ("allow_other", None) => self.allow_other = true,
+            ("suid", None) => self.set_flag(MountOption::Suid, &MountOption::NoSuid),
+            ("nosuid", None) => self.set_flag(MountOption::NoSuid, &MountOption::Suid),
+            ("dev", None) => self.set_flag(MountOption::Dev, &MountOption::NoDev),
+            ("nodev", None) => self.set_flag(MountOption::NoDev, &MountOption::Dev),
+            ("exec", None) => self.set_flag(MountOption::Exec, &MountOption::NoExec),
+            ("noexec", None) => self.set_flag(MountOption::NoExec, &MountOption::Exec),
+            _ => {
+                self.only_writable.push(option.to_string());
+                return self.take_live(option, name, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Failure> {
+        match (name, value) {
+            ("force", None) => self.force = true,
+            ("barriers", None) => self.config.barriers = true,
+            ("nobarriers", None) => self.config.barriers = false,
+            ("policy", Some(value)) => self.directories = value.to_string(),
+            ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
+            ("seed", Some(value)) => self.seed = number(option, value)?,
+            ("max_softdeps", Some(value)) => {
+                self.config.limits.max_softdeps = number(option, value)?;
+            }
+            ("tickdelay", Some(value)) => self.config.limits.tickdelay = number(option, value)?,
+            ("cache", Some(value)) => {
+                self.config.capacity = parse_size(value)
+                    .map_err(|error| Failure::usage(format!("-o {option}: {error}")))?;
+            }
+            ("ages", Some("classic")) => self.config.ages = Ages::CLASSIC,
+            ("ages", Some("freebsd")) => self.config.ages = Ages::FREEBSD,
+            (_, None) => {
+                self.config.discipline = name.parse().map_err(|_| unknown(option))?;
+            }
+            _ => return Err(unknown(option)),
+        }
+        Ok(())
+    }
+
+    fn set_flag(&mut self, flag: MountOption, opposite: &MountOption) {
+        self.flags.retain(|other| other != opposite && *other != flag);
+        self.flags.push(flag);
+    }
+}
+
+fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Failure> {
+    value.parse().map_err(|_| Failure::usage(format!("-o {option}: not a possible number")))
+}
+
+/// What was meant, perhaps.
+fn unknown(option: &str) -> Failure {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    let distance = |known: &&&str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
+    let near = KNOWN.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
+    let hint = match near {
+        Some(known) if known.trim_end_matches('=') == name && known.ends_with('=') => {
+            format!(" ({known}VALUE is meant, or another value)")
+        }
+        Some(known) => format!(" (did you mean {known}?)"),
+        None => format!(" (there are: {})", KNOWN.join(" ")),
+    };
+    Failure::usage(format!("-o {option}: unknown option{hint}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(options: &str) -> Result<LiveMountOptions, String> {
+        LiveMountOptions::parse(&[options.into()]).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn options_as_mount_takes_them() {
+        let options = parse("rw,async,policy=depth,cache=1M,nobarriers,dev").unwrap();
+        assert!(options.writable);
+        assert_eq!(options.config.discipline, Discipline::Async);
+        assert_eq!(options.config.capacity.get(), 1 << 20);
+        assert!(!options.config.barriers);
+        assert_eq!(options.directories, "depth");
+        assert!(options.flags.contains(&MountOption::Dev));
+        assert!(!options.flags.contains(&MountOption::NoDev));
+        assert!(!parse("rw,ro").unwrap().writable);
+    }
+
+    #[test]
+    fn unknown_options_are_named_with_what_was_meant() {
+        assert!(parse("rw,sofdep").unwrap_err().contains("did you mean softdep?"));
+        assert!(parse("rw,polcy=orlov").unwrap_err().contains("policy="));
+        assert!(parse("rw,xyzzyx").unwrap_err().contains("there are: rw"));
+        assert!(parse("rw,cache=much").unwrap_err().contains("cache=much"));
+        assert!(parse("rw,ages=old").unwrap_err().contains("ages"));
+        assert!(parse("softdep").unwrap_err().contains("needs -o rw"));
+    }
+}
