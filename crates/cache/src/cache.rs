@@ -3,7 +3,7 @@
 use crate::buffer::{Buffer, Buffers};
 use crate::change::{ChangeId, Changed, Kind, Piece, Role};
 use crate::config::{Config, Counters};
-use crate::graph::{Graph, Record, Undo, Undos};
+use crate::graph::{Graph, Record, Undo, Undos, Waiter};
 use crate::syncer::Wheel;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::{Corruption, FsError, Location};
@@ -96,6 +96,31 @@ impl Shape {
 /// A mask of the lowest `n` bits.
 pub(crate) fn bits(n: usize) -> u64 {
     if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+/// What is left of changes that were made void.
+#[derive(Default)]
+struct Void {
+    /// What they would have undone, the newest first.
+    undo: Vec<Undo>,
+    waiters: Vec<Waiter>,
+}
+
+impl Void {
+    /// Undoing the change that made them void undoes them as well.
+    fn lay_over(&self, undo: &mut Undos) {
+        for old in &self.undo {
+            for new in undo.iter_mut() {
+                let start = old.offset.max(new.offset);
+                let end = old.end().min(new.end());
+                if start < end {
+                    let from = (start - old.offset) as usize..(end - old.offset) as usize;
+                    let to = (start - new.offset) as usize..(end - new.offset) as usize;
+                    new.bytes[to].copy_from_slice(&old.bytes[from]);
+                }
+            }
+        }
+    }
 }
 
 impl<A> Cache<A> {
@@ -306,13 +331,7 @@ impl<A> Cache<A> {
     }
 
     fn touches_blocked(&self, place: Place) -> bool {
-        let Some(buffer) = self.buffers.get(place.block) else { return false };
-        buffer.blocked.iter().filter_map(|&id| self.graph.get(id)).any(|record| {
-            let overlaps = |undo: &Undo| {
-                (undo.offset as usize) < place.end && undo.end() as usize > place.start
-            };
-            record.undo.iter().any(overlaps)
-        })
+        !self.changes_under(place.block, &[place]).is_empty()
     }
 
     /// An edit of bytes that may have to be undone: it goes with what is there.
@@ -366,6 +385,7 @@ impl<A> Cache<A> {
             after: SmallVec::new(),
             on: SmallVec::new(),
             waiters: SmallVec::new(),
+            took_in: false,
         };
         let id = self.graph.insert(record, &mut self.counters);
         if let Some(buffer) = self.buffers.get_mut(block) {
@@ -441,8 +461,14 @@ impl<A> Cache<A> {
         }
         let after: SmallVec<[ChangeId; 3]> =
             after.iter().copied().filter(|&id| self.graph.get(id).is_some()).collect();
-        let under = self.changes_under(block, &places);
+        let mut under = self.changes_under(block, &places);
+        let voided = if after.is_empty() && role.makes_void() {
+            self.void(block, &mut under, &places)
+        } else {
+            Void::default()
+        };
         if let Some(&id) = under.first()
+            && voided.undo.is_empty()
             && let Some(changed) = self.take_in(id, &under, &places, &after, replace)
         {
             self.put(block, &places, pieces);
@@ -451,14 +477,19 @@ impl<A> Cache<A> {
         if after.is_empty() && under.is_empty() {
             self.put(block, &places, pieces);
             self.mark_dirty(block, mask, role);
-            return Ok(Changed { id: self.open_record(block, mask, role), replaced: false });
+            let id = self.open_record(block, mask, role);
+            self.graph.wait_instead(id, &voided.waiters);
+            return Ok(Changed { id, replaced: false });
         }
-        let undo = self.keep(block, &places);
+        let mut undo = self.keep(block, &places);
+        voided.lay_over(&mut undo);
         self.put(block, &places, pieces);
         let on = self.uppermost(&under);
         let waiters = SmallVec::new();
-        let record = Record { block, role, mask, undo, waiting: 0, after, on, waiters };
+        let took_in = false;
+        let record = Record { block, role, mask, undo, waiting: 0, after, on, waiters, took_in };
         let id = self.graph.insert(record, &mut self.counters);
+        self.graph.wait_instead(id, &voided.waiters);
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = self.buffers.get_mut(block) {
             if waits {
@@ -532,6 +563,41 @@ impl<A> Cache<A> {
         top
     }
 
+    /// Takes out the waiting changes that a change to `places` makes void,
+    /// because it covers all they touch: what they wait for need not be on the
+    /// disk any more. The newest come first, and none goes that another stands
+    /// on which stays.
+    fn void(
+        &mut self,
+        block: u64,
+        under: &mut SmallVec<[ChangeId; 4]>,
+        places: &[Place],
+    ) -> Void {
+        let mut voided = Void::default();
+        let covered = |undo: &Undo| {
+            let within = |place: &Place| {
+                place.start <= undo.offset as usize && undo.end() as usize <= place.end
+            };
+            places.iter().any(within)
+        };
+        let mut stay = SmallVec::new();
+        for &id in under.iter() {
+            let Some(record) = self.graph.get(id) else { continue };
+            if !record.undo.iter().all(covered) || self.graph.has_change_on(record) {
+                stay.push(id);
+                continue;
+            }
+            let Some(record) = self.graph.take_void(id, &mut self.counters) else { continue };
+            voided.undo.extend(record.undo);
+            voided.waiters.extend(record.waiters);
+            if let Some(buffer) = self.buffers.get_mut(block) {
+                buffer.blocked.retain(|&other| other != id);
+            }
+        }
+        *under = stay;
+        voided
+    }
+
     /// Lets the newest waiting change `id` take in a change to some of its own
     /// bytes, when that asks for nothing new; or when it shall be replaced.
     /// Nothing newer touches these bytes, so nothing newer undoes to them.
@@ -543,7 +609,7 @@ impl<A> Cache<A> {
         after: &[ChangeId],
         replace: bool,
     ) -> Option<Changed> {
-        let record = self.graph.get(id)?;
+        let record = self.graph.get_mut(id)?;
         let within = |place: &Place| {
             let covers = |undo: &Undo| {
                 undo.offset as usize <= place.start && undo.end() as usize >= place.end
@@ -554,6 +620,7 @@ impl<A> Cache<A> {
             return None;
         }
         if after.iter().all(|wanted| record.after.contains(wanted)) {
+            record.took_in = true;
             return Some(Changed { id, replaced: false });
         }
         let same = record.undo.len() == places.len()
@@ -599,6 +666,14 @@ impl<A> Cache<A> {
         found
     }
 
+    /// The changes to `len` bytes from byte `skip` behind fragment `at` that
+    /// wait for something.
+    #[must_use]
+    pub fn waiting_at(&self, at: BlockNo, skip: usize, len: usize) -> Vec<ChangeId> {
+        let place = self.shape.place(at, skip, len);
+        place.map_or_else(|_| Vec::new(), |place| self.changes_under(place.block, &[place]).to_vec())
+    }
+
     /// The changes to a run of fragments that are not on the disk, whether they
     /// wait for something or not.
     #[must_use]
@@ -606,19 +681,33 @@ impl<A> Cache<A> {
         let mut found = self.waiting_in(run);
         for (block, mask) in self.blocks_of(run) {
             let Some(buffer) = self.buffers.get(block) else { continue };
-            let touches =
-                |id: &&ChangeId| self.graph.get(**id).is_some_and(|r| r.mask & mask != 0);
+            let touches = |id: &&ChangeId| self.graph.get(**id).is_some_and(|r| r.mask & mask != 0);
             found.extend(buffer.open.iter().filter(touches));
         }
         found
     }
 
-    /// Undoes a change that has not been written and that nothing was changed
-    /// upon; whoever waits for it goes on as if it were on the disk. False
-    /// when it is too late for that.
+    /// Undoes a change that has not been written, if no other change builds
+    /// upon it or has been taken in by it; actions that wait for it need wait no longer. False when it is
+    /// too late for that, or another change waits for it (the removal of the
+    /// old name of a file that was given a new one, say).
     pub fn revert(&mut self, id: ChangeId) -> bool {
+        self.can_revert(id) && self.discard(id)
+    }
+
+    /// Whether [`Cache::revert`] would undo a change now.
+    #[must_use]
+    pub fn can_revert(&self, id: ChangeId) -> bool {
+        self.graph.get(id).is_some_and(|record| {
+            !record.took_in && record.waiting > 0 && !self.graph.is_built_upon(record)
+        })
+    }
+
+    /// As [`Cache::revert`], and later changes to these bytes go with it: they
+    /// are those of something that is no more, a new inode say.
+    pub fn discard(&mut self, id: ChangeId) -> bool {
         let Some(record) = self.graph.get(id) else { return false };
-        if record.waiting == 0 || self.graph.has_change_on(record) {
+        if record.waiting == 0 || self.graph.is_built_upon(record) {
             return false;
         }
         let block = record.block;
@@ -640,37 +729,46 @@ impl<A> Cache<A> {
     }
 
     /// The contents of a run of fragments do not matter any more: nothing of
-    /// them is written, and whoever waits for that goes on. Actions that wait
-    /// for changes in it wait for `until` instead, the change that takes the
-    /// run out of its file.
+    /// them is written, but for what other changes wait for still. Actions
+    /// that wait for changes in it wait for `until` instead, the change that
+    /// takes the run out of its file.
     pub fn forget(&mut self, run: Extent, until: ChangeId) {
         for (block, mask) in self.blocks_of(run) {
-            let Some(buffer) = self.buffers.get_mut(block) else { continue };
-            buffer.dirty &= !mask;
-            buffer.valid &= !mask;
+            let Some(buffer) = self.buffers.get(block) else { continue };
             let ids: Vec<ChangeId> = buffer.open.iter().chain(&buffer.blocked).copied().collect();
-            let mut gone = Vec::new();
-            for id in ids {
-                let Some(record) = self.graph.get_mut(id) else { continue };
-                // What remains of it is elsewhere in the block.
-                record.mask &= !mask;
-                if record.mask == 0 {
-                    gone.push(id);
-                }
-            }
-            if let Some(buffer) = self.buffers.get_mut(block) {
-                buffer.open.retain(|id| !gone.contains(id));
-                buffer.blocked.retain(|id| !gone.contains(id));
-                if buffer.valid == 0 && !buffer.holds_changes() {
-                    self.buffers.remove(block);
-                }
-            }
-            let mut freed = Vec::new();
-            for id in gone {
-                self.graph.dissolve(id, until, &mut freed, &mut self.counters);
-            }
-            self.unblock(&freed);
+            let waited_for = |id: &&ChangeId| {
+                self.graph.get(**id).is_some_and(|record| self.graph.is_waited_for(record))
+            };
+            let kept = ids.iter().filter(waited_for).filter_map(|&id| self.graph.get(id));
+            let mask = mask & !kept.fold(0, |mask, record| mask | record.mask);
+            self.forget_in(block, mask, &ids, until);
         }
+    }
+
+    /// Forgets some fragments of a block, and the changes that lie in them.
+    fn forget_in(&mut self, block: u64, mask: u64, ids: &[ChangeId], until: ChangeId) {
+        let mut gone = Vec::new();
+        for &id in ids {
+            let Some(record) = self.graph.get_mut(id) else { continue };
+            // What remains of it is elsewhere in the block.
+            record.mask &= !mask;
+            if record.mask == 0 {
+                gone.push(id);
+            }
+        }
+        let Some(buffer) = self.buffers.get_mut(block) else { return };
+        buffer.dirty &= !mask;
+        buffer.valid &= !mask;
+        buffer.open.retain(|id| !gone.contains(id));
+        buffer.blocked.retain(|id| !gone.contains(id));
+        if buffer.valid == 0 && !buffer.holds_changes() {
+            self.buffers.remove(block);
+        }
+        let mut freed = Vec::new();
+        for id in gone {
+            self.graph.dissolve(id, until, &mut freed, &mut self.counters);
+        }
+        self.unblock(&freed);
     }
 
     /// The blocks of a run, each with the mask of its fragments in it.

@@ -144,6 +144,12 @@ impl Role {
         }
     }
 
+    /// Whether it makes earlier changes void that lie wholly under it and have
+    /// not been written.
+    pub(crate) const fn makes_void(self) -> bool {
+        matches!(self, Self::PointerClear | Self::IndirectClear)
+    }
+
     /// How long a block first changed in this way may wait, as the syncer
     /// counts it: that of files, of directories or of inodes.
     #[must_use]

@@ -61,6 +61,8 @@ pub(crate) struct Record {
     /// Those under it in the same bytes.
     pub(crate) on: SmallVec<[ChangeId; 2]>,
     pub(crate) waiters: SmallVec<[Waiter; 3]>,
+    /// It has taken in later changes: undoing it would undo those too.
+    pub(crate) took_in: bool,
 }
 
 impl Record {
@@ -124,11 +126,12 @@ impl<A> Graph<A> {
         slot.record.as_ref()
     }
 
-    /// Whether somebody changed the same bytes later, and that still stands.
-    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+    /// Whether a change that still stands builds upon this one: to the same
+    /// bytes, or after it elsewhere.
+    pub(crate) fn is_built_upon(&self, record: &Record) -> bool {
         let stands = |waiter: &Waiter| match *waiter {
-            Waiter::On(id) => self.get(id).is_some(),
-            _ => false,
+            Waiter::On(id) | Waiter::After(id) => self.get(id).is_some(),
+            Waiter::Action(_) => false,
         };
         record.waiters.iter().any(stands)
     }
@@ -321,6 +324,53 @@ impl<A> Graph<A> {
             self.deferred -= 1;
             self.ready.push_back(deferred.action);
         }
+    }
+
+    /// Takes out a record that a later change has made void: its bytes will
+    /// never be on the disk by themselves.
+    pub(crate) fn take_void(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        let undo = self.get(id).map(Record::undo_bytes)?;
+        let record = self.take(id, counters)?;
+        debug_assert_eq!(undo, record.undo_bytes());
+        Some(record)
+    }
+
+    /// Lets those that waited for something else wait for `id`.
+    pub(crate) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
+        for &waiter in waiters {
+            let alive = match waiter {
+                Waiter::After(waiting) => match self.get_mut(waiting) {
+                    Some(record) => {
+                        record.after.push(id);
+                        true
+                    }
+                    None => false,
+                },
+                Waiter::Action(_) => true,
+                Waiter::On(_) => false,
+            };
+            if let Some(record) = self.get_mut(id).filter(|_| alive) {
+                record.waiters.push(waiter);
+            }
+        }
+    }
+
+    /// Whether a change, not only actions, waits for this one to be on the disk.
+    pub(crate) fn is_waited_for(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::After(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
+    }
+
+    /// Whether changes to the same bytes stand on this one.
+    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+        let stands = |waiter: &Waiter| match *waiter {
+            Waiter::On(id) => self.get(id).is_some(),
+            _ => false,
+        };
+        record.waiters.iter().any(stands)
     }
 
     /// A record that waits shall wait for `after` and nothing else (what it

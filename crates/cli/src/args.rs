@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Record(cmd::record::RecordArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),
+    Tune(cmd::tune::TuneArgs),
     Optimize(cmd::optimize::OptimizeArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -18,6 +18,7 @@ mod say;
 mod scoring;
 mod show;
 mod source;
+mod ufs_args;
 mod usage;
 mod verify;
 mod workbench;

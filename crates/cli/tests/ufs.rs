@@ -3,20 +3,10 @@
 
 mod judges;
 
-use judges::{Scratch, manifest, run, same, seekless, text};
+use judges::{Scratch, manifest, ready, run, same, seekless, text};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-
-fn ready(program: &str) -> bool {
-    let look = format!("command -v {program}");
-    let found = std::process::Command::new("sh").args(["-c", &look]).output();
-    if found.is_ok_and(|output| output.status.success()) {
-        return true;
-    }
-    eprintln!("skipped: {program} is not installed");
-    false
-}
 
 /// Sizes of blocks and fragments.
 const SHAPES: [(&str, &str); 5] =

@@ -28,7 +28,6 @@ mod checksum;
 mod dir;
 mod extent;
 mod features;
-mod forward;
 mod group;
 mod hash;
 mod htree;

@@ -24,27 +24,30 @@
 #[allow(dead_code, unused_imports, reason = "what live operations are made of")]
 mod alloc;
 mod bmap;
+mod build;
 mod check;
 mod dir;
 mod group;
 mod image;
 mod inode;
 mod make;
-mod operate;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod operate;
 mod superblock;
 #[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
+pub mod tune;
 mod volume;
 #[allow(dead_code, reason = "every width there is")]
 mod words;
 mod xattr;
 
+pub use build::{BuildOptions, Builder};
 pub use check::check;
 pub use image::FfsImage;
-pub use operate::{FfsLive, LiveOptions, Wall};
 pub use make::{MakeOptions, Optimization, Version, make};
+pub use operate::{FfsLive, LiveOptions, Wall};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

@@ -15,12 +15,14 @@
 //! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
 //! - [`source`]: where the contents of such a tree come from
 //! - [`plan`]: every inode number and extent of an image, decided at once
+//! - [`forward`]: writing what was planned, in disk order
 
 pub mod attr;
 pub mod check;
 pub mod error;
 pub mod field;
 pub mod format;
+pub mod forward;
 pub mod inspect;
 pub mod operate;
 pub mod plan;

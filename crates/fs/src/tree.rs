@@ -7,9 +7,11 @@ use crate::error::FsError;
 mod builder;
 mod ordered;
 mod store;
+mod walk;
 
 pub use builder::TreeBuilder;
 pub use ordered::OrderedBuilder;
+pub use walk::{inode_walk, walk};
 
 /// A file of a [`Tree`]: hard links lead to the same one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,4 +1,4 @@
-//! `seekless build`: an ext image from a tree.
+//! `seekless build`: an ext or UFS image from a tree.
 
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
@@ -7,24 +7,27 @@ use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::say::say;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
+use crate::ufs_args::UfsArgs;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
-use seekless_fs::plan::Plan;
+use seekless_ffs::{self as ufs, Version};
+use seekless_fs::plan::{ObjectId, Plan};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
+use seekless_layout::planner::{Part, Touch};
 use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Build an ext4 image from a directory, a tar, an OCI layout or another image
+/// Build an ext4 or UFS image from a directory, a tar, an OCI layout or another image
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The image has the features that mke2fs gives an ext4 file system today and is
-as small as its contents allow, unless --size says otherwise. The same source
-gives the same bytes. The output file appears when it is complete; it is never
-seen half written.
+The image has the features that mke2fs gives an ext4 file system today, or
+those that newfs gives a UFS one, and is as small as its contents allow, unless
+--size says otherwise. The same source gives the same bytes. The output file
+appears when it is complete; it is never seen half written.
 
 Examples:
   seekless build rootfs/ -o disk.img
@@ -32,7 +35,8 @@ Examples:
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
-  seekless build old.img -o new.img --features ^has_journal --inode-size 512")]
+  seekless build old.img -o new.img --features ^has_journal --inode-size 512
+  seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates")]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip, zstd), OCI image layout, image, or
     /// - for a tar on standard input
@@ -52,12 +56,12 @@ pub(crate) struct BuildArgs {
     /// Size of the volume [default: fitted to the contents]
     #[arg(long, value_parser = parse_size)]
     size: Option<ByteLen>,
-    /// Which features to start from
+    /// Which format, and of ext, which features to start from
     #[arg(long, value_enum, default_value_t = Family::Ext4)]
     format: Family,
-    /// Bytes in a block: 1024 to 65536
-    #[arg(long, short = 'b', value_parser = parse_size, default_value = "4096")]
-    block_size: ByteLen,
+    /// Bytes in a block: 1024 to 65536 [default: 4096, of UFS 32768]
+    #[arg(long, short = 'b', value_parser = parse_size)]
+    block_size: Option<ByteLen>,
     /// Bytes in an inode: 128 to the block size [default: 256]
     #[arg(long, short = 'I', value_parser = parse_size)]
     inode_size: Option<ByteLen>,
@@ -65,9 +69,9 @@ pub(crate) struct BuildArgs {
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
     /// Features to add, or with ^ to leave out, as mke2fs -O takes them
-    #[arg(long, short = 'O', value_name = "LIST", default_value = "")]
-    features: String,
-    /// Volume label, at most 16 bytes
+    #[arg(long, short = 'O', value_name = "LIST")]
+    features: Option<String>,
+    /// Volume label, at most 16 bytes, of UFS 31
     #[arg(long, short = 'L', default_value = "")]
     label: String,
     /// Volume UUID [default: derived from the contents]
@@ -76,13 +80,15 @@ pub(crate) struct BuildArgs {
     /// Size of the journal [default: by the volume's size]
     #[arg(long, value_parser = parse_size)]
     journal_size: Option<ByteLen>,
-    /// Percent of the blocks that only root may use
-    #[arg(long, short = 'm', value_parser = parse_percent, default_value = "5")]
-    reserved: u32,
+    /// Percent of the blocks that only root may use [default: 5, of UFS 8]
+    #[arg(long, short = 'm', value_parser = parse_percent)]
+    reserved: Option<u32>,
     #[command(flatten)]
     tree: SourceArgs,
     #[command(flatten)]
     open: OpenArgs,
+    #[command(flatten)]
+    ufs: UfsArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,42 +96,105 @@ enum Family {
     Ext2,
     Ext3,
     Ext4,
+    Ufs1,
+    Ufs2,
 }
 
 impl BuildArgs {
     fn options(&self) -> Result<BuildOptions, Failure> {
-        let (base, inode_size) = match self.format {
-            Family::Ext2 => (Features::EXT2, 256),
-            Family::Ext3 => (Features::EXT3, 256),
-            Family::Ext4 => (Features::EXT4, 256),
+        let base = match self.format {
+            Family::Ext2 => Features::EXT2,
+            Family::Ext3 => Features::EXT3,
+            _ => Features::EXT4,
         };
-        let small = |len: ByteLen| {
-            u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
-        };
+        let plain = BuildOptions::default();
+        let features = self.features.as_deref().unwrap_or_default();
         Ok(BuildOptions {
             size: self.size,
-            block_size: small(self.block_size)?,
-            inode_size: self.inode_size.map_or(Ok(inode_size), small)?,
+            block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
+            inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
-            features: base.apply(&self.features).map_err(wrong)?,
+            features: base.apply(features).map_err(wrong)?,
             label: self.label.clone().into_bytes(),
             uuid: self.uuid,
             journal_size: self.journal_size,
-            reserved: self.reserved,
+            reserved: self.reserved.unwrap_or(plain.reserved),
             made: source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 }),
-            ..BuildOptions::default()
+            ..plain
         })
+    }
+
+    /// The options of a UFS image.
+    fn ufs_options(&self, version: Version) -> Result<ufs::BuildOptions, Failure> {
+        for (given, option) in [
+            (self.inode_size.is_some(), "--inode-size"),
+            (self.inodes.is_some(), "--inodes (--bytes-per-inode says how many a UFS image gets)"),
+            (self.features.is_some(), "--features"),
+            (self.uuid.is_some(), "--uuid"),
+            (self.journal_size.is_some(), "--journal-size"),
+        ] {
+            if given {
+                return Err(Failure::usage(format!("UFS images have no {option}")));
+            }
+        }
+        let mut options = ufs::BuildOptions::new(version);
+        self.ufs.apply(&mut options)?;
+        let make = &mut options.make;
+        if let Some(size) = self.block_size {
+            make.block_size = small(size)?;
+            // As newfs: an eighth of a block, unless something else is said.
+            if self.ufs.fragment_size.is_none() {
+                make.fragment_size = (make.block_size / 8).max(512);
+            }
+        }
+        if let Some(reserved) = self.reserved {
+            if !reserved.is_multiple_of(100) {
+                return Err(Failure::usage("UFS keeps whole percents free"));
+            }
+            make.minfree = reserved / 100;
+        }
+        make.label = self.label.clone().into_bytes();
+        make.size = self.size.unwrap_or_default();
+        options.is_fitted = self.size.is_none();
+        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+        Ok(options)
+    }
+
+    fn ufs_version(&self) -> Option<Version> {
+        match self.format {
+            Family::Ufs1 => Some(Version::Ufs1),
+            Family::Ufs2 => Some(Version::Ufs2),
+            Family::Ext2 | Family::Ext3 | Family::Ext4 => None,
+        }
     }
 }
 
+fn small(len: ByteLen) -> Result<u32, Failure> {
+    u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
+}
+
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let options = args.options()?;
-    options.check().map_err(wrong)?;
+    let options = match args.ufs_version() {
+        Some(version) => {
+            let options = args.ufs_options(version)?;
+            options.check().map_err(wrong)?;
+            Options::Ufs(options)
+        }
+        None => {
+            args.ufs.refuse()?;
+            let options = args.options()?;
+            options.check().map_err(wrong)?;
+            Options::Ext(options)
+        }
+    };
     refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let source = source::open(&args.source, &args.tree, args.open, purpose)?;
-    let size = write_image(args, source.as_ref(), &options, &output, global)?;
+    let size = match &options {
+        Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
+        Options::Ufs(options) => write_ufs(args, source.as_ref(), options, &output, global)?,
+    };
     output.finish()?;
     if global.json {
         let nodes = source.tree().nodes().len();
@@ -134,7 +203,13 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-fn write_image(
+/// What is built.
+enum Options {
+    Ext(BuildOptions),
+    Ufs(ufs::BuildOptions),
+}
+
+fn write_ext(
     args: &BuildArgs,
     source: &dyn Source,
     options: &BuildOptions,
@@ -143,20 +218,95 @@ fn write_image(
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.source.display());
     let builder = Builder::new(source, options).map_err(about)?;
-    let mut touches = Vec::new();
-    for path in &args.trace {
-        let events = trace::load(path)?;
-        touches.extend(by_path::touches(&events, source.tree(), options.block_size));
-    }
+    let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
     write_built(&builder, &plan, &args.source, output, &args.output, global)?;
     Ok(builder.size())
 }
 
+fn write_ufs(
+    args: &BuildArgs,
+    source: &dyn Source,
+    options: &ufs::BuildOptions,
+    output: &Output,
+    global: &Global,
+) -> Result<ByteLen, Failure> {
+    let about = |error: FsError| wrong(error).about(args.source.display());
+    let block_size = options.make.block_size;
+    let mut touches = touches(args, source, block_size)?;
+    let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
+    let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
+    let builder = ufs::Builder::new(source, options, &hot).map_err(about)?;
+    touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
+    let align = (args.chunk.get() / u64::from(block_size)).max(1);
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+    write_built(&builder, &plan, &args.source, output, &args.output, global)?;
+    Ok(builder.size())
+}
+
+/// A touch, and that of the block in which another file has its last fragments.
+fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
+    let shared = match touch.part {
+        Part::Blocks(run) => builder.shared_block(touch.object, run),
+        _ => None,
+    };
+    let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });
+    std::iter::once(touch).chain(shared)
+}
+
+/// What the traces touch, in order.
+fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch>, Failure> {
+    let mut touches = Vec::new();
+    for path in &args.trace {
+        let events = trace::load(path)?;
+        touches.extend(by_path::touches(&events, source.tree(), unit));
+    }
+    Ok(touches)
+}
+
+/// A volume whose layout is decided.
+pub(crate) trait Built {
+    /// Files whose times it cannot hold.
+    fn clamped_times(&self) -> usize;
+    /// Its length.
+    fn size(&self) -> ByteLen;
+    /// Writes it.
+    fn write(
+        &self,
+        plan: &Plan,
+        device: &FileDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError>;
+}
+
+macro_rules! built {
+    ($builder:ty) => {
+        impl Built for $builder {
+            fn clamped_times(&self) -> usize {
+                self.clamped_times()
+            }
+            fn size(&self) -> ByteLen {
+                self.size()
+            }
+            fn write(
+                &self,
+                plan: &Plan,
+                device: &FileDevice,
+                progress: &(dyn Fn(u64) + Sync),
+            ) -> Result<(), FsError> {
+                self.write(plan, device, progress)
+            }
+        }
+    };
+}
+
+built!(Builder<'_>);
+built!(ufs::Builder<'_>);
+
 /// Writes a planned image to an output file.
 pub(crate) fn write_built(
-    builder: &Builder<'_>,
+    builder: &dyn Built,
     plan: &Plan,
     source: &Path,
     output: &Output,

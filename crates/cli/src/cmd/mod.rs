@@ -17,6 +17,7 @@ pub(crate) mod optimize;
 pub(crate) mod record;
 pub(crate) mod score;
 pub(crate) mod trace;
+pub(crate) mod tune;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -41,6 +42,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Record(args) => record::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
+        Command::Tune(args) => tune::run(args, &cli.global),
         Command::Generate(args) => generate::run(args),
     }
 }

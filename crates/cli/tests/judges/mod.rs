@@ -57,6 +57,17 @@ pub(crate) fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Whether a judge is installed; says so when it is not.
+pub(crate) fn ready(program: &str) -> bool {
+    let look = format!("command -v {program}");
+    let found = Command::new("sh").args(["-c", &look]).output();
+    if found.is_ok_and(|output| output.status.success()) {
+        return true;
+    }
+    eprintln!("skipped: {program} is not installed");
+    false
+}
+
 /// Runs a judge that must succeed.
 pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
     let output = Command::new(program).args(args).output();

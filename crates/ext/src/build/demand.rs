@@ -9,7 +9,7 @@ use crate::ondisk::{XATTR_REFCOUNT_MAX, incompat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Segment, Source};
-use seekless_fs::tree::{Entry, Node, NodeId, Tree};
+use seekless_fs::tree::{Entry, Node, NodeId, Tree, inode_walk, walk};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
@@ -361,26 +361,6 @@ impl<'a> TreeDemand<'a> {
         (blocks, self.objects() as u64)
     }
 
-    /// Files and directories in the order a walk meets them: a directory, its
-    /// other files as it lists them, then its subdirectories likewise.
-    fn walk(&self, mut visit: impl FnMut(NodeId)) {
-        let mut seen = vec![false; self.tree.nodes().len()];
-        let mut stack = vec![NodeId::ROOT];
-        while let Some(dir) = stack.pop() {
-            visit(dir);
-            let listing = self.listing(dir);
-            for entry in listing {
-                let node = self.tree.node(entry.node);
-                if node.kind != FileKind::Directory && !seen[entry.node.index()] {
-                    seen[entry.node.index()] = true;
-                    visit(entry.node);
-                }
-            }
-            let is_dir = |entry: &&Entry| self.tree.node(entry.node).kind == FileKind::Directory;
-            stack.extend(listing.iter().rev().filter(is_dir).map(|entry| entry.node));
-        }
-    }
-
     pub(crate) fn node(&self, id: NodeId) -> &Node {
         self.tree.node(id)
     }
@@ -451,7 +431,8 @@ impl Demand for TreeDemand<'_> {
 
     fn walk_order(&self) -> Vec<ObjectId> {
         let mut order = Vec::with_capacity(self.objects());
-        self.walk(|id| order.push(ObjectId::new(id.index() as u32)));
+        let visit = |id: NodeId| order.push(ObjectId::new(id.index() as u32));
+        walk(self.tree, &|dir| self.listing(dir), visit);
         if !self.has_lost_and_found {
             order.push(self.lost_and_found_object());
         }
@@ -461,25 +442,12 @@ impl Demand for TreeDemand<'_> {
     }
 
     fn inode_order(&self) -> Vec<ObjectId> {
-        // A directory's entries together, subdirectories among them, so that
-        // looking at every entry of a listing stays in one part of the table.
-        let mut order = Vec::with_capacity(self.objects());
+        let walked = inode_walk(self.tree, &|dir| self.listing(dir));
+        let mut order: Vec<ObjectId> =
+            walked.into_iter().map(|id| ObjectId::new(id.index() as u32)).collect();
         let mut seen = vec![false; self.objects()];
-        let mut add = |object: ObjectId| {
-            if !seen[object.index()] {
-                seen[object.index()] = true;
-                order.push(object);
-            }
-        };
-        self.walk(|id| {
-            add(ObjectId::new(id.index() as u32));
-            if self.tree.node(id).kind == FileKind::Directory {
-                for entry in self.listing(id) {
-                    add(ObjectId::new(entry.node.index() as u32));
-                }
-            }
-        });
-        self.walk_order().into_iter().for_each(add);
+        order.iter().for_each(|object| seen[object.index()] = true);
+        order.extend(self.walk_order().into_iter().filter(|object| !seen[object.index()]));
         order
     }
 }

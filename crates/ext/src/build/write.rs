@@ -10,10 +10,10 @@ use super::inodes::{InodeFormat, MAX_LINKS, Record, device_block, inline_data};
 use super::mapping::{Map, Piece, block_map, extent_tree};
 use super::summary::{GroupUse, Identity, Totals, group_record, seal_superblock, superblock};
 use crate::checksum::crc32c;
-use crate::forward::{self, Contents, Forward};
 use crate::ondisk::{IBlock, XattrHeader, compat, flags, incompat, ro_compat, special};
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
+use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
 use seekless_fs::tree::{NodeId, OtherTimes, Payload};
 use seekless_fs::{FileKind, FsError};
@@ -85,19 +85,13 @@ impl Writer<'_> {
     // ---- contents -------------------------------------------------------
 
     fn write_data(&self) -> Result<(), FsError> {
-        let mut pieces = Vec::with_capacity(self.plan.data.len());
-        for at in 0..self.demand.objects() {
-            let object = ObjectId::new(at as u32);
-            let placed = self.plan.data(object).iter();
-            pieces.extend(placed.map(|&placed| forward::Piece { object, placed }));
-        }
         Forward {
             block_size: self.geometry.block_size,
             device: self.device,
             progress: self.progress,
             contents: self,
         }
-        .run(pieces)
+        .run(forward::pieces(self.plan))
     }
 
     fn fill_file(&self, id: NodeId, offset: u64, out: &mut [u8]) -> Result<(), FsError> {

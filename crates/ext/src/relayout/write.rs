@@ -15,7 +15,6 @@ use crate::build::mapping::{Map, Piece, block_map, extent_tree};
 use crate::build::summary::seal_superblock;
 use crate::checksum::crc32c;
 use crate::dir::Directory;
-use crate::forward::{self, Contents, Forward};
 use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
@@ -25,6 +24,7 @@ use crate::ondisk::{
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
+use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};

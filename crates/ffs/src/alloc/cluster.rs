@@ -77,18 +77,20 @@ impl GroupMut<'_> {
         let front = lengths(&mut (0..block).rev());
         let joined = front.saturating_add(behind).saturating_add(1).min(longest);
         let (come, gone) = if free { (1, -1) } else { (-1, 1) };
-        let mut counts: Vec<i64> =
-            (0..=longest).map(|len| i64::from(self.count(&clusters, len))).collect();
-        for (len, by) in [(joined, come), (front, gone), (behind, gone)] {
-            if let Some(count) = counts.get_mut(index(len)).filter(|_| len > 0) {
-                *count = count.saturating_add(by);
-            }
+        let changes = [(joined, come), (front, gone), (behind, gone)];
+        // Two of the lengths may be one.
+        let changed = |len: u32| {
+            let by = changes.iter().filter(|(other, _)| *other == len).map(|(_, by)| by).sum();
+            self.count(&clusters, len).checked_add_signed(by)
+        };
+        let counts = changes.map(|(len, _)| (len, changed(len)));
+        if counts.iter().any(|(len, count)| *len > 0 && count.is_none()) {
+            return Err(self.contradiction("cg_clustersum", block));
         }
-        let wrong = || self.contradiction("cg_clustersum", block);
-        let counts: Result<Vec<u32>, _> = counts.into_iter().map(u32::try_from).collect();
-        let counts = counts.map_err(|_| wrong())?;
-        for (len, count) in (0..).zip(counts).skip(1) {
-            self.set_word(place_of(&clusters, len), count);
+        for (len, count) in counts {
+            if let Some(count) = count.filter(|_| len > 0) {
+                self.set_word(place_of(&clusters, len), count);
+            }
         }
         self.set_bit(clusters.map, block, free);
         Ok(())

@@ -2,9 +2,9 @@
 
 use super::Delta;
 use super::group::{GroupMut, at, is_lazy};
+use crate::superblock::Super;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, range};
-use crate::superblock::Super;
 use seekless_units::{GroupNo, Ino};
 use std::ops::Range;
 
@@ -38,9 +38,8 @@ impl GroupMut<'_> {
         let map = sb.order.get_u32(bytes, at!(cg_iusedoff)).unwrap_or(u32::MAX);
         let byte = bytes.get(index(map).saturating_add(index(slot >> 3)));
         let place = super::group::place(number);
-        let byte = byte.ok_or_else(|| {
-            range("cg_iusedoff", u64::from(map), u64::from(sb.cgsize), place)
-        })?;
+        let byte =
+            byte.ok_or_else(|| range("cg_iusedoff", u64::from(map), u64::from(sb.cgsize), place))?;
         Ok(byte >> (slot & 7) & 1 == 1)
     }
 

@@ -143,7 +143,7 @@ impl Checker {
         }
         if sectors != inode.sectors() && !claims.bad {
             let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
-            self.unexpected("inode.block-count", what, place(inode.ino));
+            self.expected("inode.block-count", what, place(inode.ino));
         }
         let blocks = &mut self.report.tally.blocks;
         *blocks = blocks.saturating_add(claims.fragments);
@@ -203,14 +203,24 @@ impl Checker {
         self.claim(Extent::new(BlockNo::new(number), len), claims);
     }
 
+    /// A block past the end. In an indirect block that may be the number of a
+    /// block whose inode, with its length, was to be written next.
     fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
-        claims.bad = true;
-        if claims.beyond {
-            return;
+        let indirect = at >= wide(DIRECT);
+        claims.bad |= !indirect;
+        if !std::mem::replace(&mut claims.beyond, true) {
+            let blocks = claims.blocks;
+            let what = format!("block {at} lies at {number}, past the end of {blocks} blocks");
+            if indirect {
+                self.expected("inode.block-past-end", what, place(claims.ino));
+            } else {
+                self.unexpected("inode.block-past-end", what, place(claims.ino));
+            }
         }
-        claims.beyond = true;
-        let what = format!("block {at} lies at {number}, past the end of {} blocks", claims.blocks);
-        self.unexpected("inode.block-past-end", what, place(claims.ino));
+        if indirect {
+            let frags = u64::from(self.sb().frag);
+            self.claim(Extent::new(BlockNo::new(number), frags), claims);
+        }
     }
 
     /// Claims a run of fragments within one block; whether it is sound and was
@@ -239,10 +249,6 @@ impl Checker {
     }
 
     fn tree(&mut self, inode: &Inode, tree: Tree, claims: &mut Claims) -> Result<(), FsError> {
-        if tree.first >= claims.blocks {
-            self.beyond_the_end(tree.first, tree.block, claims);
-            return Ok(());
-        }
         let start = BlockNo::new(tree.block);
         let frags = u64::from(self.sb().frag);
         // One that is another's too has been read, or is no such block.

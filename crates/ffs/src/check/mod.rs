@@ -26,7 +26,7 @@ use seekless_fs::check::{Class, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An inode in use.
@@ -55,6 +55,10 @@ struct Checker {
     seen: BTreeMap<Ino, Seen>,
     /// Inodes of groups that could not be read, which are not looked at.
     lost_groups: Vec<GroupNo>,
+    /// The directories that are named in each.
+    children: BTreeMap<Ino, Vec<Ino>>,
+    /// Directories with two names.
+    renamed: BTreeSet<Ino>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
 }
@@ -76,6 +80,8 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
         used,
         seen: BTreeMap::new(),
         lost_groups: Vec::new(),
+        children: BTreeMap::new(),
+        renamed: BTreeSet::new(),
         names_are_missing: false,
     };
     checker.superblock(device)?;

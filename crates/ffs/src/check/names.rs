@@ -7,6 +7,7 @@ use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{ByteLen, Ino};
+use std::collections::BTreeSet;
 
 /// An entry as it stands.
 struct Name {
@@ -128,10 +129,16 @@ impl Checker {
         };
         seen.names = seen.names.saturating_add(1);
         let kind = seen.kind;
-        let second = kind == FileKind::Directory && seen.named_in.replace(dir).is_some();
+        let is_dir = kind == FileKind::Directory;
+        let second = is_dir && seen.named_in.replace(dir).is_some();
+        if is_dir {
+            self.children.entry(dir).or_default().push(entry.ino);
+        }
         if second {
+            // A directory being renamed has both names for a while.
             let what = format!("`{}` is one more name of a directory", show(&entry.name));
-            self.unexpected("directory.two-names", what, place(dir));
+            self.renamed.insert(entry.ino);
+            self.expected("directory.two-names", what, place(dir));
         }
         if self.sb().typed_entries && entry.kind != Some(kind) {
             let what = format!("`{}` says another kind than its inode", show(&entry.name));
@@ -159,7 +166,6 @@ impl Checker {
         if let Some(seen) = self.seen.get_mut(&dir) {
             seen.parent = Some(to);
         }
-        self.count(to);
     }
 
     fn count(&mut self, ino: Ino) {
@@ -173,56 +179,52 @@ impl Checker {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(ROOT);
         let named_in = if dir == root { Some(root) } else { seen.named_in };
-        if let (Some(parent), Some(named_in)) = (seen.parent, named_in)
-            && parent != named_in
-        {
+        // What nothing leads to is no child of anybody's.
+        let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
+        self.count(parent);
+        if parent != named_in {
             let what = format!("`..` leads to inode {parent}, should be {named_in}");
-            self.unexpected("directory.dot-dot", what, place(dir));
+            if self.renamed.contains(&dir) {
+                self.expected("directory.dot-dot", what, place(dir));
+            } else {
+                self.unexpected("directory.dot-dot", what, place(dir));
+            }
         }
     }
 
     /// Phase 3: directories that no chain of names leads to from the root.
     pub(super) fn unconnected(&mut self) {
-        let mut alone = Vec::new();
-        for (&ino, seen) in &self.seen {
-            if seen.kind != FileKind::Directory || ino == Ino::new(ROOT) {
-                continue;
-            }
-            if seen.named_in.is_none() {
-                alone.push((ino, seen.links));
-            } else if self.is_in_a_loop(ino) {
-                alone.push((ino, -1));
-            }
+        let root = Ino::new(ROOT);
+        let dirs: Vec<Ino> = self
+            .seen
+            .iter()
+            .filter(|(_, seen)| seen.kind == FileKind::Directory)
+            .map(|(&ino, _)| ino)
+            .collect();
+        let nameless = |ino: &&Ino| {
+            **ino != root && self.seen.get(*ino).is_some_and(|seen| seen.named_in.is_none())
+        };
+        let alone: Vec<Ino> = dirs.iter().filter(nameless).copied().collect();
+        let reached = self.below(alone.iter().copied().chain([root]).collect());
+        for ino in alone {
+            let what = "in use, but nothing leads to it".to_string();
+            self.for_want_of_names("directory.unconnected", what, place(ino));
         }
-        for (ino, links) in alone {
-            if links < 0 {
-                let what = "named by a directory below itself".to_string();
-                self.unexpected("directory.loop", what, place(ino));
-            } else {
-                let what = "in use, but nothing leads to it".to_string();
-                self.for_want_of_names("directory.unconnected", what, place(ino));
-            }
+        for ino in dirs.into_iter().filter(|ino| !reached.contains(ino)) {
+            let what = "named only by directories below itself".to_string();
+            self.unexpected("directory.loop", what, place(ino));
         }
     }
 
-    /// Whether going up from a directory comes back to it. Each is asked for
-    /// itself alone, so what hangs below a loop is not reported.
-    fn is_in_a_loop(&self, from: Ino) -> bool {
-        let up = |ino: &Ino| self.seen.get(ino).and_then(|seen| seen.named_in);
-        // Two walkers, one twice as fast: they meet only in a loop.
-        let (mut slow, mut fast) = (from, from);
-        loop {
-            let Some(next) = up(&fast).and_then(|ino| up(&ino)) else { return false };
-            fast = next;
-            let Some(next) = up(&slow) else { return false };
-            slow = next;
-            if slow == from {
-                return true;
-            }
-            if slow == fast {
-                return false;
+    /// Some directories, and all below them.
+    fn below(&self, mut next: Vec<Ino>) -> BTreeSet<Ino> {
+        let mut reached = BTreeSet::new();
+        while let Some(dir) = next.pop() {
+            if reached.insert(dir) {
+                next.extend(self.children.get(&dir).into_iter().flatten());
             }
         }
+        reached
     }
 }
 

@@ -12,19 +12,19 @@ use std::mem::offset_of;
 use zerocopy::byteorder::LE;
 
 /// Writes fields where [`ondisk`](crate::ondisk) has them.
-pub(super) struct Encoder<'a> {
-    pub(super) geometry: &'a Geometry,
-    pub(super) options: &'a MakeOptions,
+pub(crate) struct Encoder<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) options: &'a MakeOptions,
 }
 
 /// Bytes being filled.
-struct Page {
-    bytes: Vec<u8>,
-    big_endian: bool,
+pub(crate) struct Page {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) big_endian: bool,
 }
 
 impl Page {
-    fn put(&mut self, at: usize, little: &[u8]) {
+    pub(crate) fn put(&mut self, at: usize, little: &[u8]) {
         let to = &mut self.bytes[at..at + little.len()];
         to.copy_from_slice(little);
         if self.big_endian {
@@ -32,19 +32,19 @@ impl Page {
         }
     }
 
-    fn u16(&mut self, at: usize, value: u16) {
+    pub(crate) fn u16(&mut self, at: usize, value: u16) {
         self.put(at, &value.to_le_bytes());
     }
 
-    fn u32(&mut self, at: usize, value: u32) {
+    pub(crate) fn u32(&mut self, at: usize, value: u32) {
         self.put(at, &value.to_le_bytes());
     }
 
-    fn u64(&mut self, at: usize, value: u64) {
+    pub(crate) fn u64(&mut self, at: usize, value: u64) {
         self.put(at, &value.to_le_bytes());
     }
 
-    fn raw(&mut self, at: usize, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, at: usize, bytes: &[u8]) {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 }
@@ -57,12 +57,12 @@ macro_rules! set {
 }
 
 impl Encoder<'_> {
-    fn page(&self, len: usize) -> Page {
+    pub(crate) fn page(&self, len: usize) -> Page {
         Page { bytes: vec![0; len], big_endian: self.options.big_endian }
     }
 
     /// The superblock, padded to what its copies take at most.
-    pub(super) fn superblock(&self, counts: &[Counts]) -> Vec<u8> {
+    pub(crate) fn superblock(&self, counts: &[Counts]) -> Vec<u8> {
         let mut page = self.page(8192);
         self.superblock_geometry(&mut page);
         self.superblock_tuning(&mut page);
@@ -176,7 +176,7 @@ impl Encoder<'_> {
     }
 
     /// The summary area.
-    pub(super) fn summaries(&self, counts: &[Counts]) -> Vec<u8> {
+    pub(crate) fn summaries(&self, counts: &[Counts]) -> Vec<u8> {
         let g = self.geometry;
         let mut page = self.page((g.summary_frags() * u64::from(g.fsize)) as usize);
         for (n, counts) in counts.iter().enumerate() {
@@ -193,7 +193,7 @@ impl Encoder<'_> {
     }
 
     /// A group's head with its bitmaps: one block.
-    pub(super) fn group(&self, group: &GroupBuilder) -> Vec<u8> {
+    pub(crate) fn group(&self, group: &GroupBuilder) -> Vec<u8> {
         let g = self.geometry;
         let layout = g.head_layout();
         let counts = group.counts(g);
@@ -231,13 +231,13 @@ impl Encoder<'_> {
             }
             page.raw(layout.clusters as usize, &group.cluster_bits(g));
         }
-        page.raw(layout.inodes as usize, &group.inode_bits(g));
+        page.raw(layout.inodes as usize, &group.inode_bits());
         page.raw(layout.frags as usize, &group.frag_bits());
         page.bytes
     }
 
     /// One unit: `.` and `..`, both the root.
-    pub(super) fn root_directory(&self) -> Vec<u8> {
+    pub(crate) fn root_directory(&self) -> Vec<u8> {
         let mut page = self.page(512.max(self.geometry.fsize as usize));
         for (at, len, name) in [(0, 12, &b"."[..]), (12, 500, b"..")] {
             page.u32(at, ROOT);
@@ -250,7 +250,7 @@ impl Encoder<'_> {
     }
 
     /// The first block of inodes, with the root among them.
-    pub(super) fn first_inodes(&self, root_at: u64) -> Vec<u8> {
+    pub(crate) fn first_inodes(&self, root_at: u64) -> Vec<u8> {
         let g = self.geometry;
         let mut page = self.page(g.bsize as usize);
         let at = ROOT as usize * g.inode_size() as usize;

@@ -15,33 +15,33 @@ const LEAST_GROUPS: u64 = 4;
 
 /// The shape of a file system, in fragments unless said otherwise.
 #[derive(Clone, Debug)]
-pub(super) struct Geometry {
-    pub(super) version: Version,
-    pub(super) bsize: u32,
-    pub(super) fsize: u32,
-    pub(super) frag: u32,
-    pub(super) size: u64,
-    pub(super) ncg: u32,
-    pub(super) fpg: u32,
-    pub(super) ipg: u32,
-    pub(super) sblkno: u32,
-    pub(super) cblkno: u32,
-    pub(super) iblkno: u32,
-    pub(super) dblkno: u32,
-    pub(super) contigsumsize: u32,
+pub(crate) struct Geometry {
+    pub(crate) version: Version,
+    pub(crate) bsize: u32,
+    pub(crate) fsize: u32,
+    pub(crate) frag: u32,
+    pub(crate) size: u64,
+    pub(crate) ncg: u32,
+    pub(crate) fpg: u32,
+    pub(crate) ipg: u32,
+    pub(crate) sblkno: u32,
+    pub(crate) cblkno: u32,
+    pub(crate) iblkno: u32,
+    pub(crate) dblkno: u32,
+    pub(crate) contigsumsize: u32,
 }
 
 /// Where the parts of a group's head begin, in bytes, and where it ends.
-pub(super) struct HeadLayout {
-    pub(super) inodes: u64,
-    pub(super) frags: u64,
-    pub(super) cluster_counts: u64,
-    pub(super) clusters: u64,
-    pub(super) end: u64,
+pub(crate) struct HeadLayout {
+    pub(crate) inodes: u64,
+    pub(crate) frags: u64,
+    pub(crate) cluster_counts: u64,
+    pub(crate) clusters: u64,
+    pub(crate) end: u64,
 }
 
 impl Geometry {
-    pub(super) fn new(options: &MakeOptions) -> Result<Self, FsError> {
+    pub(crate) fn new(options: &MakeOptions) -> Result<Self, FsError> {
         options.check()?;
         let (bsize, fsize) = (options.block_size, options.fragment_size);
         let frag = bsize / fsize;
@@ -128,7 +128,7 @@ impl Geometry {
         self.ncg = self.size.div_ceil(u64::from(self.fpg)) as u32;
     }
 
-    pub(super) fn inode_size(&self) -> u32 {
+    pub(crate) fn inode_size(&self) -> u32 {
         match self.version {
             Version::Ufs1 => 128,
             Version::Ufs2 => 256,
@@ -136,7 +136,7 @@ impl Geometry {
     }
 
     /// Where the superblock lies, in bytes.
-    pub(super) fn superblock_at(&self) -> u64 {
+    pub(crate) fn superblock_at(&self) -> u64 {
         match self.version {
             Version::Ufs1 => 8192,
             Version::Ufs2 => 65536,
@@ -144,27 +144,27 @@ impl Geometry {
     }
 
     /// Fragments that hold so many bytes.
-    pub(super) fn frags(&self, bytes: u64) -> u64 {
+    pub(crate) fn frags(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.fsize))
     }
 
-    pub(super) fn summary_frags(&self) -> u64 {
+    pub(crate) fn summary_frags(&self) -> u64 {
         self.frags(u64::from(self.ncg) * SUMMARY)
     }
 
     /// Fragments of a group.
-    pub(super) fn group_frags(&self, group: u32) -> u64 {
+    pub(crate) fn group_frags(&self, group: u32) -> u64 {
         let start = u64::from(group) * u64::from(self.fpg);
         self.size.saturating_sub(start).min(u64::from(self.fpg))
     }
 
     /// A fragment of a group.
-    pub(super) fn in_group(&self, group: u32, at: u32) -> u64 {
+    pub(crate) fn in_group(&self, group: u32, at: u32) -> u64 {
         u64::from(group) * u64::from(self.fpg) + u64::from(at)
     }
 
     /// `CGSIZE` and the offsets in front of it.
-    pub(super) fn head_layout(&self) -> HeadLayout {
+    pub(crate) fn head_layout(&self) -> HeadLayout {
         // UFS1 keeps tables of block positions, of one cylinder, in front.
         let inodes = match self.version {
             Version::Ufs1 => HEAD + 4 + 2,

@@ -3,13 +3,13 @@
 use super::geometry::Geometry;
 
 /// What a group holds.
-pub(super) struct GroupBuilder {
-    pub(super) number: u32,
+pub(crate) struct GroupBuilder {
+    pub(crate) number: u32,
     /// By fragment of the group; what its metadata take is not free.
     free: Vec<bool>,
-    /// Inodes taken, all at the start.
-    pub(super) inodes: u32,
-    pub(super) directories: u32,
+    /// By inode of the group.
+    used: Vec<bool>,
+    pub(crate) directories: u32,
 }
 
 /// A group's counts: `struct csum`, the runs of free fragments by length
@@ -25,50 +25,72 @@ pub(crate) struct Counts {
 }
 
 impl GroupBuilder {
-    pub(super) fn new(geometry: &Geometry, number: u32) -> Self {
+    pub(crate) fn new(geometry: &Geometry, number: u32) -> Self {
         let len = geometry.group_frags(number) as usize;
         let mut free = vec![true; len];
         let first = if number == 0 { 0 } else { geometry.sblkno as usize };
         for slot in free.iter_mut().take(geometry.dblkno as usize).skip(first) {
             *slot = false;
         }
-        Self { number, free, inodes: 0, directories: 0 }
+        Self { number, free, used: vec![false; geometry.ipg as usize], directories: 0 }
     }
 
     /// Takes a run of free fragments.
-    pub(super) fn take_frags(&mut self, from: u64, count: u64) {
+    pub(crate) fn take_frags(&mut self, from: u64, count: u64) {
         for slot in &mut self.free[from as usize..(from + count) as usize] {
             assert!(*slot, "fragment taken twice");
             *slot = false;
         }
     }
 
-    /// Takes the first inodes.
-    pub(super) fn take_inodes(&mut self, count: u32) {
-        self.inodes = count;
+    /// Gives back what was taken of a block and is not needed.
+    pub(crate) fn release_frags(&mut self, from: u64, count: u64) {
+        self.free[from as usize..(from + count) as usize].fill(true);
     }
 
-    pub(super) fn counts(&self, geometry: &Geometry) -> Counts {
+    /// Takes the first inodes.
+    pub(crate) fn take_inodes(&mut self, count: u32) {
+        self.used[..count as usize].fill(true);
+    }
+
+    /// Takes an inode by its place in the group.
+    pub(crate) fn take_inode(&mut self, slot: u32) {
+        self.used[slot as usize] = true;
+    }
+
+    /// Runs of free whole blocks, in blocks from the group's start.
+    pub(crate) fn free_blocks(&self, frag: u32) -> Vec<std::ops::Range<u64>> {
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for (at, _) in (0u64..).zip(blocks(&self.free, frag)).filter(|&(_, free)| free) {
+            match runs.last_mut() {
+                Some(last) if last.end == at => last.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        runs
+    }
+
+    pub(crate) fn counts(&self, geometry: &Geometry) -> Counts {
         Counts {
             directories: self.directories,
-            free_inodes: geometry.ipg - self.inodes,
+            free_inodes: self.used.iter().filter(|&&used| !used).count() as u32,
             ..count(&self.free, geometry.frag, geometry.contigsumsize)
         }
     }
 
     /// The bitmap of free fragments.
-    pub(super) fn frag_bits(&self) -> Vec<u8> {
+    pub(crate) fn frag_bits(&self) -> Vec<u8> {
         bits(self.free.iter().copied())
     }
 
     /// The bitmap of free blocks.
-    pub(super) fn cluster_bits(&self, geometry: &Geometry) -> Vec<u8> {
+    pub(crate) fn cluster_bits(&self, geometry: &Geometry) -> Vec<u8> {
         bits(blocks(&self.free, geometry.frag))
     }
 
     /// The bitmap of inodes in use.
-    pub(super) fn inode_bits(&self, geometry: &Geometry) -> Vec<u8> {
-        bits((0..geometry.ipg).map(|at| at < self.inodes))
+    pub(crate) fn inode_bits(&self) -> Vec<u8> {
+        bits(self.used.iter().copied())
     }
 }
 

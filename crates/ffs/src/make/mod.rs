@@ -7,10 +7,10 @@
 
 #![allow(clippy::as_conversions, clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
-mod encode;
-mod geometry;
+pub(crate) mod encode;
+pub(crate) mod geometry;
 pub(crate) mod group;
-mod options;
+pub(crate) mod options;
 
 pub use options::{MakeOptions, Optimization, Version};
 

@@ -85,7 +85,7 @@ impl MakeOptions {
     }
 
     /// Checks what can be said without the geometry.
-    pub(super) fn check(&self) -> Result<(), FsError> {
+    pub(crate) fn check(&self) -> Result<(), FsError> {
         let wrong = |what: String| Err(FsError::Invalid(what));
         let (block, fragment) = (self.block_size, self.fragment_size);
         if !block.is_power_of_two() || !(4096..=65536).contains(&block) {

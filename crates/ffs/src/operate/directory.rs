@@ -467,6 +467,19 @@ impl FfsLive {
         Ok(removed)
     }
 
+    /// Whether a name could be taken out as if it had never been.
+    pub(super) fn is_name_pending(&mut self, dir: Ino, name: &[u8]) -> Result<bool, FsError> {
+        let slot = self.find(dir, name)?;
+        Ok(slot.is_some_and(|slot| self.cache.can_revert(slot.added)))
+    }
+
+    /// What must be on the disk for a name to be there as it is.
+    pub(super) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
+        let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
+        let (block, skip) = self.dir_place(dir, slot.at)?;
+        Ok(self.cache.waiting_at(block, skip, needed(name.len())).into_iter().collect())
+    }
+
     /// Counts anew how much room a unit has.
     fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
         let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;

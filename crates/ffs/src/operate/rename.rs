@@ -1,10 +1,10 @@
 //! Renaming: the new name first, then the old one goes.
 
+use super::FfsLive;
 use super::actions::Action;
 use super::directory::{Ids, Slot};
 use super::names::{LINK_MAX, not_found};
 use super::node::flag;
-use super::FfsLive;
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::operate::RenameMode;
 use seekless_fs::{FileKind, FsError};
@@ -76,9 +76,12 @@ impl FfsLive {
         self.check_room(moved, across.then_some(to.0))?;
         let spot = self.reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        let parent = if across { Some(self.adopt(moved, to.0, &mut after)?) } else { None };
-        let role = if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
+        let early = if across { self.prepare_turn(from, to.0, moved, &mut after)? } else { None };
+        let role =
+            if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
         let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
+        let late = across && early.is_none();
+        let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
         self.finish(from, to.0, moved, &named, parent)
     }
 
@@ -102,13 +105,15 @@ impl FfsLive {
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, None)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        let parent = if across { Some(self.adopt(moved, to.0, &mut after)?) } else { None };
+        let early = if across { self.prepare_turn(from, to.0, moved, &mut after)? } else { None };
         if old_kind == FileKind::Directory {
             after.extend(self.changes_in_dir(old)?);
         }
         let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
         let reached = self.node(to.0)?.reached_by.clone();
         let named: Ids = reached.into_iter().chain([changed]).collect();
+        let late = across && early.is_none();
+        let parent = if late { Some(self.turn(moved, to.0, &named)?) } else { early };
         if old_kind == FileKind::Directory {
             self.lose_dir(to.0, old, Some(changed))?;
         } else {
@@ -130,17 +135,44 @@ impl FfsLive {
         }
     }
 
-    /// A directory gets another parent: counted there first, then `..` leads
-    /// there. What the new name has to wait for is added to `after`; what the
-    /// old parent's count has to wait for is returned.
-    fn adopt(&mut self, moved: Ino, parent: Ino, after: &mut Ids) -> Result<ChangeId, FsError> {
+    /// A directory gets another parent, and is counted there first: the new
+    /// name waits for that.
+    fn adopt(&mut self, moved: Ino, parent: Ino) -> Result<ChangeId, FsError> {
         let counted = self.raise_links(parent)?;
         let node = self.node(parent)?;
         node.effective = node.effective.saturating_add(1);
         let depth = node.depth.saturating_add(1);
-        after.push(counted);
         self.node(moved)?.depth = depth;
-        self.redirect(moved, b"..", (parent, FileKind::Directory), &[counted])
+        Ok(counted)
+    }
+
+    /// What the new name of a directory waits for when it gets another parent.
+    /// If the disk has never seen the old name, `..` may and must lead to the
+    /// new parent before anything does lead here; else the old name must be
+    /// there first, and `..` comes later.
+    fn prepare_turn(
+        &mut self,
+        from: Name<'_>,
+        to: Ino,
+        moved: Ino,
+        after: &mut Ids,
+    ) -> Result<Option<ChangeId>, FsError> {
+        let counted = self.adopt(moved, to)?;
+        after.push(counted);
+        if self.is_name_pending(from.0, from.1)? {
+            let turned = self.turn(moved, to, &[counted])?;
+            after.push(turned);
+            return Ok(Some(turned));
+        }
+        after.extend(self.changes_to_name(from.0, from.1)?);
+        Ok(None)
+    }
+
+    /// Then, once the new name is on the disk, `..` leads to the new parent.
+    /// The old name and the old parent's count wait for what is returned: so
+    /// whenever `..` and a name contradict each other there are two names.
+    fn turn(&mut self, moved: Ino, parent: Ino, named: &[ChangeId]) -> Result<ChangeId, FsError> {
+        self.redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
 
     /// The old name goes, once the new one is on the disk.
@@ -153,7 +185,8 @@ impl FfsLive {
         new_parent: Option<ChangeId>,
     ) -> Result<(), FsError> {
         self.note_name(moved, to, named)?;
-        let removed = self.remove(from.0, from.1, named)?;
+        let before: Ids = named.iter().copied().chain(new_parent).collect();
+        let removed = self.remove(from.0, from.1, &before)?;
         if let Some(dotdot) = new_parent {
             let old = self.node(from.0)?;
             old.effective = old.effective.saturating_sub(1);
@@ -175,9 +208,8 @@ impl FfsLive {
         }
     }
 
-    /// Two names change places. Each of them may be the only one of its file,
-    /// so a third one leads to the second file meanwhile; the steps wait for
-    /// each other here, since no order of writing serves both.
+    /// Two names change places. Each may be the only one of its file, so a
+    /// third leads to the second file meanwhile: it comes first and goes last.
     fn exchange(
         &mut self,
         from: Name<'_>,
@@ -198,51 +230,49 @@ impl FfsLive {
         if self.find(to.0, &third)?.is_some() {
             return Err(FsError::Exists(String::from_utf8_lossy(&third).into_owned()));
         }
-        let spot = self.reserve(to.0, &third)?;
-        let counted = [self.raise_links(moved)?, self.raise_links(other)?];
-        let aside =
-            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &counted)?;
-        self.cache.settle(&aside)?;
         let across = from.0 != to.0;
-        let first = self.change_parent(moved, kind, to.0, across)?;
-        let changed = self.redirect(to.0, to.1, (moved, kind), &first)?;
-        self.cache.settle(&[changed])?;
-        let second = self.change_parent(other, other_kind, from.0, across)?;
-        let back = self.redirect(from.0, from.1, (other, other_kind), &second)?;
-        self.cache.settle(&[back])?;
-        self.remove(to.0, &third, &[])?;
-        // Each has lost the name it had too many; the raised counts go.
-        for (ino, kind, old_parent) in [(moved, kind, from.0), (other, other_kind, to.0)] {
-            let gone = Action::DropLink(ino);
-            self.cache.defer(&[changed, back], Kind::DirRem, gone);
-            if across && kind == FileKind::Directory {
-                let parent = self.node(old_parent)?;
-                parent.effective = parent.effective.saturating_sub(1);
-                self.cache.defer(&[changed, back], Kind::DirRem, Action::DropLink(old_parent));
-            }
-            self.touch(ino)?;
+        let moves = |kind: FileKind| across && kind == FileKind::Directory;
+        let spot = self.reserve(to.0, &third)?;
+        let counted = self.raise_links(other)?;
+        let aside =
+            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &[counted])?;
+
+        let mut after = aside.clone();
+        after.push(self.raise_links(moved)?);
+        after.extend(self.changes_to_name(from.0, from.1)?);
+        if moves(kind) {
+            after.push(self.adopt(moved, to.0)?);
+        }
+        let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
+        let turned = if moves(kind) { Some(self.turn(moved, to.0, &[changed])?) } else { None };
+
+        let mut after: Ids = aside.into_iter().chain([changed]).chain(turned).collect();
+        if moves(other_kind) {
+            after.push(self.adopt(other, from.0)?);
+        }
+        let back = self.redirect(from.0, from.1, (other, other_kind), &after)?;
+        let other_turned =
+            if moves(other_kind) { Some(self.turn(other, from.0, &[back])?) } else { None };
+
+        let after: Ids = [back].into_iter().chain(other_turned).collect();
+        let removed = self.remove(to.0, &third, &after)?;
+        // Each has lost the name it had too many, and its old parent.
+        self.cache.defer(&[back], Kind::DirRem, Action::DropLink(moved));
+        let gone: Ids = removed.into_iter().chain([back]).collect();
+        self.cache.defer(&gone, Kind::DirRem, Action::DropLink(other));
+        for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
+            let Some(turned) = turned else { continue };
+            let node = self.node(parent)?;
+            node.effective = node.effective.saturating_sub(1);
+            self.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
         }
         self.note_name(moved, to.0, &Ids::from_slice(&[changed]))?;
         self.note_name(other, from.0, &Ids::from_slice(&[back]))?;
+        for ino in [moved, other] {
+            self.touch(ino)?;
+        }
         self.touch_dir(from.0)?;
         self.touch_dir(to.0)
-    }
-
-    /// As [`FfsLive::adopt`], where it has another parent at all; on the disk
-    /// when this returns.
-    fn change_parent(
-        &mut self,
-        moved: Ino,
-        kind: FileKind,
-        parent: Ino,
-        across: bool,
-    ) -> Result<Ids, FsError> {
-        let mut after = Ids::new();
-        if across && kind == FileKind::Directory {
-            let dotdot = self.adopt(moved, parent, &mut after)?;
-            self.cache.settle(&[dotdot])?;
-        }
-        Ok(after)
     }
 
     /// Whether a file may not be changed.

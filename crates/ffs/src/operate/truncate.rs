@@ -296,6 +296,6 @@ impl FfsLive {
         if self.cache.is_committed(init) {
             return false;
         }
-        fresh.iter().rev().all(|&id| self.cache.is_committed(id) || self.cache.revert(id))
+        fresh.iter().rev().all(|&id| self.cache.is_committed(id) || self.cache.discard(id))
     }
 }

@@ -232,6 +232,14 @@ impl FfsLive {
         }
         let wanted = self.wanted(ino, lbn)?;
         let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
+        // Names that wait cannot be undone in a copy, nor are names that go
+        // gone while the disk leads to the old place: a directory moves with
+        // nothing under way.
+        let is_directory = role == Role::DirectoryInit;
+        if is_directory {
+            let pending = self.cache.changes_in(Extent::new(at, u64::from(have)));
+            self.cache.settle(&pending)?;
+        }
         let old = self.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
         let ((), data) = self.cache.fill(new, len, role, |to| {
@@ -245,7 +253,11 @@ impl FfsLive {
         }
         node.sectors = node.sectors.saturating_add(grown);
         node.size = size;
-        self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])
+        let moved = self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])?;
+        if is_directory {
+            self.cache.settle(&[moved])?;
+        }
+        Ok(moved)
     }
 
     /// Writes the number of a run that has moved, and frees the old one when

@@ -214,7 +214,7 @@ const GOLDEN: &[(&str, Recipe, &[&str], bool)] = &[
             p.put64(at, 4);
         },
         &["inode.block-count"],
-        false,
+        true,
     ),
     (
         "a block outside",
@@ -401,7 +401,7 @@ const GOLDEN: &[(&str, Recipe, &[&str], bool)] = &[
             let at = p.entry(p.find("/"), "dir");
             p.bytes[at..at + 4].fill(0);
         },
-        &["directory.unconnected"],
+        &["directory.unconnected", "inode.links-high"],
         true,
     ),
     (

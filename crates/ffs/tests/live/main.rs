@@ -4,14 +4,17 @@
 
 #![allow(missing_docs)]
 
+mod crash;
 mod model;
 mod recount;
 mod replay;
 
+use crash::Fragile;
 use recount::recount;
-use replay::{Replay, Shape};
+use replay::{Replay, Shape, image};
 use seekless_cache::Discipline;
 use seekless_ffs::Version;
+use std::sync::Arc;
 
 const SHAPES: [Shape; 4] = [
     Shape { version: Version::Ufs1, block: 4096, fragment: 512, mebibytes: 24, big_endian: false },
@@ -27,7 +30,10 @@ fn random_operations_do_what_the_model_does() {
             let seed = n as u64 + 1;
             let mut replay = Replay::new(shape, discipline, seed);
             replay.run(3000);
-            recount(&replay.finish());
+            let device = replay.finish();
+            recount(&device);
+            let report = seekless_ffs::check(device).unwrap();
+            assert!(report.is_clean(), "{:#?}", report.findings);
         }
     }
 }
@@ -44,6 +50,49 @@ fn a_full_volume_stays_whole() {
             recount(&replay.finish());
         }
     }
+}
+
+/// What crashes leave under a discipline, over all shapes.
+fn crashes(discipline: Discipline, seed: u64, steps: u32, every: u32) -> (u32, Vec<String>) {
+    let (mut states, mut unexpected) = (0, Vec::new());
+    for (n, shape) in SHAPES.iter().enumerate() {
+        let seed = seed + n as u64;
+        let device = image(shape);
+        let fragile = Arc::new(Fragile::new(device.clone(), seed, every));
+        let mut replay = Replay::through(device, fragile.clone(), shape, discipline, seed);
+        replay.run(steps);
+        drop(replay);
+        let verdict = fragile.verdict();
+        println!("{discipline}: {} states, {:?}", verdict.states, verdict.found);
+        states += verdict.states;
+        unexpected.extend(verdict.unexpected);
+    }
+    (states, unexpected)
+}
+
+#[test]
+fn soft_updates_survive_every_crash() {
+    let (states, unexpected) = crashes(Discipline::SoftUpdates, 100, 3000, 3);
+    assert!(states > 300, "{states} states were looked at");
+    assert!(unexpected.is_empty(), "{}", unexpected[..unexpected.len().min(20)].join("\n"));
+}
+
+#[test]
+fn without_order_some_crashes_do_damage() {
+    let (_, unexpected) = crashes(Discipline::Async, 100, 1500, 4);
+    assert!(!unexpected.is_empty(), "the check has not seen what it should see");
+}
+
+#[test]
+#[ignore = "minutes: cargo test -p seekless-ffs --test live -- --ignored"]
+fn soft_updates_survive_very_many_crashes() {
+    let mut states = 0;
+    for seed in 0..50 {
+        let (seen, unexpected) = crashes(Discipline::SoftUpdates, 1000 + 10 * seed, 4000, 1);
+        states += seen;
+        assert!(unexpected.is_empty(), "seed {seed}: {}", unexpected[..unexpected.len().min(20)].join("\n"));
+    }
+    println!("{states} states");
 }
 
 #[test]

@@ -7,9 +7,7 @@ use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version, make};
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::{
-    NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode,
-};
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino, Nanos};
 use std::collections::BTreeMap;
@@ -80,17 +78,22 @@ const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
 impl Replay {
     pub(crate) fn new(shape: &Shape, discipline: Discipline, seed: u64) -> Self {
         let device = image(shape);
+        Self::through(device.clone(), device, shape, discipline, seed)
+    }
+
+    /// On a device over `device`.
+    pub(crate) fn through(
+        device: Arc<MemoryDevice>,
+        over: Arc<dyn BlockDevice>,
+        shape: &Shape,
+        discipline: Discipline,
+        seed: u64,
+    ) -> Self {
         let clock = Arc::new(VirtualClock::new());
         let mut config = Config::new(discipline);
         // Small enough for blocks to come and go.
         config.capacity = ByteLen::new(1 << 20);
-        let live = FfsLive::open(
-            device.clone(),
-            clock.clone() as Arc<dyn Clock>,
-            config,
-            options(),
-        )
-        .unwrap();
+        let live = FfsLive::open(over, clock.clone() as Arc<dyn Clock>, config, options()).unwrap();
         let inos = BTreeMap::from([(0, live.root())]);
         Self {
             device,
@@ -144,7 +147,11 @@ impl Replay {
     }
 
     /// What both say must be the same, unless the volume is full.
-    fn agree<T, U>(&mut self, live: Result<T, FsError>, model: impl FnOnce(&mut Model) -> Result<U, No>) -> Option<(T, U)> {
+    fn agree<T, U>(
+        &mut self,
+        live: Result<T, FsError>,
+        model: impl FnOnce(&mut Model) -> Result<U, No>,
+    ) -> Option<(T, U)> {
         match live {
             Err(FsError::NoSpace(_)) => {
                 self.full += 1;
@@ -276,7 +283,9 @@ impl Replay {
         let bytes = self.bytes(len);
         let done = self.live.write(self.inos[&file], ByteLen::new(at as u64), &bytes);
         self.agree(done, |_| Ok(())).inspect(|&(done, ())| {
-            let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body else { return };
+            let Body::File(held) = &mut self.model.files.get_mut(&file).unwrap().body else {
+                return;
+            };
             if held.len() < at + done {
                 held.resize(at + done, 0);
             }
@@ -409,7 +418,10 @@ impl Replay {
                     })
                     .unwrap();
                 assert_eq!(shown.remove(&b"."[..]), Some(ino));
-                assert_eq!(shown.remove(&b".."[..]), Some(self.inos[&self.model.files[&file].parent]));
+                assert_eq!(
+                    shown.remove(&b".."[..]),
+                    Some(self.inos[&self.model.files[&file].parent])
+                );
                 let names = self.model.dir(file);
                 let wanted: BTreeMap<Vec<u8>, Ino> =
                     names.iter().map(|(name, child)| (name.clone(), self.inos[child])).collect();

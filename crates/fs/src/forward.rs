@@ -7,9 +7,9 @@
     reason = "values are of our own plan, not an image's"
 )]
 
+use crate::FsError;
+use crate::plan::{ObjectId, Placed, Plan};
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
-use seekless_fs::plan::{ObjectId, Placed};
 use seekless_units::{ByteLen, Lba};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,20 +19,36 @@ use std::sync::{Mutex, PoisonError};
 const BATCH_BYTES: u64 = 512 << 10;
 
 /// Where the bytes come from.
-pub(crate) trait Contents: Sync {
+pub trait Contents: Sync {
     /// Whether an object is made in one piece, however long.
     fn is_whole(&self, object: ObjectId) -> bool;
 
     /// Fills `out`, which may hold anything, with an object's data from logical
     /// block `lbn` on; what is behind its end is zeroed.
+    ///
+    /// # Errors
+    /// What the source of the data gives.
     fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError>;
 }
 
 /// A run of an object's data with its place on the disk.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece {
-    pub(crate) object: ObjectId,
-    pub(crate) placed: Placed,
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// Whose data.
+    pub object: ObjectId,
+    /// Which part of them, and where it goes.
+    pub placed: Placed,
+}
+
+/// All that a plan places, but for maps and attributes.
+#[must_use]
+pub fn pieces(plan: &Plan) -> Vec<Piece> {
+    let mut pieces = Vec::with_capacity(plan.data.len());
+    for at in 0..plan.data_start.len().saturating_sub(1) {
+        let object = ObjectId::new(at as u32);
+        pieces.extend(plan.data(object).iter().map(|&placed| Piece { object, placed }));
+    }
+    pieces
 }
 
 /// A part of a piece in a worker's batch.
@@ -52,17 +68,25 @@ struct Cursor {
 }
 
 /// A pass over a device.
-pub(crate) struct Forward<'a> {
-    pub(crate) block_size: u32,
-    pub(crate) device: &'a dyn BlockDevice,
-    pub(crate) progress: &'a (dyn Fn(u64) + Sync),
-    pub(crate) contents: &'a dyn Contents,
+#[allow(missing_debug_implementations)]
+pub struct Forward<'a> {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Where the image is written.
+    pub device: &'a dyn BlockDevice,
+    /// Is told the bytes of every write, from several threads.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+    /// Where the bytes come from.
+    pub contents: &'a dyn Contents,
 }
 
 impl Forward<'_> {
     /// Writes all pieces. Workers take the next batch in disk order, so that
     /// the disk sees one pass forwards although files are read side by side.
-    pub(crate) fn run(&self, mut pieces: Vec<Piece>) -> Result<(), FsError> {
+    ///
+    /// # Errors
+    /// The first one that the contents or the device give.
+    pub fn run(&self, mut pieces: Vec<Piece>) -> Result<(), FsError> {
         pieces.sort_unstable_by_key(|piece| piece.placed.extent.start);
         let cursor = Mutex::new(Cursor::default());
         // One write at a time: the kernel would let writers to one file wait

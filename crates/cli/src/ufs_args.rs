@@ -1,0 +1,94 @@
+//! Options that only a built UFS image has.
+
+use crate::failure::Failure;
+use clap::{Args, ValueEnum};
+use seekless_ffs::{BuildOptions, Optimization};
+use seekless_units::{ByteLen, parse_size};
+
+/// What is said of a UFS image.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Options of UFS images (as newfs has them)")]
+pub(crate) struct UfsArgs {
+    /// Bytes in a fragment: from 512, and an eighth of a block to a block
+    /// [default: an eighth of a block]
+    #[arg(long, short = 'f', value_parser = parse_size)]
+    pub(crate) fragment_size: Option<ByteLen>,
+    /// Bytes of space for each inode [default: by the contents]
+    #[arg(long, short = 'i', value_parser = parse_size)]
+    bytes_per_inode: Option<ByteLen>,
+    /// What the allocator spares
+    #[arg(long, value_enum)]
+    optimize: Option<Spare>,
+    /// Blocks a file may take in one group
+    #[arg(long, value_name = "BLOCKS")]
+    maxbpg: Option<u32>,
+    /// Average length of files, for the placement of directories
+    #[arg(long, value_parser = parse_size)]
+    avgfilesize: Option<ByteLen>,
+    /// Average number of files in a directory
+    #[arg(long, value_name = "FILES")]
+    avgfpdir: Option<u32>,
+    /// Enable soft updates
+    #[arg(long)]
+    soft_updates: bool,
+    /// Write the big-endian form, as SPARC and PowerPC have it
+    #[arg(long)]
+    big_endian: bool,
+    /// Leave out extended attributes and ACLs that UFS has no place for
+    #[arg(long)]
+    drop_xattrs: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Spare {
+    Time,
+    Space,
+}
+
+impl UfsArgs {
+    /// Sets what was given.
+    pub(crate) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
+        let small = |len: ByteLen| {
+            u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
+        };
+        let make = &mut options.make;
+        if let Some(size) = self.fragment_size {
+            make.fragment_size = small(size)?;
+        }
+        if let Some(size) = self.avgfilesize {
+            make.avgfilesize = small(size)?;
+        }
+        make.bytes_per_inode = self.bytes_per_inode.map(small).transpose()?;
+        make.optimization = match self.optimize {
+            Some(Spare::Space) => Optimization::Space,
+            Some(Spare::Time) | None => Optimization::Time,
+        };
+        make.maxbpg = self.maxbpg;
+        make.avgfpdir = self.avgfpdir.unwrap_or(make.avgfpdir);
+        make.soft_updates = self.soft_updates;
+        make.big_endian = self.big_endian;
+        options.drop_xattrs = self.drop_xattrs;
+        Ok(())
+    }
+
+    /// Refuses all of them, for images that have no use for them.
+    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+        let given = [
+            (self.fragment_size.is_some(), "--fragment-size"),
+            (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
+            (self.optimize.is_some(), "--optimize"),
+            (self.maxbpg.is_some(), "--maxbpg"),
+            (self.avgfilesize.is_some(), "--avgfilesize"),
+            (self.avgfpdir.is_some(), "--avgfpdir"),
+            (self.soft_updates, "--soft-updates"),
+            (self.big_endian, "--big-endian"),
+            (self.drop_xattrs, "--drop-xattrs"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, option)) => {
+                Err(Failure::usage(format!("{option} is for UFS images (--format ufs1 or ufs2)")))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Extended attributes as UFS2 keeps them: records one after the other in an
+//! area of an inode's own (`struct extattr`).
+
+use crate::make::encode::Page;
+use seekless_fs::{FsError, Xattr};
+
+/// Bytes in front of a name.
+const HEAD: usize = 7;
+
+/// The namespaces of the format and their numbers.
+const NAMESPACES: [(&[u8], u8); 2] = [(b"user.", 1), (b"system.", 2)];
+
+/// The number and the name within it of an attribute that the format can hold.
+fn placed(xattr: &Xattr) -> Option<(u8, &[u8])> {
+    // What Linux calls so has another form here, and another name.
+    if xattr.name.starts_with(b"system.posix_acl") {
+        return None;
+    }
+    let within = |&(prefix, number): &(&[u8], u8)| {
+        let name = xattr.name.strip_prefix(prefix)?;
+        (!name.is_empty() && name.len() <= 255).then_some((number, name))
+    };
+    NAMESPACES.iter().find_map(within)
+}
+
+/// The area of a set of attributes; empty for none. `drop` leaves out what the
+/// format has no place for.
+pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<Vec<u8>, FsError> {
+    let mut area = Vec::new();
+    for xattr in xattrs {
+        match placed(xattr) {
+            Some((number, name)) => put(&mut area, number, name, &xattr.value, big_endian),
+            None if drop => {}
+            None => return Err(FsError::Unsupported(refusal(xattr))),
+        }
+    }
+    Ok(area)
+}
+
+/// Why an attribute cannot be held, and what to do.
+pub(super) fn refusal(xattr: &Xattr) -> String {
+    format!(
+        "extended attribute {} has no place on UFS, which has the namespaces user and system, on \
+         UFS2 (--drop-xattrs leaves it out)",
+        String::from_utf8_lossy(&xattr.name)
+    )
+}
+
+fn put(area: &mut Vec<u8>, number: u8, name: &[u8], value: &[u8], big_endian: bool) {
+    let base = (HEAD + name.len()).next_multiple_of(8);
+    let len = (base + value.len()).next_multiple_of(8);
+    let mut record = Page { bytes: vec![0; len], big_endian };
+    record.u32(0, len as u32);
+    record.raw(4, &[number, (len - base - value.len()) as u8, name.len() as u8]);
+    record.raw(HEAD, name);
+    record.raw(base, value);
+    area.extend_from_slice(&record.bytes);
+}

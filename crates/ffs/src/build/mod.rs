@@ -1,0 +1,201 @@
+//! Building an image from a tree: the whole layout decided first, then one
+//! forward pass.
+//!
+//! `options`: what the caller may choose. `demand`: what a tree needs placed.
+//! `tails`: which files' last fragments share a block. `directory`: directories
+//! as units of 512 bytes. `attributes`: extended attributes as an area of an
+//! inode's own. `map`: indirect blocks. `inode`: inodes. `sizing`: how large an
+//! image must be. `write`: the forward pass.
+//!
+//! A plan counts whole blocks. Fragments come in through `tails`: the block that
+//! several files' last fragments share belongs to one of them, which the plan
+//! places like any other of its blocks.
+//!
+//! Everything here computes with our own plan, never with bytes of an image;
+//! the bounds are ours, so plain indexing and conversion are allowed.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    reason = "values are of our own making, not an image's"
+)]
+
+mod attributes;
+mod demand;
+mod directory;
+mod inode;
+mod map;
+mod options;
+mod sizing;
+mod tails;
+mod write;
+
+pub use options::BuildOptions;
+
+use crate::crc32c;
+use crate::make::MakeOptions;
+use crate::make::geometry::Geometry;
+use crate::make::group::GroupBuilder;
+use demand::TreeDemand;
+use seekless_device::BlockDevice;
+use seekless_fs::plan::{Demand, InodeTable, ObjectId, Plan, Run, Space};
+use seekless_fs::source::Source;
+use seekless_fs::tree::Tree;
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+
+/// Inodes that are nobody's, and the root.
+const RESERVED: u32 = 3;
+
+/// A volume about to be written: its shape is decided, its layout is not.
+pub struct Builder<'a> {
+    demand: TreeDemand<'a>,
+    options: MakeOptions,
+    geometry: Geometry,
+}
+
+impl<'a> Builder<'a> {
+    /// Examines a tree and decides the volume's size. `hot` are the objects
+    /// whose blocks a trace touched, in order of first touch: their last
+    /// fragments lie together. An object's number is its node's.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for options that do not go together;
+    /// [`FsError::Unsupported`] for what the format has no place for, with what
+    /// to do; [`FsError::NoSpace`] when the contents do not fit; whatever the
+    /// source says of files it cannot examine.
+    pub fn new(
+        source: &'a dyn Source,
+        options: &BuildOptions,
+        hot: &[ObjectId],
+    ) -> Result<Self, FsError> {
+        options.check()?;
+        let demand = TreeDemand::new(source, options, hot)?;
+        let mut options = options.clone();
+        let newest = || source.tree().nodes().iter().map(|node| node.mtime).max();
+        let made = options.made.or_else(newest).unwrap_or_default();
+        options.make.time = Timestamp { secs: made.secs.max(0), nanos: 0 };
+        options.make.id = [options.make.time.secs as u32, mark(source.tree(), &options.make)];
+        let mut make = sizing::choose(&options, &demand)?;
+        let geometry = Geometry::new(&make)?;
+        if options.is_fitted {
+            // A last group too small to be one is no use.
+            make.size = ByteLen::new(geometry.size * u64::from(geometry.fsize));
+        }
+        Ok(Self { demand, options: make, geometry })
+    }
+
+    /// What must be placed.
+    #[must_use]
+    pub fn demand(&self) -> &dyn Demand {
+        &self.demand
+    }
+
+    /// Where it may be placed, in blocks.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let g = &self.geometry;
+        let frag = u64::from(g.frag);
+        let mut free: Vec<Extent> = Vec::new();
+        for group in sizing::empty_groups(g) {
+            let base = g.in_group(group.number, 0) / frag;
+            for run in group.free_blocks(g.frag) {
+                let run = Extent::new(BlockNo::new(base + run.start), run.end - run.start);
+                match free.last_mut() {
+                    Some(last) if last.end() == run.start => last.len += run.len,
+                    _ => free.push(run),
+                }
+            }
+        }
+        let tables = (0..g.ncg)
+            .map(|group| InodeTable {
+                first: Ino::new(group * g.ipg),
+                count: g.ipg,
+                blocks: Extent::new(
+                    BlockNo::new(g.in_group(group, g.iblkno) / frag),
+                    u64::from(g.dblkno - g.iblkno) / frag,
+                ),
+                group: Extent::new(
+                    BlockNo::new(g.in_group(group, 0) / frag),
+                    g.group_frags(group) / frag,
+                ),
+            })
+            .collect();
+        Space {
+            inodes: vec![(Ino::new(RESERVED), g.ncg * g.ipg - RESERVED)],
+            free,
+            tables,
+            inodes_per_block: g.bsize / g.inode_size(),
+        }
+    }
+
+    /// What else is touched where a run of an object's blocks is: the block of
+    /// another object that its last fragments share.
+    #[must_use]
+    pub fn shared_block(&self, object: ObjectId, run: Run) -> Option<(ObjectId, Run)> {
+        let tail = self.demand.tails.of(object)?;
+        let end = run.lbn.get().saturating_add(run.len);
+        let within = run.lbn.get() <= tail.own_lbn && tail.own_lbn < end;
+        (within && tail.owner != object).then_some((tail.owner, Run { lbn: tail.lbn, len: 1 }))
+    }
+
+    /// Files whose times lie outside what an inode can hold; they get the
+    /// nearest one that it can.
+    #[must_use]
+    pub fn clamped_times(&self) -> usize {
+        let clamped = |time| inode::storable(time, self.geometry.version) != time;
+        self.demand.tree.nodes().iter().filter(|node| clamped(node.mtime)).count()
+    }
+
+    /// The volume's size; a device to write it to has at least this length.
+    #[must_use]
+    pub fn size(&self) -> ByteLen {
+        self.options.size
+    }
+
+    /// Bytes in a block.
+    #[must_use]
+    pub fn block_size(&self) -> u32 {
+        self.geometry.bsize
+    }
+
+    /// Writes the image to a device that reads as zeros. `progress` is called
+    /// with the number of bytes of every write, from several threads.
+    ///
+    /// # Errors
+    /// Whatever the source or the device says; what is on the device is then
+    /// not an image: its superblock is written last.
+    pub fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError> {
+        let (demand, geometry, options) = (&self.demand, &self.geometry, &self.options);
+        write::Writer { demand, geometry, options, plan, device, progress }.run()
+    }
+}
+
+/// A number from names, sizes and times of the whole tree: the same tree gives
+/// the same volume, another tree another one.
+fn mark(tree: &Tree, options: &MakeOptions) -> u32 {
+    let mut bytes = options.block_size.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&options.label);
+    for id in tree.ids() {
+        let node = tree.node(id);
+        bytes.extend_from_slice(&node.size.to_le_bytes());
+        bytes.extend_from_slice(&node.mtime.secs.to_le_bytes());
+        bytes.extend_from_slice(&[node.uid.to_le_bytes(), node.gid.to_le_bytes()].concat());
+        tree.children(id).iter().for_each(|entry| bytes.extend_from_slice(tree.name(entry)));
+    }
+    crc32c(&bytes)
+}
+
+/// Takes a group's fixed parts besides its metadata.
+fn take_fixed(geometry: &Geometry, group: &mut GroupBuilder) {
+    if group.number == 0 {
+        group.take_frags(u64::from(geometry.dblkno), geometry.summary_frags());
+        group.take_inodes(RESERVED);
+    }
+}

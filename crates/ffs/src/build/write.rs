@@ -1,0 +1,331 @@
+//! The forward pass: contents in the order in which they lie on the disk, then
+//! inodes, groups, and the superblock last.
+
+use super::demand::{Shape, TreeDemand, device_word};
+use super::directory::{self, Entry};
+use super::inode::Record;
+use super::map;
+use super::tails::{Part, Piece, Place, Shared};
+use super::take_fixed;
+use crate::crc32c;
+use crate::make::MakeOptions;
+use crate::make::encode::Encoder;
+use crate::make::geometry::Geometry;
+use crate::make::group::{Counts, GroupBuilder};
+use rayon::prelude::*;
+use seekless_device::BlockDevice;
+use seekless_fs::forward::{self, Contents, Forward};
+use seekless_fs::plan::{Demand, ObjectId, Plan};
+use seekless_fs::tree::{NodeId, Payload};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
+
+/// Everything decided; only the writing is left.
+pub(super) struct Writer<'a> {
+    pub(super) demand: &'a TreeDemand<'a>,
+    pub(super) geometry: &'a Geometry,
+    pub(super) options: &'a MakeOptions,
+    pub(super) plan: &'a Plan,
+    pub(super) device: &'a dyn BlockDevice,
+    pub(super) progress: &'a (dyn Fn(u64) + Sync),
+}
+
+impl Writer<'_> {
+    /// Writes the whole image.
+    pub(super) fn run(&self) -> Result<(), FsError> {
+        self.write_data()?;
+        let depths = self.depths();
+        let mut by_group: Vec<Vec<NodeId>> = vec![Vec::new(); self.geometry.ncg as usize];
+        for id in self.demand.tree.ids() {
+            by_group[(self.ino(id).get() / self.geometry.ipg) as usize].push(id);
+        }
+        by_group
+            .into_par_iter()
+            .enumerate()
+            .try_for_each(|(group, ids)| self.write_table(group as u32, &ids, &depths))?;
+        self.write_groups()
+    }
+
+    /// Writes from a fragment on.
+    fn put(&self, frag: u64, bytes: &[u8]) -> Result<(), FsError> {
+        let at = ByteLen::new(frag * u64::from(self.geometry.fsize));
+        self.device.write(Lba::containing(at), bytes)?;
+        (self.progress)(bytes.len() as u64);
+        Ok(())
+    }
+
+    fn ino(&self, id: NodeId) -> Ino {
+        self.plan.inodes[id.index()]
+    }
+
+    fn encoder(&self) -> Encoder<'_> {
+        Encoder { geometry: self.geometry, options: self.options }
+    }
+
+    // ---- contents -------------------------------------------------------
+
+    fn write_data(&self) -> Result<(), FsError> {
+        Forward {
+            block_size: self.geometry.bsize,
+            device: self.device,
+            progress: self.progress,
+            contents: self,
+        }
+        .run(forward::pieces(self.plan))
+    }
+
+    fn directory(&self, id: NodeId) -> Vec<u8> {
+        let tree = self.demand.tree;
+        let entries: Vec<Entry<'_>> = tree
+            .children(id)
+            .iter()
+            .map(|entry| Entry {
+                name: tree.name(entry),
+                ino: self.ino(entry.node),
+                kind: tree.node(entry.node).kind,
+            })
+            .collect();
+        let parent = self.ino(tree.parent(id));
+        directory::encode(self.ino(id), parent, &entries, self.options.big_endian)
+    }
+
+    /// Fills `out` with a node's data from byte `offset` on, zeros behind them.
+    fn fill_node(&self, id: NodeId, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
+        let node = self.demand.tree.node(id);
+        let mut copy = |bytes: &[u8]| {
+            let rest = bytes.get(offset as usize..).unwrap_or_default();
+            let len = rest.len().min(out.len());
+            out[..len].copy_from_slice(&rest[..len]);
+            out[len..].fill(0);
+        };
+        match node.kind {
+            FileKind::Directory => copy(&self.directory(id)),
+            FileKind::Symlink => copy(self.demand.tree.target(node)),
+            _ => {
+                let len = (node.size - offset.min(node.size)).min(out.len() as u64) as usize;
+                let mut content = self.demand.source.open(id)?;
+                content.read_at(offset, &mut out[..len])?;
+                // Each part of a file must be of the version that was walked:
+                // then all are of one.
+                content.verify()?;
+                out[len..].fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a block that several objects share.
+    fn fill_shared(&self, shared: &Shared, out: &mut [u8]) -> Result<(), FsError> {
+        out.fill(0);
+        let fsize = self.geometry.fsize as usize;
+        for &(Piece { object, part, frags, own_lbn }, at) in &shared.pieces {
+            let out = &mut out[at as usize * fsize..][..frags as usize * fsize];
+            let id = NodeId::new(object.index() as u32);
+            match part {
+                Part::Data => {
+                    self.fill_node(id, own_lbn * u64::from(self.geometry.bsize), out)?;
+                }
+                Part::Attributes => {
+                    let blocks = self.demand.area_shape(id).blocks as usize;
+                    let rest = &self.demand.area(id)[blocks * self.geometry.bsize as usize..];
+                    out[..rest.len()].copy_from_slice(rest);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    // ---- inodes ----------------------------------------------------------
+
+    /// How far each directory lies below the root.
+    fn depths(&self) -> Vec<u32> {
+        let tree = self.demand.tree;
+        let mut depths = vec![0; tree.nodes().len()];
+        for object in self.demand.walk_order() {
+            let id = NodeId::new(object.index() as u32);
+            if id != NodeId::ROOT && tree.node(id).kind == FileKind::Directory {
+                depths[id.index()] = depths[tree.parent(id).index()] + 1;
+            }
+        }
+        depths
+    }
+
+    /// Writes the used part of a group's inodes.
+    fn write_table(&self, group: u32, ids: &[NodeId], depths: &[u32]) -> Result<(), FsError> {
+        let g = self.geometry;
+        let Some(last) = ids.iter().map(|&id| self.ino(id).get()).max() else { return Ok(()) };
+        let (first, size) = (group * g.ipg, g.inode_size() as usize);
+        let used = (last - first + 1) as usize * size;
+        let mut page = self.encoder().page(used.next_multiple_of(g.bsize as usize));
+        for &id in ids {
+            let record = self.record(id, depths[id.index()])?;
+            record.encode(g.version, &mut page, (self.ino(id).get() - first) as usize * size);
+        }
+        self.put(g.in_group(group, g.iblkno), &page.bytes)
+    }
+
+    fn record(&self, id: NodeId, depth: u32) -> Result<Record, FsError> {
+        let (tree, g) = (self.demand.tree, self.geometry);
+        let node = tree.node(id);
+        let object = ObjectId::new(id.index() as u32);
+        let Shape { blocks, frags } = self.demand.shape(id);
+        let mut room = self.plan.overhead(object);
+        let attributes = self.attributes(id, &mut room)?;
+        let own = self.plan.data(object).iter().copied();
+        let cut = |mut placed: seekless_fs::plan::Placed| {
+            // Behind its own blocks may come one that it has for others.
+            placed.extent.len = placed.extent.len.min(blocks.saturating_sub(placed.lbn.get()));
+            placed
+        };
+        let own: Vec<_> = own.map(cut).filter(|placed| placed.extent.len > 0).collect();
+        let mut map = map::build(&own, g, self.options.big_endian, &mut room);
+        for (at, bytes) in &map.blocks {
+            self.put(at.get(), bytes)?;
+        }
+        if let Some(tail) = self.demand.tails.of(object) {
+            map.direct[blocks as usize] = self.place(tail);
+        }
+        if let Payload::Device(number) = node.payload {
+            map.direct[0] = device_word(number, g.version).expect("checked with the tree");
+        }
+        let data: u64 = own.iter().map(|placed| placed.extent.len).sum();
+        let area = self.demand.area_shape(id);
+        let whole = (data + map.blocks.len() as u64 + area.blocks) * u64::from(g.frag);
+        let loose = u64::from(frags + area.frags);
+        let fast = node.kind == FileKind::Symlink && self.demand.is_fast(node.size);
+        let ino = self.ino(id);
+        Ok(Record {
+            mode: node.kind.mode_bits() | node.perm,
+            links: self.demand.links(id),
+            uid: node.uid,
+            gid: node.gid,
+            size: if fast { node.size } else { self.demand.len(id) },
+            sectors: (whole + loose) * u64::from(g.fsize / 512),
+            mtime: node.mtime,
+            times: tree.other_times(node),
+            generation: crc32c(
+                &[self.options.id[1].to_le_bytes(), ino.get().to_le_bytes()].concat(),
+            ) | 1,
+            depth,
+            direct: map.direct,
+            indirect: map.indirect,
+            target: fast.then(|| tree.target(node).to_vec()),
+            attributes,
+        })
+    }
+
+    /// Writes a node's area of extended attributes where it has whole blocks;
+    /// its length and its places.
+    fn attributes(
+        &self,
+        id: NodeId,
+        room: &mut dyn Iterator<Item = BlockNo>,
+    ) -> Result<(u32, [u64; 2]), FsError> {
+        let area = self.demand.area(id);
+        let shape = self.demand.area_shape(id);
+        let bsize = self.geometry.bsize as usize;
+        let mut places = [0; 2];
+        for (n, piece) in area.chunks(bsize).enumerate().take(shape.blocks as usize) {
+            let at =
+                room.next().expect("a block was planned").get() * u64::from(self.geometry.frag);
+            let mut block = piece.to_vec();
+            block.resize(bsize, 0);
+            self.put(at, &block)?;
+            places[n] = at;
+        }
+        if let Some(tail) = self.demand.tails.of_attributes(ObjectId::new(id.index() as u32)) {
+            places[shape.blocks as usize] = self.place(tail);
+        }
+        Ok((area.len() as u32, places))
+    }
+
+    /// The first fragment of a piece in a shared block.
+    fn place(&self, tail: &Place) -> u64 {
+        self.block_of(tail.owner, tail.lbn) * u64::from(self.geometry.frag) + u64::from(tail.at)
+    }
+
+    /// Where the plan put a logical block.
+    fn block_of(&self, object: ObjectId, lbn: Lbn) -> u64 {
+        let placed = self.plan.data(object);
+        let at = placed.partition_point(|placed| placed.lbn <= lbn);
+        let placed = &placed[at.checked_sub(1).expect("every block is placed")];
+        placed.extent.start.get() + lbn.saturating_since(placed.lbn)
+    }
+
+    // ---- groups ----------------------------------------------------------
+
+    fn groups(&self) -> Vec<GroupBuilder> {
+        let g = self.geometry;
+        let mut groups: Vec<GroupBuilder> = (0..g.ncg)
+            .map(|number| {
+                let mut group = GroupBuilder::new(g, number);
+                take_fixed(g, &mut group);
+                group
+            })
+            .collect();
+        let (fpg, frag) = (u64::from(g.fpg), u64::from(g.frag));
+        let data = self.plan.data.iter().map(|placed| placed.extent);
+        for Extent { start, len } in data.chain(self.plan.overhead.iter().copied()) {
+            let (mut at, end) = (start.get() * frag, (start.get() + len) * frag);
+            while at < end {
+                let stop = end.min((at / fpg + 1) * fpg);
+                groups[(at / fpg) as usize].take_frags(at % fpg, stop - at);
+                at = stop;
+            }
+        }
+        for shared in &self.demand.tails.blocks {
+            let at = self.block_of(shared.owner, shared.lbn) * frag + u64::from(shared.used);
+            let unused = u64::from(g.frag - shared.used);
+            // A full block has nothing behind it that were this group's.
+            if unused > 0 {
+                groups[(at / fpg) as usize].release_frags(at % fpg, unused);
+            }
+        }
+        for id in self.demand.tree.ids() {
+            let ino = self.ino(id).get();
+            let group = &mut groups[(ino / g.ipg) as usize];
+            group.take_inode(ino % g.ipg);
+            group.directories += u32::from(self.demand.tree.node(id).kind == FileKind::Directory);
+        }
+        groups
+    }
+
+    fn write_groups(&self) -> Result<(), FsError> {
+        let (g, encoder) = (self.geometry, self.encoder());
+        let groups = self.groups();
+        let counts: Vec<Counts> = groups.iter().map(|group| group.counts(g)).collect();
+        let superblock = encoder.superblock(&counts);
+        for group in &groups {
+            self.put(g.in_group(group.number, g.sblkno), &superblock)?;
+            self.put(g.in_group(group.number, g.cblkno), &encoder.group(group))?;
+        }
+        self.put(u64::from(g.dblkno), &encoder.summaries(&counts))?;
+        // The superblock last: it makes the device a file system.
+        self.device.write(Lba::containing(ByteLen::new(g.superblock_at())), &superblock)?;
+        (self.progress)(superblock.len() as u64);
+        Ok(())
+    }
+}
+
+impl Contents for Writer<'_> {
+    fn is_whole(&self, object: ObjectId) -> bool {
+        self.demand.is_directory(object)
+    }
+
+    fn fill(&self, object: ObjectId, lbn: u64, out: &mut [u8]) -> Result<(), FsError> {
+        let id = NodeId::new(object.index() as u32);
+        let bsize = self.geometry.bsize as usize;
+        // Its own blocks, and then one that it has for others.
+        let own = self.demand.shape(id).blocks.saturating_sub(lbn);
+        let own = own.min((out.len() / bsize) as u64) as usize * bsize;
+        let (data, shared) = out.split_at_mut(own);
+        if !data.is_empty() {
+            self.fill_node(id, lbn * bsize as u64, data)?;
+        }
+        for (n, block) in (lbn + (own / bsize) as u64..).zip(shared.chunks_mut(bsize)) {
+            let shared = self.demand.tails.owned(object, Lbn::new(n));
+            self.fill_shared(shared.expect("a block that is planned has a use"), block)?;
+        }
+        Ok(())
+    }
+}

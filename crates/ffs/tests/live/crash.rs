@@ -1,0 +1,153 @@
+//! A disk that loses power: whatever part of the writes since the last flush
+//! has reached it, in whatever order, torn at any sector, the check finds only
+//! what a crash may leave.
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice, Overlay};
+use seekless_fs::check::Class;
+use seekless_units::{ByteLen, Lba};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// A write that may be lost.
+type Write = (Lba, Vec<u8>);
+
+struct State {
+    /// What a flush has made safe.
+    safe: Arc<MemoryDevice>,
+    pending: Vec<Write>,
+    rng: Pcg64Mcg,
+    /// One of how many flushes is looked at.
+    every: u32,
+    seen: u32,
+    /// What was found, by code.
+    found: BTreeMap<&'static str, u32>,
+    unexpected: Vec<String>,
+}
+
+/// A device over memory that tries, now and then, what a crash would leave.
+pub(crate) struct Fragile {
+    now: Arc<MemoryDevice>,
+    state: Mutex<State>,
+}
+
+/// What was seen.
+pub(crate) struct Verdict {
+    pub(crate) states: u32,
+    pub(crate) found: BTreeMap<&'static str, u32>,
+    pub(crate) unexpected: Vec<String>,
+}
+
+impl Fragile {
+    pub(crate) fn new(now: Arc<MemoryDevice>, seed: u64, every: u32) -> Self {
+        let state = State {
+            safe: Arc::new(copy_of(&now)),
+            pending: Vec::new(),
+            rng: Pcg64Mcg::seed_from_u64(seed),
+            every,
+            seen: 0,
+            found: BTreeMap::new(),
+            unexpected: Vec::new(),
+        };
+        Self { now, state: Mutex::new(state) }
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        let state = self.state.lock().unwrap();
+        Verdict {
+            states: state.seen,
+            found: state.found.clone(),
+            unexpected: state.unexpected.clone(),
+        }
+    }
+}
+
+fn copy_of(device: &MemoryDevice) -> MemoryDevice {
+    let mut bytes = vec![0; device.len().get() as usize];
+    device.read(Lba::new(0), &mut bytes).unwrap();
+    MemoryDevice::new(bytes)
+}
+
+impl State {
+    fn below(&mut self, limit: usize) -> usize {
+        (self.rng.next_u64() % limit.max(1) as u64) as usize
+    }
+
+    /// Some of the sectors that may have been written, in some order.
+    fn some_writes(&mut self) -> Vec<Write> {
+        let mut sectors: Vec<Write> = Vec::new();
+        for (at, bytes) in &self.pending {
+            let numbered = bytes.chunks(512).zip(at.get()..);
+            sectors.extend(numbered.map(|(sector, lba)| (Lba::new(lba), sector.to_vec())));
+        }
+        if self.below(2) == 0 {
+            // Up to a sector: in order, torn.
+            let keep = self.below(sectors.len() + 1);
+            sectors.truncate(keep);
+            return sectors;
+        }
+        // Whole requests or single sectors, any of them.
+        let mut kept = Vec::new();
+        if self.below(2) == 0 {
+            for write in self.pending.clone() {
+                if self.below(2) == 0 {
+                    kept.push(write);
+                }
+            }
+        } else {
+            for sector in sectors {
+                if self.below(2) == 0 {
+                    kept.push(sector);
+                }
+            }
+        }
+        kept
+    }
+
+    fn crash(&mut self) {
+        let overlay = Overlay::new(self.safe.clone() as Arc<dyn BlockDevice>, 512);
+        for (at, bytes) in self.some_writes() {
+            overlay.write(at, &bytes).unwrap();
+        }
+        let report = seekless_ffs::check(Arc::new(overlay)).expect("the superblock stands");
+        self.seen += 1;
+        for finding in &report.findings {
+            *self.found.entry(finding.code).or_default() += 1;
+            if finding.class == Class::Unexpected {
+                let what = format!(
+                    "state {}: {}: {} ({})",
+                    self.seen, finding.code, finding.what, finding.location
+                );
+                self.unexpected.push(what);
+            }
+        }
+    }
+}
+
+impl BlockDevice for Fragile {
+    fn len(&self) -> ByteLen {
+        self.now.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.now.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.state.lock().unwrap().pending.push((at, buf.to_vec()));
+        self.now.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut state = self.state.lock().unwrap();
+        let every = state.every as usize;
+        if state.below(every) == 0 {
+            state.crash();
+        }
+        for (at, bytes) in std::mem::take(&mut state.pending) {
+            state.safe.write(at, &bytes)?;
+        }
+        Ok(())
+    }
+}
