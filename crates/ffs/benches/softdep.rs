@@ -113,6 +113,9 @@ fn run(discipline: Discipline) -> Run {
     unpack(&mut live);
     live.sync().expect("written");
     let middle = processor();
+    if std::env::var("VERBOSE").is_ok() {
+        println!("{discipline} after unpacking: {:?}", live.counters());
+    }
     remove(&mut live);
     live.sync().expect("written");
     let end = processor();
