@@ -157,6 +157,16 @@ impl LiveMount {
     }
 }
 
+/// The permissions of a file without set-user-id and set-group-id, which a
+/// change by a user takes away; `None` where it has none.
+fn without_set_id(live: &mut dyn Operate, ino: Ino) -> Result<Option<u16>, Errno> {
+    let attr = live.attr(ino).map_err(errno)?;
+    // Without the group's right to execute, set-group-id means locking.
+    let group = if attr.perm & 0o010 == 0 { 0 } else { 0o2000 };
+    let perm = attr.perm & !(0o4000 | group);
+    Ok((attr.kind != FileKind::Directory && perm != attr.perm).then_some(perm))
+}
+
 fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
     if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
 }
@@ -199,6 +209,8 @@ impl Filesystem for LiveMount {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_READ,
+            // It then does not ask for capabilities with every write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(flag);
         }
@@ -245,7 +257,7 @@ impl Filesystem for LiveMount {
 
     fn setattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -261,16 +273,22 @@ impl Filesystem for LiveMount {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let perm = mode.map(|mode| (mode & 0o7777) as u16);
+        let owner = uid.is_some() || gid.is_some();
+        let cut = size.is_some() && request.uid() != 0;
         let set = SetAttr {
-            perm: mode.map(|mode| (mode & 0o7777) as u16),
+            perm,
             uid,
             gid,
             size,
             atime: atime.map(moment),
             mtime: mtime.map(moment),
         };
-        let attr =
-            self.ino(ino).and_then(|ino| lock(&self.live).set_attr(ino, &set).map_err(errno));
+        let attr = self.ino(ino).and_then(|ino| {
+            let mut live = lock(&self.live);
+            let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
+            live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
+        });
         match attr {
             Ok(attr) => reply.attr(&TTL, &self.shown(&attr).0),
             Err(error) => reply.error(error),
@@ -411,13 +429,21 @@ impl Filesystem for LiveMount {
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         _flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let written = self.ino(ino).and_then(|ino| {
-            lock(&self.live).write(ino, ByteLen::new(offset), data).map_err(errno)
+            let mut live = lock(&self.live);
+            let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                let perm = without_set_id(&mut *live, ino)?;
+                if perm.is_some() {
+                    live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
+                }
+            }
+            Ok(written)
         });
         match written {
             // No longer than `LARGEST`.

@@ -92,6 +92,8 @@ pub struct FfsLive {
     blocks: Box<dyn BlockPlacement>,
     wall: Wall,
     nodes: HashMap<Ino, Node>,
+    /// How many nodes there may be before those not needed are dropped.
+    most_nodes: usize,
     indexes: Indexes,
     verified_groups: Vec<bool>,
     verified_inodes: HashSet<Ino>,

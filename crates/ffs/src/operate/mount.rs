@@ -61,6 +61,7 @@ impl FfsLive {
             blocks: blocks.map_err(unknown)?,
             wall: options.wall,
             nodes: HashMap::new(),
+            most_nodes: super::node::MOST_NODES,
             indexes: Indexes::default(),
             verified_inodes: HashSet::new(),
             pending: Pending::default(),
