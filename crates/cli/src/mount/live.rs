@@ -9,8 +9,8 @@ use super::{
     NAME_MAX, TTL, errno, file_attr, file_type, generation, kernel_device, missing, reply_sized,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
+    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -112,11 +112,7 @@ impl LiveMount {
     }
 
     /// Does something that gives an entry, and tells the kernel.
-    fn entry(
-        &self,
-        reply: ReplyEntry,
-        make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>,
-    ) {
+    fn entry(&self, reply: ReplyEntry, make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>) {
         let mut live = lock(&self.live);
         let made = make(&mut *live).and_then(|attr| {
             self.remember(&mut *live, attr.ino)?;
@@ -174,9 +170,7 @@ fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
 /// A moment as the engine keeps it.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => {
-            Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() }
-        }
+        Ok(after) => Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() },
         Err(before) => {
             let before = before.duration();
             let (secs, nanos) = (before.as_secs().cast_signed(), before.subsec_nanos());
@@ -276,14 +270,8 @@ impl Filesystem for LiveMount {
         let perm = mode.map(|mode| (mode & 0o7777) as u16);
         let owner = uid.is_some() || gid.is_some();
         let cut = size.is_some() && request.uid() != 0;
-        let set = SetAttr {
-            perm,
-            uid,
-            gid,
-            size,
-            atime: atime.map(moment),
-            mtime: mtime.map(moment),
-        };
+        let set =
+            SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
         let attr = self.ino(ino).and_then(|ino| {
             let mut live = lock(&self.live);
             let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
@@ -489,9 +477,7 @@ impl Filesystem for LiveMount {
         }
         let (offset, length) = (ByteLen::new(offset), ByteLen::new(length));
         let keep = mode & KEEP_SIZE != 0;
-        self.done(reply, |live| {
-            live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
-        });
+        self.done(reply, |live| live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno));
     }
 
     fn readdir(
@@ -536,7 +522,11 @@ impl Filesystem for LiveMount {
             let mut entries = Vec::new();
             let gather = &mut |entry: seekless_fs::DirEntry<'_>| {
                 entries.push((entry.name.to_vec(), entry.ino, entry.cookie));
-                if entries.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                if entries.len() < BATCH {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             };
             live.read_dir(dir, offset, gather).map_err(errno)?;
             for (name, ino, cookie) in entries {
@@ -616,9 +606,7 @@ impl Filesystem for LiveMount {
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |live| {
-            live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno)
-        });
+        self.done(reply, |live| live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno));
     }
 }
 
