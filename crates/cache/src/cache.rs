@@ -567,12 +567,7 @@ impl<A> Cache<A> {
     /// because it covers all they touch: what they wait for need not be on the
     /// disk any more. The newest come first, and none goes that another stands
     /// on which stays.
-    fn void(
-        &mut self,
-        block: u64,
-        under: &mut SmallVec<[ChangeId; 4]>,
-        places: &[Place],
-    ) -> Void {
+    fn void(&mut self, block: u64, under: &mut SmallVec<[ChangeId; 4]>, places: &[Place]) -> Void {
         let mut voided = Void::default();
         let covered = |undo: &Undo| {
             let within = |place: &Place| {
@@ -671,7 +666,8 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn waiting_at(&self, at: BlockNo, skip: usize, len: usize) -> Vec<ChangeId> {
         let place = self.shape.place(at, skip, len);
-        place.map_or_else(|_| Vec::new(), |place| self.changes_under(place.block, &[place]).to_vec())
+        place
+            .map_or_else(|_| Vec::new(), |place| self.changes_under(place.block, &[place]).to_vec())
     }
 
     /// The changes to a run of fragments that are not on the disk, whether they

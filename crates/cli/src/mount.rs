@@ -15,10 +15,10 @@ pub(crate) use options::LiveMountOptions;
 pub(crate) use recorder::Recorder;
 
 use fuser::{
-    AccessFlags, Config, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
-    ReplyXattr, Request, Session, SessionACL,
+    AccessFlags, Config, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, MountOption, OpenAccMode, OpenFlags, ReplyAttr, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyXattr,
+    Request, Session, SessionACL,
 };
 use seekless_fs::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Inspect, Timestamp};
 use seekless_layout::trace::Op;

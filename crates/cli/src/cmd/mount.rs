@@ -60,9 +60,10 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     #[arg(requires = "record")]
     read_ahead: ByteLen,
-    /// How many threads serve requests
-    #[arg(long, value_name = "N", default_value = "4")]
-    threads: NonZeroUsize,
+    /// How many threads serve requests [default: 4; 1 with -o rw, where one at a
+    /// time is served]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
     /// Options separated by commas, as mount(8) takes them
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -111,7 +112,7 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
     let root = rustix::process::geteuid().is_root();
     let how = MountOptions {
         name: &args.image,
-        threads: args.threads.get(),
+        threads: args.threads.map_or(if writable { 1 } else { 4 }, NonZeroUsize::get),
         everyone: args.allow_other || options.allow_other || root,
         writable,
         flags: &options.flags,

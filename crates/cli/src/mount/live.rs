@@ -9,8 +9,8 @@ use super::{
     NAME_MAX, TTL, errno, file_attr, file_type, generation, kernel_device, missing, reply_sized,
 };
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
+    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
     ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
@@ -112,11 +112,7 @@ impl LiveMount {
     }
 
     /// Does something that gives an entry, and tells the kernel.
-    fn entry(
-        &self,
-        reply: ReplyEntry,
-        make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>,
-    ) {
+    fn entry(&self, reply: ReplyEntry, make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>) {
         let mut live = lock(&self.live);
         let made = make(&mut *live).and_then(|attr| {
             self.remember(&mut *live, attr.ino)?;
@@ -157,6 +153,16 @@ impl LiveMount {
     }
 }
 
+/// The permissions of a file without set-user-id and set-group-id, which a
+/// change by a user takes away; `None` where it has none.
+fn without_set_id(live: &mut dyn Operate, ino: Ino) -> Result<Option<u16>, Errno> {
+    let attr = live.attr(ino).map_err(errno)?;
+    // Without the group's right to execute, set-group-id means locking.
+    let group = if attr.perm & 0o010 == 0 { 0 } else { 0o2000 };
+    let perm = attr.perm & !(0o4000 | group);
+    Ok((attr.kind != FileKind::Directory && perm != attr.perm).then_some(perm))
+}
+
 fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
     if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
 }
@@ -164,9 +170,7 @@ fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
 /// A moment as the engine keeps it.
 fn timestamp(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => {
-            Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() }
-        }
+        Ok(after) => Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() },
         Err(before) => {
             let before = before.duration();
             let (secs, nanos) = (before.as_secs().cast_signed(), before.subsec_nanos());
@@ -199,6 +203,8 @@ impl Filesystem for LiveMount {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ASYNC_READ,
+            // It then does not ask for capabilities with every write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(flag);
         }
@@ -245,7 +251,7 @@ impl Filesystem for LiveMount {
 
     fn setattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -261,16 +267,16 @@ impl Filesystem for LiveMount {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let set = SetAttr {
-            perm: mode.map(|mode| (mode & 0o7777) as u16),
-            uid,
-            gid,
-            size,
-            atime: atime.map(moment),
-            mtime: mtime.map(moment),
-        };
-        let attr =
-            self.ino(ino).and_then(|ino| lock(&self.live).set_attr(ino, &set).map_err(errno));
+        let perm = mode.map(|mode| (mode & 0o7777) as u16);
+        let owner = uid.is_some() || gid.is_some();
+        let cut = size.is_some() && request.uid() != 0;
+        let set =
+            SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
+        let attr = self.ino(ino).and_then(|ino| {
+            let mut live = lock(&self.live);
+            let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
+            live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
+        });
         match attr {
             Ok(attr) => reply.attr(&TTL, &self.shown(&attr).0),
             Err(error) => reply.error(error),
@@ -411,13 +417,21 @@ impl Filesystem for LiveMount {
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
+        write_flags: WriteFlags,
         _flags: OpenFlags,
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
         let written = self.ino(ino).and_then(|ino| {
-            lock(&self.live).write(ino, ByteLen::new(offset), data).map_err(errno)
+            let mut live = lock(&self.live);
+            let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                let perm = without_set_id(&mut *live, ino)?;
+                if perm.is_some() {
+                    live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
+                }
+            }
+            Ok(written)
         });
         match written {
             // No longer than `LARGEST`.
@@ -463,9 +477,7 @@ impl Filesystem for LiveMount {
         }
         let (offset, length) = (ByteLen::new(offset), ByteLen::new(length));
         let keep = mode & KEEP_SIZE != 0;
-        self.done(reply, |live| {
-            live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
-        });
+        self.done(reply, |live| live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno));
     }
 
     fn readdir(
@@ -510,7 +522,11 @@ impl Filesystem for LiveMount {
             let mut entries = Vec::new();
             let gather = &mut |entry: seekless_fs::DirEntry<'_>| {
                 entries.push((entry.name.to_vec(), entry.ino, entry.cookie));
-                if entries.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                if entries.len() < BATCH {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             };
             live.read_dir(dir, offset, gather).map_err(errno)?;
             for (name, ino, cookie) in entries {
@@ -590,9 +606,7 @@ impl Filesystem for LiveMount {
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |live| {
-            live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno)
-        });
+        self.done(reply, |live| live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno));
     }
 }
 

@@ -7,9 +7,30 @@ use seekless_units::parse_size;
 
 /// What is known, with what it means; `=` where a value follows.
 const KNOWN: &[&str] = &[
-    "rw", "ro", "async", "sync", "normal", "softdep", "policy=", "blocks=", "seed=", "cache=",
-    "ages=", "max_softdeps=", "tickdelay=", "barriers", "nobarriers", "force", "suid", "nosuid",
-    "dev", "nodev", "exec", "noexec", "noatime", "allow_other",
+    "rw",
+    "ro",
+    "async",
+    "sync",
+    "normal",
+    "softdep",
+    "policy=",
+    "blocks=",
+    "seed=",
+    "cache=",
+    "ages=",
+    "max_softdeps=",
+    "tickdelay=",
+    "barriers",
+    "nobarriers",
+    "force",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "noatime",
+    "allow_other",
 ];
 
 /// The options of one mount.

@@ -213,13 +213,9 @@ impl FfsLive {
             subdirectories: u32::from(node.effective.saturating_sub(2)),
         };
         let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
-        let start =
-            if is_directory { self.directories.prefer(&view, &about) } else { about.group };
-        let wanted = if is_directory {
-            Ino::new(start.get().saturating_mul(self.sb.ipg))
-        } else {
-            parent
-        };
+        let start = if is_directory { self.directories.prefer(&view, &about) } else { about.group };
+        let wanted =
+            if is_directory { Ino::new(start.get().saturating_mul(self.sb.ipg)) } else { parent };
         self.directories.allocating(start, is_directory);
         let found = hashalloc(self.sb.ncg, start, |number, preferred| {
             let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
@@ -270,8 +266,7 @@ impl FfsLive {
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(per_block)) {
             let place = super::node::place_of(&self.sb, Ino::new(ino))?;
-            let ((), id) =
-                self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
+            let ((), id) = self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
         let frags = u64::from(self.sb.frag);
@@ -298,12 +293,7 @@ impl FfsLive {
 
     /// Checks a block number from the disk: the run lies in the volume, in one
     /// block, and in no group's metadata.
-    pub(super) fn check_run(
-        &self,
-        ino: Ino,
-        number: u64,
-        frags: u32,
-    ) -> Result<BlockNo, FsError> {
+    pub(super) fn check_run(&self, ino: Ino, number: u64, frags: u32) -> Result<BlockNo, FsError> {
         let place = Location::of("block map").in_inode(ino);
         let run = Extent::new(BlockNo::new(number), u64::from(frags));
         let within = number.checked_rem(u64::from(self.sb.frag)).unwrap_or(0);

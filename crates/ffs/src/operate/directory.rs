@@ -214,7 +214,8 @@ impl FfsLive {
 
     fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
         let size = self.dir_size(dir)?;
-        let mut made = Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
+        let mut made =
+            Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
         let mut at = 0;
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
@@ -333,7 +334,8 @@ impl FfsLive {
             Some((at, None)) => {
                 let len = self.sb.order.get_u16(&unit, at.saturating_add(4)).unwrap_or(0);
                 put_entry(self.sb.order, &mut unit, at, usize::from(len), entry);
-                let id = self.put_pieces(block, skip, &unit, &[(at, needed(name.len()))], role, after)?;
+                let id =
+                    self.put_pieces(block, skip, &unit, &[(at, needed(name.len()))], role, after)?;
                 (at, id)
             }
             Some((at, Some(before))) => {
@@ -346,7 +348,8 @@ impl FfsLive {
             None => {
                 let at = self.compact(dir, base, &mut unit, place)?;
                 put_entry(self.sb.order, &mut unit, at, DIRECTORY_UNIT.saturating_sub(at), entry);
-                let id = self.put_pieces(block, skip, &unit, &[(0, DIRECTORY_UNIT)], role, after)?;
+                let id =
+                    self.put_pieces(block, skip, &unit, &[(0, DIRECTORY_UNIT)], role, after)?;
                 // Undoing it would move the other names back.
                 let ids = self.enter(dir, base, at, name, to.0, kind, ChangeId::COMMITTED, spot)?;
                 return Ok(ids.into_iter().chain([id]).collect());
@@ -576,7 +579,9 @@ impl Indexes {
     /// names.
     fn make_room(&mut self) {
         while self.names > MOST_NAMES {
-            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else { return };
+            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else {
+                return;
+            };
             if let Some(index) = self.of.remove(&dir) {
                 self.names = self.names.saturating_sub(index.names.len());
             }

@@ -66,9 +66,10 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
         (Format::Ufs1, Part::Blocks) => {
             [field(at1!(di_size), 8), field(at1!(di_blocks), 4)].into_iter().chain(each).collect()
         }
-        (Format::Ufs2, Part::Blocks) => {
-            [field(at2!(di_size), 16), field(at2!(di_extsize), 20)].into_iter().chain(each).collect()
-        }
+        (Format::Ufs2, Part::Blocks) => [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
+            .into_iter()
+            .chain(each)
+            .collect(),
         (Format::Ufs1, Part::Attributes) => smallvec![
             field(at1!(di_mode), 2),
             field(at1!(di_atime), 24),
@@ -89,7 +90,11 @@ pub(super) fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
     order.put_u16(raw, 0, node.kind.mode_bits() | node.perm);
     order.put_u16(raw, 2, node.links);
-    if sb.format == Format::Ufs1 { first(sb, node, raw) } else { second(sb, node, raw) }
+    if sb.format == Format::Ufs1 {
+        first(sb, node, raw)
+    } else {
+        second(sb, node, raw)
+    }
     put_numbers(sb, node, raw);
 }
 
@@ -97,11 +102,9 @@ fn first(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
     let secs = |secs: i64| low32(secs.cast_unsigned());
     order.put_u64(raw, at1!(di_size), node.size);
-    for (at, time) in [
-        (at1!(di_atime), node.atime),
-        (at1!(di_mtime), node.mtime),
-        (at1!(di_ctime), node.ctime),
-    ] {
+    for (at, time) in
+        [(at1!(di_atime), node.atime), (at1!(di_mtime), node.mtime), (at1!(di_ctime), node.ctime)]
+    {
         order.put_u32(raw, at, secs(time.secs));
         order.put_u32(raw, at.saturating_add(4), time.nanos);
     }

@@ -38,9 +38,7 @@ use node::{Node, flag};
 use seekless_cache::{Cache, Counters};
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, wide};
-use seekless_fs::operate::{
-    NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode,
-};
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode};
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Timestamp, Xattr};
 use seekless_placement::block::BlockPlacement;
 use seekless_placement::directory::DirectoryPlacement;
@@ -92,6 +90,8 @@ pub struct FfsLive {
     blocks: Box<dyn BlockPlacement>,
     wall: Wall,
     nodes: HashMap<Ino, Node>,
+    /// How many nodes there may be before those not needed are dropped.
+    most_nodes: usize,
     indexes: Indexes,
     verified_groups: Vec<bool>,
     verified_inodes: HashSet<Ino>,

@@ -36,12 +36,12 @@ impl FfsLive {
     ) -> Result<Self, FsError> {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
         check_state(&sb, options.force)?;
-        let mut cache =
-            Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
+        let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
         if let Some(seal) = Sealer::new(&sb) {
             cache.set_seal(seal);
         }
-        let unknown = |error: seekless_placement::UnknownPolicy| FsError::Invalid(error.to_string());
+        let unknown =
+            |error: seekless_placement::UnknownPolicy| FsError::Invalid(error.to_string());
         let directories = directory::by_name(&options.directories, sb.ncg, options.seed);
         let old = options.directories == OldDirpref::NAME;
         let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
@@ -61,6 +61,7 @@ impl FfsLive {
             blocks: blocks.map_err(unknown)?,
             wall: options.wall,
             nodes: HashMap::new(),
+            most_nodes: super::node::MOST_NODES,
             indexes: Indexes::default(),
             verified_inodes: HashSet::new(),
             pending: Pending::default(),

@@ -1,9 +1,9 @@
 //! Names made and removed.
 
+use super::FfsLive;
 use super::actions::Action;
 use super::directory::{Ids, NAME_MAX, Spot, first_unit};
 use super::node::{Node, flag, raw_device};
-use super::FfsLive;
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use crate::superblock::Format;
 use seekless_cache::{ChangeId, Kind, Role};
@@ -316,11 +316,7 @@ impl FfsLive {
     }
 
     /// A file has a name less; its count on the disk drops once that is so there.
-    pub(super) fn lose_name(
-        &mut self,
-        ino: Ino,
-        removed: Option<ChangeId>,
-    ) -> Result<(), FsError> {
+    pub(super) fn lose_name(&mut self, ino: Ino, removed: Option<ChangeId>) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.effective = node.effective.saturating_sub(1);
         self.touch(ino)?;

@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
 
 /// Inodes kept at most, of those that nothing waits for.
-const MOST_NODES: usize = 32_768;
+pub(super) const MOST_NODES: usize = 32_768;
 /// Most bytes of an inode of either format.
 pub(super) const LARGEST: usize = 256;
 
@@ -239,7 +239,7 @@ impl FfsLive {
 
     /// Drops nodes that can be read again, when there are many.
     pub(super) fn drop_nodes(&mut self) {
-        if self.nodes.len() < MOST_NODES {
+        if self.nodes.len() < self.most_nodes {
             return;
         }
         let cache = &self.cache;
@@ -253,6 +253,8 @@ impl FfsLive {
                 && on_disk(&node.fresh);
             !idle
         });
+        // Those that stay are in use: looked at again when there are many more.
+        self.most_nodes = self.nodes.len().saturating_mul(2).max(MOST_NODES);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Reading files: runs found, then read in as few requests as may be.
 
 use super::FfsLive;
-use seekless_fs::field::{index, wide};
 use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Ino};
 
 /// A stretch of a file that lies in one piece.

@@ -43,7 +43,8 @@ impl FfsLive {
         while done < bytes.len() {
             let at = offset.saturating_add(wide(done));
             let within = index(at.checked_rem(bsize).unwrap_or(0));
-            let len = index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
+            let len =
+                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
             let part = slice(bytes, done, len).unwrap_or_default();
             match self.write_in_block(ino, at.checked_div(bsize).unwrap_or(0), within, part) {
                 Ok(_) => done = done.saturating_add(len),
@@ -132,11 +133,8 @@ impl FfsLive {
         let old_size = node.size;
         let size = old_size.max(base.saturating_add(wide(within.saturating_add(bytes.len()))));
         let direct = lbn < wide(DIRECT);
-        let want = if direct {
-            self.frags(size.saturating_sub(base).min(bsize))
-        } else {
-            self.sb.frag
-        };
+        let want =
+            if direct { self.frags(size.saturating_sub(base).min(bsize)) } else { self.sb.frag };
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
@@ -262,12 +260,7 @@ impl FfsLive {
 
     /// Writes the number of a run that has moved, and frees the old one when
     /// nothing on the disk can lead there.
-    fn move_run(
-        &mut self,
-        ino: Ino,
-        old: Extent,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
+    fn move_run(&mut self, ino: Ino, old: Extent, after: &[ChangeId]) -> Result<ChangeId, FsError> {
         let changed = self.put_part(ino, Part::Blocks, Role::PointerSet, after, true)?;
         if changed.replaced {
             self.cache.forget(old, changed.id);

@@ -90,7 +90,11 @@ fn soft_updates_survive_very_many_crashes() {
     for seed in 0..50 {
         let (seen, unexpected) = crashes(Discipline::SoftUpdates, 1000 + 10 * seed, 4000, 1);
         states += seen;
-        assert!(unexpected.is_empty(), "seed {seed}: {}", unexpected[..unexpected.len().min(20)].join("\n"));
+        assert!(
+            unexpected.is_empty(),
+            "seed {seed}: {}",
+            unexpected[..unexpected.len().min(20)].join("\n")
+        );
     }
     println!("{states} states");
 }

@@ -86,8 +86,7 @@ impl Model {
         }
         let file = self.next;
         self.next += 1;
-        let made =
-            File { body, perm: 0o644, xattrs: BTreeMap::new(), names: 1, parent: dir };
+        let made = File { body, perm: 0o644, xattrs: BTreeMap::new(), names: 1, parent: dir };
         self.files.insert(file, made);
         self.dir_mut(dir).insert(name.to_vec(), file);
         Ok(file)

@@ -59,7 +59,9 @@ pub(crate) fn recount(device: &Arc<MemoryDevice>) {
                 .xattrs(ino)
                 .unwrap()
                 .iter()
-                .map(|x| (7 + x.name.len() - 5).next_multiple_of(8) + x.value.len().next_multiple_of(8))
+                .map(|x| {
+                    (7 + x.name.len() - 5).next_multiple_of(8) + x.value.len().next_multiple_of(8)
+                })
                 .sum();
             let mut left = (bytes as u64).div_ceil(u64::from(shape.block_size));
             // Those of one block only can be told from outside.

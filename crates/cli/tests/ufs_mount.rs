@@ -1,0 +1,218 @@
+//! UFS images changed through the read-write mount: what ordinary programs put
+//! there is there, and what they leave behind satisfies The Sleuth Kit, GRUB and
+//! our own checker. Needs root and FUSE; says so and passes without.
+
+mod judges;
+
+use judges::{Scratch, failure, manifest, run, same, seekless, text};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// A mount that ends with the test, however that ends.
+struct Mounted {
+    server: Child,
+    at: PathBuf,
+}
+
+impl Mounted {
+    fn new(image: &str, at: &Path, options: &str) -> Self {
+        fs::create_dir_all(at).expect("mount point");
+        let outside = fs::metadata(at).expect("mount point").dev();
+        let server = Command::new(env!("CARGO_BIN_EXE_seekless"))
+            .args(["mount", image])
+            .arg(at)
+            .args(["-o", options])
+            .spawn()
+            .expect("seekless mount");
+        let mounted = Self { server, at: at.to_path_buf() };
+        let start = Instant::now();
+        while fs::metadata(at).is_ok_and(|seen| seen.dev() == outside) {
+            assert!(start.elapsed() < Duration::from_secs(20), "not mounted");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        mounted
+    }
+
+    /// Unmounts, and waits until all is written.
+    fn end(mut self) {
+        run("umount", &[&self.at]);
+        assert!(self.server.wait().expect("server").success(), "the mount ended with an error");
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.server.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let _ = Command::new("umount").arg(&self.at).status();
+            let _ = self.server.wait();
+        }
+    }
+}
+
+fn ready() -> bool {
+    let fuse = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
+    let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let there = |program: &str| {
+        let look = format!("command -v {program}");
+        Command::new("sh").args(["-c", &look]).output().is_ok_and(|done| done.status.success())
+    };
+    let missing: Vec<&str> =
+        ["fsstat", "grub-fstest", "rsync"].into_iter().filter(|program| !there(program)).collect();
+    if fuse && root && missing.is_empty() {
+        return true;
+    }
+    eprintln!("skipped: needs root, /dev/fuse and {missing:?}");
+    false
+}
+
+fn populate(root: &Path) {
+    for dir in ["dir/below/deep", "many", "empty"] {
+        fs::create_dir_all(root.join(dir)).expect("mkdir");
+    }
+    let noise = |len: usize, seed: u64| -> Vec<u8> {
+        (0..len as u64).map(|n| (seed.wrapping_mul(n | 1).wrapping_add(n) >> 7) as u8).collect()
+    };
+    for n in 0..40 {
+        fs::write(root.join(format!("dir/{n}")), noise(n * 1531, n as u64)).expect("write");
+    }
+    fs::write(root.join("single"), noise(700_000, 77)).expect("write");
+    fs::write(root.join("double"), noise(9 << 20, 78)).expect("write");
+    for n in 0..1200 {
+        fs::write(root.join(format!("many/a name of some length {n}")), b"x").expect("write");
+    }
+    fs::hard_link(root.join("single"), root.join("dir/hard")).expect("link");
+    symlink("short", root.join("dir/fast")).expect("symlink");
+    symlink("l".repeat(600), root.join("dir/slow")).expect("symlink");
+    run("mkfifo", &[root.join("fifo").to_str().expect("path")]);
+}
+
+fn make(image: &str, format: &str, size: &str, rest: &[&str]) {
+    let args = [&["mkfs", "--force", "--format", format, "-s", size, image], rest].concat();
+    text(&seekless(&args));
+}
+
+/// Directories are as long as they once were; only what they hold is compared.
+fn listing(path: &str) -> String {
+    let whole = manifest(path, &[]);
+    let shown = whole.lines().filter(|line| !line.contains("$OrphanFiles"));
+    shown.map(|line| line.to_string() + "\n").collect()
+}
+
+#[test]
+fn what_programs_write_is_there_afterwards() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-mount");
+    let (tree, tar, image) = (scratch.join("tree"), scratch.join("tar"), scratch.join("image"));
+    let at = scratch.path().join("at");
+    populate(Path::new(&tree));
+    // Other formats of tar know whole seconds only.
+    run("tar", &["-c", "--format=posix", "-f", &tar, "-C", &tree, "."]);
+    let wanted = listing(&tree);
+    let cases = [
+        ("ufs2", "softdep,policy=orlov", &["-b", "4096", "-f", "512"][..]),
+        ("ufs2", "async,policy=depth", &[][..]),
+        ("ufs1", "softdep,policy=old-dirpref", &["-b", "8192", "-f", "1024"][..]),
+        ("ufs1", "normal", &[][..]),
+        ("ufs2", "sync", &["-b", "16384", "-f", "2048"][..]),
+    ];
+    for (format, options, shape) in cases {
+        let what = format!("{format} {options}");
+        make(&image, format, "64M", shape);
+        let mounted = Mounted::new(&image, &at, &format!("rw,{options}"));
+        run("tar", &["-x", "-p", "-f", &tar, "-C", at.to_str().expect("path")]);
+        let difference =
+            run("rsync", &["-acnHi", "--delete", &format!("{tree}/"), at.to_str().expect("path")]);
+        assert_eq!(difference, "", "{what}");
+        // A second tree comes and goes.
+        run("cp", &["-a", &tree, at.join("second").to_str().expect("path")]);
+        fs::rename(at.join("second"), at.join("third")).expect("rename");
+        fs::remove_dir_all(at.join("third")).expect("rm -rf");
+        // Removing it has touched the root.
+        run("touch", &["-r", &tree, at.to_str().expect("path")]);
+        mounted.end();
+
+        same(&what, &wanted, &listing(&image));
+        text(&seekless(&["check", &image]));
+        let info = text(&seekless(&["info", &image, "--json"]));
+        assert!(info.contains("\"clean\""), "{what}: {info}");
+        judged_by_others(&what, &image, &tree);
+    }
+}
+
+/// The Sleuth Kit and GRUB find the names and the contents.
+fn judged_by_others(what: &str, image: &str, tree: &str) {
+    run("fsstat", &[image]);
+    let names = run("fls", &["-r", "-p", "-u", image]);
+    for name in ["dir/39", "many/a name of some length 1199", "dir/slow", "fifo"] {
+        assert!(names.lines().any(|line| line.ends_with(&format!("\t{name}"))), "{what}: {name}");
+    }
+    for name in ["single", "double", "dir/39", "many/a name of some length 0"] {
+        let inside = format!("(loop0)/{name}");
+        run("grub-fstest", &[image, "cmp", &inside, &format!("{tree}/{name}")]);
+    }
+}
+
+#[test]
+fn a_full_volume_says_so_and_stays_whole() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-full");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    make(&image, "ufs2", "8M", &["-b", "4096", "-f", "512"]);
+    let mounted = Mounted::new(&image, &at, "rw,softdep");
+    let file = fs::File::create(at.join("full")).expect("create");
+    let mut end = 0;
+    let error = loop {
+        match file.write_at(&[1; 50_000], end) {
+            Ok(done) => end += done as u64,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert_eq!(file.metadata().expect("stat").len(), end);
+    assert!(end > 5 << 20, "only {end} bytes fit");
+    // What goes is there again, although the disk may not know of it yet.
+    fs::remove_file(at.join("full")).expect("unlink");
+    drop(file);
+    fs::write(at.join("again"), vec![2; end as usize - 100_000]).expect("write");
+    mounted.end();
+    text(&seekless(&["check", &image]));
+}
+
+#[test]
+fn what_must_not_be_mounted_is_refused() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-refused");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    let elsewhere = scratch.join("elsewhere");
+    fs::create_dir(&elsewhere).expect("mkdir");
+    make(&image, "ufs2", "16M", &[]);
+    let attempt = |options: &str| failure(&seekless(&["mount", &image, &elsewhere, "-o", options]));
+    let (code, message) = attempt("rw,sofdep");
+    assert_eq!(code, 2, "{message}");
+    assert!(message.contains("did you mean softdep?"), "{message}");
+    let (code, message) = attempt("rw,policy=newest");
+    assert_ne!(code, 0);
+    assert!(message.contains("old-dirpref"), "{message}");
+    // While it is mounted nobody else may change it.
+    let mut mounted = Mounted::new(&image, &at, "rw");
+    let (code, message) = attempt("rw");
+    assert_eq!(code, 6, "{message}");
+    // Killed, it is left as in use: refused, until that is forced.
+    mounted.server.kill().expect("kill");
+    mounted.server.wait().expect("wait");
+    run("umount", &["-l", at.to_str().expect("path")]);
+    let (_, message) = attempt("rw");
+    assert!(message.contains("not clean"), "{message}");
+    Mounted::new(&image, &at, "rw,force").end();
+    let (_, message) = attempt("rw");
+    assert!(message.contains("not clean"), "forcing it does not make it clean: {message}");
+}
