@@ -23,6 +23,8 @@ pub(crate) struct Buffer {
     pub(crate) open: Vec<ChangeId>,
     /// When the syncer comes for it.
     pub(crate) due: Option<u64>,
+    /// How often the syncer has put it off.
+    pub(crate) put_off: u8,
     /// The format seals it (check hashes) before it is written.
     pub(crate) metadata: bool,
     older: u32,
@@ -99,6 +101,7 @@ impl Buffers {
             blocked: Vec::new(),
             open: Vec::new(),
             due: None,
+            put_off: 0,
             metadata: false,
             older: NONE,
             newer: NONE,

@@ -17,6 +17,9 @@ const TICK: u64 = SECOND / 100;
 /// Most slots that rush requests may let the wheel run ahead before callers
 /// sleep: half of `syncdelay`, which is 30.
 const MOST_RUSHES: u32 = 15;
+/// Slots for which a block with something that waits is put off, as a lazy
+/// `ffs_syncvnode` does.
+const PATIENCE: u8 = 5;
 /// Free places in the graph that an operation may count on once it has begun.
 const RESERVE: usize = 64;
 
@@ -97,7 +100,12 @@ impl<A> Cache<A> {
                 continue;
             }
             buffer.due = None;
-            if buffer.dirty != 0 {
+            // What waits is better written in whole a little later.
+            let waits = !buffer.blocked.is_empty() && buffer.put_off < PATIENCE;
+            if waits || buffer.dirty == 0 {
+                buffer.put_off = buffer.put_off.saturating_add(1);
+                buffer.due = buffer.holds_changes().then(|| self.wheel.hang(block, 1));
+            } else {
                 due.push(block);
             }
         }

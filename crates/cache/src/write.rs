@@ -1,6 +1,7 @@
 //! Writing blocks: what may not be seen yet is undone in a copy, neighbours go
 //! in one request, and what is on the disk is told to those that wait.
 
+use crate::buffer::Buffer;
 use crate::cache::{Cache, bits};
 use crate::change::ChangeId;
 use hashbrown::HashSet;
@@ -117,6 +118,7 @@ impl<A> Cache<A> {
         for &block in blocks {
             let Some(buffer) = self.buffers.get_mut(block) else { continue };
             buffer.dirty = 0;
+            buffer.put_off = 0;
             if buffer.blocked.is_empty() {
                 buffer.due = None;
             }
@@ -161,7 +163,7 @@ impl<A> Cache<A> {
     pub(crate) fn drop_clean(&mut self) {
         let capacity = self.config.capacity.get();
         while self.buffers.bytes() > capacity {
-            let clean = |buffer: &&crate::buffer::Buffer| !buffer.holds_changes();
+            let clean = |buffer: &&Buffer| !buffer.holds_changes();
             let oldest = self.buffers.oldest_first().take(BATCH);
             let blocks: Vec<u64> = oldest.filter(clean).map(|buffer| buffer.block).collect();
             if blocks.is_empty() {
@@ -180,8 +182,8 @@ impl<A> Cache<A> {
         while self.buffers.bytes() > capacity {
             let before = self.buffers.bytes();
             let oldest = self.buffers.oldest_first().take(BATCH);
-            let dirty: Vec<u64> =
-                oldest.filter(|buffer| buffer.dirty != 0).map(|buffer| buffer.block).collect();
+            let writable = |buffer: &&Buffer| buffer.dirty != 0 && buffer.blocked.is_empty();
+            let dirty: Vec<u64> = oldest.filter(writable).map(|buffer| buffer.block).collect();
             self.write_with_neighbours(&dirty)?;
             self.drop_clean();
             if dirty.is_empty() && self.buffers.bytes() >= before && !self.sync_round()? {
@@ -191,16 +193,21 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Writes all that may be written. False when there was nothing: then
-    /// nothing is dirty but what actions will change that are ready.
+    /// Writes what may be written: the blocks in which nothing waits, so that
+    /// what waits for them need not be undone; all others when there are none
+    /// of those. False when there was nothing: then nothing is dirty but what
+    /// actions will change that are ready.
     ///
     /// # Errors
     /// [`FsError::Device`].
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
-        let dirty: Vec<u64> =
-            self.buffers.iter().filter(|b| b.dirty != 0).map(|b| b.block).collect();
-        self.write_blocks(&dirty, false)?;
-        Ok(!dirty.is_empty() || self.graph.has_ready())
+        let dirty = self.buffers.iter().filter(|b| b.dirty != 0);
+        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) =
+            dirty.partition(|b| b.blocked.is_empty());
+        let chosen = if whole.is_empty() { part } else { whole };
+        let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
+        self.write_blocks(&blocks, false)?;
+        Ok(!blocks.is_empty() || self.graph.has_ready())
     }
 
     /// Returns once changes are on the disk, and whatever they wait for.
