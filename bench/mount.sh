@@ -97,7 +97,13 @@ for ((run = 0; run < runs; run++)); do
         clock $who sync-rm stop $who
     done
 done
-awk '{ all[$1 " " $2] = all[$1 " " $2] " " $3 }
-     END { for (key in all) { n = split(all[key], t, " "); asort(t); printf "%-18s %-8s %.2f\n", \
-         substr(key, 1, index(key, " ") - 1), substr(key, index(key, " ") + 1), t[int((n + 1) / 2)] } }' times | sort -k2,2 -k1,1
+python3 - <<'END'
+import statistics
+times = {}
+for line in open("times"):
+    who, what, seconds = line.split()
+    times.setdefault((what, who), []).append(float(seconds))
+for (what, who), all in sorted(times.items()):
+    print(f"{what:8} {who:18} {statistics.median(all):.2f}")
+END
 rm -f image

@@ -202,8 +202,7 @@ impl<A> Cache<A> {
     /// [`FsError::Device`].
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
         let dirty = self.buffers.iter().filter(|b| b.dirty != 0);
-        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) =
-            dirty.partition(|b| b.blocked.is_empty());
+        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| b.blocked.is_empty());
         let chosen = if whole.is_empty() { part } else { whole };
         let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
         self.write_blocks(&blocks, false)?;

@@ -8,9 +8,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use seekless_cache::{Config, Counters, Discipline};
-use seekless_device::{
-    BlockDevice, Clock, DeviceError, MemoryDevice, RealClock, VirtualClock,
-};
+use seekless_device::{BlockDevice, Clock, DeviceError, MemoryDevice, RealClock, VirtualClock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, Version, make};
 use seekless_fs::Timestamp;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -151,10 +149,8 @@ fn processor_time() {
     ] {
         let pairs = soft.iter().zip(&asynchronous);
         let ratio = median(pairs.map(|(soft, other)| of(soft) / of(other)).collect());
-        let (a, s) = (
-            median(asynchronous.iter().map(of).collect()),
-            median(soft.iter().map(of).collect()),
-        );
+        let (a, s) =
+            (median(asynchronous.iter().map(of).collect()), median(soft.iter().map(of).collect()));
         println!("| {what} | {a:.2} | {s:.2} | {ratio:.2} |");
     }
     let (s, a) = (&soft[0], &asynchronous[0].counters);
@@ -209,7 +205,9 @@ impl BlockDevice for Timed {
 fn removal() {
     const FILES: u32 = 16_703;
     println!("removal of {FILES} files with max_softdeps 4,496 on ide-8gb, virtual time");
-    println!("| tickdelay | max_limit_hit | rush_requests | run time, s | I/Os |\n|---|---|---|---|---|");
+    println!(
+        "| tickdelay | max_limit_hit | rush_requests | run time, s | I/Os |\n|---|---|---|---|---|"
+    );
     for tickdelay in [100, 20, 2] {
         let clock = Arc::new(VirtualClock::new());
         let model = Mutex::new(preset("ide-8gb").expect("a preset"));

@@ -5,7 +5,7 @@ use super::{FfsLive, Node};
 use crate::alloc::{Delta, GroupMut, Taken};
 use crate::group::verify_group;
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::field::{index, invalid, range};
+use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::{FsError, Location};
 use seekless_placement::block::{Request, Wanted};
 use seekless_placement::directory::Parent;
@@ -320,7 +320,7 @@ impl FfsLive {
     /// The fragments of a file's direct block that are in use (`blksize`).
     pub(super) fn frags_at(&self, node: &Node, lbn: u64) -> u32 {
         let bsize = u64::from(self.sb.bsize);
-        if lbn >= crate::ondisk::DIRECT as u64 {
+        if lbn >= wide(crate::ondisk::DIRECT) {
             return self.sb.frag;
         }
         self.frags(node.size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize))

@@ -23,7 +23,8 @@ const HEAD: usize = 8;
 pub(super) const NAME_MAX: usize = 255;
 /// Names that are indexed at most, over all directories but the one at hand.
 const MOST_NAMES: usize = 1 << 20;
-const UNIT: u64 = DIRECTORY_UNIT as u64;
+const UNIT: u64 = 512;
+const _: () = assert!(DIRECTORY_UNIT == 512);
 
 /// Changes that must all be on the disk for something to be.
 pub(super) type Ids = SmallVec<[ChangeId; 3]>;

@@ -6,7 +6,7 @@ use crate::ondisk::DIRECT;
 use crate::superblock::Format;
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::FsError;
-use seekless_fs::field::{byte, index, low32};
+use seekless_fs::field::{byte, index, low32, wide};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -24,11 +24,11 @@ pub(super) enum Way {
 impl FfsLive {
     /// The way to a block, if the format can map it.
     pub(super) fn way(&self, lbn: u64) -> Option<Way> {
-        if lbn < DIRECT as u64 {
+        if lbn < wide(DIRECT) {
             return Some(Way::Direct(index(lbn)));
         }
         let width = self.sb.pointers();
-        let mut left = lbn.saturating_sub(DIRECT as u64);
+        let mut left = lbn.saturating_sub(wide(DIRECT));
         let mut span = width;
         for tree in 0..3 {
             if left >= span {
@@ -147,7 +147,7 @@ impl FfsLive {
         let missing = places.len().saturating_sub(path.len());
         let made = self.take_indirect(ino, lbn, tree, missing)?;
         let frag = u64::from(self.sb.frag);
-        let sectors = self.sectors(frag.saturating_mul((missing as u64).saturating_add(1)));
+        let sectors = self.sectors(frag.saturating_mul(wide(missing).saturating_add(1)));
         // From the lowest up: each is whole before its number is entered above.
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 3]>::from_slice(after));
         let blocks = path.iter().map(|&at| (at, None));

@@ -37,7 +37,7 @@ impl FfsLive {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
         check_state(&sb, options.force)?;
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
-        if let Some(seal) = Sealer::new(&sb) {
+        if let Some(seal) = Sealer::of(&sb) {
             cache.set_seal(seal);
         }
         let unknown =

@@ -5,7 +5,7 @@ use crate::crc32c;
 use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Order, Super, same};
 use seekless_cache::ChangeId;
-use seekless_fs::field::{index, invalid, parse, range, truncated};
+use seekless_fs::field::{index, invalid, parse, range, truncated, wide};
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
 use seekless_units::{BlockNo, GroupNo, Ino};
 use smallvec::SmallVec;
@@ -312,7 +312,7 @@ fn check(sb: &Super, node: &mut Node, bytes: &[u8]) -> Result<(), FsError> {
         let (at, room) = numbers(sb);
         let len = index(node.size);
         let target = bytes.get(at..at.saturating_add(len)).filter(|_| len <= room);
-        let target = target.ok_or_else(|| range("di_size", node.size, room as u64, place))?;
+        let target = target.ok_or_else(|| range("di_size", node.size, wide(room), place))?;
         node.target = Some(target.into());
         (node.direct, node.indirect) = ([0; DIRECT], [0; 3]);
     }

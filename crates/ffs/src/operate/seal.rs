@@ -16,7 +16,7 @@ pub(super) struct Sealer(Arc<Super>);
 
 impl Sealer {
     /// `None` where the volume has no such hashes.
-    pub(super) fn new(sb: &Arc<Super>) -> Option<Box<dyn Seal>> {
+    pub(super) fn of(sb: &Arc<Super>) -> Option<Box<dyn Seal>> {
         let bits = [check_hash::GROUP, check_hash::INODE];
         let needed = bits.iter().any(|&bit| sb.has_check_hash(bit));
         needed.then(|| -> Box<dyn Seal> { Box::new(Self(Arc::clone(sb))) })

@@ -120,7 +120,7 @@ impl Replay {
 
     fn name(&mut self) -> Vec<u8> {
         let number = self.below(60);
-        let long = if number % 7 == 0 { 120 } else { number % 30 };
+        let long = if number.is_multiple_of(7) { 120 } else { number % 30 };
         format!("n{number}{}", "x".repeat(long)).into_bytes()
     }
 
@@ -234,7 +234,7 @@ impl Replay {
         let dir = self.some_dir();
         let name = self.some_name(dir);
         // Somebody may have it open: then it can be read until closed.
-        let held = self.model.dir(dir).get(&name).copied().filter(|_| self.step % 3 == 0);
+        let held = self.model.dir(dir).get(&name).copied().filter(|_| self.step.is_multiple_of(3));
         let held = held.map(|file| (self.inos[&file], self.model.files[&file].clone()));
         if let Some((ino, _)) = &held {
             self.live.hold(*ino).unwrap();
