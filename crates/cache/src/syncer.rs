@@ -133,28 +133,30 @@ impl<A> Cache<A> {
         if self.graph_is_full() { self.wait_for_the_graph() } else { Ok(()) }
     }
 
+    /// Whether the graph holds three quarters of what it may.
     fn graph_is_full(&self) -> bool {
         let limits = &self.config.limits;
-        let most = limits.max_softdeps.saturating_sub(RESERVE.min(limits.max_softdeps / 2));
-        self.graph.len() > most || self.graph.undo_bytes() > limits.max_undo
+        self.graph.len() > limits.max_softdeps / 4 * 3
+            || self.graph.undo_bytes().get() > limits.max_undo.get() / 4 * 3
     }
 
-    /// Asks the syncer to hurry; when it was asked too often, sleeps while it
-    /// works (`request_cleanup` in `ffs_softdep.c`).
+    /// Asks the syncer to hurry; when it was asked too often, or there is no
+    /// room at all, sleeps while it works (`request_cleanup` in
+    /// `ffs_softdep.c`).
     fn wait_for_the_graph(&mut self) -> Result<(), FsError> {
         if self.wheel.rushes < MOST_RUSHES {
             self.wheel.rushes += 1;
             self.counters.rush_requests += 1;
-            if !self.graph_is_over_its_cap() {
+            if !self.graph_is_at_its_cap() {
                 return Ok(());
             }
         }
         self.counters.max_limit_hit += 1;
         let began = self.clock.now();
         let delay = u64::from(self.config.limits.tickdelay.max(2)) * TICK;
-        while self.graph_is_full() && self.serve_rush()? {}
-        if self.graph_is_over_its_cap() {
-            // The wheel has nothing young enough: those that others wait for.
+        while self.serve_rush()? {}
+        if self.graph_is_full() {
+            // What hangs on the wheel is too young, or waits for what is.
             self.sync_round()?;
         }
         let spent = self.clock.now().saturating_since(began);
@@ -164,9 +166,9 @@ impl<A> Cache<A> {
         self.tick()
     }
 
-    fn graph_is_over_its_cap(&self) -> bool {
+    fn graph_is_at_its_cap(&self) -> bool {
         let limits = &self.config.limits;
-        self.graph.len() + RESERVE.min(limits.max_softdeps / 4) > limits.max_softdeps
+        self.graph.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
             || self.graph.undo_bytes() > limits.max_undo
     }
 }

@@ -64,6 +64,10 @@ impl FfsLive {
     pub(super) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.links = node.links.saturating_sub(1);
+        // A removed directory's own `.` goes with its last name.
+        if node.counted_in.is_some() && node.links == 1 {
+            node.links = 0;
+        }
         if node.links == 0 && node.holds == 0 {
             self.destroy(ino)?;
         } else {
@@ -72,18 +76,12 @@ impl FfsLive {
         Ok(())
     }
 
-    /// A removed directory has its name less and its own `.`; what was in it
-    /// may still be counted. When it goes its parent has one link less.
+    /// A removed directory has its name less. What was in it may still be
+    /// counted, and an older name of it; when it goes its parent has one link
+    /// less.
     pub(super) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
-        node.links = node.links.saturating_sub(2);
-        node.counted_in = Some(parent);
-        if node.links == 0 && node.holds == 0 {
-            self.destroy(ino)?;
-        } else {
-            self.put_links(ino, &[])?;
-        }
-        Ok(())
+        self.node(ino)?.counted_in = Some(parent);
+        self.drop_link(ino)
     }
 
     /// Counts the space of a file that will go as free already.

@@ -345,10 +345,28 @@ impl FfsLive {
             return Err(FsError::NotEmpty(text(name)));
         }
         // Names that went from it to elsewhere must be there first.
-        let inside = self.changes_in_dir(ino)?;
-        let removed = self.remove(dir, name, &inside)?;
+        let mut before = self.changes_in_dir(ino)?;
+        before.extend(self.leaving(ino)?);
+        let removed = self.remove(dir, name, &before)?;
         self.lose_dir(dir, ino, removed)?;
         self.touch_dir(dir)
+    }
+
+    /// What takes older names of a file from the disk, if they are still
+    /// there. The last name of a directory goes after them: with one name alone
+    /// `..` must not contradict it.
+    pub(super) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        let cache = &self.cache;
+        let node = self.nodes.get_mut(&ino).ok_or_else(|| super::node::gone(ino))?;
+        node.leaving.retain(|id| !cache.is_committed(*id));
+        Ok(node.leaving.iter().copied().collect())
+    }
+
+    /// Remembers what takes an older name of a file from the disk.
+    pub(super) fn note_leaving(&mut self, ino: Ino, by: ChangeId) -> Result<(), FsError> {
+        self.leaving(ino)?;
+        self.node(ino)?.leaving.push(by);
+        Ok(())
     }
 
     /// A directory has lost its name in its parent.

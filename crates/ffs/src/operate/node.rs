@@ -68,6 +68,8 @@ pub(super) struct Node {
     pub(super) counted_free: bool,
     /// Of a removed directory: the one of which the links count its `..`.
     pub(super) counted_in: Option<Ino>,
+    /// What takes older names of it from the disk.
+    pub(super) leaving: SmallVec<[ChangeId; 1]>,
 }
 
 impl Node {
@@ -102,6 +104,7 @@ impl Node {
             fresh: SmallVec::new(),
             counted_free: false,
             counted_in: None,
+            leaving: SmallVec::new(),
         }
     }
 

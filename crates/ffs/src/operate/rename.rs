@@ -108,6 +108,7 @@ impl FfsLive {
         let early = if across { self.prepare_turn(from, to.0, moved, &mut after)? } else { None };
         if old_kind == FileKind::Directory {
             after.extend(self.changes_in_dir(old)?);
+            after.extend(self.leaving(old)?);
         }
         let changed = self.redirect(to.0, to.1, (moved, kind), &after)?;
         let reached = self.node(to.0)?.reached_by.clone();
@@ -201,6 +202,7 @@ impl FfsLive {
         }
         match removed {
             Some(id) => {
+                self.note_leaving(moved, id)?;
                 self.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
                 Ok(())
             }
@@ -265,6 +267,11 @@ impl FfsLive {
             let node = self.node(parent)?;
             node.effective = node.effective.saturating_sub(1);
             self.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
+        }
+        self.note_leaving(moved, back)?;
+        self.note_leaving(other, changed)?;
+        if let Some(removed) = removed {
+            self.note_leaving(other, removed)?;
         }
         self.note_name(moved, to.0, &Ids::from_slice(&[changed]))?;
         self.note_name(other, from.0, &Ids::from_slice(&[back]))?;
