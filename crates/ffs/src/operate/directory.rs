@@ -477,11 +477,14 @@ impl FfsLive {
         Ok(slot.is_some_and(|slot| self.cache.can_revert(slot.added)))
     }
 
-    /// What must be on the disk for a name to be there as it is.
+    /// What must be on the disk for a name to be there as it is, its directory
+    /// included.
     pub(super) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
         let (block, skip) = self.dir_place(dir, slot.at)?;
-        Ok(self.cache.waiting_at(block, skip, needed(name.len())).into_iter().collect())
+        let waiting = self.cache.waiting_at(block, skip, needed(name.len()));
+        let node = self.node(dir)?;
+        Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
     }
 
     /// Counts anew how much room a unit has.
