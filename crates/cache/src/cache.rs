@@ -661,15 +661,6 @@ impl<A> Cache<A> {
         found
     }
 
-    /// The changes to `len` bytes from byte `skip` behind fragment `at` that
-    /// wait for something.
-    #[must_use]
-    pub fn waiting_at(&self, at: BlockNo, skip: usize, len: usize) -> Vec<ChangeId> {
-        let place = self.shape.place(at, skip, len);
-        place
-            .map_or_else(|_| Vec::new(), |place| self.changes_under(place.block, &[place]).to_vec())
-    }
-
     /// The changes to a run of fragments that are not on the disk, whether they
     /// wait for something or not.
     #[must_use]

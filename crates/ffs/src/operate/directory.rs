@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, truncated, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
-use seekless_units::{BlockNo, Ino};
+use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
 
@@ -482,7 +482,10 @@ impl FfsLive {
     pub(super) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
         let (block, skip) = self.dir_place(dir, slot.at)?;
-        let waiting = self.cache.waiting_at(block, skip, needed(name.len()));
+        // An entry lies in one fragment.
+        let within = skip.checked_div(index(self.sb.fsize)).unwrap_or(0);
+        let fragment = Extent::new(block.saturating_add(wide(within)), 1);
+        let waiting = self.cache.changes_in(fragment);
         let node = self.node(dir)?;
         Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
     }
