@@ -139,8 +139,7 @@ impl FfsLive {
         if matches!(done, Err(FsError::NoSpace(_))) && self.reclaim()? {
             done = operation(self);
         }
-        self.run_actions()?;
-        done
+        self.run_actions().and(done).map_err(met_here)
     }
 
     /// Frees what waits only for the disk. False when there was nothing.
@@ -219,6 +218,15 @@ impl FfsLive {
             return Err(error);
         }
         self.touch(ino)
+    }
+}
+
+/// It began while changes were possible: that they are no more was met on the
+/// way, and is the failure of the device itself.
+fn met_here(error: FsError) -> FsError {
+    match error {
+        FsError::ReadOnly(why) => FsError::io("the image", std::io::Error::other(why)),
+        other => other,
     }
 }
 

@@ -151,3 +151,8 @@ impl BlockDevice for Fragile {
         Ok(())
     }
 }
+
+/// Whether a discipline leaves nothing but what may be expected after a crash.
+pub(crate) fn in_order(discipline: seekless_cache::Discipline) -> bool {
+    discipline == seekless_cache::Discipline::SoftUpdates
+}

@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod crash;
+mod failing;
 mod model;
 mod recount;
 mod replay;
