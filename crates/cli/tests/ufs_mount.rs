@@ -216,3 +216,42 @@ fn what_must_not_be_mounted_is_refused() {
     let (_, message) = attempt("rw");
     assert!(message.contains("not clean"), "forcing it does not make it clean: {message}");
 }
+
+/// Unpacks and removes a tree over and over while others look on.
+#[test]
+fn many_at_once_leave_a_whole_image() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-busy");
+    let (tree, tar, image) = (scratch.join("tree"), scratch.join("tar"), scratch.join("image"));
+    let at = scratch.path().join("at");
+    populate(Path::new(&tree));
+    run("tar", &["-c", "--format=posix", "-f", &tar, "-C", &tree, "."]);
+    make(&image, "ufs2", "192M", &["-b", "8192", "-f", "1024"]);
+    // A small cache and a small graph: both run full.
+    let mounted = Mounted::new(&image, &at, "rw,softdep,cache=4M,max_softdeps=2000");
+    let dir = at.to_str().expect("path");
+    let work = |script: String| Command::new("sh").args(["-ec", &script]).spawn().expect("sh");
+    let mut workers: Vec<Child> = (0..3)
+        .map(|n| {
+            work(format!(
+                "for turn in 1 2 3; do mkdir {dir}/w{n}; tar -x -f {tar} -C {dir}/w{n}; \
+                 mv {dir}/w{n} {dir}/x{n}; diff -r --no-dereference {dir}/x{n}/dir {tree}/dir; \
+                 rm -r {dir}/x{n}; done"
+            ))
+        })
+        .collect();
+    // Names come and go under it: what it does not find is no failure.
+    workers.push(work(format!(
+        "for turn in $(seq 40); do find {dir} -type f 2>/dev/null | wc -l >/dev/null; sync -f {dir}; done"
+    )));
+    for worker in &mut workers {
+        assert!(worker.wait().expect("sh").success());
+    }
+    let left: Vec<_> = fs::read_dir(&at).expect("list").collect();
+    assert!(left.is_empty(), "{left:?}");
+    mounted.end();
+    text(&seekless(&["check", &image]));
+    run("fsstat", &[&image]);
+}
