@@ -86,9 +86,11 @@ impl Buffer {
     /// Those of `by_start` that begin before `end` and may reach past `start`.
     fn reaching(&self, start: u64, end: u64) -> Range<usize> {
         let longest = u64::from(self.spec.segment_sectors);
-        let from = self.by_start.partition_point(|&(first, _)| first + longest <= start);
         let until = self.by_start.partition_point(|&(first, _)| first < end);
-        from..until.max(from)
+        // Few do, if any: they are the last of those.
+        let near = self.by_start[..until].iter().rev();
+        let count = near.take_while(|&&(first, _)| first + longest > start).count();
+        until - count..until
     }
 
     /// Keeps `by_start` when a segment begins elsewhere.
@@ -110,16 +112,18 @@ impl Buffer {
     /// for a write one that it makes worthless, or the one not used for longest.
     pub(super) fn victim(&self, write: Option<(u64, u64)>, now: Nanos) -> Option<usize> {
         let free = |segment: &Segment| segment.dirty_until <= now;
+        // Whatever holds something comes after all that holds nothing.
+        const HOLDS: u64 = 1 << 63;
         let rank = |segment: &Segment| {
             if segment.start == segment.end {
-                return (0, segment.used);
+                return segment.used;
             }
             match write {
-                Some((start, end)) if segment.overlaps(start, end) => (0, 0),
-                _ => (1, segment.used),
+                Some((start, end)) if segment.overlaps(start, end) => 0,
+                _ => segment.used | HOLDS,
             }
         };
-        let least = |best: Option<(usize, (u32, u64))>, (at, segment): (usize, &Segment)| {
+        let least = |best: Option<(usize, u64)>, (at, segment): (usize, &Segment)| {
             let rank = rank(segment);
             if best.is_none_or(|best| rank < best.1) { Some((at, rank)) } else { best }
         };
