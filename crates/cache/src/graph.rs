@@ -126,14 +126,25 @@ impl<A> Graph<A> {
         slot.record.as_ref()
     }
 
-    /// Whether a change that still stands builds upon this one: to the same
-    /// bytes, or after it elsewhere.
+    /// Whether a change elsewhere waits for this one to be on the disk.
+    pub(crate) fn is_waited_for(&self, record: &Record) -> bool {
+        record.waiters.iter().any(|waiter| match *waiter {
+            Waiter::After(id) => self.get(id).is_some(),
+            Waiter::On(_) | Waiter::Action(_) => false,
+        })
+    }
+
+    /// Whether a later change to the same bytes stands on this one.
+    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+        record.waiters.iter().any(|waiter| match *waiter {
+            Waiter::On(id) => self.get(id).is_some(),
+            Waiter::After(_) | Waiter::Action(_) => false,
+        })
+    }
+
+    /// Whether a change that still stands builds upon this one in either way.
     pub(crate) fn is_built_upon(&self, record: &Record) -> bool {
-        let stands = |waiter: &Waiter| match *waiter {
-            Waiter::On(id) | Waiter::After(id) => self.get(id).is_some(),
-            Waiter::Action(_) => false,
-        };
-        record.waiters.iter().any(stands)
+        self.is_waited_for(record) || self.has_change_on(record)
     }
 
     pub(crate) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
@@ -266,7 +277,8 @@ impl<A> Graph<A> {
         }
     }
 
-    fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+    /// Takes a record out, and tells nobody.
+    pub(crate) fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if Some(slot.generation) != id.generation {
             return None;
@@ -326,15 +338,6 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Takes out a record that a later change has made void: its bytes will
-    /// never be on the disk by themselves.
-    pub(crate) fn take_void(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
-        let undo = self.get(id).map(Record::undo_bytes)?;
-        let record = self.take(id, counters)?;
-        debug_assert_eq!(undo, record.undo_bytes());
-        Some(record)
-    }
-
     /// Lets those that waited for something else wait for `id`.
     pub(crate) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
         for &waiter in waiters {
@@ -353,24 +356,6 @@ impl<A> Graph<A> {
                 record.waiters.push(waiter);
             }
         }
-    }
-
-    /// Whether a change, not only actions, waits for this one to be on the disk.
-    pub(crate) fn is_waited_for(&self, record: &Record) -> bool {
-        let stands = |waiter: &Waiter| match *waiter {
-            Waiter::After(id) => self.get(id).is_some(),
-            _ => false,
-        };
-        record.waiters.iter().any(stands)
-    }
-
-    /// Whether changes to the same bytes stand on this one.
-    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
-        let stands = |waiter: &Waiter| match *waiter {
-            Waiter::On(id) => self.get(id).is_some(),
-            _ => false,
-        };
-        record.waiters.iter().any(stands)
     }
 
     /// A record that waits shall wait for `after` and nothing else (what it

@@ -24,7 +24,9 @@
 //! - [`config`]: sizes, ages, limits; counters
 //! - `graph`: who waits for whom
 //! - `buffer`: the blocks
-//! - `cache`: reading and changing them
+//! - `cache`: what it is made of, and reading
+//! - `modify`: changing blocks
+//! - `retract`: waiting for changes, and taking them back
 //! - `write`: undoing, gathering, committing
 //! - `syncer`: the wheel, and what happens when the graph is full
 
@@ -34,6 +36,8 @@ pub mod change;
 pub mod config;
 pub mod discipline;
 mod graph;
+mod modify;
+mod retract;
 mod syncer;
 mod write;
 

@@ -21,7 +21,6 @@
     )
 )]
 
-#[allow(dead_code, unused_imports, reason = "what live operations are made of")]
 mod alloc;
 mod bmap;
 mod build;
@@ -35,11 +34,9 @@ mod make;
 mod ondisk;
 mod operate;
 mod superblock;
-#[allow(dead_code, reason = "what live operations are made of")]
 mod superblock_edit;
 pub mod tune;
 mod volume;
-#[allow(dead_code, reason = "every width there is")]
 mod words;
 mod xattr;
 

@@ -80,7 +80,6 @@ pub(crate) struct Super {
 
 /// What the superblock says to those who change the volume. It is checked when
 /// they begin ([`Super::check_writable`]), since readers can do without.
-#[allow(dead_code, reason = "read whole, whatever is used")]
 #[derive(Clone, Debug)]
 pub(crate) struct Tuning {
     /// Percent of the space kept from ordinary users.
@@ -113,8 +112,6 @@ pub(crate) struct Tuning {
     pub(crate) updated: bool,
     /// Whether it has snapshots.
     pub(crate) has_snapshots: bool,
-    /// Blocks and inodes that were being freed when it was last written.
-    pub(crate) pending: (u64, u32),
 }
 
 fn place() -> Location {
@@ -468,6 +465,5 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
         },
         updated,
         has_snapshots: raw.fs_snapinum.first().is_some_and(|first| first.get() != 0),
-        pending: (raw.fs_pendingblocks.get(), raw.fs_pendinginodes.get()),
     }
 }

@@ -1,6 +1,6 @@
 //! What a check of an image finds.
 
-use crate::{FsError, Location};
+use crate::Location;
 
 /// Whether something is what a crash may leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -69,11 +69,3 @@ impl Report {
         }
     }
 }
-
-/// A format's check: looks at all of an image, changes nothing.
-///
-/// # Errors
-/// [`FsError::Corrupt`] when there is too little left to begin with (no
-/// superblock), [`FsError::Device`] when the device fails.
-pub type Check =
-    fn(device: std::sync::Arc<dyn seekless_device::BlockDevice>) -> Result<Report, FsError>;

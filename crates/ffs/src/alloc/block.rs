@@ -205,15 +205,6 @@ impl GroupMut<'_> {
         self.set_block(block, old | bits)
     }
 
-    /// Whether all fragments of a run are free.
-    ///
-    /// # Errors
-    /// As [`GroupMut::take`].
-    pub(crate) fn is_free(&self, run: Extent) -> Result<bool, FsError> {
-        let (block, bits) = self.block_and_mask(&self.piece(run)?);
-        Ok(self.block_bits(block) & bits == bits)
-    }
-
     /// The one place in which the map of fragments changes: gives a block other
     /// bits and brings every count up to date. Changes nothing when a count
     /// would leave its range.
