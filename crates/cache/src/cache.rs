@@ -150,6 +150,12 @@ impl<A> Cache<A> {
         &self.counters
     }
 
+    /// Bytes of the blocks that are kept.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.buffers.bytes()
+    }
+
     /// Changes and deferred actions in the graph.
     #[must_use]
     pub fn softdeps(&self) -> usize {
@@ -190,7 +196,6 @@ impl<A> Cache<A> {
             block += 1;
             start = 0;
         }
-        self.drop_clean();
         Ok(())
     }
 
@@ -226,6 +231,11 @@ impl<A> Cache<A> {
     pub(crate) fn load(&mut self, place: Place) -> Result<&mut Buffer, FsError> {
         let fragment = self.shape.fragment as usize;
         let first = self.shape.first_fragment(place.block);
+        if self.buffers.bytes() > self.config.capacity.get()
+            && self.buffers.get(place.block).is_none()
+        {
+            self.drop_clean();
+        }
         let buffer = self.buffers.touch(place.block);
         let mut missing = place.mask & !buffer.valid;
         if missing == 0 {

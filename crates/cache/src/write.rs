@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent};
 
-/// Blocks that are looked at in one go when room is made.
+/// Most blocks that are looked at in one go when room is made.
 const BATCH: usize = 128;
 
 /// A run of fragments to be written.
@@ -163,9 +163,8 @@ impl<A> Cache<A> {
     pub(crate) fn drop_clean(&mut self) {
         let capacity = self.config.capacity.get();
         while self.buffers.bytes() > capacity {
-            let clean = |buffer: &&Buffer| !buffer.holds_changes();
-            let oldest = self.buffers.oldest_first().take(BATCH);
-            let blocks: Vec<u64> = oldest.filter(clean).map(|buffer| buffer.block).collect();
+            let clean = self.buffers.oldest_first().filter(|buffer| !buffer.holds_changes());
+            let blocks: Vec<u64> = clean.take(self.batch()).map(|buffer| buffer.block).collect();
             if blocks.is_empty() {
                 return;
             }
@@ -173,6 +172,13 @@ impl<A> Cache<A> {
                 self.buffers.remove(block);
             }
         }
+    }
+
+    /// Blocks that are looked at in one go when room is made: a sixteenth of
+    /// all at most.
+    fn batch(&self) -> usize {
+        let blocks = self.config.capacity.get() / self.shape.block_bytes() as u64;
+        usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
     }
 
     /// As [`Cache::drop_clean`], but writes what is dirty. What waits for

@@ -400,3 +400,21 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
     run.disk.read(Lba::new(16), &mut sector).unwrap();
     assert_eq!(sector, [0; 512], "the old place was never written");
 }
+
+#[test]
+fn a_walk_that_only_reads_stays_in_bounds() {
+    let mut config = soft_updates();
+    config.capacity = ByteLen::new(8 * BLOCK as u64);
+    let mut run = Run::new(5, config);
+    for block in 0..BLOCKS as u64 {
+        run.cache.read(BlockNo::new(block * 8), 0, 8).unwrap();
+    }
+    let again = run.cache.counters().reads;
+    for block in (0..BLOCKS as u64).rev().take(4) {
+        run.cache.read(BlockNo::new(block * 8), 0, 8).unwrap();
+    }
+    assert_eq!(run.cache.counters().reads, again, "the latest are kept");
+    run.cache.read(BlockNo::new(0), 0, 8).unwrap();
+    assert_eq!(run.cache.counters().reads, again + 1, "the oldest are not");
+    assert!(run.cache.bytes() <= config.capacity.get() + BLOCK as u64, "{}", run.cache.bytes());
+}

@@ -242,10 +242,12 @@ impl Operate for FfsLive {
     }
 
     fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        self.drop_nodes();
         Ok(self.find(dir, name)?.map(|slot| slot.ino))
     }
 
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
+        self.drop_nodes();
         Ok(self.named_node(ino)?.attr())
     }
 
