@@ -1,6 +1,6 @@
 //! How a cache shall behave, and what it counted.
 
-use crate::change::{Age, Kind};
+use crate::change::{Age, Kind, Role};
 use crate::discipline::Discipline;
 use seekless_units::{ByteLen, Nanos};
 
@@ -65,6 +65,10 @@ pub struct Config {
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
+    /// Forget one order between changes, as if the format had not asked for it:
+    /// the one with this number, counted as [`Counters::orders`] does. For those
+    /// who try whether a search of crash states would notice.
+    pub drop_order: Option<u64>,
 }
 
 impl Config {
@@ -78,6 +82,7 @@ impl Config {
             ages: Ages::CLASSIC,
             limits: Limits::default(),
             barriers: true,
+            drop_order: None,
         }
     }
 }
@@ -117,4 +122,31 @@ pub struct Counters {
     pub live: [u64; Kind::ALL.len()],
     /// Time that callers slept for a full graph.
     pub slept: Nanos,
+    /// Orders recorded: how often a change or an action was made to wait for a
+    /// change that was not on the disk.
+    pub orders: u64,
+    /// The order that was forgotten ([`Config::drop_order`]).
+    pub dropped: Option<Dropped>,
+}
+
+/// An order between changes that was forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    /// What should have been on the disk first.
+    pub before: Role,
+    /// What should have waited; `None` for an action.
+    pub after: Option<Role>,
+    /// The other orders ask for the same, by way of other changes: nothing has
+    /// changed.
+    pub implied: bool,
+    /// Both are written at once, in the same fragment, whatever the order says.
+    pub inseparable: bool,
+}
+
+impl Dropped {
+    /// Whether the disk can show anything that it could not with the order.
+    #[must_use]
+    pub const fn matters(&self) -> bool {
+        !self.implied && !self.inseparable
+    }
 }

@@ -12,7 +12,7 @@
 //! they go in the same write, or are undone together.
 
 use crate::change::{ChangeId, Kind, Role};
-use crate::config::Counters;
+use crate::config::{Counters, Dropped};
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -93,10 +93,14 @@ pub(crate) struct Graph<A> {
     records: usize,
     deferred: usize,
     undo: u64,
+    /// The number of the order that is forgotten.
+    drop: Option<u64>,
+    /// The change that the order just forgotten would have waited for.
+    lost: Option<ChangeId>,
 }
 
 impl<A> Graph<A> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(drop: Option<u64>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -106,6 +110,8 @@ impl<A> Graph<A> {
             records: 0,
             deferred: 0,
             undo: 0,
+            drop,
+            lost: None,
         }
     }
 
@@ -171,10 +177,16 @@ impl<A> Graph<A> {
         let new = self.id(slot);
         record.waiting = 0;
         for &id in &record.after {
-            record.waiting += u32::from(self.wait(id, Waiter::After(new)));
+            record.waiting += u32::from(self.order(id, Waiter::After(new), counters));
         }
         for &id in &record.on {
-            record.waiting += u32::from(self.wait(id, Waiter::On(new)));
+            record.waiting += u32::from(self.order(id, Waiter::On(new), counters));
+        }
+        if let Some(lost) = self.lost.take() {
+            if !take_out(&mut record.after, lost) {
+                take_out(&mut record.on, lost);
+            }
+            counters.dropped = self.describe(lost, &record);
         }
         if record.waiting == 0 {
             record.undo.clear();
@@ -205,6 +217,58 @@ impl<A> Graph<A> {
         true
     }
 
+    /// As [`Graph::wait`], for an order that a format asks for: counts it, and
+    /// forgets the one that shall be forgotten.
+    fn order(&mut self, id: ChangeId, waiter: Waiter, counters: &mut Counters) -> bool {
+        if self.drop.is_none() || self.get(id).is_none() {
+            let waits = self.wait(id, waiter);
+            counters.orders += u64::from(waits);
+            return waits;
+        }
+        let needless = matches!(waiter, Waiter::On(_))
+            && self.get(id).is_some_and(|record| record.waiting == 0);
+        if needless {
+            return false;
+        }
+        let number = counters.orders;
+        counters.orders += 1;
+        if self.drop == Some(number) {
+            self.lost = Some(id);
+            return false;
+        }
+        self.wait(id, waiter)
+    }
+
+    /// What the loss of an order means for the change that should have waited.
+    fn describe(&self, lost: ChangeId, waiter: &Record) -> Option<Dropped> {
+        let before = self.get(lost)?;
+        let others = waiter.after.iter().chain(&waiter.on).copied();
+        let inseparable = before.waiting == 0
+            && before.block == waiter.block
+            && (before.mask | waiter.mask).count_ones() == 1;
+        let implied = self.implies(others.collect(), lost);
+        Some(Dropped { before: before.role, after: Some(waiter.role), implied, inseparable })
+    }
+
+    /// Whether who waits for `those` waits for `lost` as well.
+    fn implies(&self, those: Vec<ChangeId>, lost: ChangeId) -> bool {
+        let Some(record) = self.get(lost) else { return true };
+        let mut seen = hashbrown::HashSet::new();
+        let mut stack = those;
+        while let Some(id) = stack.pop() {
+            if id == lost {
+                return true;
+            }
+            let Some(other) = self.get(id).filter(|_| seen.insert(id)) else { continue };
+            // What may be written goes with anything else in its block.
+            if record.waiting == 0 && other.block == record.block {
+                return true;
+            }
+            stack.extend(other.after.iter().chain(&other.on));
+        }
+        false
+    }
+
     /// An action to be done once all of `after` is on the disk.
     pub(crate) fn defer(
         &mut self,
@@ -217,7 +281,22 @@ impl<A> Graph<A> {
             self.actions.push(None);
             u32::try_from(self.actions.len().saturating_sub(1)).unwrap_or(u32::MAX)
         });
-        let waiting = after.iter().filter(|&&id| self.wait(id, Waiter::Action(slot))).count();
+        let mut waiting = 0usize;
+        for &id in after {
+            waiting += usize::from(self.order(id, Waiter::Action(slot), counters));
+        }
+        if let Some(lost) = self.lost.take() {
+            let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
+            take_out(&mut others, lost);
+            let implied = self.implies(others.to_vec(), lost);
+            let before = self.get(lost).map(|record| record.role);
+            counters.dropped = before.map(|before| Dropped {
+                before,
+                after: None,
+                implied,
+                inseparable: false,
+            });
+        }
         counters.made[kind as usize] += 1;
         if waiting == 0 {
             self.free_actions.push(slot);
@@ -360,7 +439,13 @@ impl<A> Graph<A> {
 
     /// A record that waits shall wait for `after` and nothing else (what it
     /// lies on excepted). Those that may now be written are appended to `freed`.
-    pub(crate) fn rewire(&mut self, id: ChangeId, after: &[ChangeId], freed: &mut Vec<ChangeId>) {
+    pub(crate) fn rewire(
+        &mut self,
+        id: ChangeId,
+        after: &[ChangeId],
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
         let Some(record) = self.get_mut(id) else { return };
         let before = std::mem::take(&mut record.after);
         let waiter = Waiter::After(id);
@@ -372,13 +457,35 @@ impl<A> Graph<A> {
                 gone += kept - old.waiters.len();
             }
         }
-        let new = after.iter().filter(|&&new| self.wait(new, waiter)).count();
+        let mut new = 0usize;
+        for &order in after {
+            new += usize::from(self.order(order, waiter, counters));
+        }
+        let lost = self.lost.take();
         let Some(record) = self.get_mut(id) else { return };
         record.after.extend_from_slice(after);
+        if let Some(lost) = lost {
+            take_out(&mut record.after, lost);
+        }
         let waiting = (record.waiting as usize).saturating_sub(gone).saturating_add(new);
         record.waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        if let (Some(lost), Some(record)) = (lost, self.get(id)) {
+            counters.dropped = self.describe(lost, record);
+        }
         if waiting == 0 {
             self.set_free(id, freed);
         }
     }
+}
+
+/// Takes one mention of a change out of a list; false when there is none.
+fn take_out<const N: usize>(list: &mut SmallVec<[ChangeId; N]>, id: ChangeId) -> bool
+where
+    [ChangeId; N]: smallvec::Array<Item = ChangeId>,
+{
+    let found = list.iter().position(|&at| at == id);
+    if let Some(at) = found {
+        list.remove(at);
+    }
+    found.is_some()
 }

@@ -381,7 +381,7 @@ impl<A> Cache<A> {
             return None;
         }
         let mut freed = Vec::new();
-        self.graph.rewire(id, after, &mut freed);
+        self.graph.rewire(id, after, &mut freed, &mut self.counters);
         self.unblock(&freed);
         Some(Changed { id, replaced: true })
     }
