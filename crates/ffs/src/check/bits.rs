@@ -17,6 +17,13 @@ impl Bits {
         was_clear
     }
 
+    /// Clears a bit.
+    pub(super) fn clear(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at >> 6) {
+            *word &= !(1u64 << (at & 63));
+        }
+    }
+
     pub(super) fn get(&self, at: usize) -> bool {
         self.0.get(at >> 6).is_some_and(|word| word >> (at & 63) & 1 == 1)
     }

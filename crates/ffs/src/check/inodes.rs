@@ -1,6 +1,6 @@
 //! Phase 1: every inode, and the blocks it claims.
 
-use super::{Checker, Seen};
+use super::{Checker, Fix, Seen, Stage};
 use crate::inode::Inode;
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT, check_hash};
 use crate::superblock::Format;
@@ -17,9 +17,37 @@ struct Claims {
     blocks: u64,
     /// Something was wrong with where they lie.
     bad: bool,
-    /// It was said already that there are blocks past the end.
+    /// There are block numbers past the end.
     beyond: bool,
+    /// Fragments that are another's too.
     duplicates: u64,
+    /// What it took that was nobody's, to be given back when it is bad.
+    taken: Vec<Extent>,
+}
+
+impl Claims {
+    fn of(ino: Ino, blocks: u64) -> Self {
+        Self {
+            ino,
+            fragments: 0,
+            blocks,
+            bad: false,
+            beyond: false,
+            duplicates: 0,
+            taken: Vec::new(),
+        }
+    }
+
+    fn are_sound(&self) -> bool {
+        !self.bad && self.duplicates == 0
+    }
+
+    fn take(&mut self, block: u64) {
+        match self.taken.last_mut() {
+            Some(last) if last.end().get() == block => last.len = last.len.saturating_add(1),
+            _ => self.taken.push(Extent::new(BlockNo::new(block), 1)),
+        }
+    }
 }
 
 /// A tree of indirect blocks.
@@ -56,6 +84,7 @@ impl Checker {
             Err(error @ FsError::Corrupt { .. }) => {
                 let place = Location::of("cylinder group").in_group(group);
                 self.unexpected("group.head", error.to_string(), place);
+                self.fix(Stage::Heads, Fix::Head(group));
                 self.lost_groups.push(group);
                 // Its inodes may be sound, and are looked at as far as they are.
                 Ok(all)
@@ -83,6 +112,7 @@ impl Checker {
         let Some(kind) = FileKind::from_mode(inode.mode()) else {
             let what = format!("mode {:#o} is no kind of file", inode.mode());
             self.unexpected("inode.unknown-kind", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
         if self.sb().has_check_hash(check_hash::INODE)
@@ -91,6 +121,7 @@ impl Checker {
         {
             let what = "check hash does not match".to_string();
             self.unexpected("inode.check-hash", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Seal(ino));
         }
         let bad_blocks = self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
@@ -98,7 +129,17 @@ impl Checker {
             self.report.tally.directories = self.report.tally.directories.saturating_add(1);
         }
         let links = i64::from(inode.nlink());
-        let seen = Seen { kind, links, names: 0, parent: None, named_in: None, bad_blocks };
+        let len = inode.len;
+        let seen = Seen {
+            kind,
+            len,
+            links,
+            names: 0,
+            parent: None,
+            named_in: None,
+            entries: 0,
+            bad_blocks,
+        };
         self.seen.insert(ino, seen);
         Ok(())
     }
@@ -111,66 +152,113 @@ impl Checker {
         }
         let what = "not in use, but has a length or blocks".to_string();
         self.unexpected("inode.partly-cleared", what, place(inode.ino));
+        self.fix(Stage::Inodes, Fix::Clear(inode.ino));
     }
 
     /// Claims an inode's blocks; whether something is wrong with where they lie.
+    /// Of two who claim a block the first one keeps it, and what the volume
+    /// itself has is nobody's; the other keeps none of its blocks.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
-        let mut claims = Claims {
-            ino: inode.ino,
-            fragments: 0,
-            blocks: inode.len.div_ceil(u64::from(self.sb().bsize)),
-            bad: self.length_is_wrong(inode, kind),
-            beyond: false,
-            duplicates: 0,
-        };
-        if claims.bad {
+        if let Some(fix) = self.wrong_length(inode, kind) {
+            self.fix(Stage::Inodes, fix);
             return Ok(true);
         }
+        let mut claims = Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.sb().bsize)));
         let mapped = match kind {
             FileKind::Regular | FileKind::Directory => true,
-            FileKind::Symlink => !self.volume.is_fast_symlink(inode),
+            FileKind::Symlink => !self.is_fast(inode),
             _ => false,
         };
         if mapped {
             self.data(inode, &mut claims)?;
         }
-        self.attributes(inode, &mut claims);
-        let unit = u64::from(self.sb().fsize) / 512;
-        let sectors = claims.fragments.saturating_mul(unit);
-        if claims.duplicates > 0 {
-            let what = format!("{} fragments are another's too", claims.duplicates);
-            self.unexpected("inode.duplicate-blocks", what, place(inode.ino));
+        if !claims.are_sound() {
+            self.give_back(&claims);
+            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            return Ok(true);
         }
-        if sectors != inode.sectors() && !claims.bad {
-            let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
-            self.expected("inode.block-count", what, place(inode.ino));
+        if kind == FileKind::Symlink && mapped && inode.direct_block(0).is_none() {
+            let what = "a symlink that has lost its target".to_string();
+            self.unexpected("inode.length", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            return Ok(true);
+        }
+        let area = self.attributes(inode);
+        claims.beyond |= area.beyond;
+        claims.fragments = claims.fragments.saturating_add(area.fragments);
+        if claims.beyond {
+            self.fix(Stage::Inodes, Fix::Trim(inode.ino));
+        } else if area.are_sound() {
+            self.sectors(inode, claims.fragments);
         }
         let blocks = &mut self.report.tally.blocks;
         *blocks = blocks.saturating_add(claims.fragments);
-        Ok(claims.bad || claims.duplicates > 0)
+        Ok(false)
     }
 
-    fn length_is_wrong(&mut self, inode: &Inode, kind: FileKind) -> bool {
+    /// The number of sectors an inode says it has.
+    fn sectors(&mut self, inode: &Inode, fragments: u64) {
+        let sectors = fragments.saturating_mul(u64::from(self.sb().fsize) / 512);
+        if sectors != inode.sectors() {
+            let what = format!("di_blocks is {}, should be {sectors}", inode.sectors());
+            self.expected("inode.block-count", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
+        }
+    }
+
+    fn give_back(&mut self, claims: &Claims) {
+        for run in &claims.taken {
+            for block in run.start.get()..run.end().get() {
+                self.used.clear(index(block));
+            }
+        }
+        if claims.duplicates > 0 {
+            let what = format!("{} fragments are another's too", claims.duplicates);
+            self.unexpected("inode.duplicate-blocks", what, place(claims.ino));
+        }
+    }
+
+    /// Whether a symlink's target is kept in the inode. (Readers take no blocks
+    /// at all for a sign of that too.)
+    fn is_fast(&self, inode: &Inode) -> bool {
+        let longest = u64::from(self.sb().maxsymlinklen);
+        inode.len < longest || longest == 0 && inode.sectors() == 0
+    }
+
+    /// The longest file that block numbers have room for.
+    fn longest(&self) -> u64 {
+        let pointers = self.sb().pointers();
+        let levels = (1..=3).map(|level| pointers.saturating_pow(level));
+        let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
+        blocks.saturating_mul(u64::from(self.sb().bsize)).min(i64::MAX.cast_unsigned())
+    }
+
+    /// What is to be done about a length that cannot be.
+    fn wrong_length(&mut self, inode: &Inode, kind: FileKind) -> Option<Fix> {
         let place = place(inode.ino);
-        let longest = self.sb().tuning.maxfilesize.min(i64::MAX.cast_unsigned());
+        let longest = self.longest();
         if inode.len > longest {
             let what = format!("length {} is more than {longest}", inode.len);
             self.unexpected("inode.length", what, place);
-            return true;
+            return Some(Fix::Clear(inode.ino));
         }
         let unit = wide(DIRECTORY_UNIT);
         let odd = inode.len == 0 || !inode.len.is_multiple_of(unit);
         if kind == FileKind::Directory && odd {
             let what = format!("a directory's length of {}", inode.len);
             self.unexpected("inode.length", what, place);
-            return true;
+            let len = inode.len.max(1).next_multiple_of(unit);
+            return Some(match inode.direct_block(0) {
+                Some(_) => Fix::Length(inode.ino, len),
+                None => Fix::Clear(inode.ino),
+            });
         }
         if kind == FileKind::Symlink && inode.len > u64::from(self.sb().bsize) {
             let what = format!("a symlink's length of {}", inode.len);
             self.unexpected("inode.length", what, place);
-            return true;
+            return Some(Fix::Clear(inode.ino));
         }
-        false
+        None
     }
 
     fn data(&mut self, inode: &Inode, claims: &mut Claims) -> Result<(), FsError> {
@@ -206,20 +294,14 @@ impl Checker {
     /// A block past the end. In an indirect block that may be the number of a
     /// block whose inode, with its length, was to be written next.
     fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
-        let indirect = at >= wide(DIRECT);
-        claims.bad |= !indirect;
         if !std::mem::replace(&mut claims.beyond, true) {
             let blocks = claims.blocks;
             let what = format!("block {at} lies at {number}, past the end of {blocks} blocks");
-            if indirect {
+            if at >= wide(DIRECT) {
                 self.expected("inode.block-past-end", what, place(claims.ino));
             } else {
                 self.unexpected("inode.block-past-end", what, place(claims.ino));
             }
-        }
-        if indirect {
-            let frags = u64::from(self.sb().frag);
-            self.claim(Extent::new(BlockNo::new(number), frags), claims);
         }
     }
 
@@ -241,14 +323,24 @@ impl Checker {
             self.unexpected("inode.block-range", what, place);
             return false;
         }
-        let blocks = run.start.get()..run.end().get();
-        let taken = blocks.filter(|&block| !self.used.set(index(block))).count();
-        claims.duplicates = claims.duplicates.saturating_add(wide(taken));
+        let mut sound = true;
+        for block in run.start.get()..run.end().get() {
+            if self.used.set(index(block)) {
+                claims.take(block);
+            } else {
+                claims.duplicates = claims.duplicates.saturating_add(1);
+                sound = false;
+            }
+        }
         claims.fragments = claims.fragments.saturating_add(run.len);
-        taken == 0
+        sound
     }
 
     fn tree(&mut self, inode: &Inode, tree: Tree, claims: &mut Claims) -> Result<(), FsError> {
+        if tree.first >= claims.blocks {
+            self.beyond_the_end(tree.first, tree.block, claims);
+            return Ok(());
+        }
         let start = BlockNo::new(tree.block);
         let frags = u64::from(self.sb().frag);
         // One that is another's too has been read, or is no such block.
@@ -276,35 +368,40 @@ impl Checker {
         Ok(())
     }
 
-    /// The blocks of extended attributes (UFS2).
-    fn attributes(&mut self, inode: &Inode, claims: &mut Claims) {
+    /// Claims the blocks of extended attributes (UFS2).
+    fn attributes(&mut self, inode: &Inode) -> Claims {
         let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize).max(1));
         let len = u64::from(inode.ext_len);
+        let mut claims = Claims::of(inode.ino, len.div_ceil(bsize.max(1)));
         if len > bsize.saturating_mul(2) {
             claims.bad = true;
             let what = format!("{len} bytes of extended attributes");
-            self.unexpected("inode.length", what, place(inode.ino));
-            return;
+            self.unexpected("inode.attributes", what, place(inode.ino));
         }
         for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
             let here = len.saturating_sub(at.saturating_mul(bsize)).min(bsize);
-            if number == 0 {
+            if number == 0 || claims.bad {
                 continue;
             }
             if here == 0 {
-                self.beyond_the_end(at, number, claims);
+                self.beyond_the_end(at, number, &mut claims);
                 continue;
             }
             let run = Extent::new(BlockNo::new(number), here.div_ceil(fsize));
-            self.claim(run, claims);
+            self.claim(run, &mut claims);
         }
-        if len > 0 {
-            match self.volume.xattrs(inode) {
-                Err(error @ FsError::Corrupt { .. }) if !claims.bad => {
-                    self.unexpected("inode.attributes", error.to_string(), place(inode.ino));
-                }
-                _ => {}
-            }
+        if len > 0
+            && claims.are_sound()
+            && let Err(error @ FsError::Corrupt { .. }) = self.volume.xattrs(inode)
+        {
+            claims.bad = true;
+            self.unexpected("inode.attributes", error.to_string(), place(inode.ino));
         }
+        if !claims.are_sound() {
+            self.give_back(&claims);
+            claims = Claims { bad: true, ..Claims::of(inode.ino, 0) };
+            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+        }
+        claims
     }
 }

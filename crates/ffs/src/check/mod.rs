@@ -11,35 +11,48 @@
 //! when the device does, or nothing says how the volume is laid out. Every
 //! block is claimed once and every indirect block read once, so a hostile
 //! image costs no more time than an honest one of its size.
+//!
+//! With what it finds the check says what would do away with it ([`fix`]);
+//! [`repair`] does that, in an order in which it can be interrupted.
 
 mod bits;
+mod fix;
 mod groups;
 mod inodes;
 mod links;
 mod names;
+mod repair;
 
+pub use repair::{Outcome, Repaired, preen, repair};
+
+use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use bits::Bits;
+use fix::{Fix, Fixes, Spot, Stage};
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Class, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An inode in use.
 pub(crate) struct Seen {
     kind: FileKind,
+    /// Its length in bytes.
+    len: u64,
     /// Links it says it has.
     links: i64,
     /// Names that were found.
     names: i64,
     /// Of a directory: what its `..` says.
     parent: Option<Ino>,
-    /// Of a directory: the directory an entry was found in.
-    named_in: Option<Ino>,
+    /// Of a directory: the entry that names it.
+    named_in: Option<Spot>,
+    /// Of a directory: its entries besides `.` and `..`.
+    entries: u64,
     /// Its blocks cannot be trusted: it is not read.
     bad_blocks: bool,
 }
@@ -50,6 +63,8 @@ struct Checker {
     /// The same, compared with its check hashes.
     strict: Volume,
     report: Report,
+    /// What would do away with the findings.
+    fixes: Fixes,
     /// Fragments that something lies in.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
@@ -57,8 +72,8 @@ struct Checker {
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
     children: BTreeMap<Ino, Vec<Ino>>,
-    /// Directories with two names.
-    renamed: BTreeSet<Ino>,
+    /// The names of each directory, by where they are.
+    names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
 }
@@ -69,32 +84,42 @@ struct Checker {
 /// [`FsError::Corrupt`] when there is no sound superblock,
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-    let volume = Volume::open(device.clone(), true)?;
-    let mut strict = Volume::open(device.clone(), true)?;
-    strict.ignore_checksums = false;
-    let used = Bits::new(index(volume.sb.size));
-    let mut checker = Checker {
-        volume,
-        strict,
-        report: Report::default(),
-        used,
-        seen: BTreeMap::new(),
-        lost_groups: Vec::new(),
-        children: BTreeMap::new(),
-        renamed: BTreeSet::new(),
-        names_are_missing: false,
-    };
-    checker.superblock(device)?;
-    checker.claim_metadata();
-    checker.inodes()?;
-    checker.names()?;
-    checker.unconnected();
-    checker.links();
-    checker.groups()?;
-    Ok(checker.report)
+    Ok(Checker::examine(&device)?.report)
 }
 
 impl Checker {
+    /// Goes through all phases.
+    fn examine(device: &Arc<dyn BlockDevice>) -> Result<Self, FsError> {
+        let volume = Volume::open(Arc::clone(device), true)?;
+        let mut strict = Volume::open(Arc::clone(device), true)?;
+        strict.ignore_checksums = false;
+        let used = Bits::new(index(volume.sb.size));
+        let mut checker = Self {
+            volume,
+            strict,
+            report: Report::default(),
+            fixes: Fixes::default(),
+            used,
+            seen: BTreeMap::new(),
+            lost_groups: Vec::new(),
+            children: BTreeMap::new(),
+            names_of: BTreeMap::new(),
+            names_are_missing: false,
+        };
+        checker.superblock(Arc::clone(device))?;
+        checker.claim_metadata();
+        checker.inodes()?;
+        checker.names()?;
+        checker.unconnected();
+        checker.links();
+        checker.groups()?;
+        Ok(checker)
+    }
+
+    fn fix(&mut self, stage: Stage, fix: Fix) {
+        self.fixes.add(stage, fix);
+    }
+
     fn sb(&self) -> &Super {
         &self.volume.sb
     }
@@ -115,7 +140,7 @@ impl Checker {
             }
             other => drop(other?),
         }
-        if !self.sb().clean {
+        if !self.sb().clean || self.sb().flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
         Ok(())

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An image to be damaged. Offsets are those of UFS2, little-endian.
-struct Patient {
-    bytes: Vec<u8>,
+pub(crate) struct Patient {
+    pub(crate) bytes: Vec<u8>,
     image: FfsImage,
 }
 
@@ -25,7 +25,7 @@ const DIRECT: usize = 112;
 const INDIRECT: usize = 208;
 
 impl Patient {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let found = images::IMAGES.iter().find(|(name, _)| *name == "ufs2-le");
         let bytes = images::unpack(found.expect("there").1);
         let device = Arc::new(MemoryDevice::new(bytes.clone()));
@@ -104,10 +104,10 @@ fn codes(report: &Report) -> BTreeSet<&'static str> {
     report.findings.iter().map(|finding| finding.code).collect()
 }
 
-type Recipe = fn(&mut Patient);
+pub(crate) type Recipe = fn(&mut Patient);
 
 /// What is done, what is to be found, and whether a crash may have done it.
-const GOLDEN: &[(&str, Recipe, &[&str], bool)] = &[
+pub(crate) const GOLDEN: &[(&str, Recipe, &[&str], bool)] = &[
     (
         "not clean",
         |p| {

@@ -4,6 +4,7 @@ mod check;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
 mod images;
+mod repair;
 
 use seekless_device::MemoryDevice;
 use seekless_ffs::{FORMAT, FfsImage};

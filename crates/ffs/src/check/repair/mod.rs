@@ -1,0 +1,239 @@
+//! Doing away with what a check found.
+//!
+//! A repair is a sequence of rounds: a check of the whole image says what is
+//! wrong and what would mend it, the first stage of that ([`Stage`]) is written,
+//! and the next check sees what it left. So every write goes from one image that
+//! can be repaired to another, and a repair that was interrupted is taken up by
+//! the next one where it ended. Within that the order is that of soft updates:
+//! names go before inodes are cleared, inodes before bitmaps say so, counts of
+//! links rise before names are added and fall after names are gone. A preen that
+//! was cut off leaves nothing but what a preen may repair.
+//!
+//! The superblock says from the first write to the last that the volume is not
+//! clean.
+
+mod directory;
+mod disk;
+mod groups;
+mod heads;
+mod inode;
+mod lost;
+mod superblock;
+mod trim;
+
+use super::Checker;
+use super::fix::Fix;
+use crate::ondisk::flag;
+use directory::Edit;
+use disk::Disk;
+use inode::InodeMut;
+use seekless_device::BlockDevice;
+use seekless_fs::check::{Finding, Report};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Most rounds: an honest image needs five or so.
+const ROUNDS: u32 = 40;
+
+/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing was found, and nothing written.
+    Clean,
+    /// All that was found was repaired: the image is clean now.
+    Corrected,
+    /// Something was left as it is. A preen that meets an unexpected
+    /// inconsistency leaves everything as it is.
+    Left,
+}
+
+/// What was found and what came of it.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// Everything found, in all rounds, each with whether it was repaired.
+    pub report: Report,
+    /// What the image is like now.
+    pub outcome: Outcome,
+    /// How often the image was gone through.
+    pub rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Preen,
+    Full,
+}
+
+/// Repairs what a crash may leave, as `fsck_ffs -p` does: leaked blocks and
+/// inodes, numbers of links that are too high, summaries, files and directories
+/// that nothing leads to. On a volume with soft updates the last are thrown away
+/// (a directory only when it is empty), since they never had a name, on others
+/// they get one in `lost+found`. Where anything else is found, nothing is
+/// written.
+///
+/// # Errors
+/// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
+/// we must not change.
+pub fn preen(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Preen).run()
+}
+
+/// Repairs everything, as `fsck_ffs -y` does.
+///
+/// # Errors
+/// As [`preen`].
+pub fn repair(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Full).run()
+}
+
+/// A repair under way.
+struct Repair {
+    disk: Disk,
+    mode: Mode,
+    /// Everything found so far.
+    found: Report,
+    known: HashSet<String>,
+    /// The image says that it is not clean because we said so.
+    marked: bool,
+}
+
+/// The state of the image after a round.
+enum Round {
+    Clean,
+    Again,
+    Stuck,
+}
+
+impl Repair {
+    fn new(device: Arc<dyn BlockDevice>, mode: Mode) -> Self {
+        Self {
+            disk: Disk::new(device),
+            mode,
+            found: Report::default(),
+            known: HashSet::new(),
+            marked: false,
+        }
+    }
+
+    fn run(mut self) -> Result<Repaired, FsError> {
+        for rounds in 1..=ROUNDS {
+            let checker = Checker::examine(self.disk.device())?;
+            let left = checker.report.findings.clone();
+            self.merge(&checker.report);
+            match self.round(&checker)? {
+                Round::Again => {}
+                Round::Clean => return Ok(self.end(rounds, &[])),
+                Round::Stuck => return Ok(self.end(rounds, &left)),
+            }
+        }
+        let left = Checker::examine(self.disk.device())?.report.findings;
+        Ok(self.end(ROUNDS, &left))
+    }
+
+    fn end(mut self, rounds: u32, left: &[Finding]) -> Repaired {
+        let left: HashSet<String> = left.iter().map(identity).collect();
+        for finding in &mut self.found.findings {
+            finding.repaired = !left.contains(&identity(finding));
+        }
+        let outcome = match (left.is_empty(), self.found.is_clean()) {
+            (true, true) => Outcome::Clean,
+            (true, false) => Outcome::Corrected,
+            (false, _) => Outcome::Left,
+        };
+        Repaired { report: self.found, outcome, rounds }
+    }
+
+    /// Adds what was not found before.
+    fn merge(&mut self, report: &Report) {
+        for finding in &report.findings {
+            let ours = self.marked && finding.code == "superblock.not-clean";
+            if !ours && self.known.insert(identity(finding)) {
+                let Finding { code, class, what, location, .. } = finding.clone();
+                self.found.add(code, class, what, location);
+            }
+        }
+        self.found.more = self.found.more.max(report.more);
+        self.found.tally = report.tally;
+    }
+
+    /// Writes the first stage of what is to be done.
+    fn round(&mut self, checker: &Checker) -> Result<Round, FsError> {
+        if checker.report.is_clean() {
+            return Ok(Round::Clean);
+        }
+        if self.mode == Mode::Preen && checker.report.unexpected > 0 {
+            return Ok(Round::Stuck);
+        }
+        checker.sb().check_writable()?;
+        let writes = self.disk.writes();
+        superblock::mark_unclean(checker.sb(), &mut self.disk)?;
+        self.marked = true;
+        for fix in checker.fixes.first() {
+            self.apply(checker, *fix)?;
+        }
+        self.disk.flush()?;
+        if checker.fixes.are_last() && checker.lost_groups.is_empty() {
+            self.finish(checker)?;
+        }
+        Ok(if self.disk.writes() > writes { Round::Again } else { Round::Stuck })
+    }
+
+    /// Summaries, totals, and last that the volume is clean.
+    fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
+        let totals = groups::put_summaries(checker, &mut self.disk)?;
+        superblock::finish(checker.sb(), totals, &mut self.disk)
+    }
+
+    fn apply(&mut self, checker: &Checker, fix: Fix) -> Result<(), FsError> {
+        let tossed = self.tosses(checker, fix);
+        let disk = &mut self.disk;
+        match fix {
+            Fix::Clear(ino) => change(checker, disk, ino, |inode| inode.clear()),
+            Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
+            Fix::Sectors(ino, sectors) => {
+                change(checker, disk, ino, |inode| inode.set_sectors(sectors))
+            }
+            Fix::Links(ino, links) => change(checker, disk, ino, |inode| inode.set_links(links)),
+            Fix::Group(number) => groups::put(checker, number, disk),
+            Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
+            Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
+            Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
+            Fix::Parent(dir, to) => directory::set_parent(checker, disk, dir, to),
+            Fix::Connect(ino) if tossed => change(checker, disk, ino, |inode| inode.clear()),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Repair {
+    /// Whether what nothing leads to is thrown away: with soft updates it never
+    /// had a name, but for what is in a directory that may have had one elsewhere.
+    fn tosses(&self, checker: &Checker, fix: Fix) -> bool {
+        let Fix::Connect(ino) = fix else { return false };
+        let softdep = checker.sb().flags & flag::SOFT_UPDATES != 0;
+        let empty = checker.seen.get(&ino).is_some_and(|seen| match seen.kind {
+            FileKind::Directory => seen.entries == 0,
+            _ => softdep || seen.len == 0,
+        });
+        self.mode == Mode::Preen && empty
+    }
+}
+
+/// What tells a finding from others.
+fn identity(finding: &Finding) -> String {
+    format!("{} {} {}", finding.code, finding.location, finding.what)
+}
+
+/// Changes an inode in place.
+fn change(
+    checker: &Checker,
+    disk: &mut Disk,
+    ino: Ino,
+    with: impl FnOnce(&mut InodeMut<'_>),
+) -> Result<(), FsError> {
+    let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
+    with(&mut inode);
+    inode.write(disk)
+}

@@ -1,0 +1,33 @@
+//! The superblock before and after a repair.
+
+use super::disk::Disk;
+use crate::ondisk::flag;
+use crate::superblock::Super;
+use crate::superblock_edit::SuperblockMut;
+use seekless_fs::FsError;
+use seekless_placement::Totals;
+
+/// Says on the disk that the volume is not clean, if that is not said yet.
+pub(super) fn mark_unclean(sb: &Super, disk: &mut Disk) -> Result<(), FsError> {
+    if !sb.clean {
+        return Ok(());
+    }
+    let device = disk.device().clone();
+    let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
+    bytes.set_clean(false);
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()
+}
+
+/// Writes the totals, and when they are on the disk that the volume is clean.
+pub(super) fn finish(sb: &Super, totals: Totals, disk: &mut Disk) -> Result<(), FsError> {
+    let device = disk.device().clone();
+    let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
+    bytes.set_totals(totals);
+    bytes.set_flags(sb.flags & !(flag::UNCLEAN | flag::NEEDS_FSCK));
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()?;
+    bytes.set_clean(true);
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()
+}

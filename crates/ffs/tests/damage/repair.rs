@@ -1,0 +1,26 @@
+//! Damage made by recipe, repaired.
+
+use crate::check::{GOLDEN, Patient};
+use seekless_device::{BlockDevice, MemoryDevice};
+use seekless_ffs::{Outcome, check, preen};
+use std::sync::Arc;
+
+#[test]
+fn a_preen_repairs_what_a_crash_may_leave_and_nothing_else() {
+    for (what, recipe, _, after_a_crash) in GOLDEN {
+        let mut patient = Patient::new();
+        recipe(&mut patient);
+        let device = Arc::new(MemoryDevice::new(patient.bytes.clone()));
+        let repaired = preen(device.clone()).expect(what);
+        if *after_a_crash {
+            assert_eq!(repaired.outcome, Outcome::Corrected, "{what}: {repaired:#?}");
+            assert!(repaired.report.findings.iter().all(|finding| finding.repaired), "{what}");
+            assert!(check(device).expect(what).is_clean(), "{what}");
+        } else {
+            assert_eq!(repaired.outcome, Outcome::Left, "{what}: {repaired:#?}");
+            let mut bytes = vec![0; patient.bytes.len()];
+            device.read(seekless_units::Lba::ZERO, &mut bytes).expect(what);
+            assert!(bytes == patient.bytes, "{what}: something was written");
+        }
+    }
+}
