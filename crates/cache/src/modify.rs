@@ -151,7 +151,7 @@ impl<A> Cache<A> {
     pub(crate) fn mark_dirty(&mut self, block: u64, mask: u64, role: Role) {
         if let Some(buffer) = self.buffers.get_mut(block) {
             buffer.dirty |= mask;
-            buffer.metadata |= role != Role::Data;
+            buffer.metadata |= !role.is_contents();
         }
         self.schedule(block, role);
     }
@@ -252,7 +252,7 @@ impl<A> Cache<A> {
                 buffer.open.push(id)
             }
             buffer.dirty |= if waits { 0 } else { mask };
-            buffer.metadata |= role != Role::Data;
+            buffer.metadata |= !role.is_contents();
         }
         self.schedule(block, role);
         Ok(Changed { id, replaced: false })

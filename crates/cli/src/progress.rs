@@ -16,6 +16,16 @@ pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
     }
 }
 
+/// A bar that counts to `total`.
+pub(crate) fn count(global: &Global, total: u64) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), target(global));
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {eta}");
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// Standard error, if a person watches it.
 fn target(global: &Global) -> ProgressDrawTarget {
     if global.quiet || global.json {

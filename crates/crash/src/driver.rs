@@ -11,13 +11,13 @@ use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError};
-use seekless_units::{ByteLen, Lba, Nanos};
+use seekless_units::{ByteLen, GroupNo, Lba, Nanos};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What every byte of a device is before a file system is made there. No write
-/// of a workload has it, nor zeros: so what is read of a block that was never
-/// written is known for that.
+/// What every byte of a free block is when a workload begins. No write of a
+/// workload has it, nor zeros: so what is read of a block that was never written
+/// is known for that.
 pub const POISON: u8 = 0xFD;
 
 /// Owner and permissions of what workloads make.
@@ -102,15 +102,30 @@ pub struct Run {
 /// [`RunError`].
 pub fn prepare(target: &dyn Target, name: &str, setup: &[Line]) -> Result<Base, RunError> {
     let len = usize::try_from(target.image_len().get()).unwrap_or(0);
-    let device = Arc::new(MemoryDevice::new(vec![POISON; len]));
+    let device = Arc::new(MemoryDevice::new(vec![0; len]));
     target.make(device.as_ref())?;
+    poison(target, &device)?;
     let mut driver = Driver::new(target, device.clone(), None, &How::new(Discipline::Async), None)?;
     for line in setup {
         driver.line(name, line)?;
     }
-    driver.live.unmount()?;
+    driver.live.operate().unmount()?;
     let history = driver.history.settled();
     Ok(Base { image: bytes_of(device.as_ref())?.into(), history })
+}
+
+/// Fills all that is free with [`POISON`].
+fn poison(target: &dyn Target, device: &Arc<MemoryDevice>) -> Result<(), FsError> {
+    let image = target.open(Arc::clone(device) as Arc<dyn BlockDevice>)?;
+    let size = u64::from(image.geometry().block_size);
+    for group in (0..image.geometry().groups).map(GroupNo::new) {
+        for run in image.group(group)?.free {
+            let at = Lba::containing(ByteLen::new(run.start.get() * size));
+            let len = usize::try_from(run.len * size).unwrap_or(0);
+            device.write(at, &vec![POISON; len])?;
+        }
+    }
+    Ok(())
 }
 
 fn bytes_of(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
@@ -178,8 +193,8 @@ impl Driver {
         history: Option<History>,
     ) -> Result<Self, RunError> {
         let clock = Arc::new(VirtualClock::new());
-        let live = target.mount(device, clock.clone(), how.config)?;
-        let root = live.root();
+        let mut live = target.mount(device, clock.clone(), how.config)?;
+        let root = live.operate().root();
         let history = history.unwrap_or_else(|| History::new(root));
         Ok(Self {
             live,
@@ -250,7 +265,7 @@ impl Driver {
         self.line(script, &Line::made(Op::Sync))?;
         let began = self.position();
         self.history.begin();
-        self.live.unmount()?;
+        self.live.operate().unmount()?;
         self.end(began, 0, "unmount".into(), Passing::new());
         Ok(())
     }
@@ -290,17 +305,17 @@ impl Driver {
             Op::RemoveXattr(path, name) => self.set_xattr(path.as_ref(), name, None)?,
             Op::Fsync(path) => {
                 let file = self.file(path.as_ref())?;
-                self.live.fsync(self.history.files[file].ino)?;
+                self.live.operate().fsync(self.history.files[file].ino)?;
                 self.promise(Scope::File(file));
             }
             Op::Sync => {
-                self.live.sync()?;
+                self.live.operate().sync()?;
                 self.promise(Scope::All);
             }
             Op::Pass(seconds) => {
                 for _ in 0..*seconds {
                     self.clock.sleep(SECOND);
-                    self.live.tick()?;
+                    self.live.operate().tick()?;
                 }
             }
             Op::Writeback(seed) => {
@@ -354,14 +369,14 @@ impl Driver {
             Ok(file) => file,
             Err(_) => self.make(path, NewFile::Regular, OWNER.perm, Contents::default())?,
         };
-        self.live.hold(self.history.files[file].ino)?;
+        self.live.operate().hold(self.history.files[file].ino)?;
         self.open = Some(file);
         Ok(())
     }
 
     fn close(&mut self) -> Result<(), FsError> {
         match self.open.take() {
-            Some(file) => self.live.release(self.history.files[file].ino),
+            Some(file) => self.live.operate().release(self.history.files[file].ino),
             None => Ok(()),
         }
     }
@@ -374,7 +389,7 @@ impl Driver {
         contents: Contents,
     ) -> Result<FileId, FsError> {
         let (dir, at) = self.dir(path)?;
-        let made = self.live.make(at, path.name(), new, Ownership { perm, ..OWNER })?;
+        let made = self.live.operate().make(at, path.name(), new, Ownership { perm, ..OWNER })?;
         let file = self.history.add_file(made.ino, made.kind, perm, contents);
         self.history.set_name(dir, path.name(), Some(file));
         Ok(file)
@@ -383,7 +398,7 @@ impl Driver {
     fn link(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
         let file = self.find(from)?;
         let (dir, at) = self.dir(to)?;
-        self.live.link(self.history.files[file].ino, at, to.name())?;
+        self.live.operate().link(self.history.files[file].ino, at, to.name())?;
         self.history.set_name(dir, to.name(), Some(file));
         Ok(())
     }
@@ -391,9 +406,9 @@ impl Driver {
     fn remove(&mut self, path: &Path, directory: bool) -> Result<(), FsError> {
         let (dir, at) = self.dir(path)?;
         if directory {
-            self.live.rmdir(at, path.name())?;
+            self.live.operate().rmdir(at, path.name())?;
         } else {
-            self.live.unlink(at, path.name())?;
+            self.live.operate().unlink(at, path.name())?;
         }
         if let Some(file) = self.history.lookup(dir, path.name()) {
             self.history.lose_name(file);
@@ -404,7 +419,7 @@ impl Driver {
 
     fn rename(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
         let ((old, old_at), (new, new_at)) = (self.dir(from)?, self.dir(to)?);
-        self.live.rename((old_at, from.name()), (new_at, to.name()), RenameMode::Replace)?;
+        self.live.operate().rename((old_at, from.name()), (new_at, to.name()), RenameMode::Replace)?;
         let moved = self.history.lookup(old, from.name());
         let replaced = self.history.lookup(new, to.name());
         if moved == replaced {
@@ -421,7 +436,7 @@ impl Driver {
     fn exchange(&mut self, one: &Path, other: &Path) -> Result<Passing, FsError> {
         let ((first, first_at), (second, second_at)) = (self.dir(one)?, self.dir(other)?);
         let (from, to) = ((first_at, one.name()), (second_at, other.name()));
-        self.live.rename(from, to, RenameMode::Exchange)?;
+        self.live.operate().rename(from, to, RenameMode::Exchange)?;
         let held = self.history.lookup(first, one.name());
         let swapped = self.history.lookup(second, other.name());
         self.history.set_name(first, one.name(), swapped);
@@ -450,7 +465,7 @@ impl Driver {
 
     fn write(&mut self, file: FileId, at: u64, len: u64) -> Result<(), FsError> {
         let bytes = self.pattern(at, len);
-        let done = self.live.write(self.history.files[file].ino, ByteLen::new(at), &bytes)?;
+        let done = self.live.operate().write(self.history.files[file].ino, ByteLen::new(at), &bytes)?;
         if done < bytes.len() {
             return Err(FsError::NoSpace(format!("{done} of {len} bytes were written")));
         }
@@ -467,7 +482,7 @@ impl Driver {
     fn truncate(&mut self, path: Option<&Path>, len: u64) -> Result<(), FsError> {
         let file = self.file(path)?;
         let set = SetAttr { size: Some(len), ..SetAttr::default() };
-        self.live.set_attr(self.history.files[file].ino, &set)?;
+        self.live.operate().set_attr(self.history.files[file].ino, &set)?;
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.change_contents(file, |held| held.resize(len, 0));
         Ok(())
@@ -476,7 +491,7 @@ impl Driver {
     fn fallocate(&mut self, path: Option<&Path>, at: u64, len: u64) -> Result<(), FsError> {
         let file = self.file(path)?;
         let ino = self.history.files[file].ino;
-        self.live.allocate(ino, ByteLen::new(at), ByteLen::new(len), false)?;
+        self.live.operate().allocate(ino, ByteLen::new(at), ByteLen::new(len), false)?;
         let end = usize::try_from(at + len).unwrap_or(usize::MAX);
         self.change_contents(file, |held| {
             if held.len() < end {
@@ -497,11 +512,11 @@ impl Driver {
         let mut contents = self.history.contents(file).clone();
         match value {
             Some(value) => {
-                self.live.set_xattr(ino, name.as_bytes(), &value, XattrMode::Any)?;
+                self.live.operate().set_xattr(ino, name.as_bytes(), &value, XattrMode::Any)?;
                 contents.xattrs.insert(name.as_bytes().to_vec(), value);
             }
             None => {
-                self.live.remove_xattr(ino, name.as_bytes())?;
+                self.live.operate().remove_xattr(ino, name.as_bytes())?;
                 contents.xattrs.remove(name.as_bytes());
             }
         }

@@ -193,11 +193,12 @@ impl History {
         let mut at = file;
         // No path is longer than there are files.
         for _ in 0..self.files.len() {
-            let leads_here = |values: &Vec<(Moment, Option<FileId>)>| {
-                values.iter().any(|&(_, to)| to == Some(at))
+            let since = |values: &Vec<(Moment, Option<FileId>)>| {
+                values.iter().find(|&&(_, to)| to == Some(at)).map(|&(since, _)| since)
             };
-            let name = self.names.iter().find(|(_, values)| at != 0 && leads_here(values));
-            let Some(((dir, name), _)) = name else { break };
+            let names = self.names.iter().filter(|_| at != 0);
+            let names = names.filter_map(|(name, values)| Some((since(values)?, name)));
+            let Some((_, (dir, name))) = names.min() else { break };
             parts.push(name.escape_ascii().to_string());
             at = *dir;
         }

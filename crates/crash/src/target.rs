@@ -9,7 +9,10 @@ use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// A file system in use, whose writes can be directed.
-pub trait Live: Operate {
+pub trait Live: Send {
+    /// Its operations.
+    fn operate(&mut self) -> &mut dyn Operate;
+
     /// Writes those of the blocks that may be written which are picked, by
     /// number. Any of them may be written at any time. False when there were
     /// none.
@@ -33,8 +36,7 @@ pub trait Target: Send + Sync {
     /// Length of the images that are made.
     fn image_len(&self) -> ByteLen;
 
-    /// Makes an empty file system on a device of that length, whose bytes may be
-    /// anything.
+    /// Makes an empty file system on a device of that length, all zeros.
     ///
     /// # Errors
     /// As any change.
@@ -63,6 +65,10 @@ pub trait Target: Send + Sync {
     /// # Errors
     /// As [`Target::check`].
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
+
+    /// Whether a finding of the check says that something in use is marked as
+    /// free. Who writes bitmaps whenever it suits has them made anew.
+    fn is_used_but_free(&self, code: &str) -> bool;
 
     /// Opens a file system for reading.
     ///

@@ -22,10 +22,9 @@ use std::ops::ControlFlow;
 /// What a discipline promises beyond what was made durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// A check finds nothing but what soft updates may leave.
+    /// Nothing that is in use is marked as free. Where that is not promised
+    /// bitmaps are made anew.
     pub order: bool,
-    /// The same, but for bitmaps, which are made anew.
-    pub order_but_bitmaps: bool,
     /// A file never shows what was never written to it.
     pub contents: bool,
 }
@@ -36,7 +35,7 @@ impl Promises {
     #[must_use]
     pub const fn of(discipline: Discipline) -> Self {
         let normal = matches!(discipline, Discipline::Normal);
-        Self { order: !normal, order_but_bitmaps: normal, contents: !normal }
+        Self { order: !normal, contents: !normal }
     }
 }
 
@@ -173,6 +172,9 @@ impl Oracle<'_> {
         let files: Vec<FileId> = choices.iter().copied().flatten().filter(is_it).collect();
         if files.is_empty() {
             if self.is_passing(name) {
+                let held = |file: &FileId| self.history.files[*file].ino == ino;
+                let files: Vec<FileId> = (1..self.history.files.len()).filter(held).collect();
+                self.reached.extend(files);
                 return;
             }
             let known = choices.iter().flatten().next().is_some();
@@ -209,7 +211,7 @@ impl Oracle<'_> {
     /// A file that was promised and only ever renamed since still has a name.
     fn renamed(&mut self) {
         for file in 1..self.history.files.len() {
-            let Some(from) = self.window.names_since(file) else { continue };
+            let from = self.window.of_contents(file);
             let lost = &self.history.files[file].lost_names;
             let gone = lost.iter().any(|&at| at > from && at <= self.window.upto);
             let named = !self.history.names_of(file, from).is_empty();

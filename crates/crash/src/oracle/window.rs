@@ -85,10 +85,4 @@ impl<'a> Window<'a> {
     pub fn of_contents(&self, file: FileId) -> Moment {
         self.promised.files.get(&file).copied().unwrap_or(0).max(self.promised.all)
     }
-
-    /// Since when a file is durable with a name.
-    #[must_use]
-    pub fn names_since(&self, file: FileId) -> Option<Moment> {
-        Some(self.of_contents(file))
-    }
 }

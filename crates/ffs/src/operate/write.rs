@@ -158,7 +158,7 @@ impl FfsLive {
         }
         node.size = size;
         if node.kind == FileKind::Directory {
-            return self.put_blocks(ino, Role::PointerSet, data);
+            return self.put_blocks(ino, Role::DirectoryExtend, data);
         }
         self.put_blocks(ino, Role::Attributes, &[])
     }
@@ -190,7 +190,8 @@ impl FfsLive {
             }
             node.sectors = node.sectors.saturating_add(sectors);
             node.size = size;
-            return self.put_blocks(ino, Role::PointerSet, &[bitmap, data]);
+            let role = Self::pointer_role(role);
+            return self.put_blocks(ino, role, &[bitmap, data]);
         }
         if let Err(error) = self.enter_indirect(ino, lbn, at, &[bitmap, data]) {
             let run = Extent::new(at, u64::from(count));
@@ -199,7 +200,18 @@ impl FfsLive {
             return Err(error);
         }
         self.node(ino)?.size = size;
-        self.put_blocks(ino, Role::Attributes, &[])
+        // A directory's end has to be there before names behind it are.
+        let role =
+            if role == Role::Data { Role::Attributes } else { Self::pointer_role(role) };
+        self.put_blocks(ino, role, &[])
+    }
+
+    /// The role of a block number in an inode, by that of what it leads to.
+    fn pointer_role(contents: Role) -> Role {
+        match contents {
+            Role::DirectoryInit => Role::DirectoryExtend,
+            _ => Role::PointerSet,
+        }
     }
 
     /// Lets a tail grow, where it lies or elsewhere, and puts bytes in.
@@ -226,7 +238,7 @@ impl FfsLive {
             let node = self.node(ino)?;
             node.sectors = node.sectors.saturating_add(grown);
             node.size = size;
-            return self.put_blocks(ino, Role::PointerSet, &[bitmap, fresh, data]);
+            return self.put_blocks(ino, Self::pointer_role(role), &[bitmap, fresh, data]);
         }
         let wanted = self.wanted(ino, lbn)?;
         let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
@@ -240,6 +252,7 @@ impl FfsLive {
         }
         let old = self.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
+        let role = if is_directory { role } else { Role::DataMove };
         let ((), data) = self.cache.fill(new, len, role, |to| {
             put(to, 0, &old);
             put(to, within, bytes);
@@ -261,7 +274,7 @@ impl FfsLive {
     /// Writes the number of a run that has moved, and frees the old one when
     /// nothing on the disk can lead there.
     fn move_run(&mut self, ino: Ino, old: Extent, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let changed = self.put_part(ino, Part::Blocks, Role::PointerSet, after, true)?;
+        let changed = self.put_part(ino, Part::Blocks, Role::PointerMove, after, true)?;
         if changed.replaced {
             self.cache.forget(old, changed.id);
             self.free_runs(&[old])?;
