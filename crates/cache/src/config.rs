@@ -141,12 +141,20 @@ pub struct Dropped {
     pub implied: bool,
     /// Both are written at once, in the same fragment, whatever the order says.
     pub inseparable: bool,
+    /// What should have waited changes nothing but bytes of what it should have
+    /// waited for: while that is undone, so is this.
+    pub covered: bool,
+    /// Somebody took what should have waited for being on the disk before it
+    /// was.
+    pub misled: bool,
+    /// Blocks, by number, of which one has to be late for the loss to show.
+    pub late: [Option<u64>; 4],
 }
 
 impl Dropped {
     /// Whether the disk can show anything that it could not with the order.
     #[must_use]
     pub const fn matters(&self) -> bool {
-        !self.implied && !self.inseparable
+        !self.implied && !self.inseparable && (!self.covered || self.misled)
     }
 }

@@ -14,6 +14,7 @@
 use crate::change::{ChangeId, Kind, Role};
 use crate::config::{Counters, Dropped};
 use seekless_units::ByteLen;
+use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
@@ -97,6 +98,8 @@ pub(crate) struct Graph<A> {
     drop: Option<u64>,
     /// The change that the order just forgotten would have waited for.
     lost: Option<ChangeId>,
+    /// A change that goes too early, and what it should have waited for.
+    misled: Option<(ChangeId, ChangeId)>,
 }
 
 impl<A> Graph<A> {
@@ -112,6 +115,7 @@ impl<A> Graph<A> {
             undo: 0,
             drop,
             lost: None,
+            misled: None,
         }
     }
 
@@ -186,7 +190,9 @@ impl<A> Graph<A> {
             if !take_out(&mut record.after, lost) {
                 take_out(&mut record.on, lost);
             }
-            counters.dropped = self.describe(lost, &record);
+            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
+            counters.dropped = self.describe(lost, &others, Some(&record));
+            self.misled = Some((new, lost));
         }
         if record.waiting == 0 {
             record.undo.clear();
@@ -239,34 +245,65 @@ impl<A> Graph<A> {
         self.wait(id, waiter)
     }
 
-    /// What the loss of an order means for the change that should have waited.
-    fn describe(&self, lost: ChangeId, waiter: &Record) -> Option<Dropped> {
+    /// What the loss of an order means for who should have waited, besides for
+    /// `others`: a change, or an action.
+    fn describe(
+        &self,
+        lost: ChangeId,
+        others: &[ChangeId],
+        waiter: Option<&Record>,
+    ) -> Option<Dropped> {
         let before = self.get(lost)?;
-        let others = waiter.after.iter().chain(&waiter.on).copied();
-        let inseparable = before.waiting == 0
-            && before.block == waiter.block
-            && (before.mask | waiter.mask).count_ones() == 1;
-        let implied = self.implies(others.collect(), lost);
-        Some(Dropped { before: before.role, after: Some(waiter.role), implied, inseparable })
+        let inseparable = waiter.is_some_and(|waiter| {
+            before.waiting == 0
+                && before.block == waiter.block
+                && (before.mask | waiter.mask).count_ones() == 1
+        });
+        let covers = |undo: &Undo| {
+            let within = |old: &Undo| old.offset <= undo.offset && undo.end() <= old.end();
+            before.undo.iter().any(within)
+        };
+        let covered = waiter.is_some_and(|waiter| {
+            waiter.block == before.block && waiter.undo.iter().all(covers)
+        });
+        let waited_for = self.closure(others);
+        // What may be written goes with anything else in its block.
+        let goes_along = |id: &ChangeId| {
+            before.waiting == 0 && self.get(*id).is_some_and(|other| other.block == before.block)
+        };
+        let implied = waited_for.contains(&lost) || waited_for.iter().any(goes_along);
+        let late = self.late(lost, &waited_for);
+        let (before, after) = (before.role, waiter.map(|waiter| waiter.role));
+        Some(Dropped { before, after, implied, inseparable, covered, misled: false, late })
     }
 
-    /// Whether who waits for `those` waits for `lost` as well.
-    fn implies(&self, those: Vec<ChangeId>, lost: ChangeId) -> bool {
-        let Some(record) = self.get(lost) else { return true };
-        let mut seen = hashbrown::HashSet::new();
-        let mut stack = those;
+    /// Some changes, and all that they wait for.
+    fn closure(&self, ids: &[ChangeId]) -> HashSet<ChangeId> {
+        let mut seen = HashSet::new();
+        let mut stack = ids.to_vec();
         while let Some(id) = stack.pop() {
-            if id == lost {
-                return true;
-            }
-            let Some(other) = self.get(id).filter(|_| seen.insert(id)) else { continue };
-            // What may be written goes with anything else in its block.
-            if record.waiting == 0 && other.block == record.block {
-                return true;
-            }
-            stack.extend(other.after.iter().chain(&other.on));
+            let Some(record) = self.get(id).filter(|_| seen.insert(id)) else { continue };
+            stack.extend(record.after.iter().chain(&record.on));
         }
-        false
+        seen
+    }
+
+    /// Blocks that keep a change from the disk if they are late, and not those
+    /// of `others`.
+    fn late(&self, lost: ChangeId, others: &HashSet<ChangeId>) -> [Option<u64>; 4] {
+        let writable = |id: &ChangeId| self.get(*id).filter(|record| record.waiting == 0);
+        let needed: HashSet<u64> = others.iter().filter_map(writable).map(|r| r.block).collect();
+        let mut blocks: Vec<u64> =
+            self.closure(&[lost]).iter().filter_map(writable).map(|r| r.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.retain(|block| !needed.contains(block));
+        blocks.truncate(3);
+        blocks.extend(self.get(lost).map(|record| record.block));
+        blocks.dedup();
+        let mut late = [None; 4];
+        late.iter_mut().zip(blocks).for_each(|(to, block)| *to = Some(block));
+        late
     }
 
     /// An action to be done once all of `after` is on the disk.
@@ -288,14 +325,7 @@ impl<A> Graph<A> {
         if let Some(lost) = self.lost.take() {
             let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
             take_out(&mut others, lost);
-            let implied = self.implies(others.to_vec(), lost);
-            let before = self.get(lost).map(|record| record.role);
-            counters.dropped = before.map(|before| Dropped {
-                before,
-                after: None,
-                implied,
-                inseparable: false,
-            });
+            counters.dropped = self.describe(lost, &others, None);
         }
         counters.made[kind as usize] += 1;
         if waiting == 0 {
@@ -327,11 +357,20 @@ impl<A> Graph<A> {
         counters: &mut Counters,
     ) {
         let Some(record) = self.take(id, counters) else { return };
+        self.note_misled(id, &record, counters);
         for waiter in record.waiters {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
             }
+        }
+    }
+
+    /// Notes whether somebody waits for a change that goes too early.
+    fn note_misled(&self, id: ChangeId, record: &Record, counters: &mut Counters) {
+        let Some((early, late)) = self.misled else { return };
+        if early == id && self.get(late).is_some() && !record.waiters.is_empty() {
+            counters.dropped = counters.dropped.map(|dropped| Dropped { misled: true, ..dropped });
         }
     }
 
@@ -470,7 +509,8 @@ impl<A> Graph<A> {
         let waiting = (record.waiting as usize).saturating_sub(gone).saturating_add(new);
         record.waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         if let (Some(lost), Some(record)) = (lost, self.get(id)) {
-            counters.dropped = self.describe(lost, record);
+            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
+            counters.dropped = self.describe(lost, &others, Some(record));
         }
         if waiting == 0 {
             self.set_free(id, freed);

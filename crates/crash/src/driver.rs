@@ -65,8 +65,8 @@ pub struct Base {
 pub struct How {
     /// How the cache behaves.
     pub config: Config,
-    /// Once an order was dropped ([`Config::drop_order`]), random blocks are
-    /// written, drawn from this.
+    /// Once an order was dropped ([`Config::drop_order`]), blocks are written so
+    /// that the loss can show, in the way of this number.
     pub after_drop: Option<u64>,
 }
 
@@ -177,7 +177,8 @@ struct Driver {
     /// Every call is durable once it returns.
     synchronous: bool,
     writes: u64,
-    chaos: Option<Pcg64Mcg>,
+    after_drop: Option<u64>,
+    chaos: Pcg64Mcg,
     dropped_at: Option<usize>,
 }
 
@@ -205,7 +206,8 @@ impl Driver {
             history,
             open: None,
             synchronous: how.config.discipline == Discipline::Sync,
-            chaos: how.after_drop.map(Pcg64Mcg::seed_from_u64),
+            after_drop: how.after_drop,
+            chaos: Pcg64Mcg::seed_from_u64(how.after_drop.unwrap_or(0)),
             dropped_at: None,
         })
     }
@@ -225,7 +227,7 @@ impl Driver {
         self.history.begin();
         let passing = self.operation(&line.op).map_err(failed)?;
         self.end(began, line.number, line.op.to_string(), passing);
-        self.disturb(began, ROUNDS / 8).map_err(failed)
+        self.disturb(began, ROUNDS / 2).map_err(failed)
     }
 
     fn end(&mut self, began: usize, line: u32, text: String, passing: Passing) {
@@ -236,17 +238,25 @@ impl Driver {
         }
     }
 
-    /// Once an order was dropped: writes at random, so that what it kept from
-    /// happening does happen.
+    /// Once an order was dropped: what it kept from happening does happen, as
+    /// one block is late, and others are written.
     fn disturb(&mut self, began: usize, rounds: u32) -> Result<(), FsError> {
-        if self.live.counters().dropped.is_none() {
+        let (Some(dropped), Some(variant)) = (self.live.counters().dropped, self.after_drop) else {
             return Ok(());
-        }
+        };
         self.dropped_at.get_or_insert(began);
+        let late: Vec<u64> = dropped.late.into_iter().flatten().collect();
+        let choices = late.len().max(1) as u64;
+        let held = late.get((variant % choices) as usize).copied();
+        // First all others, then any of them.
+        let all = variant / choices == 0;
         for _ in 0..rounds {
-            let Some(chaos) = &mut self.chaos else { return Ok(()) };
-            let seed = chaos.next_u64();
-            self.write_some(seed)?;
+            let seed = self.chaos.next_u64();
+            let mut rng = Pcg64Mcg::seed_from_u64(seed);
+            let mut pick = |block: u64| Some(block) != held && (all || rng.next_u64() % 2 == 0);
+            if !self.live.write_some(&mut pick)? && all {
+                break;
+            }
         }
         Ok(())
     }

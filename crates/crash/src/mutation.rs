@@ -101,7 +101,7 @@ impl<'a> Mutation<'a> {
         for variant in 0..VARIANTS {
             let mut how = How::new(Discipline::SoftUpdates);
             how.config.drop_order = Some(order);
-            how.after_drop = Some(seed.wrapping_add(variant));
+            how.after_drop = Some(variant);
             let run = match record(self.target, &self.base, script, &how) {
                 Ok(run) => run,
                 Err(error) => {
@@ -109,10 +109,12 @@ impl<'a> Mutation<'a> {
                     return Ok(mutant);
                 }
             };
-            mutant.dropped = run.counters.dropped;
-            if mutant.dropped.is_none_or(|dropped| !dropped.matters()) {
-                mutant.fate = Fate::Equivalent;
-                return Ok(mutant);
+            let now = run.counters.dropped;
+            // Whether anybody is misled depends on what is written when.
+            let misled = mutant.dropped.is_some_and(|dropped| dropped.misled);
+            mutant.dropped = now.map(|dropped| Dropped { misled: dropped.misled | misled, ..dropped });
+            if now.is_none_or(|dropped| dropped.implied || dropped.inseparable) {
+                break;
             }
             let search = Search {
                 extent: Extent::Exhaustive,
@@ -129,6 +131,9 @@ impl<'a> Mutation<'a> {
                 mutant.fate = Fate::Caught(violation.code);
                 return Ok(mutant);
             }
+        }
+        if mutant.dropped.is_none_or(|dropped| !dropped.matters()) {
+            mutant.fate = Fate::Equivalent;
         }
         Ok(mutant)
     }

@@ -9,15 +9,17 @@ use std::collections::BTreeSet;
 pub(super) struct Names {
     files: BTreeSet<&'static str>,
     dirs: BTreeSet<&'static str>,
+    /// Symbolic links, which no other operation works on.
+    links: BTreeSet<&'static str>,
 }
 
 impl Names {
     pub(super) fn of_setup() -> Self {
-        Self { files: BTreeSet::from(["A/foo", "B/bar"]), dirs: BTreeSet::from(["A/sub"]) }
+        Self { files: BTreeSet::from(["A/foo", "B/bar"]), dirs: BTreeSet::from(["A/sub"]), links: BTreeSet::new() }
     }
 
     fn is_there(&self, name: &str) -> bool {
-        self.files.contains(name) || self.dirs.contains(name)
+        self.files.contains(name) || self.dirs.contains(name) || self.links.contains(name)
     }
 
     /// A name that is not there, and will be a file's.
@@ -31,6 +33,13 @@ impl Names {
     pub(super) fn new_dir(&mut self, wishes: &[&'static str]) -> Path {
         let name = self.absent(wishes);
         self.dirs.insert(name);
+        path(name)
+    }
+
+    /// A name that is not there, and will be a symbolic link's.
+    pub(super) fn new_link(&mut self, wishes: &[&'static str]) -> Path {
+        let name = self.absent(wishes);
+        self.links.insert(name);
         path(name)
     }
 

@@ -127,8 +127,7 @@ impl Single {
                 dir
             }
             Self::Symlink => {
-                let name = names.new_file(&["A/soft", "B/soft", "B/softer"]);
-                names.remove(&name.to_string());
+                let name = names.new_link(&["A/soft", "B/soft"]);
                 ops.push(Op::Symlink("a-long-way/".repeat(17), name.clone()));
                 name
             }
