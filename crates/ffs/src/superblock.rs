@@ -106,6 +106,8 @@ pub(crate) struct Tuning {
     pub(crate) cssize: u32,
     /// Bytes that the longest file may have.
     pub(crate) maxfilesize: u64,
+    /// When it was written last, in seconds of the epoch.
+    pub(crate) time: i64,
     /// What the groups have together.
     pub(crate) totals: Totals,
     /// The fields of today are in use, not only the old ones.
@@ -457,6 +459,7 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
         sbsize: raw.fs_sbsize.get(),
         cssize: raw.fs_cssize.get(),
         maxfilesize: raw.fs_maxfilesize.get(),
+        time: raw.fs_time.get(),
         totals: Totals {
             ndir: totals.cs_ndir.get(),
             nbfree: totals.cs_nbfree.get(),

@@ -52,6 +52,17 @@ pub(super) enum Fix {
     Group(GroupNo),
 }
 
+impl Fix {
+    /// The entry that it changes, if it does.
+    pub(super) fn spot(self) -> Option<Spot> {
+        match self {
+            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) => Some(spot),
+            Self::Parent(dir, _) => Some(Spot { dir, at: 0 }),
+            _ => None,
+        }
+    }
+}
+
 /// When a change is made. What a later stage does is decided by a check of what
 /// the earlier ones left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -68,6 +68,10 @@ struct Checker {
     /// Fragments that something lies in.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
+    /// How many inodes of each group have ever been written.
+    written: Vec<u32>,
+    /// The entry of the root named `lost+found`, and what it leads to.
+    lost_found: Option<(Spot, Ino)>,
     /// Inodes of groups that could not be read, which are not looked at.
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
@@ -101,6 +105,8 @@ impl Checker {
             fixes: Fixes::default(),
             used,
             seen: BTreeMap::new(),
+            written: Vec::new(),
+            lost_found: None,
             lost_groups: Vec::new(),
             children: BTreeMap::new(),
             names_of: BTreeMap::new(),
@@ -144,6 +150,10 @@ impl Checker {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
         Ok(())
+    }
+
+    fn is_directory(&self, ino: Ino) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
     /// What belongs to the volume itself is nobody's.

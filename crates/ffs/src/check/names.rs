@@ -152,6 +152,9 @@ impl Checker {
             let what = format!("`{}` cannot be a name", show(&entry.name));
             self.to_remove("entry.name", what, entry.spot);
         }
+        if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
+            self.lost_found = Some((entry.spot, entry.ino));
+        }
         let Some(seen) = self.seen.get_mut(&entry.ino) else {
             if !self.is_lost(entry.ino) {
                 let what =

@@ -2,7 +2,7 @@
 
 use crate::check::{GOLDEN, Patient};
 use seekless_device::{BlockDevice, MemoryDevice};
-use seekless_ffs::{Outcome, check, preen};
+use seekless_ffs::{Outcome, check, preen, repair};
 use std::sync::Arc;
 
 #[test]
@@ -23,4 +23,20 @@ fn a_preen_repairs_what_a_crash_may_leave_and_nothing_else() {
             assert!(bytes == patient.bytes, "{what}: something was written");
         }
     }
+}
+
+#[test]
+fn every_recipe_is_repaired() {
+    let mut failures = Vec::new();
+    for (what, recipe, _, _) in GOLDEN {
+        let mut patient = Patient::new();
+        recipe(&mut patient);
+        let device = Arc::new(MemoryDevice::new(patient.bytes.clone()));
+        let repaired = repair(device.clone()).expect(what);
+        let left = check(device).expect(what);
+        if repaired.outcome != Outcome::Corrected || !left.is_clean() {
+            failures.push(format!("{what}: {repaired:#?}\nleft: {left:#?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
