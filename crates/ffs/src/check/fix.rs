@@ -14,7 +14,11 @@ pub(super) struct Spot {
 /// A change of the image that does away with a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fix {
-    /// Write a group's head anew, with empty maps.
+    /// Write the superblock.
+    Superblock,
+    /// Write the copy of it at a byte of the volume.
+    Copy(u64),
+    /// Write a group's head anew; its maps are left for later.
     Head(GroupNo),
     /// Say that more inodes of a group were initialised.
     Initialise(GroupNo, u32),
@@ -67,6 +71,8 @@ impl Fix {
 /// the earlier ones left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
+    /// The superblock and its copies: they say where everything is.
+    Superblock,
     /// Heads of groups: they say which inodes there are.
     Heads,
     /// Inodes: they say which blocks are whose.
@@ -106,6 +112,11 @@ impl Fixes {
                 || first.is_some_and(|first| together.contains(&first) && together.contains(stage))
         };
         self.0.iter().filter(move |(stage, _)| wanted(stage)).flat_map(|(_, fixes)| fixes)
+    }
+
+    /// Whether the superblock comes first.
+    pub(super) fn are_of_superblock(&self) -> bool {
+        self.0.contains_key(&Stage::Superblock)
     }
 
     /// Whether bitmaps and counts are all that is left to do.

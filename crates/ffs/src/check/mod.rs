@@ -22,6 +22,7 @@ mod inodes;
 mod links;
 mod names;
 mod repair;
+mod superblock;
 
 pub use repair::{Outcome, Repaired, preen, repair};
 
@@ -37,6 +38,7 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use superblock::Chosen;
 
 /// An inode in use.
 pub(crate) struct Seen {
@@ -80,6 +82,8 @@ struct Checker {
     names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
+    /// The bytes that the superblock should have, but for counts and state.
+    superblock: Vec<u8>,
 }
 
 /// Checks an image.
@@ -94,9 +98,9 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
 impl Checker {
     /// Goes through all phases.
     fn examine(device: &Arc<dyn BlockDevice>) -> Result<Self, FsError> {
-        let volume = Volume::open(Arc::clone(device), true)?;
-        let mut strict = Volume::open(Arc::clone(device), true)?;
-        strict.ignore_checksums = false;
+        let chosen = superblock::choose(device)?;
+        let volume = Volume::with(Arc::clone(device), chosen.sb.clone(), true);
+        let strict = Volume::with(Arc::clone(device), chosen.sb.clone(), false);
         let used = Bits::new(index(volume.sb.size));
         let mut checker = Self {
             volume,
@@ -111,8 +115,9 @@ impl Checker {
             children: BTreeMap::new(),
             names_of: BTreeMap::new(),
             names_are_missing: false,
+            superblock: chosen.bytes.clone(),
         };
-        checker.superblock(Arc::clone(device))?;
+        checker.superblock(&chosen);
         checker.claim_metadata();
         checker.inodes()?;
         checker.names()?;
@@ -138,18 +143,26 @@ impl Checker {
         self.report.add(code, Class::Unexpected, what, location);
     }
 
-    fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
+    fn superblock(&mut self, chosen: &Chosen) {
         let place = Location::of("superblock");
-        match Volume::open(device, false) {
-            Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected("superblock.check-hash", error.to_string(), place);
-            }
-            other => drop(other?),
+        for (code, what) in &chosen.findings {
+            self.unexpected(code, what.clone(), place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        if chosen.hash_differs {
+            // A write that was torn leaves the hash of before.
+            let what = "check hash does not match".to_string();
+            self.expected("superblock.check-hash", what, place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        for &(group, at) in &chosen.bad_copies {
+            let what = format!("the copy at byte {at} says something else");
+            self.unexpected("superblock.copy", what, place.in_group(group));
+            self.fix(Stage::Superblock, Fix::Copy(at));
         }
         if !self.sb().clean || self.sb().flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
-        Ok(())
     }
 
     fn is_directory(&self, ino: Ino) -> bool {

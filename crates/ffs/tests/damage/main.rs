@@ -5,6 +5,7 @@ mod check;
 mod exercise;
 mod images;
 mod repair;
+mod storm;
 
 use seekless_device::MemoryDevice;
 use seekless_ffs::{FORMAT, FfsImage};

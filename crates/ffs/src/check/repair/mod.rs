@@ -169,9 +169,11 @@ impl Repair {
         if self.mode == Mode::Preen && checker.report.unexpected > 0 {
             return Ok(Round::Stuck);
         }
-        checker.sb().check_writable()?;
+        checker.sb().check_repairable()?;
         let writes = self.disk.writes();
-        superblock::mark_unclean(checker.sb(), &mut self.disk)?;
+        if !checker.fixes.are_of_superblock() {
+            superblock::mark_unclean(checker.sb(), &mut self.disk)?;
+        }
         self.marked = true;
         self.apply_all(checker)?;
         self.disk.flush()?;
@@ -209,6 +211,8 @@ impl Repair {
 
 fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
     match fix {
+        Fix::Superblock => superblock::put(checker, disk, checker.sb().at),
+        Fix::Copy(at) => superblock::put(checker, disk, at),
         Fix::Head(number) => heads::put(checker, disk, number),
         Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
         Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
