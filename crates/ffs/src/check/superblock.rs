@@ -140,12 +140,14 @@ fn chosen(
         tuned.push("fs_snapinum");
         sb = usable(&mended, device.len())?;
     }
+    // One that makes no sense needs no more words.
+    let makes_sense = findings.is_empty();
     for (code, fields) in [
         ("superblock.fixed", fields),
         ("superblock.derived", derived),
         ("superblock.tuning", tuned),
     ] {
-        if !fields.is_empty() {
+        if makes_sense && !fields.is_empty() {
             findings.push((code, format!("{} cannot be so", fields.join(", "))));
         }
     }
@@ -156,7 +158,8 @@ fn chosen(
 
 /// A copy as if it lay where the superblock belongs.
 fn at_home(mut copy: Found) -> Found {
-    let says = copy.own_place().filter(|at| SUPERBLOCK_SEARCH.contains(at));
+    let here = Some(copy.at).filter(|at| is_home(copy.format, *at));
+    let says = here.or(copy.own_place()).filter(|at| SUPERBLOCK_SEARCH.contains(at));
     copy.at = match copy.format {
         Format::Ufs1 => says.filter(|&at| at != SUPERBLOCK_UFS2).unwrap_or(HOME_UFS1),
         Format::Ufs2 => says.unwrap_or(SUPERBLOCK_UFS2),
@@ -164,6 +167,11 @@ fn at_home(mut copy: Found) -> Found {
     let (at, order) = (copy.at, copy.order);
     order.put_u64(&mut copy.bytes, offset_of!(Superblock<LE>, fs_sblockloc), at);
     copy
+}
+
+/// Whether a superblock may lie at a byte, and not a copy of one.
+fn is_home(format: Format, at: u64) -> bool {
+    SUPERBLOCK_SEARCH.contains(&at) && (format == Format::Ufs2 || at != SUPERBLOCK_UFS2)
 }
 
 /// What a superblock says, if it says enough to repair the volume by.
@@ -393,7 +401,9 @@ fn copy_with_magic_in(
     let group = at.checked_div(u64::from(sb.fsize))?.checked_div(u64::from(sb.fpg))?;
     let near = [Some(group), group.checked_sub(1)].into_iter().flatten();
     let mut near = near.filter_map(|group| u32::try_from(group).ok()).map(GroupNo::new);
-    near.any(|group| group.get() < sb.ncg && copy_at(&sb, group) == at).then_some((copy, sb))
+    let lies_right = is_home(sb.format, at)
+        || near.any(|group| group.get() < sb.ncg && copy_at(&sb, group) == at);
+    lies_right.then_some((copy, sb))
 }
 
 /// How much on the device fits a superblock: the rules that `newfs` lays a volume
