@@ -16,6 +16,7 @@
 //! [`repair`] does that, in an order in which it can be interrupted.
 
 mod bits;
+mod codes;
 mod fix;
 mod groups;
 mod inodes;
@@ -24,6 +25,7 @@ mod names;
 mod repair;
 mod superblock;
 
+pub use codes::{CODES, phase_of};
 pub use repair::{Outcome, Repaired, preen, repair};
 
 use crate::ondisk::flag;
