@@ -128,7 +128,7 @@ impl Checker {
         }
         let mapped = match kind {
             FileKind::Regular | FileKind::Directory => true,
-            FileKind::Symlink => !self.volume.is_fast_symlink(inode),
+            FileKind::Symlink => inode.short_target(self.sb()).is_none(),
             _ => false,
         };
         if mapped {

@@ -1,6 +1,5 @@
 //! Space: the policies say where, a group's bytes say whether, the cache writes.
 
-use super::node::slot_of;
 use super::{FfsLive, Node};
 use crate::alloc::{Delta, GroupMut, Taken};
 use crate::group::verify_group;
@@ -128,7 +127,7 @@ impl FfsLive {
         lbn: u64,
         wanted: Wanted,
     ) -> Result<(GroupNo, Option<BlockNo>), FsError> {
-        let (group, _) = slot_of(&self.sb, ino)?;
+        let (group, _) = self.sb.inode_slot(ino)?;
         let node = self.node(ino)?;
         let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
         let request = Request {
@@ -204,7 +203,7 @@ impl FfsLive {
         parent: Ino,
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        let (group, _) = slot_of(&self.sb, parent)?;
+        let (group, _) = self.sb.inode_slot(parent)?;
         let node = self.node(parent)?;
         let about = Parent {
             group,
@@ -265,7 +264,7 @@ impl FfsLive {
         let per_block = self.sb.bsize.checked_div(size).unwrap_or(1).max(1);
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(per_block)) {
-            let place = super::node::place_of(&self.sb, Ino::new(ino))?;
+            let place = self.sb.inode_place(Ino::new(ino))?;
             let ((), id) = self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
@@ -276,7 +275,7 @@ impl FfsLive {
 
     /// Gives an inode back.
     pub(super) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        let (number, _) = slot_of(&self.sb, ino)?;
+        let (number, _) = self.sb.inode_slot(ino)?;
         self.change_group(number, Role::InodeBitmapClear, |group| {
             Ok(Some(((), group.free_inode(ino, is_directory)?)))
         })?;

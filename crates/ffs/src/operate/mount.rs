@@ -1,6 +1,6 @@
 //! Opening an image for changes, and closing it again.
 
-use super::directory::Indexes;
+use super::index::Indexes;
 use super::seal::Sealer;
 use super::{FfsLive, LiveOptions, Pending};
 use crate::alloc::{GroupMut, decode_summaries, encode_summary};
