@@ -77,6 +77,14 @@ impl LiveMount {
         Ok(())
     }
 
+    /// The file system, for whoever asks: only the superuser may take what is
+    /// kept from the others.
+    fn changing(&self, request: &Request) -> MutexGuard<'_, dyn Operate + 'static> {
+        let mut live = lock(&self.live);
+        live.spend_reserve(request.uid() == 0);
+        live
+    }
+
     fn forget_times(&self, ino: u64, times: u64) {
         let mut live = lock(&self.live);
         let mut known = self.known();
@@ -95,8 +103,13 @@ impl LiveMount {
     }
 
     /// Does something that gives an entry, and tells the kernel.
-    fn entry(&self, reply: ReplyEntry, make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>) {
-        let mut live = lock(&self.live);
+    fn entry(
+        &self,
+        request: &Request,
+        reply: ReplyEntry,
+        make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>,
+    ) {
+        let mut live = self.changing(request);
         let made = make(&mut *live).and_then(|attr| {
             self.remember(&mut *live, attr.ino)?;
             Ok(self.shown(&attr))
@@ -115,17 +128,18 @@ impl LiveMount {
     ) {
         let perm = (perm & 0o7777) as u16;
         let owner = Ownership { uid: request.uid(), gid: request.gid(), perm };
-        self.entry(reply, |live| {
+        self.entry(request, reply, |live| {
             live.make(self.ino(place.0)?, place.1.as_bytes(), new, owner).map_err(errno)
         });
     }
 
     fn done(
         &self,
+        request: &Request,
         reply: ReplyEmpty,
         operation: impl FnOnce(&mut dyn Operate) -> Result<(), Errno>,
     ) {
-        let done = operation(&mut *lock(&self.live));
+        let done = operation(&mut *self.changing(request));
         answer_empty(reply, done);
     }
 }

@@ -73,6 +73,24 @@ impl FfsLive {
         Ok(())
     }
 
+    /// Fragments that are free now.
+    pub(super) fn free_frags(&self) -> u64 {
+        let blocks = self.totals.nbfree.saturating_mul(u64::from(self.sb.frag));
+        blocks.saturating_add(self.totals.nffree)
+    }
+
+    /// Fragments kept from ordinary users (`minfree`).
+    pub(super) fn kept_frags(&self) -> u64 {
+        let tuning = &self.sb.tuning;
+        tuning.dsize.saturating_mul(u64::from(tuning.minfree)) / 100
+    }
+
+    /// Whether who asks may take so many fragments more.
+    fn may_take(&self, count: u32) -> bool {
+        let left = self.free_frags().saturating_sub(u64::from(count));
+        self.may_spend_reserve || left >= self.kept_frags()
+    }
+
     fn has_frags(&self, number: GroupNo, count: u32) -> bool {
         let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
         group.nbfree > 0 || (count < self.sb.frag && group.nffree >= count)
@@ -87,6 +105,9 @@ impl FfsLive {
         group: GroupNo,
         preference: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
+        if !self.may_take(count) {
+            return Err(full("blocks for ordinary users"));
+        }
         let preference = preference.filter(|at| at.get() < self.sb.size);
         let start = preference.map_or(group, |at| self.volume.group_of(at));
         let frag = self.sb.frag;
@@ -171,6 +192,9 @@ impl FfsLive {
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
+        if !self.may_take(new.saturating_sub(old)) {
+            return Ok(None);
+        }
         let number = self.volume.group_of(at);
         let extended = self.change_group(number, Role::BitmapSet, |group| {
             Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))

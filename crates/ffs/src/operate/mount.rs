@@ -65,6 +65,7 @@ impl FfsLive {
             indexes: Indexes::default(),
             verified_inodes: HashSet::new(),
             pending: Pending::default(),
+            may_spend_reserve: true,
             ignore_checksums: options.ignore_checksums,
             broken: None,
             closed: false,

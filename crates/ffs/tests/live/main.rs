@@ -9,6 +9,7 @@ mod failing;
 mod model;
 mod recount;
 mod replay;
+mod reserve;
 
 use crash::Fragile;
 use recount::recount;

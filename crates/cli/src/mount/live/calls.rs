@@ -112,7 +112,7 @@ impl Filesystem for LiveMount {
         let set =
             SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
         let attr = self.ino(ino).and_then(|ino| {
-            let mut live = lock(&self.live);
+            let mut live = self.changing(request);
             let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
             live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
         });
@@ -169,17 +169,21 @@ impl Filesystem for LiveMount {
         self.make(request, (parent, name), new, 0o777, reply);
     }
 
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |live| live.unlink(self.ino(parent)?, name_of(name)?).map_err(errno));
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.unlink(self.ino(parent)?, name_of(name)?).map_err(errno)
+        });
     }
 
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |live| live.rmdir(self.ino(parent)?, name_of(name)?).map_err(errno));
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.rmdir(self.ino(parent)?, name_of(name)?).map_err(errno)
+        });
     }
 
     fn rename(
         &self,
-        _request: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -193,7 +197,7 @@ impl Filesystem for LiveMount {
             RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
             _ => return reply.error(Errno::EINVAL),
         };
-        self.done(reply, |live| {
+        self.done(request, reply, |live| {
             let from = (self.ino(parent)?, name_of(name)?);
             let to = (self.ino(newparent)?, name_of(newname)?);
             live.rename(from, to, mode).map_err(errno)
@@ -202,13 +206,13 @@ impl Filesystem for LiveMount {
 
     fn link(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         newparent: INodeNo,
         newname: &OsStr,
         reply: ReplyEntry,
     ) {
-        self.entry(reply, |live| {
+        self.entry(request, reply, |live| {
             live.link(self.ino(ino)?, self.ino(newparent)?, name_of(newname)?).map_err(errno)
         });
     }
@@ -244,7 +248,7 @@ impl Filesystem for LiveMount {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -255,7 +259,7 @@ impl Filesystem for LiveMount {
         reply: ReplyWrite,
     ) {
         let written = self.ino(ino).and_then(|ino| {
-            let mut live = lock(&self.live);
+            let mut live = self.changing(request);
             let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 let perm = without_set_id(&mut *live, ino)?;
@@ -274,29 +278,29 @@ impl Filesystem for LiveMount {
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.done(reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
     }
 
     fn fsyncdir(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.done(reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
     }
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -309,7 +313,9 @@ impl Filesystem for LiveMount {
         }
         let (offset, length) = (ByteLen::new(offset), ByteLen::new(length));
         let keep = mode & KEEP_SIZE != 0;
-        self.done(reply, |live| live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno));
+        self.done(request, reply, |live| {
+            live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
+        });
     }
 
     fn readdir(
@@ -397,7 +403,7 @@ impl Filesystem for LiveMount {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -408,7 +414,7 @@ impl Filesystem for LiveMount {
         let Some((_, mode)) = XATTR_FLAGS.into_iter().find(|(flag, _)| *flag == flags) else {
             return reply.error(Errno::EINVAL);
         };
-        self.done(reply, |live| {
+        self.done(request, reply, |live| {
             live.set_xattr(self.ino(ino)?, name.as_bytes(), value, mode).map_err(errno)
         });
     }
@@ -430,7 +436,9 @@ impl Filesystem for LiveMount {
         answer_names(reply, size, xattrs);
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.done(reply, |live| live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno));
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno)
+        });
     }
 }
