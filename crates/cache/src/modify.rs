@@ -169,13 +169,15 @@ impl<A> Cache<A> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        self.change_or_replace(at, pieces, role, after, false).map(|changed| changed.id)
+        self.change_or_replace(at, pieces, role, after, None).map(|changed| changed.id)
     }
 
     /// As [`Cache::change`], but takes the place of the one earlier change to
-    /// the same pieces if that has not been written: what the earlier one
-    /// waited for is then waited for no longer, and what it said will never
-    /// be on the disk. A pointer to fragments that have moved, say.
+    /// these pieces if that has not been written: what it said of them will
+    /// never be on the disk. A pointer to fragments that have moved, say. An
+    /// earlier change to just these pieces waits no longer for what it waited
+    /// for; one to more than these goes on waiting, but not for `dropped`, the
+    /// contents of the old place.
     ///
     /// Nothing in `after` may itself wait for the earlier change.
     ///
@@ -187,8 +189,9 @@ impl<A> Cache<A> {
         pieces: &[Piece<'_>],
         role: Role,
         after: &[ChangeId],
+        dropped: &[ChangeId],
     ) -> Result<Changed, FsError> {
-        self.change_or_replace(at, pieces, role, after, true)
+        self.change_or_replace(at, pieces, role, after, Some(dropped))
     }
 
     fn change_or_replace(
@@ -197,7 +200,7 @@ impl<A> Cache<A> {
         pieces: &[Piece<'_>],
         role: Role,
         after: &[ChangeId],
-        replace: bool,
+        replace: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         self.check_writable()?;
         let places = self.load_pieces(at, pieces)?;
@@ -356,7 +359,7 @@ impl<A> Cache<A> {
         under: &[ChangeId],
         places: &[Place],
         after: &[ChangeId],
-        replace: bool,
+        replace: Option<&[ChangeId]>,
     ) -> Option<Changed> {
         let record = self.graph.get_mut(id)?;
         let within = |place: &Place| {
@@ -377,11 +380,15 @@ impl<A> Cache<A> {
                 undo.offset as usize == place.start && undo.end() as usize == place.end
             });
         // What lies under it with other pieces would still be waited for.
-        if !replace || !same || under.len() != 1 {
-            return None;
+        let dropped = replace.filter(|_| under.len() == 1)?;
+        let mut wanted: SmallVec<[ChangeId; 3]> = SmallVec::from_slice(after);
+        if !same {
+            let kept =
+                record.after.iter().filter(|id| !dropped.contains(id) && !after.contains(id));
+            wanted.extend(kept.copied());
         }
         let mut freed = Vec::new();
-        self.graph.rewire(id, after, &mut freed);
+        self.graph.rewire(id, &wanted, &mut freed);
         self.unblock(&freed);
         Some(Changed { id, replaced: true })
     }

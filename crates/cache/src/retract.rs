@@ -37,6 +37,14 @@ impl<A> Cache<A> {
         self.found_in(run, |buffer| buffer.blocked.iter().chain(&buffer.open))
     }
 
+    /// Whether all of a run of fragments is in the cache and not on the disk.
+    #[must_use]
+    pub fn is_unwritten(&self, run: Extent) -> bool {
+        self.blocks_of(run).all(|(block, mask)| {
+            self.buffers.get(block).is_some_and(|buffer| buffer.dirty & mask == mask)
+        })
+    }
+
     fn found_in<'a, I>(&'a self, run: Extent, changes: impl Fn(&'a Buffer) -> I) -> Vec<ChangeId>
     where
         I: Iterator<Item = &'a ChangeId>,

@@ -37,7 +37,7 @@ impl FfsLive {
 
     /// Changes a group's bytes, and the totals with them; `None` when the group
     /// has not got what is asked for.
-    fn change_group<R>(
+    pub(super) fn change_group<R>(
         &mut self,
         number: GroupNo,
         role: Role,
@@ -142,7 +142,7 @@ impl FfsLive {
         self.take(count, Ask::Exact, group, preference)
     }
 
-    fn preference(
+    pub(super) fn preference(
         &mut self,
         ino: Ino,
         lbn: u64,

@@ -191,14 +191,15 @@ impl FfsLive {
     }
 
     /// Writes one part of a node into its inode, after what must be on the disk
-    /// before; with `replace` in the place of an earlier such change.
+    /// before; with `instead` in the place of an earlier such change, which need
+    /// not wait for that any more.
     pub(super) fn put_part(
         &mut self,
         ino: Ino,
         part: Part,
         role: Role,
         after: &[ChangeId],
-        replace: bool,
+        instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         let (old, new) = self.old_and_new(ino)?;
         let differing: SmallVec<[Range<usize>; 24]> =
@@ -219,8 +220,8 @@ impl FfsLive {
             .iter()
             .map(|piece| Piece { offset: piece.offset.saturating_add(skip), ..*piece })
             .collect();
-        let changed = if replace {
-            self.cache.replace(place.block, &changed, role, after)?
+        let changed = if let Some(dropped) = instead {
+            self.cache.replace(place.block, &changed, role, after, dropped)?
         } else {
             let id = self.cache.change(place.block, &changed, role, after)?;
             Changed { id, replaced: false }
@@ -242,7 +243,7 @@ impl FfsLive {
 
     /// Writes the number of links.
     pub(super) fn put_links(&mut self, ino: Ino, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Links, Role::LinkCount, after, false)?.id)
+        Ok(self.put_part(ino, Part::Links, Role::LinkCount, after, None)?.id)
     }
 
     /// Writes size and block numbers.
@@ -252,7 +253,7 @@ impl FfsLive {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Blocks, role, after, false)?.id)
+        Ok(self.put_part(ino, Part::Blocks, role, after, None)?.id)
     }
 
     /// Writes times, mode, owner and the like, for which nothing waits.

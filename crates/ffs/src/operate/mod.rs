@@ -8,7 +8,7 @@
 //! - `calls`: what may be asked for; `file`: of files as such;
 //! - `node`, `encode`: inodes in memory, and as bytes;
 //! - `allocate`: groups' bytes, policies and the cache brought together;
-//! - `map`, `read`, `write`, `truncate`: what files hold;
+//! - `map`, `read`, `write`, `gather`, `truncate`: what files hold;
 //! - `directory`, `index`, `names`, `rename`: names;
 //! - `xattr`: extended attributes;
 //! - `actions`: what is done later;
@@ -22,6 +22,7 @@ mod directory;
 mod durable;
 mod encode;
 mod file;
+mod gather;
 mod index;
 mod map;
 mod mount;
@@ -61,6 +62,8 @@ pub struct LiveOptions {
     pub blocks: Option<String>,
     /// What the policies draw from.
     pub seed: u64,
+    /// Gather new blocks into clusters (`vfs.ffs.doreallocblks`).
+    pub reallocblks: bool,
     /// Open it even if it is not clean.
     pub force: bool,
     /// Do not compare check hashes.
@@ -89,6 +92,7 @@ pub struct FfsLive {
     optim: Optimization,
     directories: Box<dyn DirectoryPlacement>,
     blocks: Box<dyn BlockPlacement>,
+    reallocblks: bool,
     wall: Wall,
     nodes: HashMap<Ino, Node>,
     /// How many nodes there may be before those not needed are dropped.

@@ -59,6 +59,7 @@ impl FfsLive {
             optim,
             directories: directories.map_err(unknown)?,
             blocks: blocks.map_err(unknown)?,
+            reallocblks: options.reallocblks,
             wall: options.wall,
             nodes: HashMap::new(),
             most_nodes: super::node::MOST_NODES,

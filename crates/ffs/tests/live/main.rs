@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod clusters;
 mod crash;
 mod failing;
 mod model;
