@@ -1,6 +1,7 @@
 //! Changing blocks in memory: with something to undo or without, and what
 //! becomes of earlier changes to the same bytes.
 
+use crate::buffer::Blocked;
 use crate::cache::{Cache, Place};
 use crate::change::{ChangeId, Changed, Piece, Role};
 use crate::graph::{Record, Undo, Undos, Waiter};
@@ -31,6 +32,14 @@ impl Void {
             }
         }
     }
+}
+
+/// Between which bytes of their block some places lie.
+fn hull(places: &[Place]) -> (u32, u32) {
+    let start = places.iter().map(|place| place.start).min().unwrap_or(0);
+    let end = places.iter().map(|place| place.end).max().unwrap_or(0);
+    // A block's bytes are counted in 32 bits.
+    (start as u32, end as u32)
 }
 
 impl<A> Cache<A> {
@@ -250,7 +259,8 @@ impl<A> Cache<A> {
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = self.buffers.get_mut(block) {
             if waits {
-                buffer.blocked.push(id)
+                let (start, end) = hull(&places);
+                buffer.blocked.push(Blocked { id, start, end });
             } else {
                 buffer.open.push(id)
             }
@@ -295,13 +305,15 @@ impl<A> Cache<A> {
     /// The waiting changes to any of these bytes, newest first.
     fn changes_under(&self, block: u64, places: &[Place]) -> SmallVec<[ChangeId; 4]> {
         let Some(buffer) = self.buffers.get(block) else { return SmallVec::new() };
+        let (start, end) = hull(places);
+        let near = |blocked: &&Blocked| blocked.start < end && blocked.end > start;
         let overlaps = |undo: &Undo| {
             places.iter().any(|p| (undo.offset as usize) < p.end && undo.end() as usize > p.start)
         };
         let touches = |id: &ChangeId| {
             self.graph.get(*id).is_some_and(|record| record.undo.iter().any(overlaps))
         };
-        buffer.blocked.iter().rev().copied().filter(touches).collect()
+        buffer.blocked.iter().rev().filter(near).map(|blocked| blocked.id).filter(touches).collect()
     }
 
     /// Of changes to the same bytes, newest first, those that do not lie under
@@ -343,7 +355,7 @@ impl<A> Cache<A> {
             voided.undo.extend(record.undo);
             voided.waiters.extend(record.waiters);
             if let Some(buffer) = self.buffers.get_mut(block) {
-                buffer.blocked.retain(|&other| other != id);
+                buffer.unblock(id);
             }
         }
         *under = stay;
