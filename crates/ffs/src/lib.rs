@@ -26,6 +26,7 @@ mod bmap;
 mod build;
 mod check;
 mod dir;
+mod entry;
 mod group;
 mod image;
 mod inode;

@@ -29,7 +29,7 @@ impl FfsLive {
     }
 
     fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        let place = super::node::place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let fsize = index(self.sb.fsize);
         let within = wide(place.skip.checked_div(fsize).unwrap_or(0));
         let run = Extent::new(place.block.saturating_add(within), 1);

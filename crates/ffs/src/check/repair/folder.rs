@@ -1,13 +1,14 @@
 //! New names in a directory, and new directories.
 
-use super::directory::{Name, Unit, code_of, compose, needed};
+use super::directory::{Name, Unit, compose};
 use super::disk::Disk;
 use super::inode::{InodeMut, put_pointer};
 use super::space::Space;
 use crate::check::Checker;
+use crate::entry::{self, code_of};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use seekless_fs::field::{index, wide};
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 
 /// A name to be added.
@@ -39,8 +40,8 @@ pub(super) fn create(
 ) -> Result<bool, FsError> {
     let sb = checker.sb();
     let Some(run) = space.block_or_part(disk)? else { return Ok(false) };
-    let kind = code_of(FileKind::Directory);
-    let dots = [(ino, &b"."[..]), (parent, b"..")].map(|(ino, name)| Name { ino, kind, name });
+    let dots = entry::dots(ino, parent);
+    let dots = dots.map(|dot| Name { ino: dot.ino, kind: dot.kind, name: dot.name });
     let len = run.len.saturating_mul(u64::from(sb.fsize));
     let mut bytes = compose(sb, &dots);
     let unused = compose(sb, &[]);
@@ -96,18 +97,8 @@ pub(super) fn add(
 
 /// Adds names to a unit, as many as there is room for.
 fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
-    let place = Location::of("directory");
-    let bytes = unit.bytes.clone();
-    let mut all: Vec<Name<'_>> = Vec::new();
-    for (at, _) in unit.entries(checker) {
-        match checker.volume.bare_entry_at(&bytes, at, place) {
-            Ok(entry) if entry.ino != Ino::ZERO => {
-                all.push(Name { ino: entry.ino, kind: entry.kind, name: entry.name });
-            }
-            _ => {}
-        }
-    }
-    let used = all.iter().map(|name| needed(name.name)).fold(0, usize::saturating_add);
+    let mut all = unit.names(checker);
+    let used = all.iter().map(Name::needed).fold(0, usize::saturating_add);
     let count = fitting(names, DIRECTORY_UNIT.saturating_sub(used));
     if count > 0 {
         all.extend(names.iter().take(count).map(NewName::as_entry));
@@ -119,7 +110,7 @@ fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
 /// How many of the names go into so many bytes.
 fn fitting(names: &[NewName], room: usize) -> usize {
     let mut left = room;
-    let fits = |name: &&NewName| match left.checked_sub(needed(&name.name)) {
+    let fits = |name: &&NewName| match left.checked_sub(name.as_entry().needed()) {
         Some(rest) => {
             left = rest;
             true

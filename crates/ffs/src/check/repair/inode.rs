@@ -7,7 +7,7 @@ use crate::ondisk::{Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Super};
 use crate::volume::Volume;
 use seekless_fs::FsError;
-use seekless_fs::field::{index, low32};
+use seekless_fs::field::{index, low32, wide};
 use seekless_units::Ino;
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
@@ -35,9 +35,9 @@ impl<'a> InodeMut<'a> {
     /// [`FsError::Corrupt`] for an inode that the volume has not.
     pub(super) fn read(volume: &'a Volume, disk: &Disk, ino: Ino) -> Result<Self, FsError> {
         let sb = &volume.sb;
-        let place = volume.inode_location(ino)?;
+        let place = sb.inode_place(ino)?;
         let block = place.block.get().saturating_mul(u64::from(sb.fsize));
-        let at = block.saturating_add(u64::from(place.offset));
+        let at = block.saturating_add(wide(place.skip));
         Ok(Self { sb, at, bytes: disk.read(at, index(sb.inode_size()))? })
     }
 
