@@ -5,14 +5,14 @@ use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeMap;
 
 /// An entry of a directory, by the byte of the directory that it begins at.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Spot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
 
 /// A change of the image that does away with a finding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Fix {
     /// Write the superblock.
     Superblock,
@@ -100,6 +100,12 @@ impl Fixes {
         if fixes.last() != Some(&fix) {
             fixes.push(fix);
         }
+    }
+
+    /// Leaves out what shall not be done.
+    pub(super) fn leave_out(&mut self, is_out: impl Fn(&Fix) -> bool) {
+        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
+        self.0.retain(|_, fixes| !fixes.is_empty());
     }
 
     /// What comes first, up to where the image must be looked at again: numbers

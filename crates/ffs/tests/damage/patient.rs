@@ -180,11 +180,22 @@ impl Patient {
         self.superblocks()[0]
     }
 
+    /// The blocks that nothing is in, by their first fragments.
+    pub(crate) fn free_blocks(&self) -> Vec<u64> {
+        let map = self.block_map();
+        let blocks = 0..self.image.geometry().blocks as usize / 8;
+        blocks.filter(|byte| self.bytes[map + byte] == 0xFF).map(|byte| byte as u64 * 8).collect()
+    }
+
     /// A fragment that nothing is in, at a block's start.
     pub(crate) fn free_block(&self) -> u64 {
-        let map = self.block_map();
-        let blocks = self.image.geometry().blocks as usize / 8;
-        let free = (0..blocks).rev().find(|&byte| self.bytes[map + byte] == 0xFF);
-        free.expect("a free block") as u64 * 8
+        *self.free_blocks().last().expect("a free block")
+    }
+
+    /// Writes an indirect block.
+    pub(crate) fn put_pointers(&mut self, block: u64, values: &[u64]) {
+        for (n, &value) in values.iter().enumerate() {
+            self.put_pointer(block, n, value);
+        }
     }
 }

@@ -3,12 +3,13 @@
 use crate::check::{checked, patients};
 use crate::golden::Case;
 use crate::images;
+use crate::patient::{Field, Patient};
 use seekless_device::{BlockDevice, MemoryDevice};
 use seekless_ffs::{FfsImage, Outcome, check, preen, repair};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FileKind, Inspect};
 use seekless_units::{ByteLen, Ino, Lba};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -117,5 +118,32 @@ fn nothing_is_written_to_a_sound_image() {
             assert_eq!(run(device.clone()).expect(name).outcome, Outcome::Clean, "{name}");
             assert!(bytes_of(&device) == sound, "{name}: something was written");
         }
+    }
+}
+
+/// Where `lost+found` cannot grow, what has no name stays as it is, and all else
+/// is repaired.
+#[test]
+fn a_full_volume_is_repaired_as_far_as_there_is_room() {
+    for (name, _) in images::IMAGES {
+        let mut patient = Patient::new(name);
+        // A file takes every free block.
+        let free = patient.free_blocks();
+        let (frags, block) = (free.len() as u64 * 8, 4096);
+        patient.set("/dir/small", Field::Size, (12 + free.len() as u64 - 1) * block);
+        patient.set("/dir/small", Field::Indirect(0), free[0]);
+        patient.put_pointers(free[0], &free[1..]);
+        // 61 files lose their names.
+        let at = patient.data("/many");
+        patient.bytes[at..at + 2048].fill(0xEE);
+        assert!(frags > 100, "{name}");
+        let device = Arc::new(MemoryDevice::new(patient.bytes));
+        let repaired = repair(device.clone()).expect(name);
+        assert_eq!(repaired.outcome, Outcome::Left, "{name}: {repaired:#?}");
+        let left = checked(bytes_of(&device));
+        let codes: BTreeSet<&str> = left.findings.iter().map(|finding| finding.code).collect();
+        let wanted = BTreeSet::from(["inode.unreferenced", "superblock.not-clean"]);
+        assert_eq!(codes, wanted, "{name}: {left:#?}");
+        assert!(left.findings.len() < 61, "{name}: some have room");
     }
 }

@@ -4,7 +4,7 @@
 use crate::repair::bytes_of;
 use crate::{Random, images};
 use seekless_device::MemoryDevice;
-use seekless_ffs::{Outcome, check, repair};
+use seekless_ffs::{Outcome, check, phase_of, repair};
 use seekless_fs::FsError;
 use std::sync::Arc;
 
@@ -83,6 +83,9 @@ fn storm(rounds: usize, seed: u64) {
                     continue;
                 }
             };
+            for finding in &repaired.report.findings {
+                assert!(phase_of(finding.code).is_some(), "{} is not in the table", finding.code);
+            }
             let left = check(device).expect("checked");
             if repaired.outcome == Outcome::Left || !left.is_clean() {
                 let left: Vec<_> = left

@@ -18,43 +18,49 @@ const MODE: u16 = 0o1700;
 /// Most links an inode can say it has.
 const MOST_LINKS: u64 = 32767;
 
-/// Makes a new root directory.
+/// Makes a new root directory; whether there was room.
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn make_root(checker: &Checker, disk: &mut Disk) -> Result<(), FsError> {
+pub(super) fn make_root(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
-    folder::create(checker, disk, &mut space, root, root, 0o755)?;
-    Ok(())
+    folder::create(checker, disk, &mut space, root, root, 0o755)
 }
 
 /// Gives names to files and directories. Where `lost+found` is missing it is
 /// made, and where it is a file its name goes; the rest is for the next round.
+/// Whether anything was done: there may be no room.
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn connect(checker: &Checker, disk: &mut Disk, orphans: &[Ino]) -> Result<(), FsError> {
+pub(super) fn connect(
+    checker: &Checker,
+    disk: &mut Disk,
+    orphans: &[Ino],
+) -> Result<bool, FsError> {
     match checker.lost_found {
         None => make(checker, disk),
-        Some((spot, ino)) if !checker.is_directory(ino) => edit(checker, disk, spot, Edit::Remove),
+        Some((spot, ino)) if !checker.is_directory(ino) => {
+            edit(checker, disk, spot, Edit::Remove)?;
+            Ok(true)
+        }
         Some((_, ino)) => fill(checker, disk, ino, orphans),
     }
 }
 
 /// Makes `lost+found`: its block, its inode, the root's number of links, which
 /// rises first, and its name.
-fn make(checker: &Checker, disk: &mut Disk) -> Result<(), FsError> {
+fn make(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
-    let Some(ino) = space.inode(disk)? else { return Ok(()) };
+    let Some(ino) = space.inode(disk)? else { return Ok(false) };
     if !folder::create(checker, disk, &mut space, ino, root, MODE)? {
-        return Ok(());
+        return Ok(false);
     }
     raise(checker, disk, root, 1)?;
     let name = NewName { ino, kind: FileKind::Directory, name: NAME.to_vec() };
-    folder::add(checker, disk, &mut space, root, &[name])?;
-    Ok(())
+    Ok(folder::add(checker, disk, &mut space, root, &[name])? > 0)
 }
 
 /// Adds to a number of links, and waits until that is on the disk.
@@ -72,7 +78,7 @@ fn raise(checker: &Checker, disk: &mut Disk, ino: Ino, by: u64) -> Result<(), Fs
 }
 
 /// Adds the orphans: first all that their names make true, then the names.
-fn fill(checker: &Checker, disk: &mut Disk, lost: Ino, orphans: &[Ino]) -> Result<(), FsError> {
+fn fill(checker: &Checker, disk: &mut Disk, lost: Ino, orphans: &[Ino]) -> Result<bool, FsError> {
     let links = checker.seen.get(&lost).map_or(0, |seen| seen.names).cast_unsigned();
     let mut room = MOST_LINKS.saturating_sub(links);
     let mut names = names(checker, lost, orphans)?;
@@ -93,8 +99,7 @@ fn fill(checker: &Checker, disk: &mut Disk, lost: Ino, orphans: &[Ino]) -> Resul
         raise(checker, disk, name.ino, 1)?;
     }
     disk.flush()?;
-    folder::add(checker, disk, &mut Space::new(checker), lost, &names)?;
-    Ok(())
+    Ok(folder::add(checker, disk, &mut Space::new(checker), lost, &names)? > 0)
 }
 
 /// A name for each orphan: `#` and its inode number, and where that is taken

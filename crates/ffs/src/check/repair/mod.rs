@@ -98,6 +98,8 @@ struct Repair {
     /// Everything found so far.
     found: Report,
     known: HashSet<String>,
+    /// What there was no room for.
+    homeless: HashSet<Fix>,
     /// The image says that it is not clean because we said so.
     marked: bool,
 }
@@ -116,13 +118,15 @@ impl Repair {
             mode,
             found: Report::default(),
             known: HashSet::new(),
+            homeless: HashSet::new(),
             marked: false,
         }
     }
 
     fn run(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
-            let checker = Checker::examine(self.disk.device())?;
+            let mut checker = Checker::examine(self.disk.device())?;
+            checker.fixes.leave_out(|fix| self.homeless.contains(fix));
             let left = checker.report.findings.clone();
             self.merge(&checker.report);
             match self.round(&checker)? {
@@ -183,10 +187,10 @@ impl Repair {
         Ok(if self.disk.writes() > writes { Round::Again } else { Round::Stuck })
     }
 
-    /// Summaries, totals, and last that the volume is clean.
+    /// Summaries, totals, and last that the volume is clean, if it is.
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
         let totals = groups::put_summaries(checker, &mut self.disk)?;
-        superblock::finish(checker.sb(), totals, &mut self.disk)
+        superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
     }
 
     fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {
@@ -201,11 +205,27 @@ impl Repair {
                 }) => {}
                 Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
                 // Nothing can be connected to a root that is not there yet.
-                Fix::Root => return lost::make_root(checker, &mut self.disk),
+                Fix::Root => {
+                    let made = lost::make_root(checker, &mut self.disk)?;
+                    self.note_homeless(made, checker.fixes.first());
+                    return Ok(());
+                }
                 fix => apply(checker, &mut self.disk, fix)?,
             }
         }
-        if orphans.is_empty() { Ok(()) } else { lost::connect(checker, &mut self.disk, &orphans) }
+        if !orphans.is_empty() {
+            let done = lost::connect(checker, &mut self.disk, &orphans)?;
+            let orphans: Vec<Fix> = orphans.into_iter().map(Fix::Connect).collect();
+            self.note_homeless(done, orphans.iter());
+        }
+        Ok(())
+    }
+
+    /// Remembers what there was no room for, which the rounds to come pass over.
+    fn note_homeless<'a>(&mut self, done: bool, fixes: impl Iterator<Item = &'a Fix>) {
+        if !done {
+            self.homeless.extend(fixes);
+        }
     }
 }
 
@@ -232,7 +252,7 @@ fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
         Fix::Links(ino, links) => change(checker, disk, ino, |it| it.set_links(links)),
         Fix::Seal(ino) => change(checker, disk, ino, |_| {}),
         Fix::Unmark(ino) => change(checker, disk, ino, |it| it.unmark()),
-        Fix::Root => lost::make_root(checker, disk),
+        Fix::Root => lost::make_root(checker, disk).map(drop),
     }
 }
 

@@ -32,15 +32,27 @@ pub(super) fn mark_unclean(sb: &Super, disk: &mut Disk) -> Result<(), FsError> {
     disk.flush()
 }
 
-/// Writes the totals, and when they are on the disk that the volume is clean.
-pub(super) fn finish(sb: &Super, totals: Totals, disk: &mut Disk) -> Result<(), FsError> {
+/// Writes the totals, and when they are on the disk that the volume is clean, if
+/// it is.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn finish(
+    sb: &Super,
+    totals: Totals,
+    clean: bool,
+    disk: &mut Disk,
+) -> Result<(), FsError> {
     let device = disk.device().clone();
     let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
     bytes.set_totals(totals);
     bytes.forget_unreferenced();
-    bytes.set_flags(sb.flags & !(flag::UNCLEAN | flag::NEEDS_FSCK));
     disk.put(sb.at, bytes.sealed())?;
     disk.flush()?;
+    if !clean {
+        return Ok(());
+    }
+    bytes.set_flags(sb.flags & !(flag::UNCLEAN | flag::NEEDS_FSCK));
     bytes.set_clean(true);
     disk.put(sb.at, bytes.sealed())?;
     disk.flush()
