@@ -7,6 +7,15 @@ use hashbrown::HashMap;
 /// No buffer: the end of the list.
 const NONE: u32 = u32::MAX;
 
+/// A change that may not be written yet, and between which bytes of its block
+/// it lies: most can be passed over without a look into the graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocked {
+    pub(crate) id: ChangeId,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
 /// A block of the device in memory, or part of one. Masks have a bit for each
 /// fragment.
 pub(crate) struct Buffer {
@@ -18,7 +27,7 @@ pub(crate) struct Buffer {
     /// What holds something that may be written.
     pub(crate) dirty: u64,
     /// Changes that may not be written yet, oldest first.
-    pub(crate) blocked: Vec<ChangeId>,
+    pub(crate) blocked: Vec<Blocked>,
     /// Changes that may be written, and that somebody may wait for.
     pub(crate) open: Vec<ChangeId>,
     /// When the syncer comes for it.
@@ -35,6 +44,16 @@ impl Buffer {
     /// Whether dropping it would lose something.
     pub(crate) fn holds_changes(&self) -> bool {
         self.dirty != 0 || !self.blocked.is_empty()
+    }
+
+    /// The changes that may not be written yet, oldest first.
+    pub(crate) fn blocked_ids(&self) -> impl DoubleEndedIterator<Item = ChangeId> {
+        self.blocked.iter().map(|blocked| blocked.id)
+    }
+
+    /// A change is no longer one that may not be written.
+    pub(crate) fn unblock(&mut self, id: ChangeId) {
+        self.blocked.retain(|blocked| blocked.id != id);
     }
 }
 

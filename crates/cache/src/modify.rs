@@ -1,6 +1,7 @@
 //! Changing blocks in memory: with something to undo or without, and what
 //! becomes of earlier changes to the same bytes.
 
+use crate::buffer::Blocked;
 use crate::cache::{Cache, Place};
 use crate::change::{ChangeId, Changed, Piece, Role};
 use crate::graph::{Record, Undo, Undos, Waiter};
@@ -31,6 +32,14 @@ impl Void {
             }
         }
     }
+}
+
+/// Between which bytes of their block some places lie.
+fn hull(places: &[Place]) -> (u32, u32) {
+    let start = places.iter().map(|place| place.start).min().unwrap_or(0);
+    let end = places.iter().map(|place| place.end).max().unwrap_or(0);
+    // A block's bytes are counted in 32 bits.
+    (start as u32, end as u32)
 }
 
 impl<A> Cache<A> {
@@ -169,13 +178,15 @@ impl<A> Cache<A> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        self.change_or_replace(at, pieces, role, after, false).map(|changed| changed.id)
+        self.change_or_replace(at, pieces, role, after, None).map(|changed| changed.id)
     }
 
     /// As [`Cache::change`], but takes the place of the one earlier change to
-    /// the same pieces if that has not been written: what the earlier one
-    /// waited for is then waited for no longer, and what it said will never
-    /// be on the disk. A pointer to fragments that have moved, say.
+    /// these pieces if that has not been written: what it said of them will
+    /// never be on the disk. A pointer to fragments that have moved, say. An
+    /// earlier change to just these pieces waits no longer for what it waited
+    /// for; one to more than these goes on waiting, but not for `dropped`, the
+    /// contents of the old place.
     ///
     /// Nothing in `after` may itself wait for the earlier change.
     ///
@@ -187,8 +198,9 @@ impl<A> Cache<A> {
         pieces: &[Piece<'_>],
         role: Role,
         after: &[ChangeId],
+        dropped: &[ChangeId],
     ) -> Result<Changed, FsError> {
-        self.change_or_replace(at, pieces, role, after, true)
+        self.change_or_replace(at, pieces, role, after, Some(dropped))
     }
 
     fn change_or_replace(
@@ -197,7 +209,7 @@ impl<A> Cache<A> {
         pieces: &[Piece<'_>],
         role: Role,
         after: &[ChangeId],
-        replace: bool,
+        replace: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         self.check_writable()?;
         let places = self.load_pieces(at, pieces)?;
@@ -247,7 +259,8 @@ impl<A> Cache<A> {
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = self.buffers.get_mut(block) {
             if waits {
-                buffer.blocked.push(id)
+                let (start, end) = hull(&places);
+                buffer.blocked.push(Blocked { id, start, end });
             } else {
                 buffer.open.push(id)
             }
@@ -292,13 +305,15 @@ impl<A> Cache<A> {
     /// The waiting changes to any of these bytes, newest first.
     fn changes_under(&self, block: u64, places: &[Place]) -> SmallVec<[ChangeId; 4]> {
         let Some(buffer) = self.buffers.get(block) else { return SmallVec::new() };
+        let (start, end) = hull(places);
+        let near = |blocked: &&Blocked| blocked.start < end && blocked.end > start;
         let overlaps = |undo: &Undo| {
             places.iter().any(|p| (undo.offset as usize) < p.end && undo.end() as usize > p.start)
         };
         let touches = |id: &ChangeId| {
             self.graph.get(*id).is_some_and(|record| record.undo.iter().any(overlaps))
         };
-        buffer.blocked.iter().rev().copied().filter(touches).collect()
+        buffer.blocked.iter().rev().filter(near).map(|blocked| blocked.id).filter(touches).collect()
     }
 
     /// Of changes to the same bytes, newest first, those that do not lie under
@@ -340,7 +355,7 @@ impl<A> Cache<A> {
             voided.undo.extend(record.undo);
             voided.waiters.extend(record.waiters);
             if let Some(buffer) = self.buffers.get_mut(block) {
-                buffer.blocked.retain(|&other| other != id);
+                buffer.unblock(id);
             }
         }
         *under = stay;
@@ -356,7 +371,7 @@ impl<A> Cache<A> {
         under: &[ChangeId],
         places: &[Place],
         after: &[ChangeId],
-        replace: bool,
+        replace: Option<&[ChangeId]>,
     ) -> Option<Changed> {
         let record = self.graph.get_mut(id)?;
         let within = |place: &Place| {
@@ -377,11 +392,15 @@ impl<A> Cache<A> {
                 undo.offset as usize == place.start && undo.end() as usize == place.end
             });
         // What lies under it with other pieces would still be waited for.
-        if !replace || !same || under.len() != 1 {
-            return None;
+        let dropped = replace.filter(|_| under.len() == 1)?;
+        let mut wanted: SmallVec<[ChangeId; 3]> = SmallVec::from_slice(after);
+        if !same {
+            let kept =
+                record.after.iter().filter(|id| !dropped.contains(id) && !after.contains(id));
+            wanted.extend(kept.copied());
         }
         let mut freed = Vec::new();
-        self.graph.rewire(id, after, &mut freed, &mut self.counters);
+        self.graph.rewire(id, &wanted, &mut freed, &mut self.counters);
         self.unblock(&freed);
         Some(Changed { id, replaced: true })
     }

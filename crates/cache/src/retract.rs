@@ -27,24 +27,32 @@ impl<A> Cache<A> {
     /// The changes to a run of fragments that wait for something.
     #[must_use]
     pub fn waiting_in(&self, run: Extent) -> Vec<ChangeId> {
-        self.found_in(run, |buffer| buffer.blocked.iter())
+        self.found_in(run, Buffer::blocked_ids)
     }
 
     /// The changes to a run of fragments that are not on the disk, whether they
     /// wait for something or not.
     #[must_use]
     pub fn changes_in(&self, run: Extent) -> Vec<ChangeId> {
-        self.found_in(run, |buffer| buffer.blocked.iter().chain(&buffer.open))
+        self.found_in(run, |buffer| buffer.blocked_ids().chain(buffer.open.iter().copied()))
+    }
+
+    /// Whether all of a run of fragments is in the cache and not on the disk.
+    #[must_use]
+    pub fn is_unwritten(&self, run: Extent) -> bool {
+        self.blocks_of(run).all(|(block, mask)| {
+            self.buffers.get(block).is_some_and(|buffer| buffer.dirty & mask == mask)
+        })
     }
 
     fn found_in<'a, I>(&'a self, run: Extent, changes: impl Fn(&'a Buffer) -> I) -> Vec<ChangeId>
     where
-        I: Iterator<Item = &'a ChangeId>,
+        I: Iterator<Item = ChangeId>,
     {
         let mut found = Vec::new();
         for (block, mask) in self.blocks_of(run) {
             let Some(buffer) = self.buffers.get(block) else { continue };
-            let touches = |id: &&ChangeId| self.graph.get(**id).is_some_and(|r| r.mask & mask != 0);
+            let touches = |id: &ChangeId| self.graph.get(*id).is_some_and(|r| r.mask & mask != 0);
             found.extend(changes(buffer).filter(touches));
         }
         found
@@ -80,7 +88,7 @@ impl<A> Cache<A> {
             let start = undo.offset as usize;
             buffer.bytes[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);
         }
-        buffer.blocked.retain(|&other| other != id);
+        buffer.unblock(id);
         self.release(id);
         true
     }
@@ -99,7 +107,8 @@ impl<A> Cache<A> {
     pub fn forget(&mut self, run: Extent, until: ChangeId) {
         for (block, mask) in self.blocks_of(run) {
             let Some(buffer) = self.buffers.get(block) else { continue };
-            let ids: Vec<ChangeId> = buffer.open.iter().chain(&buffer.blocked).copied().collect();
+            let ids: Vec<ChangeId> =
+                buffer.open.iter().copied().chain(buffer.blocked_ids()).collect();
             let waited_for = |id: &&ChangeId| {
                 self.graph.get(**id).is_some_and(|record| self.graph.is_waited_for(record))
             };
@@ -124,7 +133,7 @@ impl<A> Cache<A> {
         buffer.dirty &= !mask;
         buffer.valid &= !mask;
         buffer.open.retain(|id| !gone.contains(id));
-        buffer.blocked.retain(|id| !gone.contains(id));
+        buffer.blocked.retain(|blocked| !gone.contains(&blocked.id));
         if buffer.valid == 0 && !buffer.holds_changes() {
             self.buffers.remove(block);
         }
@@ -153,7 +162,7 @@ impl<A> Cache<A> {
             let Some(record) = self.graph.get(id) else { continue };
             let (block, mask, role) = (record.block, record.mask, record.role);
             if let Some(buffer) = self.buffers.get_mut(block) {
-                buffer.blocked.retain(|&other| other != id);
+                buffer.unblock(id);
                 buffer.open.push(id);
                 buffer.dirty |= mask;
             }

@@ -97,7 +97,7 @@ impl<A> Cache<A> {
             return Some(Image { bytes: std::borrow::Cow::Borrowed(&buffer.bytes), parts });
         }
         let mut copy = buffer.bytes.to_vec();
-        for record in buffer.blocked.iter().rev().filter_map(|&id| self.graph.get(id)) {
+        for record in buffer.blocked_ids().rev().filter_map(|id| self.graph.get(id)) {
             for undo in record.undo.iter().rev() {
                 let start = undo.offset as usize;
                 copy[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);

@@ -383,7 +383,7 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
     let first = cache.change(at(0), &pointer, Role::PointerSet, &[old]).unwrap();
     let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
-    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new]).unwrap();
+    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[]).unwrap();
     assert!(moved.replaced);
     assert_eq!(moved.id, first);
     cache.forget(Extent::new(at(1), 1), moved.id);
@@ -397,6 +397,38 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
     run.disk.read(Lba::new(0), &mut sector).unwrap();
     shown.copy_from_slice(&sector[8..16]);
     assert_eq!(u64::from_le_bytes(shown), 2);
+    run.disk.read(Lba::new(16), &mut sector).unwrap();
+    assert_eq!(sector, [0; 512], "the old place was never written");
+}
+
+#[test]
+fn a_pointer_replaced_among_others_waits_for_what_they_wait_for() {
+    let mut run = Run::new(1, soft_updates());
+    let cache = &mut run.cache;
+    let at = |block: u64| BlockNo::new(block * 8);
+    let fill = |bytes: &mut [u8]| {
+        bytes.fill(7);
+        Ok(())
+    };
+    let (_, bitmap) = cache.fill(at(3), 1024, Role::BitmapSet, fill).unwrap();
+    let (_, old) = cache.fill(at(1), 1024, Role::Data, fill).unwrap();
+    // A pointer and a length in one change, and a length upon that.
+    let pieces =
+        [Piece { offset: 8, bytes: &1u64.to_le_bytes() }, Piece { offset: 32, bytes: &[1] }];
+    let first = cache.change(at(0), &pieces, Role::PointerSet, &[bitmap, old]).unwrap();
+    let (_, more) = cache.fill(at(4), 1024, Role::Data, fill).unwrap();
+    let length = [Piece { offset: 32, bytes: &[2] }];
+    let longer = cache.change(at(0), &length, Role::PointerSet, &[more]).unwrap();
+    let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
+    let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
+    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
+    assert_eq!((moved.id, moved.replaced), (first, true));
+    cache.forget(Extent::new(at(1), 1), moved.id);
+    cache.settle(&[longer]).unwrap();
+    assert!(cache.is_committed(bitmap) && cache.is_committed(new));
+    let mut sector = [0; 512];
+    run.disk.read(Lba::new(0), &mut sector).unwrap();
+    assert_eq!((sector[8], sector[32]), (2, 2));
     run.disk.read(Lba::new(16), &mut sector).unwrap();
     assert_eq!(sector, [0; 512], "the old place was never written");
 }

@@ -28,6 +28,7 @@ fn options() -> LiveOptions {
         directories: "orlov".into(),
         blocks: None,
         seed: 1,
+        reallocblks: true,
         force: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_000_000_000, nanos: 0 }),

@@ -7,7 +7,7 @@ use crate::volume::Volume;
 use seekless_fs::field::{index, parse, range, slice, truncated};
 use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, FsError, GroupSummary, Location};
-use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use seekless_units::{BlockNo, Extent, GroupNo};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE};
 
@@ -72,17 +72,6 @@ impl Volume {
             frags_at: bitmap("cg_freeoff", raw.cg_freeoff.get(), blocks)?,
             block,
         })
-    }
-
-    /// Which group holds an inode, and its place there.
-    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
-        let count = self.sb.inodes();
-        if ino.get() >= count {
-            let place = Location::of("inode number").in_inode(ino);
-            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
-        }
-        let group = ino.get().checked_div(self.sb.ipg).unwrap_or(0);
-        Ok((GroupNo::new(group), ino.get().checked_rem(self.sb.ipg).unwrap_or(0)))
     }
 
     /// What a group holds.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// `SF_SNAPSHOT`: block numbers 1 and 2 of such a file have meanings of their
 /// own.
-const SNAPSHOT: u32 = 0x0020_0000;
+pub(crate) const SNAPSHOT: u32 = 0x0020_0000;
 
 /// An open UFS1 or UFS2 image. Block numbers are those of fragments.
 pub struct FfsImage {
@@ -128,14 +128,11 @@ impl Inspect for FfsImage {
         if inode.len > limit {
             return Err(range("di_size", inode.len, limit, place));
         }
-        let mut target = vec![0; index(inode.len)];
-        if self.volume.is_fast_symlink(&inode) {
-            let held = wide(inode.numbers.len());
-            let stored = inode.numbers.get(..target.len());
-            target.copy_from_slice(stored.ok_or_else(|| range("di_size", inode.len, held, place))?);
-        } else {
-            self.volume.read_mapped(&inode, ByteLen::ZERO, &mut target)?;
+        if let Some(target) = inode.short_target(&self.volume.sb) {
+            return Ok(target?.to_vec());
         }
+        let mut target = vec![0; index(inode.len)];
+        self.volume.read_mapped(&inode, ByteLen::ZERO, &mut target)?;
         Ok(target)
     }
 
@@ -172,7 +169,7 @@ impl Inspect for FfsImage {
         Self::refuse_snapshot(&inode)?;
         let in_blocks = match kind {
             FileKind::Regular | FileKind::Directory => true,
-            FileKind::Symlink => !self.volume.is_fast_symlink(&inode),
+            FileKind::Symlink => inode.short_target(&self.volume.sb).is_none(),
             _ => false,
         };
         if in_blocks { self.volume.block_map(&inode) } else { Ok(BlockMap::default()) }

@@ -2,17 +2,25 @@
 
 use crate::crc32c;
 use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
-use crate::superblock::{Format, Order, same};
+use crate::superblock::{Format, Order, Super, same};
 use crate::volume::Volume;
-use seekless_fs::field::{index, invalid, parse, range, slice, truncated};
+use seekless_fs::field::{byte, index, invalid, low32, parse, range, slice, truncated, wide};
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp};
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
-use zerocopy::byteorder::{BE, ByteOrder, LE};
+use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
 
-/// Where a symlink's target may lie: the block numbers.
-const UFS1_DB_AT: usize = offset_of!(Dinode1<LE>, di_db);
-const UFS2_DB_AT: usize = offset_of!(Dinode2<LE>, di_db);
+/// Most bytes of block numbers in an inode.
+const NUMBERS: usize = 120;
+
+/// Where the block numbers stand in an inode, and their bytes. A short
+/// symlink's target takes their place.
+pub(crate) fn numbers(format: Format) -> (usize, usize) {
+    match format {
+        Format::Ufs1 => (offset_of!(Dinode1<LE>, di_db), 60),
+        Format::Ufs2 => (offset_of!(Dinode2<LE>, di_db), NUMBERS),
+    }
+}
 
 /// An inode.
 #[derive(Clone, Debug)]
@@ -20,108 +28,89 @@ pub(crate) struct Inode {
     pub(crate) ino: Ino,
     mode: u16,
     nlink: i16,
-    uid: u32,
-    gid: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
     pub(crate) len: u64,
     sectors: u64,
-    times: [Timestamp; 3],
-    birth: Option<Timestamp>,
-    generation: u32,
-    flags: u32,
+    /// Of access, change of the data, and change of the inode.
+    pub(crate) times: [Timestamp; 3],
+    pub(crate) birth: Option<Timestamp>,
+    pub(crate) generation: u32,
+    pub(crate) flags: u32,
     pub(crate) direct: [u64; DIRECT],
     pub(crate) indirect: [u64; 3],
     /// UFS2: bytes of extended attributes, and their blocks.
     pub(crate) ext_len: u32,
     pub(crate) ext_blocks: [u64; 2],
-    /// The bytes of the block numbers.
-    pub(crate) numbers: Vec<u8>,
+    /// How far a directory lies below the root, where that is recorded.
+    pub(crate) depth: u32,
+    /// The bytes of the block numbers, zeros behind those of UFS1.
+    pub(crate) numbers: [u8; NUMBERS],
+}
+
+/// Where an inode lies: the first fragment of its block, and the byte there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) block: BlockNo,
+    pub(crate) skip: usize,
+}
+
+impl Super {
+    /// Which group holds an inode, and its place there.
+    pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
+        let count = self.inodes();
+        if ino.get() >= count {
+            let place = Location::of("inode number").in_inode(ino);
+            return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
+        }
+        let group = ino.get().checked_div(self.ipg).unwrap_or(0);
+        Ok((GroupNo::new(group), ino.get().checked_rem(self.ipg).unwrap_or(0)))
+    }
+
+    /// Where an inode lies.
+    pub(crate) fn inode_place(&self, ino: Ino) -> Result<Place, FsError> {
+        let (group, slot) = self.inode_slot(ino)?;
+        let size = self.inode_size();
+        let per_block = self.bsize.checked_div(size).unwrap_or(1).max(1);
+        let block = u64::from(slot.checked_div(per_block).unwrap_or(0));
+        let within = slot.checked_rem(per_block).unwrap_or(0);
+        let start = self.in_group(group, self.iblkno);
+        Ok(Place {
+            block: start.saturating_add(block.saturating_mul(u64::from(self.frag))),
+            skip: index(within.saturating_mul(size)),
+        })
+    }
 }
 
 impl Volume {
-    /// Where an inode lies.
+    /// Where an inode and the table it is in lie.
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
-        let (group, slot) = self.inode_slot(ino)?;
-        let size = self.sb.inode_size();
-        let per_block = self.sb.bsize.checked_div(size).unwrap_or(1);
-        let frags = u64::from(self.sb.frag);
+        let at = self.sb.inode_place(ino)?;
+        let (group, _) = self.sb.inode_slot(ino)?;
+        let per_block = self.sb.bsize.checked_div(self.sb.inode_size()).unwrap_or(1).max(1);
+        let blocks = u64::from(self.sb.ipg.div_ceil(per_block));
         let start = self.sb.in_group(group, self.sb.iblkno);
-        let block = u64::from(slot.checked_div(per_block).unwrap_or(0)).saturating_mul(frags);
-        let blocks = u64::from(self.sb.ipg.div_ceil(per_block.max(1)));
-        let table = Extent::new(start, blocks.saturating_mul(frags));
-        Ok(InodeLocation {
-            block: start.saturating_add(block),
-            offset: slot.checked_rem(per_block).unwrap_or(0).saturating_mul(size),
-            table,
-            used_end: table.end(),
-        })
+        let table = Extent::new(start, blocks.saturating_mul(u64::from(self.sb.frag)));
+        Ok(InodeLocation { block: at.block, offset: byte(at.skip), table, used_end: table.end() })
     }
 
     /// Reads an inode and checks its hash.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);
-        let at = self.inode_location(ino)?;
+        let at = self.sb.inode_place(ino)?;
         let block = self.block(at.block, index(self.sb.bsize), place)?;
         let size = index(self.sb.inode_size());
-        let bytes = slice(&block, index(at.offset), size).ok_or_else(|| truncated(place))?;
-        let lost = || truncated(place);
-        match (self.sb.format, self.sb.order) {
-            (Format::Ufs1, Order::Little) => {
-                Ok(first(ino, &parse::<Dinode1<LE>>(bytes, 0).ok_or_else(lost)?, bytes))
-            }
-            (Format::Ufs1, Order::Big) => {
-                Ok(first(ino, &parse::<Dinode1<BE>>(bytes, 0).ok_or_else(lost)?, bytes))
-            }
-            (Format::Ufs2, Order::Little) => {
-                self.second(ino, &parse::<Dinode2<LE>>(bytes, 0).ok_or_else(lost)?, bytes)
-            }
-            (Format::Ufs2, Order::Big) => {
-                self.second(ino, &parse::<Dinode2<BE>>(bytes, 0).ok_or_else(lost)?, bytes)
-            }
-        }
-    }
-
-    fn second<O: ByteOrder>(
-        &self,
-        ino: Ino,
-        raw: &Dinode2<O>,
-        bytes: &[u8],
-    ) -> Result<Inode, FsError> {
-        let place = Location::of("inode").in_inode(ino);
+        let bytes = slice(&block, at.skip, size).ok_or_else(|| truncated(place))?;
         if self.sb.has_check_hash(check_hash::INODE) && !self.ignore_checksums {
-            let mut copy = bytes.to_vec();
-            let at = offset_of!(Dinode2<LE>, di_ckhash);
-            copy.get_mut(at..at.saturating_add(4)).ok_or_else(|| truncated(place))?.fill(0);
-            same(raw.di_ckhash.get(), crc32c(&copy), place)?;
+            verify(&self.sb, ino, bytes)?;
         }
-        let time = |secs, nanos: u32| Timestamp { secs, nanos: nanos.min(999_999_999) };
-        Ok(Inode {
-            ino,
-            mode: raw.di_mode.get(),
-            nlink: raw.di_nlink.get(),
-            uid: raw.di_uid.get(),
-            gid: raw.di_gid.get(),
-            len: raw.di_size.get(),
-            sectors: raw.di_blocks.get(),
-            times: [
-                time(raw.di_atime.get(), raw.di_atimensec.get()),
-                time(raw.di_mtime.get(), raw.di_mtimensec.get()),
-                time(raw.di_ctime.get(), raw.di_ctimensec.get()),
-            ],
-            birth: Some(time(raw.di_birthtime.get(), raw.di_birthnsec.get())),
-            generation: raw.di_gen.get(),
-            flags: raw.di_flags.get(),
-            direct: raw.di_db.map(zerocopy::byteorder::U64::get),
-            indirect: raw.di_ib.map(zerocopy::byteorder::U64::get),
-            ext_len: raw.di_extsize.get(),
-            ext_blocks: raw.di_extb.map(zerocopy::byteorder::U64::get),
-            numbers: bytes.get(UFS2_DB_AT..UFS2_DB_AT.saturating_add(120)).unwrap_or(&[]).to_vec(),
-        })
+        Inode::decode(&self.sb, ino, bytes)
     }
 
     /// An inode that is in use, with what it is.
     pub(crate) fn live_inode(&self, ino: Ino) -> Result<(Inode, FileKind), FsError> {
         let place = Location::of("inode").in_inode(ino);
-        let (group, slot) = self.inode_slot(ino)?;
+        let (group, slot) = self.sb.inode_slot(ino)?;
         if !self.cylinder_group(group)?.in_use(slot) {
             return Err(invalid("cg_inosused", 0, place));
         }
@@ -145,16 +134,18 @@ impl Volume {
             _ => Err(FsError::NotDirectory(format!("inode {ino}"))),
         }
     }
-
-    /// Whether a symlink's target lies where the block numbers would.
-    pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
-        inode.len < u64::from(self.sb.maxsymlinklen) || inode.sectors == 0
-    }
 }
 
-fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>, bytes: &[u8]) -> Inode {
-    let time =
-        |secs: i32, nanos: u32| Timestamp { secs: i64::from(secs), nanos: nanos.min(999_999_999) };
+/// Checks the hash that an inode of UFS2 may have.
+pub(crate) fn verify(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<(), FsError> {
+    let at = offset_of!(Dinode2<LE>, di_ckhash);
+    let stored = sb.order.get_u32(bytes, at).unwrap_or(0);
+    let mut copy = bytes.to_vec();
+    sb.order.put_u32(&mut copy, at, 0);
+    same(stored, crc32c(&copy), Location::of("inode").in_inode(ino))
+}
+
+fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>) -> Inode {
     Inode {
         ino,
         mode: raw.di_mode.get(),
@@ -175,11 +166,78 @@ fn first<O: ByteOrder>(ino: Ino, raw: &Dinode1<O>, bytes: &[u8]) -> Inode {
         indirect: raw.di_ib.map(|number| u64::from(number.get())),
         ext_len: 0,
         ext_blocks: [0; 2],
-        numbers: bytes.get(UFS1_DB_AT..UFS1_DB_AT.saturating_add(60)).unwrap_or(&[]).to_vec(),
+        depth: raw.di_oldids.get(),
+        numbers: [0; NUMBERS],
     }
 }
 
+fn second<O: ByteOrder>(ino: Ino, raw: &Dinode2<O>) -> Inode {
+    Inode {
+        ino,
+        mode: raw.di_mode.get(),
+        nlink: raw.di_nlink.get(),
+        uid: raw.di_uid.get(),
+        gid: raw.di_gid.get(),
+        len: raw.di_size.get(),
+        sectors: raw.di_blocks.get(),
+        times: [
+            time(raw.di_atime.get(), raw.di_atimensec.get()),
+            time(raw.di_mtime.get(), raw.di_mtimensec.get()),
+            time(raw.di_ctime.get(), raw.di_ctimensec.get()),
+        ],
+        birth: Some(time(raw.di_birthtime.get(), raw.di_birthnsec.get())),
+        generation: raw.di_gen.get(),
+        flags: raw.di_flags.get(),
+        direct: raw.di_db.map(U64::get),
+        indirect: raw.di_ib.map(U64::get),
+        ext_len: raw.di_extsize.get(),
+        ext_blocks: raw.di_extb.map(U64::get),
+        depth: raw.di_dirdepth.get(),
+        numbers: [0; NUMBERS],
+    }
+}
+
+fn time(secs: impl Into<i64>, nanos: u32) -> Timestamp {
+    Timestamp { secs: secs.into(), nanos: nanos.min(999_999_999) }
+}
+
 impl Inode {
+    /// An inode's bytes in native terms.
+    pub(crate) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Self, FsError> {
+        let place = Location::of("inode").in_inode(ino);
+        let lost = || truncated(place);
+        let mut inode = match (sb.format, sb.order) {
+            (Format::Ufs1, Order::Little) => {
+                first(ino, &parse::<Dinode1<LE>>(bytes, 0).ok_or_else(lost)?)
+            }
+            (Format::Ufs1, Order::Big) => {
+                first(ino, &parse::<Dinode1<BE>>(bytes, 0).ok_or_else(lost)?)
+            }
+            (Format::Ufs2, Order::Little) => {
+                second(ino, &parse::<Dinode2<LE>>(bytes, 0).ok_or_else(lost)?)
+            }
+            (Format::Ufs2, Order::Big) => {
+                second(ino, &parse::<Dinode2<BE>>(bytes, 0).ok_or_else(lost)?)
+            }
+        };
+        let (at, len) = numbers(sb.format);
+        let raw = slice(bytes, at, len).ok_or_else(lost)?;
+        inode.numbers.iter_mut().zip(raw).for_each(|(to, &from)| *to = from);
+        Ok(inode)
+    }
+
+    /// The target of a symlink that lies where the block numbers would, if it
+    /// does.
+    pub(crate) fn short_target(&self, sb: &Super) -> Option<Result<&[u8], FsError>> {
+        if self.len >= u64::from(sb.maxsymlinklen) && self.sectors != 0 {
+            return None;
+        }
+        let (_, room) = numbers(sb.format);
+        let held = self.numbers.get(..index(self.len)).filter(|held| held.len() <= room);
+        let place = Location::of("symlink").in_inode(self.ino);
+        Some(held.ok_or_else(|| range("di_size", self.len, wide(room), place)))
+    }
+
     /// `di_mode`: zero when it is not in use.
     pub(crate) fn mode(&self) -> u16 {
         self.mode
@@ -216,23 +274,10 @@ impl Inode {
             mtime,
             ctime,
             crtime: self.birth,
-            device: self.device(kind),
+            device: device_of(kind, self.direct.first().copied().unwrap_or(0)),
             generation: self.generation,
             flags: linux_flags(self.flags),
             project: 0,
-        }
-    }
-
-    /// A device's number as FreeBSD's `major` and `minor` take it apart.
-    fn device(&self, kind: FileKind) -> DeviceNumber {
-        if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
-            return DeviceNumber::default();
-        }
-        let raw = self.direct.first().copied().unwrap_or(0);
-        let low = |value: u64| u32::try_from(value & 0xFFFF_FFFF).unwrap_or(0);
-        DeviceNumber {
-            major: low(raw >> 32) & 0xFFFF_FF00 | low(raw >> 8) & 0xFF,
-            minor: low(raw >> 24) & 0xFF00 | low(raw) & 0xFFFF_00FF,
         }
     }
 
@@ -240,6 +285,18 @@ impl Inode {
     pub(crate) fn direct_block(&self, at: u64) -> Option<BlockNo> {
         let number = self.direct.get(index(at)).copied()?;
         (number != 0).then(|| BlockNo::new(number))
+    }
+}
+
+/// The device behind a file, as FreeBSD's `major` and `minor` take apart what
+/// stands for its first block.
+pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
+    if !matches!(kind, FileKind::CharDevice | FileKind::BlockDevice) {
+        return DeviceNumber::default();
+    }
+    DeviceNumber {
+        major: low32(raw >> 32) & 0xFFFF_FF00 | low32(raw >> 8) & 0xFF,
+        minor: low32(raw >> 24) & 0xFF00 | low32(raw) & 0xFFFF_00FF,
     }
 }
 

@@ -26,6 +26,7 @@ mod bmap;
 mod build;
 mod check;
 mod dir;
+mod entry;
 mod group;
 mod image;
 mod inode;
@@ -41,7 +42,7 @@ mod words;
 mod xattr;
 
 pub use build::{BuildOptions, Builder};
-pub use check::{Outcome, Repaired, check, preen, repair};
+pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
 pub use operate::{FfsLive, LiveOptions, Wall};

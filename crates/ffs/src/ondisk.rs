@@ -215,8 +215,9 @@ pub(crate) struct CylinderGroup<O> {
 pub(crate) struct Dinode1<O> {
     pub(crate) di_mode: U16<O>,
     pub(crate) di_nlink: I16<O>,
-    /// 16-bit owner and group before 4.4BSD, the directory's depth since 2023.
-    pub(crate) di_oldids: [U16<O>; 2],
+    /// 16-bit owner and group before 4.4BSD, the directory's depth since 2023
+    /// (one number then).
+    pub(crate) di_oldids: U32<O>,
     pub(crate) di_size: U64<O>,
     pub(crate) di_atime: I32<O>,
     pub(crate) di_atimensec: U32<O>,

@@ -3,8 +3,8 @@
 
 use crate::superblock::Order;
 
-macro_rules! width {
-    ($get:ident, $put:ident, $type:ty) => {
+macro_rules! get {
+    ($get:ident, $type:ty) => {
         /// The number at byte `at`, if it lies wholly within.
         pub(crate) fn $get(self, bytes: &[u8], at: usize) -> Option<$type> {
             let raw = *bytes.get(at..)?.first_chunk()?;
@@ -13,7 +13,11 @@ macro_rules! width {
                 Self::Big => <$type>::from_be_bytes(raw),
             })
         }
+    };
+}
 
+macro_rules! put {
+    ($put:ident, $type:ty) => {
         /// Writes the number at byte `at`; nothing where it would not fit.
         pub(crate) fn $put(self, bytes: &mut [u8], at: usize, value: $type) {
             let raw = match self {
@@ -28,7 +32,10 @@ macro_rules! width {
 }
 
 impl Order {
-    width!(get_u16, put_u16, u16);
-    width!(get_u32, put_u32, u32);
-    width!(get_u64, put_u64, u64);
+    get!(get_u16, u16);
+    get!(get_u32, u32);
+    get!(get_u64, u64);
+    put!(put_u16, u16);
+    put!(put_u32, u32);
+    put!(put_u64, u64);
 }

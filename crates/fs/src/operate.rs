@@ -276,6 +276,10 @@ pub trait Operate: Send {
     /// How full the file system is.
     fn space(&mut self) -> Space;
 
+    /// Whether the calls that follow may take the blocks that are kept from
+    /// ordinary users. Until this is called they may.
+    fn spend_reserve(&mut self, may: bool);
+
     /// Writes everything and marks the file system clean.
     ///
     /// # Errors

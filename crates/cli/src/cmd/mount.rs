@@ -33,6 +33,7 @@ Options (-o) of a mount that may be changed (UFS1 and UFS2):
                                   at once and the rest later
   policy=orlov|old-dirpref|depth  where new directories go (usual: orlov)
   blocks=blkpref|old-blkpref|...  where a file's blocks go
+  noreallocblks                   do not gather new blocks into clusters
   cache=SIZE                      memory for blocks (usual: 64M)
   ages=classic|freebsd            how long changes may wait: 10, 15, 30 seconds for
                                   inodes, directories, files; or 28, 29, 30
@@ -153,6 +154,7 @@ fn open_live(
                 directories: options.directories.clone(),
                 blocks: options.blocks.clone(),
                 seed: options.seed,
+                reallocblks: options.reallocblks,
                 force: options.force,
                 ignore_checksums: args.open.ignore_checksums,
                 wall: Box::new(mount::now),

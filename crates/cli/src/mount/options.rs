@@ -16,6 +16,8 @@ const KNOWN: &[&str] = &[
     "policy=",
     "blocks=",
     "seed=",
+    "reallocblks",
+    "noreallocblks",
     "cache=",
     "ages=",
     "max_softdeps=",
@@ -43,6 +45,8 @@ pub(crate) struct LiveMountOptions {
     /// The policy for blocks, if not the usual one.
     pub(crate) blocks: Option<String>,
     pub(crate) seed: u64,
+    /// Gather new blocks into clusters.
+    pub(crate) reallocblks: bool,
     pub(crate) force: bool,
     pub(crate) allow_other: bool,
     /// What the kernel is told.
@@ -61,6 +65,7 @@ impl LiveMountOptions {
             directories: "orlov".into(),
             blocks: None,
             seed: 1,
+            reallocblks: true,
             force: false,
             allow_other: false,
             flags: vec![MountOption::NoSuid, MountOption::NoDev],
@@ -105,6 +110,8 @@ impl LiveMountOptions {
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Failure> {
         match (name, value) {
             ("force", None) => self.force = true,
+            ("reallocblks", None) => self.reallocblks = true,
+            ("noreallocblks", None) => self.reallocblks = false,
             ("barriers", None) => self.config.barriers = true,
             ("nobarriers", None) => self.config.barriers = false,
             ("policy", Some(value)) => self.directories = value.to_string(),

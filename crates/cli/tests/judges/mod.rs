@@ -2,6 +2,8 @@
 //! space, and judges that are not ours: e2fsck, dumpe2fs and the kernel.
 #![allow(dead_code, reason = "no test uses every judge")]
 
+pub(crate) mod dissect;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,9 +6,7 @@ use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, Extent};
 
-/// Whole clusters. Nothing takes one yet: files are not gathered into clusters
-/// after they were written (`reallocblks`).
-#[cfg_attr(not(test), expect(dead_code, reason = "reallocblks is not done yet"))]
+/// Whole clusters.
 impl GroupMut<'_> {
     /// Takes `len` whole blocks in a row, the first such from the preferred one
     /// on; of another group's preference nothing is left but that data belong
@@ -48,6 +46,7 @@ impl GroupMut<'_> {
     }
 
     /// The length of the longest cluster that is counted.
+    #[cfg(test)]
     pub(crate) fn longest_cluster(&self) -> u32 {
         let Some(clusters) = self.maps.clusters else { return 0 };
         (1..=clusters.longest).rev().find(|&len| self.count(&clusters, len) > 0).unwrap_or(0)

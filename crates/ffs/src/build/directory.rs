@@ -1,12 +1,10 @@
 //! Directories as units of 512 bytes, which no entry crosses.
 
-use crate::make::encode::Page;
+use crate::entry::{self, needed};
 use crate::ondisk::DIRECTORY_UNIT;
+use crate::superblock::Order;
 use seekless_fs::FileKind;
 use seekless_units::Ino;
-
-/// Bytes in front of a name.
-const HEAD: usize = 8;
 
 /// An entry to be written.
 pub(super) struct Entry<'a> {
@@ -15,29 +13,11 @@ pub(super) struct Entry<'a> {
     pub(super) kind: FileKind,
 }
 
-/// `DIRSIZ`: the name with a zero byte, in words.
-fn record_len(name_len: usize) -> usize {
-    HEAD + (name_len + 1).next_multiple_of(4)
-}
-
-/// `d_type`.
-fn code(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Fifo => 1,
-        FileKind::CharDevice => 2,
-        FileKind::Directory => 4,
-        FileKind::BlockDevice => 6,
-        FileKind::Regular => 8,
-        FileKind::Symlink => 10,
-        FileKind::Socket => 12,
-    }
-}
-
 /// Bytes of a directory with names of these lengths, in order, behind `.` and
 /// `..`.
 pub(super) fn len(name_lens: impl Iterator<Item = usize>) -> u64 {
-    let (mut units, mut used) = (1u64, record_len(1) + record_len(2));
-    for len in name_lens.map(record_len) {
+    let (mut units, mut used) = (1u64, needed(1) + needed(2));
+    for len in name_lens.map(needed) {
         if used + len > DIRECTORY_UNIT {
             units += 1;
             used = 0;
@@ -48,32 +28,31 @@ pub(super) fn len(name_lens: impl Iterator<Item = usize>) -> u64 {
 }
 
 /// The bytes of a directory.
-pub(super) fn encode(dir: Ino, parent: Ino, entries: &[Entry<'_>], big_endian: bool) -> Vec<u8> {
+pub(super) fn encode(dir: Ino, parent: Ino, entries: &[Entry<'_>], order: Order) -> Vec<u8> {
     let dots = [
         Entry { name: b".", ino: dir, kind: FileKind::Directory },
         Entry { name: b"..", ino: parent, kind: FileKind::Directory },
     ];
-    let mut page = Page { bytes: vec![0; DIRECTORY_UNIT], big_endian };
+    let mut bytes = vec![0; DIRECTORY_UNIT];
     let (mut at, mut last) = (0, 0);
-    for entry in dots.iter().chain(entries) {
-        let len = record_len(entry.name.len());
-        let end = page.bytes.len();
+    for new in dots.iter().chain(entries) {
+        let len = needed(new.name.len());
+        let end = bytes.len();
         if at + len > end {
-            page.bytes.resize(end + DIRECTORY_UNIT, 0);
-            page.u16(last + 4, (end - last) as u16);
+            bytes.resize(end + DIRECTORY_UNIT, 0);
+            entry::put_len(order, &mut bytes, last, end - last);
             at = end;
         }
-        page.u32(at, entry.ino.get());
-        page.u16(at + 4, len as u16);
-        page.raw(at + 6, &[code(entry.kind), entry.name.len() as u8]);
-        page.raw(at + HEAD, entry.name);
+        let kind = entry::code_of(new.kind);
+        let new = entry::Entry { at, len, ino: new.ino, kind, name: new.name };
+        entry::put(order, &mut bytes, &new);
         last = at;
         at += len;
     }
     // The last entry takes the rest of its unit.
-    let rest = page.bytes.len() - last;
-    page.u16(last + 4, rest as u16);
-    page.bytes
+    let rest = bytes.len() - last;
+    entry::put_len(order, &mut bytes, last, rest);
+    bytes
 }
 
 #[cfg(test)]
@@ -86,7 +65,7 @@ mod tests {
         let entry = |name| Entry { name, ino: Ino::new(9), kind: FileKind::Regular };
         for count in [0, 1, 30, 31, 32, 200] {
             let entries: Vec<_> = names[..count].iter().map(|name| entry(name)).collect();
-            let bytes = encode(Ino::new(3), Ino::new(2), &entries, false);
+            let bytes = encode(Ino::new(3), Ino::new(2), &entries, Order::Little);
             let lens = names[..count].iter().map(Vec::len);
             assert_eq!(bytes.len() as u64, len(lens), "{count}");
             let mut found = 0;
@@ -94,7 +73,7 @@ mod tests {
                 let mut at = 0;
                 while at < unit.len() {
                     let len = u16::from_le_bytes([unit[at + 4], unit[at + 5]]) as usize;
-                    assert!(len >= record_len(unit[at + 7] as usize), "{count}");
+                    assert!(len >= needed(unit[at + 7] as usize), "{count}");
                     at += len;
                     found += 1;
                 }

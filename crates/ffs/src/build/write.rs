@@ -12,6 +12,7 @@ use crate::make::MakeOptions;
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;
 use crate::make::group::{Counts, GroupBuilder};
+use crate::superblock::Order;
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
@@ -86,7 +87,8 @@ impl Writer<'_> {
             })
             .collect();
         let parent = self.ino(tree.parent(id));
-        directory::encode(self.ino(id), parent, &entries, self.options.big_endian)
+        let order = if self.options.big_endian { Order::Big } else { Order::Little };
+        directory::encode(self.ino(id), parent, &entries, order)
     }
 
     /// Fills `out` with a node's data from byte `offset` on, zeros behind them.

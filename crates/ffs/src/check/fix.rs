@@ -5,16 +5,20 @@ use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeMap;
 
 /// An entry of a directory, by the byte of the directory that it begins at.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Spot {
     pub(super) dir: Ino,
     pub(super) at: u64,
 }
 
 /// A change of the image that does away with a finding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Fix {
-    /// Write a group's head anew, with empty maps.
+    /// Write the superblock.
+    Superblock,
+    /// Write the copy of it at a byte of the volume.
+    Copy(u64),
+    /// Write a group's head anew; its maps are left for later.
     Head(GroupNo),
     /// Say that more inodes of a group were initialised.
     Initialise(GroupNo, u32),
@@ -52,10 +56,23 @@ pub(super) enum Fix {
     Group(GroupNo),
 }
 
+impl Fix {
+    /// The entry that it changes, if it does.
+    pub(super) fn spot(self) -> Option<Spot> {
+        match self {
+            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) => Some(spot),
+            Self::Parent(dir, _) => Some(Spot { dir, at: 0 }),
+            _ => None,
+        }
+    }
+}
+
 /// When a change is made. What a later stage does is decided by a check of what
 /// the earlier ones left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Stage {
+    /// The superblock and its copies: they say where everything is.
+    Superblock,
     /// Heads of groups: they say which inodes there are.
     Heads,
     /// Inodes: they say which blocks are whose.
@@ -85,6 +102,12 @@ impl Fixes {
         }
     }
 
+    /// Leaves out what shall not be done.
+    pub(super) fn leave_out(&mut self, is_out: impl Fn(&Fix) -> bool) {
+        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
+        self.0.retain(|_, fixes| !fixes.is_empty());
+    }
+
     /// What comes first, up to where the image must be looked at again: numbers
     /// of links change nothing that the bitmaps depend on.
     pub(super) fn first(&self) -> impl Iterator<Item = &Fix> {
@@ -95,6 +118,11 @@ impl Fixes {
                 || first.is_some_and(|first| together.contains(&first) && together.contains(stage))
         };
         self.0.iter().filter(move |(stage, _)| wanted(stage)).flat_map(|(_, fixes)| fixes)
+    }
+
+    /// Whether the superblock comes first.
+    pub(super) fn are_of_superblock(&self) -> bool {
+        self.0.contains_key(&Stage::Superblock)
     }
 
     /// Whether bitmaps and counts are all that is left to do.

@@ -48,7 +48,10 @@ impl Checker {
             if self.lost_groups.contains(&group) {
                 continue;
             }
-            let Some(now) = self.group(group)? else { continue };
+            let Some(now) = self.group(group)? else {
+                self.lost_groups.push(group);
+                continue;
+            };
             totals.ndir = totals.ndir.saturating_add(u64::from(now.ndir));
             totals.nbfree = totals.nbfree.saturating_add(u64::from(now.nbfree));
             totals.nifree = totals.nifree.saturating_add(u64::from(now.nifree));

@@ -1,6 +1,8 @@
 //! Phase 1: every inode, and the blocks it claims.
 
 use super::{Checker, Fix, Seen, Stage};
+use crate::group::Group;
+use crate::image::SNAPSHOT;
 use crate::inode::Inode;
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT, check_hash};
 use crate::superblock::Format;
@@ -67,6 +69,7 @@ impl Checker {
     pub(super) fn inodes(&mut self) -> Result<(), FsError> {
         for group in (0..self.sb().ncg).map(GroupNo::new) {
             let count = self.initialised(group)?;
+            self.written.push(count);
             let first = group.get().saturating_mul(self.sb().ipg);
             for slot in 0..count {
                 self.inode(Ino::new(first.saturating_add(slot)))?;
@@ -78,19 +81,47 @@ impl Checker {
     /// How many inodes of a group have ever been written: on UFS1 all.
     fn initialised(&mut self, group: GroupNo) -> Result<u32, FsError> {
         let all = self.sb().ipg;
-        match self.volume.cylinder_group(group) {
-            Ok(_) if self.sb().format == Format::Ufs1 => Ok(all),
-            Ok(head) => Ok(head.initialised_inodes().min(all)),
+        let place = Location::of("cylinder group").in_group(group);
+        let head = match self.volume.cylinder_group(group) {
+            Ok(_) if self.sb().format == Format::Ufs1 => return Ok(all),
+            Ok(head) => head,
             Err(error @ FsError::Corrupt { .. }) => {
-                let place = Location::of("cylinder group").in_group(group);
                 self.unexpected("group.head", error.to_string(), place);
                 self.fix(Stage::Heads, Fix::Head(group));
                 self.lost_groups.push(group);
                 // Its inodes may be sound, and are looked at as far as they are.
-                Ok(all)
+                return Ok(all);
             }
-            Err(error) => Err(error),
+            Err(error) => return Err(error),
+        };
+        let says = head.initialised_inodes();
+        let should = self.should_be_initialised(group, &head);
+        if says != should {
+            let what = format!("cg_initediblk is {says}, should be {should}");
+            self.unexpected("group.initialised", what, place);
+            self.fix(Stage::Heads, Fix::Initialise(group, should));
         }
+        Ok(should)
+    }
+
+    /// How many inodes of a group were written: whole blocks, and not fewer than
+    /// reach to the last inode in use.
+    fn should_be_initialised(&self, group: GroupNo, head: &Group) -> u32 {
+        let all = self.sb().ipg;
+        let per_block = self.sb().bsize.checked_div(self.sb().inode_size()).unwrap_or(1).max(1);
+        let says = head.initialised_inodes().min(all);
+        let first = group.get().saturating_mul(all);
+        // One that is marked but was not written may hold anything.
+        let is_live = |slot: &u32| {
+            let inode = self.strict.inode(Ino::new(first.saturating_add(*slot)));
+            head.in_use(*slot)
+                && inode.is_ok_and(|inode| {
+                    FileKind::from_mode(inode.mode()).is_some() && inode.nlink() > 0
+                })
+        };
+        let last = (says..all).rev().find(is_live);
+        let end = last.map_or(says, |slot| slot.saturating_add(1));
+        end.next_multiple_of(per_block).min(all)
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
@@ -122,6 +153,11 @@ impl Checker {
             let what = "check hash does not match".to_string();
             self.unexpected("inode.check-hash", what, place(ino));
             self.fix(Stage::Inodes, Fix::Seal(ino));
+        }
+        if inode.is(SNAPSHOT) && !self.sb().tuning.has_snapshots {
+            let what = "marked as a snapshot, which the volume does not know of".to_string();
+            self.unexpected("inode.snapshot", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Unmark(ino));
         }
         let bad_blocks = self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);

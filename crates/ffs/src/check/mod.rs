@@ -16,13 +16,16 @@
 //! [`repair`] does that, in an order in which it can be interrupted.
 
 mod bits;
+mod codes;
 mod fix;
 mod groups;
 mod inodes;
 mod links;
 mod names;
 mod repair;
+mod superblock;
 
+pub use codes::{CODES, phase_of};
 pub use repair::{Outcome, Repaired, preen, repair};
 
 use crate::ondisk::flag;
@@ -37,6 +40,7 @@ use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use superblock::Chosen;
 
 /// An inode in use.
 pub(crate) struct Seen {
@@ -68,6 +72,10 @@ struct Checker {
     /// Fragments that something lies in.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
+    /// How many inodes of each group have ever been written.
+    written: Vec<u32>,
+    /// The entry of the root named `lost+found`, and what it leads to.
+    lost_found: Option<(Spot, Ino)>,
     /// Inodes of groups that could not be read, which are not looked at.
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
@@ -76,6 +84,8 @@ struct Checker {
     names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
+    /// The bytes that the superblock should have, but for counts and state.
+    superblock: Vec<u8>,
 }
 
 /// Checks an image.
@@ -90,9 +100,9 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
 impl Checker {
     /// Goes through all phases.
     fn examine(device: &Arc<dyn BlockDevice>) -> Result<Self, FsError> {
-        let volume = Volume::open(Arc::clone(device), true)?;
-        let mut strict = Volume::open(Arc::clone(device), true)?;
-        strict.ignore_checksums = false;
+        let chosen = superblock::choose(device)?;
+        let volume = Volume::with(Arc::clone(device), chosen.sb.clone(), true);
+        let strict = Volume::with(Arc::clone(device), chosen.sb.clone(), false);
         let used = Bits::new(index(volume.sb.size));
         let mut checker = Self {
             volume,
@@ -101,12 +111,15 @@ impl Checker {
             fixes: Fixes::default(),
             used,
             seen: BTreeMap::new(),
+            written: Vec::new(),
+            lost_found: None,
             lost_groups: Vec::new(),
             children: BTreeMap::new(),
             names_of: BTreeMap::new(),
             names_are_missing: false,
+            superblock: chosen.bytes.clone(),
         };
-        checker.superblock(Arc::clone(device))?;
+        checker.superblock(&chosen);
         checker.claim_metadata();
         checker.inodes()?;
         checker.names()?;
@@ -132,18 +145,30 @@ impl Checker {
         self.report.add(code, Class::Unexpected, what, location);
     }
 
-    fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
+    fn superblock(&mut self, chosen: &Chosen) {
         let place = Location::of("superblock");
-        match Volume::open(device, false) {
-            Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected("superblock.check-hash", error.to_string(), place);
-            }
-            other => drop(other?),
+        for (code, what) in &chosen.findings {
+            self.unexpected(code, what.clone(), place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        if chosen.hash_differs {
+            // A write that was torn leaves the hash of before.
+            let what = "check hash does not match".to_string();
+            self.expected("superblock.check-hash", what, place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        for &(group, at) in &chosen.bad_copies {
+            let what = format!("the copy at byte {at} says something else");
+            self.unexpected("superblock.copy", what, place.in_group(group));
+            self.fix(Stage::Superblock, Fix::Copy(at));
         }
         if !self.sb().clean || self.sb().flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
-        Ok(())
+    }
+
+    fn is_directory(&self, ino: Ino) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
     /// What belongs to the volume itself is nobody's.

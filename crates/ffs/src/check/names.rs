@@ -3,7 +3,7 @@
 
 use super::{Checker, Fix, Spot, Stage};
 use crate::bmap::EVERYTHING;
-use crate::dir::kind_of;
+use crate::entry::kind_of;
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
 use seekless_fs::field::{byte, index, wide};
@@ -111,7 +111,7 @@ impl Checker {
         while at < unit.len() {
             let spot = Spot { dir, at: base.saturating_add(wide(at)) };
             let place = place(dir).at_offset(byte(index(spot.at)));
-            let entry = match self.volume.bare_entry_at(unit, at, place) {
+            let entry = match self.volume.sb.bare_entry_at(unit, at, place) {
                 Ok(entry) => entry,
                 Err(error) => {
                     self.unexpected("directory.corrupt", error.to_string(), place);
@@ -151,6 +151,9 @@ impl Checker {
         if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` cannot be a name", show(&entry.name));
             self.to_remove("entry.name", what, entry.spot);
+        }
+        if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
+            self.lost_found = Some((entry.spot, entry.ino));
         }
         let Some(seen) = self.seen.get_mut(&entry.ino) else {
             if !self.is_lost(entry.ino) {
@@ -218,7 +221,7 @@ impl Checker {
 
     /// Whether an inode lies in a group that cannot be read.
     fn is_lost(&self, ino: Ino) -> bool {
-        self.volume.inode_slot(ino).is_ok_and(|(group, _)| {
+        self.volume.sb.inode_slot(ino).is_ok_and(|(group, _)| {
             self.lost_groups.contains(&group) && self.volume.inode(ino).is_err()
         })
     }

@@ -1,6 +1,5 @@
 //! Space: the policies say where, a group's bytes say whether, the cache writes.
 
-use super::node::slot_of;
 use super::{FfsLive, Node};
 use crate::alloc::{Delta, GroupMut, Taken};
 use crate::group::verify_group;
@@ -38,7 +37,7 @@ impl FfsLive {
 
     /// Changes a group's bytes, and the totals with them; `None` when the group
     /// has not got what is asked for.
-    fn change_group<R>(
+    pub(super) fn change_group<R>(
         &mut self,
         number: GroupNo,
         role: Role,
@@ -74,6 +73,24 @@ impl FfsLive {
         Ok(())
     }
 
+    /// Fragments that are free now.
+    pub(super) fn free_frags(&self) -> u64 {
+        let blocks = self.totals.nbfree.saturating_mul(u64::from(self.sb.frag));
+        blocks.saturating_add(self.totals.nffree)
+    }
+
+    /// Fragments kept from ordinary users (`minfree`).
+    pub(super) fn kept_frags(&self) -> u64 {
+        let tuning = &self.sb.tuning;
+        tuning.dsize.saturating_mul(u64::from(tuning.minfree)) / 100
+    }
+
+    /// Whether who asks may take so many fragments more.
+    fn may_take(&self, count: u32) -> bool {
+        let left = self.free_frags().saturating_sub(u64::from(count));
+        self.may_spend_reserve || left >= self.kept_frags()
+    }
+
     fn has_frags(&self, number: GroupNo, count: u32) -> bool {
         let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
         group.nbfree > 0 || (count < self.sb.frag && group.nffree >= count)
@@ -88,6 +105,9 @@ impl FfsLive {
         group: GroupNo,
         preference: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
+        if !self.may_take(count) {
+            return Err(full("blocks for ordinary users"));
+        }
         let preference = preference.filter(|at| at.get() < self.sb.size);
         let start = preference.map_or(group, |at| self.volume.group_of(at));
         let frag = self.sb.frag;
@@ -122,13 +142,13 @@ impl FfsLive {
         self.take(count, Ask::Exact, group, preference)
     }
 
-    fn preference(
+    pub(super) fn preference(
         &mut self,
         ino: Ino,
         lbn: u64,
         wanted: Wanted,
     ) -> Result<(GroupNo, Option<BlockNo>), FsError> {
-        let (group, _) = slot_of(&self.sb, ino)?;
+        let (group, _) = self.sb.inode_slot(ino)?;
         let node = self.node(ino)?;
         let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
         let request = Request {
@@ -172,6 +192,9 @@ impl FfsLive {
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
+        if !self.may_take(new.saturating_sub(old)) {
+            return Ok(None);
+        }
         let number = self.volume.group_of(at);
         let extended = self.change_group(number, Role::BitmapSet, |group| {
             Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))
@@ -204,7 +227,7 @@ impl FfsLive {
         parent: Ino,
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        let (group, _) = slot_of(&self.sb, parent)?;
+        let (group, _) = self.sb.inode_slot(parent)?;
         let node = self.node(parent)?;
         let about = Parent {
             group,
@@ -268,7 +291,7 @@ impl FfsLive {
         let per_block = self.sb.bsize.checked_div(size).unwrap_or(1).max(1);
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(per_block)) {
-            let place = super::node::place_of(&self.sb, Ino::new(ino))?;
+            let place = self.sb.inode_place(Ino::new(ino))?;
             let ((), id) = self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
@@ -280,7 +303,7 @@ impl FfsLive {
 
     /// Gives an inode back.
     pub(super) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        let (number, _) = slot_of(&self.sb, ino)?;
+        let (number, _) = self.sb.inode_slot(ino)?;
         self.change_group(number, Role::InodeBitmapClear, |group| {
             Ok(Some(((), group.free_inode(ino, is_directory)?)))
         })?;

@@ -1,7 +1,8 @@
 //! Inodes as bytes again, and the changes that brings.
 
 use super::FfsLive;
-use super::node::{LARGEST, Node, numbers, place_of};
+use super::node::{LARGEST, Node};
+use crate::inode::numbers;
 use crate::ondisk::{Dinode1, Dinode2};
 use crate::superblock::{Format, Super};
 use seekless_cache::{ChangeId, Changed, Piece, Role};
@@ -57,7 +58,7 @@ pub(super) enum Part {
 /// The pieces of a part, in bytes.
 fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
     let field = |at: usize, len: usize| at..at.saturating_add(len);
-    let (numbers_at, room) = numbers(sb);
+    let (numbers_at, room) = numbers(sb.format);
     let width = index(sb.pointer_size());
     let each = (0..room).step_by(width.max(1)).map(|n| field(numbers_at.saturating_add(n), width));
     match (sb.format, part) {
@@ -72,6 +73,7 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
             .collect(),
         (Format::Ufs1, Part::Attributes) => smallvec![
             field(at1!(di_mode), 2),
+            field(at1!(di_oldids), 4),
             field(at1!(di_atime), 24),
             field(at1!(di_flags), 4),
             field(at1!(di_gen), 12),
@@ -88,8 +90,9 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
 /// Puts a node into the bytes of its inode; what is not known of them stays.
 pub(super) fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
-    order.put_u16(raw, 0, node.kind.mode_bits() | node.perm);
-    order.put_u16(raw, 2, node.links);
+    // The same places in both formats.
+    order.put_u16(raw, at2!(di_mode), node.kind.mode_bits() | node.perm);
+    order.put_u16(raw, at2!(di_nlink), node.links);
     if sb.format == Format::Ufs1 {
         first(sb, node, raw)
     } else {
@@ -109,6 +112,7 @@ fn first(sb: &Super, node: &Node, raw: &mut [u8]) {
         order.put_u32(raw, at.saturating_add(4), time.nanos);
     }
     for (at, word) in [
+        (at1!(di_oldids), node.depth),
         (at1!(di_flags), node.flags),
         (at1!(di_blocks), low32(node.sectors)),
         (at1!(di_gen), node.generation),
@@ -151,7 +155,7 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
 }
 
 fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
-    let (at, room) = numbers(sb);
+    let (at, room) = numbers(sb.format);
     if let Some(target) = &node.target {
         if let Some(field) = raw.get_mut(at..at.saturating_add(room)) {
             field.fill(0);
@@ -172,7 +176,7 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
 impl FfsLive {
     /// An inode's bytes as they are, and as its node would have them.
     fn old_and_new(&mut self, ino: Ino) -> Result<(Raw, Raw), FsError> {
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
         let held = self.cache.read(place.block, place.skip, len)?;
         let mut old = Raw { bytes: [0; LARGEST], len };
@@ -187,14 +191,15 @@ impl FfsLive {
     }
 
     /// Writes one part of a node into its inode, after what must be on the disk
-    /// before; with `replace` in the place of an earlier such change.
+    /// before; with `instead` in the place of an earlier such change, which need
+    /// not wait for that any more.
     pub(super) fn put_part(
         &mut self,
         ino: Ino,
         part: Part,
         role: Role,
         after: &[ChangeId],
-        replace: bool,
+        instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         let (old, new) = self.old_and_new(ino)?;
         let differing: SmallVec<[Range<usize>; 24]> =
@@ -208,15 +213,15 @@ impl FfsLive {
         if changed.is_empty() {
             return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
         }
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         // Offsets count from the block's start.
         let skip = byte(place.skip);
         let changed: SmallVec<[Piece<'_>; 8]> = changed
             .iter()
             .map(|piece| Piece { offset: piece.offset.saturating_add(skip), ..*piece })
             .collect();
-        let changed = if replace {
-            self.cache.replace(place.block, &changed, role, after)?
+        let changed = if let Some(dropped) = instead {
+            self.cache.replace(place.block, &changed, role, after, dropped)?
         } else {
             let id = self.cache.change(place.block, &changed, role, after)?;
             Changed { id, replaced: false }
@@ -238,7 +243,7 @@ impl FfsLive {
 
     /// Writes the number of links.
     pub(super) fn put_links(&mut self, ino: Ino, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Links, Role::LinkCount, after, false)?.id)
+        Ok(self.put_part(ino, Part::Links, Role::LinkCount, after, None)?.id)
     }
 
     /// Writes size and block numbers.
@@ -248,13 +253,13 @@ impl FfsLive {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Blocks, role, after, false)?.id)
+        Ok(self.put_part(ino, Part::Blocks, role, after, None)?.id)
     }
 
     /// Writes times, mode, owner and the like, for which nothing waits.
     pub(super) fn put_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
         let (old, new) = self.old_and_new(ino)?;
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         for at in pieces(&self.sb, Part::Attributes) {
             let bytes = new.part(&at);
             if old.part(&at) == bytes {
@@ -271,7 +276,7 @@ impl FfsLive {
 
     /// Writes a whole new inode.
     pub(super) fn put_new(&mut self, ino: Ino, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
         let mut new = Raw { bytes: [0; LARGEST], len };
         let node = self.nodes.get(&ino).ok_or_else(|| super::node::gone(ino))?;
@@ -292,7 +297,7 @@ impl FfsLive {
     /// Makes an inode that nothing leads to any more as good as unused: all
     /// zeros but for its generation.
     pub(super) fn put_cleared(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
         let generation = self.nodes.get(&ino).map_or(0, |node| node.generation);
         let mut new = Raw { bytes: [0; LARGEST], len };
@@ -304,7 +309,7 @@ impl FfsLive {
 
     /// The generation an unused inode was left with.
     pub(super) fn last_generation(&mut self, ino: Ino) -> Result<u32, FsError> {
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let bytes = self.cache.read(place.block, 0, index(self.sb.bsize))?;
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
         Ok(self.sb.order.get_u32(bytes, place.skip.saturating_add(at)).unwrap_or(0))

@@ -4,9 +4,9 @@
 use super::FfsLive;
 use crate::ondisk::DIRECT;
 use crate::superblock::Format;
-use seekless_cache::{ChangeId, Piece, Role};
-use seekless_fs::{FileKind, FsError};
+use seekless_cache::{ChangeId, Changed, Piece, Role};
 use seekless_fs::field::{byte, index, low32, wide};
+use seekless_fs::{FileKind, FsError};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -91,7 +91,8 @@ impl FfsLive {
         self.frags(size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize))
     }
 
-    /// Changes a number in an indirect block.
+    /// Changes a number in an indirect block; with `instead` as
+    /// [`FfsLive::put_part`].
     pub(super) fn put_pointer(
         &mut self,
         block: BlockNo,
@@ -99,7 +100,8 @@ impl FfsLive {
         number: u64,
         role: Role,
         after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
+        instead: Option<&[ChangeId]>,
+    ) -> Result<Changed, FsError> {
         let width = index(self.sb.pointer_size());
         let offset = byte(index(place).saturating_mul(width));
         let mut bytes = [0; 8];
@@ -108,7 +110,12 @@ impl FfsLive {
             Format::Ufs2 => self.sb.order.put_u64(&mut bytes, 0, number),
         }
         let bytes = bytes.get(..width).unwrap_or_default();
-        self.cache.change(block, &[Piece { offset, bytes }], role, after)
+        let piece = Piece { offset, bytes };
+        if let Some(dropped) = instead {
+            return self.cache.replace(block, &[piece], role, after, dropped);
+        }
+        let id = self.cache.change(block, &[piece], role, after)?;
+        Ok(Changed { id, replaced: false })
     }
 
     /// Where policy would like the block: what lies in front of it in its map.
@@ -161,14 +168,14 @@ impl FfsLive {
         let chain: SmallVec<[(BlockNo, Option<ChangeId>); 3]> = blocks.collect();
         for (&(block, fresh), &place) in chain.iter().zip(&places).rev() {
             let Some(bitmap) = fresh else {
-                self.put_pointer(block, place, number, entered, &after)?;
+                self.put_pointer(block, place, number, entered, &after, None)?;
                 let node = self.node(ino)?;
                 node.sectors = node.sectors.saturating_add(sectors);
                 return Ok(());
             };
             let bsize = index(self.sb.bsize);
             let ((), init) = self.cache.fill(block, bsize, Role::IndirectInit, |_| Ok(()))?;
-            self.put_pointer(block, place, number, entered, &after)?;
+            self.put_pointer(block, place, number, entered, &after, None)?;
             (number, after) = (block.get(), SmallVec::from_slice(&[bitmap, init]));
         }
         let node = self.node(ino)?;
@@ -181,7 +188,7 @@ impl FfsLive {
     }
 
     /// The indirect blocks on a way that are there, from the top.
-    fn existing_path(
+    pub(super) fn existing_path(
         &mut self,
         ino: Ino,
         tree: usize,

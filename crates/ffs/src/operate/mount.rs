@@ -1,6 +1,6 @@
 //! Opening an image for changes, and closing it again.
 
-use super::directory::Indexes;
+use super::index::Indexes;
 use super::seal::Sealer;
 use super::{FfsLive, LiveOptions, Pending};
 use crate::alloc::{GroupMut, decode_summaries, encode_summary};
@@ -59,12 +59,14 @@ impl FfsLive {
             optim,
             directories: directories.map_err(unknown)?,
             blocks: blocks.map_err(unknown)?,
+            reallocblks: options.reallocblks,
             wall: options.wall,
             nodes: HashMap::new(),
             most_nodes: super::node::MOST_NODES,
             indexes: Indexes::default(),
             verified_inodes: HashSet::new(),
             pending: Pending::default(),
+            may_spend_reserve: true,
             ignore_checksums: options.ignore_checksums,
             broken: None,
             closed: false,

@@ -1,16 +1,14 @@
 //! Inodes in memory: what their bytes say, and what is not on the disk yet.
 
 use super::FfsLive;
-use crate::crc32c;
-use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
-use crate::superblock::{Format, Order, Super, same};
+use crate::inode::{Inode, device_of, verify};
+use crate::ondisk::{DIRECT, ROOT, check_hash};
+use crate::superblock::Super;
 use seekless_cache::ChangeId;
-use seekless_fs::field::{index, invalid, parse, range, truncated, wide};
+use seekless_fs::field::{index, invalid, range, truncated};
 use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Location, Timestamp};
-use seekless_units::{BlockNo, GroupNo, Ino};
+use seekless_units::Ino;
 use smallvec::SmallVec;
-use std::mem::offset_of;
-use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
 
 /// Inodes kept at most, of those that nothing waits for.
 pub(super) const MOST_NODES: usize = 32_768;
@@ -56,9 +54,10 @@ pub(super) struct Node {
     pub(super) target: Option<Box<[u8]>>,
     /// Those who have it open.
     pub(super) holds: u32,
-    /// Its last name leads from here, once these are on the disk.
+    /// The directory of its latest name.
     pub(super) name_in: Option<Ino>,
-    pub(super) named_by: SmallVec<[ChangeId; 2]>,
+    /// Its names are there once these are on the disk, each in a directory.
+    pub(super) named_by: SmallVec<[(Ino, ChangeId); 2]>,
     /// Of a directory: its end can be reached once these are on the disk.
     pub(super) reached_by: SmallVec<[ChangeId; 2]>,
     /// The changes of a new inode that the disk has nothing of yet, the oldest
@@ -123,9 +122,6 @@ impl Node {
 
     /// What `statx` tells.
     pub(super) fn attr(&self) -> Attr {
-        let device = matches!(self.kind, FileKind::CharDevice | FileKind::BlockDevice)
-            .then(|| self.direct.first().copied().map(device_of))
-            .flatten();
         Attr {
             ino: self.ino,
             kind: self.kind,
@@ -139,7 +135,7 @@ impl Node {
             mtime: self.mtime,
             ctime: self.ctime,
             crtime: self.birth,
-            device: device.unwrap_or_default(),
+            device: device_of(self.kind, self.direct.first().copied().unwrap_or(0)),
             generation: self.generation,
             flags: crate::inode::linux_flags(self.flags),
             project: 0,
@@ -147,51 +143,10 @@ impl Node {
     }
 }
 
-/// A device's number as FreeBSD's `major` and `minor` take it apart.
-pub(super) fn device_of(raw: u64) -> DeviceNumber {
-    let low = |value: u64| u32::try_from(value & 0xFFFF_FFFF).unwrap_or(0);
-    DeviceNumber {
-        major: low(raw >> 32) & 0xFFFF_FF00 | low(raw >> 8) & 0xFF,
-        minor: low(raw >> 24) & 0xFF00 | low(raw) & 0xFFFF_00FF,
-    }
-}
-
 /// As FreeBSD's `makedev` puts it together.
 pub(super) fn raw_device(device: DeviceNumber) -> u64 {
     let (major, minor) = (u64::from(device.major), u64::from(device.minor));
     (major & 0xFFFF_FF00) << 32 | (major & 0xFF) << 8 | (minor & 0xFF00) << 24 | minor & 0xFFFF_00FF
-}
-
-/// Where an inode lies: the first fragment of its block, and the byte there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) block: BlockNo,
-    pub(super) skip: usize,
-}
-
-/// A sound inode number's group, and its place in it.
-pub(super) fn slot_of(sb: &Super, ino: Ino) -> Result<(GroupNo, u32), FsError> {
-    let count = sb.inodes();
-    if ino.get() >= count || ino.get() < 2 {
-        let place = Location::of("inode number").in_inode(ino);
-        return Err(range("inode", u64::from(ino.get()), u64::from(count), place));
-    }
-    let group = ino.get().checked_div(sb.ipg).unwrap_or(0);
-    Ok((GroupNo::new(group), ino.get().checked_rem(sb.ipg).unwrap_or(0)))
-}
-
-pub(super) fn place_of(sb: &Super, ino: Ino) -> Result<Place, FsError> {
-    let (group, slot) = slot_of(sb, ino)?;
-    let size = sb.inode_size();
-    let per_block = sb.bsize.checked_div(size).unwrap_or(1).max(1);
-    let block = u64::from(slot.checked_div(per_block).unwrap_or(0));
-    let within = slot.checked_rem(per_block).unwrap_or(0);
-    Ok(Place {
-        block: sb
-            .in_group(group, sb.iblkno)
-            .saturating_add(block.saturating_mul(u64::from(sb.frag))),
-        skip: index(within.saturating_mul(size)),
-    })
 }
 
 impl FfsLive {
@@ -221,11 +176,12 @@ impl FfsLive {
     }
 
     fn load_node(&mut self, ino: Ino) -> Result<Node, FsError> {
-        let (group, slot) = slot_of(&self.sb, ino)?;
-        if !self.inode_in_use(group, slot)? {
+        let (group, slot) = self.sb.inode_slot(ino)?;
+        // Numbers below the root's are never files.
+        if ino.get() < ROOT || !self.inode_in_use(group, slot)? {
             return Err(gone(ino));
         }
-        let place = place_of(&self.sb, ino)?;
+        let place = self.sb.inode_place(ino)?;
         let size = index(self.sb.inode_size());
         let block = self.cache.read(place.block, 0, index(self.sb.bsize))?;
         let lost = || truncated(Location::of("inode").in_inode(ino));
@@ -251,7 +207,7 @@ impl FfsLive {
             let idle = node.holds == 0
                 && node.links == node.effective
                 && node.links > 0
-                && on_disk(&node.named_by)
+                && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
                 && on_disk(&node.reached_by)
                 && on_disk(&node.fresh);
             !idle
@@ -265,102 +221,51 @@ pub(super) fn gone(ino: Ino) -> FsError {
     FsError::NotFound(format!("inode {ino}"))
 }
 
-fn verify(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<(), FsError> {
-    let at = offset_of!(Dinode2<LE>, di_ckhash);
-    let stored = sb.order.get_u32(bytes, at).unwrap_or(0);
-    let mut copy = bytes.to_vec();
-    sb.order.put_u32(&mut copy, at, 0);
-    same(stored, crc32c(&copy), Location::of("inode").in_inode(ino))
-}
-
 /// An inode's bytes in native terms, checked.
 pub(super) fn decode(sb: &Super, ino: Ino, bytes: &[u8]) -> Result<Node, FsError> {
     let place = Location::of("inode").in_inode(ino);
-    let lost = || truncated(place);
-    let mode = sb.order.get_u16(bytes, 0).ok_or_else(lost)?;
-    let Some(kind) = FileKind::from_mode(mode) else {
-        return Err(invalid("di_mode", u64::from(mode), place));
+    let inode = Inode::decode(sb, ino, bytes)?;
+    let Some(kind) = FileKind::from_mode(inode.mode()) else {
+        return Err(invalid("di_mode", u64::from(inode.mode()), place));
     };
-    let mut node = Node::empty(ino, kind);
-    node.perm = mode & 0o7777;
-    match (sb.format, sb.order) {
-        (Format::Ufs1, Order::Little) => {
-            first(&mut node, &parse::<Dinode1<LE>>(bytes, 0).ok_or_else(lost)?);
-        }
-        (Format::Ufs1, Order::Big) => {
-            first(&mut node, &parse::<Dinode1<BE>>(bytes, 0).ok_or_else(lost)?);
-        }
-        (Format::Ufs2, Order::Little) => {
-            second(&mut node, &parse::<Dinode2<LE>>(bytes, 0).ok_or_else(lost)?);
-        }
-        (Format::Ufs2, Order::Big) => {
-            second(&mut node, &parse::<Dinode2<BE>>(bytes, 0).ok_or_else(lost)?);
-        }
-    }
-    check(sb, &mut node, bytes)?;
-    Ok(node)
-}
-
-fn check(sb: &Super, node: &mut Node, bytes: &[u8]) -> Result<(), FsError> {
-    let place = Location::of("inode").in_inode(node.ino);
-    if i16::try_from(node.links).is_err() {
-        return Err(invalid("di_nlink", u64::from(node.links), place));
-    }
-    node.effective = node.links;
-    if i64::try_from(node.size).is_err() {
-        return Err(range("di_size", node.size, i64::MAX.cast_unsigned(), place));
-    }
-    let short = node.size < u64::from(sb.maxsymlinklen) || node.sectors == 0;
-    if node.kind == FileKind::Symlink && short {
-        let (at, room) = numbers(sb);
-        let len = index(node.size);
-        let target = bytes.get(at..at.saturating_add(len)).filter(|_| len <= room);
-        let target = target.ok_or_else(|| range("di_size", node.size, wide(room), place))?;
-        node.target = Some(target.into());
-        (node.direct, node.indirect) = ([0; DIRECT], [0; 3]);
+    let Ok(links) = u16::try_from(inode.nlink()) else {
+        let links = inode.nlink().cast_unsigned();
+        return Err(invalid("di_nlink", u64::from(links), place));
+    };
+    if i64::try_from(inode.len).is_err() {
+        return Err(range("di_size", inode.len, i64::MAX.cast_unsigned(), place));
     }
     let area = u64::from(sb.bsize).saturating_mul(2);
-    if u64::from(node.ext_size) > area {
-        return Err(range("di_extsize", u64::from(node.ext_size), area, place));
+    if u64::from(inode.ext_len) > area {
+        return Err(range("di_extsize", u64::from(inode.ext_len), area, place));
     }
-    Ok(())
-}
-
-/// Where the block numbers stand in an inode, and their bytes.
-pub(super) fn numbers(sb: &Super) -> (usize, usize) {
-    match sb.format {
-        Format::Ufs1 => (offset_of!(Dinode1<LE>, di_db), 60),
-        Format::Ufs2 => (offset_of!(Dinode2<LE>, di_db), 120),
+    let [atime, mtime, ctime] = inode.times;
+    let mut node = Node {
+        perm: inode.mode() & 0o7777,
+        links,
+        effective: links,
+        uid: inode.uid,
+        gid: inode.gid,
+        size: inode.len,
+        sectors: inode.sectors(),
+        atime,
+        mtime,
+        ctime,
+        birth: inode.birth,
+        generation: inode.generation,
+        flags: inode.flags,
+        depth: if kind == FileKind::Directory { inode.depth } else { 0 },
+        direct: inode.direct,
+        indirect: inode.indirect,
+        ext_size: inode.ext_len,
+        ext: inode.ext_blocks,
+        ..Node::empty(ino, kind)
+    };
+    if kind == FileKind::Symlink
+        && let Some(target) = inode.short_target(sb)
+    {
+        node.target = Some(target?.into());
+        (node.direct, node.indirect) = ([0; DIRECT], [0; 3]);
     }
-}
-
-fn time(secs: i64, nanos: u32) -> Timestamp {
-    Timestamp { secs, nanos: nanos.min(999_999_999) }
-}
-
-fn first<O: ByteOrder>(node: &mut Node, raw: &Dinode1<O>) {
-    node.links = raw.di_nlink.get().cast_unsigned();
-    (node.uid, node.gid) = (raw.di_uid.get(), raw.di_gid.get());
-    (node.size, node.sectors) = (raw.di_size.get(), u64::from(raw.di_blocks.get()));
-    node.atime = time(i64::from(raw.di_atime.get()), raw.di_atimensec.get());
-    node.mtime = time(i64::from(raw.di_mtime.get()), raw.di_mtimensec.get());
-    node.ctime = time(i64::from(raw.di_ctime.get()), raw.di_ctimensec.get());
-    (node.generation, node.flags) = (raw.di_gen.get(), raw.di_flags.get());
-    node.direct = raw.di_db.map(|number| u64::from(number.get()));
-    node.indirect = raw.di_ib.map(|number| u64::from(number.get()));
-}
-
-fn second<O: ByteOrder>(node: &mut Node, raw: &Dinode2<O>) {
-    node.links = raw.di_nlink.get().cast_unsigned();
-    (node.uid, node.gid) = (raw.di_uid.get(), raw.di_gid.get());
-    (node.size, node.sectors) = (raw.di_size.get(), raw.di_blocks.get());
-    node.atime = time(raw.di_atime.get(), raw.di_atimensec.get());
-    node.mtime = time(raw.di_mtime.get(), raw.di_mtimensec.get());
-    node.ctime = time(raw.di_ctime.get(), raw.di_ctimensec.get());
-    node.birth = Some(time(raw.di_birthtime.get(), raw.di_birthnsec.get()));
-    (node.generation, node.flags) = (raw.di_gen.get(), raw.di_flags.get());
-    node.depth = raw.di_dirdepth.get();
-    node.direct = raw.di_db.map(U64::get);
-    node.indirect = raw.di_ib.map(U64::get);
-    (node.ext_size, node.ext) = (raw.di_extsize.get(), raw.di_extb.map(U64::get));
+    Ok(node)
 }

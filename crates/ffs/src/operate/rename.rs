@@ -2,7 +2,8 @@
 
 use super::FfsLive;
 use super::actions::Action;
-use super::directory::{Ids, Slot};
+use super::directory::Ids;
+use super::index::Slot;
 use super::names::{LINK_MAX, not_found};
 use super::node::flag;
 use seekless_cache::{ChangeId, Kind, Role};

@@ -4,7 +4,7 @@ use super::FfsLive;
 use super::actions::Action;
 use super::encode::Part;
 use crate::ondisk::DIRECT;
-use seekless_cache::{ChangeId, Kind, Role};
+use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -190,8 +190,9 @@ impl FfsLive {
             }
             node.sectors = node.sectors.saturating_add(sectors);
             node.size = size;
-            let role = Self::pointer_role(role);
-            return self.put_blocks(ino, role, &[bitmap, data]);
+            let reached = self.put_blocks(ino, Self::pointer_role(role), &[bitmap, data])?;
+            self.gather(ino, lbn, wanted, at)?;
+            return Ok(reached);
         }
         if let Err(error) = self.enter_indirect(ino, lbn, at, &[bitmap, data]) {
             let run = Extent::new(at, u64::from(count));
@@ -201,9 +202,10 @@ impl FfsLive {
         }
         self.node(ino)?.size = size;
         // A directory's end has to be there before names behind it are.
-        let role =
-            if role == Role::Data { Role::Attributes } else { Self::pointer_role(role) };
-        self.put_blocks(ino, role, &[])
+        let role = if role == Role::Data { Role::Attributes } else { Self::pointer_role(role) };
+        let sized = self.put_blocks(ino, role, &[])?;
+        self.gather(ino, lbn, wanted, at)?;
+        Ok(sized)
     }
 
     /// The role of a block number in an inode, by that of what it leads to.
@@ -273,8 +275,24 @@ impl FfsLive {
 
     /// Writes the number of a run that has moved, and frees the old one when
     /// nothing on the disk can lead there.
-    fn move_run(&mut self, ino: Ino, old: Extent, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let changed = self.put_part(ino, Part::Blocks, Role::PointerMove, after, true)?;
+    pub(super) fn move_run(
+        &mut self,
+        ino: Ino,
+        old: Extent,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let dropped = self.cache.changes_in(old);
+        let changed = self.put_part(ino, Part::Blocks, Role::PointerMove, after, Some(&dropped))?;
+        self.free_moved(old, changed)
+    }
+
+    /// Frees a run that has moved: at once where the number of the new one has
+    /// taken the place of the old.
+    pub(super) fn free_moved(
+        &mut self,
+        old: Extent,
+        changed: Changed,
+    ) -> Result<ChangeId, FsError> {
         if changed.replaced {
             self.cache.forget(old, changed.id);
             self.free_runs(&[old])?;

@@ -4,11 +4,13 @@
 
 #![allow(missing_docs)]
 
+mod clusters;
 mod crash;
 mod failing;
 mod model;
 mod recount;
 mod replay;
+mod reserve;
 
 use crash::Fragile;
 use recount::recount;

@@ -40,6 +40,7 @@ pub(crate) fn options() -> LiveOptions {
         directories: "orlov".into(),
         blocks: None,
         seed: 1,
+        reallocblks: true,
         force: false,
         ignore_checksums: false,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 5 }),

@@ -4,17 +4,13 @@
 use super::disk::Disk;
 use crate::check::Checker;
 use crate::check::fix::Spot;
+use crate::entry::{self, Entry, INO, KIND, code_of, needed, put_len};
 use crate::inode::Inode;
-use crate::ondisk::{DIRECTORY_UNIT, DirectHead, ROOT, WHITEOUT};
+use crate::ondisk::{DIRECTORY_UNIT, ROOT};
 use crate::superblock::{Order, Super};
-use seekless_fs::field::{byte, index, invalid, low16, wide};
+use seekless_fs::field::{index, invalid, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
-use std::mem::offset_of;
-use zerocopy::byteorder::LE;
-
-/// Bytes in front of a name.
-const HEAD: usize = size_of::<DirectHead<LE>>();
 
 /// A change of an entry.
 #[derive(Clone, Copy)]
@@ -27,7 +23,7 @@ pub(super) enum Edit {
     Cut,
 }
 
-/// An entry to be written.
+/// A name with what it leads to.
 pub(super) struct Name<'a> {
     pub(super) ino: Ino,
     /// As `d_type` has it.
@@ -35,62 +31,24 @@ pub(super) struct Name<'a> {
     pub(super) name: &'a [u8],
 }
 
-/// `d_type` of a kind of file.
-pub(super) fn code_of(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Fifo => 1,
-        FileKind::CharDevice => 2,
-        FileKind::Directory => 4,
-        FileKind::BlockDevice => 6,
-        FileKind::Regular => 8,
-        FileKind::Symlink => 10,
-        FileKind::Socket => 12,
+impl Name<'_> {
+    /// Bytes that its entry takes.
+    pub(super) fn needed(&self) -> usize {
+        needed(self.name.len())
     }
 }
 
-/// Bytes that an entry takes: its name is ended by a zero (`DIRECTSIZ`).
-pub(super) fn needed(name: &[u8]) -> usize {
-    HEAD.saturating_add(name.len()).saturating_add(1).next_multiple_of(4)
-}
-
-/// Writes an entry of `len` bytes at byte `at` of a unit.
-pub(super) fn put_entry(sb: &Super, unit: &mut [u8], at: usize, len: usize, entry: &Name<'_>) {
-    let to = unit.get_mut(at..at.saturating_add(len)).unwrap_or_default();
-    let used = needed(entry.name).min(to.len());
-    to.iter_mut().take(used).for_each(|byte| *byte = 0);
-    sb.order.put_u32(to, offset_of!(DirectHead<LE>, d_ino), entry.ino.get());
-    put_len(sb, to, 0, len);
-    let name_len = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
-    put_kind(sb, to, 0, entry.kind, name_len);
-    let field = to.get_mut(HEAD..).unwrap_or_default();
-    field.iter_mut().zip(entry.name).for_each(|(to, &byte)| *to = byte);
-}
-
-/// Sets how long the entry at byte `at` is.
-pub(super) fn put_len(sb: &Super, unit: &mut [u8], at: usize, len: usize) {
-    let at = at.saturating_add(offset_of!(DirectHead<LE>, d_reclen));
-    sb.order.put_u16(unit, at, low16(byte(len)));
-}
-
-/// Kind and length of a name: without kinds the length takes both bytes.
-fn put_kind(sb: &Super, unit: &mut [u8], at: usize, kind: u8, name_len: u8) {
-    let (first, second) = match (sb.typed_entries, sb.order) {
-        (true, _) => (kind, name_len),
-        (false, Order::Little) => (name_len, 0),
-        (false, Order::Big) => (0, name_len),
-    };
-    let places = [(offset_of!(DirectHead<LE>, d_type), first), (7, second)];
-    for (field, value) in places {
-        if let Some(byte) = unit.get_mut(at.saturating_add(field)) {
-            *byte = value;
-        }
+/// Writes an entry; where entries have no kinds the length of the name takes
+/// both bytes.
+fn put_entry(sb: &Super, unit: &mut [u8], entry: &Entry<'_>) {
+    entry::put(sb.order, unit, entry);
+    if !sb.typed_entries {
+        let len = u8::try_from(entry.name.len()).unwrap_or(u8::MAX);
+        let bytes = if sb.order == Order::Little { [len, 0] } else { [0, len] };
+        let at = entry.at.saturating_add(KIND.0);
+        let field = unit.iter_mut().skip(at);
+        field.zip(bytes).for_each(|(to, byte)| *to = byte);
     }
-}
-
-/// An entry that is not used, from byte `at` to `end`.
-pub(super) fn put_unused(sb: &Super, unit: &mut [u8], at: usize, end: usize) {
-    let none = Name { ino: Ino::ZERO, kind: 0, name: b"" };
-    put_entry(sb, unit, at, end.saturating_sub(at), &none);
 }
 
 /// A unit of a directory.
@@ -132,17 +90,23 @@ impl Unit {
         disk.put(self.at, &self.bytes)
     }
 
-    /// Where the entries begin and end, up to where they make no sense.
-    pub(super) fn entries(&self, checker: &Checker) -> Vec<(usize, usize)> {
-        let mut found = Vec::new();
-        let mut at = 0usize;
+    /// The entries, up to where they make no sense.
+    pub(super) fn entries(&self, checker: &Checker) -> Vec<Entry<'_>> {
+        let mut found: Vec<Entry<'_>> = Vec::new();
         let place = Location::of("directory");
-        while at < self.bytes.len() {
-            let Ok(entry) = checker.volume.bare_entry_at(&self.bytes, at, place) else { break };
-            found.push((at, entry.len));
-            at = at.saturating_add(entry.len);
+        loop {
+            let at = found.last().map_or(0, Entry::end);
+            match checker.sb().bare_entry_at(&self.bytes, at, place) {
+                Ok(entry) if at < self.bytes.len() => found.push(entry),
+                _ => return found,
+            }
         }
-        found
+    }
+
+    /// What is named in it, entries that are not used left out.
+    pub(super) fn names(&self, checker: &Checker) -> Vec<Name<'_>> {
+        let entries = self.entries(checker).into_iter().filter(Entry::is_used);
+        entries.map(|entry| Name { ino: entry.ino, kind: entry.kind, name: entry.name }).collect()
     }
 }
 
@@ -161,20 +125,22 @@ pub(super) fn edit(
     let at = index(spot.at.checked_rem(wide(DIRECTORY_UNIT)).unwrap_or(0));
     let sb = checker.sb();
     match edit {
-        Edit::Remove => sb.order.put_u32(&mut unit.bytes, at, 0),
+        Edit::Remove => sb.order.put_u32(&mut unit.bytes, at.saturating_add(INO.0), 0),
         Edit::Retype(kind) => {
-            let at = at.saturating_add(offset_of!(DirectHead<LE>, d_type));
-            if let Some(byte) = unit.bytes.get_mut(at) {
+            if let Some(byte) = unit.bytes.get_mut(at.saturating_add(KIND.0)) {
                 *byte = code_of(kind);
             }
         }
-        Edit::Cut => match unit.entries(checker).last() {
-            Some(&(last, _)) => {
-                let len = DIRECTORY_UNIT.saturating_sub(last);
-                put_len(sb, &mut unit.bytes, last, len);
+        Edit::Cut => {
+            let last = unit.entries(checker).last().map(|entry| entry.at);
+            match last {
+                Some(last) => {
+                    let len = DIRECTORY_UNIT.saturating_sub(last);
+                    put_len(sb.order, &mut unit.bytes, last, len);
+                }
+                None => unit.bytes = compose(sb, &[]),
             }
-            None => put_unused(sb, &mut unit.bytes, 0, DIRECTORY_UNIT),
-        },
+        }
     }
     unit.write(disk)
 }
@@ -192,8 +158,9 @@ pub(super) fn set_parent(
     let inode = checker.volume.inode(dir)?;
     let mut unit = Unit::read(checker, disk, &inode, 0)?;
     let sb = checker.sb();
-    if let Some(&(at, _)) = unit.entries(checker).get(1) {
-        sb.order.put_u32(&mut unit.bytes, at, to.get());
+    let at = unit.entries(checker).get(1).map(|entry| entry.at);
+    if let Some(at) = at {
+        sb.order.put_u32(&mut unit.bytes, at.saturating_add(INO.0), to.get());
     }
     unit.write(disk)
 }
@@ -211,17 +178,9 @@ pub(super) fn put_dots(
 ) -> Result<(), FsError> {
     let inode = checker.volume.inode(dir)?;
     let mut unit = Unit::read(checker, disk, &inode, 0)?;
-    let place = Location::of("directory").in_inode(dir);
-    let old = unit.bytes.clone();
-    let kept = unit.entries(checker).into_iter().filter_map(|(at, _)| {
-        let entry = checker.volume.bare_entry_at(&old, at, place).ok()?;
-        let is_kept =
-            entry.ino != Ino::ZERO && entry.kind != WHITEOUT && !matches!(entry.name, b"." | b"..");
-        is_kept.then_some(Name { ino: entry.ino, kind: entry.kind, name: entry.name })
-    });
-    let dots = [(dir, &b"."[..]), (parent, b"..")];
-    let kind = code_of(FileKind::Directory);
-    let dots = dots.map(|(ino, name)| Name { ino, kind, name });
+    let [own, up] = entry::dots(dir, parent);
+    let dots = [own, up].map(|dot| Name { ino: dot.ino, kind: dot.kind, name: dot.name });
+    let kept = unit.names(checker).into_iter().filter(|name| !matches!(name.name, b"." | b".."));
     let names: Vec<Name<'_>> = dots.into_iter().chain(kept).collect();
     unit.bytes = compose(checker.sb(), &names);
     unit.write(disk)
@@ -230,20 +189,19 @@ pub(super) fn put_dots(
 /// A unit of entries, as many as there is room for.
 pub(super) fn compose(sb: &Super, names: &[Name<'_>]) -> Vec<u8> {
     let mut unit = vec![0; DIRECTORY_UNIT];
-    let (mut at, mut last) = (0usize, None);
+    let (mut at, mut last) = (0usize, 0usize);
     for name in names {
-        let len = needed(name.name);
+        let len = name.needed();
         if at.saturating_add(len) > DIRECTORY_UNIT {
             continue;
         }
-        put_entry(sb, &mut unit, at, len, name);
-        last = Some(at);
+        let entry = Entry { at, len, ino: name.ino, kind: name.kind, name: name.name };
+        put_entry(sb, &mut unit, &entry);
+        last = at;
         at = at.saturating_add(len);
     }
-    match last {
-        Some(last) => put_len(sb, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last)),
-        None => put_unused(sb, &mut unit, 0, DIRECTORY_UNIT),
-    }
+    // The last one takes the rest; where there is none, one that is not used.
+    put_len(sb.order, &mut unit, last, DIRECTORY_UNIT.saturating_sub(last));
     unit
 }
 

@@ -2,11 +2,12 @@
 
 use super::disk::Disk;
 use crate::crc32c;
+use crate::image::SNAPSHOT;
 use crate::ondisk::{Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Super};
 use crate::volume::Volume;
 use seekless_fs::FsError;
-use seekless_fs::field::{index, low32};
+use seekless_fs::field::{index, low32, wide};
 use seekless_units::Ino;
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
@@ -34,9 +35,9 @@ impl<'a> InodeMut<'a> {
     /// [`FsError::Corrupt`] for an inode that the volume has not.
     pub(super) fn read(volume: &'a Volume, disk: &Disk, ino: Ino) -> Result<Self, FsError> {
         let sb = &volume.sb;
-        let place = volume.inode_location(ino)?;
+        let place = sb.inode_place(ino)?;
         let block = place.block.get().saturating_mul(u64::from(sb.fsize));
-        let at = block.saturating_add(u64::from(place.offset));
+        let at = block.saturating_add(wide(place.skip));
         Ok(Self { sb, at, bytes: disk.read(at, index(sb.inode_size()))? })
     }
 
@@ -81,8 +82,23 @@ impl<'a> InodeMut<'a> {
     }
 
     /// In bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.sb.order.get_u64(&self.bytes, at!(self.sb, di_size)).unwrap_or(0)
+    }
+
+    /// In bytes.
     pub(super) fn set_len(&mut self, len: u64) {
         self.sb.order.put_u64(&mut self.bytes, at!(self.sb, di_size), len);
+    }
+
+    /// `di_blocks`, in sectors.
+    pub(super) fn sectors(&self) -> u64 {
+        let at = at!(self.sb, di_blocks);
+        match self.sb.format {
+            Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
+            Format::Ufs2 => self.sb.order.get_u64(&self.bytes, at),
+        }
+        .unwrap_or(0)
     }
 
     /// `di_blocks`, in sectors.
@@ -94,8 +110,22 @@ impl<'a> InodeMut<'a> {
         }
     }
 
-    pub(super) fn set_flags(&mut self, flags: u32) {
-        self.put32(at!(self.sb, di_flags), flags);
+    /// Takes the mark of a snapshot from it.
+    pub(super) fn unmark(&mut self) {
+        let at = at!(self.sb, di_flags);
+        let flags = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
+        self.put32(at, flags & !SNAPSHOT);
+    }
+
+    /// The n-th of the twelve direct and three indirect block numbers.
+    pub(super) fn pointer(&self, n: usize) -> u64 {
+        let width = index(self.sb.pointer_size());
+        let at = at!(self.sb, di_db).saturating_add(n.saturating_mul(width));
+        match self.sb.format {
+            Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
+            Format::Ufs2 => self.sb.order.get_u64(&self.bytes, at),
+        }
+        .unwrap_or(0)
     }
 
     /// Sets the n-th of the twelve direct and three indirect block numbers.

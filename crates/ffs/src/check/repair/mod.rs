@@ -14,24 +14,27 @@
 
 mod directory;
 mod disk;
+mod folder;
 mod groups;
 mod heads;
 mod inode;
 mod lost;
+mod space;
 mod superblock;
 mod trim;
 
 use super::Checker;
 use super::fix::Fix;
-use crate::ondisk::flag;
+use crate::ondisk::{DIRECTORY_UNIT, flag};
 use directory::Edit;
 use disk::Disk;
 use inode::InodeMut;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Finding, Report};
+use seekless_fs::field::wide;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Most rounds: an honest image needs five or so.
@@ -95,6 +98,8 @@ struct Repair {
     /// Everything found so far.
     found: Report,
     known: HashSet<String>,
+    /// What there was no room for.
+    homeless: HashSet<Fix>,
     /// The image says that it is not clean because we said so.
     marked: bool,
 }
@@ -113,13 +118,15 @@ impl Repair {
             mode,
             found: Report::default(),
             known: HashSet::new(),
+            homeless: HashSet::new(),
             marked: false,
         }
     }
 
     fn run(mut self) -> Result<Repaired, FsError> {
         for rounds in 1..=ROUNDS {
-            let checker = Checker::examine(self.disk.device())?;
+            let mut checker = Checker::examine(self.disk.device())?;
+            checker.fixes.leave_out(|fix| self.homeless.contains(fix));
             let left = checker.report.findings.clone();
             self.merge(&checker.report);
             match self.round(&checker)? {
@@ -166,13 +173,13 @@ impl Repair {
         if self.mode == Mode::Preen && checker.report.unexpected > 0 {
             return Ok(Round::Stuck);
         }
-        checker.sb().check_writable()?;
+        checker.sb().check_repairable()?;
         let writes = self.disk.writes();
-        superblock::mark_unclean(checker.sb(), &mut self.disk)?;
-        self.marked = true;
-        for fix in checker.fixes.first() {
-            self.apply(checker, *fix)?;
+        if !checker.fixes.are_of_superblock() {
+            superblock::mark_unclean(checker.sb(), &mut self.disk)?;
         }
+        self.marked = true;
+        self.apply_all(checker)?;
         self.disk.flush()?;
         if checker.fixes.are_last() && checker.lost_groups.is_empty() {
             self.finish(checker)?;
@@ -180,38 +187,79 @@ impl Repair {
         Ok(if self.disk.writes() > writes { Round::Again } else { Round::Stuck })
     }
 
-    /// Summaries, totals, and last that the volume is clean.
+    /// Summaries, totals, and last that the volume is clean, if it is.
     fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
         let totals = groups::put_summaries(checker, &mut self.disk)?;
-        superblock::finish(checker.sb(), totals, &mut self.disk)
+        superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
     }
 
-    fn apply(&mut self, checker: &Checker, fix: Fix) -> Result<(), FsError> {
-        let tossed = self.tosses(checker, fix);
-        let disk = &mut self.disk;
-        match fix {
-            Fix::Clear(ino) => change(checker, disk, ino, |inode| inode.clear()),
-            Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
-            Fix::Sectors(ino, sectors) => {
-                change(checker, disk, ino, |inode| inode.set_sectors(sectors))
+    fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {
+        let mut orphans = Vec::new();
+        let dots = |fix: &Fix| if let Fix::Dots(dir) = fix { Some(*dir) } else { None };
+        let rewritten: BTreeSet<Ino> = checker.fixes.first().filter_map(dots).collect();
+        for fix in checker.fixes.first() {
+            match *fix {
+                // Nothing is where it was in a unit that is put together anew.
+                fix if fix.spot().is_some_and(|spot| {
+                    spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
+                }) => {}
+                Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
+                // Nothing can be connected to a root that is not there yet.
+                Fix::Root => {
+                    let made = lost::make_root(checker, &mut self.disk)?;
+                    self.note_homeless(made, checker.fixes.first());
+                    return Ok(());
+                }
+                fix => apply(checker, &mut self.disk, fix)?,
             }
-            Fix::Links(ino, links) => change(checker, disk, ino, |inode| inode.set_links(links)),
-            Fix::Group(number) => groups::put(checker, number, disk),
-            Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
-            Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
-            Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
-            Fix::Parent(dir, to) => directory::set_parent(checker, disk, dir, to),
-            Fix::Connect(ino) if tossed => change(checker, disk, ino, |inode| inode.clear()),
-            _ => Ok(()),
         }
+        if !orphans.is_empty() {
+            let done = lost::connect(checker, &mut self.disk, &orphans)?;
+            let orphans: Vec<Fix> = orphans.into_iter().map(Fix::Connect).collect();
+            self.note_homeless(done, orphans.iter());
+        }
+        Ok(())
+    }
+
+    /// Remembers what there was no room for, which the rounds to come pass over.
+    fn note_homeless<'a>(&mut self, done: bool, fixes: impl Iterator<Item = &'a Fix>) {
+        if !done {
+            self.homeless.extend(fixes);
+        }
+    }
+}
+
+fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
+    match fix {
+        Fix::Superblock => superblock::put(checker, disk, checker.sb().at),
+        Fix::Copy(at) => superblock::put(checker, disk, at),
+        Fix::Head(number) => heads::put(checker, disk, number),
+        Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
+        Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
+        Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
+        Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
+        Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
+        Fix::Dots(dir) => {
+            directory::put_dots(checker, disk, dir, directory::parent_of(checker, dir))
+        }
+        Fix::Parent(dir, to) => directory::set_parent(checker, disk, dir, to),
+        Fix::Group(number) => groups::put(checker, disk, number),
+        // What is to be connected and comes here is thrown away.
+        Fix::Clear(ino) | Fix::Connect(ino) => change(checker, disk, ino, |it| it.clear()),
+        Fix::Length(ino, len) => change(checker, disk, ino, |it| it.set_len(len)),
+        Fix::DropAttributes(ino) => change(checker, disk, ino, |it| it.drop_attributes()),
+        Fix::Sectors(ino, sectors) => change(checker, disk, ino, |it| it.set_sectors(sectors)),
+        Fix::Links(ino, links) => change(checker, disk, ino, |it| it.set_links(links)),
+        Fix::Seal(ino) => change(checker, disk, ino, |_| {}),
+        Fix::Unmark(ino) => change(checker, disk, ino, |it| it.unmark()),
+        Fix::Root => lost::make_root(checker, disk).map(drop),
     }
 }
 
 impl Repair {
     /// Whether what nothing leads to is thrown away: with soft updates it never
     /// had a name, but for what is in a directory that may have had one elsewhere.
-    fn tosses(&self, checker: &Checker, fix: Fix) -> bool {
-        let Fix::Connect(ino) = fix else { return false };
+    fn tosses(&self, checker: &Checker, ino: Ino) -> bool {
         let softdep = checker.sb().flags & flag::SOFT_UPDATES != 0;
         let empty = checker.seen.get(&ino).is_some_and(|seen| match seen.kind {
             FileKind::Directory => seen.entries == 0,

@@ -1,0 +1,203 @@
+//! What FUSE speaks of in our terms and back, and answers to the kernel.
+
+use fuser::{
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
+    ReplyXattr, TimeOrNow,
+};
+use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// As good as for ever: nothing changes but through the mount.
+pub(super) const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Longest name of an entry, in bytes.
+pub(super) const NAME_MAX: usize = 255;
+
+pub(super) fn answer_entry(reply: ReplyEntry, found: Result<(FileAttr, Generation), Errno>) {
+    match found {
+        Ok((attr, generation)) => reply.entry(&TTL, &attr, generation),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_attr(reply: ReplyAttr, attr: Result<FileAttr, Errno>) {
+    match attr {
+        Ok(attr) => reply.attr(&TTL, &attr),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_data(reply: ReplyData, bytes: Result<Vec<u8>, Errno>) {
+    match bytes {
+        Ok(bytes) => reply.data(&bytes),
+        Err(error) => reply.error(error),
+    }
+}
+
+pub(super) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// Answers with an attribute's value, or with its length where no room is
+/// offered.
+pub(super) fn answer_value(
+    reply: ReplyXattr,
+    size: u32,
+    name: &OsStr,
+    xattrs: Result<Vec<Xattr>, Errno>,
+) {
+    let value = xattrs.and_then(|xattrs| {
+        let found = xattrs.into_iter().find(|xattr| xattr.name == name.as_bytes());
+        found.map(|xattr| xattr.value).ok_or(Errno::ENODATA)
+    });
+    answer_sized(reply, size, value);
+}
+
+/// As [`answer_value`], with the names of all.
+pub(super) fn answer_names(reply: ReplyXattr, size: u32, xattrs: Result<Vec<Xattr>, Errno>) {
+    let names = xattrs.map(|xattrs| {
+        xattrs.iter().flat_map(|xattr| [xattr.name.as_slice(), b"\0"].concat()).collect()
+    });
+    answer_sized(reply, size, names);
+}
+
+fn answer_sized(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
+    match value {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= size as usize => reply.data(&value),
+        Ok(_) => reply.error(Errno::ERANGE),
+        Err(error) => reply.error(error),
+    }
+}
+
+/// What a program sees of an error; the rest goes to standard error.
+pub(super) fn errno(error: FsError) -> Errno {
+    match error {
+        FsError::NotFound(_) => Errno::ENOENT,
+        FsError::NotDirectory(_) => Errno::ENOTDIR,
+        FsError::Exists(_) => Errno::EEXIST,
+        FsError::IsDirectory(_) => Errno::EISDIR,
+        FsError::NotEmpty(_) => Errno::ENOTEMPTY,
+        FsError::NameTooLong { .. } => Errno::ENAMETOOLONG,
+        FsError::TooManyLinks(_) => Errno::EMLINK,
+        FsError::TooLarge(_) => Errno::EFBIG,
+        FsError::NotPermitted(_) => Errno::EPERM,
+        FsError::NoAttribute(_) => Errno::ENODATA,
+        FsError::NoSpace(_) => Errno::ENOSPC,
+        FsError::ReadOnly(_) => Errno::EROFS,
+        FsError::Invalid(_) => Errno::EINVAL,
+        FsError::Unsupported(_) => Errno::EOPNOTSUPP,
+        other => {
+            eprintln!("seekless: mount: {other}");
+            Errno::EIO
+        }
+    }
+}
+
+pub(super) fn generation(attr: &Attr) -> Generation {
+    Generation(u64::from(attr.generation))
+}
+
+pub(super) fn file_type(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::CharDevice => FileType::CharDevice,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::Fifo => FileType::NamedPipe,
+        FileKind::Socket => FileType::Socket,
+    }
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let nanos = Duration::from_nanos(u64::from(time.nanos));
+    let secs = Duration::from_secs(time.secs.unsigned_abs());
+    let whole =
+        if time.secs < 0 { UNIX_EPOCH.checked_sub(secs) } else { UNIX_EPOCH.checked_add(secs) };
+    whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
+}
+
+pub(super) fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr {
+    let (major, minor) = (attr.device.major, attr.device.minor);
+    FileAttr {
+        ino,
+        size: attr.size,
+        blocks: attr.sectors,
+        atime: system_time(attr.atime),
+        mtime: system_time(attr.mtime),
+        ctime: system_time(attr.ctime),
+        crtime: attr.crtime.map_or(UNIX_EPOCH, system_time),
+        kind: file_type(attr.kind),
+        perm: attr.perm,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        // As the kernel's new_encode_dev() has it.
+        rdev: (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12),
+        blksize: block_size,
+        flags: attr.flags,
+    }
+}
+
+/// A device's number as the kernel's `new_decode_dev()` has it.
+pub(super) fn kernel_device(raw: u32) -> DeviceNumber {
+    DeviceNumber { major: (raw >> 8) & 0xfff, minor: (raw & 0xff) | ((raw >> 12) & 0xf_ff00) }
+}
+
+/// The attributes of nothing: inode number 0.
+pub(super) fn missing() -> FileAttr {
+    FileAttr {
+        ino: INodeNo(0),
+        size: 0,
+        blocks: 0,
+        atime: UNIX_EPOCH,
+        mtime: UNIX_EPOCH,
+        ctime: UNIX_EPOCH,
+        crtime: UNIX_EPOCH,
+        kind: FileType::RegularFile,
+        perm: 0,
+        nlink: 0,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        blksize: 0,
+        flags: 0,
+    }
+}
+
+pub(super) fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
+    if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
+}
+
+/// A moment as the engine keeps it.
+fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timestamp { secs: after.as_secs().cast_signed(), nanos: after.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            let (secs, nanos) = (before.as_secs().cast_signed(), before.subsec_nanos());
+            match nanos {
+                0 => Timestamp { secs: -secs, nanos: 0 },
+                _ => Timestamp { secs: -secs - 1, nanos: 1_000_000_000 - nanos },
+            }
+        }
+    }
+}
+
+/// The time of day.
+pub(crate) fn now() -> Timestamp {
+    timestamp(SystemTime::now())
+}
+
+pub(super) fn moment(time: TimeOrNow) -> Timestamp {
+    match time {
+        TimeOrNow::SpecificTime(time) => timestamp(time),
+        TimeOrNow::Now => now(),
+    }
+}

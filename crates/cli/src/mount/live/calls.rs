@@ -1,0 +1,444 @@
+//! What the kernel asks of a file system in use.
+
+use super::{LiveMount, lock};
+use crate::mount::kernel::{
+    TTL, answer_attr, answer_data, answer_entry, answer_names, answer_value, errno, file_type,
+    kernel_device, missing, moment, name_of,
+};
+use fuser::{
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
+};
+use seekless_fs::FileKind;
+use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
+use seekless_units::{ByteLen, Ino};
+use std::ffi::OsStr;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// Longest piece that the kernel writes or reads at once, in bytes.
+const LARGEST: u32 = 1 << 20;
+/// `FALLOC_FL_KEEP_SIZE`.
+const KEEP_SIZE: i32 = 1;
+/// `XATTR_CREATE`, `XATTR_REPLACE`.
+const XATTR_FLAGS: [(i32, XattrMode); 3] =
+    [(0, XattrMode::Any), (1, XattrMode::Create), (2, XattrMode::Replace)];
+
+/// The permissions of a file without set-user-id and set-group-id, which a
+/// change by a user takes away; `None` where it has none.
+fn without_set_id(live: &mut dyn Operate, ino: Ino) -> Result<Option<u16>, Errno> {
+    let attr = live.attr(ino).map_err(errno)?;
+    // Without the group's right to execute, set-group-id means locking.
+    let group = if attr.perm & 0o010 == 0 { 0 } else { 0o2000 };
+    let perm = attr.perm & !(0o4000 | group);
+    Ok((attr.kind != FileKind::Directory && perm != attr.perm).then_some(perm))
+}
+
+impl Filesystem for LiveMount {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // What the kernel does not know it does without.
+        for flag in [
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_CACHE_SYMLINKS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ASYNC_READ,
+            // It then does not ask for capabilities with every write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        ] {
+            let _ = config.add_capabilities(flag);
+        }
+        let _ = config.set_max_write(LARGEST);
+        let _ = config.set_max_readahead(LARGEST);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let mut live = lock(&self.live);
+        let found = (|| {
+            let dir = self.ino(parent)?;
+            let Some(ino) = live.lookup(dir, name_of(name)?).map_err(errno)? else {
+                return Ok((missing(), Generation(0)));
+            };
+            let attr = live.attr(ino).map_err(errno)?;
+            self.remember(&mut *live, ino)?;
+            Ok(self.shown(&attr))
+        })();
+        drop(live);
+        answer_entry(reply, found);
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, times: u64) {
+        self.forget_times(ino.0, times);
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        let attr = self.ino(ino).and_then(|ino| lock(&self.live).attr(ino).map_err(errno));
+        answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let perm = mode.map(|mode| (mode & 0o7777) as u16);
+        let owner = uid.is_some() || gid.is_some();
+        let cut = size.is_some() && request.uid() != 0;
+        let set =
+            SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
+        let attr = self.ino(ino).and_then(|ino| {
+            let mut live = self.changing(request);
+            let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
+            live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
+        });
+        answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        let target = self.ino(ino).and_then(|ino| lock(&self.live).read_link(ino).map_err(errno));
+        answer_data(reply, target);
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = match FileKind::from_mode((mode & 0o170_000) as u16) {
+            Some(FileKind::Regular) => NewFile::Regular,
+            Some(kind @ (FileKind::CharDevice | FileKind::BlockDevice)) => {
+                NewFile::Device(kind, kernel_device(rdev))
+            }
+            Some(kind @ (FileKind::Fifo | FileKind::Socket)) => NewFile::Special(kind),
+            _ => return reply.error(Errno::EINVAL),
+        };
+        self.make(request, (parent, name), new, mode, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.make(request, (parent, name), NewFile::Directory, mode, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let new = NewFile::Symlink(target.as_os_str().as_bytes());
+        self.make(request, (parent, name), new, 0o777, reply);
+    }
+
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.unlink(self.ino(parent)?, name_of(name)?).map_err(errno)
+        });
+    }
+
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.rmdir(self.ino(parent)?, name_of(name)?).map_err(errno)
+        });
+    }
+
+    fn rename(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let mode = match flags {
+            _ if flags.is_empty() => RenameMode::Replace,
+            RenameFlags::RENAME_NOREPLACE => RenameMode::KeepTarget,
+            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        self.done(request, reply, |live| {
+            let from = (self.ino(parent)?, name_of(name)?);
+            let to = (self.ino(newparent)?, name_of(newname)?);
+            live.rename(from, to, mode).map_err(errno)
+        });
+    }
+
+    fn link(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.entry(request, reply, |live| {
+            live.link(self.ino(ino)?, self.ino(newparent)?, name_of(newname)?).map_err(errno)
+        });
+    }
+
+    /// The kernel then opens and closes without asking, and keeps pages.
+    fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        reply.opened(FileHandle(0), FopenFlags::empty());
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let read = self.ino(ino).and_then(|ino| {
+            let mut buf = vec![0; size as usize];
+            let len = lock(&self.live).read(ino, ByteLen::new(offset), &mut buf).map_err(errno)?;
+            buf.truncate(len);
+            Ok(buf)
+        });
+        answer_data(reply, read);
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let written = self.ino(ino).and_then(|ino| {
+            let mut live = self.changing(request);
+            let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                let perm = without_set_id(&mut *live, ino)?;
+                if perm.is_some() {
+                    live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
+                }
+            }
+            Ok(written)
+        });
+        match written {
+            // No longer than `LARGEST`.
+            Ok(len) => reply.written(len as u32),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn fsync(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+    }
+
+    fn fsyncdir(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        _datasync: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+    }
+
+    fn fallocate(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        if mode & !KEEP_SIZE != 0 {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        let (offset, length) = (ByteLen::new(offset), ByteLen::new(length));
+        let keep = mode & KEEP_SIZE != 0;
+        self.done(request, reply, |live| {
+            live.allocate(self.ino(ino)?, offset, length, keep).map_err(errno)
+        });
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.ino(ino).and_then(|dir| {
+            let visit = &mut |entry: seekless_fs::DirEntry<'_>| {
+                // Every entry of 4.4BSD and later has a kind.
+                let kind = entry.kind.map_or(fuser::FileType::RegularFile, file_type);
+                let name = OsStr::from_bytes(entry.name);
+                match reply.add(self.number(entry.ino), entry.cookie, kind, name) {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            };
+            lock(&self.live).read_dir(dir, offset, visit).map_err(errno)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        /// Entries looked at in one go: more than one answer holds.
+        const BATCH: usize = 256;
+        let mut live = lock(&self.live);
+        let listed = (|| {
+            let dir = self.ino(ino)?;
+            let mut entries = Vec::new();
+            let gather = &mut |entry: seekless_fs::DirEntry<'_>| {
+                entries.push((entry.name.to_vec(), entry.ino, entry.cookie));
+                if entries.len() < BATCH {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            };
+            live.read_dir(dir, offset, gather).map_err(errno)?;
+            for (name, ino, cookie) in entries {
+                let attr = live.attr(ino).map_err(errno)?;
+                let (shown, generation) = self.shown(&attr);
+                let number = self.number(ino);
+                if reply.add(number, cookie, OsStr::from_bytes(&name), &TTL, &shown, generation) {
+                    break;
+                }
+                if name != b"." && name != b".." {
+                    self.remember(&mut *live, ino)?;
+                }
+            }
+            Ok(())
+        })();
+        drop(live);
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        let space = lock(&self.live).space();
+        reply.statfs(
+            space.blocks,
+            space.free,
+            space.available,
+            space.inodes,
+            space.free_inodes,
+            space.block_size,
+            space.name_max,
+            space.block_size,
+        );
+    }
+
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let Some((_, mode)) = XATTR_FLAGS.into_iter().find(|(flag, _)| *flag == flags) else {
+            return reply.error(Errno::EINVAL);
+        };
+        self.done(request, reply, |live| {
+            live.set_xattr(self.ino(ino)?, name.as_bytes(), value, mode).map_err(errno)
+        });
+    }
+
+    fn getxattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
+        let xattrs = self.ino(ino).and_then(|ino| lock(&self.live).xattrs(ino).map_err(errno));
+        answer_value(reply, size, name, xattrs);
+    }
+
+    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let xattrs = self.ino(ino).and_then(|ino| lock(&self.live).xattrs(ino).map_err(errno));
+        answer_names(reply, size, xattrs);
+    }
+
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.done(request, reply, |live| {
+            live.remove_xattr(self.ino(ino)?, name.as_bytes()).map_err(errno)
+        });
+    }
+}

@@ -1,0 +1,77 @@
+//! A reader of UFS that is not ours: dissect.ffs, as `.ci/judges` installs it,
+//! and the images FreeBSD made that its tests have.
+
+use super::{SCRATCH, run};
+use std::path::PathBuf;
+use std::process::Command;
+
+fn python() -> String {
+    format!("{SCRATCH}/../judges/bin/python")
+}
+
+/// Whether it is there; says so if not.
+pub(crate) fn ready() -> bool {
+    let probe = Command::new(python()).args(["-c", "import dissect.ffs"]).output();
+    let there = probe.is_ok_and(|output| output.status.success());
+    if !there {
+        eprintln!("skipped: dissect.ffs is not installed (.ci/judges)");
+    }
+    there
+}
+
+/// Images made by FreeBSD, compressed.
+pub(crate) fn images() -> Vec<PathBuf> {
+    let dir = std::fs::read_dir(format!("{SCRATCH}/../judges/images"));
+    let mut found: Vec<PathBuf> =
+        dir.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+/// What another reader says of each file: path, length, SHA-256.
+const DISSECT: &str = r#"
+import hashlib, sys
+from dissect.ffs import ffs
+with open(sys.argv[1], "rb") as image:
+    stack = [("", ffs.FFS(image).root)]
+    while stack:
+        path, node = stack.pop()
+        for name, child in node.listdir().items():
+            at = f"{path}/{name}"
+            if name in (".", ".."):
+                continue
+            if child.is_dir():
+                stack.append((at, child))
+            elif child.is_file():
+                digest = hashlib.sha256(child.open().read()).hexdigest()
+                print(f".{at} size={child.size} sha256digest={digest}")
+            elif child.is_symlink():
+                print(f".{at} link={child.link}")
+"#;
+
+/// The same of our listing; names as they are stored.
+pub(crate) fn of_manifest(manifest: &str) -> Vec<String> {
+    let line = |line: &str| {
+        let path = line.split(' ').next()?.replace("\\040", " ").replace("\\s", " ");
+        let word = |key: &str| {
+            let mut words = line.split(' ');
+            words.find_map(|word| word.strip_prefix(key)).map(|value| format!("{key}{value}"))
+        };
+        if line.contains("type=link") {
+            return Some(format!("{path} {}", word("link=")?));
+        }
+        Some(format!("{path} {} {}", word("size=")?, word("sha256digest=")?))
+    };
+    let mut lines: Vec<String> = manifest.lines().filter_map(line).collect();
+    lines.sort();
+    lines
+}
+
+/// Fails unless it finds in an image just what is wanted.
+pub(crate) fn agrees(what: &str, wanted: &[String], image: &str) {
+    let said = run(&python(), &["-c", DISSECT, image]);
+    let mut said: Vec<String> = said.lines().map(str::to_string).collect();
+    said.sort();
+    let pairs = wanted.iter().zip(&said).find(|(wanted, said)| wanted != said);
+    assert!(pairs.is_none() && said.len() == wanted.len(), "{what}: {pairs:?}");
+}

@@ -1,0 +1,218 @@
+//! What may be asked of a file system in use.
+
+use super::node::flag;
+use super::{FfsLive, directory};
+use crate::ondisk::ROOT;
+use seekless_fs::field::{index, wide};
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode};
+use seekless_fs::{Attr, DirEntry, FileKind, FsError, Xattr};
+use seekless_units::{ByteLen, Ino};
+use std::ops::ControlFlow;
+
+impl Operate for FfsLive {
+    fn root(&self) -> Ino {
+        Ino::new(ROOT)
+    }
+
+    fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        self.drop_nodes();
+        Ok(self.find(dir, name)?.map(|slot| slot.ino))
+    }
+
+    fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
+        self.drop_nodes();
+        Ok(self.named_node(ino)?.attr())
+    }
+
+    fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
+        self.change(|live| live.change_attr(ino, set))
+    }
+
+    fn make(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        new: NewFile<'_>,
+        owner: Ownership,
+    ) -> Result<Attr, FsError> {
+        let ino = self.change(|live| live.make_file(dir, name, &new, owner))?;
+        self.attr(ino)
+    }
+
+    fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, FsError> {
+        self.change(|live| live.link_file(ino, dir, name))?;
+        self.attr(ino)
+    }
+
+    fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.change(|live| live.unlink_file(dir, name))
+    }
+
+    fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.change(|live| live.remove_dir(dir, name))
+    }
+
+    fn rename(
+        &mut self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        self.change(|live| live.rename_file(from, to, mode))
+    }
+
+    fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
+        let node = self.named_node(ino)?;
+        match node.kind {
+            FileKind::Regular if !node.is(flag::SNAPSHOT) => {}
+            FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
+            _ => return Err(FsError::Invalid(format!("inode {ino} is not a regular file"))),
+        }
+        let left = node.size.saturating_sub(offset.get());
+        let len = index(left.min(wide(buf.len())));
+        let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
+        self.read_bytes(ino, offset.get(), buf)?;
+        Ok(len)
+    }
+
+    fn write(&mut self, ino: Ino, offset: ByteLen, bytes: &[u8]) -> Result<usize, FsError> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        self.change(|live| live.write_file(ino, offset.get(), bytes))
+    }
+
+    fn allocate(
+        &mut self,
+        ino: Ino,
+        offset: ByteLen,
+        len: ByteLen,
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        self.change(|live| live.allocate_file(ino, offset.get(), len.get(), keep_size))
+    }
+
+    fn read_dir(
+        &mut self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        self.entries_after(dir, after, visit)
+    }
+
+    fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let bsize = u64::from(self.sb.bsize);
+        let node = self.named_node(ino)?;
+        if node.kind != FileKind::Symlink {
+            return Err(FsError::Invalid(format!("inode {ino} is not a symlink")));
+        }
+        if let Some(target) = &node.target {
+            return Ok(target.to_vec());
+        }
+        let mut target = vec![0; index(node.size.min(bsize))];
+        self.read_bytes(ino, 0, &mut target)?;
+        Ok(target)
+    }
+
+    fn xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        self.named_node(ino)?;
+        self.read_xattrs(ino)
+    }
+
+    fn set_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        self.change(|live| {
+            live.check_changeable(ino)?;
+            live.change_xattr(ino, name, Some(value), mode)
+        })
+    }
+
+    fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.change(|live| {
+            live.check_changeable(ino)?;
+            live.change_xattr(ino, name, None, XattrMode::Any)
+        })
+    }
+
+    fn hold(&mut self, ino: Ino) -> Result<(), FsError> {
+        let node = self.named_node(ino)?;
+        node.holds = node.holds.saturating_add(1);
+        Ok(())
+    }
+
+    fn release(&mut self, ino: Ino) -> Result<(), FsError> {
+        let node = self.node(ino)?;
+        node.holds = node.holds.saturating_sub(1);
+        if node.holds > 0 || node.effective > 0 {
+            return Ok(());
+        }
+        if node.links > 0 {
+            self.count_free(ino);
+            return Ok(());
+        }
+        self.change(|live| live.destroy(ino))
+    }
+
+    fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.make_durable(ino)
+    }
+
+    fn sync(&mut self) -> Result<(), FsError> {
+        self.write_everything()?;
+        self.device.flush()?;
+        Ok(())
+    }
+
+    fn tick(&mut self) -> Result<(), FsError> {
+        self.cache.tick()?;
+        self.run_actions()
+    }
+
+    fn space(&mut self) -> Space {
+        let free = self.free_frags().saturating_add(self.pending.frags);
+        Space {
+            block_size: self.sb.fsize,
+            blocks: self.sb.tuning.dsize,
+            free,
+            available: free.saturating_sub(self.kept_frags()),
+            // The first two are nobody's.
+            inodes: u64::from(self.sb.inodes().saturating_sub(2)),
+            free_inodes: self.totals.nifree.saturating_add(self.pending.inodes),
+            name_max: u32::try_from(directory::NAME_MAX).unwrap_or(255),
+        }
+    }
+
+    fn spend_reserve(&mut self, may: bool) {
+        self.may_spend_reserve = may;
+    }
+
+    fn unmount(&mut self) -> Result<(), FsError> {
+        if self.closed {
+            return Ok(());
+        }
+        // Files that somebody still had open and that have no names go now.
+        let orphans: Vec<Ino> =
+            self.nodes.values().filter(|node| node.effective == 0).map(|node| node.ino).collect();
+        for ino in orphans {
+            let node = self.node(ino)?;
+            node.holds = 0;
+            if node.links == 0 {
+                self.destroy(ino)?;
+            }
+        }
+        self.write_everything()?;
+        if self.broken.is_some() {
+            return Err(FsError::ReadOnly("an action failed".into()));
+        }
+        self.device.flush()?;
+        self.write_superblock(true)?;
+        self.closed = true;
+        Ok(())
+    }
+}

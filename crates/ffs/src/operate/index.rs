@@ -1,0 +1,181 @@
+//! The names of directories in memory, as UFS `dirhash` has them: where each is,
+//! and which units have room for more.
+
+use super::FfsLive;
+use crate::ondisk::DIRECTORY_UNIT;
+use hashbrown::HashMap;
+use seekless_cache::ChangeId;
+use seekless_fs::field::{index, wide};
+use seekless_fs::{FsError, Location};
+use seekless_units::Ino;
+
+/// Names that are indexed at most, over all directories but the one at hand.
+const MOST_NAMES: usize = 1 << 20;
+/// Bytes of a unit.
+pub(super) const UNIT: u64 = 512;
+const _: () = assert!(DIRECTORY_UNIT == 512);
+
+/// An entry of a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) ino: Ino,
+    /// Where it begins, in bytes from the directory's start.
+    pub(super) at: u64,
+    pub(super) kind: u8,
+    /// The change that made it, if nothing but it was changed with that.
+    pub(super) added: ChangeId,
+}
+
+/// The names of a directory.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) names: HashMap<Box<[u8]>, Slot>,
+    /// Bytes free in each unit, once it is compacted.
+    room: Vec<u16>,
+    /// The first unit that may have so many quarters of words free.
+    first: Vec<u32>,
+    used: u64,
+}
+
+/// The indexes of the directories that were looked into.
+#[derive(Debug, Default)]
+pub(super) struct Indexes {
+    of: HashMap<Ino, Index>,
+    names: usize,
+    turn: u64,
+}
+
+impl Index {
+    /// Notes how much room a unit has.
+    pub(super) fn set_room(&mut self, unit: u64, room: usize) {
+        let at = index(unit);
+        if self.room.len() <= at {
+            self.room.resize(at.saturating_add(1), 0);
+        }
+        if let Some(held) = self.room.get_mut(at) {
+            *held = u16::try_from(room).unwrap_or(0);
+        }
+        let unit = u32::try_from(unit).unwrap_or(u32::MAX);
+        for first in self.first.iter_mut().take((room / 4).saturating_add(1)) {
+            *first = unit.min(*first);
+        }
+    }
+
+    /// The first unit with room for an entry of so many bytes.
+    pub(super) fn unit_with(&mut self, needed: usize) -> Option<u64> {
+        let first = self.first.get_mut(needed / 4)?;
+        let behind = self.room.iter().skip(index(*first));
+        let skip = behind.take_while(|&&room| usize::from(room) < needed).count();
+        let unit = index(*first).saturating_add(skip);
+        *first = u32::try_from(unit).unwrap_or(u32::MAX);
+        (unit < self.room.len()).then_some(wide(unit))
+    }
+
+    /// Whether it holds nothing but itself.
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.keys().all(|name| matches!(&name[..], b"." | b".."))
+    }
+}
+
+impl Indexes {
+    /// Forgets the directories longest not looked into, when there are many
+    /// names.
+    fn make_room(&mut self) {
+        while self.names > MOST_NAMES {
+            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else {
+                return;
+            };
+            if let Some(index) = self.of.remove(&dir) {
+                self.names = self.names.saturating_sub(index.names.len());
+            }
+        }
+    }
+}
+
+impl FfsLive {
+    /// The index of a directory's names, made if there is none.
+    pub(super) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
+        if !self.indexes.of.contains_key(&dir) {
+            let made = self.read_index(dir)?;
+            self.indexes.make_room();
+            self.indexes.names = self.indexes.names.saturating_add(made.names.len());
+            self.indexes.of.insert(dir, made);
+        }
+        self.indexes.turn = self.indexes.turn.saturating_add(1);
+        let turn = self.indexes.turn;
+        let index = self.indexes.of.get_mut(&dir).ok_or_else(|| super::node::gone(dir))?;
+        index.used = turn;
+        Ok(index)
+    }
+
+    fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
+        let size = self.dir_size(dir)?;
+        let mut made =
+            Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
+        let mut at = 0;
+        while at < size {
+            let bytes = self.dir_bytes(dir, at, size)?;
+            for (base, unit) in (at..).step_by(DIRECTORY_UNIT).zip(bytes.chunks(DIRECTORY_UNIT)) {
+                let place = Location::of("directory").in_inode(dir);
+                let mut room = DIRECTORY_UNIT;
+                for entry in self.sb.entries(unit, place) {
+                    let entry = entry?;
+                    room = room.saturating_sub(entry.needed());
+                    if entry.is_name() {
+                        let slot = Slot {
+                            ino: entry.ino,
+                            at: base.saturating_add(wide(entry.at)),
+                            kind: entry.kind,
+                            added: ChangeId::COMMITTED,
+                        };
+                        made.names.insert(entry.name.into(), slot);
+                    }
+                }
+                made.set_room(base.checked_div(UNIT).unwrap_or(0), room);
+            }
+            at = at.saturating_add(wide(bytes.len()));
+        }
+        // Found by walking from the start.
+        made.first.fill(0);
+        Ok(made)
+    }
+
+    /// Enters a name that was written.
+    pub(super) fn enter(
+        &mut self,
+        dir: Ino,
+        unit: u64,
+        name: &[u8],
+        slot: Slot,
+    ) -> Result<(), FsError> {
+        self.index(dir)?.names.insert(name.into(), slot);
+        self.indexes.names = self.indexes.names.saturating_add(1);
+        self.refresh_room(dir, unit)
+    }
+
+    /// Forgets a name that was taken out of a unit.
+    pub(super) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
+        self.index(dir)?.names.remove(name);
+        self.indexes.names = self.indexes.names.saturating_sub(1);
+        self.refresh_room(dir, unit)
+    }
+
+    /// Counts anew how much room a unit has.
+    pub(super) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
+        let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;
+        let bytes = self.cache.read(block, skip, DIRECTORY_UNIT)?;
+        let place = Location::of("directory").in_inode(dir);
+        let taken = self.sb.entries(bytes, place).try_fold(0usize, |taken, entry| {
+            Ok::<_, FsError>(taken.saturating_add(entry?.needed()))
+        })?;
+        self.index(dir)?.set_room(unit, DIRECTORY_UNIT.saturating_sub(taken));
+        Ok(())
+    }
+
+    /// Forgets the names of a directory that is no more.
+    pub(super) fn drop_index(&mut self, dir: Ino) {
+        if let Some(index) = self.indexes.of.remove(&dir) {
+            self.indexes.names = self.indexes.names.saturating_sub(index.names.len());
+        }
+    }
+}
