@@ -74,6 +74,7 @@ impl Target for Ufs {
             seed: 1,
             force: false,
             ignore_checksums: false,
+            reallocblks: true,
             wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
         };
         Ok(Box::new(InUse(FfsLive::open(device, clock, config, options)?)))
