@@ -61,6 +61,10 @@ impl Settings {
     }
 }
 
+/// Most ways in which a workload's blocks are written, to get as many states as
+/// are wanted.
+const MOST_SCHEDULES: u32 = 40;
+
 /// What came of one workload, in all its schedules.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct UnitResult {
@@ -124,27 +128,35 @@ impl<'a> Campaign<'a> {
     ) -> Result<UnitResult, CampaignError> {
         let base = self.base(script)?;
         let mut result = UnitResult { workload: script.name.clone(), ..UnitResult::default() };
-        for schedule in 0..self.settings.schedules.max(1) {
+        let schedules = self.settings.schedules.max(1);
+        let mut drawn = 0;
+        for schedule in 0..schedules.max(MOST_SCHEDULES) {
+            let Some(extent) = self.extent_of(schedule, drawn) else { break };
             let seed = self.seed_of(&script.name, schedule);
             let script = scheduled(script, schedule, seed);
             let run = record(self.target, &base, &script, &self.how())?;
-            let search = Search { seed, ..self.search_of(schedule) };
+            let search = Search { seed, extent, ..self.settings.search };
             let found = explore_run(self.target, self.promises(), &run, &search, progress)?;
             result.writes += run.log.writes(0) as u64;
+            drawn += found.drawn;
             result.take(&found, schedule);
         }
         Ok(result)
     }
 
-    /// A sample is shared among the schedules.
-    fn search_of(&self, schedule: u32) -> Search {
-        let mut search = self.settings.search;
-        if let Extent::Sample(count) = search.extent {
-            let schedules = u64::from(self.settings.schedules.max(1));
-            let more = u64::from(u64::from(schedule) < count % schedules);
-            search.extent = Extent::Sample(count / schedules + more);
+    /// How much of a schedule is looked at, when so many states were drawn of
+    /// those before: a sample is shared among all, and there are more of them
+    /// when they have not got as many states; `None` when it is enough.
+    fn extent_of(&self, schedule: u32, drawn: u64) -> Option<Extent> {
+        let schedules = self.settings.schedules.max(1);
+        let left = schedules.saturating_sub(schedule);
+        match self.settings.search.extent {
+            Extent::Exhaustive => (left > 0).then_some(Extent::Exhaustive),
+            Extent::Sample(count) => {
+                let wanted = count.saturating_sub(drawn);
+                (wanted > 0).then(|| Extent::Sample(wanted.div_ceil(u64::from(left.max(1)))))
+            }
         }
-        search
     }
 
     /// What a workload draws from: its name and the campaign's seed.
@@ -166,7 +178,7 @@ impl<'a> Campaign<'a> {
     ) -> Result<Option<Reproducer>, CampaignError> {
         let seed = self.seed_of(&script.name, schedule);
         let script = scheduled(script, schedule, seed);
-        let search = Search { seed, first_only: true, ..self.search_of(schedule) };
+        let search = Search { seed, first_only: true, ..self.settings.search };
         Ok(shrink::shrink(self.target, self.promises(), &script, &self.how(), &search)?)
     }
 

@@ -88,6 +88,8 @@ pub struct Failure {
 pub struct Exploration {
     /// What was looked at.
     pub coverage: Coverage,
+    /// States of all shards.
+    pub drawn: u64,
     /// States that do not hold.
     pub failing: u64,
     /// How many states had a violation, by code.
@@ -122,9 +124,9 @@ pub fn explore(
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Exploration, DeviceError> {
     let epochs = subject.log.epochs(0);
-    let (chosen, left_out) = choose(subject.log, &epochs, base, search)?;
+    let (chosen, left_out, drawn) = choose(subject.log, &epochs, base, search)?;
     let layer: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(base), 4096));
-    let mut result = Exploration::default();
+    let mut result = Exploration { drawn, ..Exploration::default() };
     result.coverage.left_out = left_out;
     for (epoch, mut found) in epochs.iter().zip(chosen) {
         if let Some(states) = found.take() {
@@ -154,13 +156,14 @@ pub fn explore_run(
     explore(&subject, &base, search, progress)
 }
 
-/// The states to be looked at, for each epoch, and how many are left out.
+/// The states to be looked at, for each epoch; how many are left out, and how
+/// many are all shards'.
 fn choose(
     log: &Log,
     epochs: &[Epoch],
     base: &Arc<dyn BlockDevice>,
     search: &Search,
-) -> Result<(Vec<Option<States>>, u64), DeviceError> {
+) -> Result<(Vec<Option<States>>, u64, u64), DeviceError> {
     let layer = Overlay::new(Arc::clone(base), 4096);
     let bound = match search.extent {
         Extent::Exhaustive => search.bound,
@@ -183,12 +186,13 @@ fn choose(
             !(ends_in_flush && whole > 0 && !choice.reversed && choice.count() as usize == whole)
         });
     }
-    let left_out = keep_some(&mut all, search);
-    Ok((all, left_out))
+    let (left_out, drawn) = keep_some(&mut all, search);
+    Ok((all, left_out, drawn))
 }
 
-/// Draws as many as are wanted, and leaves to other shards what is theirs.
-fn keep_some(all: &mut [Option<States>], search: &Search) -> u64 {
+/// Draws as many as are wanted, and leaves to other shards what is theirs. How
+/// many that leaves out, and how many are all shards'.
+fn keep_some(all: &mut [Option<States>], search: &Search) -> (u64, u64) {
     let total: usize = all.iter().flatten().map(|states| states.choices.len()).sum();
     let mut kept = vec![true; total];
     if let Extent::Sample(count) = search.extent {
@@ -213,7 +217,8 @@ fn keep_some(all: &mut [Option<States>], search: &Search) -> u64 {
         });
     }
     let left: usize = all.iter().flatten().map(|states| states.choices.len()).sum();
-    total.saturating_sub(left) as u64
+    let drawn = kept.iter().filter(|&&kept| kept).count();
+    (total.saturating_sub(left) as u64, drawn as u64)
 }
 
 fn apply_epoch(log: &Log, epoch: &Epoch, layer: &dyn BlockDevice) -> Result<(), DeviceError> {

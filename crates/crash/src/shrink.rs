@@ -61,9 +61,9 @@ pub fn shrink(
     search: &Search,
 ) -> Result<Option<Reproducer>, RunError> {
     let mut shrinker = Shrinker { target, promises, how, search: *search, tries: 0 };
-    let Some(first) = shrinker.fails(script, None)? else { return Ok(None) };
     shrinker.search.extent = Extent::Exhaustive;
     shrinker.search.shard = (1, 1);
+    let Some(first) = shrinker.fails(script, None)? else { return Ok(None) };
     shrinker.search.bound = search.bound.min(BOUND);
     let small = shrinker.fewer_lines(first);
     Ok(Some(shrinker.finish(small)))
