@@ -1,0 +1,28 @@
+//! A bit for each of very many things.
+
+/// Bits, all clear at first.
+#[derive(Clone, Debug)]
+pub struct Bits(Vec<u64>);
+
+impl Bits {
+    /// So many bits.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        Self(vec![0; len.div_ceil(64)])
+    }
+
+    /// Sets a bit; whether it was clear. Past the end nothing is.
+    pub fn set(&mut self, at: usize) -> bool {
+        let Some(word) = self.0.get_mut(at >> 6) else { return false };
+        let bit = 1u64 << (at & 63);
+        let was_clear = *word & bit == 0;
+        *word |= bit;
+        was_clear
+    }
+
+    /// Whether a bit is set; past the end none is.
+    #[must_use]
+    pub fn get(&self, at: usize) -> bool {
+        self.0.get(at >> 6).is_some_and(|word| word >> (at & 63) & 1 == 1)
+    }
+}
