@@ -263,17 +263,30 @@ impl Volume {
         Ok(bytes)
     }
 
+    /// A group's inode bitmap.
+    pub(crate) fn inode_bitmap(&self, group: &Group) -> Result<crate::cache::Block, FsError> {
+        let place = Location::of("inode bitmap").in_group(group.number);
+        let (low, high) = (group.desc.bg_inode_bitmap_csum_lo, group.desc.bg_inode_bitmap_csum_hi);
+        let sums = (low.get(), high.get());
+        self.bitmap(group.inode_bitmap(), self.sb.inodes_per_group, sums, place)
+    }
+
+    /// A group's block bitmap.
+    pub(crate) fn block_bitmap(&self, group: &Group) -> Result<crate::cache::Block, FsError> {
+        let place = Location::of("block bitmap").in_group(group.number);
+        let (low, high) = (group.desc.bg_block_bitmap_csum_lo, group.desc.bg_block_bitmap_csum_hi);
+        let sums = (low.get(), high.get());
+        self.bitmap(group.block_bitmap(), self.sb.clusters_per_group(), sums, place)
+    }
+
     /// The inodes of a group that are in use.
     pub(crate) fn allocated_inodes(&self, number: GroupNo) -> Result<Vec<Ino>, FsError> {
         let group = self.group_desc(number)?;
         if group.inode_uninit() {
             return Ok(Vec::new());
         }
-        let place = Location::of("inode bitmap").in_group(number);
         let count = self.sb.inodes_per_group;
-        let sums =
-            (group.desc.bg_inode_bitmap_csum_lo.get(), group.desc.bg_inode_bitmap_csum_hi.get());
-        let bitmap = self.bitmap(group.inode_bitmap(), count, sums, place)?;
+        let bitmap = self.inode_bitmap(&group)?;
         let first = number.get().saturating_mul(count).saturating_add(1);
         Ok((0..count)
             .filter(|&at| bit(&bitmap, at))
@@ -369,11 +382,8 @@ impl Volume {
 
     /// Free runs as the block bitmap has them.
     fn free_runs(&self, group: &Group, blocks: Extent) -> Result<Vec<Extent>, FsError> {
-        let place = Location::of("block bitmap").in_group(group.number);
-        let sums =
-            (group.desc.bg_block_bitmap_csum_lo.get(), group.desc.bg_block_bitmap_csum_hi.get());
         let clusters = self.sb.clusters_per_group();
-        let bitmap = self.bitmap(group.block_bitmap(), clusters, sums, place)?;
+        let bitmap = self.block_bitmap(group)?;
         let ratio = u64::from(self.sb.cluster_ratio);
         let mut runs = Vec::new();
         for at in (0..clusters).filter(|&at| !bit(&bitmap, at)) {
@@ -431,7 +441,7 @@ impl Volume {
 }
 
 /// Whether bit `at` of a bitmap is set; past its end it counts as set.
-fn bit(bitmap: &[u8], at: u32) -> bool {
+pub(crate) fn bit(bitmap: &[u8], at: u32) -> bool {
     bitmap.get(index(at >> 3)).is_none_or(|byte| byte >> (at & 7) & 1 == 1)
 }
 

@@ -292,3 +292,66 @@ pub(crate) fn in_hash_order(dir: &Directory<'_>) -> Result<Option<Vec<Lbn>>, FsE
     }
     Ok(Some(order))
 }
+
+/// A leaf, and the hashes of the names that belong there.
+pub(crate) struct Leaf {
+    pub(crate) lbn: Lbn,
+    /// The least; with the lowest bit set where the leaf in front has names of
+    /// the same hash.
+    low: u32,
+    /// The least of the leaf behind, likewise; `None` of the last.
+    next: Option<u32>,
+}
+
+impl Leaf {
+    /// Whether a name of this hash (its lowest bit is clear) may be here.
+    pub(crate) fn holds(&self, hash: u32) -> bool {
+        let below =
+            self.next.is_none_or(|next| hash < next & !1 || hash == next & !1 && next & 1 == 1);
+        hash >= self.low & !1 && below
+    }
+}
+
+/// All of an index.
+pub(crate) struct Leaves {
+    /// How names are hashed.
+    pub(crate) version: u8,
+    pub(crate) index: Vec<Lbn>,
+    pub(crate) leaves: Vec<Leaf>,
+}
+
+/// The leaves of an index in order. `None` for a plain list, or one of a kind
+/// that is not known.
+pub(crate) fn leaves(dir: &Directory<'_>) -> Result<Option<Leaves>, FsError> {
+    let Some(root) = root(dir)? else { return Ok(None) };
+    let mut found = Leaves { version: root.version, index: vec![Lbn::ZERO], leaves: Vec::new() };
+    let mut level = bounded(&root.children, 0, None);
+    for _ in 0..root.levels {
+        let mut below = Vec::new();
+        for leaf in level {
+            if wide(found.index.len().saturating_add(below.len())) > dir.blocks() {
+                return Err(cycle(dir));
+            }
+            found.index.push(leaf.lbn);
+            below.extend(bounded(&node(dir, leaf.lbn)?, leaf.low, leaf.next));
+        }
+        level = below;
+    }
+    if wide(level.len()) > dir.blocks() {
+        return Err(cycle(dir));
+    }
+    found.leaves = level;
+    Ok(Some(found))
+}
+
+/// Children with the hashes they stand for.
+fn bounded(children: &[Child], low: u32, next: Option<u32>) -> Vec<Leaf> {
+    let lows = std::iter::once(low).chain(children.iter().skip(1).map(|child| child.hash));
+    let nexts = children.iter().skip(1).map(|child| Some(child.hash)).chain([next]);
+    let bounds = lows.zip(nexts);
+    children
+        .iter()
+        .zip(bounds)
+        .map(|(child, (low, next))| Leaf { lbn: child.lbn, low, next })
+        .collect()
+}

@@ -159,7 +159,7 @@ impl Volume {
     }
 
     /// `i_blocks` in 512-byte units.
-    fn allocated_sectors(&self, inode: &Inode) -> u64 {
+    pub(crate) fn allocated_sectors(&self, inode: &Inode) -> u64 {
         let low = u64::from(inode.core.i_blocks_lo.get());
         if !self.sb.has_ro_compat(ro_compat::HUGE_FILE) {
             return low;

@@ -24,6 +24,7 @@ mod acl;
 mod bmap;
 mod build;
 mod casefold;
+mod check;
 mod checksum;
 mod dir;
 mod extent;
@@ -47,6 +48,7 @@ pub use image::ExtImage;
 
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
+pub use check::{CODES, check, phase_of};
 pub use features::Features;
 pub use relayout::Relayout;
 

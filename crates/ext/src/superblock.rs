@@ -221,6 +221,17 @@ impl Super {
         self.blocks_per_group.checked_div(self.cluster_ratio).unwrap_or(self.blocks_per_group)
     }
 
+    /// Clusters in the volume; blocks without bigalloc.
+    pub(crate) fn clusters(&self) -> u64 {
+        self.blocks.div_ceil(u64::from(self.cluster_ratio).max(1))
+    }
+
+    /// The clusters that a run of blocks touches.
+    pub(crate) fn clusters_of(&self, run: Extent) -> std::ops::Range<u64> {
+        let ratio = u64::from(self.cluster_ratio).max(1);
+        run.start.get().checked_div(ratio).unwrap_or(0)..run.end().get().div_ceil(ratio)
+    }
+
     /// The blocks of a group; the last may have fewer.
     pub(crate) fn group_blocks(&self, group: GroupNo) -> Extent {
         let skip = u64::from(group.get()).saturating_mul(u64::from(self.blocks_per_group));

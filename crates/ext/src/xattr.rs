@@ -150,14 +150,26 @@ impl Volume {
 
     /// The inodes that hold an inode's large values.
     pub(crate) fn xattr_inodes(&self, inode: &Inode) -> Result<Vec<Ino>, FsError> {
-        let mut inodes = Vec::new();
+        Ok(self.xattr_values(inode)?.into_iter().map(|(ino, _)| ino).collect())
+    }
+
+    /// The inodes that hold an inode's large values, and the values' bytes.
+    pub(crate) fn xattr_values(&self, inode: &Inode) -> Result<Vec<(Ino, u64)>, FsError> {
+        let mut values = Vec::new();
         self.each_stored(inode, &mut |stored| {
-            if let Value::InInode { ino, .. } = stored.value {
-                inodes.push(ino);
+            if let Value::InInode { ino, len } = stored.value {
+                values.push((ino, len));
             }
             Ok(())
         })?;
-        Ok(inodes)
+        Ok(values)
+    }
+
+    /// The number of files that an inode's attribute block says it belongs to.
+    pub(crate) fn xattr_block_count(&self, inode: &Inode) -> Result<Option<u32>, FsError> {
+        let Some(number) = self.xattr_block_of(inode) else { return Ok(None) };
+        let block = self.xattr_block(inode, number)?;
+        Ok(parse::<XattrHeader>(&block, 0).map(|header| header.h_refcount.get()))
     }
 
     /// All attributes that a mount shows, sorted by name.

@@ -5,6 +5,7 @@
 //! here knows any format; nothing here prints or reads the environment.
 //!
 //! - [`attr`]: attributes, times, extended attributes
+//! - [`bits`]: a bit for each of very many things
 //! - [`check`]: what a check of an image finds
 //! - [`error`]: typed errors that say where
 //! - [`format`]: the table of formats
@@ -18,6 +19,7 @@
 //! - [`forward`]: writing what was planned, in disk order
 
 pub mod attr;
+pub mod bits;
 pub mod check;
 pub mod error;
 pub mod field;

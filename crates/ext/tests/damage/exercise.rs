@@ -14,6 +14,7 @@ use std::sync::Arc;
 /// What every reader offers, then what only this one does.
 pub(crate) fn exercise(bytes: Vec<u8>, ignore_checksums: bool) -> Outcome {
     let mut outcome = shared::exercise(&seekless_ext::FORMAT, bytes.clone(), ignore_checksums);
+    outcome.note(seekless_ext::check(Arc::new(MemoryDevice::new(bytes.clone()))));
     let options = OpenOptions { ignore_checksums, skip_journal: false };
     let Ok(image) = ExtImage::open(Arc::new(MemoryDevice::new(bytes)), options) else {
         return outcome;

@@ -60,6 +60,12 @@ impl Image {
 }
 
 impl Image {
+    /// Looks at all of it.
+    pub(crate) fn check(&self) -> seekless_fs::check::Report {
+        let device = FileDevice::open(&self.path).expect("open image");
+        seekless_ext::check(Arc::new(device)).expect("check")
+    }
+
     /// Opens the image without what its journal holds.
     pub(crate) fn open_as_is(&self) -> Result<ExtImage, seekless_fs::FsError> {
         let device = FileDevice::open(&self.path).expect("open image");

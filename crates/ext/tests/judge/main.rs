@@ -65,6 +65,11 @@ fn compare_image(name: &str, image: &Image) {
     let reader = image.open();
     compare(name, &theirs, &walk::image(&reader));
     kernel::compare_free_blocks(name, image, &reader);
+    let path = image.path().to_str().expect("path");
+    kernel::run("e2fsck", &["-fn", path]);
+    let report = image.check();
+    assert!(report.is_clean(), "{name}: {:#?}", &report.findings[..report.findings.len().min(8)]);
+    assert!(report.tally.inodes > 10, "{name}: {:?}", report.tally);
 }
 
 macro_rules! judged {
@@ -230,6 +235,11 @@ fn judge_live(name: &str, options: &[&str], mount: &str) {
     let before = std::fs::read(live.path()).expect("image");
     compare(name, &theirs, &walk::image(&reader));
     assert!(before == std::fs::read(live.path()).expect("image"), "{name}: image was written");
+    let report = live.check();
+    assert_eq!(report.unexpected, 0, "{name}: {:#?}", report.findings);
+    for code in ["journal.pending", "inode.orphan"] {
+        assert!(report.findings.iter().any(|finding| finding.code == code), "{name}: no {code}");
+    }
     let bare = live.open_as_is().expect("open without the journal");
     let last = seekless_fs::inspect::resolve(&bare, b"/last");
     assert!(last.is_err(), "{name}: the journal held nothing");

@@ -15,7 +15,6 @@
 //! With what it finds the check says what would do away with it ([`fix`]);
 //! [`repair`] does that, in an order in which it can be interrupted.
 
-mod bits;
 mod codes;
 mod fix;
 mod groups;
@@ -31,9 +30,9 @@ pub use repair::{Outcome, Repaired, preen, repair};
 use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::volume::Volume;
-use bits::Bits;
 use fix::{Fix, Fixes, Spot, Stage};
 use seekless_device::BlockDevice;
+use seekless_fs::bits::Bits;
 use seekless_fs::check::{Class, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};

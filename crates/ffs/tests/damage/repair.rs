@@ -131,6 +131,7 @@ fn a_full_volume_is_repaired_as_far_as_there_is_room() {
         let free = patient.free_blocks();
         let (frags, block) = (free.len() as u64 * 8, 4096);
         patient.set("/dir/small", Field::Size, (12 + free.len() as u64 - 1) * block);
+        patient.set("/dir/small", Field::Direct(0), 0);
         patient.set("/dir/small", Field::Indirect(0), free[0]);
         patient.put_pointers(free[0], &free[1..]);
         // 61 files lose their names.

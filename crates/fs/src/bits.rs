@@ -1,15 +1,18 @@
-//! A bit for each fragment.
+//! A bit for each of very many things.
 
 /// Bits, all clear at first.
-pub(super) struct Bits(Vec<u64>);
+#[derive(Clone, Debug)]
+pub struct Bits(Vec<u64>);
 
 impl Bits {
-    pub(super) fn new(len: usize) -> Self {
+    /// So many bits.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
     /// Sets a bit; whether it was clear. Past the end nothing is.
-    pub(super) fn set(&mut self, at: usize) -> bool {
+    pub fn set(&mut self, at: usize) -> bool {
         let Some(word) = self.0.get_mut(at >> 6) else { return false };
         let bit = 1u64 << (at & 63);
         let was_clear = *word & bit == 0;
@@ -18,13 +21,15 @@ impl Bits {
     }
 
     /// Clears a bit.
-    pub(super) fn clear(&mut self, at: usize) {
+    pub fn clear(&mut self, at: usize) {
         if let Some(word) = self.0.get_mut(at >> 6) {
             *word &= !(1u64 << (at & 63));
         }
     }
 
-    pub(super) fn get(&self, at: usize) -> bool {
+    /// Whether a bit is set; past the end none is.
+    #[must_use]
+    pub fn get(&self, at: usize) -> bool {
         self.0.get(at >> 6).is_some_and(|word| word >> (at & 63) & 1 == 1)
     }
 }

@@ -1,0 +1,51 @@
+//! Extended attributes: blocks of them, which files may share, and inodes that
+//! hold large values.
+
+use super::Checker;
+use crate::inode::Inode;
+use seekless_fs::{FsError, Location};
+use seekless_units::{Extent, Ino};
+
+/// A block of attributes.
+pub(super) struct SharedBlock {
+    /// Files it says it belongs to.
+    pub(super) count: u32,
+    /// Files that lead to it.
+    pub(super) found: u32,
+    /// The first of them.
+    pub(super) owner: Ino,
+}
+
+impl Checker {
+    /// Looks at an inode's attributes; the clusters they count for in it.
+    pub(super) fn attributes(&mut self, inode: &Inode) -> Result<u64, FsError> {
+        let place = Location::of("attributes").in_inode(inode.ino);
+        let values = self.sound(self.volume.xattr_values(inode), "inode.attributes", place)?;
+        let strict = self.strict.xattr_values(inode);
+        self.checksum(strict, "inode.attributes-checksum", place)?;
+        let mut clusters = 0u64;
+        let cluster = u64::from(self.sb().block_size)
+            .saturating_mul(u64::from(self.sb().cluster_ratio))
+            .max(1);
+        for (ino, len) in values.unwrap_or_default() {
+            let times = self.values.entry(ino).or_default();
+            *times = times.saturating_add(1);
+            clusters = clusters.saturating_add(len.div_ceil(cluster));
+        }
+        let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(clusters) };
+        if let Some(shared) = self.shared.get_mut(&block) {
+            shared.found = shared.found.saturating_add(1);
+        } else if self.volume.check_block(block, place).is_ok() {
+            self.claim_shared(Extent::new(block, 1), inode.ino);
+            // One that cannot be read was reported above.
+            if let Ok(Some(count)) = self.volume.xattr_block_count(inode) {
+                let shared = SharedBlock { count, found: 1, owner: inode.ino };
+                self.shared.insert(block, shared);
+            }
+        } else {
+            let what = format!("its block of attributes, {block}, lies outside the volume");
+            self.unexpected("inode.block-range", what, place);
+        }
+        Ok(clusters.saturating_add(1))
+    }
+}

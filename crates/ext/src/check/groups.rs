@@ -1,0 +1,168 @@
+//! Pass 5: bitmaps and counts against what was found.
+
+use super::Checker;
+use crate::group::{Group, bit};
+use seekless_fs::field::index;
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::{GroupNo, Ino};
+
+/// What bits should be, and are not.
+#[derive(Default)]
+struct Differences {
+    /// Used, but marked as free.
+    free: Vec<u64>,
+    /// Marked as used, but not so.
+    leaked: Vec<u64>,
+    used: u32,
+}
+
+impl Differences {
+    fn compare(&mut self, number: u64, used: bool, marked: bool) {
+        self.used = self.used.saturating_add(u32::from(used));
+        match (used, marked) {
+            (true, false) => self.free.push(number),
+            (false, true) => self.leaked.push(number),
+            _ => {}
+        }
+    }
+}
+
+impl Checker {
+    pub(super) fn groups(&mut self) -> Result<(), FsError> {
+        let (mut blocks, mut inodes) = (0u64, 0u32);
+        for number in (0..self.sb().groups).map(GroupNo::new) {
+            if self.lost_groups.contains(&number) {
+                continue;
+            }
+            let group = self.volume.group_desc(number)?;
+            let free_clusters = self.blocks_of_group(number, &group)?;
+            let (free_inodes, directories) = self.inodes_of_group(number, &group)?;
+            blocks = blocks.saturating_add(u64::from(free_clusters));
+            inodes = inodes.saturating_add(free_inodes);
+            let place = Location::of("group descriptor").in_group(number);
+            for (what, said, found) in [
+                ("free blocks", group.free_clusters(), free_clusters),
+                ("free inodes", group.free_inodes(), free_inodes),
+                ("directories", group.used_dirs(), directories),
+            ] {
+                if said != found {
+                    let what = format!("counts {said} {what}, should be {found}");
+                    self.unexpected("group.counts", what, place);
+                }
+            }
+        }
+        if self.lost_groups.is_empty() {
+            self.totals(blocks, inodes);
+        }
+        Ok(())
+    }
+
+    /// The superblock's totals, which a mounted volume does not keep up.
+    fn totals(&mut self, clusters: u64, inodes: u32) {
+        let sb = self.sb();
+        let raw = &sb.raw;
+        let bit64 = sb.has_incompat(crate::ondisk::incompat::BIT64);
+        let high = if bit64 { u64::from(raw.s_free_blocks_count_hi.get()) } else { 0 };
+        let said = (high << 32) | u64::from(raw.s_free_blocks_count_lo.get());
+        let blocks = clusters.saturating_mul(u64::from(sb.cluster_ratio));
+        let said_inodes = raw.s_free_inodes_count.get();
+        let place = Location::of("superblock");
+        if said != blocks {
+            let what = format!("counts {said} free blocks, should be {blocks}");
+            self.expected("superblock.totals", what, place);
+        }
+        if said_inodes != inodes {
+            let what = format!("counts {said_inodes} free inodes, should be {inodes}");
+            self.expected("superblock.totals", what, place);
+        }
+    }
+
+    /// Compares a group's block bitmap; free clusters are counted.
+    fn blocks_of_group(&mut self, number: GroupNo, group: &Group) -> Result<u32, FsError> {
+        let place = Location::of("block bitmap").in_group(number);
+        let blocks = self.sb().group_blocks(number);
+        let ratio = u64::from(self.sb().cluster_ratio);
+        let first = blocks.start.get().checked_div(ratio).unwrap_or(0);
+        let count = blocks.len.div_ceil(ratio);
+        let bitmap = if group.block_uninit() && self.has_uninit() {
+            None
+        } else {
+            self.checksum(self.strict.block_bitmap(group), "bitmap.checksum", place)?;
+            self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
+        };
+        let mut found = Differences::default();
+        for at in 0..count {
+            let cluster = first.saturating_add(at);
+            let used = self.used.get(index(cluster));
+            let marked = match &bitmap {
+                Some(bytes) => bit(bytes, u32::try_from(at).unwrap_or(u32::MAX)),
+                // Never written: what belongs to the volume is in use.
+                None => self.fixed.get(index(cluster)),
+            };
+            found.compare(cluster.saturating_mul(ratio), used, marked);
+        }
+        if let Some(bytes) = &bitmap {
+            let all = self.sb().block_size.saturating_mul(8);
+            let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
+            if clear.is_some() {
+                let what = "bits behind the group's end are not set".to_string();
+                self.unexpected("bitmap.padding", what, place);
+            }
+        }
+        self.report_bits("blocks", &found, place);
+        Ok(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(found.used))
+    }
+
+    fn has_uninit(&self) -> bool {
+        self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
+    }
+
+    /// Compares a group's inode bitmap; free inodes and directories are counted.
+    fn inodes_of_group(&mut self, number: GroupNo, group: &Group) -> Result<(u32, u32), FsError> {
+        let place = Location::of("inode bitmap").in_group(number);
+        let count = self.sb().inodes_per_group;
+        let bitmap = if group.inode_uninit() && self.has_uninit() {
+            None
+        } else {
+            self.checksum(self.strict.inode_bitmap(group), "bitmap.checksum", place)?;
+            self.sound(self.volume.inode_bitmap(group), "bitmap.unreadable", place)?
+        };
+        let first = number.get().saturating_mul(count).saturating_add(1);
+        let mut found = Differences::default();
+        let mut directories = 0u32;
+        for at in 0..count {
+            let ino = Ino::new(first.saturating_add(at));
+            let seen = self.seen.get(&ino);
+            let used = seen.is_some() || self.volume.is_reserved(ino);
+            directories = directories
+                .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
+            let marked = bitmap.as_ref().is_some_and(|bytes| bit(bytes, at));
+            found.compare(u64::from(ino.get()), used, marked);
+        }
+        if let Some(bytes) = &bitmap {
+            let all = self.sb().block_size.saturating_mul(8);
+            if (count..all).any(|at| !bit(bytes, at)) {
+                let what = "bits behind the group's end are not set".to_string();
+                self.unexpected("bitmap.padding", what, place);
+            }
+        }
+        self.report_bits("inodes", &found, place);
+        Ok((count.saturating_sub(found.used), directories))
+    }
+
+    fn report_bits(&mut self, what: &str, found: &Differences, place: Location) {
+        let blocks = what == "blocks";
+        if let Some(first) = found.free.first() {
+            let count = found.free.len();
+            let text = format!("{count} {what} in use are marked as free, {first} first");
+            let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
+            self.unexpected(code, text, place);
+        }
+        if let Some(first) = found.leaked.first() {
+            let count = found.leaked.len();
+            let text = format!("{count} {what} not in use are marked as used, {first} first");
+            let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };
+            self.unexpected(code, text, place);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Hashed directories: whether a lookup finds what their blocks hold.
+
+use crate::casefold;
+use crate::dir::{Directory, for_each};
+use crate::hash::name_hash;
+use crate::htree;
+use seekless_fs::FsError;
+use seekless_units::Lbn;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// Most faults of one directory that are told apart.
+const MOST: usize = 20;
+
+/// What is wrong with the index of a directory that says it has one.
+pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<String>, FsError> {
+    let Some(leaves) = htree::leaves(dir)? else {
+        // Names of which the hash needs a key are not looked at.
+        let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
+        let what = "its index is of no known kind".to_string();
+        return Ok(if keyed { Vec::new() } else { vec![what] });
+    };
+    let mut faults = Vec::new();
+    let mut reached: HashSet<Lbn> = leaves.index.iter().copied().collect();
+    for leaf in &leaves.leaves {
+        if !reached.insert(leaf.lbn) {
+            faults.push(format!("block {} is led to twice", leaf.lbn));
+        } else if let Some(name) = stray(dir, leaves.version, leaf)? {
+            let name = name.escape_ascii();
+            faults.push(format!("`{name}` in block {} is not where its hash leads", leaf.lbn));
+        }
+    }
+    for lbn in dir.present()? {
+        if !reached.contains(&lbn) {
+            faults.push(format!("nothing in the index leads to block {lbn}"));
+        }
+    }
+    faults.truncate(MOST);
+    Ok(faults)
+}
+
+/// A name of a leaf that a lookup would not find there.
+fn stray(dir: &Directory<'_>, version: u8, leaf: &htree::Leaf) -> Result<Option<Vec<u8>>, FsError> {
+    let block = dir.block(leaf.lbn)?;
+    let mut found = None;
+    let _ = for_each(&block, dir.inodes(), dir.place(), &mut |entry| {
+        let folded = if dir.folds_case() { casefold::fold(entry.name) } else { None };
+        let hashed = folded.as_deref().map_or(entry.name, str::as_bytes);
+        let hash = name_hash(version, dir.volume.sb.hash_seed(), hashed);
+        if hash.is_some_and(|hash| leaf.holds(hash.major)) {
+            return ControlFlow::Continue(());
+        }
+        found = Some(entry.name.to_vec());
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}

@@ -1,0 +1,253 @@
+//! Pass 1: every inode in use, and the blocks it claims.
+
+use super::{Checker, Seen};
+use crate::bmap::{EVERYTHING, Found};
+use crate::indirect;
+use crate::inode::Inode;
+use crate::ondisk::{flags, ro_compat, special};
+use seekless_fs::field::{index, wide};
+use seekless_fs::{BlockMap, FileKind, FsError, Location};
+use seekless_units::{Extent, GroupNo, Ino};
+
+fn place(ino: Ino) -> Location {
+    Location::of("inode").in_inode(ino)
+}
+
+/// Clusters of an inode that may belong to something else before the rest is
+/// not looked at: else a hostile image could claim all of itself in each inode.
+const MOST_DUPLICATES: u64 = 1024;
+
+/// What an inode's blocks add up to.
+#[derive(Default)]
+struct Claims {
+    clusters: u64,
+    /// The cluster claimed last: neighbouring runs may share it.
+    last: Option<u64>,
+    duplicates: u64,
+    /// Blocks in the volume's own metadata.
+    fixed: u64,
+}
+
+impl Claims {
+    /// Whether there is no point in going on.
+    fn is_hopeless(&self) -> bool {
+        self.duplicates.saturating_add(self.fixed) >= MOST_DUPLICATES
+    }
+}
+
+impl Checker {
+    pub(super) fn inodes(&mut self) -> Result<(), FsError> {
+        for number in (0..self.sb().groups).map(GroupNo::new) {
+            if self.lost_groups.contains(&number) {
+                continue;
+            }
+            let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
+            let used = self.volume.group_desc(number).map(|group| self.used_slots(&group))?;
+            for slot in 0..used {
+                self.inode(Ino::new(first.saturating_add(slot)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inodes of a group that may be in use: those behind were never written.
+    fn used_slots(&self, group: &crate::group::Group) -> u32 {
+        let all = self.sb().inodes_per_group;
+        let counted = self.sb().has_metadata_csum() || self.sb().has_ro_compat(ro_compat::GDT_CSUM);
+        match (counted, group.inode_uninit()) {
+            (false, _) => all,
+            (true, true) => 0,
+            (true, false) => all.saturating_sub(group.itable_unused()),
+        }
+    }
+
+    fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        let read = self.volume.inode(ino);
+        let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
+        let is_orphan = self.orphans.contains(&ino);
+        let is_special = self.volume.is_reserved(ino) || self.is_named_by_superblock(ino);
+        let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
+        if links == 0 && !is_orphan && !is_special {
+            if mode != 0 && inode.core.i_dtime.get() == 0 {
+                let what = "deleted, but says not when".to_string();
+                self.unexpected("inode.partly-cleared", what, place(ino));
+            }
+            return Ok(());
+        }
+        if is_special && mode == 0 {
+            return self.bad_blocks(&inode);
+        }
+        let Some(kind) = inode.kind() else {
+            let what = format!("mode {mode:#o} is no kind of file");
+            self.unexpected("inode.unknown-kind", what, place(ino));
+            return Ok(());
+        };
+        self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))?;
+        if links > 0 && !is_orphan && inode.core.i_dtime.get() != 0 {
+            let what = "in use, but says when it was deleted".to_string();
+            self.unexpected("inode.deletion-time", what, place(ino));
+        }
+        let bad_map = self.blocks(&inode, kind)?;
+        self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
+        let is_dir = u64::from(kind == FileKind::Directory);
+        self.report.tally.directories = self.report.tally.directories.saturating_add(is_dir);
+        let seen = Seen {
+            kind,
+            links: u64::from(links),
+            names: 0,
+            parent: None,
+            named_in: None,
+            is_special: is_special && ino.get() != special::ROOT,
+            is_value: inode.has_flag(flags::EA_INODE),
+            bad_map,
+        };
+        self.seen.insert(ino, seen);
+        Ok(())
+    }
+
+    /// Quota and orphan files need not have numbers below the first ordinary.
+    fn is_named_by_superblock(&self, ino: Ino) -> bool {
+        let raw = &self.sb().raw;
+        let own = [
+            raw.s_usr_quota_inum.get(),
+            raw.s_grp_quota_inum.get(),
+            raw.s_prj_quota_inum.get(),
+            raw.s_journal_inum.get(),
+            raw.s_orphan_file_inum.get(),
+        ];
+        own.contains(&ino.get())
+    }
+
+    /// The list of bad blocks has a map but no kind.
+    fn bad_blocks(&mut self, inode: &Inode) -> Result<(), FsError> {
+        if inode.ino.get() != special::BAD_BLOCKS {
+            return Ok(());
+        }
+        let mut found = Found::new(self.sb().blocks, true);
+        let walked = indirect::walk(&self.volume, inode, &EVERYTHING, &mut found);
+        if self.sound(walked, "inode.block-map", place(inode.ino))?.is_some() {
+            let mut claims = Claims::default();
+            for run in &found.runs {
+                self.claim(run.extent, &mut claims);
+            }
+            for node in found.index.unwrap_or_default() {
+                self.claim(Extent::new(node.block, 1), &mut claims);
+            }
+        }
+        Ok(())
+    }
+
+    /// Claims an inode's blocks; whether its map cannot be followed.
+    fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
+        let at = place(inode.ino);
+        let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
+        self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
+        let attributes = self.attributes(inode)?;
+        let Some(map) = map else { return Ok(true) };
+        let mut claims = Claims::default();
+        let is_resize = inode.ino.get() == special::RESIZE;
+        for node in &map.index {
+            self.claim_of(Extent::new(node.block, 1), &mut claims, is_resize);
+        }
+        for run in &map.runs {
+            self.claim_of(run.extent, &mut claims, is_resize);
+        }
+        if claims.fixed > 0 {
+            let what = format!("{} blocks lie in the volume's own metadata", claims.fixed);
+            self.unexpected("inode.block-range", what, at);
+        }
+        if claims.duplicates > 0 {
+            let what = format!("{} clusters belong to something else as well", claims.duplicates);
+            self.unexpected("inode.duplicate-blocks", what, at);
+        }
+        let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
+        self.report.tally.blocks = self.report.tally.blocks.saturating_add(blocks);
+        if claims.is_hopeless() {
+            return Ok(true);
+        }
+        if !is_resize {
+            self.length(inode, kind, &map);
+            self.sectors(inode, claims.clusters, attributes);
+        }
+        Ok(false)
+    }
+
+    /// The blocks kept for more descriptors belong to an inode and to the
+    /// volume.
+    fn claim_of(&mut self, run: Extent, claims: &mut Claims, is_resize: bool) {
+        let (fixed, duplicates) = (claims.fixed, claims.duplicates);
+        self.claim(run, claims);
+        if is_resize {
+            (claims.fixed, claims.duplicates) = (fixed, duplicates);
+        }
+    }
+
+    fn claim(&mut self, run: Extent, claims: &mut Claims) {
+        for cluster in self.sb().clusters_of(run) {
+            if claims.is_hopeless() {
+                return;
+            }
+            if claims.last.replace(cluster) == Some(cluster) {
+                continue;
+            }
+            claims.clusters = claims.clusters.saturating_add(1);
+            let at = index(cluster);
+            if self.used.set(at) {
+                continue;
+            }
+            let count = if self.fixed.get(at) { &mut claims.fixed } else { &mut claims.duplicates };
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// A file ends behind its last written block; a directory just there.
+    fn length(&mut self, inode: &Inode, kind: FileKind, map: &BlockMap) {
+        if inode.has_flag(flags::INLINE_DATA) {
+            return;
+        }
+        let bsize = u64::from(self.sb().block_size);
+        let behind = |run: &seekless_fs::Mapping| run.lbn.saturating_add(run.extent.len).get();
+        let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
+        let end = written.saturating_mul(bsize);
+        let wrong = match kind {
+            FileKind::Directory => inode.len == 0 || end != inode.len,
+            FileKind::Regular => {
+                let last = written.saturating_sub(1).saturating_mul(bsize);
+                let sealed = inode.has_flag(flags::VERITY);
+                written > 0 && inode.len <= last && !sealed && !self.orphans.contains(&inode.ino)
+            }
+            FileKind::Symlink => inode.len == 0 || inode.len >= bsize,
+            _ => false,
+        };
+        if wrong {
+            let what = format!("{} bytes long, with written blocks up to {end}", inode.len);
+            self.unexpected("inode.length", what, place(inode.ino));
+        }
+    }
+
+    /// `i_blocks` counts all of an inode's clusters, and those of attributes.
+    fn sectors(&mut self, inode: &Inode, clusters: u64, attributes: u64) {
+        let clusters = clusters.saturating_add(attributes);
+        let per_cluster = u64::from(self.sb().block_size)
+            .saturating_mul(u64::from(self.sb().cluster_ratio))
+            .checked_div(512)
+            .unwrap_or(0);
+        let wanted = clusters.saturating_mul(per_cluster);
+        let said = self.volume.allocated_sectors(inode);
+        if said != wanted {
+            let what = format!("counts {said} sectors, should be {wanted}");
+            self.unexpected("inode.block-count", what, place(inode.ino));
+        }
+    }
+
+    /// Claims a block of attributes, once for all who share it.
+    pub(super) fn claim_shared(&mut self, run: Extent, ino: Ino) {
+        let mut claims = Claims::default();
+        self.claim(run, &mut claims);
+        if claims.duplicates.saturating_add(claims.fixed) > 0 {
+            let what = "its block of attributes belongs to something else as well".to_string();
+            self.unexpected("inode.duplicate-blocks", what, place(ino));
+        }
+        self.report.tally.blocks = self.report.tally.blocks.saturating_add(wide(1));
+    }
+}

@@ -1,0 +1,70 @@
+//! Pass 4: numbers of links, and what nothing leads to.
+
+use super::{Checker, Seen};
+use crate::ondisk::ro_compat;
+use seekless_fs::{FileKind, Location};
+use seekless_units::Ino;
+
+/// Most links that are counted; a directory with more says 1.
+const LINK_MAX: u64 = 65_000;
+
+impl Checker {
+    pub(super) fn links(&mut self) {
+        let seen = std::mem::take(&mut self.seen);
+        for (&ino, seen) in seen.iter().filter(|(_, seen)| !seen.is_special) {
+            if seen.is_value {
+                self.value(ino);
+            } else {
+                self.links_of(ino, seen);
+            }
+        }
+        self.seen = seen;
+        self.shared_blocks();
+    }
+
+    fn links_of(&mut self, ino: Ino, seen: &Seen) {
+        let place = Location::of("inode").in_inode(ino);
+        let is_dir = seen.kind == FileKind::Directory;
+        let is_root = ino.get() == crate::ondisk::special::ROOT;
+        if is_dir && seen.named_in.is_none() && !is_root {
+            // Reported as not connected.
+            return;
+        }
+        if seen.names == 0 {
+            if !self.orphans.contains(&ino) {
+                let what = format!("in use with {} links, but nothing leads to it", seen.links);
+                self.unexpected("inode.unreferenced", what, place);
+            }
+            return;
+        }
+        let many = self.sb().has_ro_compat(ro_compat::DIR_NLINK) && seen.names >= LINK_MAX;
+        if seen.links == seen.names || (is_dir && many && seen.links == 1) {
+            return;
+        }
+        let what = format!("{} links, should be {}", seen.links, seen.names);
+        let code = if seen.links > seen.names { "inode.links-high" } else { "inode.links-low" };
+        self.unexpected(code, what, place);
+    }
+
+    fn value(&mut self, ino: Ino) {
+        if !self.values.contains_key(&ino) && !self.orphans.contains(&ino) {
+            let what = "holds the value of an attribute that nobody has".to_string();
+            self.unexpected("inode.unreferenced", what, Location::of("inode").in_inode(ino));
+        }
+    }
+
+    fn shared_blocks(&mut self) {
+        let mut wrong: Vec<_> = self
+            .shared
+            .iter()
+            .filter(|(_, shared)| shared.count != shared.found)
+            .map(|(&block, shared)| (block, shared.count, shared.found, shared.owner))
+            .collect();
+        wrong.sort_unstable();
+        for (block, count, found, owner) in wrong {
+            let what = format!("says {count} files have it, {found} do");
+            let place = Location::of("attribute block").in_inode(owner).in_block(block);
+            self.unexpected("attributes.count", what, place);
+        }
+    }
+}
