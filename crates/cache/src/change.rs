@@ -137,7 +137,9 @@ impl Role {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::Data | Self::DataMove | Self::AttributesInit | Self::DirectoryInit => Kind::NewBlk,
+            Self::Data | Self::DataMove | Self::AttributesInit | Self::DirectoryInit => {
+                Kind::NewBlk
+            }
             Self::InodeInit | Self::InodeBlockInit | Self::LinkCount | Self::Attributes => {
                 Kind::InodeDep
             }
@@ -146,10 +148,9 @@ impl Role {
             | Self::BitmapSet
             | Self::BitmapClear
             | Self::Summary => Kind::BmSafeMap,
-            Self::PointerSet
-            | Self::PointerMove
-            | Self::DirectoryExtend
-            | Self::PointerClear => Kind::AllocDirect,
+            Self::PointerSet | Self::PointerMove | Self::DirectoryExtend | Self::PointerClear => {
+                Kind::AllocDirect
+            }
             Self::IndirectInit | Self::IndirectClear => Kind::IndirDep,
             Self::IndirectSet => Kind::AllocIndir,
             Self::EntryAdd => Kind::DirAdd,

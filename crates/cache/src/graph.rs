@@ -13,8 +13,8 @@
 
 use crate::change::{ChangeId, Kind, Role};
 use crate::config::{Counters, Dropped};
-use seekless_units::ByteLen;
 use hashbrown::HashSet;
+use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
@@ -263,9 +263,8 @@ impl<A> Graph<A> {
             let within = |old: &Undo| old.offset <= undo.offset && undo.end() <= old.end();
             before.undo.iter().any(within)
         };
-        let covered = waiter.is_some_and(|waiter| {
-            waiter.block == before.block && waiter.undo.iter().all(covers)
-        });
+        let covered = waiter
+            .is_some_and(|waiter| waiter.block == before.block && waiter.undo.iter().all(covers));
         let waited_for = self.closure(others);
         // What may be written goes with anything else in its block.
         let goes_along = |id: &ChangeId| {

@@ -23,10 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("seekless-placement", &["seekless-units"]),
-    (
-        "seekless-crash",
-        &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"],
-    ),
+    ("seekless-crash", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     ("seekless-host", &[]),

@@ -152,7 +152,8 @@ fn logs_go_out_and_come_in() {
 #[test]
 fn shards_add_up() {
     let states = |shard: &str| {
-        let output = run("append", "softdep", "ufs1", &["--sample", "90", "--shard", shard, "--json"]);
+        let output =
+            run("append", "softdep", "ufs1", &["--sample", "90", "--shard", shard, "--json"]);
         json(&output)["states"].as_u64().expect("states")
     };
     assert_eq!(states("1/2") + states("2/2"), states("1/1"));

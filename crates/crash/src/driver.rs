@@ -429,7 +429,11 @@ impl Driver {
 
     fn rename(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
         let ((old, old_at), (new, new_at)) = (self.dir(from)?, self.dir(to)?);
-        self.live.operate().rename((old_at, from.name()), (new_at, to.name()), RenameMode::Replace)?;
+        self.live.operate().rename(
+            (old_at, from.name()),
+            (new_at, to.name()),
+            RenameMode::Replace,
+        )?;
         let moved = self.history.lookup(old, from.name());
         let replaced = self.history.lookup(new, to.name());
         if moved == replaced {
@@ -475,7 +479,8 @@ impl Driver {
 
     fn write(&mut self, file: FileId, at: u64, len: u64) -> Result<(), FsError> {
         let bytes = self.pattern(at, len);
-        let done = self.live.operate().write(self.history.files[file].ino, ByteLen::new(at), &bytes)?;
+        let done =
+            self.live.operate().write(self.history.files[file].ino, ByteLen::new(at), &bytes)?;
         if done < bytes.len() {
             return Err(FsError::NoSpace(format!("{done} of {len} bytes were written")));
         }

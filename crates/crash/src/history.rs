@@ -224,11 +224,7 @@ pub fn value_at<T>(values: &[(Moment, T)], moment: Moment) -> Option<&T> {
 }
 
 /// The values in force at any time from one moment to another.
-pub fn values_in<T>(
-    values: &[(Moment, T)],
-    from: Moment,
-    to: Moment,
-) -> impl Iterator<Item = &T> {
+pub fn values_in<T>(values: &[(Moment, T)], from: Moment, to: Moment) -> impl Iterator<Item = &T> {
     let first = values.iter().take_while(|(at, _)| *at <= from).count().saturating_sub(1);
     values.iter().skip(first).take_while(move |(at, _)| *at <= to.max(from)).map(|(_, value)| value)
 }

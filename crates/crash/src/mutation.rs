@@ -112,7 +112,8 @@ impl<'a> Mutation<'a> {
             let now = run.counters.dropped;
             // Whether anybody is misled depends on what is written when.
             let misled = mutant.dropped.is_some_and(|dropped| dropped.misled);
-            mutant.dropped = now.map(|dropped| Dropped { misled: dropped.misled | misled, ..dropped });
+            mutant.dropped =
+                now.map(|dropped| Dropped { misled: dropped.misled | misled, ..dropped });
             if now.is_none_or(|dropped| dropped.implied || dropped.inseparable) {
                 break;
             }
@@ -126,7 +127,8 @@ impl<'a> Mutation<'a> {
             let promises = Promises::of(Discipline::SoftUpdates);
             let found = explore_run(self.target, promises, &run, &search, &|_| {})?;
             mutant.states += found.coverage.states;
-            if let Some(violation) = found.first.and_then(|first| first.violations.into_iter().next())
+            if let Some(violation) =
+                found.first.and_then(|first| first.violations.into_iter().next())
             {
                 mutant.fate = Fate::Caught(violation.code);
                 return Ok(mutant);

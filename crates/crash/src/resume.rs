@@ -80,7 +80,8 @@ impl StateFile {
             Some(head) => state.check(head, campaign)?,
         }
         for (line, number) in lines.zip(2..) {
-            let result: UnitResult = serde_json::from_str(line).map_err(|_| state.damaged(number))?;
+            let result: UnitResult =
+                serde_json::from_str(line).map_err(|_| state.damaged(number))?;
             state.done.insert(result.workload.clone(), result);
         }
         Ok(state)

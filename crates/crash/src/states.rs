@@ -168,9 +168,8 @@ impl<'a> Finder<'a> {
                 _ => writes.push(at..at + 1),
             }
         }
-        let is_through = |atom: &Atom| {
-            matches!(log.steps.get(atom.step), Some(Step::Write { fua: true, .. }))
-        };
+        let is_through =
+            |atom: &Atom| matches!(log.steps.get(atom.step), Some(Step::Write { fua: true, .. }));
         let through = (0..atoms.len()).filter(|&at| is_through(&atoms[at])).collect();
         let mut sectors = HashSet::new();
         let overlaps = !atoms.iter().all(|atom| sectors.insert(atom.lba));
@@ -353,7 +352,11 @@ impl States {
             device.write(Lba::new(atom.lba), &bytes[atom.offset..end])
         };
         let chosen = (0..self.atoms.len()).filter(|&at| choice.has(at));
-        if choice.reversed { chosen.rev().try_for_each(put) } else { chosen.into_iter().try_for_each(put) }
+        if choice.reversed {
+            chosen.rev().try_for_each(put)
+        } else {
+            chosen.into_iter().try_for_each(put)
+        }
     }
 
     /// Steps of the log at the time of the crash: behind the last write that
@@ -417,8 +420,7 @@ mod tests {
         let log = Log { steps };
         let base = vec![0; 4 * SECTOR_BYTES];
         let epoch = &log.epochs(0)[0];
-        let states =
-            states(&log, epoch, &MemoryDevice::new(base.clone()), bound, 1).unwrap();
+        let states = states(&log, epoch, &MemoryDevice::new(base.clone()), bound, 1).unwrap();
         let image = |choice: &Choice| {
             let device = MemoryDevice::new(base.clone());
             states.apply(&log, choice, &device).unwrap();

@@ -96,8 +96,7 @@ fn some_pairs_survive_two_hundred_states_each() {
 fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
     let target = &FORMATS[1];
     let script = workloads(target, "create");
-    let mut campaign =
-        Campaign::new(target, settings(Discipline::Async, Extent::Exhaustive, 1));
+    let mut campaign = Campaign::new(target, settings(Discipline::Async, Extent::Exhaustive, 1));
     let result = campaign.unit(&script[0], &|_| {}).unwrap();
     assert!(result.failing > 0);
     let small = campaign.reproduce(&script[0], 0).unwrap().expect("it failed");
@@ -115,11 +114,20 @@ fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
 fn what_was_found_stays_mended() {
     for (name, text) in [
         // Only the latest of a file's names was made durable with it.
-        ("links", "mkdir A\nmkdir B\nopen A/foo\nbegin\nlink A/foo B/x\nlink A/foo A/x\nfsync A/x\n"),
+        (
+            "links",
+            "mkdir A\nmkdir B\nopen A/foo\nbegin\nlink A/foo B/x\nlink A/foo A/x\nfsync A/x\n",
+        ),
         // A name is of no use when its directory has none yet.
-        ("new-dir", "open f\nwrite 0 700\nclose\nbegin\nmkdir D\nrename f D/f\nwriteback 3\nwriteback 8\nfsync D/f\n"),
+        (
+            "new-dir",
+            "open f\nwrite 0 700\nclose\nbegin\nmkdir D\nrename f D/f\nwriteback 3\nwriteback 8\nfsync D/f\n",
+        ),
         // A tail that moves takes what was durable with it.
-        ("tail", "open f\nwrite 0 700\nopen g\nwrite 0 700\nclose\nbegin\nappend f 2000\nfsync g\nwriteback 1\n"),
+        (
+            "tail",
+            "open f\nwrite 0 700\nopen g\nwrite 0 700\nclose\nbegin\nappend f 2000\nfsync g\nwriteback 1\n",
+        ),
     ] {
         for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
             for target in &FORMATS {
@@ -215,8 +223,7 @@ fn a_device_that_fails_ends_the_search_with_its_error() {
     let subject = Subject { target, promises, log: &run.log, run: Some(&run) };
     for reads in [0, 1, 10, 100, 1000] {
         let device = MemoryDevice::new(base.image.to_vec());
-        let base: Arc<dyn BlockDevice> =
-            Arc::new(Failing { device, left: AtomicI64::new(reads) });
+        let base: Arc<dyn BlockDevice> = Arc::new(Failing { device, left: AtomicI64::new(reads) });
         let found = explore(&subject, &base, &Search::exhaustive(1), &|_| {});
         assert!(matches!(found, Err(DeviceError::Io { .. })), "after {reads} reads: {found:?}");
     }

@@ -26,8 +26,7 @@ impl Oracle<'_> {
             let code = self.code_of(from, "mode");
             found.push(Violation::new(&code, format!("{path} has mode {:o}", attr.perm)));
         }
-        let versions: Vec<&Contents> =
-            values_in(&known.versions, from, self.window.upto).collect();
+        let versions: Vec<&Contents> = values_in(&known.versions, from, self.window.upto).collect();
         // Whether it was promised at all: else it may be what it was at first.
         let promised = known.versions.first().is_some_and(|&(made, _)| made <= from);
         let result = match known.kind {
@@ -77,9 +76,10 @@ impl Oracle<'_> {
         if versions.iter().any(|version| *version.bytes == held[..]) {
             return Ok(None);
         }
-        let wrong = held.iter().enumerate().find(|&(at, &byte)| {
-            !self.byte_may_be(at, byte, versions, promised)
-        });
+        let wrong = held
+            .iter()
+            .enumerate()
+            .find(|&(at, &byte)| !self.byte_may_be(at, byte, versions, promised));
         Ok(wrong.map(|(at, byte)| {
             let what = if promised { "contents" } else { "stale-data" };
             (what, format!("has {byte:#04x} at byte {at}, which was not written there"))

@@ -193,9 +193,7 @@ impl Oracle<'_> {
             }
         }
         self.found.append(&mut wrong);
-        let dir = files.iter().find(|&&file| {
-            self.history.files[file].kind == FileKind::Directory
-        });
+        let dir = files.iter().find(|&&file| self.history.files[file].kind == FileKind::Directory);
         if let Some(&dir) = dir {
             self.directory(dir);
         }

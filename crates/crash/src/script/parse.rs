@@ -78,10 +78,9 @@ fn maybe<'a>(words: &'a [&'a str], needed: usize) -> Result<(Option<Path>, &'a [
     match words {
         [first, rest @ ..] if rest.len() == needed => Ok((Some(path(first)?), rest)),
         _ if words.len() == needed => Ok((None, words)),
-        _ => Err(format!(
-            "{} words where {needed} are needed, or one more for a path",
-            words.len()
-        )),
+        _ => {
+            Err(format!("{} words where {needed} are needed, or one more for a path", words.len()))
+        }
     }
 }
 

@@ -146,7 +146,9 @@ pub fn scheduled(script: &Script, schedule: u32, seed: u64) -> Script {
         0 => {}
         1 => body.push(Line::made(Op::Pass(45))),
         _ => body.extend((0..8).map(|n| {
-            Line::made(Op::Writeback(seed.wrapping_add(u64::from(schedule) * 100 + n) % 1_000_000_007))
+            Line::made(Op::Writeback(
+                seed.wrapping_add(u64::from(schedule) * 100 + n) % 1_000_000_007,
+            ))
         })),
     }
     Script { body, ..script.clone() }

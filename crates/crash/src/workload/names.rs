@@ -15,7 +15,11 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn of_setup() -> Self {
-        Self { files: BTreeSet::from(["A/foo", "B/bar"]), dirs: BTreeSet::from(["A/sub"]), links: BTreeSet::new() }
+        Self {
+            files: BTreeSet::from(["A/foo", "B/bar"]),
+            dirs: BTreeSet::from(["A/sub"]),
+            links: BTreeSet::new(),
+        }
     }
 
     fn is_there(&self, name: &str) -> bool {

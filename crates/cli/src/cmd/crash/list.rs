@@ -20,7 +20,10 @@ pub(crate) fn run(_: &ListArgs, global: &Global) -> Result<ExitCode, Failure> {
     if global.json {
         let entry = |single: &Single| json!({ "name": single.name(), "about": single.about() });
         let all: Vec<_> = Single::ALL.iter().map(entry).collect();
-        say!("{}", json!({ "workloads": all, "disciplines": ["sync", "normal", "async", "softdep"], "formats": ["ufs1", "ufs2"] }));
+        say!(
+            "{}",
+            json!({ "workloads": all, "disciplines": ["sync", "normal", "async", "softdep"], "formats": ["ufs1", "ufs2"] })
+        );
         return Ok(ExitCode::SUCCESS);
     }
     for single in Single::ALL {

@@ -96,9 +96,8 @@ fn read(args: &ReplayArgs) -> Result<Log, Failure> {
 
 /// Cuts the log at the end mark; where the start mark is.
 fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
-    let missing = |mark: &str| {
-        Failure::usage(format!("no mark `{mark}`")).about(args.log.display())
-    };
+    let missing =
+        |mark: &str| Failure::usage(format!("no mark `{mark}`")).about(args.log.display());
     if let Some(mark) = &args.end_mark {
         let end = log.behind_mark(mark).ok_or_else(|| missing(mark))?;
         log.steps.truncate(end);

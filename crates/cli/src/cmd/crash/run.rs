@@ -130,11 +130,7 @@ fn scripts(name: &str, target: &dyn Target) -> Result<Vec<Script>, Failure> {
     Ok(vec![parse(name, &text).map_err(CampaignError::from)?])
 }
 
-fn log_out(
-    campaign: &mut Campaign<'_>,
-    scripts: &[Script],
-    path: &Path,
-) -> Result<(), Failure> {
+fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Result<(), Failure> {
     let [script] = scripts else {
         return Err(Failure::usage("--log-out takes one workload, not many"));
     };
