@@ -147,6 +147,12 @@ pub struct Dropped {
     /// Somebody took what should have waited for being on the disk before it
     /// was.
     pub misled: bool,
+    /// What should have waited came to be on the disk, or was done, before what
+    /// it should have waited for was there.
+    pub shown: bool,
+    /// Before that could happen what should have waited was given other orders,
+    /// or taken back, or there was nothing left to wait for.
+    pub moot: bool,
     /// Blocks, by number, of which one has to be late for the loss to show.
     pub late: [Option<u64>; 4],
 }
@@ -155,6 +161,9 @@ impl Dropped {
     /// Whether the disk can show anything that it could not with the order.
     #[must_use]
     pub const fn matters(&self) -> bool {
-        !self.implied && !self.inseparable && (!self.covered || self.misled)
+        !self.implied
+            && !self.inseparable
+            && (!self.covered || self.misled)
+            && (!self.moot || self.shown)
     }
 }

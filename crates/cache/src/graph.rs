@@ -45,6 +45,13 @@ pub(crate) enum Waiter {
     Action(u32),
 }
 
+/// What goes too early since an order was forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Early {
+    Change(ChangeId),
+    Action(u32),
+}
+
 /// A change in the graph.
 #[derive(Debug)]
 pub(crate) struct Record {
@@ -99,7 +106,7 @@ pub(crate) struct Graph<A> {
     /// The change that the order just forgotten would have waited for.
     lost: Option<ChangeId>,
     /// A change that goes too early, and what it should have waited for.
-    misled: Option<(ChangeId, ChangeId)>,
+    misled: Option<(Early, ChangeId)>,
 }
 
 impl<A> Graph<A> {
@@ -192,7 +199,7 @@ impl<A> Graph<A> {
             }
             let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
             counters.dropped = self.describe(lost, &others, Some(&record));
-            self.misled = Some((new, lost));
+            self.misled = Some((Early::Change(new), lost));
         }
         if record.waiting == 0 {
             record.undo.clear();
@@ -273,7 +280,17 @@ impl<A> Graph<A> {
         let implied = waited_for.contains(&lost) || waited_for.iter().any(goes_along);
         let late = self.late(lost, &waited_for);
         let (before, after) = (before.role, waiter.map(|waiter| waiter.role));
-        Some(Dropped { before, after, implied, inseparable, covered, misled: false, late })
+        Some(Dropped {
+            before,
+            after,
+            implied,
+            inseparable,
+            covered,
+            misled: false,
+            shown: false,
+            moot: false,
+            late,
+        })
     }
 
     /// Some changes, and all that they wait for.
@@ -325,9 +342,11 @@ impl<A> Graph<A> {
             let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
             take_out(&mut others, lost);
             counters.dropped = self.describe(lost, &others, None);
+            self.misled = Some((Early::Action(slot), lost));
         }
         counters.made[kind as usize] += 1;
         if waiting == 0 {
+            self.note_too_early(slot, counters);
             self.free_actions.push(slot);
             self.ready.push_back(action);
             return;
@@ -365,12 +384,30 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Notes whether somebody waits for a change that goes too early.
+    /// Notes whether a change goes too early, and whether somebody waits for it.
     fn note_misled(&self, id: ChangeId, record: &Record, counters: &mut Counters) {
-        let Some((early, late)) = self.misled else { return };
-        if early == id && self.get(late).is_some() && !record.waiters.is_empty() {
-            counters.dropped = counters.dropped.map(|dropped| Dropped { misled: true, ..dropped });
+        let Some((Early::Change(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        if early == id && self.get(late).is_some() {
+            dropped.shown = true;
+            dropped.misled |= !record.waiters.is_empty();
         }
+    }
+
+    /// Notes whether an action is done too early.
+    fn note_too_early(&self, slot: u32, counters: &mut Counters) {
+        let Some((Early::Action(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        dropped.shown |= early == slot && self.get(late).is_some();
+    }
+
+    /// Notes that a change gets other orders, or will never be on the disk,
+    /// before it was or what it should have waited for was.
+    fn note_moot(&self, id: ChangeId, counters: &mut Counters) {
+        let Some((Early::Change(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        let in_time = self.get(early).is_some() && self.get(late).is_some();
+        dropped.moot |= in_time && (id == early || id == late);
     }
 
     /// As [`Graph::commit`], but the actions that waited wait for `instead`.
@@ -381,6 +418,7 @@ impl<A> Graph<A> {
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
+        self.note_moot(id, counters);
         let Some(record) = self.take(id, counters) else { return };
         for waiter in record.waiters {
             match waiter {
@@ -394,8 +432,28 @@ impl<A> Graph<A> {
         }
     }
 
+    /// Takes a record out that will never be on the disk, and tells nobody.
+    pub(crate) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        self.note_moot(id, counters);
+        self.take(id, counters)
+    }
+
+    /// As [`Graph::commit`], of a record that was undone.
+    pub(crate) fn revoke(
+        &mut self,
+        id: ChangeId,
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
+        self.note_moot(id, counters);
+        if self.misled.is_some_and(|(early, _)| early == Early::Change(id)) {
+            self.misled = None;
+        }
+        self.commit(id, freed, counters);
+    }
+
     /// Takes a record out, and tells nobody.
-    pub(crate) fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+    fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if Some(slot.generation) != id.generation {
             return None;
@@ -447,7 +505,9 @@ impl<A> Graph<A> {
         if deferred.waiting > 0 {
             return;
         }
-        if let Some(deferred) = entry.take() {
+        let taken = entry.take();
+        self.note_too_early(slot, counters);
+        if let Some(deferred) = taken {
             counters.live[deferred.kind as usize] -= 1;
             self.free_actions.push(slot);
             self.deferred -= 1;
@@ -484,6 +544,7 @@ impl<A> Graph<A> {
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
+        self.note_moot(id, counters);
         let Some(record) = self.get_mut(id) else { return };
         let before = std::mem::take(&mut record.after);
         let waiter = Waiter::After(id);

@@ -351,7 +351,7 @@ impl<A> Cache<A> {
                 stay.push(id);
                 continue;
             }
-            let Some(record) = self.graph.take(id, &mut self.counters) else { continue };
+            let Some(record) = self.graph.take_back(id, &mut self.counters) else { continue };
             voided.undo.extend(record.undo);
             voided.waiters.extend(record.waiters);
             if let Some(buffer) = self.buffers.get_mut(block) {

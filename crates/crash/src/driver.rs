@@ -40,7 +40,7 @@ pub enum RunError {
         /// The operation.
         op: String,
         /// Why.
-        source: FsError,
+        source: Box<FsError>,
     },
     /// Making or opening the file system failed.
     #[error("making or opening the file system: {0}")]
@@ -221,7 +221,7 @@ impl Driver {
             script: script.to_string(),
             line: line.number,
             op: line.op.to_string(),
-            source,
+            source: Box::new(source),
         };
         let began = self.position();
         self.history.begin();
@@ -253,7 +253,8 @@ impl Driver {
         for _ in 0..rounds {
             let seed = self.chaos.next_u64();
             let mut rng = Pcg64Mcg::seed_from_u64(seed);
-            let mut pick = |block: u64| Some(block) != held && (all || rng.next_u64() % 2 == 0);
+            let mut pick =
+                |block: u64| Some(block) != held && (all || rng.next_u64().is_multiple_of(2));
             if !self.live.write_some(&mut pick)? && all {
                 break;
             }

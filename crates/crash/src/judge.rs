@@ -57,8 +57,7 @@ fn left(finding: &Finding) -> Violation {
 fn not_allowed(target: &dyn Target, promises: Promises, report: &Report) -> Vec<Violation> {
     let bad = |finding: &&Finding| {
         let bitmap = target.is_used_but_free(finding.code);
-        (finding.class == Class::Unexpected && (promises.order || !bitmap))
-            || (bitmap && promises.order)
+        if bitmap { promises.order } else { finding.class == Class::Unexpected }
     };
     let violation = |finding: &Finding| {
         let what = format!("{} ({})", finding.what, finding.location);

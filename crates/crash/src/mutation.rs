@@ -32,6 +32,9 @@ pub enum Fate {
     Failed(String),
     /// The disk can show nothing that it could not show before.
     Equivalent,
+    /// The disk did show what it could not have shown with the order, and all
+    /// states hold: nothing depends on it.
+    Harmless,
     /// No state showed it.
     Missed,
 }
@@ -75,7 +78,7 @@ impl<'a> Mutation<'a> {
     ///
     /// # Errors
     /// [`CampaignError`].
-    pub fn next(&mut self) -> Result<Option<Mutant>, CampaignError> {
+    pub fn draw(&mut self) -> Result<Option<Mutant>, CampaignError> {
         let how = How::new(Discipline::SoftUpdates);
         for _ in 0..1000 {
             let count = self.scripts.len().max(1) as u64;
@@ -110,10 +113,14 @@ impl<'a> Mutation<'a> {
                 }
             };
             let now = run.counters.dropped;
-            // Whether anybody is misled depends on what is written when.
-            let misled = mutant.dropped.is_some_and(|dropped| dropped.misled);
-            mutant.dropped =
-                now.map(|dropped| Dropped { misled: dropped.misled | misled, ..dropped });
+            // What comes of it depends on what is written when.
+            let (misled, shown) =
+                mutant.dropped.map_or((false, false), |dropped| (dropped.misled, dropped.shown));
+            mutant.dropped = now.map(|dropped| Dropped {
+                misled: dropped.misled | misled,
+                shown: dropped.shown | shown,
+                ..dropped
+            });
             if now.is_none_or(|dropped| dropped.implied || dropped.inseparable) {
                 break;
             }
@@ -136,6 +143,8 @@ impl<'a> Mutation<'a> {
         }
         if mutant.dropped.is_none_or(|dropped| !dropped.matters()) {
             mutant.fate = Fate::Equivalent;
+        } else if mutant.dropped.is_some_and(|dropped| dropped.shown) {
+            mutant.fate = Fate::Harmless;
         }
         Ok(mutant)
     }

@@ -268,7 +268,7 @@ impl<'a> Finder<'a> {
             if rng.next_u64() % 8 >= odds {
                 continue;
             }
-            let torn = kind == 1 && rng.next_u64() % 2 == 0;
+            let torn = kind == 1 && rng.next_u64().is_multiple_of(2);
             let len = if torn { rng.next_u64() as usize % range.len() + 1 } else { range.len() };
             range.clone().take(len).for_each(|at| choice.set(at, true));
         }

@@ -89,18 +89,15 @@ impl From<CampaignError> for Failure {
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         let what = error.to_string();
-        match error {
-            RunError::Operation { source: FsError::Device(_) | FsError::Io { .. }, .. } => {
-                Self::new(Kind::System, what)
-            }
-            RunError::Operation { source: FsError::Corrupt { .. }, .. } => {
-                Self::new(Kind::Corrupt, what)
-            }
-            RunError::Operation { source: FsError::NoSpace(_), .. } => {
-                Self::new(Kind::NoSpace, what)
-            }
-            RunError::Operation { .. } => Self::usage(what),
-            RunError::Volume(error) => error.into(),
+        let source = match error {
+            RunError::Operation { source, .. } => source,
+            RunError::Volume(error) => return error.into(),
+        };
+        match *source {
+            FsError::Device(_) | FsError::Io { .. } => Self::new(Kind::System, what),
+            FsError::Corrupt { .. } => Self::new(Kind::Corrupt, what),
+            FsError::NoSpace(_) => Self::new(Kind::NoSpace, what),
+            _ => Self::usage(what),
         }
     }
 }

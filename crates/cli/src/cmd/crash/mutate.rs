@@ -24,8 +24,10 @@ Examples:
 
 Each mutant is a built-in workload under soft updates of which one order between
 two changes, drawn at random, is not kept. It is caught when a crash state does
-not hold. Mutants of which the disk can show nothing new are counted apart: other
-orders say the same, or both changes are written together anyway.
+not hold. Counted apart are mutants of which the disk can show nothing new
+(equivalent: other orders say the same, both changes are written together, or the
+change was made anew before it was written), and those of which it did show
+something new and every state of that holds (harmless: nothing depends on it).
 
 Exit codes: 0 more than 95% were caught, 1 fewer, 2 wrong arguments.")]
 pub(crate) struct MutateArgs {
@@ -49,8 +51,8 @@ pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failur
     let bar = progress::count(global, u64::from(args.mutants));
     let (mut mutants, mut counted) = (Vec::new(), 0);
     while counted < args.mutants {
-        let Some(mutant) = mutation.next()? else { break };
-        if mutant.fate != Fate::Equivalent {
+        let Some(mutant) = mutation.draw()? else { break };
+        if !matches!(mutant.fate, Fate::Equivalent | Fate::Harmless) {
             counted += 1;
             bar.inc(1);
         }
@@ -62,7 +64,9 @@ pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failur
     let failed = count(|fate| matches!(fate, Fate::Failed(_)));
     let caught = count(|fate| matches!(fate, Fate::Caught(_))) + failed;
     let equivalent = count(|fate| *fate == Fate::Equivalent);
+    let harmless = count(|fate| *fate == Fate::Harmless);
     let share = caught as f64 / (caught + missed).max(1) as f64;
+    let of_all = caught as f64 / (caught + missed + harmless).max(1) as f64;
     if global.json {
         say!(
             "{}",
@@ -73,19 +77,27 @@ pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failur
                 "by_failure": failed,
                 "missed": missed,
                 "equivalent": equivalent,
+                "harmless": harmless,
                 "share": share,
+                "share_with_harmless": of_all,
                 "mutants": mutants.iter().map(as_json).collect::<Vec<_>>(),
             })
         );
     } else {
-        for mutant in mutants.iter().filter(|mutant| mutant.fate == Fate::Missed) {
-            say!("missed: {} in {}", order(mutant), mutant.workload);
+        for mutant in &mutants {
+            let what = match mutant.fate {
+                Fate::Missed => "missed",
+                Fate::Harmless => "harmless",
+                _ => continue,
+            };
+            say!("{what}: {} in {}", order(mutant), mutant.workload);
         }
         say!(
             "{caught} of {} mutants were caught ({:.1}%), {failed} of them by a failure of the file \
-             system; {equivalent} more are equivalent",
+             system; {harmless} more are harmless (with them {:.1}% were caught), {equivalent} equivalent",
             caught + missed,
-            share * 100.0
+            share * 100.0,
+            of_all * 100.0
         );
     }
     Ok(if share > WANTED { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -108,6 +120,7 @@ fn as_json(mutant: &Mutant) -> Value {
         Fate::Caught(code) => ("caught", Some(code.clone())),
         Fate::Failed(error) => ("failed", Some(error.clone())),
         Fate::Equivalent => ("equivalent", None),
+        Fate::Harmless => ("harmless", None),
         Fate::Missed => ("missed", None),
     };
     json!({
