@@ -45,6 +45,11 @@ pub(super) fn better_copy(
     let groups = (0..sb.ncg.min(SAMPLE)).map(GroupNo::new);
     let copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
     let (alike, others): (Vec<Found>, Vec<Found>) = copies.partition(|copy| agree(first, copy));
+    if !sb.tuning.updated {
+        // The flag alone may have been lost.
+        let is_newer = |copy: &Found| usable(copy, device.len()).is_ok_and(|sb| sb.tuning.updated);
+        return alike.into_iter().find(is_newer);
+    }
     let sound = |copy: &Found| usable(copy, device.len()).is_ok();
     let rival = match others.into_iter().find(sound) {
         Some(rival) => Some(rival),

@@ -88,8 +88,23 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
         },
         Ok(sb) => {
             let copy = better_copy(device, &first, &sb);
+            if copy.is_none() && !sb.tuning.updated {
+                return Ok(from_before_2002(sb, first));
+            }
             chosen(device, &first, copy.as_ref().unwrap_or(&first), String::new())
         }
+    }
+}
+
+/// A superblock of which the fields of today are not in use: nothing is said of
+/// them, nor of its copies, and nobody may write it.
+fn from_before_2002(sb: Super, first: Found) -> Chosen {
+    Chosen {
+        sb,
+        bytes: first.bytes,
+        findings: Vec::new(),
+        hash_differs: false,
+        bad_copies: Vec::new(),
     }
 }
 
@@ -196,11 +211,6 @@ pub(super) fn usable(found: &Found, device: ByteLen) -> Result<Super, FsError> {
     let near = near.filter_map(|group| u32::try_from(group).ok()).filter(|&group| group < sb.ncg);
     if area.end().get() > sb.size || near.into_iter().any(in_metadata) {
         return no("fs_csaddr", area.start.get());
-    }
-    if !sb.tuning.updated {
-        return Err(FsError::Unsupported(
-            "a superblock from before 2002 (fsck_ffs of a current BSD brings it up to date)".into(),
-        ));
     }
     Ok(sb)
 }
