@@ -2,11 +2,13 @@
 //! an image that was repaired. Needs The Sleuth Kit, GRUB and dissect.ffs for
 //! that; says so and passes without.
 
+#[allow(dead_code, reason = "what the check says is judged elsewhere")]
 #[path = "../../ffs/tests/damage/golden.rs"]
 mod golden;
 #[path = "../../ffs/tests/damage/images.rs"]
 mod images;
 mod judges;
+#[allow(dead_code, reason = "not every test does all to its patient")]
 #[path = "../../ffs/tests/damage/patient.rs"]
 mod patient;
 

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::say::say;
 use clap::Args;
 use seekless_device::{BlockDevice, FileDevice};
-use seekless_ffs::{Outcome, phase_of};
+use seekless_ffs::Outcome;
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
 use seekless_fs::format::Probe;
@@ -27,7 +27,7 @@ mod exit {
 /// The exit code for wrong arguments of this command.
 pub(crate) const USAGE: u8 = 16;
 
-/// Check whether a UFS image is in order, and repair it
+/// Check whether an image is in order, and repair it (UFS)
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Without an option nothing is changed, as with -n.
@@ -38,10 +38,11 @@ Examples:
   seekless check -y disk.img
   seekless check --json disk.img | jq '.findings[].code'
 
-Looks at every inode, every name, every bitmap and count of a UFS1 or UFS2
-image, in the five phases of fsck_ffs. Each finding has a code that stays the
-same between versions, and says whether a crash may leave such a thing
-(`expected`) or only damage does (`unexpected`).
+Looks at every inode, every name, every bitmap and count of a UFS1, UFS2 or
+ext2/3/4 image, in the five phases of fsck. Each finding has a code that stays
+the same between versions, and says whether a crash may leave such a thing
+(`expected`) or only damage does (`unexpected`). Ext images are looked at as if
+what waits in their journal were replayed.
 
 -p repairs what is expected; where anything is unexpected it stops and changes
 nothing. -y repairs everything: what nothing leads to gets a name in
@@ -55,7 +56,7 @@ Exit codes (those of fsck, for this command only):
   4   errors were found and left uncorrected
   8   the image could not be checked or repaired
   16  wrong arguments
-For ext images use e2fsck.")]
+Ext images are not repaired: for -p and -y use e2fsck.")]
 pub(crate) struct CheckArgs {
     /// Image file or block device
     image: PathBuf,
@@ -96,15 +97,46 @@ impl Mode {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Ext,
+    Ufs,
+}
+
+impl Format {
+    /// The phase in which a code is found.
+    fn phase_of(self, code: &str) -> Option<u8> {
+        match self {
+            Self::Ext => seekless_ext::phase_of(code),
+            Self::Ufs => seekless_ffs::phase_of(code),
+        }
+    }
+
+    /// What its block numbers count.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Ext => "blocks",
+            Self::Ufs => "fragments",
+        }
+    }
+}
+
+/// What was found, and what became of it.
+struct Examined {
+    format: Format,
+    report: Report,
+    outcome: Outcome,
+}
+
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
     Ok(match examine(args) {
-        Ok((report, outcome)) => {
+        Ok(examined) => {
             if global.json {
-                print_json(args, &report, outcome)
+                print_json(args, &examined)
             } else {
-                print(args, &report, outcome)
+                print(args, &examined)
             }
-            match outcome {
+            match examined.outcome {
                 Outcome::Clean => ExitCode::SUCCESS,
                 Outcome::Corrected => ExitCode::from(exit::CORRECTED),
                 Outcome::Left => ExitCode::from(exit::LEFT),
@@ -117,7 +149,7 @@ pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure
     })
 }
 
-fn examine(args: &CheckArgs) -> Result<(Report, Outcome), Failure> {
+fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let path = &args.image;
     let about = |error: FsError| Failure::from(error).about(path.display());
     let mode = Mode::of(args);
@@ -126,20 +158,29 @@ fn examine(args: &CheckArgs) -> Result<(Report, Outcome), Failure> {
     } else {
         Arc::new(FileDevice::open_locked(path).map_err(|error| about(error.into()))?)
     };
-    if (seekless_ext::FORMAT.probe)(device.as_ref()) == Probe::Yes {
-        return Err(Failure::new(Kind::Unsupported, "an ext image: check it with e2fsck")
-            .about(path.display()));
-    }
-    let repaired = match mode {
-        Mode::Check => {
-            let report = seekless_ffs::check(device).map_err(about)?;
-            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
-            return Ok((report, outcome));
-        }
-        Mode::Preen => seekless_ffs::preen(device).map_err(about)?,
-        Mode::Repair => seekless_ffs::repair(device).map_err(about)?,
+    let format = if (seekless_ext::FORMAT.probe)(device.as_ref()) == Probe::Yes {
+        Format::Ext
+    } else {
+        Format::Ufs
     };
-    Ok((repaired.report, repaired.outcome))
+    let repaired = match (mode, format) {
+        (Mode::Check, _) => {
+            let report = match format {
+                Format::Ext => seekless_ext::check(device),
+                Format::Ufs => seekless_ffs::check(device),
+            };
+            let report = report.map_err(about)?;
+            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
+            return Ok(Examined { format, report, outcome });
+        }
+        (_, Format::Ext) => {
+            let what = "an ext image: repair it with e2fsck";
+            return Err(Failure::new(Kind::Unsupported, what).about(path.display()));
+        }
+        (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device).map_err(about)?,
+        (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device).map_err(about)?,
+    };
+    Ok(Examined { format, report: repaired.report, outcome: repaired.outcome })
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -157,11 +198,12 @@ fn outcome_name(outcome: Outcome) -> &'static str {
     }
 }
 
-fn print_json(args: &CheckArgs, report: &Report, outcome: Outcome) {
+fn print_json(args: &CheckArgs, examined: &Examined) {
+    let Examined { format, report, outcome } = examined;
     let finding = |(number, finding): (usize, &Finding)| -> Value {
         json!({
             "number": number + 1,
-            "phase": phase_of(finding.code),
+            "phase": format.phase_of(finding.code),
             "code": finding.code,
             "class": class(finding),
             "repaired": finding.repaired,
@@ -178,8 +220,8 @@ fn print_json(args: &CheckArgs, report: &Report, outcome: Outcome) {
     let value = json!({
         "image": args.image.to_string_lossy(),
         "mode": Mode::of(args).name(),
-        "outcome": outcome_name(outcome),
-        "clean": outcome != Outcome::Left,
+        "outcome": outcome_name(*outcome),
+        "clean": *outcome != Outcome::Left,
         "findings": report.findings.iter().enumerate().map(finding).collect::<Vec<_>>(),
         "findings_left_out": report.more,
         "unexpected": report.unexpected,
@@ -190,7 +232,9 @@ fn print_json(args: &CheckArgs, report: &Report, outcome: Outcome) {
     say!("{value}");
 }
 
-fn print(args: &CheckArgs, report: &Report, outcome: Outcome) {
+fn print(args: &CheckArgs, examined: &Examined) {
+    let Examined { format, report, outcome } = examined;
+    let ufs = *format == Format::Ufs;
     for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code);
         let done = if finding.repaired { ": repaired" } else { "" };
@@ -206,6 +250,8 @@ fn print(args: &CheckArgs, report: &Report, outcome: Outcome) {
         (Outcome::Left, Mode::Preen, 1..) => {
             "unexpected inconsistency; nothing was repaired (-y repairs everything)".to_string()
         }
+        (Outcome::Left, Mode::Check, 0) if !ufs => "as a crash may leave it".to_string(),
+        (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {n} unexpected findings"),
         (Outcome::Left, Mode::Check, 0) => "as a crash may leave it (-p repairs that)".to_string(),
         (Outcome::Left, Mode::Check, n) => {
             format!("damaged: {n} unexpected findings (-y repairs everything)")
@@ -213,10 +259,11 @@ fn print(args: &CheckArgs, report: &Report, outcome: Outcome) {
         (Outcome::Left, ..) => "not everything could be repaired".to_string(),
     };
     say!(
-        "{}: {verdict}; {} inodes, {} of them directories, {} fragments in files",
+        "{}: {verdict}; {} inodes, {} of them directories, {} {} in files",
         args.image.display(),
         tally.inodes,
         tally.directories,
-        tally.blocks
+        tally.blocks,
+        format.unit()
     );
 }

@@ -52,11 +52,13 @@ impl Claims {
 
 /// A tree of indirect blocks.
 #[derive(Clone, Copy)]
-struct Tree {
-    block: u64,
-    first: u64,
-    span: u64,
-    levels: u32,
+pub(super) struct Tree {
+    pub(super) block: u64,
+    /// The first block of the file that it maps, and how many.
+    pub(super) first: u64,
+    pub(super) span: u64,
+    /// Levels below it, itself included.
+    pub(super) levels: u32,
 }
 
 impl Checker {
