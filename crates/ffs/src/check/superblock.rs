@@ -13,6 +13,9 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::byteorder::LE;
 
+/// Fields that may be wrong for the rest to be believed: what is not in a copy,
+/// such as what tunefs has set since.
+const FEW: usize = 3;
 /// Where UFS1 has its superblock.
 const HOME_UFS1: u64 = 8192;
 
@@ -134,7 +137,8 @@ fn chosen(
     let derived = derive(&mut mended);
     let tuned = tune(&mut mended, copy);
     let mut sb = usable(&mended, device.len());
-    if sb.is_err() || (mended.order, mended.format) != (copy.order, copy.format) {
+    let is_other = (mended.order, mended.format) != (copy.order, copy.format);
+    if sb.is_err() || is_other || fields.len() > FEW {
         mended = at_home(copy.clone());
         derive(&mut mended);
         tune(&mut mended, copy);
