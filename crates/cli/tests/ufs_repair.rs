@@ -20,7 +20,7 @@ use std::process::Command;
 
 /// The cases of an image, each with the damaged bytes.
 fn patients(image: &str) -> impl Iterator<Item = (&'static Case, Vec<u8>)> {
-    let cases = CASES.iter().filter(move |case| !case.of_ufs2 || image.starts_with("ufs2"));
+    let cases = CASES.iter().filter(move |case| case.fits(image));
     cases.map(move |case| {
         let mut patient = Patient::new(image);
         (case.recipe)(&mut patient);
