@@ -260,7 +260,7 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
     let fsize = word(offset_of!(Superblock<LE>, fs_fsize));
     let frag = bsize.checked_div(fsize).unwrap_or(0);
     let (pointer, inode) = if found.format == Format::Ufs1 { (4, 128) } else { (8, 256) };
-    let pointers = bsize / pointer;
+    let pointers = bsize.checked_div(pointer).unwrap_or(0);
     let words = [
         (field!(fs_frag, 4), frag),
         (field!(fs_bmask, 4), !bsize.saturating_sub(1)),
@@ -269,7 +269,7 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
         (field!(fs_fshift, 4), fsize.trailing_zeros()),
         (field!(fs_fragshift, 4), frag.trailing_zeros()),
         (field!(fs_nindir, 4), pointers),
-        (field!(fs_inopb, 4), bsize / inode),
+        (field!(fs_inopb, 4), bsize.checked_div(inode).unwrap_or(0)),
     ];
     let mut differed = Vec::new();
     for ((name, at, _), value) in words {
