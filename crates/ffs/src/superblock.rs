@@ -262,6 +262,13 @@ impl Super {
     /// # Errors
     /// [`FsError::Unsupported`] with the name of what is not known.
     pub(crate) fn check_repairable(&self) -> Result<(), FsError> {
+        if !self.tuning.updated {
+            return Err(FsError::Unsupported(
+                "repairing a volume with a superblock from before 2002 (fsck_ffs of a current BSD \
+                 brings it up to date)"
+                    .into(),
+            ));
+        }
         if self.tuning.has_snapshots {
             return Err(FsError::Unsupported(
                 "repairing a volume with snapshots (remove them with the system that made them)"

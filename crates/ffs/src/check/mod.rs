@@ -1,7 +1,7 @@
 //! Looking at all of an image: the five phases of `fsck_ffs` (McKusick and
 //! Kowalski, "Fsck - The UNIX File System Check Program", 1985).
 //!
-//! 1. [`inodes`]: every inode and the blocks it claims
+//! 1. [`inodes`], [`claims`]: every inode and the blocks it claims
 //! 2. [`names`]: every directory and what its entries lead to
 //! 3. [`names`]: directories that the root does not lead to
 //! 4. [`links`]: numbers of links
@@ -15,7 +15,9 @@
 //! With what it finds the check says what would do away with it ([`fix`]);
 //! [`repair`] does that, in an order in which it can be interrupted.
 
+mod claims;
 mod codes;
+mod copies;
 mod fix;
 mod groups;
 mod inodes;

@@ -144,13 +144,13 @@ impl Checker {
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` a second time", show(&entry.name));
-                return self.to_remove("entry.name", what, entry.spot);
+                return self.reject("entry.name", what, entry.spot);
             }
             _ => {}
         }
         if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` cannot be a name", show(&entry.name));
-            self.to_remove("entry.name", what, entry.spot);
+            self.reject("entry.name", what, entry.spot);
         }
         if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
             self.lost_found = Some((entry.spot, entry.ino));
@@ -159,7 +159,7 @@ impl Checker {
             if !self.is_lost(entry.ino) {
                 let what =
                     format!("`{}` leads to inode {}, not in use", show(&entry.name), entry.ino);
-                self.to_remove("entry.unallocated", what, entry.spot);
+                self.reject("entry.unallocated", what, entry.spot);
             }
             return;
         };
@@ -179,7 +179,7 @@ impl Checker {
     }
 
     /// An entry that must go.
-    fn to_remove(&mut self, code: &'static str, what: String, spot: Spot) {
+    fn reject(&mut self, code: &'static str, what: String, spot: Spot) {
         self.unexpected(code, what, place(spot.dir).at_offset(byte(index(spot.at))));
         self.fix(Stage::Names, Fix::Remove(spot));
     }
@@ -188,7 +188,7 @@ impl Checker {
         let (dir, root) = (entry.spot.dir, Ino::new(ROOT));
         let what = format!("`{}` is one more name of a directory", show(&entry.name));
         if entry.ino == root {
-            return self.to_remove("directory.two-names", what, entry.spot);
+            return self.reject("directory.two-names", what, entry.spot);
         }
         let names = self.names_of.entry(entry.ino).or_default();
         names.push(entry.spot);

@@ -20,7 +20,7 @@ fn codes(report: &Report) -> BTreeSet<&'static str> {
 /// Every case with every image that it can be done to.
 pub(crate) fn patients() -> impl Iterator<Item = (String, &'static crate::golden::Case, Patient)> {
     images::IMAGES.iter().flat_map(|(image, _)| {
-        let cases = CASES.iter().filter(|case| !case.of_ufs2 || image.starts_with("ufs2"));
+        let cases = CASES.iter().filter(|case| case.fits(image));
         cases.map(move |case| {
             let mut patient = Patient::new(image);
             (case.recipe)(&mut patient);

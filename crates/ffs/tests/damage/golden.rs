@@ -18,8 +18,10 @@ pub(crate) struct Case {
     pub(crate) moved: &'static [&'static str],
     /// What is gone after it.
     pub(crate) gone: &'static [&'static str],
-    /// Only on images of UFS2.
-    pub(crate) of_ufs2: bool,
+    /// Not on images of UFS1.
+    of_ufs2: bool,
+    /// Not on images of UFS2.
+    of_ufs1: bool,
 }
 
 const fn case(
@@ -28,7 +30,16 @@ const fn case(
     codes: &'static [&'static str],
     recipe: fn(&mut Patient),
 ) -> Case {
-    Case { name, recipe, codes, after_a_crash, moved: &[], gone: &[], of_ufs2: false }
+    Case {
+        name,
+        recipe,
+        codes,
+        after_a_crash,
+        moved: &[],
+        gone: &[],
+        of_ufs2: false,
+        of_ufs1: false,
+    }
 }
 
 impl Case {
@@ -39,6 +50,16 @@ impl Case {
 
     const fn gone(mut self, paths: &'static [&'static str]) -> Self {
         self.gone = paths;
+        self
+    }
+
+    /// Whether it can be done to an image.
+    pub(crate) fn fits(&self, image: &str) -> bool {
+        !(self.of_ufs2 && image.starts_with("ufs1") || self.of_ufs1 && image.starts_with("ufs2"))
+    }
+
+    const fn of_ufs1(mut self) -> Self {
+        self.of_ufs1 = true;
         self
     }
 
@@ -100,6 +121,11 @@ pub(crate) const CASES: &[Case] = &[
         let at = p.superblock() + 1116;
         p.put(at, 4, 3);
     }),
+    case("a superblock that says it is old", false, &["superblock.fixed"], |p| {
+        let at = p.superblock() + 211;
+        p.bytes[at] = 0;
+    })
+    .of_ufs1(),
     case("a copy of noise", false, &["superblock.copy"], |p| {
         let at = p.superblocks()[1];
         p.bytes[at..at + 1376].fill(0x5A);

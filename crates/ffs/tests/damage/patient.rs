@@ -143,7 +143,7 @@ impl Patient {
         }
         let own = (8 + self.bytes[at + 7] as usize + 1).next_multiple_of(4);
         let len = end - at;
-        assert!(len >= own + 8 + name.len() + 1, "no room in {dir}");
+        assert!(len > own + 8 + name.len(), "no room in {dir}");
         self.put(at + 4, 2, own as u64);
         self.put(at + own, 4, u64::from(ino.get()));
         self.put(at + own + 4, 2, (len - own) as u64);

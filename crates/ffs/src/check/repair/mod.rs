@@ -174,7 +174,7 @@ impl Repair {
             return Ok(Round::Stuck);
         }
         checker.sb().check_repairable()?;
-        let writes = self.disk.writes();
+        let before = (self.disk.writes(), self.homeless.len());
         if !checker.fixes.are_of_superblock() {
             superblock::mark_unclean(checker.sb(), &mut self.disk)?;
         }
@@ -184,7 +184,8 @@ impl Repair {
         if checker.fixes.are_last() && checker.lost_groups.is_empty() {
             self.finish(checker)?;
         }
-        Ok(if self.disk.writes() > writes { Round::Again } else { Round::Stuck })
+        let now = (self.disk.writes(), self.homeless.len());
+        Ok(if now == before { Round::Stuck } else { Round::Again })
     }
 
     /// Summaries, totals, and last that the volume is clean, if it is.

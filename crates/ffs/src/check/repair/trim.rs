@@ -2,21 +2,13 @@
 
 use super::disk::Disk;
 use super::inode::{InodeMut, put_pointer};
+use crate::check::claims::Tree;
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::Ino;
-
-/// A tree of indirect blocks.
-#[derive(Clone, Copy)]
-struct Tree {
-    block: u64,
-    first: u64,
-    span: u64,
-    levels: u32,
-}
 
 /// Forgets what lies past an inode's end: first in its indirect blocks, of which
 /// those at the end alone hold such numbers, then in itself.
