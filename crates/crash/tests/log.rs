@@ -24,7 +24,7 @@ fn sector(size: usize, start: &[u8]) -> Vec<u8> {
 /// A log put together as the kernel's source says, in sectors of 4,096 bytes.
 fn by_hand() -> Vec<u8> {
     let size = 4096;
-    let mut log = sector(size, &words(&[0x6a73_6677_7368_72, 1, 5, 4096]));
+    let mut log = sector(size, &words(&[0x006a_7366_7773_6872, 1, 5, 4096]));
     log.extend(sector(size, &words(&[3, 2, 0, 0])));
     log.extend(vec![7; 2 * size]);
     log.extend(sector(size, &words(&[0, 0, 1, 0])));
