@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 pub enum Role {
     /// Contents of a regular file or symlink.
     Data,
-    /// Contents that have moved: the place where they were is given up, so that
-    /// they must not be lost.
+    /// Contents that take the place of others: of those that have moved, where
+    /// the old place is given up, or of a hole. What was there must not be lost.
     DataMove,
     /// A new list of extended attributes.
     AttributesInit,

@@ -105,7 +105,7 @@ impl FfsLive {
     ) -> Result<(), FsError> {
         let bsize = index(self.sb.bsize);
         let bytes = self.cache.read(old, 0, bsize)?.to_vec();
-        let ((), data) = self.cache.fill(new, bsize, Role::Data, |to| {
+        let ((), data) = self.cache.fill(new, bsize, Role::DataMove, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;

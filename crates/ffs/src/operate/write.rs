@@ -174,7 +174,13 @@ impl FfsLive {
     ) -> Result<ChangeId, FsError> {
         let wanted = self.wanted(ino, lbn)?;
         let (at, bitmap) = self.take_data(ino, lbn, count, wanted)?;
-        let role = self.data_role(ino)?;
+        // Where a hole was there are zeros to be lost, if the disk came to lead
+        // to what the new place held before.
+        let fills_hole = lbn.saturating_mul(u64::from(self.sb.bsize)) < self.node(ino)?.size;
+        let role = match self.data_role(ino)? {
+            Role::Data if fills_hole => Role::DataMove,
+            role => role,
+        };
         let len = index(count.saturating_mul(self.sb.fsize));
         let ((), data) = self.cache.fill(at, len, role, |to| {
             put(to, within, bytes);
