@@ -16,6 +16,8 @@ pub enum Role {
     AttributesInit,
     /// A new inode.
     InodeInit,
+    /// An inode without blocks made as good as unused.
+    InodeClear,
     /// A block of inodes made ready before first use (UFS2).
     InodeBlockInit,
     /// An inode taken in a bitmap.
@@ -140,9 +142,11 @@ impl Role {
             Self::Data | Self::DataMove | Self::AttributesInit | Self::DirectoryInit => {
                 Kind::NewBlk
             }
-            Self::InodeInit | Self::InodeBlockInit | Self::LinkCount | Self::Attributes => {
-                Kind::InodeDep
-            }
+            Self::InodeInit
+            | Self::InodeClear
+            | Self::InodeBlockInit
+            | Self::LinkCount
+            | Self::Attributes => Kind::InodeDep,
             Self::InodeBitmapSet
             | Self::InodeBitmapClear
             | Self::BitmapSet
@@ -167,7 +171,7 @@ impl Role {
     /// Whether it makes earlier changes void that lie wholly under it and have
     /// not been written.
     pub(crate) const fn makes_void(self) -> bool {
-        matches!(self, Self::PointerClear | Self::IndirectClear)
+        matches!(self, Self::PointerClear | Self::InodeClear | Self::IndirectClear)
     }
 
     /// How long a block first changed in this way may wait, as the syncer

@@ -295,8 +295,9 @@ impl FfsLive {
     }
 
     /// Makes an inode that nothing leads to any more as good as unused: all
-    /// zeros but for its generation.
-    pub(super) fn put_cleared(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+    /// zeros but for its generation. Without blocks there is none that could get
+    /// a second owner, and no hurry.
+    pub(super) fn put_cleared(&mut self, ino: Ino, has_blocks: bool) -> Result<ChangeId, FsError> {
         let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
         let generation = self.nodes.get(&ino).map_or(0, |node| node.generation);
@@ -304,7 +305,8 @@ impl FfsLive {
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
         self.sb.order.put_u32(&mut new.bytes, at, generation);
         let piece = Piece { offset: byte(place.skip), bytes: new.bytes() };
-        self.cache.change(place.block, &[piece], Role::PointerClear, &[])
+        let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
+        self.cache.change(place.block, &[piece], role, &[])
     }
 
     /// The generation an unused inode was left with.

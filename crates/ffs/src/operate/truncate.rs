@@ -280,7 +280,7 @@ impl FfsLive {
             self.free_inode(ino, is_directory)?;
             return Ok(ChangeId::COMMITTED);
         }
-        let cleared = self.put_cleared(ino)?;
+        let cleared = self.put_cleared(ino, !cut.runs.is_empty())?;
         self.nodes.remove(&ino);
         self.let_go(cleared, cut);
         self.pending.inodes = self.pending.inodes.saturating_add(1);
