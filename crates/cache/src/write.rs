@@ -45,9 +45,13 @@ impl<A> Cache<A> {
     }
 
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
-        self.device
-            .write(self.shape.lba(run.at), &run.bytes)
-            .map_err(|error| self.fail(error.into()))?;
+        let at = self.shape.lba(run.at);
+        let written = if waited {
+            self.device.write(at, &run.bytes)
+        } else {
+            self.device.write_behind(at, &run.bytes)
+        };
+        written.map_err(|error| self.fail(error.into()))?;
         let count =
             if waited { &mut self.counters.sync_writes } else { &mut self.counters.async_writes };
         *count += 1;
