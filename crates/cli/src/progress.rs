@@ -16,6 +16,17 @@ pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
     }
 }
 
+/// A bar that counts things to `total`, with the time that is left.
+pub(crate) fn count(global: &Global, total: u64, things: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), target(global));
+    let template =
+        format!("{{elapsed_precise}} {{wide_bar}} {{pos}}/{{len}} {things}, {{eta}} left");
+    match ProgressStyle::with_template(&template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
 /// Standard error, if a person watches it.
 fn target(global: &Global) -> ProgressDrawTarget {
     if global.quiet || global.json {

@@ -104,7 +104,9 @@ impl State {
         let bytes = u64::from(request.sectors) * SECTOR;
         let tally = &mut self.tally;
         match (request.op, waited) {
-            (Op::Read, _) => (tally.reads, tally.read_bytes) = (tally.reads + 1, tally.read_bytes + bytes),
+            (Op::Read, _) => {
+                (tally.reads, tally.read_bytes) = (tally.reads + 1, tally.read_bytes + bytes)
+            }
             (_, true) => tally.sync_writes += 1,
             (_, false) => tally.async_writes += 1,
         }

@@ -105,6 +105,9 @@ pub struct CacheSpec {
     /// block are one buffer.
     #[serde(default)]
     pub page: Option<Size>,
+    /// Bitmaps and times are written later under `sync` too, as BSD does.
+    #[serde(default)]
+    pub delay_bitmaps: bool,
 }
 
 /// What the processor costs.

@@ -13,6 +13,7 @@
 //! - [`machine`]: the engine on such a disk, with a processor
 //! - [`workload`]: what is done, in phases
 //! - [`run`]: one run, and what it measured
+//! - [`pool`]: several runs at once
 //! - [`plan`]: which runs an experiment consists of
 //! - [`store`]: runs kept in a directory as they finish
 //! - [`cells`]: runs against each other and against what was published
@@ -24,6 +25,7 @@ pub mod disk;
 pub mod experiment;
 pub mod machine;
 pub mod plan;
+pub mod pool;
 pub mod quantity;
 mod queue;
 pub mod rank;

@@ -75,7 +75,14 @@ impl Machine {
             wall: Box::new(|| TODAY),
         };
         let live = FfsLive::open(disk.clone(), clock.clone(), config(system, setup), options)?;
-        Ok(Self { clock, disk, live, cpu: system.cpu.clone(), spent: Nanos::ZERO, zeros: Vec::new() })
+        Ok(Self {
+            clock,
+            disk,
+            live,
+            cpu: system.cpu.clone(),
+            spent: Nanos::ZERO,
+            zeros: Vec::new(),
+        })
     }
 
     /// How far everything has come.
@@ -246,6 +253,8 @@ fn config(system: &System, setup: &Setup<'_>) -> Config {
     config.cluster = system.cache.cluster.0;
     let [inode, directory, file] = system.cache.ages;
     config.ages = Ages { inode, directory, file };
+    config.page = system.cache.page.map(|size| size.0);
+    config.delay_bitmaps = system.cache.delay_bitmaps;
     config.barriers = false;
     let limits = &mut config.limits;
     limits.tickdelay = setup.workload.tickdelay.unwrap_or(limits.tickdelay);

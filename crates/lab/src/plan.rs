@@ -19,10 +19,8 @@ impl std::str::FromStr for Shard {
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not a part of a whole (try 1/4)");
         let (number, of) = text.split_once('/').ok_or_else(bad)?;
-        let shard = Self {
-            number: number.parse().map_err(|_| bad())?,
-            of: of.parse().map_err(|_| bad())?,
-        };
+        let shard =
+            Self { number: number.parse().map_err(|_| bad())?, of: of.parse().map_err(|_| bad())? };
         if (1..=shard.of).contains(&shard.number) { Ok(shard) } else { Err(bad()) }
     }
 }
@@ -63,7 +61,10 @@ pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabE
         .enumerate()
         .filter(|(at, _)| at % shard.of == shard.number - 1)
         .flat_map(|(_, cell)| {
-            let of = |policy: &crate::quantity::PolicyName| RunId { policy: policy.0.clone(), ..cell.clone() };
+            let of = |policy: &crate::quantity::PolicyName| RunId {
+                policy: policy.0.clone(),
+                ..cell.clone()
+            };
             experiment.policies.iter().map(of).collect::<Vec<_>>()
         })
         .collect())
@@ -96,7 +97,8 @@ fn cells(experiment: &Experiment, seeds: Option<u64>) -> Vec<RunId> {
 }
 
 fn answers(cell: &RunId, only: &str) -> bool {
-    let is = |part: &str| [&cell.workload, &cell.system, &cell.discipline].iter().any(|n| *n == part);
+    let is =
+        |part: &str| [&cell.workload, &cell.system, &cell.discipline].iter().any(|n| *n == part);
     only.split('/').all(is)
 }
 

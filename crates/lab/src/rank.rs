@@ -17,9 +17,8 @@ pub fn spearman(pairs: &[(f64, f64)]) -> Option<f64> {
     let (left, right): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
     let (left, right) = (ranks(&left), ranks(&right));
     let mean = (pairs.len() as f64 + 1.0) / 2.0;
-    let product = |a: &[f64], b: &[f64]| {
-        a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>()
-    };
+    let product =
+        |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>();
     let scale = (product(&left, &left) * product(&right, &right)).sqrt();
     (scale > 0.0).then(|| product(&left, &right) / scale)
 }

@@ -91,7 +91,10 @@ pub fn digest(text: &str, experiment: &Experiment) -> String {
 }
 
 /// The system and workload that a run names.
-fn parts<'a>(experiment: &'a Experiment, id: &RunId) -> Option<(&'a System, &'a Workload, Discipline)> {
+fn parts<'a>(
+    experiment: &'a Experiment,
+    id: &RunId,
+) -> Option<(&'a System, &'a Workload, Discipline)> {
     let system = experiment.systems.iter().find(|system| system.name == id.system)?;
     let workload = experiment.workloads.iter().find(|w| w.name == id.workload)?;
     Some((system, workload, id.discipline.parse().ok()?))

@@ -46,7 +46,8 @@ impl TreeSpec {
     /// What is wrong with the numbers.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         const MOST: u32 = 10_000_000;
-        let (Self::Ports { directories, files, .. } | Self::Flat { directories, files, .. }) = *self;
+        let (Self::Ports { directories, files, .. } | Self::Flat { directories, files, .. }) =
+            *self;
         if directories == 0 || directories > MOST {
             return Some(("directories", format!("not from 1 to {MOST}")));
         }
@@ -123,7 +124,12 @@ impl Shape {
         let patched = below.checked_sub(ports * 3)?;
         let patches = files.checked_sub(ports * FIXED_FILES)?;
         let sound = categories > 0 && ports >= categories && patched <= ports && patches >= patched;
-        (sound && (patched > 0 || patches == 0)).then_some(Self { categories, ports, patched, patches })
+        (sound && (patched > 0 || patches == 0)).then_some(Self {
+            categories,
+            ports,
+            patched,
+            patches,
+        })
     }
 
     fn entries(&self, seed: u64) -> Vec<Entry> {
@@ -234,7 +240,8 @@ mod tests {
     #[test]
     fn most_files_are_small() {
         let entries = PORTS.entries(1);
-        let lens: Vec<u64> = entries.iter().filter_map(|entry| entry.len).map(ByteLen::get).collect();
+        let lens: Vec<u64> =
+            entries.iter().filter_map(|entry| entry.len).map(ByteLen::get).collect();
         let below = |bytes| lens.iter().filter(|len| **len <= bytes).count() as f64;
         let share = below(1024) / lens.len() as f64;
         assert!((0.6..0.9).contains(&share), "{share} fit in a fragment");
@@ -245,7 +252,8 @@ mod tests {
     fn a_flat_tree_is_even() {
         let entries = TreeSpec::Flat { directories: 28, files: 202, len: 0 }.entries(1);
         assert_eq!(entries.len(), 230);
-        let in_dir = |dir| entries.iter().filter(|e| e.parent == Some(dir) && e.len.is_some()).count();
+        let in_dir =
+            |dir| entries.iter().filter(|e| e.parent == Some(dir) && e.len.is_some()).count();
         let counts: Vec<usize> =
             (1..entries.len()).filter(|&at| entries[at].len.is_none()).map(in_dir).collect();
         assert_eq!(counts.len(), 27);

@@ -39,6 +39,7 @@ fn spec() -> HddSpec {
             zero_latency_write: false,
             write_back: false,
             combine_writes: false,
+            replace_writes: false,
             stop_in_sector: true,
             serve_while_writing: false,
             write_lead_sectors: 0,
@@ -308,4 +309,32 @@ fn nothing_is_lost_under_load() {
     }
     assert_eq!((done, drive.in_flight()), (5_000, 0));
     assert!(drive.busy() <= last);
+}
+
+/// However writes overlap each other, every segment is free in the end.
+#[test]
+fn no_segment_stays_dirty() {
+    let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
+    for replace in [false, true] {
+        spec.buffer.replace_writes = replace;
+        let mut drive = Hdd::new(spec.clone());
+        let mut chance = crate::random::Random::new(1);
+        let mut now = Nanos::ZERO;
+        for _ in 0..20_000 {
+            let start = chance.below(12) * 8;
+            let sectors = [2, 4, 16][chance.below(3) as usize];
+            let at = Lba::new(74_000_000 + start);
+            let request = if chance.below(8) == 0 {
+                Request::read(at, sectors)
+            } else {
+                Request::write(at, sectors)
+            };
+            now = drive.serve(now, request).unwrap();
+        }
+        let rest = Nanos::new(now.get() + 10_000_000_000);
+        assert_eq!(drive.advance(rest), None);
+        drive.run(rest);
+        assert!(drive.dirty.is_empty());
+        assert_eq!(drive.buffer.dirty(rest), 0, "replace {replace}");
+    }
 }
