@@ -31,7 +31,26 @@ use std::sync::{Arc, OnceLock};
 
 /// Runs one input on the images of UFS, any byte of which may change.
 pub fn run_ffs(data: &[u8]) {
-    let Some((&choice, mut rest)) = data.split_first() else { return };
+    if let Some(bytes) = damaged_ffs(data) {
+        exercise::shared::exercise(&seekless_ffs::FORMAT, bytes, false);
+    }
+}
+
+/// Repairs such an image: where that does not say why it cannot, the image is
+/// clean then.
+pub fn run_repair(data: &[u8]) {
+    let Some(bytes) = damaged_ffs(data) else { return };
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let Ok(repaired) = seekless_ffs::repair(device.clone()) else { return };
+    let again = seekless_ffs::repair(device).expect("repaired once");
+    if repaired.outcome != seekless_ffs::Outcome::Left {
+        assert_eq!(again.outcome, seekless_ffs::Outcome::Clean, "{:#?}", again.report);
+    }
+}
+
+/// An image of UFS with the patches of an input.
+fn damaged_ffs(data: &[u8]) -> Option<Vec<u8>> {
+    let (&choice, mut rest) = data.split_first()?;
     let images = ffs_images::IMAGES;
     let (_, compressed) = images[usize::from(choice) % images.len()];
     let mut bytes = ffs_images::unpack(compressed);
@@ -47,7 +66,7 @@ pub fn run_ffs(data: &[u8]) {
         }
         rest = &after[len..];
     }
-    exercise::shared::exercise(&seekless_ffs::FORMAT, bytes, false);
+    Some(bytes)
 }
 
 /// What a target may change.

@@ -2,6 +2,8 @@
 
 use crate::cmd;
 use clap::{Args, Parser, Subcommand};
+use std::ffi::OsStr;
+use std::process::ExitCode;
 
 /// Keeps what is used together close together on disk.
 #[derive(Parser, Debug)]
@@ -14,12 +16,31 @@ Exit codes:
   3  the image is corrupt
   4  the image or request needs something that is not supported
   5  no space: something does not fit
-  6  the system refused (file missing, permission, I/O error)")]
+  6  the system refused (file missing, permission, I/O error)
+`check` has those of fsck instead (see its help).")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Prints why the arguments are wrong, or the help that was asked for, and gives
+/// the exit code, in which `check` follows `fsck`.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    // Nothing can be done where nobody reads it.
+    let _ = error.print();
+    let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
+    match u8::try_from(error.exit_code()) {
+        Ok(0) => ExitCode::SUCCESS,
+        _ if is_check.is_some_and(|arg| arg == "check") => ExitCode::from(cmd::check::USAGE),
+        Ok(code) => ExitCode::from(code),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn is_option(arg: &OsStr) -> bool {
+    arg.as_encoded_bytes().starts_with(b"-")
 }
 
 /// Options every command takes.

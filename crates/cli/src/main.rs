@@ -27,7 +27,10 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return args::refuse(&error),
+    };
     match cmd::run(&cli) {
         Ok(code) => code,
         Err(failure) => failure.report(cli.global.json),

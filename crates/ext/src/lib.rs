@@ -48,7 +48,7 @@ pub use image::ExtImage;
 
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
-pub use check::check;
+pub use check::{CODES, check, phase_of};
 pub use features::Features;
 pub use relayout::Relayout;
 

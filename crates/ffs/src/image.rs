@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// `SF_SNAPSHOT`: block numbers 1 and 2 of such a file have meanings of their
 /// own.
-const SNAPSHOT: u32 = 0x0020_0000;
+pub(crate) const SNAPSHOT: u32 = 0x0020_0000;
 
 /// An open UFS1 or UFS2 image. Block numbers are those of fragments.
 pub struct FfsImage {

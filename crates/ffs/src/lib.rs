@@ -42,7 +42,7 @@ mod words;
 mod xattr;
 
 pub use build::{BuildOptions, Builder};
-pub use check::check;
+pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
 pub use operate::{FfsLive, LiveOptions, Wall};

@@ -106,6 +106,8 @@ pub(crate) struct Tuning {
     pub(crate) cssize: u32,
     /// Bytes that the longest file may have.
     pub(crate) maxfilesize: u64,
+    /// When it was written last, in seconds of the epoch.
+    pub(crate) time: i64,
     /// What the groups have together.
     pub(crate) totals: Totals,
     /// The fields of today are in use, not only the old ones.
@@ -119,11 +121,13 @@ fn place() -> Location {
 }
 
 /// A place where a superblock was found, and its bytes.
+#[derive(Clone)]
 pub(crate) struct Found {
-    order: Order,
-    format: Format,
-    at: u64,
-    bytes: Vec<u8>,
+    pub(crate) order: Order,
+    pub(crate) format: Format,
+    /// In bytes.
+    pub(crate) at: u64,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Looks for a superblock where one may be. UFS2 says where its own lies, which
@@ -131,29 +135,64 @@ pub(crate) struct Found {
 /// copy of a volume with large blocks.
 pub(crate) fn find(device: &dyn BlockDevice) -> Option<Found> {
     SUPERBLOCK_SEARCH.into_iter().find_map(|at| {
-        let mut bytes = vec![0; index(LOOK)];
-        device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
-        let magic = le32(&bytes, MAGIC_AT)?;
-        let (order, magic) = match magic {
-            MAGIC_UFS1 | MAGIC_UFS2 => (Order::Little, magic),
-            _ => (Order::Big, magic.swap_bytes()),
-        };
-        let format = match magic {
-            MAGIC_UFS1 if at != SUPERBLOCK_UFS2 => Format::Ufs1,
-            MAGIC_UFS2 => Format::Ufs2,
-            _ => return None,
-        };
-        let found = Found { order, format, at, bytes };
-        (format == Format::Ufs1 || found.own_place() == Some(at)).then_some(found)
+        let found = look(device, at)?;
+        match found.format {
+            Format::Ufs1 => (at != SUPERBLOCK_UFS2).then_some(found),
+            Format::Ufs2 => (found.own_place() == Some(at)).then_some(found),
+        }
     })
 }
 
+/// What looks like a superblock, or a copy of it, at a byte of the device.
+pub(crate) fn look(device: &dyn BlockDevice, at: u64) -> Option<Found> {
+    let mut bytes = vec![0; index(LOOK)];
+    device.read(Lba::containing(ByteLen::new(at)), &mut bytes).ok()?;
+    let (order, format) = magic_of(&bytes)?;
+    Some(Found { order, format, at, bytes })
+}
+
+/// Byte order and format by the magic number.
+fn magic_of(bytes: &[u8]) -> Option<(Order, Format)> {
+    let magic = le32(bytes, MAGIC_AT)?;
+    let (order, magic) = match magic {
+        MAGIC_UFS1 | MAGIC_UFS2 => (Order::Little, magic),
+        _ => (Order::Big, magic.swap_bytes()),
+    };
+    match magic {
+        MAGIC_UFS1 => Some((order, Format::Ufs1)),
+        MAGIC_UFS2 => Some((order, Format::Ufs2)),
+        _ => None,
+    }
+}
+
+/// Whether bytes begin with a magic number, in either order.
+pub(crate) fn has_magic(bytes: &[u8]) -> bool {
+    let magic = le32(bytes, 0).unwrap_or(0);
+    [magic, magic.swap_bytes()].iter().any(|magic| matches!(*magic, MAGIC_UFS1 | MAGIC_UFS2))
+}
+
 impl Found {
-    fn own_place(&self) -> Option<u64> {
+    /// `fs_sblockloc`: where it says that the first of its kind lies.
+    pub(crate) fn own_place(&self) -> Option<u64> {
         Some(match self.order {
             Order::Little => parse::<Superblock<LE>>(&self.bytes, 0)?.fs_sblockloc.get(),
             Order::Big => parse::<Superblock<BE>>(&self.bytes, 0)?.fs_sblockloc.get(),
         })
+    }
+
+    /// What it says, checked for a device of so many bytes.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when it makes no sense.
+    pub(crate) fn decode(&self, device: ByteLen) -> Result<Super, FsError> {
+        let sb = match self.order {
+            Order::Little => {
+                native(&parse::<Superblock<LE>>(&self.bytes, 0).ok_or_else(lost)?, self)
+            }
+            Order::Big => native(&parse::<Superblock<BE>>(&self.bytes, 0).ok_or_else(lost)?, self),
+        };
+        sb.check(device)?;
+        Ok(sb)
     }
 }
 
@@ -162,16 +201,8 @@ impl Super {
     pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {
         let found = find(device)
             .ok_or_else(|| FsError::corrupt(Corruption::Magic { found: 0 }, place()))?;
-        let sb = match found.order {
-            Order::Little => {
-                native(&parse::<Superblock<LE>>(&found.bytes, 0).ok_or_else(lost)?, &found)
-            }
-            Order::Big => {
-                native(&parse::<Superblock<BE>>(&found.bytes, 0).ok_or_else(lost)?, &found)
-            }
-        };
-        sb.check(device.len())?;
-        if sb.has_check_hash(check_hash::SUPERBLOCK) && !ignore_checksums {
+        let sb = found.decode(device.len())?;
+        if !ignore_checksums {
             sb.verify(&found)?;
         }
         Ok(sb)
@@ -221,6 +252,28 @@ impl Super {
         let room = device.get().checked_div(u64::from(self.fsize)).unwrap_or(0);
         if self.size > room {
             return Err(range("fs_size", self.size, room, place()));
+        }
+        Ok(())
+    }
+
+    /// Checks whether a repair may change the volume: what it does not know of it
+    /// would break. Journals are no obstacle, since all is looked at.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the name of what is not known.
+    pub(crate) fn check_repairable(&self) -> Result<(), FsError> {
+        if !self.tuning.updated {
+            return Err(FsError::Unsupported(
+                "repairing a volume with a superblock from before 2002 (fsck_ffs of a current BSD \
+                 brings it up to date)"
+                    .into(),
+            ));
+        }
+        if self.tuning.has_snapshots {
+            return Err(FsError::Unsupported(
+                "repairing a volume with snapshots (remove them with the system that made them)"
+                    .into(),
+            ));
         }
         Ok(())
     }
@@ -305,8 +358,15 @@ impl Super {
         }
     }
 
-    /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero.
-    fn verify(&self, found: &Found) -> Result<(), FsError> {
+    /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero; where
+    /// the volume has such a hash.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when it is another.
+    pub(crate) fn verify(&self, found: &Found) -> Result<(), FsError> {
+        if !self.has_check_hash(check_hash::SUPERBLOCK) {
+            return Ok(());
+        }
         let word = |at: usize| {
             let word = le32(&found.bytes, at).unwrap_or(0);
             if self.order == Order::Little { word } else { word.swap_bytes() }
@@ -457,6 +517,7 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
         sbsize: raw.fs_sbsize.get(),
         cssize: raw.fs_cssize.get(),
         maxfilesize: raw.fs_maxfilesize.get(),
+        time: raw.fs_time.get(),
         totals: Totals {
             ndir: totals.cs_ndir.get(),
             nbfree: totals.cs_nbfree.get(),

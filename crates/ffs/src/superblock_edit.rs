@@ -36,6 +36,19 @@ impl<'a> SuperblockMut<'a> {
         Ok(Self { sb, bytes })
     }
 
+    /// Takes bytes that were read already, `fs_sbsize` of them.
+    pub(crate) fn of(sb: &'a Super, mut bytes: Vec<u8>) -> Self {
+        bytes.truncate(index(sb.tuning.sbsize));
+        Self { sb, bytes }
+    }
+
+    /// Forgets the files that a journal of soft updates was to free.
+    pub(crate) fn forget_unreferenced(&mut self) {
+        self.set32(at!(fs_sujfree), 0);
+        self.set32(at!(fs_pendinginodes), 0);
+        self.set64(at!(fs_pendingblocks), 0);
+    }
+
     fn set32(&mut self, at: usize, value: u32) {
         self.sb.order.put_u32(&mut self.bytes, at, value);
     }

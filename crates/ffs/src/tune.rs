@@ -143,7 +143,7 @@ impl Changes {
         let sb = Super::read(device, false)?;
         if !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             return Err(FsError::Unsupported(
-                "changing a volume that was not unmounted (unmount it, or run fsck_ffs on it)"
+                "changing a volume that was not unmounted (unmount it, or run seekless check -p on it)"
                     .into(),
             ));
         }

@@ -23,8 +23,13 @@ impl Volume {
         ignore_checksums: bool,
     ) -> Result<Self, FsError> {
         let sb = Super::read(device.as_ref(), ignore_checksums)?;
+        Ok(Self::with(device, sb, ignore_checksums))
+    }
+
+    /// A device seen through a superblock that was found otherwise.
+    pub(crate) fn with(device: Arc<dyn BlockDevice>, sb: Super, ignore_checksums: bool) -> Self {
         let cache = BlockCache::new(sb.bsize);
-        Ok(Self { device, sb, cache, ignore_checksums })
+        Self { device, sb, cache, ignore_checksums }
     }
 
     /// Checks that a run of fragments lies in the volume.

@@ -32,6 +32,7 @@ macro_rules! put {
 }
 
 impl Order {
+    get!(get_u16, u16);
     get!(get_u32, u32);
     get!(get_u64, u64);
     put!(put_u16, u16);

@@ -20,6 +20,13 @@ impl Bits {
         was_clear
     }
 
+    /// Clears a bit.
+    pub fn clear(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at >> 6) {
+            *word &= !(1u64 << (at & 63));
+        }
+    }
+
     /// Whether a bit is set; past the end none is.
     #[must_use]
     pub fn get(&self, at: usize) -> bool {

@@ -23,6 +23,8 @@ pub struct Finding {
     pub what: String,
     /// Where.
     pub location: Location,
+    /// Whether it has been done away with.
+    pub repaired: bool,
 }
 
 /// How much was found in an image, whether in order or not.
@@ -59,11 +61,17 @@ impl Report {
         self.findings.is_empty()
     }
 
+    /// How many findings there are, those left out included.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.more.saturating_add(self.findings.len() as u64)
+    }
+
     /// Adds a finding.
     pub fn add(&mut self, code: &'static str, class: Class, what: String, location: Location) {
         self.unexpected = self.unexpected.saturating_add(u64::from(class == Class::Unexpected));
         if self.findings.len() < MOST {
-            self.findings.push(Finding { code, class, what, location });
+            self.findings.push(Finding { code, class, what, location, repaired: false });
         } else {
             self.more = self.more.saturating_add(1);
         }

@@ -1,10 +1,12 @@
-//! `seekless check`: whether an image is in order.
+//! `seekless check`: whether an image is in order, and repairing it.
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::say::say;
 use clap::Args;
 use seekless_device::{BlockDevice, FileDevice};
+use seekless_ffs::Outcome;
+use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
 use seekless_fs::format::Probe;
 use serde_json::{Value, json};
@@ -12,47 +14,173 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Something is not in order, and left so: as `fsck(8)`.
-const LEFT: u8 = 4;
+/// Exit codes are those of `fsck(8)`, for scripts that know them.
+mod exit {
+    /// Something was found, and repaired.
+    pub(super) const CORRECTED: u8 = 1;
+    /// Something was found, and left as it is.
+    pub(super) const LEFT: u8 = 4;
+    /// The image could not be checked.
+    pub(super) const OPERATIONAL: u8 = 8;
+}
 
-/// Check whether a UFS image is in order; changes nothing
+/// The exit code for wrong arguments of this command.
+pub(crate) const USAGE: u8 = 16;
+
+/// Check whether an image is in order, and repair it (UFS)
 #[derive(Args, Debug)]
 #[command(after_help = "\
+Without an option nothing is changed, as with -n.
+
 Examples:
   seekless check disk.img
+  seekless check -p disk.img
+  seekless check -y disk.img
   seekless check --json disk.img | jq '.findings[].code'
 
-Looks at every inode, every name, every bitmap and count of a UFS1 or UFS2
-image. Each finding has a code that stays the same between versions, and says
-whether a crash may leave such a thing (`expected`: repaired by `fsck -p`
-without asking) or only damage does (`unexpected`).
+Looks at every inode, every name, every bitmap and count of a UFS1, UFS2 or
+ext2/3/4 image, in the five phases of fsck. Each finding has a code that stays
+the same between versions, and says whether a crash may leave such a thing
+(`expected`) or only damage does (`unexpected`). Ext images are looked at as if
+what waits in their journal were replayed.
 
-Exit codes: 0 in order, 4 something was found, otherwise as for all commands.
-For ext images use e2fsck -fn.")]
+-p repairs what is expected; where anything is unexpected it stops and changes
+nothing. -y repairs everything: what nothing leads to gets a name in
+/lost+found, of two that claim a block the later one is cleared. A repair that
+is interrupted is taken up by the next one. An image that is mounted or being
+changed is not repaired.
+
+Exit codes (those of fsck, for this command only):
+  0   in order
+  1   errors were found and corrected
+  4   errors were found and left uncorrected
+  8   the image could not be checked or repaired
+  16  wrong arguments
+Ext images are not repaired: for -p and -y use e2fsck.")]
 pub(crate) struct CheckArgs {
     /// Image file or block device
     image: PathBuf,
-    /// Change nothing (as it is: for scripts that give fsck's options)
-    #[arg(short = 'n')]
+    /// Change nothing (as without an option)
+    #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]
     no: bool,
+    /// Repair what a crash may leave; stop at anything else
+    #[arg(short = 'p', long, conflicts_with = "yes")]
+    preen: bool,
+    /// Repair everything
+    #[arg(short = 'y', long)]
+    yes: bool,
+}
+
+/// What is to be done besides looking.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Check,
+    Preen,
+    Repair,
+}
+
+impl Mode {
+    fn of(args: &CheckArgs) -> Self {
+        match (args.preen, args.yes) {
+            (true, _) => Self::Preen,
+            (_, true) => Self::Repair,
+            _ => Self::Check,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Preen => "preen",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Ext,
+    Ufs,
+}
+
+impl Format {
+    /// The phase in which a code is found.
+    fn phase_of(self, code: &str) -> Option<u8> {
+        match self {
+            Self::Ext => seekless_ext::phase_of(code),
+            Self::Ufs => seekless_ffs::phase_of(code),
+        }
+    }
+
+    /// What its block numbers count.
+    fn unit(self) -> &'static str {
+        match self {
+            Self::Ext => "blocks",
+            Self::Ufs => "fragments",
+        }
+    }
+}
+
+/// What was found, and what became of it.
+struct Examined {
+    format: Format,
+    report: Report,
+    outcome: Outcome,
 }
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
+    Ok(match examine(args) {
+        Ok(examined) => {
+            if global.json {
+                print_json(args, &examined)
+            } else {
+                print(args, &examined)
+            }
+            match examined.outcome {
+                Outcome::Clean => ExitCode::SUCCESS,
+                Outcome::Corrected => ExitCode::from(exit::CORRECTED),
+                Outcome::Left => ExitCode::from(exit::LEFT),
+            }
+        }
+        Err(failure) => {
+            failure.report(global.json);
+            ExitCode::from(exit::OPERATIONAL)
+        }
+    })
+}
+
+fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let path = &args.image;
-    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    let device: Arc<dyn BlockDevice> = Arc::new(device);
-    if (seekless_ext::FORMAT.probe)(device.as_ref()) == Probe::Yes {
-        return Err(Failure::new(Kind::Unsupported, "an ext image: check it with e2fsck -fn")
-            .about(path.display()));
-    }
-    let report =
-        seekless_ffs::check(device).map_err(|error| Failure::from(error).about(path.display()))?;
-    if global.json {
-        print_json(args, &report)
+    let about = |error: FsError| Failure::from(error).about(path.display());
+    let mode = Mode::of(args);
+    let device: Arc<dyn BlockDevice> = if mode == Mode::Check {
+        Arc::new(FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?)
     } else {
-        print(args, &report)
-    }
-    Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::from(LEFT) })
+        Arc::new(FileDevice::open_locked(path).map_err(|error| about(error.into()))?)
+    };
+    let format = if (seekless_ext::FORMAT.probe)(device.as_ref()) == Probe::Yes {
+        Format::Ext
+    } else {
+        Format::Ufs
+    };
+    let repaired = match (mode, format) {
+        (Mode::Check, _) => {
+            let report = match format {
+                Format::Ext => seekless_ext::check(device),
+                Format::Ufs => seekless_ffs::check(device),
+            };
+            let report = report.map_err(about)?;
+            let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
+            return Ok(Examined { format, report, outcome });
+        }
+        (_, Format::Ext) => {
+            let what = "an ext image: repair it with e2fsck";
+            return Err(Failure::new(Kind::Unsupported, what).about(path.display()));
+        }
+        (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device).map_err(about)?,
+        (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device).map_err(about)?,
+    };
+    Ok(Examined { format, report: repaired.report, outcome: repaired.outcome })
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -62,11 +190,23 @@ fn class(finding: &Finding) -> &'static str {
     }
 }
 
-fn print_json(args: &CheckArgs, report: &Report) {
-    let finding = |finding: &Finding| -> Value {
+fn outcome_name(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Clean => "clean",
+        Outcome::Corrected => "corrected",
+        Outcome::Left => "left",
+    }
+}
+
+fn print_json(args: &CheckArgs, examined: &Examined) {
+    let Examined { format, report, outcome } = examined;
+    let finding = |(number, finding): (usize, &Finding)| -> Value {
         json!({
+            "number": number + 1,
+            "phase": format.phase_of(finding.code),
             "code": finding.code,
             "class": class(finding),
+            "repaired": finding.repaired,
             "what": finding.what,
             "location": {
                 "structure": finding.location.structure,
@@ -79,8 +219,10 @@ fn print_json(args: &CheckArgs, report: &Report) {
     };
     let value = json!({
         "image": args.image.to_string_lossy(),
-        "clean": report.is_clean(),
-        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "mode": Mode::of(args).name(),
+        "outcome": outcome_name(*outcome),
+        "clean": *outcome != Outcome::Left,
+        "findings": report.findings.iter().enumerate().map(finding).collect::<Vec<_>>(),
         "findings_left_out": report.more,
         "unexpected": report.unexpected,
         "inodes": report.tally.inodes,
@@ -90,25 +232,38 @@ fn print_json(args: &CheckArgs, report: &Report) {
     say!("{value}");
 }
 
-fn print(args: &CheckArgs, report: &Report) {
-    for finding in &report.findings {
+fn print(args: &CheckArgs, examined: &Examined) {
+    let Examined { format, report, outcome } = examined;
+    let ufs = *format == Format::Ufs;
+    for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code);
-        say!("{code} ({class}): {} ({})", finding.what, finding.location);
+        let done = if finding.repaired { ": repaired" } else { "" };
+        say!("{number}. {code} ({class}): {} ({}){done}", finding.what, finding.location);
     }
     if report.more > 0 {
         say!("... and {} findings more", report.more);
     }
     let tally = &report.tally;
-    let verdict = match (report.is_clean(), report.unexpected) {
-        (true, _) => "in order".to_string(),
-        (false, 0) => "as a crash may leave it".to_string(),
-        (false, n) => format!("damaged: {n} unexpected findings"),
+    let verdict = match (outcome, Mode::of(args), report.unexpected) {
+        (Outcome::Clean, ..) => "in order".to_string(),
+        (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
+        (Outcome::Left, Mode::Preen, 1..) => {
+            "unexpected inconsistency; nothing was repaired (-y repairs everything)".to_string()
+        }
+        (Outcome::Left, Mode::Check, 0) if !ufs => "as a crash may leave it".to_string(),
+        (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {n} unexpected findings"),
+        (Outcome::Left, Mode::Check, 0) => "as a crash may leave it (-p repairs that)".to_string(),
+        (Outcome::Left, Mode::Check, n) => {
+            format!("damaged: {n} unexpected findings (-y repairs everything)")
+        }
+        (Outcome::Left, ..) => "not everything could be repaired".to_string(),
     };
     say!(
-        "{}: {verdict}; {} inodes, {} of them directories, {} fragments in files",
+        "{}: {verdict}; {} inodes, {} of them directories, {} {} in files",
         args.image.display(),
         tally.inodes,
         tally.directories,
-        tally.blocks
+        tally.blocks,
+        format.unit()
     );
 }

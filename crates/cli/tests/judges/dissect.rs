@@ -38,7 +38,8 @@ with open(sys.argv[1], "rb") as image:
         path, node = stack.pop()
         for name, child in node.listdir().items():
             at = f"{path}/{name}"
-            if name in (".", ".."):
+            # It shows entries that are not used, too.
+            if name in (".", "..") or child.inum == 0:
                 continue
             if child.is_dir():
                 stack.append((at, child))
@@ -53,6 +54,7 @@ with open(sys.argv[1], "rb") as image:
 pub(crate) fn of_manifest(manifest: &str) -> Vec<String> {
     let line = |line: &str| {
         let path = line.split(' ').next()?.replace("\\040", " ").replace("\\s", " ");
+        let path = path.replace("\\043", "#");
         let word = |key: &str| {
             let mut words = line.split(' ');
             words.find_map(|word| word.strip_prefix(key)).map(|value| format!("{key}{value}"))

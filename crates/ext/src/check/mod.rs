@@ -13,12 +13,15 @@
 //! honest one of its size.
 
 mod attributes;
+mod codes;
 mod groups;
 mod index;
 mod inodes;
 mod links;
 mod names;
 mod orphans;
+
+pub use codes::{CODES, phase_of};
 
 use crate::journal;
 use crate::ondisk::STATE_VALID;

@@ -1,6 +1,6 @@
 //! Phase 5: bitmaps and counts, against what was found.
 
-use super::Checker;
+use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
 use crate::make::{Counts, count};
 use seekless_fs::field::index;
@@ -47,7 +47,10 @@ impl Checker {
             if self.lost_groups.contains(&group) {
                 continue;
             }
-            let Some(now) = self.group(group)? else { continue };
+            let Some(now) = self.group(group)? else {
+                self.lost_groups.push(group);
+                continue;
+            };
             totals.ndir = totals.ndir.saturating_add(u64::from(now.ndir));
             totals.nbfree = totals.nbfree.saturating_add(u64::from(now.nbfree));
             totals.nifree = totals.nifree.saturating_add(u64::from(now.nifree));
@@ -65,7 +68,7 @@ impl Checker {
         Ok(())
     }
 
-    fn summary_area(&self) -> Result<Vec<u8>, FsError> {
+    pub(super) fn summary_area(&self) -> Result<Vec<u8>, FsError> {
         let area = self.sb().summaries;
         self.volume.check_extent(area, Location::of("summary area"))?;
         let bytes = area.len.saturating_mul(u64::from(self.sb().fsize));
@@ -79,14 +82,16 @@ impl Checker {
         let at = self.sb().in_group(number, self.sb().cblkno);
         let mut bytes = vec![0; index(self.sb().bsize)];
         self.volume.read_bytes(at, 0, &mut bytes)?;
+        let findings = self.report.total();
         if let Err(error @ FsError::Corrupt { .. }) = self.strict.cylinder_group(number) {
-            self.unexpected("group.check-hash", error.to_string(), place(number));
+            self.group_hash(error.to_string(), number);
         }
         let sb = self.sb().clone();
         let group = match GroupMut::check(&sb, number, &mut bytes) {
             Ok(group) => group,
             Err(error) => {
                 self.unexpected("group.head", error.to_string(), place(number));
+                self.fix(Stage::Heads, Fix::Head(number));
                 return Ok(None);
             }
         };
@@ -104,7 +109,24 @@ impl Checker {
             self.expected("group.counts", what.to_string(), place(number));
         }
         self.cluster_map(number, &group);
+        if !group.rotors_are_within() {
+            let what = "a rotor points outside of the group";
+            self.unexpected("group.rotor", what.to_string(), place(number));
+        }
+        if self.report.total() > findings {
+            self.fix(Stage::Groups, Fix::Group(number));
+        }
         Ok(Some(should))
+    }
+
+    /// A write that was torn leaves the check hash of before, on a volume that
+    /// was in use.
+    fn group_hash(&mut self, what: String, number: GroupNo) {
+        if self.sb().clean {
+            self.unexpected("group.check-hash", what, place(number));
+        } else {
+            self.expected("group.check-hash", what, place(number));
+        }
     }
 
     fn inode_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
@@ -112,8 +134,7 @@ impl Checker {
         let first = number.get().saturating_mul(self.sb().ipg);
         for slot in 0..self.sb().ipg {
             let ino = Ino::new(first.saturating_add(slot));
-            let used = ino.get() < 2 || self.seen.contains_key(&ino);
-            match (group.says_in_use(slot), used) {
+            match (group.says_in_use(slot), self.is_taken(ino)) {
                 (true, false) => leaked.note(u64::from(ino.get())),
                 (false, true) => free.note(u64::from(ino.get())),
                 _ => {}
@@ -125,6 +146,11 @@ impl Checker {
         if let Some(what) = free.say("inodes are in use and marked as free") {
             self.unexpected("bitmap.inodes-free", what, place(number));
         }
+    }
+
+    /// Whether an inode is in use. Inodes 0 and 1 are nobody's.
+    pub(super) fn is_taken(&self, ino: Ino) -> bool {
+        ino.get() < 2 || self.seen.contains_key(&ino)
     }
 
     fn block_map(&mut self, number: GroupNo, group: &GroupMut<'_>) {
@@ -163,7 +189,7 @@ impl Checker {
     }
 
     /// What a group has, by what was found.
-    fn recount(&self, number: GroupNo) -> Counts {
+    pub(super) fn recount(&self, number: GroupNo) -> Counts {
         let sb = self.sb();
         let first = number.get().saturating_mul(sb.ipg);
         let range = Ino::new(first)..Ino::new(first.saturating_add(sb.ipg));
@@ -189,7 +215,7 @@ fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-fn summary_of(counts: &Counts) -> GroupSummary {
+pub(super) fn summary_of(counts: &Counts) -> GroupSummary {
     GroupSummary {
         ndir: counts.directories,
         nbfree: counts.free_blocks,

@@ -1,8 +1,11 @@
 //! Phase 4: numbers of links.
 
-use super::{Checker, Seen};
+use super::{Checker, Fix, Seen, Stage};
 use seekless_fs::{FileKind, Location};
 use seekless_units::Ino;
+
+/// Most links an inode can say it has.
+const MOST_LINKS: i64 = 32767;
 
 impl Checker {
     /// A finding that a crash may leave, unless it comes of directories that
@@ -32,16 +35,31 @@ impl Checker {
         }
         for (ino, links, names) in found {
             let place = Location::of("inode").in_inode(ino);
+            let what = format!("{links} links, should be {names}");
             if names == 0 {
                 let what = format!("in use with {links} links, but nothing leads to it");
                 self.for_want_of_names("inode.unreferenced", what, place);
+                let (stage, fix) = self.unreferenced(ino, links);
+                self.fix(stage, fix);
+                continue;
             } else if links > names {
-                let what = format!("{links} links, should be {names}");
                 self.for_want_of_names("inode.links-high", what, place);
-            } else if links < names {
-                let what = format!("{links} links, should be {names}");
+            } else if links < names.min(MOST_LINKS) {
                 self.unexpected("inode.links-low", what, place);
+            } else {
+                continue;
             }
+            let links = u16::try_from(names.min(MOST_LINKS)).unwrap_or(0);
+            self.fix(Stage::Links, Fix::Links(ino, links));
+        }
+    }
+
+    /// What to do about a file that nothing leads to.
+    fn unreferenced(&self, ino: Ino, links: i64) -> (Stage, Fix) {
+        if links <= 0 {
+            (Stage::Unreferenced, Fix::Clear(ino))
+        } else {
+            (Stage::Connections, Fix::Connect(ino))
         }
     }
 }

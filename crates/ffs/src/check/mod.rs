@@ -1,7 +1,7 @@
 //! Looking at all of an image: the five phases of `fsck_ffs` (McKusick and
 //! Kowalski, "Fsck - The UNIX File System Check Program", 1985).
 //!
-//! 1. [`inodes`]: every inode and the blocks it claims
+//! 1. [`inodes`], [`claims`]: every inode and the blocks it claims
 //! 2. [`names`]: every directory and what its entries lead to
 //! 3. [`names`]: directories that the root does not lead to
 //! 4. [`links`]: numbers of links
@@ -11,35 +11,53 @@
 //! when the device does, or nothing says how the volume is laid out. Every
 //! block is claimed once and every indirect block read once, so a hostile
 //! image costs no more time than an honest one of its size.
+//!
+//! With what it finds the check says what would do away with it ([`fix`]);
+//! [`repair`] does that, in an order in which it can be interrupted.
 
-mod bits;
+mod claims;
+mod codes;
+mod copies;
+mod fix;
 mod groups;
 mod inodes;
 mod links;
 mod names;
+mod repair;
+mod superblock;
 
+pub use codes::{CODES, phase_of};
+pub use repair::{Outcome, Repaired, preen, repair};
+
+use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::volume::Volume;
-use bits::Bits;
+use fix::{Fix, Fixes, Spot, Stage};
 use seekless_device::BlockDevice;
+use seekless_fs::bits::Bits;
 use seekless_fs::check::{Class, Report};
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use superblock::Chosen;
 
 /// An inode in use.
 pub(crate) struct Seen {
     kind: FileKind,
+    /// Its length in bytes.
+    len: u64,
     /// Links it says it has.
     links: i64,
     /// Names that were found.
     names: i64,
     /// Of a directory: what its `..` says.
     parent: Option<Ino>,
-    /// Of a directory: the directory an entry was found in.
-    named_in: Option<Ino>,
+    /// Of a directory: the entry that names it.
+    named_in: Option<Spot>,
+    /// Of a directory: its entries besides `.` and `..`.
+    entries: u64,
     /// Its blocks cannot be trusted: it is not read.
     bad_blocks: bool,
 }
@@ -50,17 +68,25 @@ struct Checker {
     /// The same, compared with its check hashes.
     strict: Volume,
     report: Report,
+    /// What would do away with the findings.
+    fixes: Fixes,
     /// Fragments that something lies in.
     used: Bits,
     seen: BTreeMap<Ino, Seen>,
+    /// How many inodes of each group have ever been written.
+    written: Vec<u32>,
+    /// The entry of the root named `lost+found`, and what it leads to.
+    lost_found: Option<(Spot, Ino)>,
     /// Inodes of groups that could not be read, which are not looked at.
     lost_groups: Vec<GroupNo>,
     /// The directories that are named in each.
     children: BTreeMap<Ino, Vec<Ino>>,
-    /// Directories with two names.
-    renamed: BTreeSet<Ino>,
+    /// The names of each directory, by where they are.
+    names_of: BTreeMap<Ino, Vec<Spot>>,
     /// A directory could not be read to its end.
     names_are_missing: bool,
+    /// The bytes that the superblock should have, but for counts and state.
+    superblock: Vec<u8>,
 }
 
 /// Checks an image.
@@ -69,32 +95,45 @@ struct Checker {
 /// [`FsError::Corrupt`] when there is no sound superblock,
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-    let volume = Volume::open(device.clone(), true)?;
-    let mut strict = Volume::open(device.clone(), true)?;
-    strict.ignore_checksums = false;
-    let used = Bits::new(index(volume.sb.size));
-    let mut checker = Checker {
-        volume,
-        strict,
-        report: Report::default(),
-        used,
-        seen: BTreeMap::new(),
-        lost_groups: Vec::new(),
-        children: BTreeMap::new(),
-        renamed: BTreeSet::new(),
-        names_are_missing: false,
-    };
-    checker.superblock(device)?;
-    checker.claim_metadata();
-    checker.inodes()?;
-    checker.names()?;
-    checker.unconnected();
-    checker.links();
-    checker.groups()?;
-    Ok(checker.report)
+    Ok(Checker::examine(&device)?.report)
 }
 
 impl Checker {
+    /// Goes through all phases.
+    fn examine(device: &Arc<dyn BlockDevice>) -> Result<Self, FsError> {
+        let chosen = superblock::choose(device)?;
+        let volume = Volume::with(Arc::clone(device), chosen.sb.clone(), true);
+        let strict = Volume::with(Arc::clone(device), chosen.sb.clone(), false);
+        let used = Bits::new(index(volume.sb.size));
+        let mut checker = Self {
+            volume,
+            strict,
+            report: Report::default(),
+            fixes: Fixes::default(),
+            used,
+            seen: BTreeMap::new(),
+            written: Vec::new(),
+            lost_found: None,
+            lost_groups: Vec::new(),
+            children: BTreeMap::new(),
+            names_of: BTreeMap::new(),
+            names_are_missing: false,
+            superblock: chosen.bytes.clone(),
+        };
+        checker.superblock(&chosen);
+        checker.claim_metadata();
+        checker.inodes()?;
+        checker.names()?;
+        checker.unconnected();
+        checker.links();
+        checker.groups()?;
+        Ok(checker)
+    }
+
+    fn fix(&mut self, stage: Stage, fix: Fix) {
+        self.fixes.add(stage, fix);
+    }
+
     fn sb(&self) -> &Super {
         &self.volume.sb
     }
@@ -107,18 +146,30 @@ impl Checker {
         self.report.add(code, Class::Unexpected, what, location);
     }
 
-    fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
+    fn superblock(&mut self, chosen: &Chosen) {
         let place = Location::of("superblock");
-        match Volume::open(device, false) {
-            Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected("superblock.check-hash", error.to_string(), place);
-            }
-            other => drop(other?),
+        for (code, what) in &chosen.findings {
+            self.unexpected(code, what.clone(), place);
+            self.fix(Stage::Superblock, Fix::Superblock);
         }
-        if !self.sb().clean {
+        if chosen.hash_differs {
+            // A write that was torn leaves the hash of before.
+            let what = "check hash does not match".to_string();
+            self.expected("superblock.check-hash", what, place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        for &(group, at) in &chosen.bad_copies {
+            let what = format!("the copy at byte {at} says something else");
+            self.unexpected("superblock.copy", what, place.in_group(group));
+            self.fix(Stage::Superblock, Fix::Copy(at));
+        }
+        if !self.sb().clean || self.sb().flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
-        Ok(())
+    }
+
+    fn is_directory(&self, ino: Ino) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
     /// What belongs to the volume itself is nobody's.

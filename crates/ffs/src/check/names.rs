@@ -1,19 +1,22 @@
 //! Phases 2 and 3: every directory, what its entries lead to, and whether the
 //! root leads to it.
 
-use super::Checker;
+use super::{Checker, Fix, Spot, Stage};
+use crate::bmap::EVERYTHING;
 use crate::entry::kind_of;
+use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{ByteLen, Ino};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An entry as it stands.
 struct Name {
     ino: Ino,
     kind: Option<FileKind>,
     name: Vec<u8>,
+    spot: Spot,
 }
 
 fn place(dir: Ino) -> Location {
@@ -27,8 +30,12 @@ impl Checker {
             Some(FileKind::Directory) => {}
             Some(_) => {
                 self.unexpected("root.not-directory", "the root is a file".into(), place(root));
+                self.fix(Stage::Inodes, Fix::Clear(root));
             }
-            None => self.unexpected("root.missing", "there is no root".into(), place(root)),
+            None => {
+                self.unexpected("root.missing", "there is no root".into(), place(root));
+                self.fix(Stage::Connections, Fix::Root);
+            }
         }
         let is_dir = |kind: FileKind| kind == FileKind::Directory;
         let dirs: Vec<Ino> =
@@ -40,6 +47,7 @@ impl Checker {
                 self.directory(dir)?;
             }
         }
+        self.second_names();
         for dir in dirs {
             self.parent(dir);
         }
@@ -49,14 +57,19 @@ impl Checker {
     fn directory(&mut self, dir: Ino) -> Result<(), FsError> {
         let inode = self.volume.inode(dir)?;
         let bsize = u64::from(self.sb().bsize);
-        let mapped = self.volume.fragments(&inode, inode.len)?;
-        if wide(mapped.len()) < inode.len.div_ceil(u64::from(self.sb().fsize).max(1)) {
-            self.unexpected("directory.hole", "blocks are missing".into(), place(dir));
+        let mapped = self.mapped_bytes(&inode)?;
+        if mapped < inode.len {
+            let what = format!("a hole at byte {mapped} of {}", inode.len);
+            self.unexpected("directory.hole", what, place(dir));
+            self.names_are_missing = true;
+            let fix = if mapped == 0 { Fix::Clear(dir) } else { Fix::Length(dir, mapped) };
+            self.fix(Stage::Inodes, fix);
         }
+        let end = mapped.min(inode.len);
         let mut at = 0u64;
         let mut number = 0u64;
-        while at < inode.len {
-            let len = bsize.min(inode.len.saturating_sub(at));
+        while at < end {
+            let len = bsize.min(end.saturating_sub(at));
             let mut bytes = vec![0; index(len)];
             self.volume.read_mapped(&inode, ByteLen::new(at), &mut bytes)?;
             for (n, unit) in (0u64..).zip(bytes.chunks(DIRECTORY_UNIT)) {
@@ -70,8 +83,22 @@ impl Checker {
         }
         if number < 2 {
             self.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
+            self.fix(Stage::Names, Fix::Dots(dir));
         }
         Ok(())
+    }
+
+    /// The bytes of a directory up to its first hole, at least.
+    fn mapped_bytes(&self, inode: &Inode) -> Result<u64, FsError> {
+        let fsize = u64::from(self.sb().fsize);
+        let mut end = 0u64;
+        for run in self.volume.runs(inode, &EVERYTHING)? {
+            if run.lbn.get() != end {
+                break;
+            }
+            end = end.saturating_add(run.extent.len);
+        }
+        Ok(end.saturating_mul(fsize))
     }
 
     /// The entries of a unit, up to where it makes no sense.
@@ -82,19 +109,21 @@ impl Checker {
             return names;
         }
         while at < unit.len() {
-            let place = place(dir).at_offset(byte(index(base).saturating_add(at)));
+            let spot = Spot { dir, at: base.saturating_add(wide(at)) };
+            let place = place(dir).at_offset(byte(index(spot.at)));
             let entry = match self.volume.sb.bare_entry_at(unit, at, place) {
                 Ok(entry) => entry,
                 Err(error) => {
                     self.unexpected("directory.corrupt", error.to_string(), place);
                     self.names_are_missing = true;
+                    self.fix(Stage::Names, Fix::Cut(spot));
                     break;
                 }
             };
             at = at.saturating_add(entry.len);
             if entry.ino != Ino::ZERO && entry.kind != WHITEOUT {
                 let kind = kind_of(entry.kind);
-                names.push(Name { ino: entry.ino, kind, name: entry.name.to_vec() });
+                names.push(Name { ino: entry.ino, kind, name: entry.name.to_vec(), spot });
             }
         }
         names
@@ -103,46 +132,90 @@ impl Checker {
     /// Follows an entry; the first two are `.` and `..`.
     fn entry(&mut self, dir: Ino, number: u64, entry: &Name) {
         match (number, entry.name.as_slice()) {
-            (0, b".") => return self.dot(dir, entry.ino),
-            (1, b"..") => return self.dot_dot(dir, entry.ino),
+            (0, b".") => return self.dot(dir, entry),
+            (1, b"..") => return self.dot_dot(dir, entry),
             (0 | 1, _) => {
                 let what = format!("`{}` where `.` and `..` belong", show(&entry.name));
                 self.unexpected("directory.dot", what, place(dir));
+                self.fix(Stage::Names, Fix::Dots(dir));
+                if matches!(entry.name.as_slice(), b"." | b"..") {
+                    return;
+                }
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` a second time", show(&entry.name));
-                return self.unexpected("entry.name", what, place(dir));
+                return self.reject("entry.name", what, entry.spot);
             }
             _ => {}
         }
         if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` cannot be a name", show(&entry.name));
-            self.unexpected("entry.name", what, place(dir));
+            self.reject("entry.name", what, entry.spot);
+        }
+        if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
+            self.lost_found = Some((entry.spot, entry.ino));
         }
         let Some(seen) = self.seen.get_mut(&entry.ino) else {
             if !self.is_lost(entry.ino) {
                 let what =
                     format!("`{}` leads to inode {}, not in use", show(&entry.name), entry.ino);
-                self.unexpected("entry.unallocated", what, place(dir));
+                self.reject("entry.unallocated", what, entry.spot);
             }
             return;
         };
         seen.names = seen.names.saturating_add(1);
         let kind = seen.kind;
-        let is_dir = kind == FileKind::Directory;
-        let second = is_dir && seen.named_in.replace(dir).is_some();
-        if is_dir {
-            self.children.entry(dir).or_default().push(entry.ino);
+        if kind == FileKind::Directory {
+            self.name_of_directory(entry);
         }
-        if second {
-            // A directory being renamed has both names for a while.
-            let what = format!("`{}` is one more name of a directory", show(&entry.name));
-            self.renamed.insert(entry.ino);
-            self.expected("directory.two-names", what, place(dir));
+        if let Some(seen) = self.seen.get_mut(&dir) {
+            seen.entries = seen.entries.saturating_add(1);
         }
         if self.sb().typed_entries && entry.kind != Some(kind) {
             let what = format!("`{}` says another kind than its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));
+            self.fix(Stage::Names, Fix::Retype(entry.spot, kind));
+        }
+    }
+
+    /// An entry that must go.
+    fn reject(&mut self, code: &'static str, what: String, spot: Spot) {
+        self.unexpected(code, what, place(spot.dir).at_offset(byte(index(spot.at))));
+        self.fix(Stage::Names, Fix::Remove(spot));
+    }
+
+    fn name_of_directory(&mut self, entry: &Name) {
+        let (dir, root) = (entry.spot.dir, Ino::new(ROOT));
+        let what = format!("`{}` is one more name of a directory", show(&entry.name));
+        if entry.ino == root {
+            return self.reject("directory.two-names", what, entry.spot);
+        }
+        let names = self.names_of.entry(entry.ino).or_default();
+        names.push(entry.spot);
+        if names.len() > 1 {
+            // A directory being renamed has both names for a while.
+            let place = place(dir).at_offset(byte(index(entry.spot.at)));
+            self.expected("directory.two-names", what, place);
+        }
+    }
+
+    /// Decides which of a directory's names is the one: that in the directory
+    /// its `..` leads to, or else the first.
+    fn second_names(&mut self) {
+        for (ino, names) in std::mem::take(&mut self.names_of) {
+            let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
+            let named_there = names.iter().find(|spot| Some(spot.dir) == parent);
+            let Some(&kept) = named_there.or(names.first()) else { continue };
+            for &spot in names.iter().filter(|spot| **spot != kept) {
+                self.fix(Stage::Names, Fix::Remove(spot));
+            }
+            for spot in &names {
+                self.children.entry(spot.dir).or_default().push(ino);
+            }
+            if let Some(seen) = self.seen.get_mut(&ino) {
+                seen.named_in = Some(kept);
+            }
+            self.names_of.insert(ino, names);
         }
     }
 
@@ -153,18 +226,29 @@ impl Checker {
         })
     }
 
-    fn dot(&mut self, dir: Ino, to: Ino) {
-        if to == dir {
+    fn dot(&mut self, dir: Ino, entry: &Name) {
+        if entry.ino == dir {
             self.count(dir);
+            self.kind_of_dot(entry);
         } else {
-            let what = format!("`.` leads to inode {to}");
+            let what = format!("`.` leads to inode {}", entry.ino);
             self.unexpected("directory.dot", what, place(dir));
+            self.fix(Stage::Names, Fix::Dots(dir));
         }
     }
 
-    fn dot_dot(&mut self, dir: Ino, to: Ino) {
+    fn dot_dot(&mut self, dir: Ino, entry: &Name) {
         if let Some(seen) = self.seen.get_mut(&dir) {
-            seen.parent = Some(to);
+            seen.parent = Some(entry.ino);
+        }
+        self.kind_of_dot(entry);
+    }
+
+    fn kind_of_dot(&mut self, entry: &Name) {
+        if self.sb().typed_entries && entry.kind != Some(FileKind::Directory) {
+            let what = format!("`{}` says another kind than its inode", show(&entry.name));
+            self.unexpected("entry.kind", what, place(entry.spot.dir));
+            self.fix(Stage::Names, Fix::Retype(entry.spot, FileKind::Directory));
         }
     }
 
@@ -178,17 +262,18 @@ impl Checker {
     fn parent(&mut self, dir: Ino) {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(ROOT);
-        let named_in = if dir == root { Some(root) } else { seen.named_in };
+        let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
         // What nothing leads to is no child of anybody's.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(parent);
         if parent != named_in {
             let what = format!("`..` leads to inode {parent}, should be {named_in}");
-            if self.renamed.contains(&dir) {
+            if self.names_of.get(&dir).is_some_and(|names| names.len() > 1) {
                 self.expected("directory.dot-dot", what, place(dir));
             } else {
                 self.unexpected("directory.dot-dot", what, place(dir));
             }
+            self.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }
 
@@ -209,10 +294,32 @@ impl Checker {
         for ino in alone {
             let what = "in use, but nothing leads to it".to_string();
             self.for_want_of_names("directory.unconnected", what, place(ino));
+            self.fix(Stage::Connections, Fix::Connect(ino));
         }
-        for ino in dirs.into_iter().filter(|ino| !reached.contains(ino)) {
+        let unreached: Vec<Ino> = dirs.into_iter().filter(|ino| !reached.contains(ino)).collect();
+        for &ino in &unreached {
             let what = "named only by directories below itself".to_string();
             self.unexpected("directory.loop", what, place(ino));
+        }
+        self.open_loops(&unreached);
+    }
+
+    /// Takes from one directory of each loop its name in the loop.
+    fn open_loops(&mut self, unreached: &[Ino]) {
+        let mut walks: BTreeMap<Ino, Ino> = BTreeMap::new();
+        for &start in unreached {
+            let mut at = start;
+            // Upwards until where a walk has been: this one, then it is a loop.
+            while !walks.contains_key(&at) {
+                walks.insert(at, start);
+                let Some(spot) = self.seen.get(&at).and_then(|seen| seen.named_in) else { break };
+                at = spot.dir;
+                if walks.get(&at) == Some(&start)
+                    && let Some(name) = self.seen.get(&at).and_then(|seen| seen.named_in)
+                {
+                    self.fix(Stage::Names, Fix::Remove(name));
+                }
+            }
         }
     }
 

@@ -166,22 +166,32 @@ impl Geometry {
 
     /// `CGSIZE` and the offsets in front of it.
     pub(crate) fn head_layout(&self) -> HeadLayout {
-        // UFS1 keeps tables of block positions, of one cylinder, in front.
-        let inodes = match self.version {
-            Version::Ufs1 => HEAD + 4 + 2,
-            Version::Ufs2 => HEAD,
-        };
-        let frags = inodes + u64::from(self.ipg).div_ceil(8);
-        let end = frags + u64::from(self.fpg).div_ceil(8);
-        if self.contigsumsize == 0 {
-            return HeadLayout { inodes, frags, cluster_counts: 0, clusters: 0, end };
-        }
-        // The counts are numbered from 1: their place is one word earlier.
-        let cluster_counts = end.next_multiple_of(4) - 4;
-        let clusters = cluster_counts + u64::from(self.contigsumsize + 1) * 4;
-        let end = clusters + u64::from(self.fpg / self.frag).div_ceil(8);
-        HeadLayout { inodes, frags, cluster_counts, clusters, end }
+        let old = self.version == Version::Ufs1;
+        head_layout(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
+}
+
+/// Where `newfs` puts the parts of a head, for groups of so many inodes and
+/// fragments; `old` for UFS1.
+pub(crate) fn head_layout(
+    old: bool,
+    ipg: u32,
+    fpg: u32,
+    frag: u32,
+    contigsumsize: u32,
+) -> HeadLayout {
+    // UFS1 keeps tables of block positions, of one cylinder, in front.
+    let inodes = if old { HEAD + 4 + 2 } else { HEAD };
+    let frags = inodes + u64::from(ipg).div_ceil(8);
+    let end = frags + u64::from(fpg).div_ceil(8);
+    if contigsumsize == 0 {
+        return HeadLayout { inodes, frags, cluster_counts: 0, clusters: 0, end };
+    }
+    // The counts are numbered from 1: their place is one word earlier.
+    let cluster_counts = end.next_multiple_of(4) - 4;
+    let clusters = cluster_counts + u64::from(contigsumsize + 1) * 4;
+    let end = clusters + u64::from(fpg / frag).div_ceil(8);
+    HeadLayout { inodes, frags, cluster_counts, clusters, end }
 }
 
 #[cfg(test)]

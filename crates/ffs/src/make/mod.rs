@@ -14,6 +14,7 @@ pub(crate) mod options;
 
 pub use options::{MakeOptions, Optimization, Version};
 
+pub(crate) use geometry::head_layout;
 pub(crate) use group::{Counts, count};
 
 use encode::Encoder;

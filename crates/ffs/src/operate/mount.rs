@@ -169,7 +169,7 @@ fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
     let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;
     if unclean && !force {
         return Err(FsError::Invalid(
-            "the file system is not clean: check it with fsck_ffs first, or force it (-o force)"
+            "the file system is not clean: run seekless check -p on it first, or force it (-o force)"
                 .into(),
         ));
     }

@@ -1,9 +1,14 @@
 //! Damaged and hostile images: typed errors, no panics, bounded work.
 
 mod check;
+mod cut;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
+mod golden;
 mod images;
+mod patient;
+mod repair;
+mod storm;
 
 use seekless_device::MemoryDevice;
 use seekless_ffs::{FORMAT, FfsImage};

@@ -1,0 +1,39 @@
+//! `seekless check` on ext images: what it says, and how it ends. Needs
+//! e2fsprogs; says so and passes without.
+
+mod judges;
+
+use judges::{Scratch, run, seekless};
+use std::fs;
+
+#[test]
+fn ext_images_are_checked_and_never_changed() {
+    if !judges::ready("mke2fs") || !judges::ready("debugfs") {
+        return;
+    }
+    let scratch = Scratch::new("ext-check");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    fs::create_dir_all(format!("{tree}/dir")).expect("mkdir");
+    fs::write(format!("{tree}/dir/file"), vec![3; 50_000]).expect("write");
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &tree, &image, "32M"]);
+    let sound = seekless(&["check", &image]);
+    let said = String::from_utf8_lossy(&sound.stdout).into_owned();
+    assert!(sound.status.success() && said.contains("in order"), "{said}");
+    assert!(said.contains("blocks in files"), "{said}");
+
+    run("debugfs", &["-w", "-R", "sif /dir/file links_count 7", &image]);
+    let before = fs::read(&image).expect("image");
+    let report = seekless(&["--json", "check", &image]);
+    assert_eq!(report.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    assert_eq!((&report["outcome"], &report["unexpected"]), (&"left".into(), &1.into()));
+    let finding = &report["findings"][0];
+    assert_eq!((&finding["code"], &finding["phase"]), (&"inode.links-high".into(), &4.into()));
+    assert!(finding["location"]["inode"].as_u64().is_some_and(|ino| ino > 10), "{finding}");
+    for how in ["-p", "-y"] {
+        let refused = seekless(&["check", how, &image]);
+        let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(8) && why.contains("e2fsck"), "{how}: {why}");
+    }
+    assert!(before == fs::read(&image).expect("image"), "the image was changed");
+}

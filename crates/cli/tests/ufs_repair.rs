@@ -1,0 +1,267 @@
+//! `seekless check -p` and `-y`: exit codes, JSON, and what other readers see of
+//! an image that was repaired. Needs The Sleuth Kit, GRUB and dissect.ffs for
+//! that; says so and passes without.
+
+#[allow(dead_code, reason = "what the check says is judged elsewhere")]
+#[path = "../../ffs/tests/damage/golden.rs"]
+mod golden;
+#[path = "../../ffs/tests/damage/images.rs"]
+mod images;
+mod judges;
+#[allow(dead_code, reason = "not every test does all to its patient")]
+#[path = "../../ffs/tests/damage/patient.rs"]
+mod patient;
+
+use golden::{CASES, Case};
+use judges::{Scratch, dissect, manifest, ready, run, seekless, text};
+use patient::Patient;
+use std::fs;
+use std::process::Command;
+
+/// The cases of an image, each with the damaged bytes.
+fn patients(image: &str) -> impl Iterator<Item = (&'static Case, Vec<u8>)> {
+    let cases = CASES.iter().filter(move |case| case.fits(image));
+    cases.map(move |case| {
+        let mut patient = Patient::new(image);
+        (case.recipe)(&mut patient);
+        (case, patient.bytes)
+    })
+}
+
+fn code(args: &[&str]) -> i32 {
+    seekless(args).status.code().expect("an exit code")
+}
+
+fn repaired(image: &str, what: &str, bytes: &[u8]) {
+    fs::write(image, bytes).expect("image");
+    assert_eq!(code(&["check", "-y", image]), 1, "{what}");
+    text(&seekless(&["check", image]));
+}
+
+#[test]
+fn every_code_is_documented() {
+    let docs = include_str!("../../../docs/check.md");
+    for (code, phase) in seekless_ffs::CODES {
+        let line =
+            docs.lines().find(|line| line.contains(&format!("`{code}`")) && line.starts_with('|'));
+        let line = line.unwrap_or_else(|| panic!("{code} is not in docs/check.md"));
+        assert!(line.contains(&format!("| {phase} |")), "{code}: {line}");
+    }
+}
+
+#[test]
+fn exit_codes_are_those_of_fsck() {
+    let scratch = Scratch::new("repair-codes");
+    let image = scratch.join("image");
+    let mut seen = [false; 2];
+    for (case, bytes) in patients("ufs2-be") {
+        let what = case.name;
+        fs::write(&image, &bytes).expect("image");
+        assert_eq!(code(&["check", &image]), 4, "{what}");
+        assert_eq!(code(&["check", "-n", &image]), 4, "{what}");
+        assert!(fs::read(&image).expect("image") == bytes, "{what}: something was written");
+        let preen = seekless(&["check", "-p", &image]);
+        let said = String::from_utf8_lossy(&preen.stdout).into_owned();
+        if case.after_a_crash {
+            assert_eq!(preen.status.code(), Some(1), "{what}: {said}");
+        } else {
+            assert_eq!(preen.status.code(), Some(4), "{what}: {said}");
+            assert!(said.contains("unexpected inconsistency"), "{what}: {said}");
+            assert!(fs::read(&image).expect("image") == bytes, "{what}: something was written");
+            assert_eq!(code(&["check", "-y", &image]), 1, "{what}");
+        }
+        seen[usize::from(case.after_a_crash)] = true;
+        for option in ["-n", "-p", "-y"] {
+            assert_eq!(code(&["check", option, &image]), 0, "{what} {option}");
+        }
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+#[test]
+fn what_cannot_be_checked_is_an_operational_error() {
+    let scratch = Scratch::new("repair-errors");
+    let image = scratch.join("image");
+    for option in ["-n", "-p", "-y"] {
+        assert_eq!(code(&["check", option, &image]), 8, "no file, {option}");
+    }
+    fs::write(&image, vec![0; 1 << 20]).expect("image");
+    for option in ["-n", "-p", "-y"] {
+        let output = seekless(&["check", option, &image]);
+        assert_eq!(output.status.code(), Some(8), "nothing in it, {option}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with("seekless: ") && said.contains("superblock"), "{said}");
+    }
+    for wrong in [&["-p", "-y"][..], &["-n", "-y"], &["--no-such"], &[]] {
+        let wrong = [&["check"], wrong].concat();
+        assert_eq!(code(&wrong), 16, "{wrong:?}");
+        assert_eq!(code(&[&["--json"], &wrong[..]].concat()), 16, "{wrong:?}");
+    }
+    assert_eq!(code(&["check", "--help"]), 0);
+    // Other commands keep theirs.
+    assert_eq!(code(&["info"]), 2);
+}
+
+#[test]
+fn findings_say_in_json_whether_they_were_repaired() {
+    let scratch = Scratch::new("repair-json");
+    let image = scratch.join("image");
+    let (_, bytes) = patients("ufs1-le").find(|(case, _)| case.name == "a lost name").expect("it");
+    fs::write(&image, bytes).expect("image");
+    let report = |option: &str| -> serde_json::Value {
+        let output = seekless(&["check", option, "--json", &image]);
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let found = report("-n");
+    assert_eq!((&found["mode"], &found["outcome"]), (&"check".into(), &"left".into()), "{found}");
+    assert_eq!(found["findings"][0]["repaired"], false, "{found}");
+    assert_eq!(found["findings"][0]["code"], "inode.unreferenced", "{found}");
+    assert_eq!(found["findings"][0]["class"], "expected", "{found}");
+    assert_eq!(found["findings"][0]["phase"], 4, "{found}");
+    assert_eq!(found["findings"][0]["number"], 1, "{found}");
+    assert!(found["findings"][0]["location"]["inode"].is_u64(), "{found}");
+    let repaired = report("-y");
+    assert_eq!((&repaired["mode"], &repaired["clean"]), (&"repair".into(), &true.into()));
+    let findings = repaired["findings"].as_array().expect("findings");
+    assert!(findings.iter().all(|finding| finding["repaired"] == true), "{repaired}");
+    assert_eq!(report("-p")["outcome"], "clean");
+    let names = text(&seekless(&["ls", &image, "/lost+found"]));
+    assert!(names.contains('#'), "{names}");
+}
+
+#[test]
+fn an_image_in_use_is_checked_but_not_repaired() {
+    let scratch = Scratch::new("repair-locked");
+    let image = scratch.join("image");
+    let (_, bytes) = patients("ufs2-le").next().expect("a case");
+    fs::write(&image, &bytes).expect("image");
+    let path = std::path::Path::new(&image);
+    let lock = seekless_device::FileDevice::open_locked(path).expect("lock");
+    for option in ["-p", "-y"] {
+        let output = seekless(&["check", option, &image]);
+        assert_eq!(output.status.code(), Some(8), "{option}");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("in use"), "{said}");
+    }
+    assert!(fs::read(&image).expect("image") == bytes, "something was written");
+    assert_eq!(code(&["check", "-n", &image]), 4);
+    drop(lock);
+    assert_eq!(code(&["check", "-p", &image]), 1);
+}
+
+/// Sleuth Kit reads UFS1 in both orders; of UFS2 it wants the superblock where
+/// FreeBSD has it, and makefs has put it elsewhere.
+#[test]
+fn the_sleuth_kit_reads_every_repaired_image() {
+    if !ready("fsstat") || !ready("tsk_recover") || !ready("rsync") {
+        return;
+    }
+    for name in ["ufs1-le", "ufs1-be"] {
+        let scratch = Scratch::new("repair-tsk");
+        let (image, ours, theirs) =
+            (scratch.join("image"), scratch.join("ours"), scratch.join("theirs"));
+        for (case, bytes) in patients(name) {
+            let what = format!("{name}: {}", case.name);
+            repaired(&image, &what, &bytes);
+            run("fsstat", &[&image]);
+            let names = run("fls", &["-r", "-p", "-u", &image]);
+            let listed =
+                manifest(&image, &[]).lines().filter(|line| line.contains(" type=")).count();
+            // It has a folder of its own for what has no name.
+            let names: Vec<&str> =
+                names.lines().filter(|line| !line.ends_with("$OrphanFiles")).collect();
+            assert_eq!(names.len() + 1, listed, "{what}: {names:?}");
+            text(&seekless(&["cp", "-r", &image, "/", &ours]));
+            run("tsk_recover", &["-a", &image, &theirs]);
+            let args = ["-rcni", "--delete", "--min-size=1", &format!("{ours}/"), &theirs];
+            let difference = run("rsync", &args);
+            let is_file = |line: &&str| line.starts_with(">f") || line.starts_with("*deleting");
+            let files: Vec<&str> = difference.lines().filter(is_file).collect();
+            assert!(files.is_empty(), "{what}: {files:?}");
+            fs::remove_dir_all(&ours).expect("rm");
+            fs::remove_dir_all(&theirs).expect("rm");
+        }
+    }
+}
+
+#[test]
+fn grub_reads_every_repaired_image() {
+    if !ready("grub-fstest") {
+        return;
+    }
+    let scratch = Scratch::new("repair-grub");
+    let image = scratch.join("image");
+    for name in ["ufs1-le", "ufs2-le"] {
+        for (case, bytes) in patients(name) {
+            let what = format!("{name}: {}", case.name);
+            repaired(&image, &what, &bytes);
+            let said = run("grub-fstest", &[&image, "ls", "(loop0)/"]);
+            let names = text(&seekless(&["ls", &image, "/"]));
+            for name in names.split_whitespace() {
+                assert!(said.contains(name), "{what}: {name} is not in {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn dissect_reads_every_repaired_image() {
+    if !dissect::ready() {
+        return;
+    }
+    let scratch = Scratch::new("repair-dissect");
+    let image = scratch.join("image");
+    for (case, bytes) in patients("ufs2-le") {
+        repaired(&image, case.name, &bytes);
+        dissect::agrees(case.name, &dissect::of_manifest(&manifest(&image, &[])), &image);
+    }
+}
+
+/// Bytes by a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % limit
+    }
+}
+
+/// Images with check hashes, several groups and inodes not yet initialised.
+#[test]
+fn images_of_freebsd_are_repaired() {
+    let images = dissect::images();
+    if !dissect::ready() || images.is_empty() {
+        eprintln!("skipped: there are no images of FreeBSD (.ci/judges)");
+        return;
+    }
+    let scratch = Scratch::new("repair-freebsd");
+    let image = scratch.join("image");
+    let mut agreed = 0;
+    for packed in &images {
+        let sound = Command::new("gzip").arg("-dc").arg(packed).output().expect("gzip").stdout;
+        let busy = |at: &usize| sound[*at..*at + 512].iter().any(|&byte| byte != 0);
+        let busy: Vec<usize> = (0..sound.len() - 511).step_by(512).filter(busy).collect();
+        for seed in 0..8 {
+            let what = format!("{}, seed {seed}", packed.display());
+            let mut random = Random(seed);
+            let mut bytes = sound.clone();
+            for _ in 0..20 {
+                let at = busy[random.below(busy.len())] + random.below(512);
+                bytes[at] = random.below(256) as u8;
+            }
+            fs::write(&image, &bytes).expect("image");
+            let code = code(&["check", "-y", &image]);
+            assert!(code == 0 || code == 1, "{what}: {code}");
+            text(&seekless(&["check", &image]));
+            let wanted = dissect::of_manifest(&manifest(&image, &[]));
+            // Names and targets that were hit are shown in other ways.
+            if !wanted.iter().any(|line| line.contains('\\')) {
+                dissect::agrees(&what, &wanted, &image);
+                agreed += 1;
+            }
+        }
+    }
+    assert!(agreed > 16, "only {agreed} were judged");
+}

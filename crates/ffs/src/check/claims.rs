@@ -1,0 +1,220 @@
+//! The blocks an inode claims.
+
+use super::inodes::place;
+use super::{Checker, Fix, Stage};
+use crate::inode::Inode;
+use crate::ondisk::DIRECT;
+use seekless_fs::field::{index, wide};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
+
+/// What an inode claims, as it is walked.
+pub(super) struct Claims {
+    ino: Ino,
+    /// Fragments that are its own.
+    pub(super) fragments: u64,
+    /// Blocks its length says it has.
+    blocks: u64,
+    /// Something was wrong with where they lie.
+    bad: bool,
+    /// There are block numbers past the end.
+    pub(super) beyond: bool,
+    /// Fragments that are another's too.
+    duplicates: u64,
+    /// What it took that was nobody's, to be given back when it is bad.
+    taken: Vec<Extent>,
+}
+
+impl Claims {
+    pub(super) fn of(ino: Ino, blocks: u64) -> Self {
+        Self {
+            ino,
+            fragments: 0,
+            blocks,
+            bad: false,
+            beyond: false,
+            duplicates: 0,
+            taken: Vec::new(),
+        }
+    }
+
+    pub(super) fn are_sound(&self) -> bool {
+        !self.bad && self.duplicates == 0
+    }
+
+    fn take(&mut self, block: u64) {
+        match self.taken.last_mut() {
+            Some(last) if last.end().get() == block => last.len = last.len.saturating_add(1),
+            _ => self.taken.push(Extent::new(BlockNo::new(block), 1)),
+        }
+    }
+}
+
+/// A tree of indirect blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Tree {
+    pub(super) block: u64,
+    /// The first block of the file that it maps, and how many.
+    pub(super) first: u64,
+    pub(super) span: u64,
+    /// Levels below it, itself included.
+    pub(super) levels: u32,
+}
+
+impl Checker {
+    pub(super) fn give_back(&mut self, claims: &Claims) {
+        for run in &claims.taken {
+            for block in run.start.get()..run.end().get() {
+                self.used.clear(index(block));
+            }
+        }
+        if claims.duplicates > 0 {
+            let what = format!("{} fragments are another's too", claims.duplicates);
+            self.unexpected("inode.duplicate-blocks", what, place(claims.ino));
+        }
+    }
+
+    pub(super) fn data(&mut self, inode: &Inode, claims: &mut Claims) -> Result<(), FsError> {
+        for (at, &number) in (0u64..).zip(&inode.direct) {
+            self.data_block(inode, at, number, claims);
+        }
+        let (mut first, mut span) = (wide(DIRECT), 1u64);
+        for (levels, &block) in (1u32..).zip(&inode.indirect) {
+            span = span.saturating_mul(self.sb().pointers());
+            if block != 0 {
+                self.tree(inode, Tree { block, first, span, levels }, claims)?;
+            }
+            first = first.saturating_add(span);
+        }
+        Ok(())
+    }
+
+    fn data_block(&mut self, inode: &Inode, at: u64, number: u64, claims: &mut Claims) {
+        if number == 0 {
+            return;
+        }
+        if at >= claims.blocks {
+            self.beyond_the_end(at, number, claims);
+            return;
+        }
+        let frags = u64::from(self.sb().frag);
+        let left = inode.len.saturating_sub(at.saturating_mul(u64::from(self.sb().bsize)));
+        let fsize = u64::from(self.sb().fsize).max(1);
+        let len = if at < wide(DIRECT) { left.div_ceil(fsize).min(frags) } else { frags };
+        self.claim(Extent::new(BlockNo::new(number), len), claims);
+    }
+
+    /// A block past the end. In an indirect block that may be the number of a
+    /// block whose inode, with its length, was to be written next.
+    fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
+        if !std::mem::replace(&mut claims.beyond, true) {
+            let blocks = claims.blocks;
+            let what = format!("block {at} lies at {number}, past the end of {blocks} blocks");
+            if at >= wide(DIRECT) {
+                self.expected("inode.block-past-end", what, place(claims.ino));
+            } else {
+                self.unexpected("inode.block-past-end", what, place(claims.ino));
+            }
+        }
+    }
+
+    /// Claims a run of fragments within one block; whether it is sound and was
+    /// nobody's.
+    fn claim(&mut self, run: Extent, claims: &mut Claims) -> bool {
+        let frags = u64::from(self.sb().frag).max(1);
+        let within = run.start.get().checked_rem(frags).unwrap_or(0);
+        let place = place(claims.ino).in_block(run.start);
+        if run.start.get().saturating_add(run.len) > self.sb().size {
+            claims.bad = true;
+            let what = format!("a block at {} past the end of the volume", run.start);
+            self.unexpected("inode.block-range", what, place);
+            return false;
+        }
+        if within.saturating_add(run.len) > frags {
+            claims.bad = true;
+            let what = format!("{} fragments at {} are in two blocks", run.len, run.start);
+            self.unexpected("inode.block-range", what, place);
+            return false;
+        }
+        let mut sound = true;
+        for block in run.start.get()..run.end().get() {
+            if self.used.set(index(block)) {
+                claims.take(block);
+            } else {
+                claims.duplicates = claims.duplicates.saturating_add(1);
+                sound = false;
+            }
+        }
+        claims.fragments = claims.fragments.saturating_add(run.len);
+        sound
+    }
+
+    fn tree(&mut self, inode: &Inode, tree: Tree, claims: &mut Claims) -> Result<(), FsError> {
+        if tree.first >= claims.blocks {
+            self.beyond_the_end(tree.first, tree.block, claims);
+            return Ok(());
+        }
+        let start = BlockNo::new(tree.block);
+        let frags = u64::from(self.sb().frag);
+        // One that is another's too has been read, or is no such block.
+        if !self.claim(Extent::new(start, frags), claims) {
+            claims.bad = true;
+            return Ok(());
+        }
+        let place = Location::of("indirect block").in_inode(inode.ino).in_block(start);
+        let block = self.volume.block(start, index(self.sb().bsize), place)?;
+        let pointers = self.sb().pointers();
+        let step = tree.span.checked_div(pointers).unwrap_or(1).max(1);
+        for at in 0..pointers {
+            let number = self.volume.pointer(&block, at);
+            let first = tree.first.saturating_add(at.saturating_mul(step));
+            if number == 0 {
+                continue;
+            }
+            if tree.levels == 1 {
+                self.data_block(inode, first, number, claims);
+                continue;
+            }
+            let levels = tree.levels.saturating_sub(1);
+            self.tree(inode, Tree { block: number, first, span: step, levels }, claims)?;
+        }
+        Ok(())
+    }
+
+    /// Claims the blocks of extended attributes (UFS2).
+    pub(super) fn attributes(&mut self, inode: &Inode) -> Claims {
+        let (bsize, fsize) = (u64::from(self.sb().bsize), u64::from(self.sb().fsize).max(1));
+        let len = u64::from(inode.ext_len);
+        let mut claims = Claims::of(inode.ino, len.div_ceil(bsize.max(1)));
+        if len > bsize.saturating_mul(2) {
+            claims.bad = true;
+            let what = format!("{len} bytes of extended attributes");
+            self.unexpected("inode.attributes", what, place(inode.ino));
+        }
+        for (at, &number) in (0u64..).zip(&inode.ext_blocks) {
+            let here = len.saturating_sub(at.saturating_mul(bsize)).min(bsize);
+            if number == 0 || claims.bad {
+                continue;
+            }
+            if here == 0 {
+                self.beyond_the_end(at, number, &mut claims);
+                continue;
+            }
+            let run = Extent::new(BlockNo::new(number), here.div_ceil(fsize));
+            self.claim(run, &mut claims);
+        }
+        if len > 0
+            && claims.are_sound()
+            && let Err(error @ FsError::Corrupt { .. }) = self.volume.xattrs(inode)
+        {
+            claims.bad = true;
+            self.unexpected("inode.attributes", error.to_string(), place(inode.ino));
+        }
+        if !claims.are_sound() {
+            self.give_back(&claims);
+            claims = Claims { bad: true, ..Claims::of(inode.ino, 0) };
+            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+        }
+        claims
+    }
+}

@@ -1,0 +1,158 @@
+//! Copies of the superblock: where they lie, whether they say the same, and what
+//! speaks for one that says something else.
+
+use super::superblock::{agree, is_home, usable};
+use crate::alloc::GroupMut;
+use crate::make::head_layout;
+use crate::ondisk::{CylinderGroup, ROOT, SUPERBLOCK_SIZE, Superblock, check_hash};
+use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, has_magic, look};
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::FileKind;
+use seekless_fs::field::{index, wide};
+use seekless_units::{ByteLen, GroupNo, Ino, Lba, SECTOR};
+use std::mem::offset_of;
+use std::sync::Arc;
+use zerocopy::byteorder::LE;
+
+/// Bytes read at once in the search for copies.
+const STRETCH: u64 = 1 << 20;
+/// Copies that are looked at, and groups that are asked about a rival.
+const SAMPLE: u32 = 16;
+
+/// Where a group has its copy, in bytes.
+fn copy_at(sb: &Super, group: GroupNo) -> u64 {
+    sb.in_group(group, sb.sblkno).get().saturating_mul(u64::from(sb.fsize))
+}
+
+/// The copies that do not say what a superblock does.
+pub(super) fn bad_copies(
+    device: &Arc<dyn BlockDevice>,
+    sb: &Super,
+    found: &Found,
+) -> Vec<(GroupNo, u64)> {
+    let places = (0..sb.ncg).map(GroupNo::new).map(|group| (group, copy_at(sb, group)));
+    let differs = |at: u64| look(device.as_ref(), at).is_none_or(|copy| !agree(found, &copy));
+    places.filter(|&(_, at)| at != sb.at && differs(at)).collect()
+}
+
+/// A copy that fits what is on the device better than a usable superblock.
+pub(super) fn better_copy(
+    device: &Arc<dyn BlockDevice>,
+    first: &Found,
+    sb: &Super,
+) -> Option<Found> {
+    let groups = (0..sb.ncg.min(SAMPLE)).map(GroupNo::new);
+    let copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
+    let (alike, others): (Vec<Found>, Vec<Found>) = copies.partition(|copy| agree(first, copy));
+    if !sb.tuning.updated {
+        // The flag alone may have been lost.
+        let is_newer = |copy: &Found| usable(copy, device.len()).is_ok_and(|sb| sb.tuning.updated);
+        return alike.into_iter().find(is_newer);
+    }
+    let sound = |copy: &Found| usable(copy, device.len()).is_ok();
+    let rival = match others.into_iter().find(sound) {
+        Some(rival) => Some(rival),
+        None if alike.is_empty() => search(device).filter(|copy| !agree(first, copy)),
+        None => None,
+    }?;
+    let other = usable(&rival, device.len()).ok()?;
+    let wins = evidence(device, &rival, &other) > evidence(device, first, sb);
+    wins.then_some(rival)
+}
+
+/// Looks for copies anywhere on a device, up to a few that make sense and lie
+/// where they say; returns the one that fits best.
+pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
+    let mut best: Option<(u64, Found)> = None;
+    let mut known = 0u32;
+    let mut start = 0u64;
+    while start < device.len().get() && known < SAMPLE {
+        let len = STRETCH.min(device.len().get().saturating_sub(start));
+        let mut bytes = vec![0; index(len)];
+        device.read(Lba::containing(ByteLen::new(start)), &mut bytes).ok()?;
+        for (n, sector) in (0u64..).zip(bytes.chunks(index(SECTOR))) {
+            let at = start.saturating_add(n.saturating_mul(SECTOR));
+            let Some((copy, sb)) = copy_with_magic_in(device, sector, at) else { continue };
+            known = known.saturating_add(1);
+            let weight = evidence(device, &copy, &sb);
+            if best.as_ref().is_none_or(|(most, _)| weight > *most) {
+                best = Some((weight, copy));
+            }
+        }
+        start = start.saturating_add(STRETCH);
+    }
+    best.map(|(_, copy)| copy)
+}
+
+/// The copy of which the magic number is in a sector, which lies at byte `at`.
+fn copy_with_magic_in(
+    device: &Arc<dyn BlockDevice>,
+    sector: &[u8],
+    at: u64,
+) -> Option<(Found, Super)> {
+    let magic_at = wide(offset_of!(Superblock<LE>, fs_magic));
+    let within = magic_at.checked_rem(SECTOR)?;
+    if !has_magic(sector.get(index(within)..)?) {
+        return None;
+    }
+    let at = at.checked_sub(magic_at.saturating_sub(within))?;
+    let copy = look(device.as_ref(), at)?;
+    let sb = usable(&copy, device.len()).ok()?;
+    let group = at.checked_div(u64::from(sb.fsize))?.checked_div(u64::from(sb.fpg))?;
+    let near = [Some(group), group.checked_sub(1)].into_iter().flatten();
+    let mut near = near.filter_map(|group| u32::try_from(group).ok()).map(GroupNo::new);
+    let lies_right = is_home(sb.format, at)
+        || near.any(|group| group.get() < sb.ncg && copy_at(&sb, group) == at);
+    lies_right.then_some((copy, sb))
+}
+
+/// How much on the device fits a superblock: the rules that `newfs` lays a volume
+/// out by, copies that say the same, heads of groups, the root.
+fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
+    let fsize = u64::from(sb.fsize).max(1);
+    let frags = |bytes: u64| bytes.div_ceil(fsize);
+    let old = sb.format == Format::Ufs1;
+    let layout = head_layout(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
+    let table = u64::from(sb.ipg).saturating_mul(u64::from(sb.inode_size()));
+    let between = |low: u32, high: u32| u64::from(high.saturating_sub(low));
+    let rules = [
+        between(sb.cblkno, sb.iblkno) == u64::from(sb.frag),
+        between(sb.iblkno, sb.dblkno) == frags(table),
+        between(sb.sblkno, sb.cblkno) >= frags(wide(SUPERBLOCK_SIZE)),
+        sb.summaries.start.get() == u64::from(sb.dblkno),
+        u64::from(sb.tuning.cssize)
+            == frags(u64::from(sb.ncg).saturating_mul(SUMMARY)).saturating_mul(fsize),
+        u64::from(sb.cgsize) == frags(layout.end).saturating_mul(fsize),
+        sb.maxsymlinklen == if old { 60 } else { 120 },
+        sb.tuning.contigsumsize == sb.tuning.maxcontig.min(MAX_CONTIG),
+        sb.has_check_hash(check_hash::SUPERBLOCK) && sb.verify(found).is_ok(),
+    ];
+    let mut weight = wide(rules.into_iter().filter(|&fits| fits).count());
+    for group in (0..sb.ncg.min(SAMPLE)).map(GroupNo::new) {
+        let copy = look(device.as_ref(), copy_at(sb, group));
+        weight = weight.saturating_add(u64::from(copy.is_some_and(|copy| agree(found, &copy))));
+        weight = weight.saturating_add(u64::from(has_head(device, sb, group)).saturating_mul(2));
+    }
+    let volume = Volume::with(Arc::clone(device), sb.clone(), true);
+    let root = volume.inode(Ino::new(ROOT));
+    let is_dir =
+        root.is_ok_and(|root| FileKind::from_mode(root.mode()) == Some(FileKind::Directory));
+    weight.saturating_add(u64::from(is_dir).saturating_mul(2))
+}
+
+/// Whether a group's head is where a superblock has it, and says the same sizes.
+fn has_head(device: &Arc<dyn BlockDevice>, sb: &Super, group: GroupNo) -> bool {
+    let at = sb.in_group(group, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
+    let mut bytes = vec![0; index(sb.bsize)];
+    if device.read_bytes(ByteLen::new(at), &mut bytes).is_err() {
+        return false;
+    }
+    let inodes = match sb.format {
+        Format::Ufs1 => {
+            sb.order.get_u16(&bytes, offset_of!(CylinderGroup<LE>, cg_old_niblk)).map(u32::from)
+        }
+        Format::Ufs2 => sb.order.get_u32(&bytes, offset_of!(CylinderGroup<LE>, cg_niblk)),
+    };
+    inodes == Some(sb.ipg) && GroupMut::check(sb, group, &mut bytes).is_ok()
+}

@@ -1,0 +1,132 @@
+//! What a finding asks to be done, and in which order such things are done.
+
+use seekless_fs::FileKind;
+use seekless_units::{GroupNo, Ino};
+use std::collections::BTreeMap;
+
+/// An entry of a directory, by the byte of the directory that it begins at.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Spot {
+    pub(super) dir: Ino,
+    pub(super) at: u64,
+}
+
+/// A change of the image that does away with a finding.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Fix {
+    /// Write the superblock.
+    Superblock,
+    /// Write the copy of it at a byte of the volume.
+    Copy(u64),
+    /// Write a group's head anew; its maps are left for later.
+    Head(GroupNo),
+    /// Say that more inodes of a group were initialised.
+    Initialise(GroupNo, u32),
+    /// Make an inode unused.
+    Clear(Ino),
+    /// Forget the block numbers past the end.
+    Trim(Ino),
+    /// Give it another length, in bytes.
+    Length(Ino, u64),
+    /// Forget its extended attributes.
+    DropAttributes(Ino),
+    /// Set `di_blocks`.
+    Sectors(Ino, u64),
+    /// Renew its check hash.
+    Seal(Ino),
+    /// Take the mark of a snapshot from it.
+    Unmark(Ino),
+    /// Make an entry unused.
+    Remove(Spot),
+    /// Set the kind of file that an entry says.
+    Retype(Spot, FileKind),
+    /// Make the rest of a unit unused.
+    Cut(Spot),
+    /// Put `.` and `..` in front.
+    Dots(Ino),
+    /// Let `..` lead elsewhere.
+    Parent(Ino, Ino),
+    /// Make a root directory.
+    Root,
+    /// Give it a name in `lost+found`.
+    Connect(Ino),
+    /// Set the number of links.
+    Links(Ino, u16),
+    /// Bring a group's maps and counts up to date.
+    Group(GroupNo),
+}
+
+impl Fix {
+    /// The entry that it changes, if it does.
+    pub(super) fn spot(self) -> Option<Spot> {
+        match self {
+            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) => Some(spot),
+            Self::Parent(dir, _) => Some(Spot { dir, at: 0 }),
+            _ => None,
+        }
+    }
+}
+
+/// When a change is made. What a later stage does is decided by a check of what
+/// the earlier ones left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Stage {
+    /// The superblock and its copies: they say where everything is.
+    Superblock,
+    /// Heads of groups: they say which inodes there are.
+    Heads,
+    /// Inodes: they say which blocks are whose.
+    Inodes,
+    /// Entries of directories.
+    Names,
+    /// The root, and what nothing leads to.
+    Connections,
+    /// What goes, now that every name is known.
+    Unreferenced,
+    /// Numbers of links.
+    Links,
+    /// Bitmaps and counts.
+    Groups,
+}
+
+/// Changes, by when they are made.
+#[derive(Default)]
+pub(super) struct Fixes(BTreeMap<Stage, Vec<Fix>>);
+
+impl Fixes {
+    pub(super) fn add(&mut self, stage: Stage, fix: Fix) {
+        let fixes = self.0.entry(stage).or_default();
+        // A group is named by each finding in it.
+        if fixes.last() != Some(&fix) {
+            fixes.push(fix);
+        }
+    }
+
+    /// Leaves out what shall not be done.
+    pub(super) fn leave_out(&mut self, is_out: impl Fn(&Fix) -> bool) {
+        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
+        self.0.retain(|_, fixes| !fixes.is_empty());
+    }
+
+    /// What comes first, up to where the image must be looked at again: numbers
+    /// of links change nothing that the bitmaps depend on.
+    pub(super) fn first(&self) -> impl Iterator<Item = &Fix> {
+        let first = self.0.keys().next().copied();
+        let together = [Stage::Links, Stage::Groups];
+        let wanted = move |stage: &Stage| {
+            Some(*stage) == first
+                || first.is_some_and(|first| together.contains(&first) && together.contains(stage))
+        };
+        self.0.iter().filter(move |(stage, _)| wanted(stage)).flat_map(|(_, fixes)| fixes)
+    }
+
+    /// Whether the superblock comes first.
+    pub(super) fn are_of_superblock(&self) -> bool {
+        self.0.contains_key(&Stage::Superblock)
+    }
+
+    /// Whether bitmaps and counts are all that is left to do.
+    pub(super) fn are_last(&self) -> bool {
+        self.0.keys().all(|stage| *stage >= Stage::Links)
+    }
+}

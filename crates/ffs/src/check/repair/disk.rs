@@ -1,0 +1,69 @@
+//! Writing what differs, in whole sectors.
+
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{ByteLen, Lba, SECTOR};
+use std::sync::Arc;
+
+/// The device under repair.
+pub(super) struct Disk {
+    device: Arc<dyn BlockDevice>,
+    dirty: bool,
+    writes: u64,
+}
+
+impl Disk {
+    pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
+        Self { device, dirty: false, writes: 0 }
+    }
+
+    pub(super) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
+    pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, FsError> {
+        let mut bytes = vec![0; len];
+        self.device.read_bytes(ByteLen::new(at), &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Writes bytes anywhere: the sectors from the first that changes to the
+    /// last, or nothing.
+    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
+        let start = Lba::containing(ByteLen::new(at)).to_bytes().get();
+        let end = at.saturating_add(wide(bytes.len()));
+        let end = end.next_multiple_of(SECTOR).min(self.device.len().get());
+        let old = self.read(start, index(end.saturating_sub(start)))?;
+        let mut new = old.clone();
+        let from = index(at.saturating_sub(start));
+        let to = new.get_mut(from..).unwrap_or_default();
+        to.iter_mut().zip(bytes).for_each(|(to, &byte)| *to = byte);
+        let sector = index(SECTOR);
+        let differs: Vec<bool> =
+            old.chunks(sector).zip(new.chunks(sector)).map(|(old, new)| old != new).collect();
+        let first = differs.iter().position(|&differs| differs);
+        let last = differs.iter().rposition(|&differs| differs);
+        let (Some(first), Some(last)) = (first, last) else { return Ok(()) };
+        let low = first.saturating_mul(sector);
+        let high = last.saturating_add(1).saturating_mul(sector).min(new.len());
+        let lba = Lba::containing(ByteLen::new(start.saturating_add(wide(low))));
+        self.device.write(lba, new.get(low..high).unwrap_or_default())?;
+        self.dirty = true;
+        self.writes = self.writes.saturating_add(1);
+        Ok(())
+    }
+
+    /// How many writes there have been.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Returns once all that was written is on stable storage.
+    pub(super) fn flush(&mut self) -> Result<(), FsError> {
+        if std::mem::take(&mut self.dirty) {
+            self.device.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! New names in a directory, and new directories.
+
+use super::directory::{Name, Unit, compose};
+use super::disk::Disk;
+use super::inode::{InodeMut, put_pointer};
+use super::space::Space;
+use crate::check::Checker;
+use crate::entry::{self, code_of};
+use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
+use seekless_fs::field::{index, wide};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{Extent, Ino};
+
+/// A name to be added.
+#[derive(Clone, Debug)]
+pub(super) struct NewName {
+    pub(super) ino: Ino,
+    pub(super) kind: FileKind,
+    pub(super) name: Vec<u8>,
+}
+
+impl NewName {
+    fn as_entry(&self) -> Name<'_> {
+        Name { ino: self.ino, kind: code_of(self.kind), name: &self.name }
+    }
+}
+
+/// Writes a new directory's block and inode; nothing leads to it yet. Whether
+/// there was room.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn create(
+    checker: &Checker,
+    disk: &mut Disk,
+    space: &mut Space<'_>,
+    ino: Ino,
+    parent: Ino,
+    mode: u16,
+) -> Result<bool, FsError> {
+    let sb = checker.sb();
+    let Some(run) = space.block_or_part(disk)? else { return Ok(false) };
+    let dots = entry::dots(ino, parent);
+    let dots = dots.map(|dot| Name { ino: dot.ino, kind: dot.kind, name: dot.name });
+    let len = run.len.saturating_mul(u64::from(sb.fsize));
+    let mut bytes = compose(sb, &dots);
+    let unused = compose(sb, &[]);
+    while wide(bytes.len()) < len {
+        bytes.extend(&unused);
+    }
+    disk.put(run.start.get().saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.flush()?;
+    let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
+    inode.clear();
+    inode.set_mode(FileKind::Directory.mode_bits() | mode);
+    inode.set_links(2);
+    inode.set_len(len);
+    inode.set_pointer(0, run.start.get());
+    inode.set_sectors(len / 512);
+    inode.set_times(sb.tuning.time);
+    inode.write(disk)?;
+    disk.flush()?;
+    Ok(true)
+}
+
+/// Adds names to a directory; returns how many there was room for.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn add(
+    checker: &Checker,
+    disk: &mut Disk,
+    space: &mut Space<'_>,
+    dir: Ino,
+    names: &[NewName],
+) -> Result<usize, FsError> {
+    let inode = checker.volume.inode(dir)?;
+    let mut done = 0usize;
+    for at in (0..inode.len).step_by(DIRECTORY_UNIT) {
+        let left = names.get(done..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(done);
+        }
+        let mut unit = Unit::read(checker, disk, &inode, at)?;
+        done = done.saturating_add(fill(checker, &mut unit, left));
+        unit.write(disk)?;
+    }
+    while let Some(left) = names.get(done..).filter(|left| !left.is_empty()) {
+        disk.flush()?;
+        match grow(checker, disk, space, dir, left)? {
+            0 => break,
+            more => done = done.saturating_add(more),
+        }
+    }
+    Ok(done)
+}
+
+/// Adds names to a unit, as many as there is room for.
+fn fill(checker: &Checker, unit: &mut Unit, names: &[NewName]) -> usize {
+    let mut all = unit.names(checker);
+    let used = all.iter().map(Name::needed).fold(0, usize::saturating_add);
+    let count = fitting(names, DIRECTORY_UNIT.saturating_sub(used));
+    if count > 0 {
+        all.extend(names.iter().take(count).map(NewName::as_entry));
+        unit.bytes = compose(checker.sb(), &all);
+    }
+    count
+}
+
+/// How many of the names go into so many bytes.
+fn fitting(names: &[NewName], room: usize) -> usize {
+    let mut left = room;
+    let fits = |name: &&NewName| match left.checked_sub(name.as_entry().needed()) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    names.iter().take_while(fits).count()
+}
+
+/// The units that names make, at most so many; and how many names went in.
+fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) {
+    let mut bytes = Vec::new();
+    let mut done = 0usize;
+    for _ in 0..most {
+        let left = names.get(done..).unwrap_or_default();
+        let count = fitting(left, DIRECTORY_UNIT);
+        let entries: Vec<Name<'_>> = left.iter().take(count).map(NewName::as_entry).collect();
+        bytes.extend(compose(checker.sb(), &entries));
+        done = done.saturating_add(count);
+    }
+    (bytes, done)
+}
+
+/// Lets a directory grow to the end of a block, new or its last, with names in
+/// it; returns how many. The block is written before the inode leads to it.
+fn grow(
+    checker: &Checker,
+    disk: &mut Disk,
+    space: &mut Space<'_>,
+    dir: Ino,
+    names: &[NewName],
+) -> Result<usize, FsError> {
+    let sb = checker.sb();
+    let bsize = u64::from(sb.bsize);
+    // It may have grown since it was checked.
+    let mut raw = InodeMut::read(&checker.volume, disk, dir)?;
+    let len = raw.len();
+    let lbn = len.checked_div(bsize).unwrap_or(0);
+    let into = len.checked_rem(bsize).unwrap_or(0);
+    let inode = checker.volume.inode(dir)?;
+    let Some(run) = space.block(disk)? else { return Ok(0) };
+    let mut bytes = vec![0; index(into)];
+    if into > 0 {
+        let first = lbn.saturating_mul(bsize);
+        for (n, to) in bytes.chunks_mut(DIRECTORY_UNIT).enumerate() {
+            let at = first.saturating_add(wide(n.saturating_mul(DIRECTORY_UNIT)));
+            to.copy_from_slice(&Unit::read(checker, disk, &inode, at)?.bytes);
+        }
+    }
+    let room = index(bsize.saturating_sub(into)).checked_div(DIRECTORY_UNIT).unwrap_or(0);
+    let (new, count) = units(checker, names, room);
+    bytes.extend(new);
+    disk.put(run.start.get().saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.flush()?;
+    let Some(indirect) = lead_to(checker, disk, space, &mut raw, lbn, run)? else {
+        return Ok(0);
+    };
+    let held = into.div_ceil(u64::from(sb.fsize).max(1));
+    let frags = u64::from(sb.frag).saturating_sub(held).saturating_add(indirect);
+    raw.set_sectors(raw.sectors().saturating_add(frags.saturating_mul(u64::from(sb.fsize) / 512)));
+    raw.set_len(lbn.saturating_add(1).saturating_mul(bsize));
+    raw.write(disk)?;
+    disk.flush()?;
+    Ok(count)
+}
+
+/// Sets the number of a directory's block; returns the fragments that this took
+/// for an indirect block, or `None` when there is no room for its number.
+fn lead_to(
+    checker: &Checker,
+    disk: &mut Disk,
+    space: &mut Space<'_>,
+    raw: &mut InodeMut<'_>,
+    lbn: u64,
+    run: Extent,
+) -> Result<Option<u64>, FsError> {
+    let sb = checker.sb();
+    if lbn < wide(DIRECT) {
+        raw.set_pointer(index(lbn), run.start.get());
+        return Ok(Some(0));
+    }
+    let n = lbn.saturating_sub(wide(DIRECT));
+    if n >= sb.pointers() {
+        return Ok(None);
+    }
+    let (block, taken, mut bytes) = match raw.pointer(DIRECT) {
+        0 => {
+            let Some(block) = space.block(disk)? else { return Ok(None) };
+            (block.start.get(), block.len, vec![0; index(sb.bsize)])
+        }
+        block => {
+            let at = block.saturating_mul(u64::from(sb.fsize));
+            (block, 0, disk.read(at, index(sb.bsize))?)
+        }
+    };
+    let at = index(n.saturating_mul(u64::from(sb.pointer_size())));
+    put_pointer(sb, &mut bytes, at, run.start.get());
+    disk.put(block.saturating_mul(u64::from(sb.fsize)), &bytes)?;
+    disk.flush()?;
+    raw.set_pointer(DIRECT, block);
+    Ok(Some(taken))
+}

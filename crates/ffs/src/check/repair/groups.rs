@@ -1,0 +1,115 @@
+//! Bitmaps and counts, as what was found has them.
+
+use super::disk::Disk;
+use crate::alloc::{GroupMut, encode_summary, seal_group};
+use crate::check::Checker;
+use crate::check::groups::summary_of;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, low32};
+use seekless_placement::Totals;
+use seekless_units::{Extent, GroupNo, Ino};
+
+/// Changes a group's bytes in place.
+fn change(
+    checker: &Checker,
+    disk: &mut Disk,
+    number: GroupNo,
+    with: impl FnOnce(&mut GroupMut<'_>),
+) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
+    let mut bytes = disk.read(at, index(sb.bsize))?;
+    let mut group = GroupMut::check(sb, number, &mut bytes)?;
+    with(&mut group);
+    seal_group(sb, &mut bytes);
+    disk.put(at, &bytes)
+}
+
+/// Writes a group's maps and counts.
+///
+/// # Errors
+/// [`FsError::Corrupt`] for a group without a head; what the device gives.
+pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let first = number.get().saturating_mul(sb.ipg);
+    let blocks = sb.group_blocks(number);
+    change(checker, disk, number, |group| {
+        for slot in 0..sb.ipg {
+            group.set_in_use(slot, checker.is_taken(Ino::new(first.saturating_add(slot))));
+        }
+        for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
+            group.set_fragment_free(at, !checker.used.get(index(block)));
+        }
+        group.derive_clusters();
+        group.set_counts(&checker.recount(number));
+        group.reset_rotors();
+    })
+}
+
+/// Marks fragments of a group as in use; the counts are left for later.
+///
+/// # Errors
+/// As [`put`].
+pub(super) fn reserve_run(
+    checker: &Checker,
+    disk: &mut Disk,
+    number: GroupNo,
+    run: Extent,
+) -> Result<(), FsError> {
+    let start = checker.sb().group_blocks(number).start;
+    let from = low32(run.start.saturating_since(start));
+    change(checker, disk, number, |group| {
+        for at in (from..).take(index(run.len)) {
+            group.set_fragment_free(at, false);
+        }
+        group.derive_clusters();
+    })?;
+    disk.flush()
+}
+
+/// Marks an inode of a group as in use; likewise.
+///
+/// # Errors
+/// As [`put`].
+pub(super) fn reserve_inode(
+    checker: &Checker,
+    disk: &mut Disk,
+    number: GroupNo,
+    ino: Ino,
+) -> Result<(), FsError> {
+    let first = number.get().saturating_mul(checker.sb().ipg);
+    let slot = ino.get().saturating_sub(first);
+    change(checker, disk, number, |group| group.set_in_use(slot, true))?;
+    disk.flush()
+}
+
+/// Says that more of a group's inodes were written (UFS2).
+///
+/// # Errors
+/// As [`put`].
+pub(super) fn set_written(
+    checker: &Checker,
+    disk: &mut Disk,
+    number: GroupNo,
+    inodes: u32,
+) -> Result<(), FsError> {
+    change(checker, disk, number, |group| group.set_initialised(inodes))
+}
+
+/// Writes the summary area; returns what the groups have together.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn put_summaries(checker: &Checker, disk: &mut Disk) -> Result<Totals, FsError> {
+    let sb = checker.sb();
+    let mut area = checker.summary_area()?;
+    let mut all = Vec::new();
+    for number in (0..sb.ncg).map(GroupNo::new) {
+        let summary = summary_of(&checker.recount(number));
+        encode_summary(sb.order, &mut area, number, summary);
+        all.push(summary);
+    }
+    let at = sb.summaries.start.get().saturating_mul(u64::from(sb.fsize));
+    disk.put(at, &area)?;
+    Ok(all.into_iter().collect())
+}

@@ -1,0 +1,179 @@
+//! An inode's bytes, changed in place.
+
+use super::disk::Disk;
+use crate::crc32c;
+use crate::image::SNAPSHOT;
+use crate::ondisk::{Dinode1, Dinode2, check_hash};
+use crate::superblock::{Format, Super};
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, low32, wide};
+use seekless_units::Ino;
+use std::mem::offset_of;
+use zerocopy::byteorder::LE;
+
+/// Where a field stands in an inode, of UFS1 or of UFS2.
+macro_rules! at {
+    ($sb:expr, $field:ident) => {
+        match $sb.format {
+            Format::Ufs1 => offset_of!(Dinode1<LE>, $field),
+            Format::Ufs2 => offset_of!(Dinode2<LE>, $field),
+        }
+    };
+}
+
+/// An inode being changed. Its block is read anew: inodes in it may have been
+/// changed before.
+pub(super) struct InodeMut<'a> {
+    sb: &'a Super,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> InodeMut<'a> {
+    /// # Errors
+    /// [`FsError::Corrupt`] for an inode that the volume has not.
+    pub(super) fn read(volume: &'a Volume, disk: &Disk, ino: Ino) -> Result<Self, FsError> {
+        let sb = &volume.sb;
+        let place = sb.inode_place(ino)?;
+        let block = place.block.get().saturating_mul(u64::from(sb.fsize));
+        let at = block.saturating_add(wide(place.skip));
+        Ok(Self { sb, at, bytes: disk.read(at, index(sb.inode_size()))? })
+    }
+
+    /// Writes it: one sector.
+    pub(super) fn write(mut self, disk: &mut Disk) -> Result<(), FsError> {
+        self.seal();
+        disk.put(self.at, &self.bytes)
+    }
+
+    fn seal(&mut self) {
+        let hashed = self.sb.format == Format::Ufs2 && self.sb.has_check_hash(check_hash::INODE);
+        if hashed && self.bytes.iter().any(|&byte| byte != 0) {
+            let at = offset_of!(Dinode2<LE>, di_ckhash);
+            self.put32(at, 0);
+            let hash = crc32c(&self.bytes);
+            self.put32(at, hash);
+        }
+    }
+
+    fn put32(&mut self, at: usize, value: u32) {
+        self.sb.order.put_u32(&mut self.bytes, at, value);
+    }
+
+    /// All zeros but for the generation, which files to come count on from.
+    pub(super) fn clear(&mut self) {
+        let at = at!(self.sb, di_gen);
+        let generation = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
+        self.bytes.fill(0);
+        self.put32(at, generation);
+    }
+
+    pub(super) fn set_mode(&mut self, mode: u16) {
+        self.sb.order.put_u16(&mut self.bytes, at!(self.sb, di_mode), mode);
+    }
+
+    pub(super) fn links(&self) -> u16 {
+        self.sb.order.get_u16(&self.bytes, at!(self.sb, di_nlink)).unwrap_or(0)
+    }
+
+    pub(super) fn set_links(&mut self, links: u16) {
+        self.sb.order.put_u16(&mut self.bytes, at!(self.sb, di_nlink), links);
+    }
+
+    /// In bytes.
+    pub(super) fn len(&self) -> u64 {
+        self.sb.order.get_u64(&self.bytes, at!(self.sb, di_size)).unwrap_or(0)
+    }
+
+    /// In bytes.
+    pub(super) fn set_len(&mut self, len: u64) {
+        self.sb.order.put_u64(&mut self.bytes, at!(self.sb, di_size), len);
+    }
+
+    /// `di_blocks`, in sectors.
+    pub(super) fn sectors(&self) -> u64 {
+        let at = at!(self.sb, di_blocks);
+        match self.sb.format {
+            Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
+            Format::Ufs2 => self.sb.order.get_u64(&self.bytes, at),
+        }
+        .unwrap_or(0)
+    }
+
+    /// `di_blocks`, in sectors.
+    pub(super) fn set_sectors(&mut self, sectors: u64) {
+        let at = at!(self.sb, di_blocks);
+        match self.sb.format {
+            Format::Ufs1 => self.put32(at, low32(sectors)),
+            Format::Ufs2 => self.sb.order.put_u64(&mut self.bytes, at, sectors),
+        }
+    }
+
+    /// Takes the mark of a snapshot from it.
+    pub(super) fn unmark(&mut self) {
+        let at = at!(self.sb, di_flags);
+        let flags = self.sb.order.get_u32(&self.bytes, at).unwrap_or(0);
+        self.put32(at, flags & !SNAPSHOT);
+    }
+
+    /// The n-th of the twelve direct and three indirect block numbers.
+    pub(super) fn pointer(&self, n: usize) -> u64 {
+        let width = index(self.sb.pointer_size());
+        let at = at!(self.sb, di_db).saturating_add(n.saturating_mul(width));
+        match self.sb.format {
+            Format::Ufs1 => self.sb.order.get_u32(&self.bytes, at).map(u64::from),
+            Format::Ufs2 => self.sb.order.get_u64(&self.bytes, at),
+        }
+        .unwrap_or(0)
+    }
+
+    /// Sets the n-th of the twelve direct and three indirect block numbers.
+    pub(super) fn set_pointer(&mut self, n: usize, block: u64) {
+        let width = index(self.sb.pointer_size());
+        let at = at!(self.sb, di_db).saturating_add(n.saturating_mul(width));
+        put_pointer(self.sb, &mut self.bytes, at, block);
+    }
+
+    /// Sets one of the two numbers of blocks with extended attributes.
+    pub(super) fn set_attribute_block(&mut self, n: usize, block: u64) {
+        if self.sb.format == Format::Ufs2 {
+            let at = offset_of!(Dinode2<LE>, di_extb).saturating_add(n.saturating_mul(8));
+            self.sb.order.put_u64(&mut self.bytes, at, block);
+        }
+    }
+
+    pub(super) fn drop_attributes(&mut self) {
+        if self.sb.format == Format::Ufs2 {
+            self.put32(offset_of!(Dinode2<LE>, di_extsize), 0);
+            self.set_attribute_block(0, 0);
+            self.set_attribute_block(1, 0);
+        }
+    }
+
+    /// All three times, and on UFS2 that of birth, in seconds of the epoch.
+    pub(super) fn set_times(&mut self, secs: i64) {
+        let fields = [at!(self.sb, di_atime), at!(self.sb, di_mtime), at!(self.sb, di_ctime)];
+        for at in fields {
+            match self.sb.format {
+                Format::Ufs1 => self.put32(at, low32(secs.cast_unsigned())),
+                Format::Ufs2 => {
+                    self.sb.order.put_u64(&mut self.bytes, at, secs.cast_unsigned());
+                }
+            }
+        }
+        if self.sb.format == Format::Ufs2 {
+            let at = offset_of!(Dinode2<LE>, di_birthtime);
+            self.sb.order.put_u64(&mut self.bytes, at, secs.cast_unsigned());
+            self.put32(offset_of!(Dinode2<LE>, di_blksize), self.sb.bsize);
+        }
+    }
+}
+
+/// Writes a block number, which has four or eight bytes.
+pub(super) fn put_pointer(sb: &Super, bytes: &mut [u8], at: usize, block: u64) {
+    match sb.format {
+        Format::Ufs1 => sb.order.put_u32(bytes, at, low32(block)),
+        Format::Ufs2 => sb.order.put_u64(bytes, at, block),
+    }
+}

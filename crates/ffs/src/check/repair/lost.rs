@@ -1,0 +1,127 @@
+//! `lost+found`: names for what nothing leads to.
+
+use super::directory::{Edit, edit, set_parent};
+use super::disk::Disk;
+use super::folder::{self, NewName};
+use super::inode::InodeMut;
+use super::space::Space;
+use crate::check::Checker;
+use crate::ondisk::ROOT;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+const NAME: &[u8] = b"lost+found";
+/// Its mode, as `fsck_ffs` has it.
+const MODE: u16 = 0o1700;
+/// Most links an inode can say it has.
+const MOST_LINKS: u64 = 32767;
+
+/// Makes a new root directory; whether there was room.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn make_root(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
+    let root = Ino::new(ROOT);
+    let mut space = Space::new(checker);
+    folder::create(checker, disk, &mut space, root, root, 0o755)
+}
+
+/// Gives names to files and directories. Where `lost+found` is missing it is
+/// made, and where it is a file its name goes; the rest is for the next round.
+/// Whether anything was done: there may be no room.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn connect(
+    checker: &Checker,
+    disk: &mut Disk,
+    orphans: &[Ino],
+) -> Result<bool, FsError> {
+    match checker.lost_found {
+        None => make(checker, disk),
+        Some((spot, ino)) if !checker.is_directory(ino) => {
+            edit(checker, disk, spot, Edit::Remove)?;
+            Ok(true)
+        }
+        Some((_, ino)) => fill(checker, disk, ino, orphans),
+    }
+}
+
+/// Makes `lost+found`: its block, its inode, the root's number of links, which
+/// rises first, and its name.
+fn make(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
+    let root = Ino::new(ROOT);
+    let mut space = Space::new(checker);
+    let Some(ino) = space.inode(disk)? else { return Ok(false) };
+    if !folder::create(checker, disk, &mut space, ino, root, MODE)? {
+        return Ok(false);
+    }
+    raise(checker, disk, root, 1)?;
+    let name = NewName { ino, kind: FileKind::Directory, name: NAME.to_vec() };
+    Ok(folder::add(checker, disk, &mut space, root, &[name])? > 0)
+}
+
+/// Adds to a number of links, and waits until that is on the disk.
+fn raise(checker: &Checker, disk: &mut Disk, ino: Ino, by: u64) -> Result<(), FsError> {
+    let names = checker.seen.get(&ino).map_or(0, |seen| seen.names).cast_unsigned();
+    let wanted = names.saturating_add(by).min(MOST_LINKS);
+    let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
+    let said = inode.links();
+    let high = u16::try_from(wanted).unwrap_or(0);
+    if i64::from(said.cast_signed()) < i64::from(high) {
+        inode.set_links(high);
+        inode.write(disk)?;
+    }
+    disk.flush()
+}
+
+/// Adds the orphans: first all that their names make true, then the names.
+fn fill(checker: &Checker, disk: &mut Disk, lost: Ino, orphans: &[Ino]) -> Result<bool, FsError> {
+    let links = checker.seen.get(&lost).map_or(0, |seen| seen.names).cast_unsigned();
+    let mut room = MOST_LINKS.saturating_sub(links);
+    let mut names = names(checker, lost, orphans)?;
+    // No more directories than can be counted.
+    names.retain(|name| {
+        let is_dir = name.kind == FileKind::Directory;
+        let fits = !is_dir || room > 0;
+        room = room.saturating_sub(u64::from(is_dir));
+        fits
+    });
+    let dirs = names.iter().filter(|name| name.kind == FileKind::Directory);
+    let dirs: Vec<Ino> = dirs.map(|name| name.ino).collect();
+    raise(checker, disk, lost, u64::try_from(dirs.len()).unwrap_or(u64::MAX))?;
+    for &dir in &dirs {
+        set_parent(checker, disk, dir, lost)?;
+    }
+    for name in &names {
+        raise(checker, disk, name.ino, 1)?;
+    }
+    disk.flush()?;
+    Ok(folder::add(checker, disk, &mut Space::new(checker), lost, &names)? > 0)
+}
+
+/// A name for each orphan: `#` and its inode number, and where that is taken
+/// something behind it.
+fn names(checker: &Checker, lost: Ino, orphans: &[Ino]) -> Result<Vec<NewName>, FsError> {
+    let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
+    let inode = checker.volume.inode(lost)?;
+    checker.volume.read_entries(&inode, 0, &mut |entry| {
+        taken.insert(entry.name.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    let mut names = Vec::new();
+    for &ino in orphans.iter().filter(|&&ino| ino != lost) {
+        let Some(kind) = checker.seen.get(&ino).map(|seen| seen.kind) else { continue };
+        let tries = (0u32..).map(|n| match n {
+            0 => format!("#{ino}").into_bytes(),
+            n => format!("#{ino}.{n}").into_bytes(),
+        });
+        let free = tries.take(1000).find(|name| !taken.contains(name));
+        let Some(name) = free else { continue };
+        taken.insert(name.clone());
+        names.push(NewName { ino, kind, name });
+    }
+    Ok(names)
+}

@@ -1,0 +1,288 @@
+//! Doing away with what a check found.
+//!
+//! A repair is a sequence of rounds: a check of the whole image says what is
+//! wrong and what would mend it, the first stage of that ([`Stage`]) is written,
+//! and the next check sees what it left. So every write goes from one image that
+//! can be repaired to another, and a repair that was interrupted is taken up by
+//! the next one where it ended. Within that the order is that of soft updates:
+//! names go before inodes are cleared, inodes before bitmaps say so, counts of
+//! links rise before names are added and fall after names are gone. A preen that
+//! was cut off leaves nothing but what a preen may repair.
+//!
+//! The superblock says from the first write to the last that the volume is not
+//! clean.
+
+mod directory;
+mod disk;
+mod folder;
+mod groups;
+mod heads;
+mod inode;
+mod lost;
+mod space;
+mod superblock;
+mod trim;
+
+use super::Checker;
+use super::fix::Fix;
+use crate::ondisk::{DIRECTORY_UNIT, flag};
+use directory::Edit;
+use disk::Disk;
+use inode::InodeMut;
+use seekless_device::BlockDevice;
+use seekless_fs::check::{Finding, Report};
+use seekless_fs::field::wide;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Most rounds: an honest image needs five or so.
+const ROUNDS: u32 = 40;
+
+/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing was found, and nothing written.
+    Clean,
+    /// All that was found was repaired: the image is clean now.
+    Corrected,
+    /// Something was left as it is. A preen that meets an unexpected
+    /// inconsistency leaves everything as it is.
+    Left,
+}
+
+/// What was found and what came of it.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// Everything found, in all rounds, each with whether it was repaired.
+    pub report: Report,
+    /// What the image is like now.
+    pub outcome: Outcome,
+    /// How often the image was gone through.
+    pub rounds: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Preen,
+    Full,
+}
+
+/// Repairs what a crash may leave, as `fsck_ffs -p` does: leaked blocks and
+/// inodes, numbers of links that are too high, summaries, files and directories
+/// that nothing leads to. On a volume with soft updates the last are thrown away
+/// (a directory only when it is empty), since they never had a name, on others
+/// they get one in `lost+found`. Where anything else is found, nothing is
+/// written.
+///
+/// # Errors
+/// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
+/// we must not change.
+pub fn preen(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Preen).run()
+}
+
+/// Repairs everything, as `fsck_ffs -y` does.
+///
+/// # Errors
+/// As [`preen`].
+pub fn repair(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Full).run()
+}
+
+/// A repair under way.
+struct Repair {
+    disk: Disk,
+    mode: Mode,
+    /// Everything found so far.
+    found: Report,
+    known: HashSet<String>,
+    /// What there was no room for.
+    homeless: HashSet<Fix>,
+    /// The image says that it is not clean because we said so.
+    marked: bool,
+}
+
+/// The state of the image after a round.
+enum Round {
+    Clean,
+    Again,
+    Stuck,
+}
+
+impl Repair {
+    fn new(device: Arc<dyn BlockDevice>, mode: Mode) -> Self {
+        Self {
+            disk: Disk::new(device),
+            mode,
+            found: Report::default(),
+            known: HashSet::new(),
+            homeless: HashSet::new(),
+            marked: false,
+        }
+    }
+
+    fn run(mut self) -> Result<Repaired, FsError> {
+        for rounds in 1..=ROUNDS {
+            let mut checker = Checker::examine(self.disk.device())?;
+            checker.fixes.leave_out(|fix| self.homeless.contains(fix));
+            let left = checker.report.findings.clone();
+            self.merge(&checker.report);
+            match self.round(&checker)? {
+                Round::Again => {}
+                Round::Clean => return Ok(self.end(rounds, &[])),
+                Round::Stuck => return Ok(self.end(rounds, &left)),
+            }
+        }
+        let left = Checker::examine(self.disk.device())?.report.findings;
+        Ok(self.end(ROUNDS, &left))
+    }
+
+    fn end(mut self, rounds: u32, left: &[Finding]) -> Repaired {
+        let left: HashSet<String> = left.iter().map(identity).collect();
+        for finding in &mut self.found.findings {
+            finding.repaired = !left.contains(&identity(finding));
+        }
+        let outcome = match (left.is_empty(), self.found.is_clean()) {
+            (true, true) => Outcome::Clean,
+            (true, false) => Outcome::Corrected,
+            (false, _) => Outcome::Left,
+        };
+        Repaired { report: self.found, outcome, rounds }
+    }
+
+    /// Adds what was not found before.
+    fn merge(&mut self, report: &Report) {
+        for finding in &report.findings {
+            let ours = self.marked && finding.code == "superblock.not-clean";
+            if !ours && self.known.insert(identity(finding)) {
+                let Finding { code, class, what, location, .. } = finding.clone();
+                self.found.add(code, class, what, location);
+            }
+        }
+        self.found.more = self.found.more.max(report.more);
+        self.found.tally = report.tally;
+    }
+
+    /// Writes the first stage of what is to be done.
+    fn round(&mut self, checker: &Checker) -> Result<Round, FsError> {
+        if checker.report.is_clean() {
+            return Ok(Round::Clean);
+        }
+        if self.mode == Mode::Preen && checker.report.unexpected > 0 {
+            return Ok(Round::Stuck);
+        }
+        checker.sb().check_repairable()?;
+        let before = (self.disk.writes(), self.homeless.len());
+        if !checker.fixes.are_of_superblock() {
+            superblock::mark_unclean(checker.sb(), &mut self.disk)?;
+        }
+        self.marked = true;
+        self.apply_all(checker)?;
+        self.disk.flush()?;
+        if checker.fixes.are_last() && checker.lost_groups.is_empty() {
+            self.finish(checker)?;
+        }
+        let now = (self.disk.writes(), self.homeless.len());
+        Ok(if now == before { Round::Stuck } else { Round::Again })
+    }
+
+    /// Summaries, totals, and last that the volume is clean, if it is.
+    fn finish(&mut self, checker: &Checker) -> Result<(), FsError> {
+        let totals = groups::put_summaries(checker, &mut self.disk)?;
+        superblock::finish(checker.sb(), totals, self.homeless.is_empty(), &mut self.disk)
+    }
+
+    fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {
+        let mut orphans = Vec::new();
+        let dots = |fix: &Fix| if let Fix::Dots(dir) = fix { Some(*dir) } else { None };
+        let rewritten: BTreeSet<Ino> = checker.fixes.first().filter_map(dots).collect();
+        for fix in checker.fixes.first() {
+            match *fix {
+                // Nothing is where it was in a unit that is put together anew.
+                fix if fix.spot().is_some_and(|spot| {
+                    spot.at < wide(DIRECTORY_UNIT) && rewritten.contains(&spot.dir)
+                }) => {}
+                Fix::Connect(ino) if !self.tosses(checker, ino) => orphans.push(ino),
+                // Nothing can be connected to a root that is not there yet.
+                Fix::Root => {
+                    let made = lost::make_root(checker, &mut self.disk)?;
+                    self.note_homeless(made, checker.fixes.first());
+                    return Ok(());
+                }
+                fix => apply(checker, &mut self.disk, fix)?,
+            }
+        }
+        if !orphans.is_empty() {
+            let done = lost::connect(checker, &mut self.disk, &orphans)?;
+            let orphans: Vec<Fix> = orphans.into_iter().map(Fix::Connect).collect();
+            self.note_homeless(done, orphans.iter());
+        }
+        Ok(())
+    }
+
+    /// Remembers what there was no room for, which the rounds to come pass over.
+    fn note_homeless<'a>(&mut self, done: bool, fixes: impl Iterator<Item = &'a Fix>) {
+        if !done {
+            self.homeless.extend(fixes);
+        }
+    }
+}
+
+fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
+    match fix {
+        Fix::Superblock => superblock::put(checker, disk, checker.sb().at),
+        Fix::Copy(at) => superblock::put(checker, disk, at),
+        Fix::Head(number) => heads::put(checker, disk, number),
+        Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
+        Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
+        Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
+        Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
+        Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
+        Fix::Dots(dir) => {
+            directory::put_dots(checker, disk, dir, directory::parent_of(checker, dir))
+        }
+        Fix::Parent(dir, to) => directory::set_parent(checker, disk, dir, to),
+        Fix::Group(number) => groups::put(checker, disk, number),
+        // What is to be connected and comes here is thrown away.
+        Fix::Clear(ino) | Fix::Connect(ino) => change(checker, disk, ino, |it| it.clear()),
+        Fix::Length(ino, len) => change(checker, disk, ino, |it| it.set_len(len)),
+        Fix::DropAttributes(ino) => change(checker, disk, ino, |it| it.drop_attributes()),
+        Fix::Sectors(ino, sectors) => change(checker, disk, ino, |it| it.set_sectors(sectors)),
+        Fix::Links(ino, links) => change(checker, disk, ino, |it| it.set_links(links)),
+        Fix::Seal(ino) => change(checker, disk, ino, |_| {}),
+        Fix::Unmark(ino) => change(checker, disk, ino, |it| it.unmark()),
+        Fix::Root => lost::make_root(checker, disk).map(drop),
+    }
+}
+
+impl Repair {
+    /// Whether what nothing leads to is thrown away: with soft updates it never
+    /// had a name, but for what is in a directory that may have had one elsewhere.
+    fn tosses(&self, checker: &Checker, ino: Ino) -> bool {
+        let softdep = checker.sb().flags & flag::SOFT_UPDATES != 0;
+        let empty = checker.seen.get(&ino).is_some_and(|seen| match seen.kind {
+            FileKind::Directory => seen.entries == 0,
+            _ => softdep || seen.len == 0,
+        });
+        self.mode == Mode::Preen && empty
+    }
+}
+
+/// What tells a finding from others.
+fn identity(finding: &Finding) -> String {
+    format!("{} {} {}", finding.code, finding.location, finding.what)
+}
+
+/// Changes an inode in place.
+fn change(
+    checker: &Checker,
+    disk: &mut Disk,
+    ino: Ino,
+    with: impl FnOnce(&mut InodeMut<'_>),
+) -> Result<(), FsError> {
+    let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
+    with(&mut inode);
+    inode.write(disk)
+}

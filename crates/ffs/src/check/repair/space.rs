@@ -1,0 +1,83 @@
+//! Free space, by what was found and not by what the maps say.
+
+use super::disk::Disk;
+use super::groups;
+use crate::check::Checker;
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+
+/// Space that a repair takes. What is taken is marked so on the disk before it
+/// is used: a map that says too much is what a crash may leave.
+pub(super) struct Space<'a> {
+    checker: &'a Checker,
+    /// The first block that was not looked at, in fragments.
+    next: u64,
+}
+
+impl<'a> Space<'a> {
+    pub(super) fn new(checker: &'a Checker) -> Self {
+        Self { checker, next: 0 }
+    }
+
+    /// Takes a whole block; `None` when none is free.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn block(&mut self, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+        self.run(self.checker.sb().frag, disk)
+    }
+
+    /// Takes a block, or where none is wholly free its first fragments.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn block_or_part(&mut self, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+        if let Some(block) = self.block(disk)? {
+            return Ok(Some(block));
+        }
+        self.next = 0;
+        self.run(1, disk)
+    }
+
+    fn run(&mut self, len: u32, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+        let sb = self.checker.sb();
+        let frag = u64::from(sb.frag.max(1));
+        let steps = if u64::from(len) == frag { frag } else { 1 };
+        while self.next.saturating_add(u64::from(len)) <= sb.size {
+            let run = Extent::new(BlockNo::new(self.next), u64::from(len));
+            self.next = self.next.saturating_add(steps);
+            let mut blocks = run.start.get()..run.end().get();
+            let group = group_of(self.checker, run.start);
+            let in_one = sb.group_blocks(group).end() >= run.end();
+            if in_one && blocks.all(|block| !self.checker.used.get(index(block))) {
+                groups::reserve_run(self.checker, disk, group, run)?;
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes an inode that was written before; `None` when none is free.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn inode(&self, disk: &mut Disk) -> Result<Option<Ino>, FsError> {
+        let sb = self.checker.sb();
+        for group in (0..sb.ncg).map(GroupNo::new) {
+            let first = group.get().saturating_mul(sb.ipg);
+            let written = self.checker.written.get(index(group.get())).copied().unwrap_or(0);
+            let mut all = (first..first.saturating_add(written)).map(Ino::new);
+            if let Some(ino) = all.find(|&ino| !self.checker.is_taken(ino)) {
+                groups::reserve_inode(self.checker, disk, group, ino)?;
+                return Ok(Some(ino));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn group_of(checker: &Checker, block: BlockNo) -> GroupNo {
+    let group = block.get().checked_div(u64::from(checker.sb().fpg)).unwrap_or(0);
+    GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,59 @@
+//! The superblock before and after a repair.
+
+use super::disk::Disk;
+use crate::check::Checker;
+use crate::ondisk::flag;
+use crate::superblock::Super;
+use crate::superblock_edit::SuperblockMut;
+use seekless_fs::FsError;
+use seekless_placement::Totals;
+
+/// Writes the superblock that was decided on, or a copy of it, as not clean.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn put(checker: &Checker, disk: &mut Disk, at: u64) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let mut bytes = SuperblockMut::of(sb, checker.superblock.clone());
+    bytes.set_clean(false);
+    disk.put(at, bytes.sealed())?;
+    disk.flush()
+}
+
+/// Says on the disk that the volume is not clean, if that is not said yet.
+pub(super) fn mark_unclean(sb: &Super, disk: &mut Disk) -> Result<(), FsError> {
+    if !sb.clean {
+        return Ok(());
+    }
+    let device = disk.device().clone();
+    let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
+    bytes.set_clean(false);
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()
+}
+
+/// Writes the totals, and when they are on the disk that the volume is clean, if
+/// it is.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn finish(
+    sb: &Super,
+    totals: Totals,
+    clean: bool,
+    disk: &mut Disk,
+) -> Result<(), FsError> {
+    let device = disk.device().clone();
+    let mut bytes = SuperblockMut::read(sb, device.as_ref())?;
+    bytes.set_totals(totals);
+    bytes.forget_unreferenced();
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()?;
+    if !clean {
+        return Ok(());
+    }
+    bytes.set_flags(sb.flags & !(flag::UNCLEAN | flag::NEEDS_FSCK));
+    bytes.set_clean(true);
+    disk.put(sb.at, bytes.sealed())?;
+    disk.flush()
+}

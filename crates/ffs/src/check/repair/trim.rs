@@ -1,0 +1,72 @@
+//! Block numbers past a file's end, forgotten.
+
+use super::disk::Disk;
+use super::inode::{InodeMut, put_pointer};
+use crate::check::claims::Tree;
+use crate::inode::Inode;
+use crate::ondisk::DIRECT;
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::Ino;
+
+/// Forgets what lies past an inode's end: first in its indirect blocks, of which
+/// those at the end alone hold such numbers, then in itself.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino) -> Result<(), FsError> {
+    let inode = volume.inode(ino)?;
+    let sb = &volume.sb;
+    let blocks = inode.len.div_ceil(u64::from(sb.bsize));
+    let mut raw = InodeMut::read(volume, disk, ino)?;
+    for n in 0..DIRECT {
+        if wide(n) >= blocks {
+            raw.set_pointer(n, 0);
+        }
+    }
+    let (mut first, mut span) = (wide(DIRECT), 1u64);
+    for ((n, levels), &block) in (DIRECT..).zip(1u32..).zip(&inode.indirect) {
+        span = span.saturating_mul(sb.pointers());
+        if first >= blocks {
+            raw.set_pointer(n, 0);
+        } else if block != 0 && first.saturating_add(span) > blocks {
+            trim_tree(volume, disk, Tree { block, first, span, levels }, blocks)?;
+        }
+        first = first.saturating_add(span);
+    }
+    trim_attributes(volume, &inode, &mut raw);
+    disk.flush()?;
+    raw.write(disk)
+}
+
+fn trim_attributes(volume: &Volume, inode: &Inode, raw: &mut InodeMut<'_>) {
+    let bsize = u64::from(volume.sb.bsize);
+    for n in 0..inode.ext_blocks.len() {
+        if wide(n).saturating_mul(bsize) >= u64::from(inode.ext_len) {
+            raw.set_attribute_block(n, 0);
+        }
+    }
+}
+
+fn trim_tree(volume: &Volume, disk: &mut Disk, tree: Tree, blocks: u64) -> Result<(), FsError> {
+    let sb = &volume.sb;
+    let at = tree.block.saturating_mul(u64::from(sb.fsize));
+    let mut bytes = disk.read(at, index(sb.bsize))?;
+    let step = tree.span.checked_div(sb.pointers()).unwrap_or(1).max(1);
+    for n in 0..sb.pointers() {
+        let first = tree.first.saturating_add(n.saturating_mul(step));
+        let number = volume.pointer(&bytes, n);
+        if number == 0 {
+            continue;
+        }
+        if first >= blocks {
+            let at = index(n.saturating_mul(u64::from(sb.pointer_size())));
+            put_pointer(sb, &mut bytes, at, 0);
+        } else if tree.levels > 1 && first.saturating_add(step) > blocks {
+            let levels = tree.levels.saturating_sub(1);
+            trim_tree(volume, disk, Tree { block: number, first, span: step, levels }, blocks)?;
+        }
+    }
+    disk.put(at, &bytes)
+}
