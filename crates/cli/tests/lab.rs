@@ -21,7 +21,8 @@ fn json(output: &Output) -> serde_json::Value {
 /// The experiment dirpref with a small tree, in a file of its own.
 fn small(dir: &Path) {
     let shown = text(&seekless(&["lab", "show", "dirpref"], dir));
-    let small = shown.replace("directories = 6596, files = 13868", "directories = 130, files = 260");
+    let small =
+        shown.replace("directories = 6596, files = 13868", "directories = 130, files = 260");
     assert_ne!(small, shown);
     fs::write(dir.join("small.toml"), small.replace("categories = 50", "categories = 5")).unwrap();
 }
@@ -40,7 +41,9 @@ fn shards_merge_to_what_one_run_gives() {
         let (old, new) = (cell["old_s"].as_f64().unwrap(), cell["new_s"].as_f64().unwrap());
         assert!((cell["speedup"].as_f64().unwrap() - old / new).abs() < 1e-9);
         assert!(cell["published_speedup"].is_f64());
-        for key in ["reads", "sync_writes", "async_writes", "seeks", "seek_bytes", "busy_s", "cpu_s"] {
+        for key in
+            ["reads", "sync_writes", "async_writes", "seeks", "seek_bytes", "busy_s", "cpu_s"]
+        {
             assert!(cell["old"][key].is_number() && cell["new"][key].is_number(), "{key}");
         }
     }

@@ -338,3 +338,31 @@ fn no_segment_stays_dirty() {
         assert_eq!(drive.buffer.dirty(rest), 0, "replace {replace}");
     }
 }
+
+/// A drive that accepts eight writes, the heads busy with one far away; then
+/// others come to one place, again and again.
+#[test]
+fn what_was_accepted_does_not_wait_for_ever() {
+    let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
+    (spec.buffer.write_segments, spec.buffer.replace_writes) = (4, false);
+    let mut drive = Hdd::new(spec.clone());
+    let mut now = Nanos::ZERO;
+    for far in [10_000_000, 20_000_000, 30_000_000] {
+        now = drive.serve(now, Request::write(Lba::new(far), 8)).unwrap();
+    }
+    for near in 0..50 {
+        now = drive.serve(now, Request::write(Lba::new(80_000_000 + near % 2 * 800), 8)).unwrap();
+    }
+    let waiting: Vec<u64> = drive.dirty.by_age().iter().map(|one| one.2.start).collect();
+    assert!(waiting.iter().all(|&start| start >= 80_000_000), "{waiting:?}");
+    // The same writes replace each other where the drive does that: 50 are
+    // taken in the time of a few commands.
+    spec.buffer.replace_writes = true;
+    let mut drive = Hdd::new(spec);
+    let mut now = Nanos::ZERO;
+    for near in 0..50 {
+        now = drive.serve(now, Request::write(Lba::new(80_000_000 + near % 2 * 800), 8)).unwrap();
+    }
+    assert!(now < Nanos::new(50 * 400_000), "{now:?}");
+    assert!(drive.dirty.len() <= 2);
+}

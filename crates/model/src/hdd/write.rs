@@ -31,7 +31,7 @@ impl Hdd {
         // The queue starts no write that finds no segment.
         let segment = self.buffer.victim(Some((start, end)), now).unwrap_or_default();
         let extra = self.extra(&waiting, now, segment);
-        if self.heads.writing.is_some() {
+        if self.heads.writing.is_some() || self.is_behind_others(&waiting) {
             return self.accept(waiting, now, segment);
         }
         self.stop_reading(now);
@@ -51,6 +51,14 @@ impl Hdd {
         self.buffer.set_dirty(segment, written);
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
+    }
+
+    /// Whether the buffer holds writes that a new one must not overtake: without
+    /// that, what it has accepted would wait for as long as others come.
+    fn is_behind_others(&self, waiting: &Waiting) -> bool {
+        let buffer = &self.spec.buffer;
+        let accepts = buffer.write_back && buffer.serve_while_writing && !waiting.request.durable;
+        accepts && !self.dirty.is_empty()
     }
 
     /// How many sectors of a write the buffer holds before the heads write.
