@@ -7,11 +7,13 @@ use seekless_lab::plan::{Wanted, runs};
 use seekless_lab::pool::perform_all;
 use seekless_lab::run::{Run, digest, perform};
 
-/// The experiment on the second system with a tree a tenth as large.
+/// The experiment with a tree and caches a tenth as large.
 fn small() -> (String, Experiment) {
     let text = builtin::text("dirpref")
         .unwrap()
-        .replace("directories = 6596, files = 13868", "directories = 660, files = 1400");
+        .replace("directories = 6596, files = 13868", "directories = 660, files = 1400")
+        .replace("size = \"45M\"", "size = \"4500K\"")
+        .replace("size = \"64M\"", "size = \"6400K\"");
     let experiment = Experiment::parse(&text, "small.toml").unwrap();
     (digest(&text, &experiment), experiment)
 }
