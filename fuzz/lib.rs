@@ -172,3 +172,19 @@ fn blocks_of(image: &ExtImage, ino: Ino) -> Vec<u64> {
     let map = image.block_map(ino).unwrap_or_default();
     map.runs.iter().flat_map(|run| run.extent.start.get()..run.extent.end().get()).collect()
 }
+
+/// Reads a log of dm-log-writes; what can be read is written and reads the same.
+pub fn run_crash_log(data: &[u8]) {
+    use seekless_crash::dm_log_writes::{read, write};
+    let limit = seekless_units::ByteLen::new(1 << 20);
+    let Ok(log) = read(&MemoryDevice::new(data.to_vec()), limit) else { return };
+    let mut again = Vec::new();
+    write(&log, &mut again).expect("whole sectors");
+    let same = read(&MemoryDevice::new(again), limit).expect("just written");
+    // Marks of larger sectors are cut, and bytes that are no text do not come back.
+    let rest = |log: seekless_crash::Log| {
+        let is_mark = |step: &seekless_crash::Step| matches!(step, seekless_crash::Step::Mark(_));
+        log.steps.into_iter().filter(|step| !is_mark(step)).collect::<Vec<_>>()
+    };
+    assert_eq!(rest(same), rest(log));
+}

@@ -128,7 +128,7 @@ impl<A> Cache<A> {
             config,
             shape: Shape { fragment, per_block: block / fragment },
             buffers: Buffers::new(block as usize, paged),
-            graph: Graph::new(),
+            graph: Graph::new(config.drop_order),
             counters: Counters::default(),
             seal: None,
             failed: None,

@@ -9,6 +9,11 @@ use std::num::NonZeroU32;
 pub enum Role {
     /// Contents of a regular file or symlink.
     Data,
+    /// Contents that take the place of others: of those that have moved, where
+    /// the old place is given up, or of a hole. What was there must not be lost.
+    DataMove,
+    /// A new list of extended attributes.
+    AttributesInit,
     /// A new inode.
     InodeInit,
     /// A block of inodes made ready before first use (UFS2).
@@ -23,6 +28,12 @@ pub enum Role {
     BitmapClear,
     /// A block number in an inode, with the size that goes with it.
     PointerSet,
+    /// A block number in an inode that takes the place of another, which is
+    /// given up.
+    PointerMove,
+    /// A directory's end, and the block number if it has one more: names are
+    /// lost that lie behind the end.
+    DirectoryExtend,
     /// Block numbers taken out of an inode, with the size that goes with it.
     PointerClear,
     /// A block number in an indirect block.
@@ -126,7 +137,9 @@ impl Role {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::Data | Self::DirectoryInit => Kind::NewBlk,
+            Self::Data | Self::DataMove | Self::AttributesInit | Self::DirectoryInit => {
+                Kind::NewBlk
+            }
             Self::InodeInit | Self::InodeBlockInit | Self::LinkCount | Self::Attributes => {
                 Kind::InodeDep
             }
@@ -135,13 +148,20 @@ impl Role {
             | Self::BitmapSet
             | Self::BitmapClear
             | Self::Summary => Kind::BmSafeMap,
-            Self::PointerSet | Self::PointerClear => Kind::AllocDirect,
+            Self::PointerSet | Self::PointerMove | Self::DirectoryExtend | Self::PointerClear => {
+                Kind::AllocDirect
+            }
             Self::IndirectInit | Self::IndirectClear => Kind::IndirDep,
             Self::IndirectSet => Kind::AllocIndir,
             Self::EntryAdd => Kind::DirAdd,
             Self::EntryAddDirectory => Kind::MkDir,
             Self::EntryChange | Self::EntryRemove => Kind::PageDep,
         }
+    }
+
+    /// Whether it is what a file holds, which no format seals.
+    pub(crate) const fn is_contents(self) -> bool {
+        matches!(self, Self::Data | Self::DataMove | Self::AttributesInit)
     }
 
     /// Whether it makes earlier changes void that lie wholly under it and have
@@ -168,7 +188,7 @@ impl Role {
     #[must_use]
     pub const fn age(self) -> Age {
         match self {
-            Self::Data => Age::File,
+            Self::Data | Self::DataMove => Age::File,
             Self::DirectoryInit
             | Self::EntryAdd
             | Self::EntryAddDirectory

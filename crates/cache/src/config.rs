@@ -74,6 +74,10 @@ pub struct Config {
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
+    /// Forget one order between changes, as if the format had not asked for it:
+    /// the one with this number, counted as [`Counters::orders`] does. For those
+    /// who try whether a search of crash states would notice.
+    pub drop_order: Option<u64>,
 }
 
 impl Config {
@@ -95,6 +99,7 @@ impl Config {
             page: None,
             delay_bitmaps: false,
             barriers: true,
+            drop_order: None,
         }
     }
 }
@@ -134,4 +139,48 @@ pub struct Counters {
     pub live: [u64; Kind::ALL.len()],
     /// Time that callers slept for a full graph.
     pub slept: Nanos,
+    /// Orders recorded: how often a change or an action was made to wait for a
+    /// change that was not on the disk.
+    pub orders: u64,
+    /// The order that was forgotten ([`Config::drop_order`]).
+    pub dropped: Option<Dropped>,
+}
+
+/// An order between changes that was forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dropped {
+    /// What should have been on the disk first.
+    pub before: Role,
+    /// What should have waited; `None` for an action.
+    pub after: Option<Role>,
+    /// The other orders ask for the same, by way of other changes: nothing has
+    /// changed.
+    pub implied: bool,
+    /// Both are written at once, in the same fragment, whatever the order says.
+    pub inseparable: bool,
+    /// What should have waited changes nothing but bytes of what it should have
+    /// waited for: while that is undone, so is this.
+    pub covered: bool,
+    /// Somebody took what should have waited for being on the disk before it
+    /// was.
+    pub misled: bool,
+    /// What should have waited came to be on the disk, or was done, before what
+    /// it should have waited for was there.
+    pub shown: bool,
+    /// Before that could happen what should have waited was given other orders,
+    /// or taken back, or there was nothing left to wait for.
+    pub moot: bool,
+    /// Blocks, by number, of which one has to be late for the loss to show.
+    pub late: [Option<u64>; 4],
+}
+
+impl Dropped {
+    /// Whether the disk can show anything that it could not with the order.
+    #[must_use]
+    pub const fn matters(&self) -> bool {
+        !self.implied
+            && !self.inseparable
+            && (!self.covered || self.misled)
+            && (!self.moot || self.shown)
+    }
 }

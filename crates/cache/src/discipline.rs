@@ -11,7 +11,8 @@ pub enum Discipline {
     /// Every change is written at once, data included.
     Sync,
     /// What makes or removes names, inodes and pointers that order matters for
-    /// is written at once, in order; bitmaps, times and data later (4.2BSD).
+    /// is written at once, in order; bitmaps, times and data later (4.2BSD). So
+    /// are contents that move, and attributes: what was durable stays so.
     Normal,
     /// Everything is written later, in any order.
     Async,
@@ -42,8 +43,12 @@ impl Discipline {
             Self::Sync => true,
             Self::Normal => matches!(
                 role,
-                Role::InodeInit
+                Role::DataMove
+                    | Role::AttributesInit
+                    | Role::InodeInit
                     | Role::InodeBlockInit
+                    | Role::PointerMove
+                    | Role::DirectoryExtend
                     | Role::PointerClear
                     | Role::IndirectInit
                     | Role::IndirectClear

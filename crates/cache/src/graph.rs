@@ -12,7 +12,8 @@
 //! they go in the same write, or are undone together.
 
 use crate::change::{ChangeId, Kind, Role};
-use crate::config::Counters;
+use crate::config::{Counters, Dropped};
+use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -41,6 +42,13 @@ pub(crate) enum Waiter {
     /// A change to the same bytes.
     On(ChangeId),
     /// An action for when all it waits for is on the disk.
+    Action(u32),
+}
+
+/// What goes too early since an order was forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Early {
+    Change(ChangeId),
     Action(u32),
 }
 
@@ -93,10 +101,16 @@ pub(crate) struct Graph<A> {
     records: usize,
     deferred: usize,
     undo: u64,
+    /// The number of the order that is forgotten.
+    drop: Option<u64>,
+    /// The change that the order just forgotten would have waited for.
+    lost: Option<ChangeId>,
+    /// A change that goes too early, and what it should have waited for.
+    misled: Option<(Early, ChangeId)>,
 }
 
 impl<A> Graph<A> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(drop: Option<u64>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -106,6 +120,9 @@ impl<A> Graph<A> {
             records: 0,
             deferred: 0,
             undo: 0,
+            drop,
+            lost: None,
+            misled: None,
         }
     }
 
@@ -171,10 +188,18 @@ impl<A> Graph<A> {
         let new = self.id(slot);
         record.waiting = 0;
         for &id in &record.after {
-            record.waiting += u32::from(self.wait(id, Waiter::After(new)));
+            record.waiting += u32::from(self.order(id, Waiter::After(new), counters));
         }
         for &id in &record.on {
-            record.waiting += u32::from(self.wait(id, Waiter::On(new)));
+            record.waiting += u32::from(self.order(id, Waiter::On(new), counters));
+        }
+        if let Some(lost) = self.lost.take() {
+            if !take_out(&mut record.after, lost) {
+                take_out(&mut record.on, lost);
+            }
+            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
+            counters.dropped = self.describe(lost, &others, Some(&record));
+            self.misled = Some((Early::Change(new), lost));
         }
         if record.waiting == 0 {
             record.undo.clear();
@@ -205,6 +230,98 @@ impl<A> Graph<A> {
         true
     }
 
+    /// As [`Graph::wait`], for an order that a format asks for: counts it, and
+    /// forgets the one that shall be forgotten.
+    fn order(&mut self, id: ChangeId, waiter: Waiter, counters: &mut Counters) -> bool {
+        if self.drop.is_none() || self.get(id).is_none() {
+            let waits = self.wait(id, waiter);
+            counters.orders += u64::from(waits);
+            return waits;
+        }
+        let needless = matches!(waiter, Waiter::On(_))
+            && self.get(id).is_some_and(|record| record.waiting == 0);
+        if needless {
+            return false;
+        }
+        let number = counters.orders;
+        counters.orders += 1;
+        if self.drop == Some(number) {
+            self.lost = Some(id);
+            return false;
+        }
+        self.wait(id, waiter)
+    }
+
+    /// What the loss of an order means for who should have waited, besides for
+    /// `others`: a change, or an action.
+    fn describe(
+        &self,
+        lost: ChangeId,
+        others: &[ChangeId],
+        waiter: Option<&Record>,
+    ) -> Option<Dropped> {
+        let before = self.get(lost)?;
+        let inseparable = waiter.is_some_and(|waiter| {
+            before.waiting == 0
+                && before.block == waiter.block
+                && (before.mask | waiter.mask).count_ones() == 1
+        });
+        let covers = |undo: &Undo| {
+            let within = |old: &Undo| old.offset <= undo.offset && undo.end() <= old.end();
+            before.undo.iter().any(within)
+        };
+        let covered = waiter
+            .is_some_and(|waiter| waiter.block == before.block && waiter.undo.iter().all(covers));
+        let waited_for = self.closure(others);
+        // What may be written goes with anything else in its block.
+        let goes_along = |id: &ChangeId| {
+            before.waiting == 0 && self.get(*id).is_some_and(|other| other.block == before.block)
+        };
+        let implied = waited_for.contains(&lost) || waited_for.iter().any(goes_along);
+        let late = self.late(lost, &waited_for);
+        let (before, after) = (before.role, waiter.map(|waiter| waiter.role));
+        Some(Dropped {
+            before,
+            after,
+            implied,
+            inseparable,
+            covered,
+            misled: false,
+            shown: false,
+            moot: false,
+            late,
+        })
+    }
+
+    /// Some changes, and all that they wait for.
+    fn closure(&self, ids: &[ChangeId]) -> HashSet<ChangeId> {
+        let mut seen = HashSet::new();
+        let mut stack = ids.to_vec();
+        while let Some(id) = stack.pop() {
+            let Some(record) = self.get(id).filter(|_| seen.insert(id)) else { continue };
+            stack.extend(record.after.iter().chain(&record.on));
+        }
+        seen
+    }
+
+    /// Blocks that keep a change from the disk if they are late, and not those
+    /// of `others`.
+    fn late(&self, lost: ChangeId, others: &HashSet<ChangeId>) -> [Option<u64>; 4] {
+        let writable = |id: &ChangeId| self.get(*id).filter(|record| record.waiting == 0);
+        let needed: HashSet<u64> = others.iter().filter_map(writable).map(|r| r.block).collect();
+        let mut blocks: Vec<u64> =
+            self.closure(&[lost]).iter().filter_map(writable).map(|r| r.block).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.retain(|block| !needed.contains(block));
+        blocks.truncate(3);
+        blocks.extend(self.get(lost).map(|record| record.block));
+        blocks.dedup();
+        let mut late = [None; 4];
+        late.iter_mut().zip(blocks).for_each(|(to, block)| *to = Some(block));
+        late
+    }
+
     /// An action to be done once all of `after` is on the disk.
     pub(crate) fn defer(
         &mut self,
@@ -217,9 +334,19 @@ impl<A> Graph<A> {
             self.actions.push(None);
             u32::try_from(self.actions.len().saturating_sub(1)).unwrap_or(u32::MAX)
         });
-        let waiting = after.iter().filter(|&&id| self.wait(id, Waiter::Action(slot))).count();
+        let mut waiting = 0usize;
+        for &id in after {
+            waiting += usize::from(self.order(id, Waiter::Action(slot), counters));
+        }
+        if let Some(lost) = self.lost.take() {
+            let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
+            take_out(&mut others, lost);
+            counters.dropped = self.describe(lost, &others, None);
+            self.misled = Some((Early::Action(slot), lost));
+        }
         counters.made[kind as usize] += 1;
         if waiting == 0 {
+            self.note_too_early(slot, counters);
             self.free_actions.push(slot);
             self.ready.push_back(action);
             return;
@@ -248,12 +375,39 @@ impl<A> Graph<A> {
         counters: &mut Counters,
     ) {
         let Some(record) = self.take(id, counters) else { return };
+        self.note_misled(id, &record, counters);
         for waiter in record.waiters {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
             }
         }
+    }
+
+    /// Notes whether a change goes too early, and whether somebody waits for it.
+    fn note_misled(&self, id: ChangeId, record: &Record, counters: &mut Counters) {
+        let Some((Early::Change(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        if early == id && self.get(late).is_some() {
+            dropped.shown = true;
+            dropped.misled |= !record.waiters.is_empty();
+        }
+    }
+
+    /// Notes whether an action is done too early.
+    fn note_too_early(&self, slot: u32, counters: &mut Counters) {
+        let Some((Early::Action(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        dropped.shown |= early == slot && self.get(late).is_some();
+    }
+
+    /// Notes that a change gets other orders, or will never be on the disk,
+    /// before it was or what it should have waited for was.
+    fn note_moot(&self, id: ChangeId, counters: &mut Counters) {
+        let Some((Early::Change(early), late)) = self.misled else { return };
+        let Some(dropped) = &mut counters.dropped else { return };
+        let in_time = self.get(early).is_some() && self.get(late).is_some();
+        dropped.moot |= in_time && (id == early || id == late);
     }
 
     /// As [`Graph::commit`], but the actions that waited wait for `instead`.
@@ -264,6 +418,7 @@ impl<A> Graph<A> {
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
+        self.note_moot(id, counters);
         let Some(record) = self.take(id, counters) else { return };
         for waiter in record.waiters {
             match waiter {
@@ -277,8 +432,28 @@ impl<A> Graph<A> {
         }
     }
 
+    /// Takes a record out that will never be on the disk, and tells nobody.
+    pub(crate) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        self.note_moot(id, counters);
+        self.take(id, counters)
+    }
+
+    /// As [`Graph::commit`], of a record that was undone.
+    pub(crate) fn revoke(
+        &mut self,
+        id: ChangeId,
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
+        self.note_moot(id, counters);
+        if self.misled.is_some_and(|(early, _)| early == Early::Change(id)) {
+            self.misled = None;
+        }
+        self.commit(id, freed, counters);
+    }
+
     /// Takes a record out, and tells nobody.
-    pub(crate) fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+    fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if Some(slot.generation) != id.generation {
             return None;
@@ -330,7 +505,9 @@ impl<A> Graph<A> {
         if deferred.waiting > 0 {
             return;
         }
-        if let Some(deferred) = entry.take() {
+        let taken = entry.take();
+        self.note_too_early(slot, counters);
+        if let Some(deferred) = taken {
             counters.live[deferred.kind as usize] -= 1;
             self.free_actions.push(slot);
             self.deferred -= 1;
@@ -360,7 +537,14 @@ impl<A> Graph<A> {
 
     /// A record that waits shall wait for `after` and nothing else (what it
     /// lies on excepted). Those that may now be written are appended to `freed`.
-    pub(crate) fn rewire(&mut self, id: ChangeId, after: &[ChangeId], freed: &mut Vec<ChangeId>) {
+    pub(crate) fn rewire(
+        &mut self,
+        id: ChangeId,
+        after: &[ChangeId],
+        freed: &mut Vec<ChangeId>,
+        counters: &mut Counters,
+    ) {
+        self.note_moot(id, counters);
         let Some(record) = self.get_mut(id) else { return };
         let before = std::mem::take(&mut record.after);
         let waiter = Waiter::After(id);
@@ -372,13 +556,36 @@ impl<A> Graph<A> {
                 gone += kept - old.waiters.len();
             }
         }
-        let new = after.iter().filter(|&&new| self.wait(new, waiter)).count();
+        let mut new = 0usize;
+        for &order in after {
+            new += usize::from(self.order(order, waiter, counters));
+        }
+        let lost = self.lost.take();
         let Some(record) = self.get_mut(id) else { return };
         record.after.extend_from_slice(after);
+        if let Some(lost) = lost {
+            take_out(&mut record.after, lost);
+        }
         let waiting = (record.waiting as usize).saturating_sub(gone).saturating_add(new);
         record.waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        if let (Some(lost), Some(record)) = (lost, self.get(id)) {
+            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
+            counters.dropped = self.describe(lost, &others, Some(record));
+        }
         if waiting == 0 {
             self.set_free(id, freed);
         }
     }
+}
+
+/// Takes one mention of a change out of a list; false when there is none.
+fn take_out<const N: usize>(list: &mut SmallVec<[ChangeId; N]>, id: ChangeId) -> bool
+where
+    [ChangeId; N]: smallvec::Array<Item = ChangeId>,
+{
+    let found = list.iter().position(|&at| at == id);
+    if let Some(at) = found {
+        list.remove(at);
+    }
+    found.is_some()
 }

@@ -43,5 +43,5 @@ mod write;
 
 pub use cache::{Cache, Seal};
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
-pub use config::{Ages, Config, Counters, Limits};
+pub use config::{Ages, Config, Counters, Dropped, Limits};
 pub use discipline::{Discipline, UnknownDiscipline};

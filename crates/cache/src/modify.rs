@@ -161,7 +161,7 @@ impl<A> Cache<A> {
     pub(crate) fn mark_dirty(&mut self, block: u64, mask: u64, role: Role) {
         if let Some(buffer) = self.buffers.get_mut(block) {
             buffer.dirty |= mask;
-            buffer.metadata |= role != Role::Data;
+            buffer.metadata |= !role.is_contents();
         }
         self.schedule(block, role);
     }
@@ -266,7 +266,7 @@ impl<A> Cache<A> {
                 buffer.open.push(id)
             }
             buffer.dirty |= if waits { 0 } else { mask };
-            buffer.metadata |= role != Role::Data;
+            buffer.metadata |= !role.is_contents();
         }
         self.schedule(block, role);
         Ok(Changed { id, replaced: false })
@@ -352,7 +352,7 @@ impl<A> Cache<A> {
                 stay.push(id);
                 continue;
             }
-            let Some(record) = self.graph.take(id, &mut self.counters) else { continue };
+            let Some(record) = self.graph.take_back(id, &mut self.counters) else { continue };
             voided.undo.extend(record.undo);
             voided.waiters.extend(record.waiters);
             if let Some(buffer) = self.buffers.get_mut(block) {
@@ -401,7 +401,7 @@ impl<A> Cache<A> {
             wanted.extend(kept.copied());
         }
         let mut freed = Vec::new();
-        self.graph.rewire(id, &wanted, &mut freed);
+        self.graph.rewire(id, &wanted, &mut freed, &mut self.counters);
         self.unblock(&freed);
         Some(Changed { id, replaced: true })
     }

@@ -96,7 +96,7 @@ impl<A> Cache<A> {
     /// A record is as good as on the disk.
     fn release(&mut self, id: ChangeId) {
         let mut freed = Vec::new();
-        self.graph.commit(id, &mut freed, &mut self.counters);
+        self.graph.revoke(id, &mut freed, &mut self.counters);
         self.unblock(&freed);
     }
 

@@ -254,6 +254,23 @@ impl<A> Cache<A> {
         Ok(!blocks.is_empty() || self.graph.has_ready())
     }
 
+    /// Writes some of the blocks that hold something that may be written: those
+    /// that are picked, by number, in order of number. Any of them may be
+    /// written at any time, and those who look for crash states want all of
+    /// them. False when nothing was.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn write_some(&mut self, mut pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
+        self.check_writable()?;
+        let dirty = self.buffers.iter().filter(|buffer| buffer.dirty != 0);
+        let mut blocks: Vec<u64> = dirty.map(|buffer| buffer.block).collect();
+        blocks.sort_unstable();
+        blocks.retain(|&block| pick(block));
+        self.write_blocks(&blocks, false)?;
+        Ok(!blocks.is_empty())
+    }
+
     /// Returns once changes are on the disk, and whatever they wait for.
     ///
     /// # Errors

@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),
+    Crash(cmd::crash::CrashCommand),
     Map(cmd::map::MapArgs),
     Mkfs(cmd::mkfs::MkfsArgs),
     Model(cmd::model::ModelCommand),

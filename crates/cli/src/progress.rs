@@ -16,12 +16,11 @@ pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
     }
 }
 
-/// A bar that counts things to `total`, with the time that is left.
-pub(crate) fn count(global: &Global, total: u64, things: &str) -> ProgressBar {
+/// A bar that counts to `total`.
+pub(crate) fn count(global: &Global, total: u64) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), target(global));
-    let template =
-        format!("{{elapsed_precise}} {{wide_bar}} {{pos}}/{{len}} {things}, {{eta}} left");
-    match ProgressStyle::with_template(&template) {
+    let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos}/{len} {eta}");
+    match style {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,
     }

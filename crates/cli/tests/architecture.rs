@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("seekless-placement", &["seekless-units"]),
+    ("seekless-crash", &["seekless-cache", "seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-source", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-layout", &["seekless-device", "seekless-fs", "seekless-model", "seekless-units"]),
     (
@@ -44,6 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "seekless",
         &[
             "seekless-cache",
+            "seekless-crash",
             "seekless-device",
             "seekless-ext",
             "seekless-ffs",

@@ -4,6 +4,7 @@ pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod cp;
+pub(crate) mod crash;
 pub(crate) mod disk;
 pub(crate) mod generate;
 pub(crate) mod info;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
         Command::Build(args) => build::run(args, &cli.global),
+        Command::Crash(args) => crash::run(args, &cli.global),
         Command::Disk(args) => disk::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),

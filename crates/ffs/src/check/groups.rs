@@ -3,6 +3,7 @@
 use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
 use crate::make::{Counts, count};
+use crate::ondisk::flag;
 use seekless_fs::field::index;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::{GroupSummary, Totals};
@@ -144,7 +145,18 @@ impl Checker {
             self.expected("bitmap.inodes-leaked", what, place(number));
         }
         if let Some(what) = free.say("inodes are in use and marked as free") {
-            self.unexpected("bitmap.inodes-free", what, place(number));
+            self.marked_free("bitmap.inodes-free", what, number);
+        }
+    }
+
+    /// Something in use that is marked as free. Without soft updates bitmaps are
+    /// written whenever it suits, and made anew after a crash.
+    fn marked_free(&mut self, code: &'static str, what: String, number: GroupNo) {
+        let late = !self.sb().clean && self.sb().flags & flag::SOFT_UPDATES == 0;
+        if late {
+            self.expected(code, what, place(number));
+        } else {
+            self.unexpected(code, what, place(number));
         }
     }
 
@@ -168,7 +180,7 @@ impl Checker {
             self.expected("bitmap.blocks-leaked", what, place(number));
         }
         if let Some(what) = free.say("fragments are in use and marked as free") {
-            self.unexpected("bitmap.blocks-free", what, place(number));
+            self.marked_free("bitmap.blocks-free", what, number);
         }
     }
 

@@ -256,8 +256,11 @@ impl FfsLive {
         wanted: Option<Ino>,
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
-        self.initialize_inodes(number, wanted, is_directory)?;
-        self.change_group(number, Role::InodeBitmapSet, |group| {
+        // That a block of inodes is part of the file system is no bit of a map,
+        // which a repair makes anew.
+        let grown = self.initialize_inodes(number, wanted, is_directory)?;
+        let role = if grown { Role::InodeBlockInit } else { Role::InodeBitmapSet };
+        self.change_group(number, role, |group| {
             let taken = group.alloc_inode(wanted, is_directory)?;
             Ok(taken.map(|taken| (taken.ino, taken.delta)))
         })
@@ -265,24 +268,24 @@ impl FfsLive {
 
     /// UFS2: zeroes the inodes that the next one taken would make part of the
     /// file system, and sees them on the disk, before the group says that they
-    /// are.
+    /// are. False when there were none to be.
     fn initialize_inodes(
         &mut self,
         number: GroupNo,
         wanted: Option<Ino>,
         is_directory: bool,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
         let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
         if !GroupMut::has_uninitialized(&self.sb, bytes) {
-            return Ok(());
+            return Ok(false);
         }
         let mut trial = bytes.to_vec();
         let taken =
             GroupMut::check(&self.sb, number, &mut trial)?.alloc_inode(wanted, is_directory)?;
         let Some(fresh) = taken.map(|taken| taken.initialize).filter(|fresh| !fresh.is_empty())
         else {
-            return Ok(());
+            return Ok(false);
         };
         let (bsize, size) = (index(self.sb.bsize), self.sb.inode_size());
         let per_block = self.sb.bsize.checked_div(size).unwrap_or(1).max(1);
@@ -294,7 +297,8 @@ impl FfsLive {
         }
         let frags = u64::from(self.sb.frag);
         let runs: Vec<Extent> = ids.iter().map(|&(at, _)| Extent::new(at, frags)).collect();
-        self.cache.settle_runs(&runs)
+        self.cache.settle_runs(&runs)?;
+        Ok(true)
     }
 
     /// Gives an inode back.

@@ -2,26 +2,37 @@
 
 use super::FfsLive;
 use crate::ondisk::DIRECT;
+use hashbrown::HashSet;
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{Extent, Ino};
+use smallvec::SmallVec;
 
 impl FfsLive {
     pub(super) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         self.named_node(ino)?;
         let runs = self.runs_of(ino)?;
         self.cache.settle_runs(&runs)?;
-        let mut at = Some(ino);
-        // Up the tree, as long as names are not there yet.
-        for _ in 0..self.sb.inodes() {
-            let Some(ino) = at else { break };
-            self.settle_inode(ino)?;
+        self.settle_inode(ino)?;
+        // Up the tree: a name is of use only when its directory has one.
+        let mut seen = HashSet::new();
+        let mut next = vec![ino];
+        while let Some(ino) = next.pop() {
+            if !seen.insert(ino) {
+                continue;
+            }
             let cache = &self.cache;
-            let Some(node) = self.nodes.get_mut(&ino) else { break };
-            node.named_by.retain(|id| !cache.is_committed(*id));
-            let named_by = node.named_by.clone();
-            at = node.name_in.filter(|_| !named_by.is_empty() && node.effective > 0);
-            self.cache.settle(&named_by)?;
+            let Some(node) = self.nodes.get_mut(&ino) else { continue };
+            node.named_by.retain(|(_, id)| !cache.is_committed(*id));
+            let pending = node.named_by.clone();
+            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.name_in));
+            if pending.is_empty() || node.effective == 0 {
+                continue;
+            }
+            self.settle_inode(ino)?;
+            let names: SmallVec<[ChangeId; 2]> = pending.iter().map(|&(_, id)| id).collect();
+            self.cache.settle(&names)?;
         }
         self.run_actions()?;
         self.device.flush()?;

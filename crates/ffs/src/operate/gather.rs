@@ -105,7 +105,7 @@ impl FfsLive {
     ) -> Result<(), FsError> {
         let bsize = index(self.sb.bsize);
         let bytes = self.cache.read(old, 0, bsize)?.to_vec();
-        let ((), data) = self.cache.fill(new, bsize, Role::Data, |to| {
+        let ((), data) = self.cache.fill(new, bsize, Role::DataMove, |to| {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;
@@ -123,7 +123,7 @@ impl FfsLive {
                 if let (Some(&block), Some(&place)) = (path.last(), places.last()) {
                     let dropped = self.cache.changes_in(old);
                     let number = new.get();
-                    let role = Role::IndirectSet;
+                    let role = Role::PointerMove;
                     let changed =
                         self.put_pointer(block, place, number, role, &after, Some(&dropped))?;
                     self.free_moved(old, changed)?;

@@ -5,8 +5,8 @@ use super::FfsLive;
 use crate::ondisk::DIRECT;
 use crate::superblock::Format;
 use seekless_cache::{ChangeId, Changed, Piece, Role};
-use seekless_fs::FsError;
 use seekless_fs::field::{byte, index, low32, wide};
+use seekless_fs::{FileKind, FsError};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -155,6 +155,12 @@ impl FfsLive {
         let made = self.take_indirect(ino, lbn, tree, missing)?;
         let frag = u64::from(self.sb.frag);
         let sectors = self.sectors(frag.saturating_mul(wide(missing).saturating_add(1)));
+        let is_directory = self.node(ino)?.kind == FileKind::Directory;
+        let (entered, reached) = if is_directory {
+            (Role::DirectoryExtend, Role::DirectoryExtend)
+        } else {
+            (Role::IndirectSet, Role::PointerSet)
+        };
         // From the lowest up: each is whole before its number is entered above.
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 3]>::from_slice(after));
         let blocks = path.iter().map(|&at| (at, None));
@@ -162,14 +168,14 @@ impl FfsLive {
         let chain: SmallVec<[(BlockNo, Option<ChangeId>); 3]> = blocks.collect();
         for (&(block, fresh), &place) in chain.iter().zip(&places).rev() {
             let Some(bitmap) = fresh else {
-                self.put_pointer(block, place, number, Role::IndirectSet, &after, None)?;
+                self.put_pointer(block, place, number, entered, &after, None)?;
                 let node = self.node(ino)?;
                 node.sectors = node.sectors.saturating_add(sectors);
                 return Ok(());
             };
             let bsize = index(self.sb.bsize);
             let ((), init) = self.cache.fill(block, bsize, Role::IndirectInit, |_| Ok(()))?;
-            self.put_pointer(block, place, number, Role::IndirectSet, &after, None)?;
+            self.put_pointer(block, place, number, entered, &after, None)?;
             (number, after) = (block.get(), SmallVec::from_slice(&[bitmap, init]));
         }
         let node = self.node(ino)?;
@@ -177,7 +183,7 @@ impl FfsLive {
         if let Some(top) = node.indirect.get_mut(tree) {
             *top = number;
         }
-        self.put_blocks(ino, Role::PointerSet, &after)?;
+        self.put_blocks(ino, reached, &after)?;
         Ok(())
     }
 

@@ -122,6 +122,18 @@ impl FfsLive {
         self.cache.softdeps()
     }
 
+    /// Writes some of the blocks that hold something that may be written, those
+    /// that are picked: any of them may be written at any time. False when there
+    /// were none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed.
+    pub fn write_some(&mut self, pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
+        let any = self.cache.write_some(pick)?;
+        self.run_actions()?;
+        Ok(any)
+    }
+
     fn now(&self) -> Timestamp {
         (self.wall)()
     }

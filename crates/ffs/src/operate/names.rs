@@ -234,11 +234,15 @@ impl FfsLive {
         self.touch_dir(dir)
     }
 
-    /// Remembers what must be on the disk for a file to have its latest name.
+    /// Remembers what must be on the disk for a file to have its latest name,
+    /// besides what it needs for those it has.
     pub(super) fn note_name(&mut self, ino: Ino, dir: Ino, ids: &Ids) -> Result<(), FsError> {
-        let node = self.node(ino)?;
+        self.node(ino)?;
+        let cache = &self.cache;
+        let node = self.nodes.get_mut(&ino).ok_or_else(|| super::node::gone(ino))?;
         node.name_in = Some(dir);
-        node.named_by = ids.iter().copied().collect();
+        node.named_by.retain(|(_, id)| !cache.is_committed(*id));
+        node.named_by.extend(ids.iter().map(|&id| (dir, id)));
         Ok(())
     }
 

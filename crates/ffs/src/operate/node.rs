@@ -54,9 +54,10 @@ pub(super) struct Node {
     pub(super) target: Option<Box<[u8]>>,
     /// Those who have it open.
     pub(super) holds: u32,
-    /// Its last name leads from here, once these are on the disk.
+    /// The directory of its latest name.
     pub(super) name_in: Option<Ino>,
-    pub(super) named_by: SmallVec<[ChangeId; 2]>,
+    /// Its names are there once these are on the disk, each in a directory.
+    pub(super) named_by: SmallVec<[(Ino, ChangeId); 2]>,
     /// Of a directory: its end can be reached once these are on the disk.
     pub(super) reached_by: SmallVec<[ChangeId; 2]>,
     /// The changes of a new inode that the disk has nothing of yet, the oldest
@@ -206,7 +207,7 @@ impl FfsLive {
             let idle = node.holds == 0
                 && node.links == node.effective
                 && node.links > 0
-                && on_disk(&node.named_by)
+                && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
                 && on_disk(&node.reached_by)
                 && on_disk(&node.fresh);
             !idle

@@ -158,7 +158,7 @@ impl FfsLive {
         }
         node.size = size;
         if node.kind == FileKind::Directory {
-            return self.put_blocks(ino, Role::PointerSet, data);
+            return self.put_blocks(ino, Role::DirectoryExtend, data);
         }
         self.put_blocks(ino, Role::Attributes, &[])
     }
@@ -174,7 +174,13 @@ impl FfsLive {
     ) -> Result<ChangeId, FsError> {
         let wanted = self.wanted(ino, lbn)?;
         let (at, bitmap) = self.take_data(ino, lbn, count, wanted)?;
-        let role = self.data_role(ino)?;
+        // Where a hole was there are zeros to be lost, if the disk came to lead
+        // to what the new place held before.
+        let fills_hole = lbn.saturating_mul(u64::from(self.sb.bsize)) < self.node(ino)?.size;
+        let role = match self.data_role(ino)? {
+            Role::Data if fills_hole => Role::DataMove,
+            role => role,
+        };
         let len = index(count.saturating_mul(self.sb.fsize));
         let ((), data) = self.cache.fill(at, len, role, |to| {
             put(to, within, bytes);
@@ -190,7 +196,7 @@ impl FfsLive {
             }
             node.sectors = node.sectors.saturating_add(sectors);
             node.size = size;
-            let reached = self.put_blocks(ino, Role::PointerSet, &[bitmap, data])?;
+            let reached = self.put_blocks(ino, Self::pointer_role(role), &[bitmap, data])?;
             self.gather(ino, lbn, wanted, at)?;
             return Ok(reached);
         }
@@ -201,9 +207,19 @@ impl FfsLive {
             return Err(error);
         }
         self.node(ino)?.size = size;
-        let sized = self.put_blocks(ino, Role::Attributes, &[])?;
+        // A directory's end has to be there before names behind it are.
+        let role = if role == Role::Data { Role::Attributes } else { Self::pointer_role(role) };
+        let sized = self.put_blocks(ino, role, &[])?;
         self.gather(ino, lbn, wanted, at)?;
         Ok(sized)
+    }
+
+    /// The role of a block number in an inode, by that of what it leads to.
+    fn pointer_role(contents: Role) -> Role {
+        match contents {
+            Role::DirectoryInit => Role::DirectoryExtend,
+            _ => Role::PointerSet,
+        }
     }
 
     /// Lets a tail grow, where it lies or elsewhere, and puts bytes in.
@@ -230,7 +246,7 @@ impl FfsLive {
             let node = self.node(ino)?;
             node.sectors = node.sectors.saturating_add(grown);
             node.size = size;
-            return self.put_blocks(ino, Role::PointerSet, &[bitmap, fresh, data]);
+            return self.put_blocks(ino, Self::pointer_role(role), &[bitmap, fresh, data]);
         }
         let wanted = self.wanted(ino, lbn)?;
         let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
@@ -244,6 +260,7 @@ impl FfsLive {
         }
         let old = self.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
+        let role = if is_directory { role } else { Role::DataMove };
         let ((), data) = self.cache.fill(new, len, role, |to| {
             put(to, 0, &old);
             put(to, within, bytes);
@@ -271,7 +288,7 @@ impl FfsLive {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let dropped = self.cache.changes_in(old);
-        let changed = self.put_part(ino, Part::Blocks, Role::PointerSet, after, Some(&dropped))?;
+        let changed = self.put_part(ino, Part::Blocks, Role::PointerMove, after, Some(&dropped))?;
         self.free_moved(old, changed)
     }
 

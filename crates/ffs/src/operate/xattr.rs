@@ -118,7 +118,7 @@ impl FfsLive {
                 }
             };
             let len = index(frags.saturating_mul(self.sb.fsize));
-            let ((), data) = self.cache.fill(at, len, Role::Data, |to| {
+            let ((), data) = self.cache.fill(at, len, Role::AttributesInit, |to| {
                 to.iter_mut().zip(part).for_each(|(to, &from)| *to = from);
                 Ok(())
             })?;
@@ -132,7 +132,7 @@ impl FfsLive {
         node.ext_size = byte(area.len());
         let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
         node.ext = [number(0), number(1)];
-        let changed = self.put_blocks(ino, Role::PointerSet, &after)?;
+        let changed = self.put_blocks(ino, Role::PointerMove, &after)?;
         self.defer_free(&[changed], Kind::FreeFrag, old);
         Ok(())
     }

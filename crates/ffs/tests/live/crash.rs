@@ -4,19 +4,22 @@
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use seekless_crash::states::states;
+use seekless_crash::{Log, Step};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, Overlay};
 use seekless_fs::check::Class;
 use seekless_units::{ByteLen, Lba};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// A write that may be lost.
-type Write = (Lba, Vec<u8>);
+/// States that one is drawn from.
+const DRAWN: u64 = 64;
 
 struct State {
     /// What a flush has made safe.
     safe: Arc<MemoryDevice>,
-    pending: Vec<Write>,
+    /// The writes that may be lost.
+    pending: Vec<Step>,
     rng: Pcg64Mcg,
     /// One of how many flushes is looked at.
     every: u32,
@@ -74,42 +77,13 @@ impl State {
         (self.rng.next_u64() % limit.max(1) as u64) as usize
     }
 
-    /// Some of the sectors that may have been written, in some order.
-    fn some_writes(&mut self) -> Vec<Write> {
-        let mut sectors: Vec<Write> = Vec::new();
-        for (at, bytes) in &self.pending {
-            let numbered = bytes.chunks(512).zip(at.get()..);
-            sectors.extend(numbered.map(|(sector, lba)| (Lba::new(lba), sector.to_vec())));
-        }
-        if self.below(2) == 0 {
-            // Up to a sector: in order, torn.
-            let keep = self.below(sectors.len() + 1);
-            sectors.truncate(keep);
-            return sectors;
-        }
-        // Whole requests or single sectors, any of them.
-        let mut kept = Vec::new();
-        if self.below(2) == 0 {
-            for write in self.pending.clone() {
-                if self.below(2) == 0 {
-                    kept.push(write);
-                }
-            }
-        } else {
-            for sector in sectors {
-                if self.below(2) == 0 {
-                    kept.push(sector);
-                }
-            }
-        }
-        kept
-    }
-
     fn crash(&mut self) {
         let overlay = Overlay::new(self.safe.clone() as Arc<dyn BlockDevice>, 512);
-        for (at, bytes) in self.some_writes() {
-            overlay.write(at, &bytes).unwrap();
-        }
+        let log = Log { steps: self.pending.clone() };
+        let epoch = &log.epochs(0)[0];
+        let found = states(&log, epoch, self.safe.as_ref(), DRAWN, self.rng.next_u64()).unwrap();
+        let one = self.below(found.choices.len());
+        found.apply(&log, &found.choices[one], &overlay).unwrap();
         let overlay: Arc<dyn BlockDevice> = Arc::new(overlay);
         let report = seekless_ffs::check(Arc::clone(&overlay)).expect("the superblock stands");
         self.seen += 1;
@@ -151,7 +125,8 @@ impl BlockDevice for Fragile {
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.state.lock().unwrap().pending.push((at, buf.to_vec()));
+        let step = Step::Write { at, bytes: buf.into(), fua: false };
+        self.state.lock().unwrap().pending.push(step);
         self.now.write(at, buf)
     }
 
@@ -161,8 +136,10 @@ impl BlockDevice for Fragile {
         if state.below(every) == 0 {
             state.crash();
         }
-        for (at, bytes) in std::mem::take(&mut state.pending) {
-            state.safe.write(at, &bytes)?;
+        for step in std::mem::take(&mut state.pending) {
+            if let Step::Write { at, bytes, .. } = step {
+                state.safe.write(at, &bytes)?;
+            }
         }
         Ok(())
     }

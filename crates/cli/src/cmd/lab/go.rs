@@ -110,7 +110,7 @@ fn measure(
     let open = missing(ids, &runs);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
-    let bar = progress::count(global, open.len() as u64, "runs");
+    let bar = progress::count(global, open.len() as u64);
     let done = perform_all(&subject.experiment, &subject.digest(), &open, jobs, |run| {
         if let Some(keeper) = &mut keeper {
             keeper.keep(&run);

@@ -1,0 +1,106 @@
+//! What the subcommands share: how much is looked at, and how it is told.
+
+use super::shard;
+use crate::failure::Failure;
+use crate::say::say;
+use clap::Args;
+use seekless_crash::campaign::lines;
+use seekless_crash::explore::{Coverage, levels};
+use seekless_crash::shrink::Reproducer;
+use seekless_crash::{Extent, Search};
+use serde_json::{Value, json};
+
+/// How much is looked at.
+#[derive(Args, Debug, Clone)]
+pub(super) struct SearchArgs {
+    /// Look at all states of each epoch, up to the bound
+    #[arg(long, conflicts_with = "sample")]
+    exhaustive: bool,
+    /// Look at N states of each workload, drawn from the seed
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    sample: Option<u64>,
+    /// Most states of an epoch: of those with more as many are drawn
+    #[arg(long, value_name = "N", default_value = "4096",
+          value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
+    bound: u64,
+    /// Look at one part of the states: 1/4 to 4/4 are all
+    #[arg(long, value_name = "I/N", value_parser = shard, default_value = "1/1")]
+    shard: (u32, u32),
+    /// What is drawn is drawn from this
+    #[arg(long, value_name = "S", default_value = "1")]
+    seed: u64,
+}
+
+impl SearchArgs {
+    /// The search; `otherwise` is how much when nothing was said.
+    pub(super) fn search(&self, otherwise: Extent) -> Search {
+        let extent = match self.sample {
+            Some(count) => Extent::Sample(count),
+            None if self.exhaustive => Extent::Exhaustive,
+            None => otherwise,
+        };
+        Search { extent, bound: self.bound, shard: self.shard, ..Search::exhaustive(self.seed) }
+    }
+}
+
+/// How much was covered, for people.
+pub(super) fn print_coverage(coverage: &Coverage, search: &Search) {
+    let Coverage { states, left_out, .. } = coverage;
+    say!(
+        "coverage: {states} states; epochs by what is covered: {}; bound {} states an epoch; \
+         {left_out} states found and left out (sample, shard)",
+        levels(coverage),
+        search.bound
+    );
+}
+
+pub(super) fn coverage_json(coverage: &Coverage, search: &Search) -> Value {
+    json!({
+        "states": coverage.states,
+        "left_out": coverage.left_out,
+        "epochs": coverage.epochs,
+        "bound": search.bound,
+    })
+}
+
+pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &str) {
+    say!("\nThe smallest workload found that fails:\n");
+    for line in small.script.to_string().lines() {
+        say!("    {line}");
+    }
+    let crashed = small.crashed_in.as_deref().unwrap_or("before anything was done");
+    say!("\nThe crash: {crashed}; steps 0 to {} of the log are on the disk.", small.before);
+    say!("Of what was written since:");
+    for line in &small.writes {
+        say!("    {line}");
+    }
+    say!("What is wrong then:");
+    for line in lines(&small.violations) {
+        say!("    {line}");
+    }
+    say!(
+        "\nTo see it again, with the workload above in script.txt:\n    seekless crash run --workload script.txt \
+         --discipline {discipline} --format {format} --schedules 1 --exhaustive"
+    );
+}
+
+pub(super) fn reproducer_json(small: &Reproducer) -> Value {
+    json!({
+        "script": small.script.to_string(),
+        "crashed": small.crashed_in,
+        "steps_on_disk": small.before,
+        "writes": small.writes,
+        "violations": small.violations.iter().map(|violation| {
+            json!({ "code": violation.code, "what": violation.what })
+        }).collect::<Vec<_>>(),
+    })
+}
+
+/// Writes a file that may not be there yet.
+pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
+    use std::io::Write;
+    let output = crate::output::Output::create(path, true)?;
+    let mut file = output.file()?;
+    file.write_all(bytes).map_err(|error| Failure::io(path.display(), &error))?;
+    output.finish()
+}

@@ -1,0 +1,103 @@
+//! `seekless crash`: crash states, looked for and judged.
+
+mod judge;
+mod list;
+mod mutate;
+mod replay;
+mod run;
+mod ufs;
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use clap::{Args, Subcommand};
+use seekless_cache::Discipline;
+use seekless_crash::campaign::CampaignError;
+use seekless_crash::driver::RunError;
+use seekless_crash::resume::StateError;
+use seekless_ffs::Version;
+use seekless_fs::FsError;
+use std::process::ExitCode;
+use ufs::Ufs;
+
+/// Search what a crash can leave, and whether a file system recovers from it
+#[derive(Args, Debug)]
+pub(crate) struct CrashCommand {
+    #[command(subcommand)]
+    command: CrashSubcommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum CrashSubcommand {
+    Run(run::RunArgs),
+    Replay(replay::ReplayArgs),
+    Mutate(mutate::MutateArgs),
+    List(list::ListArgs),
+}
+
+pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Failure> {
+    match &args.command {
+        CrashSubcommand::Run(args) => run::run(args, global),
+        CrashSubcommand::Replay(args) => replay::run(args, global),
+        CrashSubcommand::Mutate(args) => mutate::run(args, global),
+        CrashSubcommand::List(args) => list::run(args, global),
+    }
+}
+
+/// The format of a name, if its images can be changed while in use.
+fn target(name: &str) -> Result<Ufs, Failure> {
+    match name {
+        "ufs1" => Ok(Ufs(Version::Ufs1)),
+        "ufs2" => Ok(Ufs(Version::Ufs2)),
+        "ext2" | "ext3" | "ext4" | "fat" | "fat12" | "fat16" | "fat32" => {
+            let what = format!("{name} images cannot be changed while in use; ufs1 and ufs2 can");
+            Err(Failure::new(Kind::Unsupported, what))
+        }
+        _ => Err(Failure::usage(format!("{name}: not a format (ufs1, ufs2)"))),
+    }
+}
+
+fn discipline(name: &str) -> Result<Discipline, String> {
+    name.parse().map_err(|error: seekless_cache::UnknownDiscipline| error.to_string())
+}
+
+/// Which part of how many: `2/4`.
+fn shard(text: &str) -> Result<(u32, u32), String> {
+    let wrong = || format!("'{text}' is not a shard (1/4 to 4/4, say)");
+    let (part, parts) = text.split_once('/').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+    let (part, parts) = (number(part)?, number(parts)?);
+    if (1..=parts).contains(&part) { Ok((part, parts)) } else { Err(wrong()) }
+}
+
+impl From<CampaignError> for Failure {
+    fn from(error: CampaignError) -> Self {
+        match error {
+            CampaignError::Run(RunError::Volume(error)) => error.into(),
+            CampaignError::Run(error) => error.into(),
+            CampaignError::Device(error) => FsError::from(error).into(),
+            CampaignError::State(StateError::Io { path, source }) => {
+                Self::io(path.display(), &source)
+            }
+            CampaignError::State(error) => Self::usage(error.to_string()),
+            CampaignError::Script(error) => Self::usage(error.to_string()),
+        }
+    }
+}
+
+/// A workload that asks for what cannot be done is misuse; a file system that
+/// fails is not.
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        let what = error.to_string();
+        let source = match error {
+            RunError::Operation { source, .. } => source,
+            RunError::Volume(error) => return error.into(),
+        };
+        match *source {
+            FsError::Device(_) | FsError::Io { .. } => Self::new(Kind::System, what),
+            FsError::Corrupt { .. } => Self::new(Kind::Corrupt, what),
+            FsError::NoSpace(_) => Self::new(Kind::NoSpace, what),
+            _ => Self::usage(what),
+        }
+    }
+}

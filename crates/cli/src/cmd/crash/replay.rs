@@ -1,0 +1,207 @@
+//! `seekless crash replay`: the crash states of a log from elsewhere.
+
+use super::judge::{SearchArgs, coverage_json, print_coverage};
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::progress;
+use crate::say::say;
+use clap::Args;
+use seekless_crash::campaign::lines;
+use seekless_crash::dm_log_writes::{self, LogError};
+use seekless_crash::explore::Exploration;
+use seekless_crash::oracle::Promises;
+use seekless_crash::replay::{BASE_MARK, replay};
+use seekless_crash::{Extent, Log, Search, Step};
+use seekless_device::{BlockDevice, DeviceError, FileDevice, Overlay};
+use seekless_ffs::Version;
+use seekless_fs::FsError;
+use seekless_units::{ByteLen, Lba, parse_size};
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Recover and check every crash state of a log that dm-log-writes wrote
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless crash replay log.img --exhaustive
+  seekless crash replay log.img --image before.img --start-mark mounted --sample 1000 --json
+
+The log is that of the kernel's log-writes target, or of `crash run --log-out`.
+It begins with the image given, or with a device of zeros. States are looked at
+from the start mark on (by default from the mark `base`, if there is one); what
+no crash may leave, and what a preen does not mend, is a finding. What a workload
+was promised is not known here. UFS images only.
+
+Exit codes: 0 every state holds, 1 one does not, otherwise as for all commands.")]
+pub(crate) struct ReplayArgs {
+    /// The log: a file or a device
+    log: PathBuf,
+    /// What the device held before
+    #[arg(long, value_name = "IMG")]
+    image: Option<PathBuf>,
+    /// Look at states from this mark on
+    #[arg(long, value_name = "MARK")]
+    start_mark: Option<String>,
+    /// Look at states up to this mark
+    #[arg(long, value_name = "MARK")]
+    end_mark: Option<String>,
+    /// Bitmaps may say that something in use is free: they are made anew
+    #[arg(long)]
+    loose_bitmaps: bool,
+    /// Most bytes of writes to keep in memory
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
+    memory: ByteLen,
+    #[command(flatten)]
+    search: SearchArgs,
+}
+
+pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let mut log = read(args)?;
+    let from = marks(args, &mut log)?;
+    let base = base(args, &log)?;
+    let search = Search { from, ..args.search.search(Extent::Exhaustive) };
+    check_format(&log, &base)?;
+    let bar = progress::count(global, 0);
+    let promises = Promises { order: !args.loose_bitmaps, contents: true };
+    // Both formats are read alike; which one it is the image says.
+    let target = super::ufs::Ufs(Version::Ufs2);
+    let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
+        .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;
+    bar.finish_and_clear();
+    if global.json {
+        print_json(args, &log, &search, &found);
+    } else {
+        print(&search, &found);
+    }
+    Ok(if found.failing == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn read(args: &ReplayArgs) -> Result<Log, Failure> {
+    let path = args.log.display();
+    let device = FileDevice::open(&args.log).map_err(|error| Failure::io(path, &error))?;
+    dm_log_writes::read(&device, args.memory).map_err(|error| {
+        let failure = match error {
+            LogError::Device(error) => Failure::from(FsError::from(error)),
+            LogError::Version(_) => Failure::new(Kind::Unsupported, error.to_string()),
+            LogError::Memory { .. } => {
+                Failure::new(Kind::NoSpace, format!("{error} (--memory allows more)"))
+            }
+            _ => Failure::new(Kind::Corrupt, error.to_string()),
+        };
+        failure.about(args.log.display())
+    })
+}
+
+/// Cuts the log at the end mark; where the start mark is.
+fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
+    let missing =
+        |mark: &str| Failure::usage(format!("no mark `{mark}`")).about(args.log.display());
+    if let Some(mark) = &args.end_mark {
+        let end = log.behind_mark(mark).ok_or_else(|| missing(mark))?;
+        log.steps.truncate(end);
+    }
+    match &args.start_mark {
+        Some(mark) => log.behind_mark(mark).ok_or_else(|| missing(mark)),
+        None => Ok(log.behind_mark(BASE_MARK).unwrap_or(0)),
+    }
+}
+
+/// What the device held before.
+fn base(args: &ReplayArgs, log: &Log) -> Result<Arc<dyn BlockDevice>, Failure> {
+    if let Some(path) = &args.image {
+        let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+        return Ok(Arc::new(device));
+    }
+    Ok(Arc::new(Zeros(ByteLen::new(log.reach().get().next_multiple_of(65536)))))
+}
+
+/// A device of zeros that takes no memory.
+struct Zeros(ByteLen);
+
+impl BlockDevice for Zeros {
+    fn len(&self) -> ByteLen {
+        self.0
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let end = at.to_bytes().get().saturating_add(buf.len() as u64);
+        if end > self.0.get() {
+            let len = buf.len() as u64;
+            return Err(DeviceError::OutOfRange { at, len, device_len: self.0 });
+        }
+        buf.fill(0);
+        Ok(())
+    }
+
+    fn write(&self, _: Lba, _: &[u8]) -> Result<(), DeviceError> {
+        Err(DeviceError::ReadOnly)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+/// The image as it is at the end must be one that can be checked.
+fn check_format(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<(), Failure> {
+    let end = Overlay::new(Arc::clone(base), 4096);
+    for step in &log.steps {
+        if let Step::Write { at, bytes, .. } = step {
+            end.write(*at, bytes).map_err(|error| Failure::from(FsError::from(error)))?;
+        }
+    }
+    let formats = [seekless_ffs::FORMAT, seekless_ext::FORMAT];
+    let format = seekless_fs::format::claim(&formats, &end)?;
+    if format.name == seekless_ffs::FORMAT.name {
+        return Ok(());
+    }
+    let what = format!("the log ends in an {} image; only UFS can be recovered here", format.name);
+    Err(Failure::new(Kind::Unsupported, what))
+}
+
+fn print(search: &Search, found: &Exploration) {
+    let verdict = match found.failing {
+        0 => "all hold".to_string(),
+        failing => {
+            let codes: Vec<String> =
+                found.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
+            format!("{failing} do not hold: {}", codes.join(", "))
+        }
+    };
+    say!("{} states; {verdict}", found.coverage.states);
+    print_coverage(&found.coverage, search);
+    if let Some(first) = &found.first {
+        let steps = &first.epoch.steps;
+        say!("The first is among the writes of steps {} to {} of the log:", steps.start, steps.end);
+        for line in lines(&first.violations) {
+            say!("    {line}");
+        }
+    }
+}
+
+fn print_json(args: &ReplayArgs, log: &Log, search: &Search, found: &Exploration) {
+    let first = found.first.as_ref().map(|first| {
+        let violations: Vec<_> = first
+            .violations
+            .iter()
+            .map(|violation| json!({ "code": violation.code, "what": violation.what }))
+            .collect();
+        let steps = &first.epoch.steps;
+        json!({ "first_step": steps.start, "end_step": steps.end, "violations": violations })
+    });
+    let value = json!({
+        "log": args.log.to_string_lossy(),
+        "steps": log.steps.len(),
+        "writes": log.writes(0),
+        "from_step": search.from,
+        "holds": found.failing == 0,
+        "states": found.coverage.states,
+        "failing": found.failing,
+        "violations": found.codes,
+        "coverage": coverage_json(&found.coverage, search),
+        "first": first,
+    });
+    say!("{value}");
+}

@@ -1,0 +1,256 @@
+//! `seekless crash run`: a campaign.
+
+use super::judge::{
+    SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
+};
+use super::{discipline, target};
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::progress;
+use crate::say::say;
+use clap::Args;
+use seekless_cache::Discipline;
+use seekless_crash::campaign::{CampaignError, built_in};
+use seekless_crash::explore::{Coverage, levels};
+use seekless_crash::resume::StateFile;
+use seekless_crash::script::parse;
+use seekless_crash::shrink::Reproducer;
+use seekless_crash::{Campaign, Extent, Script, Settings, Target, UnitResult, dm_log_writes};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// States of a pair that are looked at when nothing is said.
+const SAMPLE_OF_PAIRS: u64 = 200;
+/// Most bytes of a script.
+const LARGEST_SCRIPT: u64 = 4 << 20;
+
+/// Do a workload, and judge every state that a crash may leave the device in
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless crash run --workload create --discipline softdep --format ufs2 --exhaustive
+  seekless crash run --workload pairs --discipline sync --format ufs1 --sample 200
+  seekless crash run --workload all --discipline softdep --format ufs2 --shard 1/4 -o part1
+  seekless crash run --workload script.txt --discipline normal --format ufs2 --json
+
+Each state is repaired as `fsck -p` would, must then be in order, and is held
+against what the workload did: what was made durable is there, with its names and
+its bytes; what nobody touched is as it was. Without --exhaustive and --sample,
+all states of single operations and scripts are looked at, and 200 of each pair.
+
+Exit codes: 0 every state holds, 1 one does not, 2 wrong arguments or a script
+that cannot be done, otherwise as for all commands.")]
+pub(crate) struct RunArgs {
+    /// A workload of `seekless crash list`, a pair of them, `singles`, `pairs`,
+    /// `all`, or the path of a script
+    #[arg(long, short, value_name = "W")]
+    workload: String,
+    /// The update discipline: softdep, sync, normal, async
+    #[arg(long, short, value_name = "D", value_parser = discipline)]
+    discipline: Discipline,
+    /// The format: ufs1, ufs2
+    #[arg(long, short, value_name = "F")]
+    format: String,
+    #[command(flatten)]
+    search: SearchArgs,
+    /// In how many ways blocks are written: only when asked for, as time passes,
+    /// and at random
+    #[arg(long, value_name = "N", default_value = "3",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    schedules: u32,
+    /// Keep what is done in this file, and go on from it after an interruption
+    #[arg(long, short = 'o', value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Write what the device is told to this file, as dm-log-writes does (one
+    /// workload only)
+    #[arg(long, value_name = "FILE")]
+    log_out: Option<PathBuf>,
+    /// Write the image of the failing state to this file
+    #[arg(long, value_name = "FILE")]
+    image_out: Option<PathBuf>,
+}
+
+/// What came of all workloads.
+struct Outcome {
+    results: Vec<UnitResult>,
+    resumed: usize,
+    small: Option<Reproducer>,
+}
+
+pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
+    let target = target(&args.format)?;
+    let scripts = scripts(&args.workload, &target)?;
+    let otherwise = if scripts.len() > 1 && scripts.iter().any(is_pair) {
+        Extent::Sample(SAMPLE_OF_PAIRS)
+    } else {
+        Extent::Exhaustive
+    };
+    let search = args.search.search(otherwise);
+    let settings = Settings { discipline: args.discipline, search, schedules: args.schedules };
+    let mut campaign = Campaign::new(&target, settings);
+    if let Some(path) = &args.log_out {
+        log_out(&mut campaign, &scripts, path)?;
+    }
+    let outcome = all(args, global, &mut campaign, &scripts, &settings, target.name())?;
+    if let (Some(path), Some(small)) = (&args.image_out, &outcome.small) {
+        write_new(path, &small.image)?;
+    }
+    let holds = outcome.results.iter().all(|result| result.failing == 0);
+    if global.json {
+        print_json(args, &settings, &outcome, holds)
+    } else {
+        print(args, &settings, &outcome)
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn is_pair(script: &Script) -> bool {
+    script.name.contains(',')
+}
+
+/// The workloads of a name, or of a file.
+fn scripts(name: &str, target: &dyn Target) -> Result<Vec<Script>, Failure> {
+    if let Some(scripts) = built_in(name, target.has_xattrs()).map_err(CampaignError::from)? {
+        return Ok(scripts);
+    }
+    let path = Path::new(name);
+    let looks_like_one = name.contains(['/', '.']) || path.exists();
+    if !looks_like_one {
+        return Err(Failure::usage(format!(
+            "{name}: no such workload on {} (`seekless crash list` shows all; a path names a script)",
+            target.name()
+        )));
+    }
+    let size = std::fs::metadata(path).map_err(|error| Failure::io(name, &error))?.len();
+    if size > LARGEST_SCRIPT {
+        return Err(Failure::usage(format!("{name}: {size} bytes are too many for a script")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(name, &error))?;
+    Ok(vec![parse(name, &text).map_err(CampaignError::from)?])
+}
+
+fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Result<(), Failure> {
+    let [script] = scripts else {
+        return Err(Failure::usage("--log-out takes one workload, not many"));
+    };
+    let log = campaign.log_of(script)?;
+    let mut bytes = Vec::new();
+    dm_log_writes::write(&log, &mut bytes).map_err(|error| Failure::io(path.display(), &error))?;
+    write_new(path, &bytes)
+}
+
+fn all(
+    args: &RunArgs,
+    global: &Global,
+    campaign: &mut Campaign<'_>,
+    scripts: &[Script],
+    settings: &Settings,
+    format: &str,
+) -> Result<Outcome, Failure> {
+    let mut state = match &args.state {
+        Some(path) => {
+            let campaign = settings.fingerprint(format, &args.workload);
+            Some(StateFile::open(path, &campaign).map_err(CampaignError::from)?)
+        }
+        None => None,
+    };
+    let bar = progress::count(global, scripts.len() as u64);
+    let mut outcome = Outcome { results: Vec::new(), resumed: 0, small: None };
+    for script in scripts {
+        let known = state.as_ref().and_then(|state| state.result(&script.name)).cloned();
+        let result = match known {
+            Some(result) => {
+                outcome.resumed += 1;
+                result
+            }
+            None => {
+                let result = campaign.unit(script, &|_| bar.tick())?;
+                if let Some(state) = &mut state {
+                    state.note(&result).map_err(CampaignError::from)?;
+                }
+                result
+            }
+        };
+        if let (Some(schedule), None) = (result.failed_schedule, &outcome.small) {
+            outcome.small = campaign.reproduce(script, schedule)?;
+        }
+        outcome.results.push(result);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(outcome)
+}
+
+fn sum(results: &[UnitResult]) -> (Coverage, u64) {
+    let mut coverage = Coverage::default();
+    results.iter().for_each(|result| coverage.add(&result.coverage));
+    (coverage, results.iter().map(|result| result.failing).sum())
+}
+
+fn print(args: &RunArgs, settings: &Settings, outcome: &Outcome) {
+    for result in &outcome.results {
+        let verdict = match result.failing {
+            0 => "all hold".to_string(),
+            failing => {
+                let codes: Vec<String> =
+                    result.codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
+                format!("{failing} do not hold: {}", codes.join(", "))
+            }
+        };
+        say!(
+            "{}: {} states of {} writes (epochs: {}); {verdict}",
+            result.workload,
+            result.coverage.states,
+            result.writes,
+            levels(&result.coverage)
+        );
+    }
+    let (coverage, failing) = sum(&outcome.results);
+    let workloads = outcome.results.len();
+    let (discipline, format) = (settings.discipline, &args.format);
+    if outcome.resumed > 0 {
+        say!("{} workloads were done before", outcome.resumed);
+    }
+    let verdict = if failing == 0 { "all hold".into() } else { format!("{failing} do not hold") };
+    say!("{discipline} on {format}: {workloads} workloads, {} states, {verdict}", coverage.states);
+    print_coverage(&coverage, &settings.search);
+    if let Some(small) = &outcome.small {
+        print_reproducer(small, discipline.name(), format);
+    }
+}
+
+fn print_json(args: &RunArgs, settings: &Settings, outcome: &Outcome, holds: bool) {
+    let search = &settings.search;
+    let unit = |result: &UnitResult| -> Value {
+        json!({
+            "workload": result.workload,
+            "writes": result.writes,
+            "states": result.coverage.states,
+            "failing": result.failing,
+            "violations": result.codes,
+            "coverage": coverage_json(&result.coverage, search),
+        })
+    };
+    let (coverage, failing) = sum(&outcome.results);
+    let value = json!({
+        "workload": args.workload,
+        "discipline": settings.discipline.name(),
+        "format": args.format,
+        "seed": search.seed,
+        "shard": format!("{}/{}", search.shard.0, search.shard.1),
+        "mode": match search.extent {
+            Extent::Exhaustive => "exhaustive",
+            Extent::Sample(_) => "sample",
+        },
+        "schedules": settings.schedules,
+        "holds": holds,
+        "states": coverage.states,
+        "failing": failing,
+        "coverage": coverage_json(&coverage, search),
+        "resumed": outcome.resumed,
+        "workloads": outcome.results.iter().map(unit).collect::<Vec<_>>(),
+        "reproducer": outcome.small.as_ref().map(reproducer_json),
+    });
+    say!("{value}");
+}

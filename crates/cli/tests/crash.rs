@@ -1,0 +1,177 @@
+//! `seekless crash`: exit codes, what is printed, going on after an
+//! interruption, logs out and in.
+
+mod judges;
+
+use judges::{Scratch, command, seekless, text};
+use serde_json::Value;
+use std::fs;
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn crash(args: &[&str]) -> Output {
+    seekless(&[&["crash"], args].concat())
+}
+
+fn run(workload: &str, discipline: &str, format: &str, more: &[&str]) -> Output {
+    let args = ["run", "--workload", workload, "--discipline", discipline, "--format", format];
+    crash(&[&args, more].concat())
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_holds_exits_with_0_and_says_what_was_covered() {
+    let output = run("rename-over", "softdep", "ufs2", &["--exhaustive", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let value = json(&output);
+    assert_eq!((&value["holds"], &value["failing"]), (&true.into(), &0.into()));
+    assert!(value["states"].as_u64().unwrap() > 30, "{value}");
+    assert_eq!(value["coverage"]["bound"], 4096);
+    assert!(value["coverage"]["epochs"]["sectors"].as_u64().unwrap() > 3, "{value}");
+    let plain = text(&run("rename-over", "softdep", "ufs2", &["--sample", "40"]));
+    assert!(plain.contains("all hold") && plain.contains("bound 4096"), "{plain}");
+}
+
+#[test]
+fn what_does_not_hold_exits_with_1_and_its_reproducer_fails_again() {
+    let scratch = Scratch::new("crash");
+    let image = scratch.join("state.img");
+    let output = run("mkdir", "async", "ufs2", &["--json", "--image-out", &image]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let value = json(&output);
+    assert_eq!(value["holds"], false);
+    let small = &value["reproducer"];
+    let code = small["violations"][0]["code"].as_str().expect("code");
+    let script = scratch.join("script.txt");
+    fs::write(&script, small["script"].as_str().expect("script")).expect("write");
+    let again = run(&script, "async", "ufs2", &["--schedules", "1", "--exhaustive", "--json"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(json(&again)["workloads"][0]["violations"][code].as_u64().unwrap() > 0);
+    // The state itself is there to be looked at.
+    assert_eq!(seekless(&["check", &image]).status.code(), Some(4));
+    let plain = run("mkdir", "async", "ufs2", &[]);
+    let shown = String::from_utf8_lossy(&plain.stdout);
+    assert!(shown.contains("The smallest workload found that fails"), "{shown}");
+}
+
+#[test]
+fn misuse_exits_with_2_and_says_what() {
+    let scratch = Scratch::new("crash-misuse");
+    let script = scratch.join("script.txt");
+    fs::write(&script, "mkdir A\nopen A/f\nfrobnicate A/f\n").expect("write");
+    let absent = scratch.join("absent.txt");
+    fs::write(&absent, "mkdir A\nunlink A/f\n").expect("write");
+    for (output, word) in [
+        (run(&script, "softdep", "ufs2", &[]), "line 3"),
+        (run(&script, "softdep", "ufs2", &[]), "frobnicate"),
+        (run(&absent, "softdep", "ufs2", &[]), "line 2"),
+        (run("creat", "softdep", "ufs2", &[]), "creat"),
+        (run("xattr", "softdep", "ufs1", &[]), "xattr"),
+        (run("create", "journal", "ufs2", &[]), "journal"),
+        (run("create", "softdep", "zfs", &[]), "zfs"),
+        (run("create", "softdep", "ufs2", &["--shard", "3/2"]), "3/2"),
+        (run("create", "softdep", "ufs2", &["--shard", "0/2"]), "0/2"),
+        (run("create", "softdep", "ufs2", &["--sample", "0"]), "sample"),
+        (run("create", "softdep", "ufs2", &["--sample", "3", "--exhaustive"]), "exhaustive"),
+        (run("singles", "softdep", "ufs2", &["--log-out", &absent]), "one workload"),
+    ] {
+        assert_eq!(output.status.code(), Some(2), "{word}: {}", errors(&output));
+        assert!(errors(&output).contains(word), "{word}: {}", errors(&output));
+    }
+    let output = run("create", "softdep", "ext4", &[]);
+    assert_eq!(output.status.code(), Some(4), "{}", errors(&output));
+    assert_eq!(run("./no/such/file", "softdep", "ufs2", &[]).status.code(), Some(6));
+}
+
+#[test]
+fn an_interrupted_campaign_goes_on() {
+    let scratch = Scratch::new("crash-resume");
+    let state = scratch.join("state");
+    let more = ["--sample", "40", "--schedules", "2", "--json", "-o", &state];
+    let whole = json(&run("singles", "softdep", "ufs1", &more[..5]));
+    let args = ["crash", "run", "--workload", "singles", "--discipline", "softdep"];
+    let args = [&args[..], &["--format", "ufs1"], &more[..]].concat();
+    let mut child = command(&args).stdout(Stdio::null()).spawn().expect("seekless");
+    let began = Instant::now();
+    let lines = || fs::read_to_string(&state).unwrap_or_default().lines().count();
+    while lines() < 4 && began.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert!(lines() >= 4);
+    // What was being written when it ended counts for nothing.
+    let mut bytes = fs::read(&state).expect("state");
+    bytes.extend(b"{\"workload\":\"trunc");
+    fs::write(&state, bytes).expect("state");
+    let output = run("singles", "softdep", "ufs1", &more);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let mut resumed = json(&output);
+    assert!(resumed["resumed"].as_u64().unwrap() >= 2, "{resumed}");
+    resumed["resumed"] = 0.into();
+    assert_eq!(resumed, whole);
+    // Another campaign does not take it for its own.
+    let other = run("singles", "softdep", "ufs2", &more);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(errors(&other).contains("another campaign"), "{}", errors(&other));
+}
+
+#[test]
+fn logs_go_out_and_come_in() {
+    let scratch = Scratch::new("crash-log");
+    let log = scratch.join("log");
+    let more = ["--log-out", &log, "--schedules", "1", "--exhaustive", "--json"];
+    let inside = json(&run("mkdir", "softdep", "ufs2", &more));
+    let output = crash(&["replay", &log, "--exhaustive", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let value = json(&output);
+    assert_eq!(value["states"], inside["states"], "{value}");
+    assert_eq!(value["coverage"]["epochs"], inside["coverage"]["epochs"]);
+    // Without order the check sees it as well.
+    run("mkdir", "async", "ufs2", &more);
+    let output = crash(&["replay", &log]);
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(shown.contains("do not hold"), "{shown}");
+    let bytes = fs::read(&log).expect("log");
+    fs::write(&log, &bytes[..bytes.len() - 700]).expect("log");
+    let output = crash(&["replay", &log]);
+    assert_eq!(output.status.code(), Some(3), "{}", errors(&output));
+    assert!(errors(&output).contains("ends within"), "{}", errors(&output));
+    let output = crash(&["replay", &log, "--start-mark", "nothing"]);
+    assert_ne!(output.status.code(), Some(0));
+}
+
+#[test]
+fn shards_add_up() {
+    let states = |shard: &str| {
+        let output =
+            run("append", "softdep", "ufs1", &["--sample", "90", "--shard", shard, "--json"]);
+        json(&output)["states"].as_u64().expect("states")
+    };
+    assert_eq!(states("1/2") + states("2/2"), states("1/1"));
+}
+
+#[test]
+fn what_is_forgotten_is_noticed() {
+    let output = crash(&["mutate", "--format", "ufs2", "--mutants", "4", "--seed", "2", "--json"]);
+    let value = json(&output);
+    let counted = |key: &str| value[key].as_u64().expect("count");
+    assert_eq!(counted("caught") + counted("missed"), 4, "{value}");
+    assert!(counted("caught") >= 3, "{value}");
+}
+
+#[test]
+fn workloads_are_listed() {
+    let plain = text(&crash(&["list"]));
+    for name in ["create", "rename-over", "fallocate", "xattr"] {
+        assert!(plain.lines().any(|line| line.starts_with(name)), "{plain}");
+    }
+}

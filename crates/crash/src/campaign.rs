@@ -1,0 +1,244 @@
+//! Many workloads, one after the other: what is looked at, what came of it.
+
+use crate::driver::{Base, How, RunError, prepare, record};
+use crate::explore::{Coverage, Exploration, Extent, Search, explore_run};
+use crate::oracle::{Promises, Violation};
+use crate::script::{Script, ScriptError};
+use crate::shrink::{self, Reproducer};
+use crate::target::Target;
+use crate::workload::{self, scheduled};
+use seekless_cache::Discipline;
+use seekless_device::DeviceError;
+use seekless_fs::FsError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Why a campaign ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum CampaignError {
+    /// A script cannot be read.
+    #[error(transparent)]
+    Script(#[from] ScriptError),
+    /// A workload cannot be done.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The images in memory cannot be read.
+    #[error("the images in memory: {0}")]
+    Device(#[from] DeviceError),
+    /// The file that keeps what was done.
+    #[error(transparent)]
+    State(#[from] crate::resume::StateError),
+}
+
+/// What a campaign does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// The update discipline.
+    pub discipline: Discipline,
+    /// How much of each workload is looked at.
+    pub search: Search,
+    /// In how many ways each workload's blocks are written
+    /// ([`workload::scheduled`]).
+    pub schedules: u32,
+}
+
+impl Settings {
+    /// What decides what comes out, as a line: a campaign goes on only with the
+    /// same.
+    #[must_use]
+    pub fn fingerprint(&self, format: &str, workload: &str) -> String {
+        let Search { extent, bound, shard, seed, .. } = self.search;
+        let extent = match extent {
+            Extent::Exhaustive => "exhaustive".to_string(),
+            Extent::Sample(count) => format!("sample {count}"),
+        };
+        let (part, parts) = shard;
+        let (discipline, schedules) = (self.discipline, self.schedules);
+        format!(
+            "{workload}; {format}; {discipline}; {extent}; bound {bound}; shard {part}/{parts}; \
+             seed {seed}; schedules {schedules}"
+        )
+    }
+}
+
+/// Most ways in which a workload's blocks are written, to get as many states as
+/// are wanted.
+const MOST_SCHEDULES: u32 = 40;
+
+/// What came of one workload, in all its schedules.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct UnitResult {
+    /// The workload's name.
+    pub workload: String,
+    /// Writes in its logs.
+    pub writes: u64,
+    /// What was looked at.
+    pub coverage: Coverage,
+    /// States that do not hold.
+    pub failing: u64,
+    /// How many states had a violation, by code.
+    pub codes: BTreeMap<String, u64>,
+    /// The first schedule with a state that does not hold.
+    pub failed_schedule: Option<u32>,
+}
+
+/// A campaign of one format.
+pub struct Campaign<'a> {
+    target: &'a dyn Target,
+    settings: Settings,
+    /// The image that built-in workloads begin with, once it was made.
+    bases: Vec<(String, Base)>,
+}
+
+impl<'a> Campaign<'a> {
+    /// Nothing done so far.
+    #[must_use]
+    pub fn new(target: &'a dyn Target, settings: Settings) -> Self {
+        Self { target, settings, bases: Vec::new() }
+    }
+
+    /// The image that a script begins with. Most begin with the same.
+    fn base(&mut self, script: &Script) -> Result<Base, RunError> {
+        let text: String = script.setup.iter().map(|line| format!("{}\n", line.op)).collect();
+        if let Some((_, base)) = self.bases.iter().find(|(known, _)| *known == text) {
+            return Ok(base.clone());
+        }
+        let base = prepare(self.target, &script.name, &script.setup)?;
+        self.bases.truncate(3);
+        self.bases.push((text, base.clone()));
+        Ok(base)
+    }
+
+    fn promises(&self) -> Promises {
+        Promises::of(self.settings.discipline)
+    }
+
+    fn how(&self) -> How {
+        How::new(self.settings.discipline)
+    }
+
+    /// Looks at a workload's states. `progress` is told how many were judged.
+    ///
+    /// # Errors
+    /// [`CampaignError`].
+    pub fn unit(
+        &mut self,
+        script: &Script,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<UnitResult, CampaignError> {
+        let base = self.base(script)?;
+        let mut result = UnitResult { workload: script.name.clone(), ..UnitResult::default() };
+        let schedules = self.settings.schedules.max(1);
+        let mut drawn = 0;
+        for schedule in 0..schedules.max(MOST_SCHEDULES) {
+            let Some(extent) = self.extent_of(schedule, drawn) else { break };
+            let seed = self.seed_of(&script.name, schedule);
+            let script = scheduled(script, schedule, seed);
+            let run = record(self.target, &base, &script, &self.how())?;
+            let search = Search { seed, extent, ..self.settings.search };
+            let found = explore_run(self.target, self.promises(), &run, &search, progress)?;
+            result.writes += run.log.writes(0) as u64;
+            drawn += found.drawn;
+            result.take(&found, schedule);
+        }
+        Ok(result)
+    }
+
+    /// How much of a schedule is looked at, when so many states were drawn of
+    /// those before: a sample is shared among all, and there are more of them
+    /// when they have not got as many states; `None` when it is enough.
+    fn extent_of(&self, schedule: u32, drawn: u64) -> Option<Extent> {
+        let schedules = self.settings.schedules.max(1);
+        let left = schedules.saturating_sub(schedule);
+        match self.settings.search.extent {
+            Extent::Exhaustive => (left > 0).then_some(Extent::Exhaustive),
+            Extent::Sample(count) => {
+                let wanted = count.saturating_sub(drawn);
+                (wanted > 0).then(|| Extent::Sample(wanted.div_ceil(u64::from(left.max(1)))))
+            }
+        }
+    }
+
+    /// What a workload draws from: its name and the campaign's seed.
+    fn seed_of(&self, name: &str, schedule: u32) -> u64 {
+        let start = self.settings.search.seed ^ 0xCBF2_9CE4_8422_2325;
+        let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3);
+        let hash = name.bytes().fold(start, mix);
+        mix(hash, schedule.to_le_bytes()[0]).rotate_left(31)
+    }
+
+    /// The smallest script and state with the failure that a workload had.
+    ///
+    /// # Errors
+    /// [`CampaignError`].
+    pub fn reproduce(
+        &mut self,
+        script: &Script,
+        schedule: u32,
+    ) -> Result<Option<Reproducer>, CampaignError> {
+        let seed = self.seed_of(&script.name, schedule);
+        let script = scheduled(script, schedule, seed);
+        let search = Search { seed, first_only: true, ..self.settings.search };
+        Ok(shrink::shrink(self.target, self.promises(), &script, &self.how(), &search)?)
+    }
+
+    /// What a workload's device was told, from the making of its image on: a
+    /// mark `base` stands where recording began.
+    ///
+    /// # Errors
+    /// [`CampaignError`].
+    pub fn log_of(&mut self, script: &Script) -> Result<crate::log::Log, CampaignError> {
+        let base = self.base(script)?;
+        let script = scheduled(script, 0, self.seed_of(&script.name, 0));
+        let run = record(self.target, &base, &script, &self.how())?;
+        Ok(crate::replay::with_base(&run))
+    }
+}
+
+impl UnitResult {
+    fn take(&mut self, found: &Exploration, schedule: u32) {
+        self.coverage.add(&found.coverage);
+        self.failing += found.failing;
+        for (code, count) in &found.codes {
+            *self.codes.entry(code.clone()).or_default() += count;
+        }
+        if found.first.is_some() {
+            self.failed_schedule.get_or_insert(schedule);
+        }
+    }
+}
+
+/// What the built-in workloads are called: `all`, `singles`, `pairs`, or the
+/// name of one. `None` for anything else.
+///
+/// # Errors
+/// None: what is built in can be read.
+pub fn built_in(name: &str, xattrs: bool) -> Result<Option<Vec<Script>>, ScriptError> {
+    let singles = || workload::singles(xattrs);
+    let pairs = || workload::pairs(xattrs);
+    Ok(Some(match name {
+        "all" => singles()?.into_iter().chain(pairs()?).collect(),
+        "singles" => singles()?,
+        "pairs" => pairs()?,
+        _ => {
+            let all = if name.contains(',') { pairs()? } else { singles()? };
+            match all.into_iter().find(|script| script.name == name) {
+                Some(script) => vec![script],
+                None => return Ok(None),
+            }
+        }
+    }))
+}
+
+/// What a device that fails says of a campaign.
+impl From<FsError> for CampaignError {
+    fn from(error: FsError) -> Self {
+        Self::Run(RunError::Volume(error))
+    }
+}
+
+/// Violations as lines.
+#[must_use]
+pub fn lines(violations: &[Violation]) -> Vec<String> {
+    violations.iter().map(|violation| format!("{}: {}", violation.code, violation.what)).collect()
+}

@@ -1,0 +1,141 @@
+//! What a file may hold after a crash.
+
+use super::{Oracle, Violation};
+use crate::driver::kind_name;
+use crate::history::{Contents, FileId, values_in};
+use seekless_fs::{Attr, FileKind, FsError};
+use seekless_units::{ByteLen, Ino};
+
+impl Oracle<'_> {
+    /// What is wrong with an inode, if it is to be a file of the history.
+    pub(super) fn file(&self, file: FileId, ino: Ino) -> Vec<Violation> {
+        let path = self.path(file);
+        let attr = match self.image.attr(ino) {
+            Ok(attr) => attr,
+            Err(error) => return vec![Violation::new("unreadable", format!("{path}: {error}"))],
+        };
+        let known = &self.history.files[file];
+        let from = self.window.of_contents(file);
+        if attr.kind != known.kind {
+            let (is, was) = (kind_name(attr.kind), kind_name(known.kind));
+            let code = self.code_of(from, "kind");
+            return vec![Violation::new(&code, format!("{path} is a {is}, not a {was}"))];
+        }
+        let mut found = Vec::new();
+        if attr.perm != known.perm {
+            let code = self.code_of(from, "mode");
+            found.push(Violation::new(&code, format!("{path} has mode {:o}", attr.perm)));
+        }
+        let versions: Vec<&Contents> = values_in(&known.versions, from, self.window.upto).collect();
+        // Whether it was promised at all: else it may be what it was at first.
+        let promised = known.versions.first().is_some_and(|&(made, _)| made <= from);
+        let result = match known.kind {
+            FileKind::Regular => self.regular(&attr, &versions, promised),
+            FileKind::Symlink => self.symlink(ino, &versions, promised),
+            _ => Ok(None),
+        };
+        let result = result.and_then(|wrong| match wrong {
+            None => self.xattrs(ino, &versions, promised),
+            wrong => Ok(wrong),
+        });
+        match result {
+            Ok(None) => {}
+            Ok(Some((what, why))) => {
+                let code = if promised { self.code_of(from, what) } else { format!("new.{what}") };
+                found.push(Violation::new(&code, format!("{path} {why}")));
+            }
+            Err(error) => {
+                found.push(Violation::new("unreadable", format!("{path}: {error}")));
+            }
+        }
+        found
+    }
+
+    fn regular(
+        &self,
+        attr: &Attr,
+        versions: &[&Contents],
+        promised: bool,
+    ) -> Result<Option<(&'static str, String)>, FsError> {
+        let sizes = || versions.iter().map(|version| version.bytes.len() as u64);
+        let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
+        let least = if promised { least } else { 0 };
+        if attr.size < least || attr.size > most {
+            return Ok(Some(("size", format!("has {} bytes, not {least} to {most}", attr.size))));
+        }
+        let mut held = vec![0; usize::try_from(attr.size).unwrap_or(0)];
+        let mut done = 0;
+        while done < held.len() {
+            let read = self.image.read(attr.ino, ByteLen::new(done as u64), &mut held[done..])?;
+            if read == 0 {
+                break;
+            }
+            done += read;
+        }
+        // Most files are a version as it was.
+        if versions.iter().any(|version| *version.bytes == held[..]) {
+            return Ok(None);
+        }
+        let wrong = held
+            .iter()
+            .enumerate()
+            .find(|&(at, &byte)| !self.byte_may_be(at, byte, versions, promised));
+        Ok(wrong.map(|(at, byte)| {
+            let what = if promised { "contents" } else { "stale-data" };
+            (what, format!("has {byte:#04x} at byte {at}, which was not written there"))
+        }))
+    }
+
+    /// Whether a byte of a file may be what it is.
+    fn byte_may_be(&self, at: usize, byte: u8, versions: &[&Contents], promised: bool) -> bool {
+        let mut all = true;
+        let mut first = None;
+        for version in versions {
+            match version.bytes.get(at) {
+                Some(&written) if written == byte => return true,
+                Some(&written) => all &= *first.get_or_insert(written) == written,
+                None => all = false,
+            }
+        }
+        // What no operation since has changed is as it was.
+        if all && promised {
+            return false;
+        }
+        // A hole, or not written yet.
+        byte == 0 || !self.promises.contents
+    }
+
+    fn symlink(
+        &self,
+        ino: Ino,
+        versions: &[&Contents],
+        promised: bool,
+    ) -> Result<Option<(&'static str, String)>, FsError> {
+        if !promised && !self.promises.contents {
+            return Ok(None);
+        }
+        let target = self.image.read_link(ino)?;
+        if versions.iter().any(|version| *version.bytes == target[..]) {
+            return Ok(None);
+        }
+        Ok(Some(("target", format!("leads to `{}`", target.escape_ascii()))))
+    }
+
+    fn xattrs(
+        &self,
+        ino: Ino,
+        versions: &[&Contents],
+        promised: bool,
+    ) -> Result<Option<(&'static str, String)>, FsError> {
+        let held = self.image.xattrs(ino)?;
+        let same = |version: &&&Contents| {
+            version.xattrs.len() == held.len()
+                && held.iter().all(|xattr| version.xattrs.get(&xattr.name) == Some(&xattr.value))
+        };
+        // A file that is new may have none yet.
+        if (!promised && held.is_empty()) || versions.iter().any(|version| same(&version)) {
+            return Ok(None);
+        }
+        Ok(Some(("attributes", format!("has {} attributes that it never had", held.len()))))
+    }
+}

@@ -1,0 +1,229 @@
+//! Whether a file system, recovered after a crash, is one that the workload may
+//! find.
+//!
+//! What is durable at the time of the crash must be there: every name leads
+//! where it led at the last promise that covers it, or where an operation since
+//! then has led it; a file holds what it held, or what was written since. Of a
+//! file that nothing was done to since, that is exactly what it held. A file that
+//! was promised and has been renamed since has one of its names.
+
+mod contents;
+mod window;
+
+pub use window::{Promised, Window};
+
+use crate::history::{FileId, History, Name, values_in};
+use seekless_cache::Discipline;
+use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_units::Ino;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+/// What a discipline promises beyond what was made durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// Nothing that is in use is marked as free. Where that is not promised
+    /// bitmaps are made anew.
+    pub order: bool,
+    /// A file never shows what was never written to it.
+    pub contents: bool,
+}
+
+impl Promises {
+    /// What a discipline promises. `async` promises the least, and is held to
+    /// what soft updates are: so the search shows that it can see.
+    #[must_use]
+    pub const fn of(discipline: Discipline) -> Self {
+        let normal = matches!(discipline, Discipline::Normal);
+        Self { order: !normal, contents: !normal }
+    }
+}
+
+/// Something that may not be.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Violation {
+    /// What kind of thing, by a name that does not change between versions.
+    pub code: String,
+    /// What, for people.
+    pub what: String,
+}
+
+impl Violation {
+    pub(crate) fn new(code: &str, what: impl Into<String>) -> Self {
+        Self { code: code.to_string(), what: what.into() }
+    }
+}
+
+/// Most violations that are kept of one state.
+const MOST: usize = 20;
+
+/// Where reconnected files go.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+struct Oracle<'a> {
+    history: &'a History,
+    window: &'a Window<'a>,
+    image: &'a dyn Inspect,
+    promises: Promises,
+    found: Vec<Violation>,
+    /// Files that a name leads to.
+    reached: BTreeSet<FileId>,
+    directories: BTreeSet<Ino>,
+}
+
+/// Compares a recovered file system with a workload's history.
+#[must_use]
+pub fn judge(
+    history: &History,
+    window: &Window<'_>,
+    image: &dyn Inspect,
+    promises: Promises,
+) -> Vec<Violation> {
+    let mut oracle = Oracle {
+        history,
+        window,
+        image,
+        promises,
+        found: Vec::new(),
+        reached: BTreeSet::from([0]),
+        directories: BTreeSet::new(),
+    };
+    oracle.directory(0);
+    oracle.renamed();
+    oracle.found.truncate(MOST);
+    oracle.found
+}
+
+impl Oracle<'_> {
+    fn add(&mut self, code: &str, what: String) {
+        self.found.push(Violation::new(code, what));
+    }
+
+    fn failed(&mut self, what: &str, error: &FsError) {
+        self.add("unreadable", format!("{what}: {error}"));
+    }
+
+    /// A path for people: the last name that is known of each.
+    fn path(&self, file: FileId) -> String {
+        self.history.path_of(file)
+    }
+
+    fn show(&self, name: &Name) -> String {
+        let above = self.path(name.0);
+        let slash = if above.ends_with('/') { "" } else { "/" };
+        format!("{above}{slash}{}", name.1.escape_ascii())
+    }
+
+    fn directory(&mut self, dir: FileId) {
+        let ino = self.history.files[dir].ino;
+        if !self.directories.insert(ino) {
+            return;
+        }
+        let mut entries = BTreeMap::new();
+        let listed = self.image.read_dir(ino, 0, &mut |entry| {
+            entries.insert(entry.name.to_vec(), entry.ino);
+            ControlFlow::Continue(())
+        });
+        if let Err(error) = listed {
+            let path = self.path(dir);
+            self.failed(&path, &error);
+            return;
+        }
+        for (name, &to) in &entries {
+            if !matches!(&name[..], b"." | b"..") {
+                self.entry(&(dir, name.clone()), to);
+            }
+        }
+        let history = self.history;
+        for (name, _) in history.names.range((dir, Vec::new())..(dir + 1, Vec::new())) {
+            if !entries.contains_key(&name.1) {
+                self.absent(name);
+            }
+        }
+    }
+
+    /// What a name may lead to.
+    fn choices(&self, name: &Name) -> Vec<Option<FileId>> {
+        let Some(values) = self.history.names.get(name) else { return vec![None] };
+        let from = self.window.of_name(name);
+        values_in(values, from, self.window.upto).copied().collect()
+    }
+
+    fn code_of(&self, from: usize, what: &str) -> String {
+        let class = if from == 0 { "untouched" } else { "durable" };
+        format!("{class}.{what}")
+    }
+
+    fn absent(&mut self, name: &Name) {
+        let choices = self.choices(name);
+        if !choices.contains(&None) {
+            let code = self.code_of(self.window.of_name(name), "name-lost");
+            let what = format!("{} is not there", self.show(name));
+            self.add(&code, what);
+        }
+    }
+
+    fn entry(&mut self, name: &Name, ino: Ino) {
+        if name.0 == 0 && name.1 == LOST_AND_FOUND {
+            return;
+        }
+        let choices = self.choices(name);
+        let is_it = |file: &FileId| self.history.files[*file].ino == ino;
+        let files: Vec<FileId> = choices.iter().copied().flatten().filter(is_it).collect();
+        if files.is_empty() {
+            if self.is_passing(name) {
+                let held = |file: &FileId| self.history.files[*file].ino == ino;
+                let files: Vec<FileId> = (1..self.history.files.len()).filter(held).collect();
+                self.reached.extend(files);
+                return;
+            }
+            let known = choices.iter().flatten().next().is_some();
+            let what = if known { "name-wrong" } else { "name-back" };
+            let code = self.code_of(self.window.of_name(name), what);
+            let what = format!("{} leads to inode {ino}", self.show(name));
+            self.add(&code, what);
+            return;
+        }
+        self.reached.extend(&files);
+        let mut wrong = Vec::new();
+        for &file in &files {
+            wrong = self.file(file, ino);
+            if wrong.is_empty() {
+                break;
+            }
+        }
+        self.found.append(&mut wrong);
+        let dir = files.iter().find(|&&file| self.history.files[file].kind == FileKind::Directory);
+        if let Some(&dir) = dir {
+            self.directory(dir);
+        }
+    }
+
+    /// Whether a name is one that an exchange uses on its way.
+    fn is_passing(&self, name: &Name) -> bool {
+        let deeds = self.history.deeds.iter().take(self.window.upto);
+        let mut since = deeds.skip(self.window.of_all());
+        name.1.starts_with(b".exchange-") && since.any(|deed| deed.passing.contains(&name.0))
+    }
+
+    /// A file that was promised and only ever renamed since still has a name.
+    fn renamed(&mut self) {
+        for file in 1..self.history.files.len() {
+            let from = self.window.of_contents(file);
+            let lost = &self.history.files[file].lost_names;
+            let gone = lost.iter().any(|&at| at > from && at <= self.window.upto);
+            let named = !self.history.names_of(file, from).is_empty();
+            if named && !gone && !self.reached.contains(&file) && self.is_reachable(file, from) {
+                let code = self.code_of(from, "file-lost");
+                let what = format!("{} has none of its names", self.path(file));
+                self.add(&code, what);
+            }
+        }
+    }
+
+    /// Whether the directories of a file's names are there: else it is they that
+    /// are missing.
+    fn is_reachable(&self, file: FileId, from: usize) -> bool {
+        self.history.names_of(file, from).iter().any(|name| self.reached.contains(&name.0))
+    }
+}

@@ -1,0 +1,78 @@
+//! What a format gives, so that its crash states can be looked at.
+
+use seekless_cache::{Config, Counters};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_fs::check::Report;
+use seekless_fs::operate::Operate;
+use seekless_fs::{FsError, Inspect};
+use seekless_units::ByteLen;
+use std::sync::Arc;
+
+/// A file system in use, whose writes can be directed.
+pub trait Live: Send {
+    /// Its operations.
+    fn operate(&mut self) -> &mut dyn Operate;
+
+    /// Writes those of the blocks that may be written which are picked, by
+    /// number. Any of them may be written at any time. False when there were
+    /// none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed.
+    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError>;
+
+    /// What its cache counted.
+    fn counters(&self) -> &Counters;
+}
+
+/// A format, seen from here.
+pub trait Target: Send + Sync {
+    /// Its name, as the command line has it.
+    fn name(&self) -> &str;
+
+    /// Whether its files have extended attributes.
+    fn has_xattrs(&self) -> bool;
+
+    /// Length of the images that are made.
+    fn image_len(&self) -> ByteLen;
+
+    /// Makes an empty file system on a device of that length, all zeros.
+    ///
+    /// # Errors
+    /// As any change.
+    fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError>;
+
+    /// Opens a file system for changes.
+    ///
+    /// # Errors
+    /// As any operation.
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<Box<dyn Live>, FsError>;
+
+    /// Looks at all of it.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] where it cannot be looked at, [`FsError::Device`].
+    fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
+
+    /// Repairs what may be repaired unasked, as is done before a file system is
+    /// mounted after a crash; what it found is returned.
+    ///
+    /// # Errors
+    /// As [`Target::check`].
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
+
+    /// Whether a finding of the check says that something in use is marked as
+    /// free. Who writes bitmaps whenever it suits has them made anew.
+    fn is_used_but_free(&self, code: &str) -> bool;
+
+    /// Opens a file system for reading.
+    ///
+    /// # Errors
+    /// As any operation.
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError>;
+}

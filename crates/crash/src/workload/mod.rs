@@ -1,0 +1,185 @@
+//! Built-in workloads: every operation by itself, and all pairs of them with
+//! nothing, an fsync or a sync between.
+//!
+//! The shape is that of CrashMonkey's ACE (Mohan et al., "Finding Crash-Consistency
+//! Bugs with Bounded Black-Box Crash Testing", OSDI 2018): few operations on few
+//! files, with the second operation on what the first one has touched where it
+//! can be, since what goes wrong goes wrong between operations on the same things.
+
+mod names;
+mod single;
+
+pub use single::Single;
+
+use crate::script::{Line, Op, Path, Script, ScriptError, parse};
+use names::Names;
+
+/// What stands between the operations of a pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Between {
+    Nothing,
+    Fsync,
+    Sync,
+}
+
+/// The image that all built-in workloads begin with. What lies in `U` none of
+/// them touches.
+const SETUP: &str = "\
+mkdir A
+mkdir B
+mkdir A/sub
+open A/foo
+write 0 6000
+open B/bar
+write 0 3000
+open stale
+write 0 180000
+mkdir U
+open U/one
+write 0 9000
+open U/large
+write 0 70000
+link U/one U/two
+symlink one/of/them U/soft
+mkdir U/deep
+open U/deep/file
+write 0 700
+close
+sync
+unlink stale
+";
+
+/// What is done besides where files have attributes.
+const ATTRIBUTES: &str = "\
+setxattr A/foo user.old 100
+setxattr U/one user.kept 60
+";
+
+/// The lines all built-in workloads begin with.
+fn setup(xattrs: bool) -> Result<Vec<Line>, ScriptError> {
+    let text = format!("{SETUP}{}", if xattrs { ATTRIBUTES } else { "" });
+    let script = parse("setup", &text)?;
+    let unnumbered = |line: Line| Line::made(line.op);
+    Ok(script.body.into_iter().map(unnumbered).collect())
+}
+
+/// The operations that a format has.
+fn operations(xattrs: bool) -> impl Iterator<Item = Single> + Clone {
+    Single::ALL.into_iter().filter(move |single| xattrs || *single != Single::Xattr)
+}
+
+/// Every operation by itself.
+///
+/// # Errors
+/// None: what is built in can be read.
+pub fn singles(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
+    let setup = setup(xattrs)?;
+    let script = |single: Single| {
+        let (mut body, object) = single.lines(&mut Names::of_setup());
+        body.push(Op::Fsync(Some(object)));
+        built(single.name().to_string(), &setup, body)
+    };
+    Ok(operations(xattrs).map(script).collect())
+}
+
+/// All pairs of operations, with nothing, an fsync or a sync between.
+///
+/// # Errors
+/// None: what is built in can be read.
+pub fn pairs(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
+    let setup = setup(xattrs)?;
+    let mut scripts = Vec::new();
+    for first in operations(xattrs) {
+        for second in operations(xattrs) {
+            for between in [Between::Nothing, Between::Fsync, Between::Sync] {
+                scripts.push(pair(&setup, first, between, second));
+            }
+        }
+    }
+    Ok(scripts)
+}
+
+fn pair(setup: &[Line], first: Single, between: Between, second: Single) -> Script {
+    let mut names = Names::of_setup();
+    let (mut body, object) = first.lines(&mut names);
+    let word = match between {
+        Between::Nothing => "",
+        Between::Fsync => "fsync,",
+        Between::Sync => "sync,",
+    };
+    match between {
+        Between::Nothing => {}
+        Between::Fsync => body.push(Op::Fsync(Some(object))),
+        Between::Sync => body.push(Op::Sync),
+    }
+    let (more, object) = second.lines(&mut names);
+    body.extend(more);
+    body.push(Op::Fsync(Some(object)));
+    built(format!("{},{word}{}", first.name(), second.name()), setup, body)
+}
+
+fn built(name: String, setup: &[Line], body: Vec<Op>) -> Script {
+    let body = body.into_iter().map(Line::made).collect();
+    Script { name, setup: setup.to_vec(), body }
+}
+
+/// When blocks are written besides when the script asks for it: 0, never before
+/// the end; 1, as the syncer does while time passes; else at random.
+#[must_use]
+pub fn scheduled(script: &Script, schedule: u32, seed: u64) -> Script {
+    let mut body = Vec::new();
+    for (line, n) in script.body.iter().zip(1u64..) {
+        body.push(line.clone());
+        match schedule {
+            0 => {}
+            1 => body.push(Line::made(Op::Pass(7))),
+            _ => {
+                let mixed = seed.wrapping_mul(0x9E37_79B9).wrapping_add(u64::from(schedule) << 32);
+                for round in 0..2 {
+                    let draw = mixed.wrapping_add(n.wrapping_mul(2).wrapping_add(round));
+                    body.push(Line::made(Op::Writeback(draw % 1_000_000_007)));
+                }
+            }
+        }
+    }
+    match schedule {
+        0 => {}
+        1 => body.push(Line::made(Op::Pass(45))),
+        _ => body.extend((0..8).map(|n| {
+            Line::made(Op::Writeback(
+                seed.wrapping_add(u64::from(schedule) * 100 + n) % 1_000_000_007,
+            ))
+        })),
+    }
+    Script { body, ..script.clone() }
+}
+
+/// A path that is written here, and is one.
+fn path(text: &str) -> Path {
+    Path::new(text).unwrap_or_else(|| unreachable!("{text} is a path"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_workload_has_a_name_of_its_own_and_can_be_read_again() {
+        let mut all = singles(true).unwrap();
+        assert_eq!(all.len(), Single::ALL.len());
+        all.extend(pairs(true).unwrap());
+        assert_eq!(all.len(), Single::ALL.len() * (1 + 3 * Single::ALL.len()));
+        let names: BTreeSet<&str> = all.iter().map(|script| script.name.as_str()).collect();
+        assert_eq!(names.len(), all.len());
+        for script in all.iter().step_by(7) {
+            let read = parse(&script.name, &scheduled(script, 2, 9).to_string()).unwrap();
+            assert_eq!(read.to_string(), scheduled(script, 2, 9).to_string());
+        }
+    }
+
+    #[test]
+    fn formats_without_attributes_have_no_workload_of_them() {
+        assert!(!singles(false).unwrap().iter().any(|script| script.to_string().contains("xattr")));
+    }
+}

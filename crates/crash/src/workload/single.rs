@@ -1,0 +1,202 @@
+//! The operations that workloads are made of.
+
+use super::names::Names;
+use super::path;
+use crate::script::{Op, Path};
+
+/// An operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Single {
+    /// A new file with something in it.
+    Create,
+    /// A new directory.
+    Mkdir,
+    /// A second name for a file.
+    Link,
+    /// A name less.
+    Unlink,
+    /// A directory less.
+    Rmdir,
+    /// A file takes the name of another.
+    RenameOver,
+    /// A file moves to another directory.
+    RenameAcross,
+    /// A directory moves to another one.
+    RenameDirectory,
+    /// Two files change names.
+    Exchange,
+    /// More bytes at a file's end: its last fragments grow or move.
+    Append,
+    /// Other bytes within a file.
+    Overwrite,
+    /// A file grows so far that it needs an indirect block.
+    Indirect,
+    /// A file is cut.
+    Truncate,
+    /// Space is allocated for a file, and it grows.
+    Fallocate,
+    /// A symbolic link whose target needs a block.
+    Symlink,
+    /// An extended attribute is set.
+    Xattr,
+}
+
+/// Files that an operation takes if it can: what another may have made or
+/// touched comes first.
+const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"];
+
+impl Single {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::Create,
+        Self::Mkdir,
+        Self::Link,
+        Self::Unlink,
+        Self::Rmdir,
+        Self::RenameOver,
+        Self::RenameAcross,
+        Self::RenameDirectory,
+        Self::Exchange,
+        Self::Append,
+        Self::Overwrite,
+        Self::Indirect,
+        Self::Truncate,
+        Self::Fallocate,
+        Self::Symlink,
+        Self::Xattr,
+    ];
+
+    /// Its name, as a workload.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Mkdir => "mkdir",
+            Self::Link => "link",
+            Self::Unlink => "unlink",
+            Self::Rmdir => "rmdir",
+            Self::RenameOver => "rename-over",
+            Self::RenameAcross => "rename-across",
+            Self::RenameDirectory => "rename-directory",
+            Self::Exchange => "exchange",
+            Self::Append => "append",
+            Self::Overwrite => "overwrite",
+            Self::Indirect => "indirect",
+            Self::Truncate => "truncate",
+            Self::Fallocate => "fallocate",
+            Self::Symlink => "symlink",
+            Self::Xattr => "xattr",
+        }
+    }
+
+    /// What it does, for people.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Create => "a new file with 5,000 bytes",
+            Self::Mkdir => "a new directory",
+            Self::Link => "a second name for a file, in another directory",
+            Self::Unlink => "a file's name is removed",
+            Self::Rmdir => "an empty directory is removed",
+            Self::RenameOver => "a file takes the name of another",
+            Self::RenameAcross => "a file moves to another directory",
+            Self::RenameDirectory => "a directory moves to another directory",
+            Self::Exchange => "two files in two directories change names",
+            Self::Append => "6,000 bytes at a file's end",
+            Self::Overwrite => "2,000 bytes within a file",
+            Self::Indirect => "a file grows until it needs an indirect block",
+            Self::Truncate => "a file is cut to 1,000 bytes",
+            Self::Fallocate => "space for 12,000 bytes, which are zeros then",
+            Self::Symlink => "a symbolic link whose target needs a block",
+            Self::Xattr => "an extended attribute of 300 bytes",
+        }
+    }
+
+    /// What is done, and what it was done to.
+    pub(super) fn lines(self, names: &mut Names) -> (Vec<Op>, Path) {
+        let mut ops = Vec::new();
+        let object = match self {
+            Self::Create => {
+                let file = names.new_file(&["A/new", "A/foo", "B/new"]);
+                ops.extend([Op::Open(file.clone()), Op::Write(None, 0, 5000), Op::Close]);
+                file
+            }
+            Self::Mkdir => {
+                let dir = names.new_dir(&["A/dir", "A/sub", "B/dir"]);
+                ops.push(Op::Mkdir(dir.clone()));
+                dir
+            }
+            Self::Symlink => {
+                let name = names.new_link(&["A/soft", "B/soft"]);
+                ops.push(Op::Symlink("a-long-way/".repeat(17), name.clone()));
+                name
+            }
+            Self::Link | Self::RenameOver | Self::RenameAcross | Self::Exchange => {
+                self.two_names(names, &mut ops)
+            }
+            Self::RenameDirectory => {
+                let from = names.dir(&["A/dir", "A/sub"], &mut ops);
+                names.remove(from);
+                let to = names.new_dir(&["B/dir", "B/sub", "B/moved"]);
+                ops.push(Op::Rename(path(from), to.clone()));
+                to
+            }
+            Self::Unlink => {
+                let file = names.file(&FILES, &mut ops);
+                names.remove(file);
+                ops.push(Op::Unlink(path(file)));
+                parent(file)
+            }
+            Self::Rmdir => {
+                let dir = names.dir(&["A/dir", "B/dir", "B/sub", "A/sub"], &mut ops);
+                names.remove(dir);
+                ops.push(Op::Rmdir(path(dir)));
+                parent(dir)
+            }
+            _ => self.one_file(names, &mut ops),
+        };
+        (ops, object)
+    }
+
+    fn two_names(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        let from = names.file(&["A/new", "A/foo", "B/foo", "A/needed"], ops);
+        if self == Self::Exchange {
+            let other = names.file(&["B/link", "B/bar", "B/needed"], ops);
+            ops.push(Op::Exchange(path(from), path(other)));
+            return path(other);
+        }
+        if self == Self::RenameOver {
+            let over = names.file(&["B/link", "B/bar", "B/needed"], ops);
+            names.remove(from);
+            ops.push(Op::Rename(path(from), path(over)));
+            return path(over);
+        }
+        if self == Self::RenameAcross {
+            names.remove(from);
+            let to = names.new_file(&["B/foo", "A/moved", "B/moved"]);
+            ops.push(Op::Rename(path(from), to.clone()));
+            return to;
+        }
+        let to = names.new_file(&["B/link", "A/link", "B/more"]);
+        ops.push(Op::Link(path(from), to.clone()));
+        to
+    }
+
+    fn one_file(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        let file = path(names.file(&FILES, ops));
+        let some = Some(file.clone());
+        ops.push(match self {
+            Self::Append => Op::Append(some, 6000),
+            Self::Overwrite => Op::Write(some, 700, 2000),
+            Self::Truncate => Op::Truncate(some, 1000),
+            Self::Fallocate => Op::Fallocate(some, 2000, 10_000),
+            Self::Xattr => Op::SetXattr(some, "user.new".into(), 300),
+            _ => Op::Write(some, 44_000, 16_000),
+        });
+        file
+    }
+}
+
+fn parent(name: &str) -> Path {
+    path(name.split('/').next().unwrap_or(name))
+}

@@ -1,0 +1,253 @@
+//! What the update disciplines promise, tried on UFS; that the search sees what
+//! there is to see; and what it does on a device that fails.
+
+#[path = "../../cli/src/cmd/crash/ufs.rs"]
+mod ufs;
+
+use seekless_cache::Discipline;
+use seekless_crash::campaign::{CampaignError, built_in, lines};
+use seekless_crash::driver::{How, prepare, record};
+use seekless_crash::explore::{Subject, explore};
+use seekless_crash::mutation::{Fate, Mutation};
+use seekless_crash::oracle::Promises;
+use seekless_crash::script::parse;
+use seekless_crash::{Campaign, Extent, Script, Search, Settings, Target};
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+use seekless_ffs::Version;
+use seekless_units::{ByteLen, Lba};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use ufs::Ufs;
+
+const FORMATS: [Ufs; 2] = [Ufs(Version::Ufs1), Ufs(Version::Ufs2)];
+
+fn settings(discipline: Discipline, extent: Extent, schedules: u32) -> Settings {
+    Settings { discipline, search: Search { extent, ..Search::exhaustive(1) }, schedules }
+}
+
+fn workloads(target: &Ufs, name: &str) -> Vec<Script> {
+    built_in(name, target.has_xattrs()).unwrap().expect("known")
+}
+
+/// Looks at workloads; the first failure, for people, and the states of each.
+fn look(target: &Ufs, settings: Settings, scripts: &[Script]) -> (Option<String>, Vec<u64>) {
+    let mut campaign = Campaign::new(target, settings);
+    let mut states = Vec::new();
+    for script in scripts {
+        let result = campaign.unit(script, &|_| {}).unwrap();
+        states.push(result.coverage.states);
+        let Some(schedule) = result.failed_schedule else { continue };
+        let small = campaign.reproduce(script, schedule).unwrap().expect("it failed");
+        let what = format!(
+            "{} on {} with {}: {} of {} states, {:?}\n\n{}\n{}\n{}",
+            script.name,
+            target.name(),
+            settings.discipline,
+            result.failing,
+            result.coverage.states,
+            result.codes,
+            small.script,
+            small.writes.join("\n"),
+            lines(&small.violations).join("\n")
+        );
+        return (Some(what), states);
+    }
+    (None, states)
+}
+
+#[test]
+fn single_operations_survive_every_crash_under_soft_updates() {
+    for target in &FORMATS {
+        let settings = settings(Discipline::SoftUpdates, Extent::Exhaustive, 2);
+        let (wrong, states) = look(target, settings, &workloads(target, "singles"));
+        assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+        assert!(states.iter().all(|&count| count >= 20), "{states:?}");
+    }
+}
+
+#[test]
+fn single_operations_survive_crashes_when_written_at_once() {
+    for discipline in [Discipline::Sync, Discipline::Normal] {
+        for target in &FORMATS {
+            let settings = settings(discipline, Extent::Sample(60), 2);
+            let (wrong, _) = look(target, settings, &workloads(target, "singles"));
+            assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn some_pairs_survive_two_hundred_states_each() {
+    for (discipline, skip) in
+        [(Discipline::SoftUpdates, 3), (Discipline::Sync, 11), (Discipline::Normal, 29)]
+    {
+        for target in &FORMATS {
+            let all = workloads(target, "pairs");
+            let some: Vec<Script> = all.into_iter().skip(skip).step_by(97).collect();
+            let settings = settings(discipline, Extent::Sample(200), 3);
+            let (wrong, states) = look(target, settings, &some);
+            assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            assert!(states.iter().all(|&count| count >= 200), "{states:?}");
+        }
+    }
+}
+
+#[test]
+fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
+    let target = &FORMATS[1];
+    let script = workloads(target, "create");
+    let mut campaign = Campaign::new(target, settings(Discipline::Async, Extent::Exhaustive, 1));
+    let result = campaign.unit(&script[0], &|_| {}).unwrap();
+    assert!(result.failing > 0);
+    let small = campaign.reproduce(&script[0], 0).unwrap().expect("it failed");
+    assert!(small.script.body.len() + small.script.setup.len() <= 5, "{}", small.script);
+    // What is printed can be read, and fails in the same way.
+    let again = parse("again", &small.script.to_string()).unwrap();
+    let result = campaign.unit(&again, &|_| {}).unwrap();
+    assert!(result.codes.contains_key(&small.violations[0].code), "{:?}", result.codes);
+    let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(small.image));
+    assert!(seekless_ffs::check(device).unwrap().unexpected > 0);
+}
+
+/// Each of these was a fault of the file system.
+#[test]
+fn what_was_found_stays_mended() {
+    for (name, text) in [
+        // Only the latest of a file's names was made durable with it.
+        (
+            "links",
+            "mkdir A\nmkdir B\nopen A/foo\nbegin\nlink A/foo B/x\nlink A/foo A/x\nfsync A/x\n",
+        ),
+        // A name is of no use when its directory has none yet.
+        (
+            "new-dir",
+            "open f\nwrite 0 700\nclose\nbegin\nmkdir D\nrename f D/f\nwriteback 3\nwriteback 8\nfsync D/f\n",
+        ),
+        // A tail that moves takes what was durable with it.
+        (
+            "tail",
+            "open f\nwrite 0 700\nopen g\nwrite 0 700\nclose\nbegin\nappend f 2000\nfsync g\nwriteback 1\n",
+        ),
+    ] {
+        for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+            for target in &FORMATS {
+                let script = parse(name, text).unwrap();
+                let settings = settings(discipline, Extent::Exhaustive, 3);
+                let (wrong, _) = look(target, settings, &[script]);
+                assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            }
+        }
+    }
+}
+
+#[test]
+fn orders_that_are_forgotten_are_missed() {
+    for target in &FORMATS {
+        let mut mutation = Mutation::new(target, workloads(target, "all"), 2).unwrap();
+        let (mut caught, mut missed) = (0, Vec::new());
+        while caught + missed.len() < 12 {
+            let mutant = mutation.draw().unwrap().expect("there are orders");
+            match mutant.fate {
+                Fate::Caught(_) | Fate::Failed(_) => caught += 1,
+                Fate::Missed => missed.push(mutant),
+                Fate::Equivalent | Fate::Harmless => {}
+            }
+        }
+        // The share is measured over many more: docs/crash.md.
+        assert!(missed.len() <= 2, "{missed:#?}");
+    }
+}
+
+#[test]
+fn shards_are_all_states_and_none_twice() {
+    let target = &FORMATS[0];
+    let script = workloads(target, "rename-across").remove(0);
+    let count = |shard| {
+        let mut settings = settings(Discipline::SoftUpdates, Extent::Exhaustive, 1);
+        settings.search.shard = shard;
+        Campaign::new(target, settings).unit(&script, &|_| {}).unwrap().coverage.states
+    };
+    let whole = count((1, 1));
+    let parts: Vec<u64> = (1..=3).map(|part| count((part, 3))).collect();
+    assert_eq!(parts.iter().sum::<u64>(), whole);
+    assert!(parts.iter().all(|&part| part >= whole / 3), "{parts:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same() {
+    let target = &FORMATS[1];
+    let scripts = workloads(target, "create,sync,rename-over");
+    let once = |seed| {
+        let mut settings = settings(Discipline::Async, Extent::Sample(90), 3);
+        settings.search.seed = seed;
+        Campaign::new(target, settings).unit(&scripts[0], &|_| {}).unwrap()
+    };
+    assert_eq!(once(5), once(5));
+    assert_ne!(once(5).codes, once(6).codes);
+}
+
+/// A device whose reads fail after so many.
+struct Failing {
+    device: MemoryDevice,
+    left: AtomicI64,
+}
+
+impl BlockDevice for Failing {
+    fn len(&self) -> ByteLen {
+        self.device.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        if self.left.fetch_sub(1, Ordering::Relaxed) <= 0 {
+            return Err(DeviceError::Io { at, source: std::io::Error::other("worn out") });
+        }
+        self.device.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.device.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_device_that_fails_ends_the_search_with_its_error() {
+    let target = &FORMATS[1];
+    let script = workloads(target, "mkdir").remove(0);
+    let base = prepare(target, "mkdir", &script.setup).unwrap();
+    let run = record(target, &base, &script, &How::new(Discipline::SoftUpdates)).unwrap();
+    let promises = Promises::of(Discipline::SoftUpdates);
+    let subject = Subject { target, promises, log: &run.log, run: Some(&run) };
+    for reads in [0, 1, 10, 100, 1000] {
+        let device = MemoryDevice::new(base.image.to_vec());
+        let base: Arc<dyn BlockDevice> = Arc::new(Failing { device, left: AtomicI64::new(reads) });
+        let found = explore(&subject, &base, &Search::exhaustive(1), &|_| {});
+        assert!(matches!(found, Err(DeviceError::Io { .. })), "after {reads} reads: {found:?}");
+    }
+}
+
+#[test]
+fn a_workload_that_cannot_be_done_names_its_line() {
+    let script = parse("w.txt", "mkdir A\n\nunlink A/nothing\n").unwrap();
+    let settings = settings(Discipline::SoftUpdates, Extent::Exhaustive, 1);
+    let error = Campaign::new(&FORMATS[0], settings).unit(&script, &|_| {}).unwrap_err();
+    assert!(matches!(error, CampaignError::Run(_)));
+    let text = error.to_string();
+    assert!(text.contains("w.txt") && text.contains("line 3") && text.contains("unlink"), "{text}");
+}
+
+#[test]
+#[ignore = "half an hour: cargo test --release -p seekless-crash -- --ignored"]
+fn all_pairs_survive_two_hundred_states_each() {
+    for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+        for target in &FORMATS {
+            let settings = settings(discipline, Extent::Sample(200), 3);
+            let (wrong, states) = look(target, settings, &workloads(target, "all"));
+            assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            println!("{discipline} on {}: {} states", target.name(), states.iter().sum::<u64>());
+        }
+    }
+}
