@@ -1,6 +1,7 @@
 //! The blocks that are kept: a slab of buffers, found by block and linked from
 //! the least to the most recently used.
 
+use crate::cache::bits;
 use crate::change::ChangeId;
 use hashbrown::HashMap;
 
@@ -24,6 +25,10 @@ pub(crate) struct Buffer {
     pub(crate) bytes: Box<[u8]>,
     /// What of `bytes` is what the disk has, or newer.
     pub(crate) valid: u64,
+    /// Where the parts begin that are buffers of their own; of what is valid.
+    starts: u64,
+    /// Bytes that it takes of the cache.
+    cost: u64,
     /// What holds something that may be written.
     pub(crate) dirty: u64,
     /// Changes that may not be written yet, oldest first.
@@ -51,15 +56,44 @@ impl Buffer {
         self.blocked.iter().map(|blocked| blocked.id)
     }
 
+    /// The parts that are buffers of their own, from which fragment to which.
+    pub(crate) fn pieces(&self) -> Vec<(usize, usize)> {
+        let mut pieces = Vec::new();
+        let mut left = self.valid;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize;
+            let run = (left >> first).trailing_ones() as usize;
+            let next = (self.starts >> first & !1).trailing_zeros() as usize;
+            let last = first + run.min(next);
+            pieces.push((first, last));
+            left &= !(bits(last) & !bits(first));
+        }
+        pieces
+    }
+
     /// A change is no longer one that may not be written.
     pub(crate) fn unblock(&mut self, id: ChangeId) {
         self.blocked.retain(|blocked| blocked.id != id);
     }
 }
 
+/// How parts of blocks are counted that are buffers of their own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paged {
+    /// Each takes whole pages of so many bytes.
+    pub(crate) page: u64,
+    /// Bytes in a fragment.
+    pub(crate) fragment: u64,
+}
+
 /// All buffers.
 pub(crate) struct Buffers {
     block_size: usize,
+    /// Of what parts of blocks take each, and bytes in a fragment; where parts
+    /// are counted.
+    paged: Option<Paged>,
+    /// Bytes of all blocks kept.
+    bytes: u64,
     slab: Vec<Buffer>,
     free: Vec<u32>,
     by_block: HashMap<u64, u32>,
@@ -68,9 +102,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(block_size: usize) -> Self {
+    pub(crate) fn new(block_size: usize, paged: Option<Paged>) -> Self {
         Self {
             block_size,
+            paged,
+            bytes: 0,
             slab: Vec::new(),
             free: Vec::new(),
             by_block: HashMap::new(),
@@ -81,7 +117,32 @@ impl Buffers {
 
     /// Bytes of all blocks kept.
     pub(crate) fn bytes(&self) -> u64 {
-        self.by_block.len() as u64 * self.block_size as u64
+        self.bytes
+    }
+
+    /// These fragments of a block have come in as one.
+    pub(crate) fn note_piece(&mut self, block: u64, mask: u64) {
+        let Some(paged) = self.paged else { return };
+        let Some(buffer) = self.get_mut(block) else { return };
+        buffer.starts = buffer.starts & !mask | mask & mask.wrapping_neg();
+        self.recount(block, paged);
+    }
+
+    /// What is valid of a block has changed.
+    pub(crate) fn note_loss(&mut self, block: u64) {
+        if let Some(paged) = self.paged {
+            self.recount(block, paged);
+        }
+    }
+
+    fn recount(&mut self, block: u64, paged: Paged) {
+        let Some(buffer) = self.get_mut(block) else { return };
+        let pages = |&(first, last): &(usize, usize)| {
+            ((last - first) as u64 * paged.fragment).next_multiple_of(paged.page)
+        };
+        let cost = buffer.pieces().iter().map(pages).sum();
+        let before = std::mem::replace(&mut buffer.cost, cost);
+        self.bytes = self.bytes - before + cost;
     }
 
     pub(crate) fn get(&self, block: u64) -> Option<&Buffer> {
@@ -106,6 +167,10 @@ impl Buffers {
             let at = self.make(block);
             self.by_block.insert(block, at);
             self.link(at);
+            if self.paged.is_none() {
+                self.slab[at as usize].cost = self.block_size as u64;
+                self.bytes += self.block_size as u64;
+            }
             at
         };
         &mut self.slab[at as usize]
@@ -116,6 +181,8 @@ impl Buffers {
             block,
             bytes,
             valid: 0,
+            starts: 0,
+            cost: 0,
             dirty: 0,
             blocked: Vec::new(),
             open: Vec::new(),
@@ -166,6 +233,7 @@ impl Buffers {
         if let Some(at) = self.by_block.remove(&block) {
             self.unlink(at);
             self.free.push(at);
+            self.bytes -= std::mem::take(&mut self.slab[at as usize].cost);
         }
     }
 

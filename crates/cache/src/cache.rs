@@ -1,6 +1,6 @@
 //! The cache: what it is made of, and reading.
 
-use crate::buffer::{Buffer, Buffers};
+use crate::buffer::{Buffer, Buffers, Paged};
 use crate::config::{Config, Counters};
 use crate::graph::Graph;
 use crate::syncer::Wheel;
@@ -119,13 +119,15 @@ impl<A> Cache<A> {
                 "blocks of {block} bytes in fragments of {fragment}"
             )));
         }
+        let page = config.page.map(ByteLen::get).filter(|&page| page > 0);
+        let paged = page.map(|page| Paged { page, fragment: u64::from(fragment) });
         Ok(Self {
             wheel: Wheel::new(clock.now()),
             device,
             clock,
             config,
             shape: Shape { fragment, per_block: block / fragment },
-            buffers: Buffers::new(block as usize),
+            buffers: Buffers::new(block as usize, paged),
             graph: Graph::new(config.drop_order),
             counters: Counters::default(),
             seal: None,
@@ -220,7 +222,9 @@ impl<A> Cache<A> {
             for chunk in bytes.chunks_exact(size) {
                 let buffer = self.buffers.touch(at);
                 buffer.bytes.copy_from_slice(chunk);
-                buffer.valid = bits(self.shape.per_block as usize);
+                let whole = bits(self.shape.per_block as usize);
+                buffer.valid = whole;
+                self.buffers.note_piece(at, whole);
                 at += 1;
             }
         }
@@ -229,23 +233,30 @@ impl<A> Cache<A> {
 
     /// The buffer of a place, with what it needs read in.
     pub(crate) fn load(&mut self, place: Place) -> Result<&mut Buffer, FsError> {
-        let fragment = self.shape.fragment as usize;
-        let first = self.shape.first_fragment(place.block);
         if self.buffers.bytes() > self.config.capacity.get()
             && self.buffers.get(place.block).is_none()
         {
             self.drop_clean();
         }
         let buffer = self.buffers.touch(place.block);
-        let mut missing = place.mask & !buffer.valid;
+        let missing = place.mask & !buffer.valid;
         if missing == 0 {
             self.counters.hits += 1;
-            return Ok(buffer);
+        } else {
+            self.read_missing(place.block, missing)?;
         }
+        Ok(self.buffers.touch(place.block))
+    }
+
+    /// Reads what is missing of a block.
+    fn read_missing(&mut self, block: u64, mut missing: u64) -> Result<(), FsError> {
+        let fragment = self.shape.fragment as usize;
+        let first = self.shape.first_fragment(block);
         while missing != 0 {
             let low = missing.trailing_zeros() as usize;
             let run = (missing >> low).trailing_ones() as usize;
             let at = first.saturating_add(low as u64);
+            let buffer = self.buffers.touch(block);
             let bytes = &mut buffer.bytes[low * fragment..(low + run) * fragment];
             self.device.read(self.shape.lba(at), bytes)?;
             self.counters.reads += 1;
@@ -253,8 +264,9 @@ impl<A> Cache<A> {
             let read = bits(low + run) & !bits(low);
             buffer.valid |= read;
             missing &= !read;
+            self.buffers.note_piece(block, read);
         }
-        Ok(buffer)
+        Ok(())
     }
 
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {

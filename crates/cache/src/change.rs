@@ -174,6 +174,19 @@ impl Role {
         matches!(self, Self::PointerClear | Self::InodeClear | Self::IndirectClear)
     }
 
+    /// Whether BSD's kernels write it later under every discipline.
+    pub(crate) const fn is_delayed_by_bsd(self) -> bool {
+        matches!(
+            self,
+            Self::InodeBitmapSet
+                | Self::InodeBitmapClear
+                | Self::BitmapSet
+                | Self::BitmapClear
+                | Self::Attributes
+                | Self::Summary
+        )
+    }
+
     /// How long a block first changed in this way may wait, as the syncer
     /// counts it: that of files, of directories or of inodes.
     #[must_use]

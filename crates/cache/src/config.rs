@@ -62,6 +62,15 @@ pub struct Config {
     pub ages: Ages,
     /// When the graph is full.
     pub limits: Limits,
+    /// Each file's part of a block is a buffer of its own, as in the caches of
+    /// 4.4BSD, which know blocks by file and place in it: it is written by
+    /// itself, and takes whole pages of so many bytes. `None`: fragments of a
+    /// block are one buffer.
+    pub page: Option<ByteLen>,
+    /// Bitmaps, times and counts are written later under `sync` too, as BSD's
+    /// kernels do: `ffs_alloc.c` and `ffs_update` end in `bdwrite`, whatever
+    /// the mount says.
+    pub delay_bitmaps: bool,
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
@@ -72,6 +81,12 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether a change of this role is written before the call returns.
+    #[must_use]
+    pub const fn writes_at_once(&self, role: Role) -> bool {
+        self.discipline.writes_at_once(role) && !(self.delay_bitmaps && role.is_delayed_by_bsd())
+    }
+
     /// A cache of 64 MiB and clusters of 128 KiB.
     #[must_use]
     pub fn new(discipline: Discipline) -> Self {
@@ -81,6 +96,8 @@ impl Config {
             cluster: ByteLen::new(128 << 10),
             ages: Ages::CLASSIC,
             limits: Limits::default(),
+            page: None,
+            delay_bitmaps: false,
             barriers: true,
             drop_order: None,
         }

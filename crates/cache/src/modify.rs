@@ -89,6 +89,7 @@ impl<A> Cache<A> {
         buffer.bytes[place.start..end].fill(0);
         let given = fill(&mut buffer.bytes[place.start..place.end])?;
         buffer.valid |= place.mask;
+        self.buffers.note_piece(place.block, place.mask);
         let id = self.note_free_change(place, role)?;
         Ok((given, id))
     }
@@ -118,8 +119,8 @@ impl<A> Cache<A> {
     fn note_free_change(&mut self, place: Place, role: Role) -> Result<ChangeId, FsError> {
         let Place { block, mask, .. } = place;
         self.mark_dirty(block, mask, role);
-        if self.config.discipline.writes_at_once(role) {
-            self.write_at_once(block)?;
+        if self.config.writes_at_once(role) {
+            self.write_at_once(block, mask)?;
             return Ok(ChangeId::COMMITTED);
         }
         // Nobody waits for these.
@@ -220,8 +221,8 @@ impl<A> Cache<A> {
         if !self.config.discipline.keeps_graph() {
             self.put(block, &places, pieces);
             self.mark_dirty(block, mask, role);
-            if self.config.discipline.writes_at_once(role) {
-                self.write_at_once(block)?;
+            if self.config.writes_at_once(role) {
+                self.write_at_once(block, mask)?;
             }
             return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
         }

@@ -137,6 +137,7 @@ impl<A> Cache<A> {
         if buffer.valid == 0 && !buffer.holds_changes() {
             self.buffers.remove(block);
         }
+        self.buffers.note_loss(block);
         let mut freed = Vec::new();
         for id in gone {
             self.graph.dissolve(id, until, &mut freed, &mut self.counters);

@@ -19,8 +19,37 @@ struct Run {
 
 impl<A> Cache<A> {
     /// Writes a block because the discipline says so.
-    pub(crate) fn write_at_once(&mut self, block: u64) -> Result<(), FsError> {
-        self.write_blocks(&[block], true)
+    pub(crate) fn write_at_once(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
+        match self.config.page {
+            Some(_) => self.write_pieces(block, mask),
+            None => self.write_blocks(&[block], true),
+        }
+    }
+
+    /// Writes of a block the parts that are buffers of their own and have one
+    /// of these fragments. Disciplines that write at once keep no graph: there
+    /// is nothing to commit.
+    fn write_pieces(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
+        let fragment = self.shape.fragment as usize;
+        let base = self.shape.first_fragment(block);
+        let Some(image) = self.image(block) else { return Ok(()) };
+        let within = |&&(first, last): &&(usize, usize)| bits(last) & !bits(first) & mask != 0;
+        let run = |&(first, last): &(usize, usize)| Run {
+            at: base.saturating_add(first as u64),
+            bytes: image.bytes[first * fragment..last * fragment].to_vec(),
+        };
+        let written: u64 =
+            image.parts.iter().filter(within).map(|&(a, b)| bits(b) & !bits(a)).sum();
+        let runs: Vec<Run> = image.parts.iter().filter(within).map(run).collect();
+        for run in &runs {
+            self.write_run(run, true)?;
+        }
+        let Some(buffer) = self.buffers.get_mut(block) else { return Ok(()) };
+        buffer.dirty &= !written;
+        if buffer.dirty == 0 {
+            (buffer.due, buffer.put_off) = (None, 0);
+        }
+        Ok(())
     }
 
     /// Writes what of these blocks may be written, in order of place, and
@@ -45,9 +74,13 @@ impl<A> Cache<A> {
     }
 
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
-        self.device
-            .write(self.shape.lba(run.at), &run.bytes)
-            .map_err(|error| self.fail(error.into()))?;
+        let at = self.shape.lba(run.at);
+        let written = if waited {
+            self.device.write(at, &run.bytes)
+        } else {
+            self.device.write_behind(at, &run.bytes)
+        };
+        written.map_err(|error| self.fail(error.into()))?;
         let count =
             if waited { &mut self.counters.sync_writes } else { &mut self.counters.async_writes };
         *count += 1;
@@ -65,6 +98,7 @@ impl<A> Cache<A> {
     fn runs(&mut self, blocks: &[u64]) -> Vec<Run> {
         let fragment = self.shape.fragment as usize;
         let most = self.config.cluster.get() as usize;
+        let joins = self.config.page.is_none();
         let mut runs: Vec<Run> = Vec::new();
         for &block in blocks {
             let base = self.shape.first_fragment(block);
@@ -74,7 +108,8 @@ impl<A> Cache<A> {
                 let bytes = &image.bytes[first * fragment..last * fragment];
                 match runs.last_mut() {
                     Some(run)
-                        if run.at.saturating_add((run.bytes.len() / fragment) as u64) == at
+                        if joins
+                            && run.at.saturating_add((run.bytes.len() / fragment) as u64) == at
                             && run.bytes.len() + bytes.len() <= most =>
                     {
                         run.bytes.extend_from_slice(bytes);
@@ -91,7 +126,10 @@ impl<A> Cache<A> {
         let base = self.shape.first_fragment(block);
         let whole = bits(self.shape.per_block as usize);
         let buffer = self.buffers.get(block).filter(|buffer| buffer.dirty != 0)?;
-        let parts = parts(buffer.dirty, buffer.valid & whole);
+        let parts = match self.config.page {
+            Some(_) => dirty_pieces(buffer),
+            None => parts(buffer.dirty, buffer.valid & whole),
+        };
         let sealed = buffer.metadata && self.seal.is_some();
         if buffer.blocked.is_empty() && !sealed {
             return Some(Image { bytes: std::borrow::Cow::Borrowed(&buffer.bytes), parts });
@@ -155,7 +193,8 @@ impl<A> Cache<A> {
 
     fn joins(&self, block: u64) -> bool {
         let whole = bits(self.shape.per_block as usize);
-        self.buffers.get(block).is_some_and(|b| b.dirty == whole && b.blocked.is_empty())
+        self.config.page.is_none()
+            && self.buffers.get(block).is_some_and(|b| b.dirty == whole && b.blocked.is_empty())
     }
 
     /// Drops the least recently used blocks that hold nothing new, until the
@@ -306,6 +345,13 @@ struct Image<'a> {
     bytes: std::borrow::Cow<'a, [u8]>,
     /// From which fragment to which.
     parts: Vec<(usize, usize)>,
+}
+
+/// The parts that are buffers of their own in which something is dirty.
+fn dirty_pieces(buffer: &Buffer) -> Vec<(usize, usize)> {
+    let mut pieces = buffer.pieces();
+    pieces.retain(|&(first, last)| buffer.dirty & bits(last) & !bits(first) != 0);
+    pieces
 }
 
 /// The runs of fragments that have to be written: what is dirty, and what lies

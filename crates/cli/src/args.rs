@@ -72,6 +72,7 @@ pub(crate) enum Command {
     Info(cmd::info::InfoArgs),
     Check(cmd::check::CheckArgs),
     Manifest(cmd::manifest::ManifestArgs),
+    Lab(cmd::lab::LabCommand),
     Ls(cmd::ls::LsArgs),
     Cat(cmd::cat::CatArgs),
     Cp(cmd::cp::CpArgs),

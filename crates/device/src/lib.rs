@@ -2,7 +2,8 @@
 //!
 //! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared
 //! between threads; every call is positional. Kinds: a file or real device
-//! ([`FileDevice`]), memory ([`MemoryDevice`]) and a copy-on-write layer over
+//! ([`FileDevice`]), memory ([`MemoryDevice`]; [`SparseDevice`] where little of
+//! a large one is used) and a copy-on-write layer over
 //! another device ([`Overlay`]), which is how an unreplayed journal is shown
 //! without touching the image.
 
@@ -10,11 +11,13 @@ mod clock;
 mod file;
 mod memory;
 mod overlay;
+mod sparse;
 
 pub use clock::{Clock, RealClock, VirtualClock};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
+pub use sparse::SparseDevice;
 
 use seekless_units::{ByteLen, Lba};
 use std::io;
@@ -92,6 +95,16 @@ pub trait BlockDevice: Send + Sync {
     /// # Errors
     /// As [`BlockDevice::read`], and [`DeviceError::ReadOnly`].
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError>;
+
+    /// As [`BlockDevice::write`], of a write that nobody waits for: later calls
+    /// see it, but a device may take its time over it, and over several in an
+    /// order of its own.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::write`].
+    fn write_behind(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.write(at, buf)
+    }
 
     /// Returns once all completed writes are on stable storage.
     ///

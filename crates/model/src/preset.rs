@@ -127,27 +127,34 @@ pub fn from_toml(text: &str, file: &str) -> Result<Box<dyn DeviceModel>, SpecErr
 /// # Errors
 /// [`SpecError::Invalid`].
 pub fn parse(text: &str, file: &str) -> Result<Spec, SpecError> {
-    let spec: Spec = toml::from_str(text).map_err(|error| syntax(&error, text, file))?;
+    let spec: Spec = toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
     match spec.fault() {
         None => Ok(spec),
-        Some((key, message)) => {
-            let line = text.lines().position(|line| key_of(line) == key).map_or(1, |at| at + 1);
-            Err(SpecError::Invalid { file: file.into(), line, key: key.into(), message })
-        }
+        Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
     }
 }
 
-/// An error of the TOML parser, with the key whose line it points at.
-fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
-    let at = error.span().map_or(0, |span| span.start).min(text.len());
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let key = text.lines().nth(line - 1).map_or("", key_of);
-    SpecError::Invalid {
-        file: file.into(),
-        line,
-        key: key.into(),
-        message: error.message().trim().replace('\n', " "),
+impl SpecError {
+    /// An error of the TOML parser, with the key whose line it points at.
+    #[must_use]
+    pub fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Self {
+        let at = error.span().map_or(0, |span| span.start).min(text.len());
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let key = text.lines().nth(line - 1).map_or("", key_of);
+        Self::Invalid {
+            file: file.into(),
+            line,
+            key: key.into(),
+            message: error.message().trim().replace('\n', " "),
+        }
+    }
+
+    /// What is wrong with the value of a key, with the first line that has it.
+    #[must_use]
+    pub fn of_key(key: &str, message: String, text: &str, file: &str) -> Self {
+        let line = text.lines().position(|line| key_of(line) == key).map_or(1, |at| at + 1);
+        Self::Invalid { file: file.into(), line, key: key.into(), message }
     }
 }
 

@@ -10,7 +10,9 @@
 //! - [`grid`]: a disk cut into rows of cells
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
+//! - [`bars`]: figures as bars, as one HTML page
 
+pub mod bars;
 pub mod disk;
 pub mod grid;
 pub mod page;

@@ -8,6 +8,7 @@ pub(crate) mod crash;
 pub(crate) mod disk;
 pub(crate) mod generate;
 pub(crate) mod info;
+pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod manifest;
 pub(crate) mod map;
@@ -32,6 +33,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Disk(args) => disk::run(args, &cli.global),
         Command::Info(args) => info::run(args, &cli.global),
         Command::Manifest(args) => manifest::run(args, &cli.global),
+        Command::Lab(args) => lab::run(args, &cli.global),
         Command::Ls(args) => ls::run(args, &cli.global),
         Command::Cat(args) => cat::run(args),
         Command::Check(args) => check::run(args, &cli.global),

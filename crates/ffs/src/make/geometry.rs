@@ -77,7 +77,8 @@ impl Geometry {
         let frag = u64::from(self.frag);
         let per_block = u64::from(self.bsize / self.inode_size());
         let wanted = self.size.div_ceil(LEAST_GROUPS).next_multiple_of(frag);
-        let (mut low, mut high) = (1, wanted.min(u64::from(self.bsize) * 8) / frag);
+        let most = u64::from(options.blocks_per_group.unwrap_or(u32::MAX));
+        let (mut low, mut high) = (1, most.min(wanted.min(u64::from(self.bsize) * 8) / frag));
         // The most blocks whose bitmaps fit in one block.
         while low < high {
             let middle = (low + high).div_ceil(2);
@@ -205,6 +206,17 @@ mod tests {
         let options = MakeOptions::new(Version::Ufs2, ByteLen::new(10 << 30));
         let geometry = Geometry::new(&options).unwrap();
         assert_eq!(geometry.sblkno * (geometry.fsize / 512), 192);
+    }
+
+    #[test]
+    fn groups_are_no_larger_than_asked_for() {
+        let mut options = MakeOptions::new(Version::Ufs1, ByteLen::new(991 * (8 << 20)));
+        (options.block_size, options.fragment_size) = (8192, 1024);
+        (options.bytes_per_inode, options.blocks_per_group) = (Some(4096), Some(1024));
+        let geometry = Geometry::new(&options).unwrap();
+        assert_eq!((geometry.ncg, geometry.fpg, geometry.ipg), (991, 8192, 2048));
+        options.size = ByteLen::new(5324 * (8 << 20));
+        assert_eq!(Geometry::new(&options).unwrap().ncg, 5324);
     }
 
     #[test]

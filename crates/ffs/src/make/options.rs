@@ -48,6 +48,8 @@ pub struct MakeOptions {
     pub avgfpdir: u32,
     /// Bytes of space for each inode (`-i`); `None` for two fragments.
     pub bytes_per_inode: Option<u32>,
+    /// Most blocks in a group (`-c`); `None` for as many as its head can tell of.
+    pub blocks_per_group: Option<u32>,
     /// Most blocks that are gathered into a cluster (`-a`).
     pub maxcontig: u32,
     /// Soft updates (`-U`).
@@ -76,6 +78,7 @@ impl MakeOptions {
             avgfilesize: 16384,
             avgfpdir: 64,
             bytes_per_inode: None,
+            blocks_per_group: None,
             maxcontig: 16,
             soft_updates: false,
             label: Vec::new(),
@@ -108,7 +111,8 @@ impl MakeOptions {
             ("average file size", self.avgfilesize),
             ("average number of files in a directory", self.avgfpdir),
             ("number of blocks in a cluster", self.maxcontig),
-            ("number of blocks in a group", self.maxbpg.unwrap_or(1)),
+            ("number of a file's blocks in a group", self.maxbpg.unwrap_or(1)),
+            ("number of blocks in a group", self.blocks_per_group.unwrap_or(1)),
             ("number of bytes for an inode", self.bytes_per_inode.unwrap_or(1)),
         ] {
             if value == 0 || value > i32::MAX as u32 {

@@ -111,6 +111,7 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         zero_latency_write: disk.switch("Immediate buffer write")?,
         write_back: disk.switch("Fast write level")?,
         combine_writes: disk.switch("Combine seq writes")?,
+        replace_writes: false,
         stop_in_sector: disk.switch("Stop prefetch in sector")?,
         serve_while_writing: disk.switch("Allow write prebuffering")?
             || disk.switch("Allow sneaky full read hits")?,

@@ -52,6 +52,7 @@ fn bare_buffer() -> BufferSpec {
         zero_latency_write: false,
         write_back: false,
         combine_writes: false,
+        replace_writes: false,
         stop_in_sector: false,
         serve_while_writing: false,
         write_lead_sectors: 0,

@@ -145,7 +145,7 @@ impl Buffer {
         }
     }
 
-    fn dirty(&self, now: Nanos) -> usize {
+    pub(super) fn dirty(&self, now: Nanos) -> usize {
         self.segments.iter().filter(|segment| segment.dirty_until > now).count()
     }
 

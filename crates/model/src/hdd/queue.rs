@@ -44,6 +44,14 @@ impl<T> Sweep<T> {
         self.pushed += 1;
     }
 
+    pub(super) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<Spot> {
+        self.waiting.iter().find(|(_, one)| wanted(one)).map(|(&spot, _)| spot)
+    }
+
+    pub(super) fn get_mut(&mut self, spot: Spot) -> Option<&mut T> {
+        self.waiting.get_mut(&spot)
+    }
+
     pub(super) fn remove(&mut self, spot: Spot) -> Option<T> {
         self.waiting.remove(&spot)
     }

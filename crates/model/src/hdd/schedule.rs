@@ -89,7 +89,7 @@ impl Hdd {
                 !room.find(self, false, at)
                     && self.buffer.hit(waiting.start(), waiting.end()).is_none()
             }
-            _ => !room.find(self, true, at),
+            _ => !room.find(self, true, at) && self.replaced(waiting).is_none(),
         }
     }
 
@@ -108,7 +108,7 @@ impl Hdd {
             }
             Op::Write => {
                 let accepted = self.spec.buffer.write_back && !waiting.request.durable;
-                accepted && room.find(self, true, at)
+                accepted && (room.find(self, true, at) || self.replaced(waiting).is_some())
             }
             Op::Flush => false,
         }

@@ -232,6 +232,10 @@ pub struct BufferSpec {
     /// A write that goes on where the one being written ends joins it.
     #[serde(default)]
     pub combine_writes: bool,
+    /// A write that lies within one the buffer has accepted and the heads have
+    /// not begun takes its place. Only with `write_back`.
+    #[serde(default)]
+    pub replace_writes: bool,
     /// Read-ahead stops within a sector; otherwise at its end.
     #[serde(default)]
     pub stop_in_sector: bool,

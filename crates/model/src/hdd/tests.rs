@@ -39,6 +39,7 @@ fn spec() -> HddSpec {
             zero_latency_write: false,
             write_back: false,
             combine_writes: false,
+            replace_writes: false,
             stop_in_sector: true,
             serve_while_writing: false,
             write_lead_sectors: 0,
@@ -308,4 +309,60 @@ fn nothing_is_lost_under_load() {
     }
     assert_eq!((done, drive.in_flight()), (5_000, 0));
     assert!(drive.busy() <= last);
+}
+
+/// However writes overlap each other, every segment is free in the end.
+#[test]
+fn no_segment_stays_dirty() {
+    let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
+    for replace in [false, true] {
+        spec.buffer.replace_writes = replace;
+        let mut drive = Hdd::new(spec.clone());
+        let mut chance = crate::random::Random::new(1);
+        let mut now = Nanos::ZERO;
+        for _ in 0..20_000 {
+            let start = chance.below(12) * 8;
+            let sectors = [2, 4, 16][chance.below(3) as usize];
+            let at = Lba::new(74_000_000 + start);
+            let request = if chance.below(8) == 0 {
+                Request::read(at, sectors)
+            } else {
+                Request::write(at, sectors)
+            };
+            now = drive.serve(now, request).unwrap();
+        }
+        let rest = Nanos::new(now.get() + 10_000_000_000);
+        assert_eq!(drive.advance(rest), None);
+        drive.run(rest);
+        assert!(drive.dirty.is_empty());
+        assert_eq!(drive.buffer.dirty(rest), 0, "replace {replace}");
+    }
+}
+
+/// A drive that accepts eight writes, the heads busy with one far away; then
+/// others come to one place, again and again.
+#[test]
+fn what_was_accepted_does_not_wait_for_ever() {
+    let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
+    (spec.buffer.write_segments, spec.buffer.replace_writes) = (4, false);
+    let mut drive = Hdd::new(spec.clone());
+    let mut now = Nanos::ZERO;
+    for far in [10_000_000, 20_000_000, 30_000_000] {
+        now = drive.serve(now, Request::write(Lba::new(far), 8)).unwrap();
+    }
+    for near in 0..50 {
+        now = drive.serve(now, Request::write(Lba::new(80_000_000 + near % 2 * 800), 8)).unwrap();
+    }
+    let waiting: Vec<u64> = drive.dirty.by_age().iter().map(|one| one.2.start).collect();
+    assert!(waiting.iter().all(|&start| start >= 80_000_000), "{waiting:?}");
+    // The same writes replace each other where the drive does that: 50 are
+    // taken in the time of a few commands.
+    spec.buffer.replace_writes = true;
+    let mut drive = Hdd::new(spec);
+    let mut now = Nanos::ZERO;
+    for near in 0..50 {
+        now = drive.serve(now, Request::write(Lba::new(80_000_000 + near % 2 * 800), 8)).unwrap();
+    }
+    assert!(now < Nanos::new(50 * 400_000), "{now:?}");
+    assert!(drive.dirty.len() <= 2);
 }

@@ -24,11 +24,14 @@ impl Hdd {
         if let Some(segment) = self.continued(&waiting) {
             return self.append(waiting, now, segment);
         }
+        if let Some(spot) = self.replaced(&waiting) {
+            return self.replace(waiting, now, spot);
+        }
         let (start, end) = (waiting.start(), waiting.end());
         // The queue starts no write that finds no segment.
         let segment = self.buffer.victim(Some((start, end)), now).unwrap_or_default();
         let extra = self.extra(&waiting, now, segment);
-        if self.heads.writing.is_some() {
+        if self.heads.writing.is_some() || self.is_behind_others(&waiting) {
             return self.accept(waiting, now, segment);
         }
         self.stop_reading(now);
@@ -48,6 +51,14 @@ impl Hdd {
         self.buffer.set_dirty(segment, written);
         let sent = plan.bus.saturating_add(sectors * self.overheads.write_sector);
         self.complete(&waiting, segment, sent, written, &plan)
+    }
+
+    /// Whether the buffer holds writes that a new one must not overtake: without
+    /// that, what it has accepted would wait for as long as others come.
+    fn is_behind_others(&self, waiting: &Waiting) -> bool {
+        let buffer = &self.spec.buffer;
+        let accepts = buffer.write_back && buffer.serve_while_writing && !waiting.request.durable;
+        accepts && !self.dirty.is_empty()
     }
 
     /// How many sectors of a write the buffer holds before the heads write.
@@ -154,6 +165,29 @@ impl Hdd {
         let written = self.put_on_medium(start, end, plan.ready, &data);
         self.buffer.set_dirty(segment, written);
         plan.bus.saturating_add(sent + self.overheads.write_completion)
+    }
+
+    /// What the buffer has accepted that a write takes the place of, or of a
+    /// part of it.
+    pub(super) fn replaced(&self, waiting: &Waiting) -> Option<Spot> {
+        let buffer = &self.spec.buffer;
+        if !buffer.replace_writes || !buffer.write_back || waiting.request.durable {
+            return None;
+        }
+        let (start, end) = (waiting.start(), waiting.end());
+        self.dirty.find(|dirty| dirty.start <= start && end <= dirty.end)
+    }
+
+    /// Takes a write in place of what the buffer holds of it.
+    fn replace(&mut self, waiting: Waiting, now: Nanos, spot: Spot) -> Nanos {
+        let plan = self.plan(&waiting, now, None);
+        let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
+        let accepted = plan.bus.saturating_add(sent);
+        if let Some(dirty) = self.dirty.get_mut(spot) {
+            dirty.accepted = accepted;
+            self.buffer.touch(dirty.segment);
+        }
+        accepted.saturating_add(self.overheads.write_completion)
     }
 
     /// Takes a write into the buffer while the heads write something else.

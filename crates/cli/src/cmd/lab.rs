@@ -1,0 +1,205 @@
+//! `seekless lab`: experiments, run again and set beside what was published.
+
+mod go;
+mod show;
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::say::say;
+use clap::{Args, Subcommand};
+use go::RunArgs;
+use seekless_lab::experiment::Experiment;
+use seekless_lab::run::{Run, digest};
+use seekless_lab::store::{Store, check_alike, merge};
+use seekless_lab::{LabError, builtin, cells};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Run published experiments again, on modelled disks in virtual time
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An experiment is a built-in one or a TOML file; docs/experiments.md says what a
+file holds, and what comes out of the built-in ones.
+
+Examples:
+  seekless lab list
+  seekless lab show dirpref > mine.toml
+  seekless lab run dirpref -o results
+  seekless lab run dirpref --only second/softdep --io-log requests.tsv
+  seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1
+  seekless lab merge part1 part2 part3 part4 -o all
+  seekless lab report all")]
+pub(crate) struct LabCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// The built-in experiments
+    List,
+    /// An experiment's file
+    Show {
+        /// Built-in experiment, or path of a file
+        experiment: String,
+    },
+    /// Run an experiment, or go on with one
+    Run(RunArgs),
+    /// Put results of several directories together
+    Merge {
+        /// Directories that `run -o` filled
+        #[arg(required = true, value_name = "DIR")]
+        dirs: Vec<PathBuf>,
+        /// Where to keep all of them
+        #[arg(short, long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
+    /// Results as one HTML page
+    Report {
+        /// A directory that `run -o` or `merge -o` filled
+        dir: PathBuf,
+        /// Where to; report.html in the directory by default
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// The name under which a directory of results keeps its experiment's file.
+const EXPERIMENT: &str = "experiment.toml";
+
+pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failure> {
+    match &args.what {
+        What::List => list(global)?,
+        What::Show { experiment } => {
+            let subject = Subject::named(experiment)?;
+            say!("{}", subject.text.trim_end());
+        }
+        What::Run(args) => return go::run(args, global),
+        What::Merge { dirs, output } => {
+            let (subject, runs) = together(dirs)?;
+            if let Some(dir) = output {
+                let store = Store::create(dir)?;
+                store.put(EXPERIMENT, &subject.text)?;
+                runs.iter().try_for_each(|run| store.keep(run))?;
+                keep_tables(&store, &subject, &runs)?;
+            }
+            show::results(&subject.experiment, &runs, global);
+        }
+        What::Report { dir, output } => {
+            let (subject, runs) = together(std::slice::from_ref(dir))?;
+            let page = show::page(&subject.experiment, &runs);
+            let path = output.clone().unwrap_or_else(|| dir.join("report.html"));
+            std::fs::write(&path, page).map_err(|error| Failure::io(path.display(), &error))?;
+            if !global.json {
+                say!("{}", path.display());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An experiment and the text it was read from.
+struct Subject {
+    text: String,
+    experiment: Experiment,
+}
+
+impl Subject {
+    /// A built-in experiment, or that of a file.
+    fn named(name: &str) -> Result<Self, Failure> {
+        if let Some(text) = builtin::text(name) {
+            return Ok(Self { text: text.into(), experiment: builtin::experiment(name)? });
+        }
+        let path = Path::new(name);
+        if !path.exists() && !name.contains(['/', '.']) {
+            return Err(builtin::experiment(name).map(|_| ()).err().map_or_else(
+                || Failure::usage(format!("there is no experiment '{name}'")),
+                Failure::from,
+            ));
+        }
+        Self::read(path)
+    }
+
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), &error))?;
+        let name = path.display().to_string();
+        let experiment = Experiment::parse(&text, &name).map_err(LabError::from)?;
+        Ok(Self { text, experiment })
+    }
+
+    fn digest(&self) -> String {
+        digest(&self.text, &self.experiment)
+    }
+}
+
+fn list(global: &Global) -> Result<(), Failure> {
+    let experiments: Vec<Experiment> =
+        builtin::names().map(builtin::experiment).collect::<Result<_, _>>()?;
+    if global.json {
+        let list: Vec<_> = experiments
+            .iter()
+            .map(|e| json!({"name": e.name, "summary": e.summary, "sources": e.sources}))
+            .collect();
+        say!("{}", json!(list));
+    } else {
+        experiments.iter().for_each(|e| say!("{:<10} {}", e.name, e.summary));
+    }
+    Ok(())
+}
+
+/// All that some directories hold, of one experiment.
+fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
+    let mut sets = Vec::new();
+    for dir in dirs {
+        let runs = std::fs::metadata(dir)
+            .map_err(|error| Failure::io(dir.display(), &error))
+            .and_then(|_| Ok(Store::create(dir)?.runs()?))?;
+        if runs.is_empty() {
+            return Err(Failure::usage(format!("{}: no results there", dir.display())));
+        }
+        sets.push(runs);
+    }
+    let runs = merge(sets)?;
+    let subject = Subject::read(&dirs[0].join(EXPERIMENT))?;
+    check_of(&subject, &runs)?;
+    Ok((subject, runs))
+}
+
+/// Refuses runs of something else than an experiment as it is now.
+fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
+    check_alike(runs)?;
+    let Some(first) = runs.first() else { return Ok(()) };
+    let now = [&*subject.experiment.name, seekless_lab::run::VERSION, &*subject.digest()];
+    let then = [&*first.experiment, &*first.version, &*first.digest];
+    if now == then {
+        return Ok(());
+    }
+    let why = "these results are of another experiment or version";
+    Err(LabError::Mismatch(format!(
+        "{why}: {} and {} (use another directory, or remove them)",
+        then.join(" "),
+        now.join(" ")
+    ))
+    .into())
+}
+
+/// The cells of a directory's runs as CSV and JSON.
+fn keep_tables(store: &Store, subject: &Subject, runs: &[Run]) -> Result<(), LabError> {
+    let cells = cells::cells(&subject.experiment, runs);
+    store.put("cells.csv", &cells::csv(&cells))?;
+    store.put("cells.json", &format!("{:#}\n", cells::json(&subject.experiment, &cells)))
+}
+
+impl From<LabError> for Failure {
+    fn from(error: LabError) -> Self {
+        match error {
+            LabError::FileSystem { run, source } => Self::from(source).about(run),
+            LabError::Io { path, source } => Self::io(path, &source),
+            LabError::Damaged { .. } => Self::new(Kind::Corrupt, error.to_string()),
+            LabError::Mismatch(what) => Self::new(Kind::Unsupported, what),
+            LabError::Spec(_) | LabError::Unknown(_) => Self::usage(error.to_string()),
+        }
+    }
+}

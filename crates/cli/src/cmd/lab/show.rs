@@ -1,0 +1,181 @@
+//! Results as text, as JSON, and as a page.
+
+use crate::args::Global;
+use crate::say::say;
+use seekless_lab::cells::{self, Agreement, Cell, agreement};
+use seekless_lab::experiment::Experiment;
+use seekless_lab::run::Run;
+use seekless_report::bars::{self, Bar, Chart};
+use seekless_report::table::{Figure, Table};
+use seekless_units::ByteLen;
+
+/// Says what came out.
+pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
+    let cells = cells::cells(experiment, runs);
+    if global.json {
+        say!("{}", cells::json(experiment, &cells));
+        return;
+    }
+    if cells.iter().any(|cell| cell.speedup().is_some()) {
+        say!("{}", speedups(&cells).trim_end());
+    } else {
+        say!("{}", against_published(&cells).trim_end());
+    }
+    if let Some(found) = agreement(&cells) {
+        say!("\n{}", in_words(&found));
+    }
+    say!("\n{}", counts(&cells).text().trim_end());
+}
+
+fn in_words(found: &Agreement) -> String {
+    let rank = found.spearman.map_or("-".into(), |rank| format!("{rank:.3}"));
+    format!(
+        "the new policy is faster in {} of {} cells; {} within a factor of 2 of the published \
+         speed-up; Spearman's rank correlation {rank}",
+        found.new_is_faster, found.cells, found.within_factor_2
+    )
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.2}"))
+}
+
+/// Old and new, measured and published, side by side.
+fn speedups(cells: &[Cell]) -> String {
+    let header = ["cell", "old s", "new s", "speed-up", "published", "old s", "new s", "ratio"];
+    let mut lines = vec![header.map(String::from)];
+    for cell in cells.iter().filter(|cell| cell.speedup().is_some()) {
+        let side = |at: usize| cell.sides.get(at).map(|side| side.seconds);
+        let published = cell.published.as_ref();
+        let theirs = cell.published_speedup();
+        lines.push([
+            cell.name(),
+            number(side(0)),
+            number(side(cell.sides.len() - 1)),
+            number(cell.speedup()),
+            number(theirs),
+            number(published.and_then(|p| p.old_s)),
+            number(published.and_then(|p| p.new_s)),
+            number(cell.speedup().zip(theirs).map(|(ours, theirs)| ours / theirs)),
+        ]);
+    }
+    aligned(&lines)
+}
+
+/// Counts of writes beside those published.
+fn against_published(cells: &[Cell]) -> String {
+    let header = ["cell", "what", "measured", "published"];
+    let mut lines = vec![header.map(String::from)];
+    for cell in cells {
+        let (Some(side), Some(published)) = (cell.sides.first(), &cell.published) else { continue };
+        let counts = &side.counts;
+        let disk = &counts.disk;
+        let requests = disk.reads + disk.sync_writes + disk.async_writes;
+        for (what, ours, theirs) in [
+            ("sync writes", disk.sync_writes, published.sync_writes),
+            ("async writes", disk.async_writes, published.async_writes),
+            ("requests", requests, published.requests),
+            ("max_limit_hit", counts.max_limit_hit, published.max_limit_hit),
+            ("rush_requests", counts.rush_requests, published.rush_requests),
+        ] {
+            if let Some(theirs) = theirs {
+                lines.push([cell.name(), what.into(), ours.to_string(), theirs.to_string()]);
+            }
+        }
+        if let Some(theirs) = published.new_s {
+            let ours = number(Some(side.seconds));
+            lines.push([cell.name(), "seconds".into(), ours, number(Some(theirs))]);
+        }
+    }
+    aligned(&lines)
+}
+
+/// The first column to the left, the others to the right.
+fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let mut shown = format!("{:<width$}", line[0], width = widths[0]);
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            shown.push_str(&format!("  {cell:>width$}"));
+        }
+        text.push_str(shown.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// What was counted, a line for each cell and policy.
+fn counts(cells: &[Cell]) -> Table {
+    let columns = [
+        "reads",
+        "sync writes",
+        "async writes",
+        "seeks",
+        "seek distance",
+        "written",
+        "busy",
+        "processor",
+        "time",
+    ];
+    let mut table = Table::new(columns.map(String::from).to_vec(), false);
+    for cell in cells {
+        for side in &cell.sides {
+            let disk = &side.counts.disk;
+            let figures = vec![
+                Figure::Count(disk.reads),
+                Figure::Count(disk.sync_writes),
+                Figure::Count(disk.async_writes),
+                Figure::Count(disk.seeks),
+                Figure::Bytes(whole_mebibytes(disk.seek_bytes)),
+                Figure::Bytes(whole_mebibytes(disk.written_bytes)),
+                Figure::Seconds(disk.busy_ns as f64 / 1e9),
+                Figure::Seconds(side.counts.cpu_ns as f64 / 1e9),
+                Figure::Seconds(side.seconds),
+            ];
+            table.push(format!("{}/{}", cell.name(), side.policy), figures);
+        }
+    }
+    table
+}
+
+fn whole_mebibytes(bytes: u64) -> ByteLen {
+    ByteLen::new(bytes >> 20 << 20)
+}
+
+/// The results as an HTML page.
+pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
+    let cells = cells::cells(experiment, runs);
+    let mut charts = Vec::new();
+    let of_speedups: Vec<Bar> = cells
+        .iter()
+        .filter_map(|cell| {
+            let (value, published) = (cell.speedup()?, cell.published_speedup());
+            Some(Bar { label: cell.name(), value, published })
+        })
+        .collect();
+    if !of_speedups.is_empty() {
+        let note = agreement(&cells).map(|found| in_words(&found)).unwrap_or_default();
+        let note = format!("Old time over new time; marks: as published. {note}");
+        charts.push(Chart { title: "Speed-up".into(), note, bars: of_speedups });
+    }
+    for (at, policy) in experiment.policies.iter().enumerate() {
+        let bars = cells.iter().filter_map(|cell| seconds(cell, at)).collect();
+        let title = format!("Time under {}", policy.0);
+        charts.push(Chart { title, note: "Seconds; marks: as published.".into(), bars });
+    }
+    let tables = [("What was counted".to_string(), counts(&cells))];
+    let subtitle = format!("{} (seekless {})", experiment.summary, seekless_lab::run::VERSION);
+    bars::html(&experiment.name, &subtitle, &charts, &tables)
+}
+
+fn seconds(cell: &Cell, at: usize) -> Option<Bar> {
+    let side = cell.sides.get(at)?;
+    let published = cell.published.as_ref();
+    let published = match (at, cell.sides.len()) {
+        (0, 2..) => published.and_then(|p| p.old_s),
+        _ => published.and_then(|p| p.new_s),
+    };
+    Some(Bar { label: cell.name(), value: side.seconds, published })
+}

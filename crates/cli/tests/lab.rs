@@ -1,0 +1,139 @@
+//! `seekless lab` from outside: runs, shards, results that are kept.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn seekless(args: &[&str], dir: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(args).current_dir(dir).output().expect("runs")
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    serde_json::from_str(&text(output)).expect("JSON")
+}
+
+/// The experiment dirpref with a small tree, in a file of its own.
+fn small(dir: &Path) {
+    let shown = text(&seekless(&["lab", "show", "dirpref"], dir));
+    let small =
+        shown.replace("directories = 6596, files = 13868", "directories = 130, files = 260");
+    assert_ne!(small, shown);
+    fs::write(dir.join("small.toml"), small.replace("categories = 50", "categories = 5")).unwrap();
+}
+
+#[test]
+fn shards_merge_to_what_one_run_gives() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let run = ["lab", "run", "small.toml", "--only", "first", "--json"];
+    let whole = json(&seekless(&run, dir));
+    let cells = whole["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 8, "four disciplines, two phases");
+    for cell in cells {
+        assert_eq!(cell["system"], "first");
+        let (old, new) = (cell["old_s"].as_f64().unwrap(), cell["new_s"].as_f64().unwrap());
+        assert!((cell["speedup"].as_f64().unwrap() - old / new).abs() < 1e-9);
+        assert!(cell["published_speedup"].is_f64());
+        for key in
+            ["reads", "sync_writes", "async_writes", "seeks", "seek_bytes", "busy_s", "cpu_s"]
+        {
+            assert!(cell["old"][key].is_number() && cell["new"][key].is_number(), "{key}");
+        }
+    }
+    for (shard, out) in [("1/2", "a"), ("2/2", "b")] {
+        text(&seekless(&[&run[..], &["--shard", shard, "-o", out]].concat(), dir));
+    }
+    let merged = json(&seekless(&["lab", "merge", "a", "b", "-o", "all", "--json"], dir));
+    assert_eq!(merged["cells"], whole["cells"]);
+    // All is there: nothing is run again, and the same comes out.
+    let before = fs::read(dir.join("all/cells.csv")).unwrap();
+    let again = json(&seekless(&[&run[..], &["-o", "all"]].concat(), dir));
+    assert_eq!(again["cells"], whole["cells"]);
+    assert_eq!(fs::read(dir.join("all/cells.csv")).unwrap(), before);
+    assert_eq!(before.iter().filter(|byte| **byte == b'\n').count(), 17);
+    text(&seekless(&["lab", "report", "all"], dir));
+    let page = fs::read_to_string(dir.join("all/report.html")).unwrap();
+    assert!(page.contains("class=\"published\"") && page.contains("ports/first/normal/untar"));
+    assert!(!page.contains("http://") && !page.contains("https://"), "self-contained");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let only = ["--only", "first/async", "--json"];
+    text(&seekless(&[&["lab", "run", "small.toml", "-o", "a"], &only[..]].concat(), dir));
+    fs::create_dir(dir.join("b")).unwrap();
+    for entry in fs::read_dir(dir.join("a")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+        let other = text.replace(&version, "\"version\": \"0.0.0\"");
+        fs::write(dir.join("b").join(path.file_name().unwrap()), other).unwrap();
+    }
+    let refused = seekless(&["lab", "merge", "a", "b", "-o", "all"], dir);
+    assert_eq!(refused.status.code(), Some(4));
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(why.contains("different versions of seekless"), "{why}");
+    assert!(!dir.join("all").exists());
+    // Neither are results of another version gone on with.
+    let refused = seekless(&[&["lab", "run", "small.toml", "-o", "b"], &only[..]].concat(), dir);
+    assert_eq!(refused.status.code(), Some(4));
+}
+
+#[test]
+fn a_full_disk_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let run = ["lab", "run", "small.toml", "--only", "first/async", "--json", "-o", "out"];
+    let whole = json(&seekless(&run, dir));
+    // The place of a result taken by something that cannot be replaced.
+    let kept = fs::read_dir(dir.join("out")).unwrap().map(|entry| entry.unwrap().path());
+    let first = kept.filter(|path| path.to_string_lossy().contains("run-")).min().unwrap();
+    fs::remove_file(&first).unwrap();
+    fs::create_dir_all(first.with_extension("part").join("x")).unwrap();
+    let failed = seekless(&run, dir);
+    assert_eq!(failed.status.code(), Some(6));
+    let why = String::from_utf8_lossy(&failed.stderr);
+    assert!(why.contains("1 of 2 runs"), "{why}");
+    let shown: serde_json::Value = serde_json::from_slice(&failed.stdout).unwrap();
+    assert_eq!(shown["cells"], whole["cells"], "it is shown all the same");
+    fs::remove_dir_all(first.with_extension("part")).unwrap();
+    assert_eq!(json(&seekless(&run, dir))["cells"], whole["cells"]);
+    assert!(first.exists());
+}
+
+#[test]
+fn requests_are_written_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    small(dir);
+    let run = ["lab", "run", "small.toml", "--only", "first/normal", "--json", "--io-log", "log"];
+    let cells = json(&seekless(&run, dir));
+    let log = fs::read_to_string(dir.join("log")).unwrap();
+    let lines = log.lines().filter(|line| !line.starts_with('#'));
+    let reads = lines.clone().filter(|line| line.split('\t').nth(2) == Some("read")).count() as u64;
+    let counted: u64 = cells["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|cell| [&cell["old"]["reads"], &cell["new"]["reads"]])
+        .map(|reads| reads.as_u64().unwrap())
+        .sum();
+    // Mounting and unmounting read the superblock and a little more.
+    assert!(reads >= counted && reads < counted + 40, "{reads} {counted}");
+    let wrong = seekless(&["lab", "run", "small.toml", "--only", "first", "--io-log", "log"], dir);
+    assert_eq!(wrong.status.code(), Some(2));
+    let wrong = seekless(&["lab", "run", "dirperf"], dir);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("dirpref"));
+}

@@ -1,0 +1,251 @@
+//! What an experiment's file says.
+
+use crate::quantity::{BlockPolicyName, DisciplineName, DriveName, PolicyName, Size, Span};
+use crate::tree::TreeSpec;
+use seekless_model::SpecError;
+use serde::Deserialize;
+
+/// An experiment: every workload on every system, under every policy and every
+/// discipline, with every seed.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// What it is called; results carry it.
+    pub name: String,
+    /// What it shows, in a line.
+    pub summary: String,
+    /// Where its figures come from.
+    #[serde(default)]
+    pub sources: Vec<String>,
+    /// Policies for directories. With two, the first is the old one and the
+    /// second the new.
+    pub policies: Vec<PolicyName>,
+    /// Update disciplines.
+    pub disciplines: Vec<DisciplineName>,
+    /// Seeds of trees and of what policies leave to chance; one run for each.
+    pub seeds: Vec<u64>,
+    /// Systems it is run on.
+    #[serde(rename = "system")]
+    pub systems: Vec<System>,
+    /// What is done.
+    #[serde(rename = "workload")]
+    pub workloads: Vec<Workload>,
+    /// What others measured.
+    #[serde(default)]
+    pub published: Vec<Published>,
+}
+
+/// A machine with a file system.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// What it is called.
+    pub name: String,
+    /// The drive's preset.
+    pub drive: DriveName,
+    /// Whether the drive says that a write is done when it has only accepted
+    /// it; as the preset has it when not given.
+    #[serde(default)]
+    pub write_cache: Option<bool>,
+    /// Requests that the host keeps sorted for the drive; more make who asks
+    /// wait.
+    pub queue: u32,
+    /// The file system.
+    pub format: Format,
+    /// The buffer cache.
+    pub cache: CacheSpec,
+    /// The processor.
+    pub cpu: Cpu,
+}
+
+/// How the file system is made, in the terms of `newfs`.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Format {
+    /// Which format.
+    pub kind: FormatKind,
+    /// Length of the volume.
+    pub size: Size,
+    /// Bytes in a block.
+    pub block: Size,
+    /// Bytes in a fragment.
+    pub fragment: Size,
+    /// Most blocks in a cylinder group.
+    pub blocks_per_group: Option<u32>,
+    /// Bytes of space for each inode.
+    pub bytes_per_inode: Option<Size>,
+    /// The policy for blocks, whichever is that for directories.
+    pub blocks: BlockPolicyName,
+    /// Gather new blocks into clusters.
+    pub reallocblks: bool,
+}
+
+/// A format that experiments know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FormatKind {
+    /// FFS with 32-bit block numbers.
+    Ufs1,
+    /// FFS with 64-bit block numbers.
+    Ufs2,
+}
+
+/// The buffer cache.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheSpec {
+    /// Bytes of blocks it holds.
+    pub size: Size,
+    /// Most bytes gathered into one write.
+    pub cluster: Size,
+    /// Seconds that dirty blocks of inodes, directories and files may wait.
+    pub ages: [u32; 3],
+    /// Each file's part of a block is a buffer of its own, written by itself,
+    /// and takes whole pages of so many bytes. Without it fragments of a
+    /// block are one buffer.
+    #[serde(default)]
+    pub page: Option<Size>,
+    /// Bitmaps and times are written later under `sync` too, as BSD does.
+    #[serde(default)]
+    pub delay_bitmaps: bool,
+}
+
+/// What the processor costs.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cpu {
+    /// A system call that changes names or attributes.
+    pub change: Span,
+    /// A system call that looks something up.
+    pub look: Span,
+    /// Bytes a second copied between user and cache.
+    pub copy: Size,
+    /// Bytes a second that an archive is unpacked to.
+    pub unpack: Size,
+}
+
+/// What is done.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// What it is called.
+    pub name: String,
+    /// What is done.
+    pub kind: WorkloadKind,
+    /// The tree it is done with.
+    pub tree: TreeSpec,
+    /// Only under these disciplines.
+    #[serde(default)]
+    pub disciplines: Option<Vec<DisciplineName>>,
+    /// How long callers sleep when the graph of changes is full, in hundredths
+    /// of a second (`tickdelay`).
+    #[serde(default)]
+    pub tickdelay: Option<u32>,
+    /// Most changes in the graph (`max_softdeps`).
+    #[serde(default)]
+    pub max_softdeps: Option<usize>,
+}
+
+/// What is done with a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WorkloadKind {
+    /// It is unpacked, then removed: phases `untar` and `rm`. What is dirty
+    /// between them is written, in no phase's time.
+    UntarRm,
+    /// Its files are made as device nodes: phase `make`.
+    MakeNodes,
+    /// It is there already and is removed: phase `rm`.
+    Remove,
+}
+
+/// What others measured of a phase. Figures that were not published are left out.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// On which system.
+    pub system: String,
+    /// Of which workload.
+    pub workload: String,
+    /// Under which discipline.
+    pub discipline: DisciplineName,
+    /// Of which phase.
+    pub phase: String,
+    /// Seconds under the first policy.
+    pub old_s: Option<f64>,
+    /// Seconds under the last policy.
+    pub new_s: Option<f64>,
+    /// The first over the second, as printed.
+    pub speedup: Option<f64>,
+    /// Writes somebody waited for.
+    pub sync_writes: Option<u64>,
+    /// Writes nobody waited for.
+    pub async_writes: Option<u64>,
+    /// Reads and writes together.
+    pub requests: Option<u64>,
+    /// Times that a caller slept for a full graph.
+    pub max_limit_hit: Option<u64>,
+    /// Times that the syncer was asked to hurry.
+    pub rush_requests: Option<u64>,
+}
+
+impl Experiment {
+    /// What the text of a file says; `file` is its name for errors.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`], with line and key.
+    pub fn parse(text: &str, file: &str) -> Result<Self, SpecError> {
+        let read: Self =
+            toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
+        match read.fault() {
+            None => Ok(read),
+            Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
+        }
+    }
+
+    /// What is wrong beyond single values.
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let lists = [
+            ("policies", self.policies.len()),
+            ("disciplines", self.disciplines.len()),
+            ("seeds", self.seeds.len()),
+            ("system", self.systems.len()),
+            ("workload", self.workloads.len()),
+        ];
+        if let Some((key, _)) = lists.into_iter().find(|(_, len)| *len == 0) {
+            return Some((key, "there is none".into()));
+        }
+        let twice = |key, names: Vec<&str>| {
+            let mut sorted = names;
+            sorted.sort_unstable();
+            let pair = sorted.windows(2).find(|pair| pair[0] == pair[1])?;
+            Some((key, format!("'{}' is there twice", pair[0])))
+        };
+        twice("system", self.systems.iter().map(|system| &*system.name).collect())
+            .or_else(|| twice("workload", self.workloads.iter().map(|w| &*w.name).collect()))
+            .or_else(|| self.systems.iter().find_map(System::fault))
+            .or_else(|| self.workloads.iter().find_map(|workload| workload.tree.fault()))
+            .or_else(|| self.published.iter().find_map(|published| self.stray(published)))
+    }
+
+    /// A published figure of something that is not measured.
+    fn stray(&self, published: &Published) -> Option<(&'static str, String)> {
+        let system = self.systems.iter().any(|system| system.name == published.system);
+        let workload = self.workloads.iter().any(|w| w.name == published.workload);
+        if system && workload {
+            return None;
+        }
+        let what = if system { &published.workload } else { &published.system };
+        Some(("published", format!("there is no '{what}'")))
+    }
+}
+
+impl System {
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let zero = |key, size: Size| (size.0.get() == 0).then(|| (key, "is nothing".to_string()));
+        zero("copy", self.cpu.copy)
+            .or_else(|| zero("unpack", self.cpu.unpack))
+            .or_else(|| zero("size", self.cache.size))
+            .or_else(|| (self.queue == 0).then(|| ("queue", "is nothing".into())))
+    }
+}

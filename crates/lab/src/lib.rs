@@ -1,0 +1,75 @@
+//! Experiments on file systems, measured in virtual time.
+//!
+//! An experiment is data: which trees are unpacked and removed, on which
+//! systems, under which policies and update disciplines. A run drives the live
+//! engine over an image in memory; the requests it makes are charged to a
+//! modelled disk, what it computes to a modelled processor. A run is a function
+//! of the experiment, its seed and this version, and of nothing else.
+//!
+//! - [`experiment`]: what an experiment's file says; [`builtin`]: those that come along
+//! - [`quantity`]: sizes, spans and names in such files
+//! - [`tree`]: the trees that are unpacked, generated from a seed
+//! - [`disk`]: an image whose requests take time on a modelled drive
+//! - [`machine`]: the engine on such a disk, with a processor
+//! - [`workload`]: what is done, in phases
+//! - [`run`]: one run, and what it measured
+//! - [`pool`]: several runs at once
+//! - [`plan`]: which runs an experiment consists of
+//! - [`store`]: runs kept in a directory as they finish
+//! - [`cells`]: runs against each other and against what was published
+//! - [`rank`]: how well two orders agree
+
+pub mod builtin;
+pub mod cells;
+pub mod disk;
+pub mod experiment;
+pub mod machine;
+pub mod plan;
+pub mod pool;
+pub mod quantity;
+mod queue;
+pub mod rank;
+pub mod run;
+pub mod store;
+pub mod tree;
+pub mod workload;
+
+use seekless_fs::FsError;
+
+/// Why an experiment could not be run or its results not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// An experiment's file does not say what it must.
+    #[error(transparent)]
+    Spec(#[from] seekless_model::SpecError),
+    /// The file system failed.
+    #[error("{run}: {source}")]
+    FileSystem {
+        /// In which run.
+        run: String,
+        /// How.
+        source: FsError,
+    },
+    /// Results could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Of which file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of results that is none.
+    #[error("{path}: not a result: {why}")]
+    Damaged {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Results that do not go together.
+    #[error("{0}")]
+    Mismatch(String),
+    /// Asked for what there is not.
+    #[error("{0}")]
+    Unknown(String),
+}

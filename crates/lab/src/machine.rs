@@ -1,0 +1,263 @@
+//! The live engine on a modelled disk, with a processor whose time counts.
+
+use crate::disk::{Disk, Log, Tally};
+use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
+use crate::quantity::Size;
+use seekless_cache::{Ages, Config, Counters, Discipline};
+use seekless_device::{Clock, SparseDevice, VirtualClock};
+use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, Version, make};
+use seekless_fs::operate::{NewFile, Operate, Ownership, SetAttr};
+use seekless_fs::{FileKind, FsError, Timestamp};
+use seekless_model::{DeviceModel, preset};
+use seekless_units::{ByteLen, Ino, Nanos};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
+/// When everything happens, as far as files know.
+const TODAY: Timestamp = Timestamp { secs: 976_000_000, nanos: 0 };
+
+/// What is under test besides the system.
+pub struct Setup<'a> {
+    /// The policy for directories.
+    pub policy: &'a str,
+    /// The update discipline.
+    pub discipline: Discipline,
+    /// What policies leave to chance.
+    pub seed: u64,
+    /// Whose limits hold.
+    pub workload: &'a Workload,
+}
+
+/// How far everything has come; differences are what a phase took.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Virtual time.
+    pub now: Nanos,
+    /// The processor's share of it.
+    pub cpu: Nanos,
+    /// What the drive was asked.
+    pub tally: Tally,
+    /// What the cache counted.
+    pub counters: Counters,
+}
+
+/// A machine with a mounted file system.
+pub struct Machine {
+    clock: Arc<VirtualClock>,
+    disk: Arc<Disk>,
+    live: FfsLive,
+    cpu: Cpu,
+    spent: Nanos,
+    zeros: Vec<u8>,
+}
+
+impl Machine {
+    /// Makes the file system, in no time, and mounts it. `log` as in
+    /// [`Disk::new`].
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a format that cannot be made, or does not fit
+    /// on the drive.
+    pub fn new(system: &System, setup: &Setup<'_>, log: Option<Log>) -> Result<Self, FsError> {
+        let image = SparseDevice::new(system.format.size.0);
+        make(&image, &make_options(&system.format)?)?;
+        let clock = Arc::new(VirtualClock::new());
+        let model = drive(system)?;
+        let disk = Arc::new(Disk::new(image, model, clock.clone(), system.queue, log));
+        let options = LiveOptions {
+            directories: setup.policy.into(),
+            blocks: Some(system.format.blocks.0.clone()),
+            seed: setup.seed,
+            reallocblks: system.format.reallocblks,
+            force: false,
+            ignore_checksums: false,
+            wall: Box::new(|| TODAY),
+        };
+        let live = FfsLive::open(disk.clone(), clock.clone(), config(system, setup), options)?;
+        Ok(Self {
+            clock,
+            disk,
+            live,
+            cpu: system.cpu.clone(),
+            spent: Nanos::ZERO,
+            zeros: Vec::new(),
+        })
+    }
+
+    /// How far everything has come.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        Reading {
+            now: self.clock.now(),
+            cpu: self.spent,
+            tally: self.disk.tally(),
+            counters: *self.live.counters(),
+        }
+    }
+
+    /// The processor works; the drive goes on meanwhile.
+    fn compute(&mut self, span: Nanos) {
+        self.clock.sleep(span);
+        self.spent = self.spent.saturating_add(span.get());
+    }
+
+    fn bytes(&mut self, count: u64, per_second: Size) {
+        let nanos = u128::from(count) * 1_000_000_000 / u128::from(per_second.0.get().max(1));
+        self.compute(Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX)));
+    }
+
+    /// The root directory.
+    #[must_use]
+    pub fn root(&self) -> Ino {
+        self.live.root()
+    }
+
+    /// `mkdir`, `mknod` or `open` of a new file.
+    ///
+    /// # Errors
+    /// As [`Operate::make`].
+    pub fn make(&mut self, dir: Ino, name: &str, new: NewFile<'_>) -> Result<Ino, FsError> {
+        self.compute(self.cpu.change.0);
+        Ok(self.live.make(dir, name.as_bytes(), new, OWNER)?.ino)
+    }
+
+    /// Unpacks a file's contents from an archive, and writes them.
+    ///
+    /// # Errors
+    /// As [`Operate::write`].
+    pub fn fill(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
+        self.bytes(len.get(), self.cpu.unpack);
+        self.bytes(len.get(), self.cpu.copy);
+        let len = usize::try_from(len.get()).unwrap_or(usize::MAX);
+        if self.zeros.len() < len {
+            self.zeros = vec![0x5A; len];
+        }
+        let written = self.live.write(ino, ByteLen::ZERO, &self.zeros[..len])?;
+        if written < len { Err(FsError::NoSpace("the volume is full".into())) } else { Ok(()) }
+    }
+
+    /// Sets times and owner as an archiver does when a file is done.
+    ///
+    /// # Errors
+    /// As [`Operate::set_attr`].
+    pub fn stamp(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.compute(self.cpu.look.0);
+        let set = SetAttr { mtime: Some(TODAY), atime: Some(TODAY), ..SetAttr::default() };
+        self.live.set_attr(ino, &set).map(|_| ())
+    }
+
+    /// The names in a directory and what they are, `.` and `..` left out.
+    ///
+    /// # Errors
+    /// As [`Operate::read_dir`].
+    pub fn list(&mut self, dir: Ino) -> Result<Vec<(Vec<u8>, Ino, bool)>, FsError> {
+        self.compute(self.cpu.look.0);
+        let mut names = Vec::new();
+        self.live.read_dir(dir, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                let is_dir = entry.kind == Some(FileKind::Directory);
+                names.push((entry.name.to_vec(), entry.ino, is_dir));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(names)
+    }
+
+    /// `lstat`.
+    ///
+    /// # Errors
+    /// As [`Operate::attr`].
+    pub fn stat(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.compute(self.cpu.look.0);
+        self.live.attr(ino).map(|_| ())
+    }
+
+    /// `unlink`.
+    ///
+    /// # Errors
+    /// As [`Operate::unlink`].
+    pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.compute(self.cpu.change.0);
+        self.live.unlink(dir, name)
+    }
+
+    /// `rmdir`.
+    ///
+    /// # Errors
+    /// As [`Operate::rmdir`].
+    pub fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.compute(self.cpu.change.0);
+        self.live.rmdir(dir, name)
+    }
+
+    /// Everything is on the disk, and the disk is at rest.
+    ///
+    /// # Errors
+    /// As [`Operate::sync`].
+    pub fn settle(&mut self) -> Result<(), FsError> {
+        self.live.sync()?;
+        Ok(self.disk.drain()?)
+    }
+
+    /// Writes everything and closes the file system; the image is returned for
+    /// who wants to look at it.
+    ///
+    /// # Errors
+    /// As [`Operate::unmount`].
+    pub fn close(mut self) -> Result<Arc<Disk>, FsError> {
+        self.live.unmount()?;
+        self.disk.drain()?;
+        Ok(self.disk)
+    }
+}
+
+fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
+    let small = |size: Size| {
+        let bytes = size.0;
+        u32::try_from(bytes.get()).map_err(|_| FsError::Invalid(format!("{bytes} is too large")))
+    };
+    let version = match format.kind {
+        FormatKind::Ufs1 => Version::Ufs1,
+        FormatKind::Ufs2 => Version::Ufs2,
+    };
+    let mut options = MakeOptions::new(version, format.size.0);
+    options.block_size = small(format.block)?;
+    options.fragment_size = small(format.fragment)?;
+    options.blocks_per_group = format.blocks_per_group;
+    options.bytes_per_inode = format.bytes_per_inode.map(small).transpose()?;
+    options.time = TODAY;
+    Ok(options)
+}
+
+/// The drive of a system, with its write cache as asked for.
+fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
+    let wrong = |error: &dyn std::fmt::Display| FsError::Invalid(error.to_string());
+    let mut spec = preset::spec(&system.drive.0).map_err(|error| wrong(&error))?;
+    if let (Some(on), Some(hdd)) = (system.write_cache, &mut spec.hdd) {
+        hdd.buffer.write_back = on;
+    }
+    let model = spec.build();
+    let wanted = system.format.size.0;
+    match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
+        Some(has) if has < wanted => {
+            Err(FsError::Invalid(format!("{wanted} do not fit on {}: {has}", system.drive.0)))
+        }
+        _ => Ok(model),
+    }
+}
+
+fn config(system: &System, setup: &Setup<'_>) -> Config {
+    let mut config = Config::new(setup.discipline);
+    config.capacity = system.cache.size.0;
+    config.cluster = system.cache.cluster.0;
+    let [inode, directory, file] = system.cache.ages;
+    config.ages = Ages { inode, directory, file };
+    config.page = system.cache.page.map(|size| size.0);
+    config.delay_bitmaps = system.cache.delay_bitmaps;
+    config.barriers = false;
+    let limits = &mut config.limits;
+    limits.tickdelay = setup.workload.tickdelay.unwrap_or(limits.tickdelay);
+    limits.max_softdeps = setup.workload.max_softdeps.unwrap_or(limits.max_softdeps);
+    config
+}

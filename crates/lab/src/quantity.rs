@@ -1,0 +1,112 @@
+//! Sizes, spans of time and names as an experiment's file gives them. Each
+//! knows what is right when it is read, so that an error has its line.
+
+use seekless_cache::Discipline;
+use seekless_units::{ByteLen, Nanos, parse_size};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+
+/// A size: `8K`, `7928M`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Size(pub ByteLen);
+
+/// A span of time: `100us`, `2ms`, `30s`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span(pub Nanos);
+
+/// The name of an update discipline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DisciplineName(pub Discipline);
+
+/// The name of a policy for directories.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyName(pub String);
+
+/// The name of a policy for blocks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BlockPolicyName(pub String);
+
+/// The name of a built-in drive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DriveName(pub String);
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parse_size(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parse_span(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A span of time as people write it, `100us` or `1.5ms` or `30s`.
+///
+/// # Errors
+/// What to show, for a text without a number or without a unit.
+pub fn parse_span(text: &str) -> Result<Nanos, String> {
+    let bad = || format!("'{text}' is not a span of time (try 800ns, 100us, 1.5ms, 30s)");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(split);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(bad()),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
+    let nanos = number * scale;
+    // A day is more than anything here waits.
+    if !(0.0..=86_400e9).contains(&nanos) {
+        return Err(bad());
+    }
+    Ok(Nanos::new(nanos.round() as u64))
+}
+
+impl<'de> Deserialize<'de> for DisciplineName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for PolicyName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        seekless_placement::directory::by_name(&name, 1, 0).map_err(D::Error::custom)?;
+        Ok(Self(name))
+    }
+}
+
+impl<'de> Deserialize<'de> for BlockPolicyName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        seekless_placement::block::by_name(&name, 0).map_err(D::Error::custom)?;
+        Ok(Self(name))
+    }
+}
+
+impl<'de> Deserialize<'de> for DriveName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        seekless_model::preset::text(&name).map_err(D::Error::custom)?;
+        Ok(Self(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!(parse_span("100us"), Ok(Nanos::new(100_000)));
+        assert_eq!(parse_span("1.5ms"), Ok(Nanos::new(1_500_000)));
+        assert_eq!(parse_span("30s"), Ok(Nanos::new(30_000_000_000)));
+        for wrong in ["", "100", "us", "5m", "-1s", "NaNs", "1e9s", "2 days"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! One run, and what it measured.
+
+use crate::LabError;
+use crate::disk::{Log, Tally};
+use crate::experiment::{Experiment, System, Workload};
+use crate::machine::{Machine, Reading, Setup};
+use crate::workload::Measured;
+use seekless_cache::Discipline;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// The version of what measures; results of different ones are not the same thing.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Which run of an experiment.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct RunId {
+    /// What is done.
+    pub workload: String,
+    /// On which system.
+    pub system: String,
+    /// Under which update discipline.
+    pub discipline: String,
+    /// Under which policy for directories.
+    pub policy: String,
+    /// With which seed.
+    pub seed: u64,
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { workload, system, discipline, policy, seed } = self;
+        write!(f, "{workload}/{system}/{discipline}/{policy}/{seed}")
+    }
+}
+
+/// What was counted in a phase.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Counts {
+    /// What the drive was asked.
+    #[serde(flatten)]
+    pub disk: Tally,
+    /// Nanoseconds that the processor worked.
+    pub cpu_ns: u64,
+    /// Writes with something in them undone.
+    pub rolled_back_writes: u64,
+    /// Times that a full graph of changes let a caller sleep.
+    pub max_limit_hit: u64,
+    /// Times that the syncer was asked to hurry.
+    pub rush_requests: u64,
+}
+
+/// A phase of a run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Phase {
+    /// What it is called.
+    pub phase: String,
+    /// Virtual seconds until the commands of the phase were over.
+    pub seconds: f64,
+    /// What was counted until all that it changed was on the disk.
+    pub counts: Counts,
+}
+
+/// A run that is over.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The experiment's name.
+    pub experiment: String,
+    /// What the experiment said, as a hash.
+    pub digest: String,
+    /// The version that measured it.
+    pub version: String,
+    /// Which run.
+    #[serde(flatten)]
+    pub id: RunId,
+    /// Its phases, in order.
+    pub phases: Vec<Phase>,
+}
+
+/// A hash over what an experiment's file says and the drives it names.
+#[must_use]
+pub fn digest(text: &str, experiment: &Experiment) -> String {
+    let mut hash = Sha256::new();
+    hash.update(text);
+    for system in &experiment.systems {
+        hash.update(seekless_model::preset::text(&system.drive.0).unwrap_or_default());
+    }
+    let bytes = hash.finalize();
+    bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The system and workload that a run names.
+fn parts<'a>(
+    experiment: &'a Experiment,
+    id: &RunId,
+) -> Option<(&'a System, &'a Workload, Discipline)> {
+    let system = experiment.systems.iter().find(|system| system.name == id.system)?;
+    let workload = experiment.workloads.iter().find(|w| w.name == id.workload)?;
+    Some((system, workload, id.discipline.parse().ok()?))
+}
+
+/// Does a run. `log` gets a line for each request.
+///
+/// # Errors
+/// [`LabError::Unknown`] for a run the experiment does not have;
+/// [`LabError::FileSystem`] when the file system fails.
+pub fn perform(
+    experiment: &Experiment,
+    digest: &str,
+    id: &RunId,
+    log: Option<Log>,
+) -> Result<Run, LabError> {
+    let unknown = || LabError::Unknown(format!("{} has no run {id}", experiment.name));
+    let (system, workload, discipline) = parts(experiment, id).ok_or_else(unknown)?;
+    let failed = |source| LabError::FileSystem { run: id.to_string(), source };
+    let setup = Setup { policy: &id.policy, discipline, seed: id.seed, workload };
+    let mut machine = Machine::new(system, &setup, log).map_err(failed)?;
+    let tree = workload.tree.entries(id.seed);
+    let measured = workload.kind.perform(&mut machine, &tree).map_err(failed)?;
+    machine.close().map_err(failed)?;
+    Ok(Run {
+        experiment: experiment.name.clone(),
+        digest: digest.into(),
+        version: VERSION.into(),
+        id: id.clone(),
+        phases: measured.iter().map(phase).collect(),
+    })
+}
+
+fn phase((name, before, after): &Measured) -> Phase {
+    Phase {
+        phase: (*name).into(),
+        seconds: after.now.saturating_since(before.now) as f64 / 1e9,
+        counts: counts(before, after),
+    }
+}
+
+fn counts(before: &Reading, after: &Reading) -> Counts {
+    let (was, is) = (&before.counters, &after.counters);
+    Counts {
+        disk: after.tally - before.tally,
+        cpu_ns: after.cpu.saturating_since(before.cpu),
+        rolled_back_writes: is.rolled_back_writes - was.rolled_back_writes,
+        max_limit_hit: is.max_limit_hit - was.max_limit_hit,
+        rush_requests: is.rush_requests - was.rush_requests,
+    }
+}

@@ -1,0 +1,194 @@
+//! Runs kept in a directory, each in a file of its own, written when it is over:
+//! what was interrupted goes on where it was.
+
+use crate::LabError;
+use crate::run::{Run, RunId};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// How the files of runs begin and end.
+const PREFIX: &str = "run-";
+const SUFFIX: &str = ".json";
+
+/// A directory of results.
+pub struct Store {
+    dir: PathBuf,
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> LabError + '_ {
+    move |source| LabError::Io { path: path.display().to_string(), source }
+}
+
+impl Store {
+    /// A directory, made if it is not there.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn create(dir: &Path) -> Result<Self, LabError> {
+        fs::create_dir_all(dir).map_err(failed(dir))?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    /// Where a run is kept: its names, with what is not fit for a name of a
+    /// file replaced.
+    fn path(&self, run: &Run) -> PathBuf {
+        let fit = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+        let id: String = run.id.to_string().chars().map(fit).collect();
+        self.dir.join(format!("{PREFIX}{}-{id}{SUFFIX}", run.experiment))
+    }
+
+    /// Keeps a run. Either all of it is on the disk when this returns, or the
+    /// directory is as before.
+    ///
+    /// # Errors
+    /// [`LabError::Io`], as when the disk is full.
+    pub fn keep(&self, run: &Run) -> Result<(), LabError> {
+        let text = serde_json::to_string_pretty(run).map_err(|error| LabError::Damaged {
+            path: run.id.to_string(),
+            why: error.to_string(),
+        })?;
+        self.write(&self.path(run), &text)
+    }
+
+    /// Writes a file of the directory, all of it or nothing.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn put(&self, name: &str, text: &str) -> Result<(), LabError> {
+        self.write(&self.dir.join(name), text)
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<(), LabError> {
+        let half = path.with_extension("part");
+        let written = File::create(&half).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        let done = written.and_then(|()| fs::rename(&half, path));
+        if done.is_err() {
+            // What is half written helps nobody; that it cannot be removed
+            // says no more than the error itself.
+            let _ = fs::remove_file(&half);
+        }
+        done.map_err(failed(path))
+    }
+
+    /// All runs kept, by name.
+    ///
+    /// # Errors
+    /// [`LabError::Io`]; [`LabError::Damaged`] for a file that is not a run.
+    pub fn runs(&self) -> Result<Vec<Run>, LabError> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&self.dir).map_err(failed(&self.dir))? {
+            let entry = entry.map_err(failed(&self.dir))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        paths.iter().map(|path| read(path)).collect()
+    }
+}
+
+fn read(path: &Path) -> Result<Run, LabError> {
+    let text = fs::read_to_string(path).map_err(failed(path))?;
+    serde_json::from_str(&text).map_err(|error| LabError::Damaged {
+        path: path.display().to_string(),
+        why: error.to_string(),
+    })
+}
+
+/// Refuses runs that do not measure the same thing: of several experiments, of
+/// files that say different things, of different versions.
+///
+/// # Errors
+/// [`LabError::Mismatch`], with what differs.
+pub fn check_alike(runs: &[Run]) -> Result<(), LabError> {
+    let Some(first) = runs.first() else { return Ok(()) };
+    for run in runs {
+        let pairs = [
+            ("experiments", &first.experiment, &run.experiment),
+            ("versions of seekless", &first.version, &run.version),
+            ("versions of the experiment's file", &first.digest, &run.digest),
+        ];
+        if let Some((what, a, b)) = pairs.into_iter().find(|(_, a, b)| a != b) {
+            return Err(LabError::Mismatch(format!(
+                "results of different {what} do not go together: {a} ({}) and {b} ({})",
+                first.id, run.id
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Runs of several directories as one list. A run that is there twice is there
+/// once, if both say the same.
+///
+/// # Errors
+/// As [`check_alike`]; [`LabError::Mismatch`] for a run with two results.
+pub fn merge(sets: Vec<Vec<Run>>) -> Result<Vec<Run>, LabError> {
+    let mut all: Vec<Run> = sets.into_iter().flatten().collect();
+    check_alike(&all)?;
+    all.sort_by_key(|run| run.id.to_string());
+    if let Some(pair) = all.windows(2).find(|pair| pair[0].id == pair[1].id && pair[0] != pair[1]) {
+        return Err(LabError::Mismatch(format!("there are two results of {}", pair[0].id)));
+    }
+    all.dedup_by(|a, b| a.id == b.id);
+    Ok(all)
+}
+
+/// Of the runs wanted, those that are not there yet.
+#[must_use]
+pub fn missing(wanted: &[RunId], have: &[Run]) -> Vec<RunId> {
+    wanted.iter().filter(|id| !have.iter().any(|run| run.id == **id)).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, version: &str) -> Run {
+        let id = RunId {
+            workload: "w".into(),
+            system: "../s".into(),
+            discipline: "sync".into(),
+            policy: "orlov".into(),
+            seed,
+        };
+        let (experiment, digest) = ("e".to_string(), "d".to_string());
+        Run { experiment, digest, version: version.into(), id, phases: Vec::new() }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(&dir.path().join("new")).unwrap();
+        store.keep(&run(2, "1")).unwrap();
+        store.keep(&run(1, "1")).unwrap();
+        store.keep(&run(1, "1")).unwrap();
+        fs::write(store.dir.join("run-half.part"), "{").unwrap();
+        let found = store.runs().unwrap();
+        assert_eq!(found, [run(1, "1"), run(2, "1")]);
+        let wanted = [run(2, "1").id, run(3, "1").id];
+        assert_eq!(missing(&wanted, &found), [run(3, "1").id]);
+        fs::write(store.dir.join("run-x.json"), "{").unwrap();
+        assert!(matches!(store.runs(), Err(LabError::Damaged { .. })));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_not_merged() {
+        let merged = merge(vec![vec![run(2, "1"), run(1, "1")], vec![run(1, "1")]]).unwrap();
+        assert_eq!(merged.len(), 2);
+        let error = merge(vec![vec![run(1, "1")], vec![run(2, "2")]]).unwrap_err().to_string();
+        assert!(error.contains("versions of seekless") && error.contains("1 (w/"), "{error}");
+        let mut other = run(1, "1");
+        other.phases.push(crate::run::Phase {
+            phase: "rm".into(),
+            seconds: 1.0,
+            counts: crate::run::Counts::default(),
+        });
+        assert!(merge(vec![vec![run(1, "1")], vec![other]]).is_err());
+    }
+}

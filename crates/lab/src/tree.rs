@@ -1,0 +1,273 @@
+//! The trees that experiments unpack and remove, generated from a seed.
+
+use seekless_model::random::Random;
+use seekless_units::ByteLen;
+use serde::Deserialize;
+
+/// A tree to be generated.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum TreeSpec {
+    /// A collection of ports as BSD systems have it: below `ports` some
+    /// categories; in each, ports with a `Makefile`, `files/md5`, `pkg/COMMENT`,
+    /// `pkg/DESCR`, `pkg/PLIST`, and most with `patches/patch-*`. Numbers are
+    /// of all directories, the top one included, and all files.
+    Ports {
+        /// Directories.
+        directories: u32,
+        /// Files.
+        files: u32,
+        /// Directories below the top.
+        categories: u32,
+    },
+    /// Directories in a row with as many files in each, as near as may be.
+    Flat {
+        /// Directories, the top one included.
+        directories: u32,
+        /// Files.
+        files: u32,
+        /// Bytes of each file.
+        len: u64,
+    },
+}
+
+/// A file or directory, in the order of an archive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Which entry it lies in; `None` for the volume's root.
+    pub parent: Option<usize>,
+    /// Its name there.
+    pub name: String,
+    /// Its length; `None` for a directory.
+    pub len: Option<ByteLen>,
+}
+
+impl TreeSpec {
+    /// What is wrong with the numbers.
+    pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
+        const MOST: u32 = 10_000_000;
+        let (Self::Ports { directories, files, .. } | Self::Flat { directories, files, .. }) =
+            *self;
+        if directories == 0 || directories > MOST {
+            return Some(("directories", format!("not from 1 to {MOST}")));
+        }
+        if files > MOST {
+            return Some(("files", format!("more than {MOST}")));
+        }
+        match *self {
+            Self::Ports { categories, .. } => {
+                let shape = Shape::new(directories, files, categories);
+                shape.is_none().then(|| ("tree", "no ports tree has such numbers".into()))
+            }
+            Self::Flat { len, .. } => {
+                (len > 1 << 30).then(|| ("len", "more than a gigabyte".to_string()))
+            }
+        }
+    }
+
+    /// The tree's entries, each directory in front of what lies in it.
+    #[must_use]
+    pub fn entries(&self, seed: u64) -> Vec<Entry> {
+        match *self {
+            Self::Ports { directories, files, categories } => {
+                let shape = Shape::new(directories, files, categories);
+                shape.map_or_else(Vec::new, |shape| shape.entries(seed))
+            }
+            Self::Flat { directories, files, len } => flat(directories, files, len),
+        }
+    }
+}
+
+fn push(entries: &mut Vec<Entry>, parent: Option<usize>, name: String, len: Option<u64>) -> usize {
+    entries.push(Entry { parent, name, len: len.map(ByteLen::new) });
+    entries.len() - 1
+}
+
+/// The files of the last directories are one fewer where they do not come out even.
+fn flat(directories: u32, files: u32, len: u64) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let top = push(&mut entries, None, "tree".into(), None);
+    let inner = directories - 1;
+    let places = inner.max(1);
+    for at in 0..places {
+        let dir = match inner {
+            0 => top,
+            _ => push(&mut entries, Some(top), format!("dir{at:03}"), None),
+        };
+        let count = files / places + u32::from(at < files % places);
+        for file in 0..count {
+            push(&mut entries, Some(dir), format!("file{file:05}"), Some(len));
+        }
+    }
+    entries
+}
+
+/// How many of everything a ports tree has.
+struct Shape {
+    categories: u32,
+    ports: u32,
+    /// Ports that have patches.
+    patched: u32,
+    patches: u32,
+}
+
+/// Of ports, how many have patches, in tenths: of OpenBSD's about six of ten do.
+const PATCHED_TENTHS: u32 = 6;
+/// Files that every port has.
+const FIXED_FILES: u32 = 5;
+
+impl Shape {
+    fn new(directories: u32, files: u32, categories: u32) -> Option<Self> {
+        let below = directories.checked_sub(1)?.checked_sub(categories)?;
+        // Each port is a directory with two more, and a third if patched.
+        let ports = below * 10 / (30 + PATCHED_TENTHS);
+        let patched = below.checked_sub(ports * 3)?;
+        let patches = files.checked_sub(ports * FIXED_FILES)?;
+        let sound = categories > 0 && ports >= categories && patched <= ports && patches >= patched;
+        (sound && (patched > 0 || patches == 0)).then_some(Self {
+            categories,
+            ports,
+            patched,
+            patches,
+        })
+    }
+
+    fn entries(&self, seed: u64) -> Vec<Entry> {
+        let mut chance = Random::new(seed);
+        let patches = self.deal_patches(&mut chance);
+        let mut in_category = vec![1u32; self.categories as usize];
+        for _ in self.categories..self.ports {
+            in_category[chance.below(u64::from(self.categories)) as usize] += 1;
+        }
+        let mut entries = Vec::new();
+        let top = push(&mut entries, None, "ports".into(), None);
+        let mut patches = patches.into_iter();
+        for (number, ports) in in_category.into_iter().enumerate() {
+            let category = push(&mut entries, Some(top), format!("category{number:02}"), None);
+            for port in 0..ports {
+                let patches = patches.next().unwrap_or(0);
+                put_port(&mut entries, category, &format!("port-{port:03}"), patches, &mut chance);
+            }
+        }
+        entries
+    }
+
+    /// How many patches each port has: some have none, and what is left after
+    /// one for each of the others falls on them by chance.
+    fn deal_patches(&self, chance: &mut Random) -> Vec<u32> {
+        let mut dealt = vec![0; self.ports as usize];
+        let mut order: Vec<usize> = (0..dealt.len()).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, chance.below(at as u64 + 1) as usize);
+        }
+        let patched = &order[..self.patched as usize];
+        patched.iter().for_each(|&port| dealt[port] = 1);
+        for _ in self.patched..self.patches {
+            dealt[patched[chance.below(patched.len() as u64) as usize]] += 1;
+        }
+        dealt
+    }
+}
+
+fn put_port(
+    entries: &mut Vec<Entry>,
+    category: usize,
+    name: &str,
+    patches: u32,
+    chance: &mut Random,
+) {
+    let port = push(entries, Some(category), name.into(), None);
+    let mut file = |entries: &mut Vec<Entry>, dir, name: &str, (median, spread): (f64, f64)| {
+        let len = length(chance, median, spread);
+        push(entries, Some(dir), name.into(), Some(len));
+    };
+    file(entries, port, "Makefile", sizes::MAKEFILE);
+    let files = push(entries, Some(port), "files".into(), None);
+    file(entries, files, "md5", sizes::MD5);
+    if patches > 0 {
+        let dir = push(entries, Some(port), "patches".into(), None);
+        for number in 0..patches {
+            file(entries, dir, &format!("patch-{number:02}"), sizes::PATCH);
+        }
+    }
+    let pkg = push(entries, Some(port), "pkg".into(), None);
+    file(entries, pkg, "COMMENT", sizes::COMMENT);
+    file(entries, pkg, "DESCR", sizes::DESCR);
+    file(entries, pkg, "PLIST", sizes::PLIST);
+}
+
+/// Lengths are log-normal: a median in bytes, and the standard deviation of
+/// the logarithm. As ports trees of the time have them: most files below a
+/// fragment, few above a block.
+mod sizes {
+    pub(super) const MAKEFILE: (f64, f64) = (900.0, 0.5);
+    pub(super) const MD5: (f64, f64) = (170.0, 0.5);
+    pub(super) const COMMENT: (f64, f64) = (45.0, 0.3);
+    pub(super) const DESCR: (f64, f64) = (500.0, 0.7);
+    pub(super) const PLIST: (f64, f64) = (500.0, 1.5);
+    pub(super) const PATCH: (f64, f64) = (900.0, 1.0);
+    /// No file is longer than this.
+    pub(super) const MOST: f64 = 262_144.0;
+}
+
+/// A length with chance; the sum of twelve draws is nearly normal, and the same
+/// on every machine.
+fn length(chance: &mut Random, median: f64, spread: f64) -> u64 {
+    let normal = (0..12).map(|_| chance.unit()).sum::<f64>() - 6.0;
+    (median * (spread * normal).exp()).clamp(1.0, sizes::MOST) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PORTS: TreeSpec = TreeSpec::Ports { directories: 6596, files: 13_868, categories: 50 };
+
+    #[test]
+    fn a_ports_tree_has_the_numbers_asked_for() {
+        for seed in [1, 2] {
+            let entries = PORTS.entries(seed);
+            let directories = entries.iter().filter(|entry| entry.len.is_none()).count();
+            assert_eq!((directories, entries.len() - directories), (6596, 13_868));
+            for (at, entry) in entries.iter().enumerate() {
+                assert!(entry.parent.is_none_or(|parent| parent < at));
+            }
+        }
+        assert_eq!(PORTS.entries(1), PORTS.entries(1));
+        assert_ne!(PORTS.entries(1), PORTS.entries(2));
+    }
+
+    #[test]
+    fn most_files_are_small() {
+        let entries = PORTS.entries(1);
+        let lens: Vec<u64> =
+            entries.iter().filter_map(|entry| entry.len).map(ByteLen::get).collect();
+        let below = |bytes| lens.iter().filter(|len| **len <= bytes).count() as f64;
+        let share = below(1024) / lens.len() as f64;
+        assert!((0.6..0.9).contains(&share), "{share} fit in a fragment");
+        assert!(below(8192) / lens.len() as f64 > 0.97);
+    }
+
+    #[test]
+    fn a_flat_tree_is_even() {
+        let entries = TreeSpec::Flat { directories: 28, files: 202, len: 0 }.entries(1);
+        assert_eq!(entries.len(), 230);
+        let in_dir =
+            |dir| entries.iter().filter(|e| e.parent == Some(dir) && e.len.is_some()).count();
+        let counts: Vec<usize> =
+            (1..entries.len()).filter(|&at| entries[at].len.is_none()).map(in_dir).collect();
+        assert_eq!(counts.len(), 27);
+        assert!(counts.iter().all(|count| [7, 8].contains(count)));
+    }
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let ports = |directories, files, categories| {
+            TreeSpec::Ports { directories, files, categories }.fault().is_some()
+        };
+        assert!(!ports(300, 700, 5));
+        assert!(ports(300, 100, 5), "fewer files than the ports must have");
+        assert!(ports(3, 100, 5), "fewer directories than categories");
+        assert!(ports(0, 0, 0));
+    }
+}
