@@ -82,7 +82,7 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
     let none = || FsError::corrupt(Corruption::Magic { found: 0 }, place());
     let Some(first) = find(device.as_ref()) else {
         let copy = search(device).ok_or_else(none)?;
-        return chosen(device, &at_home(copy.clone()), &copy, "nothing is there".into());
+        return chosen(device, &at_home(copy.clone(), None), &copy, "nothing is there".into());
     };
     match usable(&first, device.len()) {
         Err(error) => match search(device) {
@@ -139,7 +139,7 @@ fn chosen(
     let mut sb = usable(&mended, device.len());
     let is_other = (mended.order, mended.format) != (copy.order, copy.format);
     if sb.is_err() || is_other || fields.len() > FEW {
-        mended = at_home(copy.clone());
+        mended = at_home(copy.clone(), Some(first.at));
         derive(&mut mended);
         tune(&mut mended, copy);
         sb = usable(&mended, device.len());
@@ -167,10 +167,14 @@ fn chosen(
     Ok(Chosen { sb, bytes: mended.bytes, findings, hash_differs, bad_copies })
 }
 
-/// A copy as if it lay where the superblock belongs.
-fn at_home(mut copy: Found) -> Found {
-    let here = Some(copy.at).filter(|at| is_home(copy.format, *at));
-    let says = here.or(copy.own_place()).filter(|at| SUPERBLOCK_SEARCH.contains(at));
+/// A copy as if it lay where the superblock belongs: where what is left of that
+/// was found, else where the copy says. Zero is no place that anybody gives, but
+/// what a field is that was lost.
+fn at_home(mut copy: Found, found_at: Option<u64>) -> Found {
+    let places = found_at.into_iter().chain([copy.at]);
+    let here = places.into_iter().find(|at| is_home(copy.format, *at));
+    let said = copy.own_place().filter(|at| *at != 0 && SUPERBLOCK_SEARCH.contains(at));
+    let says = here.or(said);
     copy.at = match copy.format {
         Format::Ufs1 => says.filter(|&at| at != SUPERBLOCK_UFS2).unwrap_or(HOME_UFS1),
         Format::Ufs2 => says.unwrap_or(SUPERBLOCK_UFS2),
