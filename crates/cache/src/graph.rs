@@ -1,10 +1,11 @@
 //! The graph of changes: who waits for whom.
 //!
 //! Records live in a slab and are named by slot and generation, so that a name
-//! kept too long is known to be of something that is on the disk. Edges only
-//! ever lead to older records, and a record that takes in a later change takes
-//! in no new edges with it; so the graph has no cycles, and some record can
-//! always be written.
+//! kept too long is known to be of something that is on the disk. Edges lead to
+//! older records, and a record that takes in a later change takes in no new
+//! edges with it; only a pointer that has moved may come to wait for newer ones,
+//! the contents and the bitmap of its new place, which wait for nothing. So the
+//! graph has no cycles, and some record can always be written.
 //!
 //! There are two kinds of edge. A record **after** another in a different
 //! place waits until the other is on the disk. A record **on** another, which

@@ -6,6 +6,7 @@ mod kernel;
 mod live;
 mod options;
 mod recorder;
+pub(crate) mod statistics;
 
 pub(crate) use fuser::Filesystem;
 pub(crate) use image::ImageMount;

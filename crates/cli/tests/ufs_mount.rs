@@ -6,9 +6,10 @@ mod judges;
 
 use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A mount that ends with the test, however that ends.
@@ -250,6 +251,82 @@ fn a_full_volume_says_so_and_stays_whole() {
     fs::write(at.join("again"), vec![2; end as usize - 100_000]).expect("write");
     mounted.end();
     text(&seekless(&["check", &image]));
+}
+
+/// What a mount counted until it ended, and with -v what it says when a signal
+/// asks before.
+fn counted(image: &str, at: &Path, options: &str, how: &str) -> (String, String) {
+    fs::create_dir_all(at).expect("mount point");
+    let outside = fs::metadata(at).expect("mount point").dev();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_seekless"))
+        .args(["mount", image, how, "-o", options])
+        .arg(at)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("seekless mount");
+    let start = Instant::now();
+    while fs::metadata(at).is_ok_and(|seen| seen.dev() == outside) {
+        assert!(start.elapsed() < Duration::from_secs(20), "not mounted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for n in 0..30 {
+        fs::create_dir(at.join(format!("{n}"))).expect("mkdir");
+        fs::write(at.join(format!("{n}/file")), vec![1; 5000]).expect("write");
+    }
+    let mut asked = String::new();
+    if how == "-v" {
+        run("kill", &["-USR1", &server.id().to_string()]);
+        let mut errors = BufReader::new(server.stderr.take().expect("stderr"));
+        // It comes when it comes; the kind is among the last lines.
+        while !asked.contains("diradd") {
+            assert!(errors.read_line(&mut asked).expect("read") > 0, "{asked}");
+        }
+    }
+    run("umount", &[at]);
+    let done = server.wait_with_output().expect("server");
+    assert!(done.status.success(), "{done:?}");
+    (String::from_utf8(done.stdout).expect("text"), asked)
+}
+
+#[test]
+fn what_was_counted_is_told() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-counted");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    let counts = |options: &str| -> serde_json::Value {
+        make(&image, "ufs2", "32M", &["-b", "4096", "-f", "512"]);
+        let (said, _) = counted(&image, &at, options, "--json");
+        serde_json::from_str(&said).expect("JSON")
+    };
+    let number = |of: &serde_json::Value| of.as_u64().expect("a number");
+    let (sync, soft) = (counts("rw,sync"), counts("rw,softdep"));
+    // A name and an inode each at least.
+    assert!(number(&sync["sync_writes"]) > 120, "{sync}");
+    assert!(number(&soft["sync_writes"]) < 10 && number(&soft["async_writes"]) > 0, "{soft}");
+    assert_eq!(number(&sync["dependencies"]["diradd"]["made"]), 0, "{sync}");
+    assert_eq!(number(&soft["dependencies"]["diradd"]["made"]), 30, "{soft}");
+    assert_eq!(number(&soft["dependencies"]["mkdir"]["made"]), 30, "{soft}");
+    assert_eq!(number(&soft["dependencies"]["mkdir"]["in_use"]), 0, "{soft}");
+    make(&image, "ufs2", "32M", &[]);
+    let (last, asked) = counted(&image, &at, "rw", "-v");
+    for said in [&asked, &last] {
+        assert!(said.contains("writes: sync ") && said.contains("max_limit_hit"), "{said}");
+    }
+    // While it is mounted names wait.
+    let waiting = |said: &str| {
+        let line = said.lines().find(|line| line.trim_start().starts_with("diradd"));
+        let words: Vec<u64> = line
+            .expect("diradd")
+            .split_whitespace()
+            .skip(1)
+            .map(|n| n.parse().expect("n"))
+            .collect();
+        words[0]
+    };
+    assert_eq!((waiting(&asked), waiting(&last)), (30, 0), "{asked} {last}");
 }
 
 #[test]

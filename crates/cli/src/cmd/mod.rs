@@ -41,7 +41,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Map(args) => map::run(args, &cli.global),
         Command::Mkfs(args) => mkfs::run(args, &cli.global),
         Command::Model(args) => model::run(args, &cli.global),
-        Command::Mount(args) => mount::run(args),
+        Command::Mount(args) => mount::run(args, &cli.global),
         Command::Optimize(args) => optimize::run(args, &cli.global),
         Command::Record(args) => record::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),

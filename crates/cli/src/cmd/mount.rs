@@ -1,21 +1,26 @@
 //! `seekless mount`: an image as a directory.
 
-use crate::args::OpenArgs;
+use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::image;
-use crate::mount::{self, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, Shared};
+use crate::mount::{
+    self, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, Shared, statistics,
+};
+use crate::say::say;
 use clap::Args;
+use seekless_cache::Counters;
 use seekless_device::{FileDevice, RealClock};
 use seekless_ffs::{FfsLive, LiveOptions};
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, parse_size};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount an image: read-only, to record what is read, or to change it
 #[derive(Args, Debug)]
@@ -46,7 +51,8 @@ Of any mount: ro, suid, dev, noexec and their opposites (usual: nosuid, nodev),
 allow_other. Times of last access are not kept (noatime).
 
 Runs until the directory is unmounted or a signal (INT, TERM, HUP) comes; then
-unmounts and completes the trace. Needs root or fusermount3.")]
+unmounts and completes the trace. USR1 prints what a mount that may be changed
+has counted so far, -v or --json what it has when it ends. Needs root or fusermount3.")]
 pub(crate) struct MountArgs {
     /// Image file or block device
     image: PathBuf,
@@ -68,6 +74,10 @@ pub(crate) struct MountArgs {
     /// Options separated by commas, as mount(8) takes them
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
+    /// With -o rw: print at the end what was counted, writes that were waited for
+    /// and others, and the dependencies of soft updates by kind
+    #[arg(short, long)]
+    verbose: bool,
     /// Let other users in as well (always so for root)
     #[arg(long)]
     allow_other: bool,
@@ -75,12 +85,16 @@ pub(crate) struct MountArgs {
     open: OpenArgs,
 }
 
-pub(crate) fn run(args: &MountArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure> {
     let options = LiveMountOptions::parse(&args.options)?;
     if !args.dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", args.dir.display())));
     }
-    if options.writable { run_writable(args, options) } else { run_read_only(args, &options) }
+    if options.writable {
+        run_writable(args, options, global)
+    } else {
+        run_read_only(args, &options)
+    }
 }
 
 fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCode, Failure> {
@@ -124,22 +138,47 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_writable(args: &MountArgs, options: LiveMountOptions) -> Result<ExitCode, Failure> {
+fn run_writable(
+    args: &MountArgs,
+    options: LiveMountOptions,
+    global: &Global,
+) -> Result<ExitCode, Failure> {
     if args.record.is_some() {
         return Err(Failure::usage("--record needs a read-only mount: leave -o rw out"));
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
-    let live: Shared = open_live(args, &options, Arc::new(device)).map_err(about)?;
+    let engine = open_live(args, &options, Arc::new(device)).map_err(about)?;
+    let live: Shared = engine.clone();
+    let counted = move || *engine.lock().unwrap_or_else(PoisonError::into_inner).counters();
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
+    print_when_asked(counted.clone())?;
     let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), true);
     drop(stop);
     let _ = ticker.join();
     // Whatever became of the mount, what was changed is written.
-    mount::lock(&live).unmount().map_err(about)?;
-    served
+    let unmounted = mount::lock(&live).unmount().map_err(about);
+    if global.json {
+        say!("{}", statistics::json(&counted()));
+    } else if args.verbose {
+        say!("{}", statistics::text(&counted()));
+    }
+    unmounted.and(served)
+}
+
+/// Prints what was counted to standard error each time a signal asks for it.
+fn print_when_asked(counted: impl Fn() -> Counters + Send + 'static) -> Result<(), Failure> {
+    let asked = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
+    std::thread::spawn(move || {
+        let mut asked = asked;
+        for _ in &mut asked {
+            // Nobody may be listening; the mount goes on.
+            let _ = writeln!(std::io::stderr(), "{}", statistics::text(&counted()));
+        }
+    });
+    Ok(())
 }
 
 /// Opens an image for changes, of a format for which we can.
@@ -147,7 +186,7 @@ fn open_live(
     args: &MountArgs,
     options: &LiveMountOptions,
     device: Arc<FileDevice>,
-) -> Result<Shared, FsError> {
+) -> Result<Arc<Mutex<FfsLive>>, FsError> {
     match seekless_fs::format::claim(image::FORMATS, device.as_ref())?.name {
         "ffs" => {
             let how = LiveOptions {
