@@ -54,8 +54,11 @@ pub enum Role {
     EntryChange,
     /// A name less.
     EntryRemove,
-    /// A number of links.
+    /// A number of links that is to come true before a name more is there.
     LinkCount,
+    /// A number of links that follows a name less: until it is written it is too
+    /// high, which harms nothing.
+    LinkDrop,
     /// Times, mode, owner and the like.
     Attributes,
     /// Counts that can be made anew from the bitmaps; the superblock.
@@ -146,6 +149,7 @@ impl Role {
             | Self::InodeClear
             | Self::InodeBlockInit
             | Self::LinkCount
+            | Self::LinkDrop
             | Self::Attributes => Kind::InodeDep,
             Self::InodeBitmapSet
             | Self::InodeBitmapClear

@@ -71,7 +71,7 @@ impl FfsLive {
         if node.links == 0 && node.holds == 0 {
             self.destroy(ino)?;
         } else {
-            self.put_links(ino, &[])?;
+            self.put_fewer_links(ino)?;
         }
         Ok(())
     }

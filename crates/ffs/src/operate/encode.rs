@@ -241,9 +241,14 @@ impl FfsLive {
         }
     }
 
-    /// Writes the number of links.
-    pub(super) fn put_links(&mut self, ino: Ino, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Links, Role::LinkCount, after, None)?.id)
+    /// Writes the number of links: what names are to be added waits for it.
+    pub(super) fn put_links(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+        Ok(self.put_part(ino, Part::Links, Role::LinkCount, &[], None)?.id)
+    }
+
+    /// Writes the number of links when a name has gone.
+    pub(super) fn put_fewer_links(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.put_part(ino, Part::Links, Role::LinkDrop, &[], None).map(|_| ())
     }
 
     /// Writes size and block numbers.

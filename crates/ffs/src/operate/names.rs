@@ -224,7 +224,7 @@ impl FfsLive {
             let parent = self.dir_node(dir)?;
             parent.links = parent.links.saturating_add(1);
             parent.effective = parent.effective.saturating_add(1);
-            let counted = self.put_links(dir, &[])?;
+            let counted = self.put_links(dir)?;
             (Role::EntryAddDirectory, Ids::from_slice(&[init, counted]))
         } else {
             (Role::EntryAdd, Ids::from_slice(&[init]))
@@ -268,7 +268,7 @@ impl FfsLive {
             return Err(FsError::TooManyLinks(ino));
         }
         node.links = node.links.saturating_add(1);
-        self.put_links(ino, &[])
+        self.put_links(ino)
     }
 
     pub(super) fn link_file(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError> {
