@@ -47,13 +47,14 @@ impl FfsLive {
         None
     }
 
-    /// A block number in an indirect block.
+    /// A block number in an indirect block. All of the block is read: who wants
+    /// one number will want the next.
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
-        let width = index(self.sb.pointer_size());
-        let bytes = self.cache.read(block, index(place).saturating_mul(width), width)?;
+        let at = index(place).saturating_mul(index(self.sb.pointer_size()));
+        let bytes = self.cache.read(block, 0, index(self.sb.bsize))?;
         Ok(match self.sb.format {
-            Format::Ufs1 => u64::from(self.sb.order.get_u32(bytes, 0).unwrap_or(0)),
-            Format::Ufs2 => self.sb.order.get_u64(bytes, 0).unwrap_or(0),
+            Format::Ufs1 => u64::from(self.sb.order.get_u32(bytes, at).unwrap_or(0)),
+            Format::Ufs2 => self.sb.order.get_u64(bytes, at).unwrap_or(0),
         })
     }
 

@@ -10,6 +10,7 @@ mod failing;
 mod model;
 mod recount;
 mod replay;
+mod requests;
 mod reserve;
 
 use crash::Fragile;
