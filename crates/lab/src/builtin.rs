@@ -6,6 +6,7 @@ use crate::experiment::Experiment;
 /// Names and files, by name.
 const EXPERIMENTS: &[(&str, &str)] = &[
     ("dirpref", include_str!("../experiments/dirpref.toml")),
+    ("maxcontigdirs", include_str!("../experiments/maxcontigdirs.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),
 ];

@@ -1,5 +1,9 @@
 //! What an experiment's file says.
 
+mod sweep;
+
+pub use sweep::Sweep;
+
 use crate::quantity::{BlockPolicyName, DisciplineName, DriveName, PolicyName, Size, Span};
 use crate::tree::TreeSpec;
 use seekless_model::SpecError;
@@ -56,6 +60,12 @@ pub struct System {
     pub cache: CacheSpec,
     /// The processor.
     pub cpu: Cpu,
+    /// Instead of one system, one for each combination of these.
+    #[serde(default)]
+    pub sweep: Option<Sweep>,
+    /// What of the sweep this one is: keys and values.
+    #[serde(skip)]
+    pub swept: Vec<(String, String)>,
 }
 
 /// How the file system is made, in the terms of `newfs`.
@@ -78,6 +88,12 @@ pub struct Format {
     pub blocks: BlockPolicyName,
     /// Gather new blocks into clusters.
     pub reallocblks: bool,
+    /// What files are expected to be long (`newfs -g`).
+    #[serde(default)]
+    pub avgfilesize: Option<Size>,
+    /// How many files are expected in a directory (`newfs -h`).
+    #[serde(default)]
+    pub avgfpdir: Option<u32>,
 }
 
 /// A format that experiments know.
@@ -122,6 +138,12 @@ pub struct Cpu {
     pub copy: Size,
     /// Bytes a second that an archive is unpacked to.
     pub unpack: Size,
+    /// Starting a program and its end; nothing when not given.
+    #[serde(default)]
+    pub spawn: Option<Span>,
+    /// Bytes of source a second that are compiled; no time when not given.
+    #[serde(default)]
+    pub compile: Option<Size>,
 }
 
 /// What is done.
@@ -134,9 +156,23 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// The tree it is done with.
     pub tree: TreeSpec,
+    /// Of [`WorkloadKind::Torture`]: the tree that is copied and removed.
+    #[serde(default)]
+    pub copied: Option<TreeSpec>,
+    /// Of [`WorkloadKind::TreeThenFiles`]: files are made in an order of chance,
+    /// not directory by directory.
+    #[serde(default)]
+    pub shuffled: bool,
+    /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
+    #[serde(default)]
+    pub rounds: Option<u32>,
     /// Only under these disciplines.
     #[serde(default)]
     pub disciplines: Option<Vec<DisciplineName>>,
+    /// How long the syncer has after a phase, in no phase's time, before what is
+    /// still dirty is written all at once; no time when not given.
+    #[serde(default)]
+    pub linger: Option<Span>,
     /// How long callers sleep when the graph of changes is full, in hundredths
     /// of a second (`tickdelay`).
     #[serde(default)]
@@ -157,6 +193,15 @@ pub enum WorkloadKind {
     MakeNodes,
     /// It is there already and is removed: phase `rm`.
     Remove,
+    /// The Andrew benchmark on a program's source that is there already: phases
+    /// `mkdir`, `copy`, `scan`, `read`, `compile` and `all`.
+    Andrew,
+    /// Three tests at once: the Andrew benchmark `rounds` times, as often
+    /// `copied` copied and removed, half as often all names looked at. Phase `all`.
+    Torture,
+    /// Its directories are made, then its files, then it is mounted anew, read
+    /// and removed: phases `mkdir`, `files`, `read` and `rm`.
+    TreeThenFiles,
 }
 
 /// What others measured of a phase. Figures that were not published are left out.
@@ -195,8 +240,9 @@ impl Experiment {
     /// # Errors
     /// [`SpecError::Invalid`], with line and key.
     pub fn parse(text: &str, file: &str) -> Result<Self, SpecError> {
-        let read: Self =
+        let mut read: Self =
             toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
+        read.systems = read.systems.iter().flat_map(sweep::expand).collect();
         match read.fault() {
             None => Ok(read),
             Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
@@ -224,7 +270,7 @@ impl Experiment {
         twice("system", self.systems.iter().map(|system| &*system.name).collect())
             .or_else(|| twice("workload", self.workloads.iter().map(|w| &*w.name).collect()))
             .or_else(|| self.systems.iter().find_map(System::fault))
-            .or_else(|| self.workloads.iter().find_map(|workload| workload.tree.fault()))
+            .or_else(|| self.workloads.iter().find_map(Workload::fault))
             .or_else(|| self.published.iter().find_map(|published| self.stray(published)))
     }
 
@@ -240,12 +286,37 @@ impl Experiment {
     }
 }
 
+impl Workload {
+    fn fault(&self) -> Option<(&'static str, String)> {
+        let torture = self.kind == WorkloadKind::Torture;
+        let stray = |key| Some((key, "is for 'torture' alone, which needs it".to_string()));
+        if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
+            return Some(("shuffled", "is for 'tree-then-files' alone".into()));
+        }
+        if self.rounds.is_some() != torture {
+            return stray("rounds");
+        }
+        if self.copied.is_some() != torture {
+            return stray("copied");
+        }
+        if self.rounds.is_some_and(|rounds| !(1..=10_000).contains(&rounds)) {
+            return Some(("rounds", "not from 1 to 10000".into()));
+        }
+        self.tree.fault().or_else(|| self.copied.as_ref()?.fault())
+    }
+}
+
 impl System {
     fn fault(&self) -> Option<(&'static str, String)> {
         let zero = |key, size: Size| (size.0.get() == 0).then(|| (key, "is nothing".to_string()));
         zero("copy", self.cpu.copy)
             .or_else(|| zero("unpack", self.cpu.unpack))
+            .or_else(|| self.cpu.compile.and_then(|size| zero("compile", size)))
             .or_else(|| zero("size", self.cache.size))
+            .or_else(|| self.format.avgfilesize.and_then(|size| zero("avgfilesize", size)))
+            .or_else(|| {
+                (self.format.avgfpdir == Some(0)).then(|| ("avgfpdir", "is nothing".into()))
+            })
             .or_else(|| (self.queue == 0).then(|| ("queue", "is nothing".into())))
     }
 }

@@ -17,12 +17,14 @@
 //! - [`plan`]: which runs an experiment consists of
 //! - [`store`]: runs kept in a directory as they finish
 //! - [`cells`]: runs against each other and against what was published
+//! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree
 
 pub mod builtin;
 pub mod cells;
 pub mod disk;
 pub mod experiment;
+pub mod grids;
 pub mod machine;
 pub mod plan;
 pub mod pool;

@@ -39,7 +39,52 @@ pub struct Reading {
     /// What the drive was asked.
     pub tally: Tally,
     /// What the cache counted.
-    pub counters: Counters,
+    pub cache: CacheTally,
+}
+
+/// What of the cache's counters is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheTally {
+    /// Writes with something in them undone.
+    pub rolled_back_writes: u64,
+    /// Times that a full graph of changes let a caller sleep.
+    pub max_limit_hit: u64,
+    /// Times that the syncer was asked to hurry.
+    pub rush_requests: u64,
+}
+
+impl CacheTally {
+    fn with(self, more: &Counters) -> Self {
+        Self {
+            rolled_back_writes: self.rolled_back_writes + more.rolled_back_writes,
+            max_limit_hit: self.max_limit_hit + more.max_limit_hit,
+            rush_requests: self.rush_requests + more.rush_requests,
+        }
+    }
+}
+
+/// How the file system is mounted.
+struct Mount {
+    config: Config,
+    directories: String,
+    blocks: String,
+    seed: u64,
+    reallocblks: bool,
+}
+
+impl Mount {
+    fn open(&self, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Result<FfsLive, FsError> {
+        let options = LiveOptions {
+            directories: self.directories.clone(),
+            blocks: Some(self.blocks.clone()),
+            seed: self.seed,
+            reallocblks: self.reallocblks,
+            force: false,
+            ignore_checksums: false,
+            wall: Box::new(|| TODAY),
+        };
+        FfsLive::open(disk.clone(), clock.clone(), self.config, options)
+    }
 }
 
 /// A machine with a mounted file system.
@@ -47,10 +92,17 @@ pub struct Machine {
     clock: Arc<VirtualClock>,
     disk: Arc<Disk>,
     live: FfsLive,
+    mount: Mount,
+    /// Of mounts that are over.
+    past: CacheTally,
     cpu: Cpu,
+    linger: Nanos,
     spent: Nanos,
-    zeros: Vec<u8>,
+    bytes: Vec<u8>,
 }
+
+/// Most bytes that are read or written in one call.
+const CHUNK: usize = 64 << 10;
 
 impl Machine {
     /// Makes the file system, in no time, and mounts it. `log` as in
@@ -65,23 +117,24 @@ impl Machine {
         let clock = Arc::new(VirtualClock::new());
         let model = drive(system)?;
         let disk = Arc::new(Disk::new(image, model, clock.clone(), system.queue, log));
-        let options = LiveOptions {
+        let mount = Mount {
+            config: config(system, setup),
             directories: setup.policy.into(),
-            blocks: Some(system.format.blocks.0.clone()),
+            blocks: system.format.blocks.0.clone(),
             seed: setup.seed,
             reallocblks: system.format.reallocblks,
-            force: false,
-            ignore_checksums: false,
-            wall: Box::new(|| TODAY),
         };
-        let live = FfsLive::open(disk.clone(), clock.clone(), config(system, setup), options)?;
+        let live = mount.open(&disk, &clock)?;
         Ok(Self {
             clock,
             disk,
             live,
+            mount,
+            past: CacheTally::default(),
             cpu: system.cpu.clone(),
+            linger: setup.workload.linger.map_or(Nanos::ZERO, |span| span.0),
             spent: Nanos::ZERO,
-            zeros: Vec::new(),
+            bytes: vec![0x5A; CHUNK],
         })
     }
 
@@ -92,7 +145,7 @@ impl Machine {
             now: self.clock.now(),
             cpu: self.spent,
             tally: self.disk.tally(),
-            counters: *self.live.counters(),
+            cache: self.past.with(self.live.counters()),
         }
     }
 
@@ -102,7 +155,7 @@ impl Machine {
         self.spent = self.spent.saturating_add(span.get());
     }
 
-    fn bytes(&mut self, count: u64, per_second: Size) {
+    fn work_through(&mut self, count: u64, per_second: Size) {
         let nanos = u128::from(count) * 1_000_000_000 / u128::from(per_second.0.get().max(1));
         self.compute(Nanos::new(u64::try_from(nanos).unwrap_or(u64::MAX)));
     }
@@ -125,16 +178,96 @@ impl Machine {
     /// Unpacks a file's contents from an archive, and writes them.
     ///
     /// # Errors
+    /// As [`Machine::write`].
+    pub fn unpack(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
+        self.work_through(len.get(), self.cpu.unpack);
+        self.write(ino, len)
+    }
+
+    /// Writes a file from its start.
+    ///
+    /// # Errors
     /// As [`Operate::write`].
-    pub fn fill(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
-        self.bytes(len.get(), self.cpu.unpack);
-        self.bytes(len.get(), self.cpu.copy);
-        let len = usize::try_from(len.get()).unwrap_or(usize::MAX);
-        if self.zeros.len() < len {
-            self.zeros = vec![0x5A; len];
+    pub fn write(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
+        self.work_through(len.get(), self.cpu.copy);
+        let mut at = ByteLen::ZERO;
+        while at < len {
+            let most = len.get() - at.get();
+            let part = &self.bytes[..CHUNK.min(usize::try_from(most).unwrap_or(CHUNK))];
+            let written = self.live.write(ino, at, part)?;
+            if written < part.len() {
+                return Err(FsError::NoSpace("the volume is full".into()));
+            }
+            at = ByteLen::new(at.get() + written as u64);
         }
-        let written = self.live.write(ino, ByteLen::ZERO, &self.zeros[..len])?;
-        if written < len { Err(FsError::NoSpace("the volume is full".into())) } else { Ok(()) }
+        Ok(())
+    }
+
+    /// Reads a file from its start to its end.
+    ///
+    /// # Errors
+    /// As [`Operate::read`].
+    pub fn read(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.compute(self.cpu.look.0);
+        let mut buf = std::mem::take(&mut self.bytes);
+        let mut at = ByteLen::ZERO;
+        let done = loop {
+            match self.live.read(ino, at, &mut buf) {
+                Ok(0) => break Ok(()),
+                Ok(count) => {
+                    at = ByteLen::new(at.get() + count as u64);
+                    self.work_through(count as u64, self.cpu.copy);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        self.bytes = buf;
+        done
+    }
+
+    /// Starts a program and waits for its end, without what it does.
+    pub fn run_program(&mut self) {
+        if let Some(span) = self.cpu.spawn {
+            self.compute(span.0);
+        }
+    }
+
+    /// Compiles so much source, without the files' reading and writing.
+    pub fn compile(&mut self, len: ByteLen) {
+        if let Some(rate) = self.cpu.compile {
+            self.work_through(len.get(), rate);
+        }
+    }
+
+    /// The time now.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    /// Nobody does anything until then but the syncer.
+    ///
+    /// # Errors
+    /// As [`Operate::tick`].
+    pub fn pause_until(&mut self, then: Nanos) -> Result<(), FsError> {
+        while self.clock.now() < then {
+            let left = then.saturating_since(self.clock.now());
+            self.clock.sleep(Nanos::new(left.min(1_000_000_000)));
+            self.live.tick()?;
+        }
+        Ok(())
+    }
+
+    /// Unmounts and mounts again, with an empty cache.
+    ///
+    /// # Errors
+    /// As [`Operate::unmount`], and what [`FfsLive::open`] says.
+    pub fn remount(&mut self) -> Result<(), FsError> {
+        self.live.unmount()?;
+        self.disk.drain()?;
+        self.past = self.past.with(self.live.counters());
+        self.live = self.mount.open(&self.disk, &self.clock)?;
+        Ok(())
     }
 
     /// Sets times and owner as an archiver does when a file is done.
@@ -191,11 +324,13 @@ impl Machine {
         self.live.rmdir(dir, name)
     }
 
-    /// Everything is on the disk, and the disk is at rest.
+    /// Everything is on the disk, and the disk is at rest: what the syncer has
+    /// not written after a while ([`Workload::linger`]) is written at once.
     ///
     /// # Errors
     /// As [`Operate::sync`].
     pub fn settle(&mut self) -> Result<(), FsError> {
+        self.pause_until(self.now().saturating_add(self.linger.get()))?;
         self.live.sync()?;
         Ok(self.disk.drain()?)
     }
@@ -226,6 +361,10 @@ fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
     options.fragment_size = small(format.fragment)?;
     options.blocks_per_group = format.blocks_per_group;
     options.bytes_per_inode = format.bytes_per_inode.map(small).transpose()?;
+    if let Some(size) = format.avgfilesize {
+        options.avgfilesize = small(size)?;
+    }
+    options.avgfpdir = format.avgfpdir.unwrap_or(options.avgfpdir);
     options.time = TODAY;
     Ok(options)
 }

@@ -116,8 +116,7 @@ pub fn perform(
     let failed = |source| LabError::FileSystem { run: id.to_string(), source };
     let setup = Setup { policy: &id.policy, discipline, seed: id.seed, workload };
     let mut machine = Machine::new(system, &setup, log).map_err(failed)?;
-    let tree = workload.tree.entries(id.seed);
-    let measured = workload.kind.perform(&mut machine, &tree).map_err(failed)?;
+    let measured = workload.perform(&mut machine, id.seed).map_err(failed)?;
     machine.close().map_err(failed)?;
     Ok(Run {
         experiment: experiment.name.clone(),
@@ -137,7 +136,7 @@ fn phase((name, before, after): &Measured) -> Phase {
 }
 
 fn counts(before: &Reading, after: &Reading) -> Counts {
-    let (was, is) = (&before.counters, &after.counters);
+    let (was, is) = (&before.cache, &after.cache);
     Counts {
         disk: after.tally - before.tally,
         cpu_ns: after.cpu.saturating_since(before.cpu),

@@ -29,6 +29,17 @@ pub enum TreeSpec {
         /// Bytes of each file.
         len: u64,
     },
+    /// A program's source, or any other tree of which the numbers are known:
+    /// directories within each other, files of log-normal lengths wherever they
+    /// fall. Two of three are called `.c`, the others `.h`.
+    Source {
+        /// Directories, the top one included.
+        directories: u32,
+        /// Files.
+        files: u32,
+        /// Bytes of all files together.
+        bytes: u64,
+    },
 }
 
 /// A file or directory, in the order of an archive.
@@ -46,8 +57,9 @@ impl TreeSpec {
     /// What is wrong with the numbers.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         const MOST: u32 = 10_000_000;
-        let (Self::Ports { directories, files, .. } | Self::Flat { directories, files, .. }) =
-            *self;
+        let (Self::Ports { directories, files, .. }
+        | Self::Flat { directories, files, .. }
+        | Self::Source { directories, files, .. }) = *self;
         if directories == 0 || directories > MOST {
             return Some(("directories", format!("not from 1 to {MOST}")));
         }
@@ -62,6 +74,9 @@ impl TreeSpec {
             Self::Flat { len, .. } => {
                 (len > 1 << 30).then(|| ("len", "more than a gigabyte".to_string()))
             }
+            Self::Source { bytes, .. } => {
+                (bytes > 1 << 40).then(|| ("bytes", "more than a terabyte".to_string()))
+            }
         }
     }
 
@@ -74,6 +89,7 @@ impl TreeSpec {
                 shape.map_or_else(Vec::new, |shape| shape.entries(seed))
             }
             Self::Flat { directories, files, len } => flat(directories, files, len),
+            Self::Source { directories, files, bytes } => source(directories, files, bytes, seed),
         }
     }
 }
@@ -100,6 +116,50 @@ fn flat(directories: u32, files: u32, len: u64) -> Vec<Entry> {
         }
     }
     entries
+}
+
+/// No directory lies deeper below the top than this.
+const DEEPEST: u32 = 3;
+
+/// Directories in any of those before, down to a depth; then the files of each.
+fn source(directories: u32, files: u32, bytes: u64, seed: u64) -> Vec<Entry> {
+    let mut chance = Random::new(seed);
+    let mut within: Vec<(usize, u32)> = vec![(0, 0)];
+    while within.len() < directories as usize {
+        let at = chance.below(within.len() as u64) as usize;
+        let depth = within[at].1 + 1;
+        if depth <= DEEPEST {
+            within.push((at, depth));
+        }
+    }
+    let weights: Vec<f64> = (0..files).map(|_| length(&mut chance, 4096.0, 1.0) as f64).collect();
+    let lens = shares(&weights, bytes);
+    let mut entries = Vec::new();
+    let mut dirs = vec![push(&mut entries, None, "source".into(), None)];
+    for (number, &(parent, _)) in within.iter().enumerate().skip(1) {
+        let parent = dirs[parent];
+        dirs.push(push(&mut entries, Some(parent), format!("dir{number:02}"), None));
+    }
+    for (number, len) in lens.into_iter().enumerate() {
+        let dir = dirs[chance.below(dirs.len() as u64) as usize];
+        let kind = if number % 3 < 2 { 'c' } else { 'h' };
+        push(&mut entries, Some(dir), format!("file{number:04}.{kind}"), Some(len));
+    }
+    entries
+}
+
+/// A whole divided by weights; the parts make the whole exactly.
+fn shares(weights: &[f64], whole: u64) -> Vec<u64> {
+    let all: f64 = weights.iter().sum();
+    let (mut so_far, mut given) = (0.0, 0);
+    let mut share = |weight: &f64| {
+        so_far += weight;
+        let until = ((so_far / all).min(1.0) * whole as f64).round() as u64;
+        let part = until - given;
+        given = until;
+        part
+    };
+    weights.iter().map(&mut share).collect()
 }
 
 /// How many of everything a ports tree has.
@@ -157,9 +217,7 @@ impl Shape {
     fn deal_patches(&self, chance: &mut Random) -> Vec<u32> {
         let mut dealt = vec![0; self.ports as usize];
         let mut order: Vec<usize> = (0..dealt.len()).collect();
-        for at in (1..order.len()).rev() {
-            order.swap(at, chance.below(at as u64 + 1) as usize);
-        }
+        chance.shuffle(&mut order);
         let patched = &order[..self.patched as usize];
         patched.iter().for_each(|&port| dealt[port] = 1);
         for _ in self.patched..self.patches {
@@ -258,6 +316,22 @@ mod tests {
             (1..entries.len()).filter(|&at| entries[at].len.is_none()).map(in_dir).collect();
         assert_eq!(counts.len(), 27);
         assert!(counts.iter().all(|count| [7, 8].contains(count)));
+    }
+
+    #[test]
+    fn a_source_has_the_bytes_asked_for() {
+        let source = TreeSpec::Source { directories: 20, files: 70, bytes: 200_000 };
+        let entries = source.entries(1);
+        let lens: Vec<u64> =
+            entries.iter().filter_map(|entry| entry.len).map(ByteLen::get).collect();
+        assert_eq!((entries.len(), lens.len(), lens.iter().sum()), (90, 70, 200_000));
+        assert!(entries.iter().enumerate().all(|(at, e)| e.parent.is_none_or(|p| p < at)));
+        let deep =
+            |entry: &Entry| std::iter::successors(entry.parent, |&p| entries[p].parent).count();
+        assert!(entries.iter().any(|entry| entry.len.is_none() && deep(entry) > 1));
+        assert_eq!(entries.iter().filter(|entry| entry.name.ends_with(".c")).count(), 47);
+        assert_ne!(entries, source.entries(2));
+        assert!(TreeSpec::Source { directories: 1, files: 0, bytes: 0 }.entries(1).len() == 1);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! What is done to a file system, in phases.
 
-use crate::experiment::WorkloadKind;
+mod andrew;
+mod process;
+mod torture;
+
+use crate::experiment::{Workload, WorkloadKind};
 use crate::machine::{Machine, Reading};
 use crate::tree::Entry;
 use seekless_fs::operate::NewFile;
 use seekless_fs::{DeviceNumber, FileKind, FsError};
-use seekless_units::Ino;
+use seekless_model::random::Random;
+use seekless_units::{ByteLen, Ino};
 
 /// A phase that is over: its name, how things stood before and after.
 pub type Measured = (&'static str, Reading, Reading);
@@ -18,41 +23,62 @@ impl WorkloadKind {
             Self::UntarRm => &["untar", "rm"],
             Self::MakeNodes => &["make"],
             Self::Remove => &["rm"],
+            Self::Andrew => &andrew::PHASES,
+            Self::Torture => &["all"],
+            Self::TreeThenFiles => &["mkdir", "files", "read", "rm"],
         }
     }
+}
 
+impl Workload {
     /// Does it. What is dirty when a phase ends is written after it, in no
     /// phase's time; but its writes count as the phase's.
     ///
     /// # Errors
     /// What the file system says.
-    pub fn perform(self, machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Measured>, FsError> {
-        match self {
-            Self::UntarRm => {
-                let untar = phase(machine, "untar", |machine| untar(machine, tree))?;
+    pub fn perform(&self, machine: &mut Machine, seed: u64) -> Result<Vec<Measured>, FsError> {
+        let tree = &*self.tree.entries(seed);
+        match self.kind {
+            WorkloadKind::UntarRm => {
+                let untar = phase(machine, "untar", |machine| untar(machine, tree).map(|_| ()))?;
                 Ok(vec![untar, phase(machine, "rm", |machine| remove_all(machine, tree))?])
             }
-            Self::MakeNodes => Ok(vec![phase(machine, "make", |machine| nodes(machine, tree))?]),
-            Self::Remove => {
+            WorkloadKind::MakeNodes => {
+                Ok(vec![phase(machine, "make", |machine| nodes(machine, tree))?])
+            }
+            WorkloadKind::Remove => {
                 untar(machine, tree)?;
                 machine.settle()?;
                 Ok(vec![phase(machine, "rm", |machine| remove_all(machine, tree))?])
+            }
+            WorkloadKind::Andrew => andrew::perform(machine, tree),
+            WorkloadKind::Torture => {
+                let etc = self.copied.as_ref().map_or_else(Vec::new, |tree| tree.entries(seed));
+                torture::perform(machine, tree, &etc, self.rounds.unwrap_or(1), seed)
+            }
+            WorkloadKind::TreeThenFiles => {
+                let chance = self.shuffled.then(|| Random::new(seed));
+                tree_then_files(machine, tree, chance)
             }
         }
     }
 }
 
-fn phase(
+fn phase<T>(
     machine: &mut Machine,
     name: &'static str,
-    work: impl FnOnce(&mut Machine) -> Result<(), FsError>,
+    work: impl FnOnce(&mut Machine) -> Result<T, FsError>,
 ) -> Result<Measured, FsError> {
     let before = machine.reading();
     work(machine)?;
+    Ok((name, before, settled(machine)?))
+}
+
+/// The time now, and what will have been counted when all is on the disk.
+fn settled(machine: &mut Machine) -> Result<Reading, FsError> {
     let done = machine.reading();
     machine.settle()?;
-    let settled = machine.reading();
-    Ok((name, before, Reading { now: done.now, cpu: done.cpu, ..settled }))
+    Ok(Reading { now: done.now, cpu: done.cpu, ..machine.reading() })
 }
 
 /// Where an entry's parent is.
@@ -61,7 +87,7 @@ fn parent(machine: &Machine, made: &[Ino], entry: &Entry) -> Ino {
 }
 
 /// `tar -xzf`: entry after entry, and the times of directories at the end.
-fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
+fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Ino>, FsError> {
     let mut made = Vec::with_capacity(tree.len());
     for entry in tree {
         let dir = parent(machine, &made, entry);
@@ -69,7 +95,7 @@ fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
             None => machine.make(dir, &entry.name, NewFile::Directory)?,
             Some(len) => {
                 let ino = machine.make(dir, &entry.name, NewFile::Regular)?;
-                machine.fill(ino, len)?;
+                machine.unpack(ino, len)?;
                 machine.stamp(ino)?;
                 ino
             }
@@ -81,10 +107,65 @@ fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
             machine.stamp(ino)?;
         }
     }
+    Ok(made)
+}
+
+/// Directories first, then what is in them, then all of it is read from the
+/// disk, directory by directory, and removed. Files are made in the tree's
+/// order, or in one of chance.
+fn tree_then_files(
+    machine: &mut Machine,
+    tree: &[Entry],
+    chance: Option<Random>,
+) -> Result<Vec<Measured>, FsError> {
+    let mut made = Vec::with_capacity(tree.len());
+    let mkdir = phase(machine, "mkdir", |machine| {
+        for entry in tree {
+            let dir = parent(machine, &made, entry);
+            made.push(match entry.len {
+                None => machine.make(dir, &entry.name, NewFile::Directory)?,
+                Some(_) => dir,
+            });
+        }
+        Ok(())
+    })?;
+    let mut files: Vec<(&str, Ino, ByteLen)> = tree
+        .iter()
+        .zip(&made)
+        .filter_map(|(entry, &dir)| Some((&*entry.name, dir, entry.len?)))
+        .collect();
+    if let Some(mut chance) = chance {
+        chance.shuffle(&mut files);
+    }
+    let files = phase(machine, "files", |machine| {
+        for (name, dir, len) in files {
+            let ino = machine.make(dir, name, NewFile::Regular)?;
+            machine.write(ino, len)?;
+        }
+        Ok(())
+    })?;
+    machine.remount()?;
+    let read = phase(machine, "read", |machine| read_below(machine, machine.root()))?;
+    machine.remount()?;
+    let rm = phase(machine, "rm", |machine| remove_all(machine, tree))?;
+    Ok(vec![mkdir, files, read, rm])
+}
+
+/// Reads every file below a directory. Trees here are a few directories deep.
+fn read_below(machine: &mut Machine, dir: Ino) -> Result<(), FsError> {
+    for (_, ino, is_dir) in machine.list(dir)? {
+        if is_dir {
+            read_below(machine, ino)?;
+        } else {
+            machine.stat(ino)?;
+            machine.read(ino)?;
+        }
+    }
     Ok(())
 }
 
-/// `MAKEDEV`: the files of the tree as device nodes.
+/// `MAKEDEV`: the files of the tree as device nodes. It is a shell script: each
+/// node takes a program.
 fn nodes(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
     let mut made = Vec::with_capacity(tree.len());
     for (minor, entry) in (0..).zip(tree) {
@@ -94,6 +175,7 @@ fn nodes(machine: &mut Machine, tree: &[Entry]) -> Result<(), FsError> {
             None => NewFile::Directory,
             Some(_) => NewFile::Device(FileKind::CharDevice, number),
         };
+        machine.run_program();
         made.push(machine.make(dir, &entry.name, new)?);
     }
     Ok(())

@@ -78,9 +78,93 @@ fn what_a_file_says_wrong_is_told_with_line_and_key() {
         let expected = format!("mine.toml:{}: {key}: ", line_of(start));
         assert!(error.to_string().starts_with(&expected), "{error} / {expected}");
     }
+    for (from, to, key) in [
+        ("[system.cpu]", "[system.sweep]\nsizes = [\"1G\"]\n[system.cpu]", "sizes"),
+        ("[system.cpu]", "[system.sweep]\navgfilesize = [\"0\"]\n[system.cpu]", "avgfilesize"),
+        ("kind = \"untar-rm\"", "kind = \"untar-rm\"\nrounds = 3", "rounds"),
+        ("kind = \"untar-rm\"", "kind = \"torture\"", "rounds"),
+        ("kind = \"untar-rm\"", "kind = \"untar-rm\"\nshuffled = true", "shuffled"),
+        ("unpack = \"11M\"", "unpack = \"11M\"\ncompile = \"0\"", "compile"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let error = Experiment::parse(&good.replacen(from, to, 1), "mine.toml").unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with("mine.toml:") && error.contains(&format!(": {key}: ")),
+            "{error}"
+        );
+    }
     let stray = good.replacen("system = \"first\"", "system = \"third\"", 1);
     let error = Experiment::parse(&stray, "mine.toml").unwrap_err().to_string();
     assert!(error.contains("there is no 'third'"), "{error}");
+}
+
+/// All runs of an experiment's file.
+fn all_of(text: &str, only: &[&str]) -> (Experiment, Vec<Run>) {
+    let experiment = Experiment::parse(text, "test.toml").unwrap();
+    let digest = digest(text, &experiment);
+    let only = only.iter().map(ToString::to_string).collect();
+    let ids = runs(&experiment, &Wanted { only, ..Wanted::default() }).unwrap();
+    let mut found = Vec::new();
+    perform_all(&experiment, &digest, &ids, 2, |run| found.push(run)).unwrap();
+    (experiment, found)
+}
+
+#[test]
+fn the_benchmarks_of_soft_updates_go_as_published() {
+    let text = builtin::text("softdep").unwrap().replace("rounds = 10", "rounds = 2");
+    let (_, found) = all_of(&text, &["andrew", "torture"]);
+    let of = |workload: &str, discipline: &str| {
+        let is = |run: &&Run| run.id.workload == workload && run.id.discipline == discipline;
+        found.iter().find(is).unwrap().phases.clone()
+    };
+    let (normal, soft) = (of("andrew", "normal"), of("andrew", "softdep"));
+    for phases in [&normal, &soft] {
+        let sum: f64 = phases[..5].iter().map(|phase| phase.seconds).sum();
+        assert_eq!((phases.len(), &*phases[5].phase), (6, "all"));
+        assert!((sum - phases[5].seconds).abs() < 1e-6, "{sum} {}", phases[5].seconds);
+        let writes = |phase: &seekless_lab::run::Phase| {
+            phase.counts.disk.sync_writes + phase.counts.disk.async_writes
+        };
+        assert_eq!(phases[..5].iter().map(writes).sum::<u64>(), writes(&phases[5]));
+    }
+    // Directories and files are made faster, what only reads is as fast.
+    assert!(soft[0].seconds < normal[0].seconds && soft[1].seconds < normal[1].seconds);
+    assert!((soft[2].seconds - normal[2].seconds).abs() < 0.01);
+    for workload in ["andrew", "torture"] {
+        let (normal, soft) = (of(workload, "normal"), of(workload, "softdep"));
+        let (normal, soft) = (normal.last().unwrap(), soft.last().unwrap());
+        assert_eq!(soft.counts.disk.sync_writes, 0);
+        let writes = normal.counts.disk.sync_writes + normal.counts.disk.async_writes;
+        assert!(soft.counts.disk.async_writes * 100 < writes * 75, "{workload}");
+        assert!(soft.seconds < normal.seconds, "{workload}");
+    }
+}
+
+#[test]
+fn a_limit_on_directories_in_a_row_keeps_files_with_theirs() {
+    let text = builtin::text("maxcontigdirs")
+        .unwrap()
+        .replace("[1, 2, 3]", "[1]")
+        .replace("[\"4K\", \"16K\", \"64K\", \"256K\"]", "[\"4K\", \"256K\"]")
+        .replace("[4, 16, 64, 256]", "[4, 64]")
+        .replace("directories = 129, files = 8192", "directories = 65, files = 4096");
+    let (experiment, found) = all_of(&text, &["small", "shuffled"]);
+    assert_eq!(experiment.systems.len(), 4);
+    let cells = cells(&experiment, &found);
+    let grids = seekless_lab::grids::grids(&experiment, &cells);
+    assert_eq!(grids.len(), 8, "two workloads of four phases");
+    let seconds = |name: &str| {
+        let grid = grids.iter().find(|grid| grid.name == name).unwrap();
+        assert_eq!((&*grid.rows.0, &*grid.columns.0), ("avgfilesize", "avgfpdir"));
+        let at = |row: usize, column: usize| grid.seconds[row][column].unwrap();
+        (at(0, 0), at(1, 1))
+    };
+    // 4K x 4 is no limit, 256K x 64 lets one directory into a group.
+    let (without, with) = seconds("shuffled/read/async");
+    assert!(with * 3.0 < without, "{with} {without}");
+    let (without, with) = seconds("small/rm/async");
+    assert!(without * 3.0 < with, "{with} {without}");
 }
 
 /// Counts do not hang on the drive: they are the engine's.
@@ -101,6 +185,8 @@ fn soft_updates_spare_the_writes_they_are_known_for() {
     };
     let (sync, _) = writes("small-tree", "normal", 0);
     assert!((445..=601).contains(&sync), "published 523, measured {sync}");
+    let (sync, _) = writes("small-tree", "normal", 1);
+    assert!((220..=296).contains(&sync), "published 258, measured {sync}");
     for (workload, phase) in [("small-tree", 0), ("small-tree", 1), ("makedev", 0)] {
         let (normal_sync, normal_async) = writes(workload, "normal", phase);
         let (sync, delayed) = writes(workload, "softdep", phase);

@@ -25,4 +25,12 @@ impl Random {
         let wide = u128::from(self.0.next_u64()) * u128::from(limit);
         (wide >> 64) as u64
     }
+
+    /// Puts things in an order of chance, each order as likely as any
+    /// (Fisher and Yates, in Durstenfeld's form of 1964).
+    pub fn shuffle<T>(&mut self, things: &mut [T]) {
+        for at in (1..things.len()).rev() {
+            things.swap(at, self.below(at as u64 + 1) as usize);
+        }
+    }
 }

@@ -8,6 +8,7 @@
 //! - [`reads`]: what was read in which order, and for which file
 //! - [`disk`]: what lies where on a disk
 //! - [`grid`]: a disk cut into rows of cells
+//! - [`heat`]: figures over two keys as coloured fields
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
 //! - [`bars`]: figures as bars, as one HTML page
@@ -15,6 +16,7 @@
 pub mod bars;
 pub mod disk;
 pub mod grid;
+pub mod heat;
 pub mod page;
 pub mod reads;
 pub mod table;

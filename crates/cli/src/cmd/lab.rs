@@ -59,7 +59,8 @@ enum What {
     Report {
         /// A directory that `run -o` or `merge -o` filled
         dir: PathBuf,
-        /// Where to; report.html in the directory by default
+        /// Where to; report.html in the directory by default. With a name in
+        /// .svg only the maps of a sweep are drawn
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -88,8 +89,14 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
         }
         What::Report { dir, output } => {
             let (subject, runs) = together(std::slice::from_ref(dir))?;
-            let page = show::page(&subject.experiment, &runs);
             let path = output.clone().unwrap_or_else(|| dir.join("report.html"));
+            let page = if path.extension().is_some_and(|extension| extension == "svg") {
+                show::drawing(&subject.experiment, &runs).ok_or_else(|| {
+                    Failure::usage(format!("{} sweeps over no two keys", subject.experiment.name))
+                })?
+            } else {
+                show::page(&subject.experiment, &runs)
+            };
             std::fs::write(&path, page).map_err(|error| Failure::io(path.display(), &error))?;
             if !global.json {
                 say!("{}", path.display());

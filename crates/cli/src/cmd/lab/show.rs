@@ -4,8 +4,10 @@ use crate::args::Global;
 use crate::say::say;
 use seekless_lab::cells::{self, Agreement, Cell, agreement};
 use seekless_lab::experiment::Experiment;
+use seekless_lab::grids::{Grid, grids};
 use seekless_lab::run::Run;
 use seekless_report::bars::{self, Bar, Chart};
+use seekless_report::heat::{self, Heat};
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 
@@ -14,6 +16,11 @@ pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
     let cells = cells::cells(experiment, runs);
     if global.json {
         say!("{}", cells::json(experiment, &cells));
+        return;
+    }
+    let maps = heat_maps(experiment, &cells);
+    if !maps.is_empty() {
+        maps.iter().for_each(|map| say!("{}", map.text()));
         return;
     }
     if cells.iter().any(|cell| cell.speedup().is_some()) {
@@ -142,6 +149,25 @@ fn counts(cells: &[Cell]) -> Table {
 
 fn whole_mebibytes(bytes: u64) -> ByteLen {
     ByteLen::new(bytes >> 20 << 20)
+}
+
+/// The seconds of a sweep over two keys; none where there is none.
+fn heat_maps(experiment: &Experiment, cells: &[Cell]) -> Vec<Heat> {
+    let map = |grid: Grid| Heat {
+        title: format!("{}, s", grid.name),
+        columns: grid.columns,
+        rows: grid.rows,
+        values: grid.seconds,
+    };
+    grids(experiment, cells).into_iter().map(map).collect()
+}
+
+/// The maps of a sweep as an SVG drawing, a row for each workload.
+pub(super) fn drawing(experiment: &Experiment, runs: &[Run]) -> Option<String> {
+    let cells = cells::cells(experiment, runs);
+    let maps = heat_maps(experiment, &cells);
+    let across = experiment.workloads.first().map_or(1, |workload| workload.kind.phases().len());
+    (!maps.is_empty()).then(|| heat::svg(&maps, across))
 }
 
 /// The results as an HTML page.
