@@ -433,6 +433,35 @@ fn a_pointer_replaced_among_others_waits_for_what_they_wait_for() {
     assert_eq!(sector, [0; 512], "the old place was never written");
 }
 
+/// An edit over a part of what may have to be undone is as much undone.
+#[test]
+fn an_edit_over_what_waits_waits_with_it() {
+    let (waiting, fragment) = (8..16usize, |byte: u8, len: usize| vec![byte; len]);
+    for (start, end) in [(4, 12), (12, 20), (6, 18), (10, 12), (8, 16), (0, 8), (16, 24)] {
+        let mut run = Run::new(1, soft_updates());
+        let cache = &mut run.cache;
+        let fill = |bytes: &mut [u8]| {
+            bytes.fill(7);
+            Ok(())
+        };
+        let (_, data) = cache.fill(BlockNo::new(8), FRAGMENT, Role::Data, fill).unwrap();
+        let pointer = [Piece { offset: waiting.start as u32, bytes: &fragment(1, 8) }];
+        let first = cache.change(BlockNo::ZERO, &pointer, Role::PointerSet, &[data]).unwrap();
+        let write = |bytes: &mut [u8]| {
+            bytes.fill(2);
+            Ok(())
+        };
+        let (_, second) =
+            cache.edit(BlockNo::ZERO, start, end - start, Role::EntryRemove, write).unwrap();
+        cache.settle(&[second]).unwrap();
+        let mut sector = [0; 512];
+        run.disk.read(Lba::new(0), &mut sector).unwrap();
+        assert_eq!(sector[start..end], fragment(2, end - start), "settled: {start}..{end}");
+        let apart = end <= waiting.start || start >= waiting.end;
+        assert_eq!(run.cache.is_committed(first), !apart, "{start}..{end}");
+    }
+}
+
 #[test]
 fn a_walk_that_only_reads_stays_in_bounds() {
     let mut config = soft_updates();
