@@ -6,8 +6,9 @@
 //! until too many wait. The bytes themselves are there at once.
 
 use crate::queue::{Queue, Waiting};
+use crate::seekplot::{Kind, PlotId, Plots, Plotter, SeekPlot};
 use seekless_device::{BlockDevice, Clock, DeviceError, SparseDevice, VirtualClock};
-use seekless_model::{DeviceModel, Op, Request};
+use seekless_model::{DeviceModel, Request};
 use seekless_units::{ByteLen, Lba, Nanos, SECTOR};
 use serde::{Deserialize, Serialize};
 use std::io::{Error, Write};
@@ -62,6 +63,7 @@ struct State {
     current: Option<(u64, Nanos)>,
     issued: u64,
     tally: Tally,
+    plots: Plots,
     log: Option<Log>,
 }
 
@@ -71,24 +73,32 @@ impl State {
         if self.current.is_some() {
             return Ok(());
         }
-        let Some((Waiting { number, request, .. }, distance)) = self.queue.pop() else {
-            return Ok(());
-        };
+        let Some((waiting, distance)) = self.queue.pop() else { return Ok(()) };
+        let Waiting { number, request, kind } = waiting;
         let refused = |error| DeviceError::Io { at: request.at, source: Error::other(error) };
         let done = self.model.serve(at, request).map_err(refused)?;
         self.tally.seeks += u64::from(distance > 0);
         self.tally.seek_bytes += distance * SECTOR;
         self.tally.busy_ns += done.saturating_since(at);
         self.current = Some((number, done));
-        self.note(at, done, request)
+        self.plots.note(number, at, request.at.get(), kind);
+        self.note(at, done, request, kind)
     }
 
-    fn note(&mut self, at: Nanos, done: Nanos, request: Request) -> Result<(), DeviceError> {
+    fn note(
+        &mut self,
+        at: Nanos,
+        done: Nanos,
+        request: Request,
+        kind: Kind,
+    ) -> Result<(), DeviceError> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let op = if request.op == Op::Read { "read" } else { "write" };
+        let op = if kind == Kind::Read { "read" } else { "write" };
+        let waited = if kind == Kind::AsyncWrite { "no" } else { "yes" };
+        let (from, sectors) = (request.at, request.sectors);
         let (at, ms) = (at.get() as f64 / 1e6, done.saturating_since(at) as f64 / 1e6);
-        let line = writeln!(log, "{at:.3}\t{ms:.3}\t{op}\t{}\t{}", request.at, request.sectors);
-        line.map_err(|source| DeviceError::Io { at: request.at, source })
+        let line = writeln!(log, "{at:.3}\t{ms:.3}\t{op}\t{from}\t{sectors}\t{waited}");
+        line.map_err(|source| DeviceError::Io { at: from, source })
     }
 
     /// Brings the drive up to a moment.
@@ -100,19 +110,16 @@ impl State {
         Ok(())
     }
 
-    fn count(&mut self, request: Request, waited: bool) {
+    fn count(&mut self, request: Request, kind: Kind) {
         let bytes = u64::from(request.sectors) * SECTOR;
         let tally = &mut self.tally;
-        match (request.op, waited) {
-            (Op::Read, _) => {
-                (tally.reads, tally.read_bytes) = (tally.reads + 1, tally.read_bytes + bytes)
-            }
-            (_, true) => tally.sync_writes += 1,
-            (_, false) => tally.async_writes += 1,
-        }
-        if request.op == Op::Write {
-            tally.written_bytes += bytes;
-        }
+        let (count, total) = match kind {
+            Kind::Read => (&mut tally.reads, &mut tally.read_bytes),
+            Kind::SyncWrite => (&mut tally.sync_writes, &mut tally.written_bytes),
+            Kind::AsyncWrite => (&mut tally.async_writes, &mut tally.written_bytes),
+        };
+        *count += 1;
+        *total += bytes;
     }
 }
 
@@ -128,7 +135,7 @@ pub struct Disk {
 impl Disk {
     /// An image on a drive at rest. `most` requests may wait for it; `log` gets
     /// a line for each: when it began and how long it took in milliseconds,
-    /// what it was, its first sector and how many.
+    /// what it was, its first sector and how many, and whether somebody waited.
     #[must_use]
     pub fn new(
         image: SparseDevice,
@@ -143,6 +150,7 @@ impl Disk {
             current: None,
             issued: 0,
             tally: Tally::default(),
+            plots: Plots::default(),
             log,
         };
         Self { image, clock, most: most as usize, state: Mutex::new(state) }
@@ -156,6 +164,35 @@ impl Disk {
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.state().tally
+    }
+
+    /// Begins a picture: what is asked from now on is in it. `log` gets a line
+    /// with the name of what begins.
+    ///
+    /// # Errors
+    /// [`DeviceError::Io`] when that line cannot be written.
+    pub fn begin_plot(&self, name: &str) -> Result<PlotId, DeviceError> {
+        let mut state = self.state();
+        if let Some(log) = &mut state.log {
+            let line = writeln!(log, "# {name}");
+            line.map_err(|source| DeviceError::Io { at: Lba::new(0), source })?;
+        }
+        let sectors = self.image.len().get() / SECTOR;
+        let plotter = Plotter::new(self.clock.now(), state.issued, sectors);
+        Ok(state.plots.begin(plotter))
+    }
+
+    /// What is asked from now on is not in a picture. What waits still is.
+    pub fn end_plot(&self, plot: PlotId) {
+        let mut state = self.state();
+        let issued = state.issued;
+        state.plots.end(plot, issued);
+    }
+
+    /// A picture of what the drive has begun so far; it is done with that.
+    #[must_use]
+    pub fn take_plot(&self, plot: PlotId) -> SeekPlot {
+        self.state().plots.take(plot)
     }
 
     /// Lets time pass until nothing waits.
@@ -179,21 +216,21 @@ impl Disk {
         Ok(())
     }
 
-    fn submit(&self, request: Request, waited: bool) -> Result<u64, DeviceError> {
+    fn submit(&self, request: Request, kind: Kind) -> Result<u64, DeviceError> {
         let mut state = self.state();
         let now = self.clock.now();
         state.run_to(now)?;
         let number = state.issued;
         state.issued += 1;
-        state.count(request, waited);
-        state.queue.push(Waiting { number, request });
+        state.count(request, kind);
+        state.queue.push(Waiting { number, request, kind });
         state.start(now)?;
         Ok(number)
     }
 
     /// Submits a request and waits for it.
-    fn serve(&self, request: Request) -> Result<(), DeviceError> {
-        let number = self.submit(request, true)?;
+    fn serve(&self, request: Request, kind: Kind) -> Result<(), DeviceError> {
+        let number = self.submit(request, kind)?;
         // Done is what was given to the drive and is not in its hands any more.
         self.wait(|state| state.is_done(number))
     }
@@ -215,17 +252,17 @@ impl BlockDevice for Disk {
     }
 
     fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
-        self.serve(Request::read(at, sectors(buf.len())))?;
+        self.serve(Request::read(at, sectors(buf.len())), Kind::Read)?;
         self.image.read(at, buf)
     }
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.serve(Request::write(at, sectors(buf.len())))?;
+        self.serve(Request::write(at, sectors(buf.len())), Kind::SyncWrite)?;
         self.image.write(at, buf)
     }
 
     fn write_behind(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.submit(Request::write(at, sectors(buf.len())), false)?;
+        self.submit(Request::write(at, sectors(buf.len())), Kind::AsyncWrite)?;
         self.image.write(at, buf)?;
         self.wait(|state| state.queue.len() <= self.most)
     }
@@ -266,6 +303,82 @@ mod tests {
         let mut byte = [0; 512];
         disk.read(Lba::new(30_000), &mut byte).unwrap();
         assert_eq!(byte, [1; 512]);
+    }
+
+    /// Where a test's log goes.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_picture_has_what_the_log_has_and_where() {
+        let (mut disk, clock) = disk(20);
+        let lines = Lines::default();
+        disk.state.get_mut().unwrap().log = Some(Box::new(lines.clone()));
+        disk.write_behind(Lba::new(5), &[1; 512]).unwrap();
+        disk.write_behind(Lba::new(90), &[1; 512]).unwrap();
+        let picture = disk.begin_plot("phase").unwrap();
+        let (origin, before) = (clock.now(), disk.tally());
+        for at in 0..700u64 {
+            let place = Lba::new(at * at * 7919 % (1 << 21));
+            match at % 4 {
+                0 => disk.read(place, &mut [0; 512]).unwrap(),
+                1 => disk.write(place, &[1; 512]).unwrap(),
+                _ => disk.write_behind(place, &[1; 512]).unwrap(),
+            }
+        }
+        disk.end_plot(picture);
+        let tally = disk.tally() - before;
+        disk.read(Lba::new(3), &mut [0; 512]).unwrap();
+        disk.drain().unwrap();
+        let plot = disk.take_plot(picture);
+        assert_eq!(plot.totals(), [tally.reads, tally.sync_writes, tally.async_writes]);
+        assert_eq!(tally.reads + tally.sync_writes + tally.async_writes, 700);
+        let mut left: Vec<_> = plot.bins().to_vec();
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        // The drive had begun the first; the second was asked before, too.
+        let (start, phase) = (lines.iter().position(|line| *line == "# phase"), &lines[2..]);
+        assert_eq!((start, phase.len()), (Some(1), 702));
+        // The last to be asked reads the lowest sector but that; it is no part.
+        for line in phase.iter().filter(|line| !["5", "90", "3"].contains(&sector(line))) {
+            take(&mut left, line, origin, plot.column());
+        }
+        assert!(left.iter().all(|bin| bin.counts == [0; 3]));
+    }
+
+    fn sector(line: &str) -> &str {
+        line.split('\t').nth(3).unwrap()
+    }
+
+    /// Takes a line's request out of the bin in which it must be.
+    fn take(left: &mut [crate::seekplot::Bin], line: &str, origin: Nanos, column: Nanos) {
+        let words: Vec<_> = line.split('\t').collect();
+        let [at, _, op, sector, _, waited] = words[..] else { panic!("{line}") };
+        let kind = match (op, waited) {
+            ("read", "yes") => Kind::Read,
+            ("write", "yes") => Kind::SyncWrite,
+            ("write", "no") => Kind::AsyncWrite,
+            _ => panic!("{line}"),
+        };
+        // The log is exact to a microsecond.
+        let since = (at.parse::<f64>().unwrap() * 1e6 - origin.get() as f64).max(0.0);
+        let columns = [since - 500.0, since + 500.0].map(|ns| ns as usize / column.get() as usize);
+        let row = (sector.parse::<usize>().unwrap() * crate::seekplot::ROWS) >> 21;
+        let is = |bin: &&mut crate::seekplot::Bin| {
+            bin.row == row && columns.contains(&bin.column) && bin.counts[kind as usize] > 0
+        };
+        let bin = left.iter_mut().find(is).unwrap_or_else(|| panic!("not in the picture: {line}"));
+        bin.counts[kind as usize] -= 1;
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! - [`experiment`]: what an experiment's file says; [`builtin`]: those that come along
 //! - [`quantity`]: sizes, spans and names in such files
 //! - [`tree`]: the trees that are unpacked, generated from a seed
+//! - [`seekplot`]: when and where a phase's requests were, in bounded room
 //! - [`disk`]: an image whose requests take time on a modelled drive
 //! - [`machine`]: the engine on such a disk, with a processor
 //! - [`workload`]: what is done, in phases
@@ -32,6 +33,7 @@ pub mod quantity;
 mod queue;
 pub mod rank;
 pub mod run;
+pub mod seekplot;
 pub mod store;
 pub mod tree;
 pub mod workload;

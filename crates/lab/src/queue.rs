@@ -1,6 +1,7 @@
 //! What waits for the drive, in the order the host gives it out: by place, from
 //! the last one given upwards, then from the lowest again (`disksort` of 4.4BSD).
 
+use crate::seekplot::Kind;
 use seekless_model::{Op, Request};
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) request: Request,
+    pub(crate) kind: Kind,
 }
 
 /// Requests sorted by place; those for the same place in their order of arrival.
@@ -58,7 +60,8 @@ mod tests {
         let mut queue = Queue::default();
         let mut next = |places: &[u64]| {
             for (number, &at) in (places.len() as u64 * 10..).zip(places) {
-                queue.push(Waiting { number, request: Request::write(Lba::new(at), 8) });
+                let (request, kind) = (Request::write(Lba::new(at), 8), Kind::AsyncWrite);
+                queue.push(Waiting { number, request, kind });
             }
             let (first, distance) = queue.pop().unwrap();
             (first.request.at.get(), distance)

@@ -4,6 +4,7 @@ use crate::LabError;
 use crate::disk::{Log, Tally};
 use crate::experiment::{Experiment, System, Workload};
 use crate::machine::{Machine, Reading, Setup};
+use crate::seekplot::SeekPlot;
 use crate::workload::Measured;
 use seekless_cache::Discipline;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ pub struct Phase {
     pub seconds: f64,
     /// What was counted until all that it changed was on the disk.
     pub counts: Counts,
+    /// When and where its requests were.
+    pub plot: SeekPlot,
 }
 
 /// A run that is over.
@@ -123,15 +126,16 @@ pub fn perform(
         digest: digest.into(),
         version: VERSION.into(),
         id: id.clone(),
-        phases: measured.iter().map(phase).collect(),
+        phases: measured.into_iter().map(phase).collect(),
     })
 }
 
-fn phase((name, before, after): &Measured) -> Phase {
+fn phase((name, before, after, plot): Measured) -> Phase {
     Phase {
-        phase: (*name).into(),
+        phase: name.into(),
         seconds: after.now.saturating_since(before.now) as f64 / 1e9,
-        counts: counts(before, after),
+        counts: counts(&before, &after),
+        plot,
     }
 }
 

@@ -188,6 +188,7 @@ mod tests {
             phase: "rm".into(),
             seconds: 1.0,
             counts: crate::run::Counts::default(),
+            plot: crate::seekplot::SeekPlot::default(),
         });
         assert!(merge(vec![vec![run(1, "1")], vec![other]]).is_err());
     }

@@ -6,14 +6,16 @@ mod torture;
 
 use crate::experiment::{Workload, WorkloadKind};
 use crate::machine::{Machine, Reading};
+use crate::seekplot::SeekPlot;
 use crate::tree::Entry;
 use seekless_fs::operate::NewFile;
 use seekless_fs::{DeviceNumber, FileKind, FsError};
 use seekless_model::random::Random;
 use seekless_units::{ByteLen, Ino};
 
-/// A phase that is over: its name, how things stood before and after.
-pub type Measured = (&'static str, Reading, Reading);
+/// A phase that is over: its name, how things stood before and after, and the
+/// picture of its requests.
+pub type Measured = (&'static str, Reading, Reading, SeekPlot);
 
 impl WorkloadKind {
     /// The names of its phases, in order.
@@ -69,9 +71,10 @@ fn phase<T>(
     name: &'static str,
     work: impl FnOnce(&mut Machine) -> Result<T, FsError>,
 ) -> Result<Measured, FsError> {
-    let before = machine.reading();
+    let begun = machine.begin_phase(name)?;
     work(machine)?;
-    Ok((name, before, settled(machine)?))
+    let after = settled(machine)?;
+    Ok((name, begun.before, after, machine.picture(&begun)))
 }
 
 /// The time now, and what will have been counted when all is on the disk.

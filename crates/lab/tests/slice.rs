@@ -34,6 +34,12 @@ fn the_new_policy_wins_and_says_by_what() {
     let (_, experiment) = small();
     let cells = cells(&experiment, &runs);
     assert_eq!(cells.len(), 4, "two disciplines, two phases");
+    for phase in runs.iter().flat_map(|run| &run.phases) {
+        let disk = phase.counts.disk;
+        let counted = [disk.reads, disk.sync_writes, disk.async_writes];
+        assert_eq!(phase.plot.totals(), counted, "every request is in the picture");
+        assert!(phase.plot.bins().len() > 100);
+    }
     for cell in &cells {
         let speedup = cell.speedup().unwrap();
         assert!(speedup > 1.0, "{}: {speedup}", cell.name());

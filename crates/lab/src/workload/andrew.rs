@@ -150,19 +150,25 @@ pub(super) fn perform(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Measu
     let source = Source { entries: tree, inos: untar(machine, tree)? };
     machine.remount()?;
     let mut run = Andrew::new(&source, "andrew");
-    let first = machine.reading();
-    let mut measured = Vec::new();
+    let all = machine.begin_phase(PHASES[OWN])?;
+    let mut over = Vec::new();
     for (at, name) in PHASES.into_iter().take(OWN).enumerate() {
-        let before = machine.reading();
+        let begun = machine.begin_phase(name)?;
         while run.phase == at {
             run.step(machine)?;
         }
-        measured.push((name, before, machine.reading()));
+        if at + 1 < OWN {
+            machine.end_phase(&begun);
+        }
+        over.push((begun, machine.reading()));
     }
     let settled = settled(machine)?;
-    if let Some((_, _, after)) = measured.last_mut() {
+    if let Some((_, after)) = over.last_mut() {
         *after = settled;
     }
-    measured.push((PHASES[OWN], first, settled));
-    Ok(measured)
+    over.push((all, settled));
+    let measured = over
+        .into_iter()
+        .map(|(begun, after)| (begun.name, begun.before, after, machine.picture(&begun)));
+    Ok(measured.collect())
 }

@@ -140,7 +140,7 @@ fn logged(subject: &Subject, ids: &[RunId], path: &Path) -> Result<Results, Fail
     let mut file = File::create(path).map_err(io)?;
     let mut runs = Vec::new();
     for id in ids {
-        writeln!(file, "# {id}\n# at_ms\tms\top\tsector\tsectors").map_err(io)?;
+        writeln!(file, "# {id}\n# at_ms\tms\top\tsector\tsectors\twaited").map_err(io)?;
         let log = BufWriter::new(file.try_clone().map_err(io)?);
         runs.push(perform(&subject.experiment, &subject.digest(), id, Some(Box::new(log)))?);
     }
