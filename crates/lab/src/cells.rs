@@ -2,21 +2,24 @@
 
 use crate::experiment::{Experiment, Published};
 use crate::rank::spearman;
-use crate::run::{Counts, Run};
+use crate::run::{Counts, Phase, Run, RunId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 
-/// The mean of a phase over all seeds, under one policy.
+/// The mean of a phase over all seeds and repetitions, under one policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Side {
     /// The policy.
     pub policy: String,
     /// Virtual seconds.
     pub seconds: f64,
-    /// The shortest and the longest of all seeds.
+    /// The shortest and the longest of all runs.
     pub range_s: (f64, f64),
     /// How many seeds.
     pub seeds: usize,
+    /// How many runs: seeds, each with its repetitions.
+    pub runs: usize,
     /// Counts, rounded to whole ones.
     pub counts: Counts,
 }
@@ -101,22 +104,32 @@ impl Cell {
     }
 
     fn side(&self, policy: &str, runs: &[Run]) -> Option<Side> {
-        let ours = runs.iter().filter(|run| {
-            let id = &run.id;
-            (&*id.workload, &*id.system, &*id.discipline, &*id.policy)
-                == (&*self.workload, &*self.system, &*self.discipline, policy)
-        });
-        let phases: Vec<_> =
-            ours.filter_map(|run| run.phases.iter().find(|p| p.phase == self.phase)).collect();
-        let seconds = || phases.iter().map(|phase| phase.seconds);
-        let counts: Vec<Counts> = phases.iter().map(|phase| phase.counts).collect();
+        let phases: Vec<_> = self.phases(policy, runs).collect();
+        let seconds = || phases.iter().map(|(_, phase)| phase.seconds);
+        let counts: Vec<Counts> = phases.iter().map(|(_, phase)| phase.counts).collect();
+        let seeds: BTreeSet<u64> = phases.iter().map(|(id, _)| id.seed).collect();
         (!phases.is_empty()).then(|| Side {
             policy: policy.into(),
             seconds: seconds().sum::<f64>() / phases.len() as f64,
             range_s: (seconds().fold(f64::MAX, f64::min), seconds().fold(0.0, f64::max)),
-            seeds: phases.len(),
+            seeds: seeds.len(),
+            runs: phases.len(),
             counts: mean_counts(&counts),
         })
+    }
+
+    /// Its phase in each of its runs under a policy.
+    pub fn phases<'a>(
+        &'a self,
+        policy: &'a str,
+        runs: &'a [Run],
+    ) -> impl Iterator<Item = (&'a RunId, &'a Phase)> {
+        let ours = runs.iter().filter(move |Run { id, .. }| {
+            (&*id.workload, &*id.system, &*id.discipline, &*id.policy)
+                == (&*self.workload, &*self.system, &*self.discipline, policy)
+        });
+        let phase = |run: &'a Run| run.phases.iter().find(|phase| phase.phase == self.phase);
+        ours.filter_map(move |run| Some((&run.id, phase(run)?)))
     }
 
     /// The name that `--only` takes, and the phase.
@@ -178,6 +191,7 @@ fn side_json(side: &Side) -> Value {
         "seconds": side.seconds,
         "range_s": [side.range_s.0, side.range_s.1],
         "seeds": side.seeds,
+        "runs": side.runs,
         "reads": disk.reads,
         "read_bytes": disk.read_bytes,
         "sync_writes": disk.sync_writes,
@@ -252,11 +266,12 @@ pub fn json(experiment: &Experiment, cells: &[Cell]) -> Value {
 }
 
 /// The columns of [`csv`] behind those that name a line.
-const COLUMNS: [&str; 17] = [
+const COLUMNS: [&str; 18] = [
     "seconds",
     "min_s",
     "max_s",
     "seeds",
+    "runs",
     "reads",
     "read_bytes",
     "sync_writes",
@@ -300,6 +315,7 @@ fn values(cell: &Cell, at: usize, side: &Side) -> Vec<String> {
     let seconds = [side.seconds, side.range_s.0, side.range_s.1].map(|s| format!("{s:.6}"));
     let numbers = [
         side.seeds as u64,
+        side.runs as u64,
         disk.reads,
         disk.read_bytes,
         disk.sync_writes,

@@ -28,6 +28,10 @@ pub struct Experiment {
     pub disciplines: Vec<DisciplineName>,
     /// Seeds of trees and of what policies leave to chance; one run for each.
     pub seeds: Vec<u64>,
+    /// How often each seed's tree is run; from the second time on with other
+    /// chance for policies, begun at another moment.
+    #[serde(default = "once")]
+    pub repetitions: u64,
     /// Systems it is run on.
     #[serde(rename = "system")]
     pub systems: Vec<System>,
@@ -234,6 +238,10 @@ pub struct Published {
     pub rush_requests: Option<u64>,
 }
 
+fn once() -> u64 {
+    1
+}
+
 impl Experiment {
     /// What the text of a file says; `file` is its name for errors.
     ///
@@ -257,6 +265,7 @@ impl Experiment {
             ("seeds", self.seeds.len()),
             ("system", self.systems.len()),
             ("workload", self.workloads.len()),
+            ("repetitions", self.repetitions as usize),
         ];
         if let Some((key, _)) = lists.into_iter().find(|(_, len)| *len == 0) {
             return Some((key, "there is none".into()));

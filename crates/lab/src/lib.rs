@@ -13,6 +13,7 @@
 //! - [`disk`]: an image whose requests take time on a modelled drive
 //! - [`machine`]: the engine on such a disk, with a processor
 //! - [`workload`]: what is done, in phases
+//! - [`repetition`]: what differs when a run is done again
 //! - [`run`]: one run, and what it measured
 //! - [`pool`]: several runs at once
 //! - [`plan`]: which runs an experiment consists of
@@ -32,6 +33,7 @@ pub mod pool;
 pub mod quantity;
 mod queue;
 pub mod rank;
+pub mod repetition;
 pub mod run;
 pub mod seekplot;
 pub mod store;

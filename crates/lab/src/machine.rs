@@ -3,6 +3,7 @@
 use crate::disk::{Disk, Log, Tally};
 use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
 use crate::quantity::Size;
+use crate::repetition::Chance;
 use crate::seekplot::{PlotId, SeekPlot};
 use seekless_cache::{Ages, Config, Counters, Discipline};
 use seekless_device::{Clock, SparseDevice, VirtualClock};
@@ -24,8 +25,8 @@ pub struct Setup<'a> {
     pub policy: &'a str,
     /// The update discipline.
     pub discipline: Discipline,
-    /// What policies leave to chance.
-    pub seed: u64,
+    /// What is left to chance.
+    pub chance: Chance,
     /// Whose limits hold.
     pub workload: &'a Workload,
 }
@@ -126,13 +127,14 @@ impl Machine {
         let image = SparseDevice::new(system.format.size.0);
         make(&image, &make_options(&system.format)?)?;
         let clock = Arc::new(VirtualClock::new());
+        clock.sleep(setup.chance.begin);
         let model = drive(system)?;
         let disk = Arc::new(Disk::new(image, model, clock.clone(), system.queue, log));
         let mount = Mount {
             config: config(system, setup),
             directories: setup.policy.into(),
             blocks: system.format.blocks.0.clone(),
-            seed: setup.seed,
+            seed: setup.chance.seed,
             reallocblks: system.format.reallocblks,
         };
         let live = mount.open(&disk, &clock)?;

@@ -33,6 +33,8 @@ pub struct Wanted {
     pub only: Vec<String>,
     /// Seeds, from the experiment's first on; as many as it has when not given.
     pub seeds: Option<u64>,
+    /// Repetitions of each seed; as many as it says when not given.
+    pub repetitions: Option<u64>,
     /// Only a part of the runs.
     pub shard: Option<Shard>,
 }
@@ -43,7 +45,7 @@ pub struct Wanted {
 /// # Errors
 /// [`LabError::Unknown`] for an `only` that no run answers to.
 pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabError> {
-    let cells = cells(experiment, wanted.seeds);
+    let cells = cells(experiment, wanted);
     if let Some(stray) = wanted.only.iter().find(|only| !cells.iter().any(|c| answers(c, only))) {
         let mut names: Vec<String> =
             cells.iter().map(|cell| format!("{}/{}", cell.system, cell.discipline)).collect();
@@ -70,15 +72,21 @@ pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabE
         .collect())
 }
 
-/// Every combination but the policies.
-fn cells(experiment: &Experiment, seeds: Option<u64>) -> Vec<RunId> {
+/// All seeds, each with all repetitions.
+fn turns(experiment: &Experiment, wanted: &Wanted) -> Vec<(u64, u64)> {
     let first = experiment.seeds.first().copied().unwrap_or(1);
-    let seeds: Vec<u64> = match seeds {
+    let seeds: Vec<u64> = match wanted.seeds {
         Some(count) => (first..first.saturating_add(count)).collect(),
         None => experiment.seeds.clone(),
     };
+    let repetitions = wanted.repetitions.unwrap_or(experiment.repetitions);
+    seeds.iter().flat_map(|&seed| (0..repetitions).map(move |n| (seed, n))).collect()
+}
+
+/// Every combination but the policies.
+fn cells(experiment: &Experiment, wanted: &Wanted) -> Vec<RunId> {
     let mut cells = Vec::new();
-    for &seed in &seeds {
+    for (seed, repetition) in turns(experiment, wanted) {
         for workload in &experiment.workloads {
             for system in &experiment.systems {
                 for discipline in workload.disciplines.as_ref().unwrap_or(&experiment.disciplines) {
@@ -88,6 +96,7 @@ fn cells(experiment: &Experiment, seeds: Option<u64>) -> Vec<RunId> {
                         discipline: discipline.0.name().into(),
                         policy: String::new(),
                         seed,
+                        repetition,
                     });
                 }
             }
@@ -110,8 +119,8 @@ mod tests {
     fn wanted(only: &[&str], shard: Option<&str>) -> Wanted {
         Wanted {
             only: only.iter().map(ToString::to_string).collect(),
-            seeds: None,
             shard: shard.map(|shard| shard.parse().unwrap()),
+            ..Wanted::default()
         }
     }
 
@@ -146,5 +155,13 @@ mod tests {
         assert!(error.contains("no cell 'third'") && error.contains("first/normal"), "{error}");
         let seeds = Wanted { seeds: Some(3), ..Wanted::default() };
         assert_eq!(runs(&dirpref, &seeds).unwrap().len(), 48);
+        let twice = runs(&dirpref, &Wanted { repetitions: Some(2), ..seeds }).unwrap();
+        assert_eq!(twice.len(), 96);
+        let names: std::collections::HashSet<_> = twice.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), 96);
+        assert!(
+            names.contains("ports/first/sync/orlov/2")
+                && names.contains("ports/first/sync/orlov/2/1")
+        );
     }
 }

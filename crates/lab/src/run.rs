@@ -4,6 +4,7 @@ use crate::LabError;
 use crate::disk::{Log, Tally};
 use crate::experiment::{Experiment, System, Workload};
 use crate::machine::{Machine, Reading, Setup};
+use crate::repetition::Chance;
 use crate::seekplot::SeekPlot;
 use crate::workload::Measured;
 use seekless_cache::Discipline;
@@ -15,7 +16,7 @@ use std::fmt;
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Which run of an experiment.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RunId {
     /// What is done.
     pub workload: String,
@@ -27,12 +28,16 @@ pub struct RunId {
     pub policy: String,
     /// With which seed.
     pub seed: u64,
+    /// Which repetition, from 0.
+    #[serde(default)]
+    pub repetition: u64,
 }
 
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workload, system, discipline, policy, seed } = self;
-        write!(f, "{workload}/{system}/{discipline}/{policy}/{seed}")
+        let Self { workload, system, discipline, policy, seed, repetition } = self;
+        write!(f, "{workload}/{system}/{discipline}/{policy}/{seed}")?;
+        if *repetition > 0 { write!(f, "/{repetition}") } else { Ok(()) }
     }
 }
 
@@ -117,7 +122,8 @@ pub fn perform(
     let unknown = || LabError::Unknown(format!("{} has no run {id}", experiment.name));
     let (system, workload, discipline) = parts(experiment, id).ok_or_else(unknown)?;
     let failed = |source| LabError::FileSystem { run: id.to_string(), source };
-    let setup = Setup { policy: &id.policy, discipline, seed: id.seed, workload };
+    let chance = Chance::of(id.seed, id.repetition);
+    let setup = Setup { policy: &id.policy, discipline, chance, workload };
     let mut machine = Machine::new(system, &setup, log).map_err(failed)?;
     let measured = workload.perform(&mut machine, id.seed).map_err(failed)?;
     machine.close().map_err(failed)?;

@@ -156,6 +156,7 @@ mod tests {
             discipline: "sync".into(),
             policy: "orlov".into(),
             seed,
+            repetition: 0,
         };
         let (experiment, digest) = ("e".to_string(), "d".to_string());
         Run { experiment, digest, version: version.into(), id, phases: Vec::new() }

@@ -25,6 +25,9 @@ pub(super) struct RunArgs {
     /// So many seeds, from the experiment's first on
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
+    /// Run each seed so many times, with other chance and begun at another moment
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repetitions: Option<u64>,
     /// Runs at once; as many as there are processors by default
     #[arg(short, long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
@@ -41,7 +44,12 @@ pub(super) struct RunArgs {
 
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let subject = Subject::named(&args.experiment)?;
-    let wanted = Wanted { only: args.only.clone(), seeds: args.seeds, shard: args.shard };
+    let wanted = Wanted {
+        only: args.only.clone(),
+        seeds: args.seeds,
+        repetitions: args.repetitions,
+        shard: args.shard,
+    };
     let ids = runs(&subject.experiment, &wanted)?;
     let results = match (&args.io_log, &args.output) {
         (Some(path), None) => logged(&subject, &ids, path)?,
