@@ -334,7 +334,8 @@ fn values(cell: &Cell, at: usize, side: &Side) -> Vec<String> {
     values
 }
 
-fn quoted(name: &str) -> String {
+/// A name as CSV has it.
+pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if name.chars().all(plain) { name.into() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -18,6 +18,7 @@
 //! - [`pool`]: several runs at once
 //! - [`plan`]: which runs an experiment consists of
 //! - [`store`]: runs kept in a directory as they finish
+//! - [`table`]: all runs, a row for each phase; [`parquet`]: the same as such a file
 //! - [`cells`]: runs against each other and against what was published
 //! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree
@@ -28,6 +29,7 @@ pub mod disk;
 pub mod experiment;
 pub mod grids;
 pub mod machine;
+pub mod parquet;
 pub mod plan;
 pub mod pool;
 pub mod quantity;
@@ -37,6 +39,7 @@ pub mod repetition;
 pub mod run;
 pub mod seekplot;
 pub mod store;
+pub mod table;
 pub mod tree;
 pub mod workload;
 
