@@ -1,8 +1,13 @@
 //! Runs kept in a directory, each in a file of its own, written when it is over:
 //! what was interrupted goes on where it was.
+//!
+//! A file has its name only when all of it is on the disk; until then it has a
+//! hidden one, which the next to open the directory removes. Who writes holds
+//! a lock on the directory, so that several may fill it at once.
 
 use crate::LabError;
 use crate::run::{Run, RunId};
+use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,10 +15,19 @@ use std::path::{Path, PathBuf};
 /// How the files of runs begin and end.
 const PREFIX: &str = "run-";
 const SUFFIX: &str = ".json";
+/// How the names of files begin and end that are being written.
+const HALF: (&str, &str) = (".", ".part");
 
 /// A directory of results.
 pub struct Store {
     dir: PathBuf,
+}
+
+/// A directory of results that nobody else writes to meanwhile.
+pub struct Locked<'a> {
+    dir: &'a Path,
+    /// Open as long as the lock holds.
+    handle: File,
 }
 
 fn failed(path: &Path) -> impl Fn(io::Error) -> LabError + '_ {
@@ -30,14 +44,58 @@ impl Store {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Where a run is kept: its names, with what is not fit for a name of a
-    /// file replaced.
-    fn path(&self, run: &Run) -> PathBuf {
-        let fit = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
-        let id: String = run.id.to_string().chars().map(fit).collect();
-        self.dir.join(format!("{PREFIX}{}-{id}{SUFFIX}", run.experiment))
+    /// Waits until nobody else writes to it. Where directories cannot be locked
+    /// nobody waits.
+    ///
+    /// # Errors
+    /// [`LabError::Io`].
+    pub fn lock(&self) -> Result<Locked<'_>, LabError> {
+        let handle = File::open(&self.dir).map_err(failed(&self.dir))?;
+        // Without a lock all is as it should be but for two that end at once.
+        let _ = rustix::io::retry_on_intr(|| flock(&handle, FlockOperation::LockExclusive));
+        Ok(Locked { dir: &self.dir, handle })
     }
 
+    /// As [`Locked::keep`].
+    ///
+    /// # Errors
+    /// [`LabError::Io`], as when the disk is full.
+    pub fn keep(&self, run: &Run) -> Result<(), LabError> {
+        self.lock()?.keep(run)
+    }
+
+    /// All runs kept, by name.
+    ///
+    /// # Errors
+    /// [`LabError::Io`]; [`LabError::Damaged`] for a file that is not a run.
+    pub fn runs(&self) -> Result<Vec<Run>, LabError> {
+        let is_run = |name: &str| name.starts_with(PREFIX) && name.ends_with(SUFFIX);
+        named(&self.dir, is_run)?.iter().map(|path| read(path)).collect()
+    }
+}
+
+/// The files of a directory whose names are so, sorted.
+fn named(dir: &Path, is: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, LabError> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed(dir))? {
+        let entry = entry.map_err(failed(dir))?;
+        if is(&entry.file_name().to_string_lossy()) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The name of a run's file: its names, with what is not fit for a name of a
+/// file replaced.
+fn file_name(run: &Run) -> String {
+    let fit = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
+    let id: String = run.id.to_string().chars().map(fit).collect();
+    format!("{PREFIX}{}-{id}{SUFFIX}", run.experiment)
+}
+
+impl Locked<'_> {
     /// Keeps a run. Either all of it is on the disk when this returns, or the
     /// directory is as before.
     ///
@@ -48,47 +106,43 @@ impl Store {
             path: run.id.to_string(),
             why: error.to_string(),
         })?;
-        self.write(&self.path(run), &text)
+        self.put(&file_name(run), text.as_bytes())
     }
 
-    /// Writes a file of the directory, all of it or nothing.
+    /// Writes a file of the directory, all of it or nothing. One that holds the
+    /// same is left alone, also where nothing may be written.
     ///
     /// # Errors
     /// [`LabError::Io`].
-    pub fn put(&self, name: &str, text: &str) -> Result<(), LabError> {
-        self.write(&self.dir.join(name), text)
-    }
-
-    fn write(&self, path: &Path, text: &str) -> Result<(), LabError> {
-        let half = path.with_extension("part");
+    pub fn put(&self, name: &str, bytes: &[u8]) -> Result<(), LabError> {
+        let path = self.dir.join(name);
+        if fs::read(&path).is_ok_and(|there| there == bytes) {
+            return Ok(());
+        }
+        let half = self.dir.join(format!("{}{name}{}", HALF.0, HALF.1));
         let written = File::create(&half).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
+            file.write_all(bytes)?;
             file.sync_all()
         });
-        let done = written.and_then(|()| fs::rename(&half, path));
+        let done = written.and_then(|()| fs::rename(&half, &path));
         if done.is_err() {
             // What is half written helps nobody; that it cannot be removed
             // says no more than the error itself.
             let _ = fs::remove_file(&half);
         }
-        done.map_err(failed(path))
+        // The name as well; what cannot do that for a directory has to do.
+        let _ = self.handle.sync_all();
+        done.map_err(failed(&path))
     }
 
-    /// All runs kept, by name.
+    /// Removes what others that were killed had begun to write.
     ///
     /// # Errors
-    /// [`LabError::Io`]; [`LabError::Damaged`] for a file that is not a run.
-    pub fn runs(&self) -> Result<Vec<Run>, LabError> {
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(failed(&self.dir))? {
-            let entry = entry.map_err(failed(&self.dir))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.starts_with(PREFIX) && name.ends_with(SUFFIX) {
-                paths.push(entry.path());
-            }
-        }
-        paths.sort();
-        paths.iter().map(|path| read(path)).collect()
+    /// [`LabError::Io`].
+    pub fn sweep(&self) -> Result<(), LabError> {
+        let is_half = |name: &str| name.starts_with(HALF.0) && name.ends_with(HALF.1);
+        let halves = named(self.dir, is_half)?;
+        halves.iter().try_for_each(|path| fs::remove_file(path).map_err(failed(path)))
     }
 }
 
@@ -169,13 +223,46 @@ mod tests {
         store.keep(&run(2, "1")).unwrap();
         store.keep(&run(1, "1")).unwrap();
         store.keep(&run(1, "1")).unwrap();
-        fs::write(store.dir.join("run-half.part"), "{").unwrap();
+        let half = store.dir.join(".run-half.json.part");
+        fs::write(&half, "{").unwrap();
         let found = store.runs().unwrap();
         assert_eq!(found, [run(1, "1"), run(2, "1")]);
         let wanted = [run(2, "1").id, run(3, "1").id];
         assert_eq!(missing(&wanted, &found), [run(3, "1").id]);
+        store.lock().unwrap().sweep().unwrap();
+        assert!(!half.exists() && store.runs().unwrap() == found);
         fs::write(store.dir.join("run-x.json"), "{").unwrap();
         assert!(matches!(store.runs(), Err(LabError::Damaged { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_what_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::create(dir.path()).unwrap();
+        let locked = store.lock().unwrap();
+        locked.put("a", b"old").unwrap();
+        let made = fs::metadata(dir.path().join("a")).unwrap().modified().unwrap();
+        // The place for what is half written is taken.
+        fs::create_dir(dir.path().join(".a.part")).unwrap();
+        locked.put("a", b"old").unwrap();
+        assert_eq!(fs::metadata(dir.path().join("a")).unwrap().modified().unwrap(), made);
+        assert!(matches!(locked.put("a", b"new"), Err(LabError::Io { .. })));
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn one_writes_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let [one, other] = [0, 1].map(|_| Store::create(dir.path()).unwrap());
+        let locked = one.lock().unwrap();
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| other.keep(&run(1, "1")));
+            std::thread::sleep(std::time::Duration::from_millis(30));
+            assert!(!waits.is_finished());
+            drop(locked);
+            waits.join().unwrap().unwrap();
+        });
+        assert_eq!(one.runs().unwrap().len(), 1);
     }
 
     #[test]

@@ -25,8 +25,11 @@ pub struct RunTable {
     columns: Vec<Column>,
 }
 
-/// Every count there is of a phase, and its name.
-pub const COUNTS: [(&str, fn(&Counts) -> u64); 12] = [
+/// A count's name, and how to get it.
+type Count = (&'static str, fn(&Counts) -> u64);
+
+/// Every count there is of a phase.
+const COUNTS: [Count; 12] = [
     ("reads", |c| c.disk.reads),
     ("read_bytes", |c| c.disk.read_bytes),
     ("sync_writes", |c| c.disk.sync_writes),

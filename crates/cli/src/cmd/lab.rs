@@ -1,18 +1,23 @@
 //! `seekless lab`: experiments, run again and set beside what was published.
 
 mod go;
+mod keep;
 mod show;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
+use crate::output::Output;
 use crate::say::say;
 use clap::{Args, Subcommand};
 use go::RunArgs;
 use seekless_lab::experiment::Experiment;
+use seekless_lab::parquet::parquet;
 use seekless_lab::run::{Run, digest};
-use seekless_lab::store::{Store, check_alike, merge};
+use seekless_lab::store::{Locked, Store, check_alike, merge};
+use seekless_lab::table::RunTable;
 use seekless_lab::{LabError, builtin, cells};
 use serde_json::json;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -78,32 +83,38 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
         }
         What::Run(args) => return go::run(args, global),
         What::Merge { dirs, output } => {
-            let (subject, runs) = together(dirs)?;
-            if let Some(dir) = output {
-                let store = Store::create(dir)?;
-                store.put(EXPERIMENT, &subject.text)?;
-                runs.iter().try_for_each(|run| store.keep(run))?;
-                keep_tables(&store, &subject, &runs)?;
-            }
+            let (subject, runs) = match output {
+                Some(dir) => keep_together(dirs, dir)?,
+                None => together(dirs)?,
+            };
             show::results(&subject.experiment, &runs, global);
         }
-        What::Report { dir, output } => {
-            let (subject, runs) = together(std::slice::from_ref(dir))?;
-            let path = output.clone().unwrap_or_else(|| dir.join("report.html"));
-            let page = if path.extension().is_some_and(|extension| extension == "svg") {
-                show::drawing(&subject.experiment, &runs).ok_or_else(|| {
-                    Failure::usage(format!("{} sweeps over no two keys", subject.experiment.name))
-                })?
-            } else {
-                show::page(&subject.experiment, &runs)
-            };
-            std::fs::write(&path, page).map_err(|error| Failure::io(path.display(), &error))?;
-            if !global.json {
-                say!("{}", path.display());
-            }
-        }
+        What::Report { dir, output } => report(dir, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Draws what a directory holds.
+fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Failure> {
+    let (Subject { experiment, .. }, runs) = together(&[dir.to_path_buf()])?;
+    let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
+    let page = if path.extension().is_some_and(|extension| extension == "svg") {
+        show::drawing(&experiment, &runs).ok_or_else(|| {
+            Failure::usage(format!("{} sweeps over no two keys", experiment.name))
+        })?
+    } else {
+        show::page(&experiment, &runs)
+    };
+    let output = Output::create(&path, true)?;
+    let written = output.file()?.write_all(page.as_bytes());
+    written.map_err(|error| Failure::io(path.display(), &error))?;
+    output.finish()?;
+    if global.json {
+        say!("{}", json!({ "report": path, "bytes": page.len() }));
+    } else {
+        say!("{}", path.display());
+    }
+    Ok(())
 }
 
 /// An experiment and the text it was read from.
@@ -174,6 +185,19 @@ fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
     Ok((subject, runs))
 }
 
+/// The same, kept in a directory beside what it holds already.
+fn keep_together(dirs: &[PathBuf], output: &Path) -> Result<(Subject, Vec<Run>), Failure> {
+    let (subject, runs) = together(dirs)?;
+    let there = if output.exists() { Store::create(output)?.runs()? } else { Vec::new() };
+    let runs = merge(vec![runs, there])?;
+    let store = Store::create(output)?;
+    let locked = store.lock()?;
+    locked.put(EXPERIMENT, subject.text.as_bytes())?;
+    runs.iter().try_for_each(|run| locked.keep(run))?;
+    keep_tables(&locked, &subject, &runs)?;
+    Ok((subject, runs))
+}
+
 /// Refuses runs of something else than an experiment as it is now.
 fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
     check_alike(runs)?;
@@ -192,11 +216,15 @@ fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
     .into())
 }
 
-/// The cells of a directory's runs as CSV and JSON.
-fn keep_tables(store: &Store, subject: &Subject, runs: &[Run]) -> Result<(), LabError> {
+/// A directory's runs as CSV and Parquet, their cells as CSV and JSON.
+fn keep_tables(store: &Locked<'_>, subject: &Subject, runs: &[Run]) -> Result<(), LabError> {
+    let table = RunTable::of(runs);
+    store.put("runs.csv", table.csv().as_bytes())?;
+    store.put("runs.parquet", &parquet(&table)?)?;
     let cells = cells::cells(&subject.experiment, runs);
-    store.put("cells.csv", &cells::csv(&cells))?;
-    store.put("cells.json", &format!("{:#}\n", cells::json(&subject.experiment, &cells)))
+    store.put("cells.csv", cells::csv(&cells).as_bytes())?;
+    let json = format!("{:#}\n", cells::json(&subject.experiment, &cells));
+    store.put("cells.json", json.as_bytes())
 }
 
 impl From<LabError> for Failure {

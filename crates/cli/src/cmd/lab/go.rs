@@ -1,15 +1,15 @@
 //! `seekless lab run`.
 
-use super::{EXPERIMENT, Subject, check_of, keep_tables, show};
+use super::keep::Keeper;
+use super::{Subject, show};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
 use clap::Args;
-use seekless_lab::LabError;
 use seekless_lab::plan::{Shard, Wanted, runs};
 use seekless_lab::pool::perform_all;
 use seekless_lab::run::{Run, RunId, perform};
-use seekless_lab::store::{Store, missing};
+use seekless_lab::store::missing;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -69,44 +69,6 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
 /// What was measured, and what went wrong with keeping it.
 type Results = (Vec<Run>, Option<Failure>);
 
-/// A directory that runs are kept in, and those that it has no room for.
-struct Keeper {
-    store: Store,
-    have: Vec<Run>,
-    left: Vec<Run>,
-}
-
-impl Keeper {
-    fn open(dir: &Path, subject: &Subject) -> Result<Self, Failure> {
-        let store = Store::create(dir)?;
-        let have = store.runs()?;
-        check_of(subject, &have)?;
-        store.put(EXPERIMENT, &subject.text)?;
-        Ok(Self { store, have, left: Vec::new() })
-    }
-
-    fn keep(&mut self, run: &Run) {
-        if self.store.keep(run).is_err() {
-            self.left.push(run.clone());
-        }
-    }
-
-    /// Tries once more to keep what found no room.
-    fn finish(self, subject: &Subject, runs: &[Run]) -> Option<Failure> {
-        let mut last: Result<(), LabError> = Ok(());
-        let mut lost = 0;
-        for run in &self.left {
-            if let Err(error) = self.store.keep(run) {
-                lost += 1;
-                last = Err(error);
-            }
-        }
-        let failure = last.and_then(|()| keep_tables(&self.store, subject, runs)).err()?;
-        let what = format!("{lost} of {} runs shown here are not kept", runs.len());
-        Some(Failure::from(failure).about(what))
-    }
-}
-
 fn measure(
     args: &RunArgs,
     global: &Global,
@@ -114,7 +76,7 @@ fn measure(
     ids: &[RunId],
     mut keeper: Option<Keeper>,
 ) -> Result<Results, Failure> {
-    let mut runs = keeper.as_ref().map(|keeper| keeper.have.clone()).unwrap_or_default();
+    let mut runs = keeper.as_ref().map(|keeper| keeper.have().to_vec()).unwrap_or_default();
     let open = missing(ids, &runs);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(processors, usize::from);
@@ -127,8 +89,17 @@ fn measure(
         bar.inc(1);
     });
     bar.finish_and_clear();
-    let unkept = keeper.and_then(|keeper| keeper.finish(subject, &runs));
-    done?;
+    let (mut runs, unkept) = match keeper {
+        Some(keeper) => keeper.finish(subject, runs),
+        None => (runs, None),
+    };
+    if let Err(error) = done {
+        let failure = Failure::from(error);
+        return Err(match unkept {
+            Some(unkept) => failure.about(unkept),
+            None => failure,
+        });
+    }
     runs.sort_by_key(|run| run.id.to_string());
     Ok((runs, unkept))
 }
