@@ -74,6 +74,9 @@ fn what_does_not_go_together_is_refused() {
     fs::create_dir(dir.join("b")).unwrap();
     for entry in fs::read_dir(dir.join("a")).unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_some_and(|is| is == "parquet") {
+            continue;
+        }
         let text = fs::read_to_string(&path).unwrap();
         let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
         let other = text.replace(&version, "\"version\": \"0.0.0\"");
@@ -87,29 +90,6 @@ fn what_does_not_go_together_is_refused() {
     // Neither are results of another version gone on with.
     let refused = seekless(&[&["lab", "run", "small.toml", "-o", "b"], &only[..]].concat(), dir);
     assert_eq!(refused.status.code(), Some(4));
-}
-
-#[test]
-fn a_full_disk_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
-    small(dir);
-    let run = ["lab", "run", "small.toml", "--only", "first/async", "--json", "-o", "out"];
-    let whole = json(&seekless(&run, dir));
-    // The place of a result taken by something that cannot be replaced.
-    let kept = fs::read_dir(dir.join("out")).unwrap().map(|entry| entry.unwrap().path());
-    let first = kept.filter(|path| path.to_string_lossy().contains("run-")).min().unwrap();
-    fs::remove_file(&first).unwrap();
-    fs::create_dir_all(first.with_extension("part").join("x")).unwrap();
-    let failed = seekless(&run, dir);
-    assert_eq!(failed.status.code(), Some(6));
-    let why = String::from_utf8_lossy(&failed.stderr);
-    assert!(why.contains("1 of 2 runs"), "{why}");
-    let shown: serde_json::Value = serde_json::from_slice(&failed.stdout).unwrap();
-    assert_eq!(shown["cells"], whole["cells"], "it is shown all the same");
-    fs::remove_dir_all(first.with_extension("part")).unwrap();
-    assert_eq!(json(&seekless(&run, dir))["cells"], whole["cells"]);
-    assert!(first.exists());
 }
 
 #[test]

@@ -110,6 +110,7 @@ pub struct Machine {
     cpu: Cpu,
     linger: Nanos,
     spent: Nanos,
+    chance: Chance,
     bytes: Vec<u8>,
 }
 
@@ -127,7 +128,6 @@ impl Machine {
         let image = SparseDevice::new(system.format.size.0);
         make(&image, &make_options(&system.format)?)?;
         let clock = Arc::new(VirtualClock::new());
-        clock.sleep(setup.chance.begin);
         let model = drive(system)?;
         let disk = Arc::new(Disk::new(image, model, clock.clone(), system.queue, log));
         let mount = Mount {
@@ -147,6 +147,7 @@ impl Machine {
             cpu: system.cpu.clone(),
             linger: setup.workload.linger.map_or(Nanos::ZERO, |span| span.0),
             spent: Nanos::ZERO,
+            chance: setup.chance.clone(),
             bytes: vec![0x5A; CHUNK],
         })
     }
@@ -160,6 +161,11 @@ impl Machine {
             tally: self.disk.tally(),
             cache: self.past.with(self.live.counters()),
         }
+    }
+
+    /// Lets so much time pass as chance will have it; none in repetition 0.
+    pub fn wait_a_moment(&mut self) {
+        self.clock.sleep(self.chance.moment());
     }
 
     /// A phase begins, and a picture of its requests. `log` gets its name.

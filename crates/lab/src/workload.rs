@@ -71,6 +71,7 @@ fn phase<T>(
     name: &'static str,
     work: impl FnOnce(&mut Machine) -> Result<T, FsError>,
 ) -> Result<Measured, FsError> {
+    machine.wait_a_moment();
     let begun = machine.begin_phase(name)?;
     work(machine)?;
     let after = settled(machine)?;

@@ -69,20 +69,23 @@ fn the_same_seed_gives_the_same_figures() {
 #[test]
 fn repetitions_have_the_same_tree_and_other_chance() {
     let (digest, experiment) = small();
-    let wanted =
-        Wanted { only: vec!["first/softdep".into()], repetitions: Some(3), ..Wanted::default() };
+    let only = ["first/normal", "first/softdep"].map(String::from).to_vec();
+    let wanted = Wanted { only, repetitions: Some(3), ..Wanted::default() };
     let ids = runs(&experiment, &wanted).unwrap();
-    let phase = |id: &RunId| perform(&experiment, &digest, id, None).unwrap().phases[0].clone();
-    for policy in ["old-dirpref", "orlov"] {
-        let ids: Vec<_> = ids.iter().filter(|id| id.policy == policy).collect();
-        let [zero, one, two] = [0, 1, 2].map(|n| phase(ids[n]));
-        let cpu = zero.counts.cpu_ns;
-        assert_eq!((one.counts.cpu_ns, two.counts.cpu_ns), (cpu, cpu), "{policy}");
-        let seconds = [zero.seconds, one.seconds, two.seconds];
-        assert!(seconds[0] != seconds[1] && seconds[1] != seconds[2], "{policy}: {seconds:?}");
-        assert_eq!(phase(ids[1]), one, "and each is the same again");
-        let other = RunId { seed: 2, ..ids[0].clone() };
-        assert_ne!(phase(&other).counts.cpu_ns, cpu, "another seed is another tree");
+    let phases = |id: &RunId| perform(&experiment, &digest, id, None).unwrap().phases;
+    for zero in ids.iter().filter(|id| id.repetition == 0) {
+        let [once, twice, thrice] =
+            [0, 1, 2].map(|repetition| phases(&RunId { repetition, ..zero.clone() }));
+        for at in 0..2 {
+            let [a, b, c] = [&once, &twice, &thrice].map(|phases| &phases[at]);
+            let cpu = a.counts.cpu_ns;
+            assert_eq!((b.counts.cpu_ns, c.counts.cpu_ns), (cpu, cpu), "{zero}");
+            let [a, b, c] = [a, b, c].map(|phase| phase.seconds);
+            assert!(a != b && b != c, "{zero}: {a} {b} {c}");
+        }
+        assert_eq!(phases(&RunId { repetition: 1, ..zero.clone() }), twice, "always the same");
+        let other = phases(&RunId { seed: 2, ..zero.clone() });
+        assert_ne!(other[0].counts.cpu_ns, once[0].counts.cpu_ns, "another seed, another tree");
     }
     let more = Wanted { repetitions: Some(2), ..Wanted::default() };
     let text = format!("repetitions = 2\n{}", builtin::text("dirpref").unwrap());

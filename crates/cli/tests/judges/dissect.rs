@@ -1,22 +1,12 @@
 //! A reader of UFS that is not ours: dissect.ffs, as `.ci/judges` installs it,
 //! and the images FreeBSD made that its tests have.
 
-use super::{SCRATCH, run};
+use super::SCRATCH;
 use std::path::PathBuf;
-use std::process::Command;
-
-fn python() -> String {
-    format!("{SCRATCH}/../judges/bin/python")
-}
 
 /// Whether it is there; says so if not.
 pub(crate) fn ready() -> bool {
-    let probe = Command::new(python()).args(["-c", "import dissect.ffs"]).output();
-    let there = probe.is_ok_and(|output| output.status.success());
-    if !there {
-        eprintln!("skipped: dissect.ffs is not installed (.ci/judges)");
-    }
-    there
+    super::python::ready("dissect.ffs")
 }
 
 /// Images made by FreeBSD, compressed.
@@ -71,7 +61,7 @@ pub(crate) fn of_manifest(manifest: &str) -> Vec<String> {
 
 /// Fails unless it finds in an image just what is wanted.
 pub(crate) fn agrees(what: &str, wanted: &[String], image: &str) {
-    let said = run(&python(), &["-c", DISSECT, image]);
+    let said = super::python::run(DISSECT, &[image]);
     let mut said: Vec<String> = said.lines().map(str::to_string).collect();
     said.sort();
     let pairs = wanted.iter().zip(&said).find(|(wanted, said)| wanted != said);

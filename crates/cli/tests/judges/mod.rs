@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "no test uses every judge")]
 
 pub(crate) mod dissect;
+pub(crate) mod python;
 
 use std::ffi::OsStr;
 use std::fs;

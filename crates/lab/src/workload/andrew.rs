@@ -150,6 +150,7 @@ pub(super) fn perform(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Measu
     let source = Source { entries: tree, inos: untar(machine, tree)? };
     machine.remount()?;
     let mut run = Andrew::new(&source, "andrew");
+    machine.wait_a_moment();
     let all = machine.begin_phase(PHASES[OWN])?;
     let mut over = Vec::new();
     for (at, name) in PHASES.into_iter().take(OWN).enumerate() {
