@@ -58,9 +58,15 @@ fn shards_merge_to_what_one_run_gives() {
     assert_eq!(again["cells"], whole["cells"]);
     assert_eq!(fs::read(dir.join("all/cells.csv")).unwrap(), before);
     assert_eq!(before.iter().filter(|byte| **byte == b'\n').count(), 17);
-    text(&seekless(&["lab", "report", "all"], dir));
+    let said = json(&seekless(&["lab", "report", "all", "--json"], dir));
+    assert_eq!(said["report"], "all/report.html");
     let page = fs::read_to_string(dir.join("all/report.html")).unwrap();
     assert!(page.contains("class=\"published\"") && page.contains("ports/first/normal/untar"));
+    assert_eq!(page.matches("class=\"seekplots\"").count(), 8, "a picture for each cell");
+    assert!(page.matches("<figure>").count() >= 16, "old beside new");
+    for policy in ["old-dirpref", "orlov"] {
+        assert!(page.contains(&format!("aria-label=\"{policy}: ")), "{policy}");
+    }
     assert!(!page.contains("http://") && !page.contains("https://"), "self-contained");
 }
 

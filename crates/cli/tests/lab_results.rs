@@ -243,16 +243,17 @@ fn where_nothing_can_be_kept_what_was_kept_stays() {
 fn what_found_no_room_can_be_brought_back() {
     let lab = Lab::new("rescue");
     let (whole, dir) = (lab.whole(), lab.scratch.join("out"));
-    // The place where one run would be written is taken.
-    let first = runs_of(&whole).into_keys().next().unwrap();
-    let taken = Path::new(&dir).join(format!(".{first}.part"));
+    // The place where the last run would be written is taken.
+    let last = runs_of(&whole).into_keys().find(|name| name.contains("many_s_async_orlov"));
+    let last = last.unwrap();
+    let taken = Path::new(&dir).join(format!(".{last}.part"));
     fs::create_dir_all(taken.join("x")).unwrap();
     let (_, why) = failure(&lab.run(&dir, &[]));
     assert!(why.contains("Is a directory"), "sweeping takes no directory: {why}");
     fs::remove_dir_all(&taken).unwrap();
     let blocker = std::thread::scope(|scope| {
-        // It is taken once the run has begun.
-        let run = scope.spawn(|| lab.run(&dir, &["--seeds", "1"]));
+        // It is taken once the runs have begun.
+        let run = scope.spawn(|| lab.run(&dir, &["-j", "1"]));
         while !Path::new(&dir).join("experiment.toml").exists() {
             std::thread::yield_now();
         }
@@ -263,9 +264,9 @@ fn what_found_no_room_can_be_brought_back() {
     assert!(code == 6 && why.contains("1 of 8 runs shown here are not in"), "{why}");
     let rescued = lab.rescued();
     assert!(why.contains(rescued.to_str().unwrap()));
-    assert_eq!(runs_of(&rescued).into_keys().collect::<Vec<_>>(), [first.clone()]);
+    assert_eq!(runs_of(&rescued).into_keys().collect::<Vec<_>>(), std::slice::from_ref(&last));
     fs::remove_dir_all(&taken).unwrap();
-    fs::rename(rescued.join(&first), Path::new(&dir).join(&first)).unwrap();
+    fs::rename(rescued.join(&last), Path::new(&dir).join(&last)).unwrap();
     let before = inodes(&dir);
     text(&lab.run(&dir, &[]));
     assert_eq!(inodes(&dir), before, "nothing is run again");

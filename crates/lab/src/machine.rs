@@ -1,10 +1,13 @@
 //! The live engine on a modelled disk, with a processor whose time counts.
 
+mod phase;
+
+pub use phase::Begun;
+
 use crate::disk::{Disk, Log, Tally};
 use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
-use crate::seekplot::{PlotId, SeekPlot};
 use seekless_cache::{Ages, Config, Counters, Discipline};
 use seekless_device::{Clock, SparseDevice, VirtualClock};
 use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, Version, make};
@@ -89,16 +92,6 @@ impl Mount {
     }
 }
 
-/// A phase that has begun.
-#[derive(Clone, Copy, Debug)]
-pub struct Begun {
-    /// What it is called.
-    pub name: &'static str,
-    /// How things stood then.
-    pub before: Reading,
-    plot: PlotId,
-}
-
 /// A machine with a mounted file system.
 pub struct Machine {
     clock: Arc<VirtualClock>,
@@ -161,31 +154,6 @@ impl Machine {
             tally: self.disk.tally(),
             cache: self.past.with(self.live.counters()),
         }
-    }
-
-    /// Lets so much time pass as chance will have it; none in repetition 0.
-    pub fn wait_a_moment(&mut self) {
-        self.clock.sleep(self.chance.moment());
-    }
-
-    /// A phase begins, and a picture of its requests. `log` gets its name.
-    ///
-    /// # Errors
-    /// [`FsError::Device`] when the log cannot be written.
-    pub fn begin_phase(&self, name: &'static str) -> Result<Begun, FsError> {
-        let plot = self.disk.begin_plot(name)?;
-        Ok(Begun { name, before: self.reading(), plot })
-    }
-
-    /// What is asked from now on is not in a phase's picture.
-    pub fn end_phase(&self, begun: &Begun) {
-        self.disk.end_plot(begun.plot);
-    }
-
-    /// The picture of a phase, when all its requests are done.
-    #[must_use]
-    pub fn picture(&self, begun: &Begun) -> SeekPlot {
-        self.disk.take_plot(begun.plot)
     }
 
     /// The processor works; the drive goes on meanwhile.

@@ -1,58 +1,60 @@
-//! Measured figures as bars, with marks where others measured them, as one HTML
-//! page that needs nothing else.
+//! Measured figures as bars on one scale, with marks where others measured
+//! them, as a part of an HTML page.
 
-use crate::table::{Table, escape};
+use crate::table::escape;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("page.css");
-/// The drawing's width and the height of a bar's line, in CSS pixels.
-const WIDTH: f64 = 900.0;
-const LINE: f64 = 22.0;
+/// The drawing's width, the height of a bar and of the space between rows, in
+/// CSS pixels.
+const WIDTH: f64 = 680.0;
+const BAR: f64 = 12.0;
+const SPACE: f64 = 10.0;
+/// Room for a number beside a bar.
+const NUMBER: f64 = 40.0;
 /// Where the bars begin, behind their labels, and where they end.
-const LEFT: f64 = 230.0;
-const RIGHT: f64 = 830.0;
+const LEFT: f64 = 110.0;
+const RIGHT: f64 = 630.0;
 
-/// A bar.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Bar {
-    /// What it is of.
-    pub label: String,
-    /// How long it is; more than zero.
+/// A measured figure.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Value {
+    /// More than zero.
     pub value: f64,
+    /// The smallest and the largest of several.
+    pub range: Option<(f64, f64)>,
     /// What others measured.
     pub published: Option<f64>,
+}
+
+/// Bars of one thing, one for each series as far as there are.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// What they are of.
+    pub label: String,
+    /// In the order of the chart's series.
+    pub values: Vec<Option<Value>>,
+}
+
+/// Rows that belong together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    /// What they have in common.
+    pub label: String,
+    /// From top to bottom.
+    pub rows: Vec<Row>,
 }
 
 /// Bars on one scale.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
-    /// The heading.
-    pub title: String,
-    /// What the bars are, and in which unit.
-    pub note: String,
-    /// From top to bottom.
-    pub bars: Vec<Bar>,
-}
-
-/// A page of charts and tables, each table with its heading.
-#[must_use]
-pub fn html(title: &str, subtitle: &str, charts: &[Chart], tables: &[(String, Table)]) -> String {
-    let title = escape(title);
-    let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
-         <h1>{title}</h1>\n<p>{}</p>\n</header>\n",
-        escape(subtitle)
-    );
-    charts.iter().for_each(|chart| draw(chart, &mut html));
-    html.push_str("<div class=\"tables\">\n");
-    for (title, table) in tables {
-        let _ = write!(html, "<section><h2>{}</h2>\n{}</section>\n", escape(title), table.html());
-    }
-    html.push_str("</div>\n</body>\n</html>\n");
-    html
+    /// What each bar of a row is of; nothing is said of one alone.
+    pub series: Vec<String>,
+    /// Where bars begin; at the lowest power of ten when not given.
+    pub base: Option<f64>,
+    /// Each may be folded away.
+    pub groups: Vec<Group>,
+    /// Whether all of them are folded away at first.
+    pub folded: bool,
 }
 
 /// Figures from 1 to 60 and more stand side by side: the scale is logarithmic.
@@ -61,13 +63,162 @@ struct Scale {
     high: f64,
 }
 
+impl Chart {
+    /// The chart as HTML; nothing where nothing is to be drawn.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let mut html = String::new();
+        let Some(scale) = Scale::of(self) else { return html };
+        self.legend(&mut html);
+        if self.folded {
+            let _ = writeln!(html, "<details><summary>{} groups</summary>", self.groups.len());
+        }
+        html.push_str("<div class=\"charts\">\n");
+        for group in &self.groups {
+            let label = escape(&group.label);
+            let _ = writeln!(html, "<details open><summary>{label}</summary>");
+            self.draw(group, &scale, &mut html);
+            html.push_str("</details>\n");
+        }
+        html.push_str(if self.folded { "</div></details>\n" } else { "</div>\n" });
+        html
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        self.groups.iter().flat_map(|group| &group.rows).flat_map(|row| &row.values).flatten()
+    }
+
+    /// How the style calls a series: the last is the one that it is about.
+    fn class(&self, series: usize) -> &'static str {
+        match series {
+            at if at + 1 == self.series.len() => "new",
+            0 => "old",
+            _ => "mid",
+        }
+    }
+
+    fn legend(&self, html: &mut String) {
+        html.push_str("<p class=\"legend\">");
+        if self.series.len() > 1 {
+            for (at, name) in self.series.iter().enumerate() {
+                let class = self.class(at);
+                let _ = write!(html, "<span><i class=\"bar-{class}\"></i>{}</span>", escape(name));
+            }
+        }
+        if self.values().any(|value| value.published.is_some()) {
+            html.push_str("<span><i class=\"published\"></i>as published</span>");
+        }
+        if self.values().any(|value| value.range.is_some_and(|(low, high)| low < high)) {
+            html.push_str("<span><i class=\"range\"></i>from the lowest to the highest of several runs</span>");
+        }
+        html.push_str("</p>\n");
+    }
+
+    fn draw(&self, group: &Group, scale: &Scale, html: &mut String) {
+        let step = BAR * self.series.len() as f64 + SPACE;
+        let bottom = step * group.rows.len() as f64 + 4.0;
+        let _ = writeln!(
+            html,
+            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\">",
+            bottom + 18.0,
+            escape(&group.label)
+        );
+        ticks(scale, bottom, html);
+        for (at, row) in group.rows.iter().enumerate() {
+            let top = step * at as f64 + SPACE / 2.0;
+            let middle = top + (step - SPACE) / 2.0 + 4.0;
+            let (x, label) = (LEFT - 8.0, escape(&row.label));
+            let _ = write!(html, "<text x=\"{x}\" y=\"{middle:.1}\" class=\"end\">{label}</text>");
+            for (series, value) in row.values.iter().enumerate() {
+                let top = top + BAR * series as f64;
+                if let Some(value) = value {
+                    self.bar(&row.label, series, value, top, scale, html);
+                }
+            }
+        }
+        html.push_str("</svg>\n");
+    }
+
+    fn bar(
+        &self,
+        label: &str,
+        series: usize,
+        value: &Value,
+        top: f64,
+        scale: &Scale,
+        html: &mut String,
+    ) {
+        let (base, end) = (scale.x(self.base.unwrap_or(scale.low)), scale.x(value.value));
+        let published = value.published.map(|value| format!(", published {value}"));
+        let name = self.series.get(series).map_or("", |name| name);
+        let _ = write!(
+            html,
+            "<g><title>{}, {}: {:.2}{}</title>\
+             <rect class=\"bar-{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            escape(label),
+            escape(name),
+            value.value,
+            published.unwrap_or_default(),
+            self.class(series),
+            base.min(end),
+            top + 1.0,
+            (end - base).abs().max(1.0),
+            BAR - 2.0,
+        );
+        let mut right = end.max(base);
+        if let Some((low, high)) = value.range.filter(|(low, high)| low < high) {
+            let (low, high, y) = (scale.x(low), scale.x(high), top + BAR / 2.0);
+            let _ = write!(
+                html,
+                "<path class=\"range\" d=\"M{low:.1} {y:.1}H{high:.1}m0 -3v6M{low:.1} {:.1}v6\"/>",
+                y - 3.0
+            );
+            right = right.max(high);
+        }
+        if let Some(published) = value.published {
+            let x = scale.x(published);
+            let _ = write!(html, "<path class=\"published\" d=\"M{x:.1} {top:.1}v{BAR:.1}\"/>");
+            // The number stands beside the bar, but not on the mark.
+            if x > right - 6.0 && x < right + NUMBER {
+                right = x;
+            }
+        }
+        let (x, y) = (right + 6.0, top + BAR - 2.0);
+        let _ = writeln!(html, "<text x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>", shown(value.value));
+    }
+}
+
+/// Three digits that count.
+fn shown(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+fn ticks(scale: &Scale, bottom: f64, html: &mut String) {
+    for tick in scale.ticks() {
+        let (x, y) = (scale.x(tick), bottom + 13.0);
+        let _ = writeln!(
+            html,
+            "<path class=\"rule\" d=\"M{x:.1} 0V{bottom:.1}\"/>\
+             <text x=\"{x:.1}\" y=\"{y:.1}\" class=\"mid\">{tick}</text>"
+        );
+    }
+}
+
 impl Scale {
     fn of(chart: &Chart) -> Option<Self> {
-        let bars = chart.bars.iter();
-        let values = bars.flat_map(|bar| std::iter::once(bar.value).chain(bar.published));
-        let values: Vec<f64> = values.filter(|value| value.is_finite() && *value > 0.0).collect();
-        let low = values.iter().copied().reduce(f64::min)?;
-        let high = values.iter().copied().reduce(f64::max)?;
+        let figures = chart.values().flat_map(|value| {
+            let range = value.range.map_or([value.value; 2], |(low, high)| [low, high]);
+            [Some(value.value), value.published, Some(range[0]), Some(range[1]), chart.base]
+        });
+        let some = figures.flatten().filter(|figure| figure.is_finite() && *figure > 0.0);
+        let (low, high) = some.fold((f64::MAX, 0.0f64), |(l, h), f| (l.min(f), h.max(f)));
+        if low > high {
+            return None;
+        }
         let low = 10f64.powf(low.log10().floor());
         let high = 10f64.powf(high.log10().ceil()).max(low * 10.0);
         Some(Self { low, high })
@@ -86,89 +237,52 @@ impl Scale {
     }
 }
 
-fn draw(chart: &Chart, html: &mut String) {
-    let _ = write!(
-        html,
-        "<h2>{}</h2>\n<p class=\"note\">{}</p>\n",
-        escape(&chart.title),
-        escape(&chart.note)
-    );
-    let Some(scale) = Scale::of(chart) else { return };
-    let bottom = LINE * chart.bars.len() as f64 + 4.0;
-    let _ = writeln!(
-        html,
-        "<svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{}\" \
-         style=\"max-width:{WIDTH}px;width:100%;font-size:12px\" fill=\"var(--text)\">",
-        bottom + 18.0,
-        escape(&chart.title)
-    );
-    for tick in scale.ticks() {
-        let x = scale.x(tick);
-        let _ = writeln!(
-            html,
-            "<path d=\"M{x:.1} 0V{bottom:.1}\" stroke=\"var(--line)\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"var(--faint)\">{tick}</text>",
-            bottom + 13.0
-        );
-    }
-    for (at, bar) in chart.bars.iter().enumerate() {
-        line(bar, LINE * at as f64 + 3.0, &scale, html);
-    }
-    html.push_str("</svg>\n");
-}
-
-fn line(bar: &Bar, top: f64, scale: &Scale, html: &mut String) {
-    let (end, middle) = (scale.x(bar.value), top + LINE / 2.0);
-    let published = bar.published.map(|value| format!(", published {value}")).unwrap_or_default();
-    let _ = write!(
-        html,
-        "<g><title>{label}: {value:.2}{published}</title>\
-         <text x=\"{:.1}\" y=\"{middle:.1}\" text-anchor=\"end\">{label}</text>\
-         <rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"var(--hot-m)\"/>\
-         <text x=\"{:.1}\" y=\"{middle:.1}\">{value:.2}</text>",
-        LEFT - 8.0,
-        top + 2.0,
-        (end - LEFT).max(1.0),
-        LINE - 8.0,
-        end.max(bar.published.map_or(LEFT, |value| scale.x(value))) + 6.0,
-        label = escape(&bar.label),
-        value = bar.value,
-    );
-    if let Some(value) = bar.published {
-        let x = scale.x(value);
-        let _ = write!(
-            html,
-            "<path class=\"published\" d=\"M{x:.1} {:.1}v{:.1}\" stroke=\"var(--data)\" stroke-width=\"3\"/>",
-            top - 1.0,
-            LINE - 2.0
-        );
-    }
-    html.push_str("</g>\n");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn bar(label: &str, value: f64, published: Option<f64>) -> Bar {
-        Bar { label: label.into(), value, published }
+    fn chart(rows: Vec<Row>, base: Option<f64>) -> Chart {
+        let series = vec!["old".into(), "new".into()];
+        Chart { series, base, groups: vec![Group { label: "g&".into(), rows }], folded: false }
+    }
+
+    fn row(label: &str, values: [(f64, Option<f64>); 2]) -> Row {
+        let value = |(value, published)| Some(Value { value, range: None, published });
+        Row { label: label.into(), values: values.map(value).to_vec() }
     }
 
     #[test]
     fn published_values_are_marked_where_they_are() {
-        let bars = vec![bar("a<b", 10.0, Some(100.0)), bar("c", 1.0, None)];
-        let chart = Chart { title: "t".into(), note: "n".into(), bars };
-        let html = html("<x>", "s", &[chart], &[]);
-        assert!(html.contains("a&lt;b") && html.contains("&lt;x&gt;"));
+        let rows = vec![row("a<b", [(10.0, Some(100.0)), (1.0, None)])];
+        let html = chart(rows, None).html();
+        assert!(html.contains("a&lt;b") && html.contains("g&amp;"));
         // Two powers of ten: 10 is in the middle, 100 at the end.
-        assert!(html.contains("width=\"300.0\""), "{html}");
-        assert!(html.contains("d=\"M830.0 "), "{html}");
-        assert_eq!(html.matches("class=\"published\"").count(), 1);
+        assert!(html.contains("class=\"bar-old\" x=\"110.0\" y=\"6.0\" width=\"260.0\""), "{html}");
+        assert!(html.contains("class=\"published\" d=\"M630.0 "), "{html}");
+        assert_eq!(html.matches("<path class=\"published\"").count(), 1);
+    }
+
+    #[test]
+    fn bars_begin_where_nothing_is_won() {
+        let html = chart(vec![row("a", [(0.1, None), (10.0, None)])], Some(1.0)).html();
+        assert!(html.contains("class=\"bar-old\" x=\"110.0\" y=\"6.0\" width=\"260.0\""), "{html}");
+        assert!(
+            html.contains("class=\"bar-new\" x=\"370.0\" y=\"18.0\" width=\"260.0\""),
+            "{html}"
+        );
+    }
+
+    #[test]
+    fn several_runs_have_a_range() {
+        let value = Value { value: 10.0, range: Some((1.0, 100.0)), published: None };
+        let rows = vec![Row { label: "a".into(), values: vec![None, Some(value)] }];
+        let html = chart(rows, None).html();
+        assert!(html.contains("class=\"range\" d=\"M110.0 23.0H630.0"), "{html}");
+        assert_eq!(html.matches("<rect").count(), 1);
     }
 
     #[test]
     fn nothing_to_draw_is_no_chart() {
-        let chart = Chart { title: "t".into(), note: String::new(), bars: Vec::new() };
-        assert!(!html("x", "", &[chart], &[]).contains("<svg"));
+        assert_eq!(chart(Vec::new(), None).html(), "");
     }
 }

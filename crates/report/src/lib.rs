@@ -11,13 +11,18 @@
 //! - [`heat`]: figures over two keys as coloured fields
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
-//! - [`bars`]: figures as bars, as one HTML page
+//! - [`bars`]: figures as bars, with marks where others measured them
+//! - [`seekplot`]: where requests were, and when; [`axis`]: round numbers
+//! - [`sections`]: one HTML page of such parts
 
+pub mod axis;
 pub mod bars;
 pub mod disk;
 pub mod grid;
 pub mod heat;
 pub mod page;
 pub mod reads;
+pub mod sections;
+pub mod seekplot;
 pub mod table;
 pub mod terminal;

@@ -16,6 +16,8 @@ pub enum Figure {
     Percent(f64),
     /// A time in seconds.
     Seconds(f64),
+    /// Nobody knows.
+    Missing,
 }
 
 impl Figure {
@@ -24,6 +26,7 @@ impl Figure {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
             Self::Share(value) | Self::Percent(value) | Self::Seconds(value) => value,
+            Self::Missing => f64::NAN,
         }
     }
 
@@ -37,6 +40,7 @@ impl Figure {
             Self::Percent(percent) => format!("{percent:+.1}%"),
             Self::Seconds(seconds) if seconds < 1.0 => format!("{:.3} ms", seconds * 1000.0),
             Self::Seconds(seconds) => format!("{seconds:.3} s"),
+            Self::Missing => "-".into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod go;
 mod keep;
+mod page;
 mod show;
 
 use crate::args::Global;
@@ -32,6 +33,7 @@ Examples:
   seekless lab show dirpref > mine.toml
   seekless lab run dirpref -o results
   seekless lab run dirpref --only second/softdep --io-log requests.tsv
+  seekless lab run dirpref --repetitions 5 --json | jq '.cells[].new.range_s'
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1
   seekless lab merge part1 part2 part3 part4 -o all
   seekless lab report all")]
@@ -99,11 +101,10 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     let (Subject { experiment, .. }, runs) = together(&[dir.to_path_buf()])?;
     let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
     let page = if path.extension().is_some_and(|extension| extension == "svg") {
-        show::drawing(&experiment, &runs).ok_or_else(|| {
-            Failure::usage(format!("{} sweeps over no two keys", experiment.name))
-        })?
+        show::drawing(&experiment, &runs)
+            .ok_or_else(|| Failure::usage(format!("{} sweeps over no two keys", experiment.name)))?
     } else {
-        show::page(&experiment, &runs)
+        page::page(&experiment, &runs)
     };
     let output = Output::create(&path, true)?;
     let written = output.file()?.write_all(page.as_bytes());

@@ -1,4 +1,4 @@
-//! Results as text, as JSON, and as a page.
+//! Results as text, as JSON, and as a drawing.
 
 use crate::args::Global;
 use crate::say::say;
@@ -6,7 +6,6 @@ use seekless_lab::cells::{self, Agreement, Cell, agreement};
 use seekless_lab::experiment::Experiment;
 use seekless_lab::grids::{Grid, grids};
 use seekless_lab::run::Run;
-use seekless_report::bars::{self, Bar, Chart};
 use seekless_report::heat::{self, Heat};
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
@@ -34,7 +33,7 @@ pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
     say!("\n{}", counts(&cells).text().trim_end());
 }
 
-fn in_words(found: &Agreement) -> String {
+pub(super) fn in_words(found: &Agreement) -> String {
     let rank = found.spearman.map_or("-".into(), |rank| format!("{rank:.3}"));
     format!(
         "the new policy is faster in {} of {} cells; {} within a factor of 2 of the published \
@@ -69,25 +68,33 @@ fn speedups(cells: &[Cell]) -> String {
     aligned(&lines)
 }
 
+/// What a cell counted that was published, too, and what it was there.
+pub(super) fn published_counts(cell: &Cell) -> Vec<(&'static str, Figure, Figure)> {
+    let (Some(side), Some(published)) = (cell.sides.first(), &cell.published) else {
+        return Vec::new();
+    };
+    let counts = &side.counts;
+    let disk = &counts.disk;
+    let requests = disk.reads + disk.sync_writes + disk.async_writes;
+    let pairs = [
+        ("sync writes", disk.sync_writes, published.sync_writes),
+        ("async writes", disk.async_writes, published.async_writes),
+        ("requests", requests, published.requests),
+        ("max_limit_hit", counts.max_limit_hit, published.max_limit_hit),
+        ("rush_requests", counts.rush_requests, published.rush_requests),
+    ];
+    let known = pairs.into_iter().filter_map(|(what, ours, theirs)| Some((what, ours, theirs?)));
+    known.map(|(what, ours, theirs)| (what, Figure::Count(ours), Figure::Count(theirs))).collect()
+}
+
 /// Counts of writes beside those published.
 fn against_published(cells: &[Cell]) -> String {
     let header = ["cell", "what", "measured", "published"];
     let mut lines = vec![header.map(String::from)];
     for cell in cells {
         let (Some(side), Some(published)) = (cell.sides.first(), &cell.published) else { continue };
-        let counts = &side.counts;
-        let disk = &counts.disk;
-        let requests = disk.reads + disk.sync_writes + disk.async_writes;
-        for (what, ours, theirs) in [
-            ("sync writes", disk.sync_writes, published.sync_writes),
-            ("async writes", disk.async_writes, published.async_writes),
-            ("requests", requests, published.requests),
-            ("max_limit_hit", counts.max_limit_hit, published.max_limit_hit),
-            ("rush_requests", counts.rush_requests, published.rush_requests),
-        ] {
-            if let Some(theirs) = theirs {
-                lines.push([cell.name(), what.into(), ours.to_string(), theirs.to_string()]);
-            }
+        for (what, ours, theirs) in published_counts(cell) {
+            lines.push([cell.name(), what.into(), ours.text(), theirs.text()]);
         }
         if let Some(theirs) = published.new_s {
             let ours = number(Some(side.seconds));
@@ -114,7 +121,7 @@ fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
 }
 
 /// What was counted, a line for each cell and policy.
-fn counts(cells: &[Cell]) -> Table {
+pub(super) fn counts(cells: &[Cell]) -> Table {
     let columns = [
         "reads",
         "sync writes",
@@ -152,7 +159,7 @@ fn whole_mebibytes(bytes: u64) -> ByteLen {
 }
 
 /// The seconds of a sweep over two keys; none where there is none.
-fn heat_maps(experiment: &Experiment, cells: &[Cell]) -> Vec<Heat> {
+pub(super) fn heat_maps(experiment: &Experiment, cells: &[Cell]) -> Vec<Heat> {
     let map = |grid: Grid| Heat {
         title: format!("{}, s", grid.name),
         columns: grid.columns,
@@ -168,40 +175,4 @@ pub(super) fn drawing(experiment: &Experiment, runs: &[Run]) -> Option<String> {
     let maps = heat_maps(experiment, &cells);
     let across = experiment.workloads.first().map_or(1, |workload| workload.kind.phases().len());
     (!maps.is_empty()).then(|| heat::svg(&maps, across))
-}
-
-/// The results as an HTML page.
-pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
-    let cells = cells::cells(experiment, runs);
-    let mut charts = Vec::new();
-    let of_speedups: Vec<Bar> = cells
-        .iter()
-        .filter_map(|cell| {
-            let (value, published) = (cell.speedup()?, cell.published_speedup());
-            Some(Bar { label: cell.name(), value, published })
-        })
-        .collect();
-    if !of_speedups.is_empty() {
-        let note = agreement(&cells).map(|found| in_words(&found)).unwrap_or_default();
-        let note = format!("Old time over new time; marks: as published. {note}");
-        charts.push(Chart { title: "Speed-up".into(), note, bars: of_speedups });
-    }
-    for (at, policy) in experiment.policies.iter().enumerate() {
-        let bars = cells.iter().filter_map(|cell| seconds(cell, at)).collect();
-        let title = format!("Time under {}", policy.0);
-        charts.push(Chart { title, note: "Seconds; marks: as published.".into(), bars });
-    }
-    let tables = [("What was counted".to_string(), counts(&cells))];
-    let subtitle = format!("{} (seekless {})", experiment.summary, seekless_lab::run::VERSION);
-    bars::html(&experiment.name, &subtitle, &charts, &tables)
-}
-
-fn seconds(cell: &Cell, at: usize) -> Option<Bar> {
-    let side = cell.sides.get(at)?;
-    let published = cell.published.as_ref();
-    let published = match (at, cell.sides.len()) {
-        (0, 2..) => published.and_then(|p| p.old_s),
-        _ => published.and_then(|p| p.new_s),
-    };
-    Some(Bar { label: cell.name(), value: side.seconds, published })
 }
