@@ -2,9 +2,9 @@
 
 mod phase;
 
-pub use phase::Begun;
+pub use phase::{Begun, Reading};
 
-use crate::disk::{Disk, Log, Tally};
+use crate::disk::{Disk, Log};
 use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
@@ -32,19 +32,6 @@ pub struct Setup<'a> {
     pub chance: Chance,
     /// Whose limits hold.
     pub workload: &'a Workload,
-}
-
-/// How far everything has come; differences are what a phase took.
-#[derive(Clone, Copy, Debug)]
-pub struct Reading {
-    /// Virtual time.
-    pub now: Nanos,
-    /// The processor's share of it.
-    pub cpu: Nanos,
-    /// What the drive was asked.
-    pub tally: Tally,
-    /// What the cache counted.
-    pub cache: CacheTally,
 }
 
 /// What of the cache's counters is told.
@@ -143,17 +130,6 @@ impl Machine {
             chance: setup.chance.clone(),
             bytes: vec![0x5A; CHUNK],
         })
-    }
-
-    /// How far everything has come.
-    #[must_use]
-    pub fn reading(&self) -> Reading {
-        Reading {
-            now: self.clock.now(),
-            cpu: self.spent,
-            tally: self.disk.tally(),
-            cache: self.past.with(self.live.counters()),
-        }
     }
 
     /// The processor works; the drive goes on meanwhile.

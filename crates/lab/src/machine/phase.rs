@@ -1,9 +1,24 @@
 //! Where phases begin and end, and the pictures of their requests.
 
-use super::{Machine, Reading};
+use super::{CacheTally, Machine};
+use crate::disk::Tally;
 use crate::seekplot::{PlotId, SeekPlot};
 use seekless_device::Clock;
 use seekless_fs::FsError;
+use seekless_units::Nanos;
+
+/// How far everything has come; differences are what a phase took.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Virtual time.
+    pub now: Nanos,
+    /// The processor's share of it.
+    pub cpu: Nanos,
+    /// What the drive was asked.
+    pub tally: Tally,
+    /// What the cache counted.
+    pub cache: CacheTally,
+}
 
 /// A phase that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +31,17 @@ pub struct Begun {
 }
 
 impl Machine {
+    /// How far everything has come.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        Reading {
+            now: self.clock.now(),
+            cpu: self.spent,
+            tally: self.disk.tally(),
+            cache: self.past.with(self.live.counters()),
+        }
+    }
+
     /// Lets so much time pass as chance will have it; none in repetition 0.
     pub fn wait_a_moment(&mut self) {
         self.clock.sleep(self.chance.moment());
