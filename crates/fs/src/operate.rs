@@ -3,7 +3,7 @@
 //! A format expresses each as changes to cached blocks; in which order they
 //! reach the disk is the update discipline's business, and no concern here.
 
-use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Timestamp, Xattr};
+use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
 
@@ -79,6 +79,9 @@ pub enum XattrMode {
 pub struct Space {
     /// Bytes in a block, the unit of the counts.
     pub block_size: u32,
+    /// Bytes in a whole block of a file, which may be several of those: what is
+    /// allocated in one piece.
+    pub file_block: u32,
     /// Blocks for data.
     pub blocks: u64,
     /// Blocks not in use.
@@ -195,6 +198,14 @@ pub trait Operate: Send {
         len: ByteLen,
         keep_size: bool,
     ) -> Result<(), FsError>;
+
+    /// Where a file's contents lie now, in logical order and in blocks as
+    /// [`Space::block_size`] counts; what is not covered is a hole. Empty for
+    /// contents that lie in the inode.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] on anything but a regular file.
+    fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError>;
 
     /// Visits the entries of a directory, `.` and `..` included, beginning
     /// after the entry whose cookie is given (0: from the start).

@@ -5,7 +5,7 @@ use super::{FfsLive, directory};
 use crate::ondisk::ROOT;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode};
-use seekless_fs::{Attr, DirEntry, FileKind, FsError, Xattr};
+use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
 
@@ -90,6 +90,11 @@ impl Operate for FfsLive {
         keep_size: bool,
     ) -> Result<(), FsError> {
         self.change(|live| live.allocate_file(ino, offset.get(), len.get(), keep_size))
+    }
+
+    fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        self.drop_nodes();
+        self.mapped_runs(ino)
     }
 
     fn read_dir(
@@ -178,6 +183,7 @@ impl Operate for FfsLive {
         let free = self.free_frags().saturating_add(self.pending.frags);
         Space {
             block_size: self.sb.fsize,
+            file_block: self.sb.bsize,
             blocks: self.sb.tuning.dsize,
             free,
             available: free.saturating_sub(self.kept_frags()),

@@ -8,7 +8,7 @@
 //! - `calls`: what may be asked for; `file`: of files as such;
 //! - `node`, `encode`: inodes in memory, and as bytes;
 //! - `allocate`: groups' bytes, policies and the cache brought together;
-//! - `map`, `read`, `write`, `gather`, `truncate`: what files hold;
+//! - `map`, `read`, `write`, `gather`, `truncate`, `runs`: what files hold;
 //! - `directory`, `index`, `names`, `rename`: names;
 //! - `xattr`: extended attributes;
 //! - `actions`: what is done later;
@@ -30,6 +30,7 @@ mod names;
 mod node;
 mod read;
 mod rename;
+mod runs;
 mod seal;
 mod truncate;
 mod write;

@@ -458,6 +458,8 @@ impl Replay {
                     }
                     held.truncate(attr.size as usize);
                     assert!(held == *bytes, "contents of inode {ino}");
+                    let runs = image.block_map(ino).unwrap().runs;
+                    assert_eq!(self.live.data_runs(ino).unwrap(), runs, "runs of inode {ino}");
                     let xattrs: BTreeMap<Vec<u8>, Vec<u8>> =
                         image.xattrs(ino).unwrap().into_iter().map(|x| (x.name, x.value)).collect();
                     assert_eq!(xattrs, entry.xattrs);
