@@ -22,7 +22,9 @@
 //! - [`cells`]: runs against each other and against what was published
 //! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree
+//! - [`age`]: file systems used for a long time in a short one
 
+pub mod age;
 pub mod builtin;
 pub mod cells;
 pub mod disk;

@@ -1,0 +1,284 @@
+//! The run: operations from the stream to the file system, and what is seen on
+//! the way.
+
+use super::AgeError;
+use super::op::{FileId, Op};
+use super::profile::Profile;
+use super::score::Score;
+use super::stream::Stream;
+use super::subject::{Applied, Subject};
+use seekless_units::{ByteLen, Nanos};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// What a run is to do.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Settings {
+    /// How many operations.
+    pub ops: u64,
+    /// How full the file system shall be, of what users may take: more than 0,
+    /// less than 1.
+    pub fullness: f64,
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// How often it is looked how things are, over the run; 1 at least.
+    pub samples: u32,
+}
+
+/// How things are at one moment.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Sample {
+    /// Operations so far.
+    pub operations: u64,
+    /// Virtual days so far.
+    pub days: f64,
+    /// The part that is taken of what users may take.
+    pub fullness: f64,
+    /// Files that are there.
+    pub files: u64,
+    /// Directories that are there.
+    pub directories: u64,
+    /// The layout score, from 0 to 1; `None` before any file has two blocks, and
+    /// where layouts cannot be told.
+    pub layout_score: Option<f64>,
+    /// Pieces that a file lies in, on average.
+    pub extents_per_file: Option<f64>,
+    /// From the end of a file to the beginning of the one made next in the same
+    /// directory: bytes on the disk, on average.
+    pub directory_spread: Option<u64>,
+}
+
+/// What was done, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Tally {
+    /// Files made.
+    pub created: u64,
+    /// Times that a file was appended to.
+    pub appended: u64,
+    /// Files removed, those included that a rename took the place of.
+    pub deleted: u64,
+    /// Renames.
+    pub renamed: u64,
+    /// Directories made.
+    pub directories_made: u64,
+    /// Directories removed.
+    pub directories_removed: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+    /// Operations for which there was no room at first.
+    pub no_space: u64,
+    /// Files that died before their time, for want of room.
+    pub early_deaths: u64,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum End {
+    /// All operations are done.
+    Done,
+    /// It was told to stop.
+    Interrupted,
+    /// There was no room for what came next, and nothing left to remove.
+    NoRoom,
+}
+
+/// What a run gave.
+pub struct Aged {
+    /// How things were, from the beginning to the end.
+    pub samples: Vec<Sample>,
+    /// What was done.
+    pub tally: Tally,
+    /// Operations after which the target was reached; `None` if it was not.
+    pub reached: Option<u64>,
+    /// The lowest and highest fullness seen after that.
+    pub held: Option<(f64, f64)>,
+    /// Why it ended.
+    pub end: End,
+    /// What the stream believes to be there.
+    pub stream: Stream,
+}
+
+struct Run<'a> {
+    subject: &'a mut dyn Subject,
+    stream: Stream,
+    settings: Settings,
+    score: Score,
+    /// Files that have changed since their layout was asked for.
+    changed: BTreeSet<FileId>,
+    done: u64,
+    tally: Tally,
+    samples: Vec<Sample>,
+    reached: Option<u64>,
+    held: Option<(f64, f64)>,
+}
+
+/// Ages a file system. `watch` is called after each operation with how many
+/// there have been, and may end the run.
+///
+/// # Errors
+/// [`AgeError::TooFull`] for a file system that has no room below the target;
+/// [`AgeError::FileSystem`].
+pub fn age(
+    profile: &Profile,
+    subject: &mut dyn Subject,
+    settings: Settings,
+    watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Aged, AgeError> {
+    let room = subject.room()?;
+    let fullness = room.fullness();
+    // The largest file or tree is half a percentage point.
+    if fullness + 0.01 > settings.fullness {
+        return Err(AgeError::TooFull { fullness, target: settings.fullness });
+    }
+    let exact = subject.is_exact();
+    let stream = Stream::new(profile.clone(), settings.seed, settings.fullness, &room, exact);
+    let mut run = Run {
+        subject,
+        stream,
+        settings,
+        score: Score::default(),
+        changed: BTreeSet::new(),
+        done: 0,
+        tally: Tally::default(),
+        samples: Vec::new(),
+        reached: None,
+        held: None,
+    };
+    let end = run.go(watch)?;
+    if run.samples.last().is_none_or(|last| last.operations != run.done) {
+        run.sample()?;
+    }
+    run.tally.early_deaths = run.stream.early_deaths();
+    let Run { samples, tally, reached, held, stream, .. } = run;
+    Ok(Aged { samples, tally, reached, held, end, stream })
+}
+
+impl Run<'_> {
+    fn go(&mut self, watch: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<End, AgeError> {
+        self.sample()?;
+        while self.done < self.settings.ops {
+            let Some(op) = self.stream.next_op() else { return Ok(End::NoRoom) };
+            if !self.perform(&op)? {
+                return Ok(End::NoRoom);
+            }
+            if watch(self.done).is_break() {
+                return Ok(End::Interrupted);
+            }
+        }
+        Ok(End::Done)
+    }
+
+    /// Does an operation; where there is no room for it others go first. False
+    /// when nobody is left to go.
+    fn perform(&mut self, op: &Op) -> Result<bool, AgeError> {
+        self.subject.advance(self.stream.now())?;
+        while self.subject.apply(op)? == Applied::Full {
+            self.tally.no_space += 1;
+            if !self.stream.evict() {
+                return Ok(false);
+            }
+            while let Some(death) = self.stream.next_death() {
+                if self.subject.apply(&death)? == Applied::Full {
+                    return Ok(false);
+                }
+                self.note(&death)?;
+            }
+        }
+        self.note(op)?;
+        Ok(true)
+    }
+
+    /// Writes down what an operation has changed.
+    fn note(&mut self, op: &Op) -> Result<(), AgeError> {
+        self.stream.done();
+        self.done += 1;
+        self.tally.count(op);
+        match op {
+            Op::Create { file, .. } | Op::Append { file, .. } => self.touched(*file)?,
+            Op::Rename { replaces: Some(file), .. } | Op::Delete { file, .. } => {
+                self.changed.remove(file);
+                self.score.set(*file, None);
+            }
+            _ => {}
+        }
+        let room = self.subject.room()?;
+        self.stream.told(&room);
+        self.look(room.fullness());
+        let (done, all) = (u128::from(self.done), u128::from(self.settings.ops.max(1)));
+        let samples = u128::from(self.settings.samples);
+        if done * samples / all > (done - 1) * samples / all {
+            self.sample()?;
+        }
+        Ok(())
+    }
+
+    fn touched(&mut self, file: FileId) -> Result<(), AgeError> {
+        if self.subject.is_exact() {
+            let layout = self.subject.layout(file)?;
+            self.score.set(file, layout);
+        } else {
+            self.changed.insert(file);
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, fullness: f64) {
+        if self.reached.is_none() && self.stream.is_full() {
+            self.reached = Some(self.done);
+        }
+        if self.reached.is_some() {
+            let (low, high) = self.held.unwrap_or((fullness, fullness));
+            self.held = Some((low.min(fullness), high.max(fullness)));
+        }
+    }
+
+    fn sample(&mut self) -> Result<(), AgeError> {
+        if !self.changed.is_empty() {
+            self.subject.settle()?;
+            for file in std::mem::take(&mut self.changed) {
+                let layout = self.subject.layout(file)?;
+                self.score.set(file, layout);
+            }
+        }
+        let fullness = self.subject.room()?.fullness();
+        self.samples.push(Sample {
+            operations: self.done,
+            days: days(self.stream.now()),
+            fullness,
+            files: self.stream.files().count() as u64,
+            directories: self.stream.directories() as u64,
+            layout_score: self.score.score(),
+            extents_per_file: self.score.extents_per_file(),
+            directory_spread: self.score.spread(self.stream.files()).map(ByteLen::get),
+        });
+        Ok(())
+    }
+}
+
+fn days(at: Nanos) -> f64 {
+    at.get() as f64 / 86_400e9
+}
+
+impl Tally {
+    fn count(&mut self, op: &Op) {
+        match op {
+            Op::MakeDir { .. } => self.directories_made += 1,
+            Op::RemoveDir { .. } => self.directories_removed += 1,
+            Op::Create { len, .. } => {
+                self.created += 1;
+                self.bytes_written += len.get();
+            }
+            Op::Append { len, .. } => {
+                self.appended += 1;
+                self.bytes_written += len.get();
+            }
+            Op::Rename { replaces, .. } => {
+                self.renamed += 1;
+                self.deleted += u64::from(replaces.is_some());
+            }
+            Op::Delete { .. } => self.deleted += 1,
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How much of the space is taken, and how much may be.
+
+use seekless_units::ByteLen;
+
+/// What a file system tells of its space, as `df` shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// Bytes that are taken.
+    pub used: ByteLen,
+    /// Bytes that ordinary users may still take.
+    pub available: ByteLen,
+    /// Bytes that files' space is counted in.
+    pub unit: ByteLen,
+    /// Inodes not in use; `None` where there is no limit.
+    pub free_inodes: Option<u64>,
+}
+
+impl Room {
+    /// The part of what users may take that is taken, as `df` has it.
+    #[must_use]
+    pub fn fullness(&self) -> f64 {
+        let (used, all) = (self.used.get(), self.used.get() + self.available.get());
+        if all == 0 { 1.0 } else { used as f64 / all as f64 }
+    }
+}
+
+/// Where the space told of is looked at, when what is told depends on the
+/// moment: after so many operations.
+const LOOK_EVERY: u64 = 1024;
+/// How far own account and what is told may differ then: 1 part in so many of
+/// the space.
+const DRIFT: u64 = 400;
+
+/// The account of a run.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    /// Bytes that users may take, taken ones included.
+    usable: u64,
+    target: u64,
+    unit: u64,
+    used: u64,
+    free_inodes: Option<u64>,
+    /// What is told is the same in each run, and so may be relied on.
+    exact: bool,
+    told: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(room: &Room, target: f64, exact: bool) -> Self {
+        let usable = room.used.get() + room.available.get();
+        Self {
+            usable,
+            target: (usable as f64 * target) as u64,
+            unit: room.unit.get().max(1),
+            used: room.used.get(),
+            free_inodes: room.free_inodes,
+            exact,
+            told: 0,
+        }
+    }
+
+    /// Bytes that users may take, taken ones included.
+    pub(super) fn usable(&self) -> u64 {
+        self.usable
+    }
+
+    /// Whether so many bytes and inodes more are within the target.
+    pub(super) fn fits(&self, bytes: u64, inodes: u64) -> bool {
+        let inodes = self.free_inodes.is_none_or(|free| free >= inodes);
+        inodes && self.used + self.rounded(bytes) <= self.target
+    }
+
+    /// Whether the target has been reached: as near as the next file allows.
+    pub(super) fn is_full(&self) -> bool {
+        self.used + self.usable / 200 >= self.target
+    }
+
+    /// The space that so many bytes of a file take.
+    pub(super) fn rounded(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.unit).saturating_mul(self.unit)
+    }
+
+    /// A file has become longer.
+    pub(super) fn grown(&mut self, from: u64, to: u64) {
+        let more = self.rounded(to).saturating_sub(self.rounded(from));
+        self.used = self.used.saturating_add(more);
+    }
+
+    /// A file has gone.
+    pub(super) fn gone(&mut self, len: u64) {
+        self.used = self.used.saturating_sub(self.rounded(len));
+    }
+
+    /// A directory is there, or is no more.
+    pub(super) fn directory(&mut self, made: bool) {
+        let unit = self.unit;
+        if made { self.grown(0, unit) } else { self.gone(unit) }
+    }
+
+    /// What the file system tells after an operation. Where that depends on what
+    /// the kernel has done in the meantime it must not decide over each file:
+    /// own account is brought nearer now and then, in large steps.
+    pub(super) fn told(&mut self, room: &Room) {
+        self.free_inodes = room.free_inodes;
+        self.told += 1;
+        if self.exact {
+            self.used = room.used.get();
+        } else if self.told.is_multiple_of(LOOK_EVERY) {
+            let step = (self.usable / DRIFT).max(1);
+            let (told, own) = (room.used.get(), self.used);
+            let steps = told.abs_diff(own) / step * step;
+            self.used = if told > own { own + steps } else { own - steps };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(used: u64) -> Room {
+        let available = ByteLen::new(100_000 - used);
+        Room { used: ByteLen::new(used), available, unit: ByteLen::new(100), free_inodes: Some(3) }
+    }
+
+    #[test]
+    fn what_fits_is_within_the_target() {
+        let ledger = Ledger::new(&room(50_000), 0.8, true);
+        assert!(ledger.fits(30_000, 1));
+        assert!(!ledger.fits(30_001, 1), "rounded up");
+        assert!(!ledger.fits(1, 4), "no inode left");
+        assert!((room(50_000).fullness() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_depends_on_the_moment_is_taken_in_large_steps() {
+        let mut ledger = Ledger::new(&room(50_000), 0.8, false);
+        (0..1023).for_each(|_| ledger.told(&room(60_000)));
+        assert!(ledger.fits(30_000, 1), "not looked at yet");
+        ledger.told(&room(50_249));
+        assert!(ledger.fits(30_000, 1), "less than a step");
+        (0..1024).for_each(|_| ledger.told(&room(50_510)));
+        assert!(ledger.fits(29_500, 1) && !ledger.fits(29_501, 1), "two steps of 250");
+        ledger.grown(100, 150);
+        assert!(!ledger.fits(29_500, 1));
+        ledger.gone(150);
+        assert!(ledger.fits(29_600, 1) && !ledger.fits(29_601, 1));
+    }
+}

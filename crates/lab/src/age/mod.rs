@@ -1,0 +1,49 @@
+//! Ageing: a file system is used for a long time in a short one, so that what is
+//! measured on it is measured on one that has lived.
+//!
+//! - [`profile`]: which files come and go, as a file says it; [`distribution`]:
+//!   what it leaves to chance
+//! - [`stream`]: operations as a function of profile, seed and room
+//! - [`op`]: the operations, and the bytes that they write
+//! - [`subject`]: what they are done to: [`image`] or [`mounted`] file systems
+//! - [`score`]: how well files lie
+//! - [`drive`]: the run
+
+mod activity;
+pub mod distribution;
+pub mod drive;
+pub mod image;
+mod ledger;
+pub mod mounted;
+pub mod op;
+mod population;
+pub mod profile;
+pub mod score;
+pub mod stream;
+pub mod subject;
+
+pub use drive::{Aged, End, Sample, Settings, Tally, age};
+pub use ledger::Room;
+pub use profile::Profile;
+
+use seekless_fs::FsError;
+
+/// Why a file system was not aged, or not to the end.
+#[derive(Debug, thiserror::Error)]
+pub enum AgeError {
+    /// It failed.
+    #[error(transparent)]
+    FileSystem(#[from] FsError),
+    /// It has no room below the target.
+    #[error(
+        "it is {:.1}% full already: a fullness of {:.1}% leaves less than a hundredth to work with",
+        fullness * 100.0,
+        target * 100.0
+    )]
+    TooFull {
+        /// How full it is, from 0 to 1.
+        fullness: f64,
+        /// How full it was to be.
+        target: f64,
+    },
+}

@@ -1,0 +1,295 @@
+//! The stream of operations: a function of profile, seed and what the file
+//! system tells of its space.
+//!
+//! Activities follow each other: what has fallen due is done first (a log grows,
+//! a package is upgraded), and else new files are born, of a class that is drawn
+//! by weight. Below the target nothing dies; what would not fit makes room for
+//! itself first, by the death of what would have died next.
+
+use super::activity::{Planned, Step};
+use super::ledger::{Ledger, Room};
+use super::op::{DirId, FileId, Op, Place};
+use super::population::{Entity, File, Population, Stage};
+use super::profile::{Profile, Written};
+use seekless_model::random::Random;
+use seekless_units::{ByteLen, Nanos};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A file that the stream believes to be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Expected {
+    /// Its path, without a slash in front.
+    pub path: String,
+    /// Its length.
+    pub len: ByteLen,
+    /// Its bytes.
+    pub contents: super::op::Contents,
+}
+
+/// The generator. It holds what it believes to be there, and what it plans.
+pub struct Stream {
+    pub(super) profile: Profile,
+    pub(super) seed: u64,
+    pub(super) chance: Random,
+    pub(super) ledger: Ledger,
+    pub(super) people: Population,
+    pub(super) now: Nanos,
+    /// What is planned, in order; and who goes before anything else happens.
+    pub(super) queue: VecDeque<Planned>,
+    funeral: VecDeque<Step>,
+    /// What was given and is not done yet, the latest last.
+    begun: Vec<Step>,
+    /// Files made so far.
+    pub(super) made: u64,
+    /// Files there are, by class and root.
+    counts: BTreeMap<(usize, u32), u32>,
+    /// Classes and roots whose files are to be gathered.
+    pub(super) gatherings: VecDeque<(usize, u32)>,
+    early: u64,
+}
+
+impl Stream {
+    /// A stream for a file system with so much room. `exact` says that what it
+    /// tells of its space is the same in each run.
+    #[must_use]
+    pub fn new(profile: Profile, seed: u64, fullness: f64, room: &Room, exact: bool) -> Self {
+        Self {
+            profile,
+            seed,
+            chance: Random::new(seed),
+            ledger: Ledger::new(room, fullness, exact),
+            people: Population::new(),
+            now: Nanos::ZERO,
+            queue: VecDeque::new(),
+            funeral: VecDeque::new(),
+            begun: Vec::new(),
+            made: 0,
+            counts: BTreeMap::new(),
+            gatherings: VecDeque::new(),
+            early: 0,
+        }
+    }
+
+    /// The virtual time of the operation given last.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// Files that died before their time, for want of room.
+    #[must_use]
+    pub fn early_deaths(&self) -> u64 {
+        self.early
+    }
+
+    /// Whether the target has been reached: less than half a percentage point
+    /// is missing.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.ledger.is_full()
+    }
+
+    /// Directories that are there.
+    #[must_use]
+    pub fn directories(&self) -> usize {
+        self.people.directories()
+    }
+
+    /// Files that are there: number, directory, and how many came before it.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, DirId, u64)> {
+        let there = self.people.files.iter().filter(|(_, file)| file.len > 0);
+        there.map(|(id, file)| (FileId(id), file.dir, file.number))
+    }
+
+    /// All files that are there, by path.
+    #[must_use]
+    pub fn expected(&self) -> Vec<Expected> {
+        let there = self.people.files.iter().filter(|(_, file)| file.len > 0);
+        let mut all: Vec<Expected> = there
+            .map(|(id, file)| {
+                let Place { dir, name } = self.place(FileId(id));
+                let path = format!("{}/{name}", self.people.path(dir));
+                Expected { path, len: ByteLen::new(file.len), contents: file.contents }
+            })
+            .collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all
+    }
+
+    /// What the file system tells after an operation.
+    pub fn told(&mut self, room: &Room) {
+        self.ledger.told(room);
+    }
+
+    /// What is to be done next, which [`Stream::done`] is told of when it is;
+    /// `None` when what is planned does not fit and nothing is left that could
+    /// go.
+    pub fn next_op(&mut self) -> Option<Op> {
+        loop {
+            if let Some(op) = self.next_death() {
+                return Some(op);
+            }
+            match self.queue.front().copied() {
+                None => self.plan(),
+                Some(Planned::Settle(entity)) => {
+                    self.queue.pop_front();
+                    self.people.settle(entity, self.now);
+                }
+                Some(Planned::Do(step)) if !self.has_room(&step) => {
+                    self.evict().then_some(())?;
+                }
+                Some(Planned::Do(step)) => {
+                    self.queue.pop_front();
+                    return Some(self.begin(step));
+                }
+            }
+        }
+    }
+
+    /// Lets what would die next die now; false when there is nobody.
+    pub fn evict(&mut self) -> bool {
+        let Some((when, entity)) = self.people.deaths.first() else { return false };
+        let dead = self.bury(entity);
+        if when > self.now {
+            self.early += dead as u64;
+        }
+        true
+    }
+
+    /// The next operation that makes room, once [`Stream::evict`] has chosen;
+    /// it may be done before another that was begun.
+    pub fn next_death(&mut self) -> Option<Op> {
+        let step = self.funeral.pop_front()?;
+        Some(self.begin(step))
+    }
+
+    /// The operation that was given last, and not told of yet, is done.
+    pub fn done(&mut self) {
+        let Some(step) = self.begun.pop() else { return };
+        match step {
+            Step::MakeDir(_) => self.ledger.directory(true),
+            Step::RemoveDir(dir) => {
+                self.ledger.directory(false);
+                self.people.drop_dir(dir);
+            }
+            Step::Birth(file) => self.born(file),
+            Step::Append(file, len) => {
+                let file = &mut self.people.files[file.0];
+                self.ledger.grown(file.len, file.len + len);
+                file.len += len;
+            }
+            Step::Move { file, dir, stage, replaces } => {
+                let file = &mut self.people.files[file.0];
+                file.stage = stage;
+                file.dir = dir.unwrap_or(file.dir);
+                replaces.into_iter().for_each(|old| self.forget(old));
+            }
+            Step::Delete(file) => self.forget(file),
+        }
+    }
+
+    /// Plans the removal of a file or tree; of how many files.
+    fn bury(&mut self, entity: Entity) -> usize {
+        self.people.pin(entity);
+        match entity {
+            Entity::File(file) => {
+                self.funeral.push_back(Step::Delete(file));
+                1
+            }
+            Entity::Tree(id) => {
+                let tree = self.people.trees.remove(id.0);
+                let dead = tree.files.len();
+                self.funeral.extend(tree.files.into_iter().map(Step::Delete));
+                self.funeral.extend(tree.dirs.into_iter().rev().map(Step::RemoveDir));
+                dead
+            }
+        }
+    }
+
+    fn has_room(&self, step: &Step) -> bool {
+        match step {
+            Step::MakeDir(_) => self.ledger.fits(1, 1),
+            Step::Birth(file) => self.ledger.fits(self.people.files[file.0].piece, 1),
+            Step::Append(_, len) => self.ledger.fits(*len, 0),
+            _ => true,
+        }
+    }
+
+    /// Where a file is by now.
+    fn place(&self, file: FileId) -> Place {
+        let File { stage, dir, .. } = self.people.files[file.0];
+        self.place_at(file, dir, stage)
+    }
+
+    fn place_at(&self, file: FileId, dir: DirId, stage: Stage) -> Place {
+        let File { class, number, .. } = self.people.files[file.0];
+        let class = &self.profile.classes[class].name;
+        let name = match stage {
+            Stage::Final => format!("{class}-{number:x}"),
+            Stage::Temporary => format!(".{class}-{number:x}.new"),
+            Stage::Read => format!("{class}-{number:x}:2,S"),
+        };
+        Place { dir, name }
+    }
+
+    /// What is to be done to the file system for a step.
+    fn begin(&mut self, step: Step) -> Op {
+        self.now = self.now.saturating_add(self.profile.pace.0.get());
+        self.begun.push(step);
+        match step {
+            Step::MakeDir(dir) => Op::MakeDir { dir, place: self.people.place_of_dir(dir) },
+            Step::RemoveDir(dir) => Op::RemoveDir { dir, place: self.people.place_of_dir(dir) },
+            Step::Birth(file) => {
+                let File { piece, contents, .. } = self.people.files[file.0];
+                Op::Create { file, place: self.place(file), len: ByteLen::new(piece), contents }
+            }
+            Step::Append(file, len) => {
+                let File { len: at, contents, .. } = self.people.files[file.0];
+                let (at, len) = (ByteLen::new(at), ByteLen::new(len));
+                Op::Append { file, place: self.place(file), at, len, contents }
+            }
+            Step::Move { file, dir, stage, replaces } => {
+                let dir = dir.unwrap_or(self.people.files[file.0].dir);
+                let (from, to) = (self.place(file), self.place_at(file, dir, stage));
+                Op::Rename { file, from, to, replaces }
+            }
+            Step::Delete(file) => Op::Delete { file, place: self.place(file) },
+        }
+    }
+
+    fn born(&mut self, file: FileId) {
+        let born = &mut self.people.files[file.0];
+        born.len = born.piece;
+        let key = (born.class, born.root);
+        self.ledger.grown(0, born.piece);
+        let count = self.counts.entry(key).or_default();
+        *count += 1;
+        let count = *count;
+        self.look_for_gathering(key, count);
+    }
+
+    /// A class of which there are too many files in a root is gathered.
+    fn look_for_gathering(&mut self, (class, root): (usize, u32), count: u32) {
+        let name = &self.profile.classes[class].name;
+        let gathers = |other: &super::profile::Class| {
+            other.gathers.as_ref().is_some_and(|(class, at)| class == name && count == *at)
+        };
+        if let Some(by) = self.profile.classes.iter().position(gathers) {
+            self.gatherings.push_back((by, root));
+        }
+    }
+
+    /// A file is no more.
+    fn forget(&mut self, file: FileId) {
+        let gone = self.people.files.remove(file.0);
+        self.ledger.gone(gone.len);
+        if let Some(count) = self.counts.get_mut(&(gone.class, gone.root)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Whether files of a class are written under a temporary name first.
+    pub(super) fn is_renamed(&self, class: usize) -> bool {
+        matches!(self.profile.classes[class].written, Written::Renamed)
+    }
+}
