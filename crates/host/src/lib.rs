@@ -3,6 +3,7 @@
 //! - [`tracefs`]: the kernel's own trace events, read in binary;
 //! - [`fanotify`]: opens and accesses where there is no tracefs;
 //! - [`residency`]: which pages of a file are in memory;
+//! - [`fiemap`]: where a file lies on the disk;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
@@ -14,6 +15,7 @@
 pub mod caches;
 mod error;
 pub mod fanotify;
+pub mod fiemap;
 pub mod loop_device;
 pub mod mounts;
 pub mod program;

@@ -12,11 +12,13 @@
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
 //! - [`bars`]: figures as bars, with marks where others measured them
+//! - [`curves`]: figures as curves over a run
 //! - [`seekplot`]: where requests were, and when; [`axis`]: round numbers
 //! - [`sections`]: one HTML page of such parts
 
 pub mod axis;
 pub mod bars;
+pub mod curves;
 pub mod disk;
 pub mod grid;
 pub mod heat;

@@ -1,5 +1,6 @@
 //! A file a command.
 
+pub(crate) mod age;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod check;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 /// Runs what the command line says.
 pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     match &cli.command {
+        Command::Age(args) => age::run(args, &cli.global),
         Command::Build(args) => build::run(args, &cli.global),
         Command::Crash(args) => crash::run(args, &cli.global),
         Command::Disk(args) => disk::run(args, &cli.global),

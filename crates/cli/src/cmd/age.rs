@@ -1,0 +1,201 @@
+//! `seekless age`: a file system used for a long time in a short one.
+
+mod image;
+mod mounted;
+mod show;
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::progress;
+use crate::say::say;
+use clap::Args;
+use seekless_lab::LabError;
+use seekless_lab::age::subject::Subject;
+use seekless_lab::age::{AgeError, Aged, End, Profile, Settings, age, profile};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Age a file system: files come, grow and go as a profile says
+#[derive(Args, Debug)]
+#[command(after_help = "\
+An image is aged through our own engine in virtual time (UFS1 and UFS2); with
+--mounted a file system of the kernel's is, any, in a new directory on it, with
+real data. The same seed gives the same operations, and on an image the same
+bytes. Below the fullness files are only born; there, those go first that would
+have gone next. docs/ageing.md says what a profile holds and what the layout
+score is.
+
+Profiles: packages, mail, build, git, or a file (a name with a dot or slash).
+
+Examples:
+  seekless age disk.img --profile mail --ops 100000 --fullness 0.8 --seed 1
+  seekless age disk.img -o aged.img --profile git --ops 50000 --plot age.html
+  seekless age disk.img --ops 20000 --mount-options policy=depth,blocks=next-free
+  seekless age --mounted /mnt --profile build --ops 100000 --json
+  seekless age --show-profile mail > mine.toml
+
+Ctrl-C ends a run after the operation under way; the image is then whole, and
+clean. One whose run was killed is repaired by `seekless check -p`.")]
+pub(crate) struct AgeArgs {
+    /// Image to age, in place unless -o is given
+    #[arg(required_unless_present_any = ["mounted", "show_profile"])]
+    image: Option<PathBuf>,
+    /// Age the file system that is mounted here, in a directory `aged` on it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options"])]
+    mounted: Option<PathBuf>,
+    /// Leave the image alone and write an aged copy
+    #[arg(short, long, value_name = "NEW")]
+    output: Option<PathBuf>,
+    /// Replace the output if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+    /// What is done: packages, mail, build, git, or a file
+    #[arg(long, value_name = "PROFILE", default_value = "packages")]
+    profile: String,
+    /// How many operations: files made, appended to, renamed, removed;
+    /// directories made and removed
+    #[arg(long, value_name = "N", required_unless_present = "show_profile")]
+    ops: Option<u64>,
+    /// How full it shall be and stay, of what users may take (as df shows it)
+    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = parse_share)]
+    fullness: f64,
+    /// What everything is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How often it is looked how things are
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    samples: u32,
+    /// The directory to work in, which must not be there, or be empty [default:
+    /// the root of an image, `aged` of a mounted file system]
+    #[arg(long, value_name = "NAME")]
+    into: Option<String>,
+    /// Policies, discipline and cache of the engine, as `mount -o rw` takes them
+    #[arg(long, value_name = "OPTIONS")]
+    mount_options: Vec<String>,
+    /// Draw the curves: an .svg or .html file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Print a profile that comes along
+    #[arg(long, value_name = "NAME", exclusive = true)]
+    show_profile: Option<String>,
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    let share = share.map_err(|_| format!("'{text}' is not a share (try 0.8 or 80%)"))?;
+    if (0.02..=0.99).contains(&share) { Ok(share) } else { Err("not from 0.02 to 0.99".into()) }
+}
+
+impl From<AgeError> for Failure {
+    fn from(error: AgeError) -> Self {
+        match error {
+            AgeError::FileSystem(error) => error.into(),
+            AgeError::TooFull { .. } => Self::new(Kind::NoSpace, error.to_string()),
+        }
+    }
+}
+
+/// A run, with what is known from outside.
+struct Outcome {
+    aged: Aged,
+    /// Free extents before and after, where that is known.
+    free: Option<[show::FreeExtents; 2]>,
+    took: Duration,
+}
+
+pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if let Some(name) = &args.show_profile {
+        say!("{}", profile::text(name)?.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plot = args.plot.as_deref().map(show::Plot::new).transpose()?;
+    let profile = load(&args.profile)?;
+    if let Some(into) = &args.into
+        && (into.is_empty() || into.contains('/') || into == "." || into == "..")
+    {
+        return Err(Failure::usage(format!("--into {into}: not a name")));
+    }
+    // Before anything is written: a signal in between must find its handler.
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::io("signals", &error))?;
+    }
+    let run = Run { args, global, profile: &profile, stop: &stop };
+    let (subject, outcome) = match (&args.mounted, &args.image) {
+        (Some(dir), _) => (dir, mounted::run(&run, dir)?),
+        (None, Some(image)) => (image, image::run(&run, image)?),
+        (None, None) => return Err(Failure::usage("an image, or --mounted DIR")),
+    };
+    if let Some(plot) = plot {
+        plot.write(&run, subject, &outcome)?;
+    }
+    show::report(&run, subject, &outcome);
+    finish(&outcome.aged)
+}
+
+/// What the way it ended means to the caller; all was told.
+fn finish(aged: &Aged) -> Result<ExitCode, Failure> {
+    match aged.end {
+        End::Done => Ok(ExitCode::SUCCESS),
+        End::Interrupted => Err(Failure::new(Kind::System, "interrupted")),
+        End::NoRoom => {
+            let what = "no room for what came next, and nothing left to remove";
+            Err(Failure::new(Kind::NoSpace, what))
+        }
+    }
+}
+
+/// A profile that comes along, or that of a file.
+fn load(name: &str) -> Result<Profile, Failure> {
+    let path = Path::new(name);
+    if !name.contains(['/', '.']) {
+        return profile::named(name).map_err(Failure::from);
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| Failure::io(name, &error))?;
+    Profile::parse(&text, name).map_err(|error| Failure::from(LabError::from(error)))
+}
+
+/// What a run is given.
+struct Run<'a> {
+    args: &'a AgeArgs,
+    global: &'a Global,
+    profile: &'a Profile,
+    stop: &'a AtomicBool,
+}
+
+impl Run<'_> {
+    fn settings(&self) -> Settings {
+        Settings {
+            ops: self.args.ops.unwrap_or(0),
+            fullness: self.args.fullness,
+            seed: self.args.seed,
+            samples: self.args.samples,
+        }
+    }
+
+    /// Ages it, under the eyes of whoever waits.
+    fn age(&self, subject: &mut dyn Subject) -> Result<(Aged, Duration), AgeError> {
+        let bar = progress::count(self.global, self.settings().ops);
+        let mut watch = |done| {
+            bar.set_position(done);
+            match self.stop.load(Ordering::Relaxed) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let began = Instant::now();
+        let aged = age(self.profile, subject, self.settings(), &mut watch);
+        bar.finish_and_clear();
+        Ok((aged?, began.elapsed()))
+    }
+}

@@ -1,0 +1,158 @@
+//! Ageing an image through the live engine.
+
+use super::show::FreeExtents;
+use super::{Outcome, Run};
+use crate::failure::{Failure, Kind};
+use crate::image::FORMATS;
+use crate::mount::LiveMountOptions;
+use crate::output::Output;
+use rustix::fs::SeekFrom;
+use seekless_device::{BlockDevice, Clock, FileDevice, VirtualClock};
+use seekless_ffs::{FfsLive, LiveOptions};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::Operate;
+use seekless_fs::{FsError, Timestamp};
+use seekless_lab::age::image::ImageSubject;
+use seekless_lab::age::{Aged, End};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Ages an image, or a copy of it.
+pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
+    let about = |failure: Failure| failure.about(path.display());
+    let options = engine_options(run)?;
+    check_format(path)?;
+    let Some(new) = &run.args.output else {
+        let device = FileDevice::open_locked(path).map_err(|error| about(fs(error.into())))?;
+        return on_device(run, &options, &Arc::new(device)).map_err(about);
+    };
+    let output = Output::create(new, run.args.force)?;
+    let mut source = File::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    let mut copy = output.file()?;
+    copy_sparse(&mut source, &mut copy).map_err(|error| Failure::io(new.display(), &error))?;
+    let device =
+        FileDevice::from_file(copy, true).map_err(|error| Failure::io(new.display(), &error))?;
+    let outcome = on_device(run, &options, &Arc::new(device)).map_err(about)?;
+    if outcome.aged.end == End::Interrupted {
+        let what = format!("interrupted; {} is not written", new.display());
+        return Err(Failure::new(Kind::System, what));
+    }
+    output.finish()?;
+    Ok(outcome)
+}
+
+/// Refuses formats that our engine cannot change, before anything is locked or
+/// copied.
+fn check_format(path: &Path) -> Result<(), Failure> {
+    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    let format = seekless_fs::format::claim(FORMATS, &device);
+    match format.map_err(|error| fs(error).about(path.display()))?.name {
+        "ffs" => Ok(()),
+        other => Err(Failure::new(
+            Kind::Unsupported,
+            format!(
+                "{}: ageing {other} images (mount it, and age it with --mounted DIR)",
+                path.display()
+            ),
+        )),
+    }
+}
+
+fn fs(error: FsError) -> Failure {
+    error.into()
+}
+
+/// The options of a mount. Nothing is flushed after each round of writes: a
+/// machine that crashes loses the run anyway.
+fn engine_options(run: &Run<'_>) -> Result<LiveMountOptions, Failure> {
+    let mut all = vec![format!("rw,nobarriers,seed={}", run.args.seed)];
+    all.extend_from_slice(&run.args.mount_options);
+    let options = LiveMountOptions::parse(&all)?;
+    if !options.writable {
+        return Err(Failure::usage("--mount-options ro: nothing could be aged"));
+    }
+    Ok(options)
+}
+
+fn on_device(
+    run: &Run<'_>,
+    options: &LiveMountOptions,
+    device: &Arc<FileDevice>,
+) -> Result<Outcome, Failure> {
+    let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
+    let began = image.attr(image.root())?.mtime;
+    let before = FreeExtents::of(image.as_ref())?;
+    let clock = Arc::new(VirtualClock::new());
+    let mut live = open_live(options, device, Arc::clone(&clock), began)?;
+    let into = run.args.into.as_deref();
+    let aged = ImageSubject::new(&mut live, clock, run.profile, into)
+        .map_err(fs)
+        .and_then(|mut subject| run.age(&mut subject).map_err(Failure::from));
+    // Whatever became of it, what was changed is written.
+    let unmounted = live.unmount();
+    let (aged, took): (Aged, Duration) = aged?;
+    unmounted?;
+    device.flush().map_err(FsError::from)?;
+    let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
+    let free = [before, FreeExtents::of(image.as_ref())?];
+    Ok(Outcome { aged, free: Some(free), took })
+}
+
+/// Opens an image for changes. Its time goes on from when the root directory was
+/// last changed.
+fn open_live(
+    options: &LiveMountOptions,
+    device: &Arc<FileDevice>,
+    clock: Arc<VirtualClock>,
+    began: Timestamp,
+) -> Result<FfsLive, Failure> {
+    let wall = {
+        let clock = Arc::clone(&clock);
+        move || later(began, clock.now().get())
+    };
+    let how = LiveOptions {
+        directories: options.directories.clone(),
+        blocks: options.blocks.clone(),
+        seed: options.seed,
+        reallocblks: options.reallocblks,
+        force: options.force,
+        ignore_checksums: false,
+        wall: Box::new(wall),
+    };
+    Ok(FfsLive::open(device.clone(), clock, options.config, how)?)
+}
+
+fn later(began: Timestamp, nanos: u64) -> Timestamp {
+    const SECOND: u64 = 1_000_000_000;
+    let nanos = nanos.saturating_add(u64::from(began.nanos));
+    let secs = i64::try_from(nanos / SECOND).unwrap_or(i64::MAX);
+    Timestamp { secs: began.secs.saturating_add(secs), nanos: (nanos % SECOND) as u32 }
+}
+
+/// Copies a file without filling its holes.
+fn copy_sparse(from: &mut File, to: &mut File) -> io::Result<()> {
+    let end = from.seek(io::SeekFrom::End(0))?;
+    to.set_len(end)?;
+    let mut at = 0;
+    while at < end {
+        let data = match rustix::fs::seek(&*from, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            // Nothing but a hole is left.
+            Err(rustix::io::Errno::NXIO) => break,
+            // A file system that knows no holes, or a device.
+            Err(_) => at,
+        };
+        let hole = rustix::fs::seek(&*from, SeekFrom::Hole(data)).unwrap_or(end);
+        from.seek(io::SeekFrom::Start(data))?;
+        to.seek(io::SeekFrom::Start(data))?;
+        let copied = io::copy(&mut Read::take(&mut *from, hole - data), to)?;
+        if copied == 0 {
+            break;
+        }
+        at = data + copied;
+    }
+    to.flush()
+}

@@ -1,0 +1,87 @@
+//! Ageing a file system that the kernel has mounted.
+
+use super::{Outcome, Run};
+use crate::failure::{Failure, Kind};
+use seekless_fs::FsError;
+use seekless_host::fiemap::{self, MappedExtent, flag};
+use seekless_host::{HostError, caches};
+use seekless_lab::age::Room;
+use seekless_lab::age::mounted::{Kernel, MountedSubject};
+use seekless_lab::age::score::ByteRun;
+use seekless_units::ByteLen;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where a file's contents have no place of their own.
+const NOWHERE: u32 = flag::UNKNOWN | flag::DELALLOC | flag::ENCODED | flag::INLINE | flag::TAIL;
+
+/// What is asked of the kernel about a directory's file system.
+struct Live {
+    dir: PathBuf,
+    /// Whether it tells where files lie; it is not asked again once it has not.
+    tells: bool,
+}
+
+pub(super) fn run(run: &Run<'_>, dir: &Path) -> Result<Outcome, Failure> {
+    if !dir.is_dir() {
+        return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
+    }
+    let into = dir.join(run.args.into.as_deref().unwrap_or("aged"));
+    let live = Live { dir: dir.into(), tells: true };
+    let mut subject = MountedSubject::new(into, live)?;
+    let about = |failure: Failure| failure.about(dir.display());
+    let (aged, took) = run.age(&mut subject).map_err(|error| about(error.into()))?;
+    Ok(Outcome { aged, free: None, took })
+}
+
+fn failed(error: HostError) -> FsError {
+    FsError::io(error.what, error.source)
+}
+
+impl Kernel for Live {
+    fn room(&mut self) -> Result<Room, FsError> {
+        let told = rustix::fs::statvfs(&self.dir);
+        let told =
+            told.map_err(|errno| FsError::io(self.dir.display().to_string(), errno.into()))?;
+        let bytes = |blocks: u64| ByteLen::new(blocks.saturating_mul(told.f_frsize));
+        Ok(Room {
+            used: bytes(told.f_blocks.saturating_sub(told.f_bfree)),
+            available: bytes(told.f_bavail),
+            unit: ByteLen::new(told.f_frsize),
+            // A file system that makes inodes as it needs them says 0.
+            free_inodes: (told.f_files > 0).then_some(told.f_favail),
+        })
+    }
+
+    fn settle(&mut self) -> Result<(), FsError> {
+        if self.tells { caches::write_back(&self.dir).map_err(failed) } else { Ok(()) }
+    }
+
+    fn runs(&mut self, path: &Path) -> Result<Option<Vec<ByteRun>>, FsError> {
+        if !self.tells {
+            return Ok(None);
+        }
+        match fiemap::extents(path) {
+            Ok(extents) => Ok(placed(&extents)),
+            Err(error) if error.source.kind() == ErrorKind::Unsupported => {
+                eprintln!(
+                    "seekless: {}: {}; there is no layout score",
+                    self.dir.display(),
+                    error.source
+                );
+                self.tells = false;
+                Ok(None)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+/// The runs, if all of them have a place.
+fn placed(extents: &[MappedExtent]) -> Option<Vec<ByteRun>> {
+    let run = |extent: &MappedExtent| {
+        let (at, len) = (ByteLen::new(extent.physical), ByteLen::new(extent.len));
+        (extent.flags & NOWHERE == 0).then_some(ByteRun { at, len })
+    };
+    extents.iter().map(run).collect()
+}

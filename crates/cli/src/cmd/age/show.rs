@@ -1,0 +1,230 @@
+//! What a run gave, for people, for programs, and as curves.
+
+use super::{Outcome, Run};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::say::say;
+use seekless_fs::{FsError, Inspect};
+use seekless_lab::age::{End, Sample};
+use seekless_report::curves::{self, Chart, Curve};
+use seekless_report::table::grouped;
+use seekless_units::{ByteLen, GroupNo, format_size};
+use serde::Serialize;
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Runs of free blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub(super) struct FreeExtents {
+    /// How many there are.
+    count: u64,
+    bytes: u64,
+    /// Bytes of the longest.
+    largest: u64,
+}
+
+impl FreeExtents {
+    /// Those of an image, which end where groups do.
+    pub(super) fn of(image: &dyn Inspect) -> Result<Self, FsError> {
+        let unit = u64::from(image.geometry().block_size);
+        let mut all = Self::default();
+        for group in 0..image.geometry().groups {
+            for run in image.group(GroupNo::new(group))?.free {
+                let bytes = run.len * unit;
+                all.count += 1;
+                all.bytes += bytes;
+                all.largest = all.largest.max(bytes);
+            }
+        }
+        Ok(all)
+    }
+
+    fn text(&self) -> String {
+        let size = |bytes: u64| format_size(ByteLen::new(bytes & !1023));
+        let mean = self.bytes.checked_div(self.count).unwrap_or(0);
+        format!("{} of {}, longest {}", grouped(self.count), size(mean), size(self.largest))
+    }
+}
+
+/// A picture that is to be made.
+pub(super) struct Plot {
+    path: PathBuf,
+    html: bool,
+}
+
+impl Plot {
+    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+        let html = match path.extension().and_then(|ending| ending.to_str()) {
+            Some("html" | "htm") => true,
+            Some("svg") => false,
+            _ => return Err(Failure::usage(format!("{}: not an .svg or .html", path.display()))),
+        };
+        Ok(Self { path: path.into(), html })
+    }
+
+    pub(super) fn write(
+        &self,
+        run: &Run<'_>,
+        subject: &Path,
+        outcome: &Outcome,
+    ) -> Result<(), Failure> {
+        let charts = charts(&outcome.aged.samples);
+        let text = if self.html {
+            let title = format!("{}: {}", subject.display(), run.profile.name);
+            curves::html(&title, &said(run, outcome), &charts, &[])
+        } else {
+            curves::svg(&charts)
+        };
+        let output = Output::create(&self.path, true)?;
+        let io = |error: std::io::Error| Failure::io(self.path.display(), &error);
+        output.file()?.write_all(text.as_bytes()).map_err(io)?;
+        output.finish()
+    }
+}
+
+fn charts(samples: &[Sample]) -> Vec<Chart> {
+    let curve = |label: &str, value: &dyn Fn(&Sample) -> Option<f64>| {
+        let point = |sample: &Sample| Some((sample.operations as f64, value(sample)?));
+        Curve { label: label.into(), points: samples.iter().filter_map(point).collect() }
+    };
+    let chart = |title: &str, range, curves| Chart {
+        title: title.into(),
+        across: "operations".into(),
+        range,
+        curves,
+    };
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    vec![
+        chart(
+            "Layout score and fullness",
+            Some((0.0, 1.0)),
+            vec![
+                curve("layout score", &|sample| sample.layout_score),
+                curve("fullness", &|sample| Some(sample.fullness)),
+            ],
+        ),
+        chart(
+            "Extents a file",
+            None,
+            vec![curve("extents a file", &|sample| sample.extents_per_file)],
+        ),
+        chart(
+            "From one file to the next in its directory, MiB",
+            None,
+            vec![curve("spread", &|sample| sample.directory_spread.map(mebibytes))],
+        ),
+        chart(
+            "Files and directories",
+            None,
+            vec![
+                curve("files", &|sample| Some(sample.files as f64)),
+                curve("directories", &|sample| Some(sample.directories as f64)),
+            ],
+        ),
+    ]
+}
+
+/// The run in a line.
+fn said(run: &Run<'_>, outcome: &Outcome) -> String {
+    let last = outcome.aged.samples.last();
+    let (operations, days) = last.map_or((0, 0.0), |last| (last.operations, last.days));
+    let ended = match outcome.aged.end {
+        End::Done => "",
+        End::Interrupted => ", interrupted",
+        End::NoRoom => ", then no room",
+    };
+    let (name, seed) = (&run.profile.name, run.args.seed);
+    format!(
+        "{name}, seed {seed}: {} operations in {days:.1} virtual days{ended}",
+        grouped(operations)
+    )
+}
+
+pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) {
+    if run.global.json {
+        say!("{}", as_json(run, subject, outcome));
+        return;
+    }
+    say!("{}: {}", subject.display(), said(run, outcome));
+    for (what, value) in rows(run, outcome) {
+        say!("  {what:<16}{value}");
+    }
+}
+
+fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
+    let Outcome { aged, free, took } = outcome;
+    let Some(last) = aged.samples.last() else { return Vec::new() };
+    let scores: Vec<f64> = aged.samples.iter().filter_map(|sample| sample.layout_score).collect();
+    let tally = &aged.tally;
+    let mut rows = vec![
+        ("files", format!("{} in {} directories", grouped(last.files), grouped(last.directories))),
+        ("fullness", fullness(run, outcome, last)),
+    ];
+    if let (Some(first), Some(score)) = (scores.first(), last.layout_score) {
+        let curve = curves::sparkline(&scores, 40);
+        rows.push(("layout score", format!("{score:.3}, from {first:.3}  {curve}")));
+    }
+    if let Some(extents) = last.extents_per_file {
+        rows.push(("extents a file", format!("{extents:.2}")));
+    }
+    if let Some(spread) = last.directory_spread {
+        let spread = format_size(ByteLen::new(spread & !1023));
+        rows.push(("next file", format!("{spread} further, in the same directory, on average")));
+    }
+    if let Some([before, after]) = free {
+        rows.push(("free extents", format!("{}; before: {}", after.text(), before.text())));
+    }
+    rows.push((
+        "done",
+        format!(
+            "{} created, {} appended to, {} renamed, {} deleted; {} written",
+            grouped(tally.created),
+            grouped(tally.appended),
+            grouped(tally.renamed),
+            grouped(tally.deleted),
+            format_size(ByteLen::new(tally.bytes_written & !1023)),
+        ),
+    ));
+    rows.push((
+        "for want of room",
+        format!(
+            "{} files gone early, {} operations refused at first",
+            grouped(tally.early_deaths),
+            grouped(tally.no_space)
+        ),
+    ));
+    let rate = last.operations as f64 / took.as_secs_f64().max(1e-9);
+    rows.push(("took", format!("{:.1} s, {} a second", took.as_secs_f64(), grouped(rate as u64))));
+    rows
+}
+
+fn fullness(run: &Run<'_>, outcome: &Outcome, last: &Sample) -> String {
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let now = percent(last.fullness);
+    match (outcome.aged.reached, outcome.aged.held) {
+        (Some(reached), Some((low, high))) => format!(
+            "{now}; reached after {} operations, then {} to {}",
+            grouped(reached),
+            percent(low),
+            percent(high)
+        ),
+        _ => format!("{now}; {} was not reached", percent(run.args.fullness)),
+    }
+}
+
+fn as_json(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> serde_json::Value {
+    let Outcome { aged, free, .. } = outcome;
+    json!({
+        "subject": subject.to_string_lossy(),
+        "profile": run.profile.name,
+        "seed": run.args.seed,
+        "fullness": run.args.fullness,
+        "end": aged.end,
+        "reached": aged.reached,
+        "held": aged.held.map(|(low, high)| json!({ "low": low, "high": high })),
+        "tally": aged.tally,
+        "free_extents": free.map(|[before, after]| json!({ "before": before, "after": after })),
+        "samples": aged.samples,
+    })
+}

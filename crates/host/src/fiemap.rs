@@ -1,0 +1,143 @@
+//! Where a file's contents lie on the disk (`FS_IOC_FIEMAP`,
+//! Documentation/filesystems/fiemap.rst).
+
+use crate::HostError;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+/// `_IOWR('f', 11, struct fiemap)`.
+const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// The file is written first, so that everything has its place.
+const FIEMAP_FLAG_SYNC: u32 = 1;
+/// Extents that are asked for in one go.
+const EXTENTS: usize = 256;
+
+/// Bits of [`MappedExtent::flags`].
+pub mod flag {
+    /// It is the file's last.
+    pub const LAST: u32 = 0x1;
+    /// Nobody knows where it is.
+    pub const UNKNOWN: u32 = 0x2;
+    /// It has no place yet.
+    pub const DELALLOC: u32 = 0x4;
+    /// It is compressed or otherwise not there as it is read.
+    pub const ENCODED: u32 = 0x8;
+    /// It lies in metadata: an inode or a tree.
+    pub const INLINE: u32 = 0x200;
+    /// It lies in a block with the ends of other files.
+    pub const TAIL: u32 = 0x400;
+    /// It was allocated and never written: it reads as zeros.
+    pub const UNWRITTEN: u32 = 0x800;
+}
+
+/// `struct fiemap_extent`: a run of a file's bytes that lies in one piece.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MappedExtent {
+    /// Its first byte in the file.
+    pub logical: u64,
+    /// Its first byte on the disk.
+    pub physical: u64,
+    /// Bytes.
+    pub len: u64,
+    reserved64: [u64; 2],
+    /// Bits of [`flag`].
+    pub flags: u32,
+    reserved: [u32; 3],
+}
+
+/// `struct fiemap`, with room for what is asked for.
+#[repr(C)]
+struct Request {
+    start: u64,
+    len: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [MappedExtent; EXTENTS],
+}
+
+const _: () = assert!(size_of::<MappedExtent>() == 56);
+const _: () = assert!(std::mem::offset_of!(Request, extents) == 32);
+
+/// Where a regular file's contents lie, in the order of the file. What is not
+/// covered is a hole.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] on a file system that does not tell; what the
+/// system says otherwise.
+pub fn extents(path: &Path) -> Result<Vec<MappedExtent>, HostError> {
+    let failed = |error: io::Error| match error.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOTTY) => HostError::lacking(
+            path.display().to_string(),
+            "this file system does not tell where files lie (FIEMAP)",
+        ),
+        _ => HostError::new(path.display().to_string(), error),
+    };
+    let file = File::open(path).map_err(failed)?;
+    let mut found: Vec<MappedExtent> = Vec::new();
+    loop {
+        let start = found.last().map_or(0, |last| last.logical.saturating_add(last.len));
+        let some = ask(&file, start).map_err(failed)?;
+        // An extent that ends no later than what is known would be asked for for
+        // ever.
+        let more = some.last().is_some_and(|last| {
+            last.flags & flag::LAST == 0 && last.logical.saturating_add(last.len) > start
+        });
+        found.extend(some);
+        if !more {
+            return Ok(found);
+        }
+    }
+}
+
+/// The extents from a byte on, as many as there is room for.
+fn ask(file: &File, start: u64) -> io::Result<Vec<MappedExtent>> {
+    let mut request = Request {
+        start,
+        len: u64::MAX - start,
+        flags: FIEMAP_FLAG_SYNC,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [MappedExtent::default(); EXTENTS],
+    };
+    // SAFETY: the kernel reads and writes a `struct fiemap` with room for
+    // `count` extents behind it, which `request` is; it outlives the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mapped = (request.mapped as usize).min(EXTENTS);
+    Ok(request.extents[..mapped].to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn a_file_with_many_holes_is_told_in_full() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = named.as_file();
+        let pieces = EXTENTS as u64 + 50;
+        for n in 0..pieces {
+            file.write_all_at(&[7; 4096], n * 64 * 1024).unwrap();
+        }
+        let found = match extents(named.path()) {
+            Err(error) if error.source.kind() == io::ErrorKind::Unsupported => {
+                println!("skipped: {error}");
+                return;
+            }
+            found => found.unwrap(),
+        };
+        let places: Vec<u64> = found.iter().map(|extent| extent.logical).collect();
+        assert_eq!(places, (0..pieces).map(|n| n * 64 * 1024).collect::<Vec<_>>());
+        assert!(found.iter().all(|extent| extent.len >= 4096 && extent.physical > 0));
+        assert!(extents(Path::new("/dev/null")).is_err());
+    }
+}
