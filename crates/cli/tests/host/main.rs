@@ -2,6 +2,7 @@
 //! score held against what the kernel asks a device for. Needs root, loop
 //! devices, FUSE and e2fsprogs; says so where they are not.
 
+mod age;
 mod disk;
 #[path = "../judges/mod.rs"]
 mod judges;

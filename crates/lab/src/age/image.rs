@@ -9,6 +9,7 @@ use seekless_device::{Clock, VirtualClock};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr};
 use seekless_units::{ByteLen, Ino, Nanos};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Most bytes of one write, as copying programs have it.
@@ -30,12 +31,12 @@ pub struct ImageSubject<'a> {
 
 impl<'a> ImageSubject<'a> {
     /// Ages a file system in use, whose clock is given, in its root or in a
-    /// directory there, which is made. The blocks kept from ordinary users are
-    /// left alone.
+    /// directory there, which is made if it is not there. The blocks kept from
+    /// ordinary users are left alone.
     ///
     /// # Errors
-    /// [`FsError::Exists`] when something there has a name that the profile
-    /// needs.
+    /// [`FsError::Exists`] when something in the root has a name that the profile
+    /// needs, [`FsError::NotEmpty`] when something is in the directory.
     pub fn new(
         live: &'a mut dyn Operate,
         clock: Arc<VirtualClock>,
@@ -45,9 +46,7 @@ impl<'a> ImageSubject<'a> {
         live.spend_reserve(false);
         let mut base = live.root();
         match into {
-            Some(name) => {
-                base = live.make(base, name.as_bytes(), NewFile::Directory, DIR_OWNER)?.ino;
-            }
+            Some(name) => base = working_dir(live, base, name)?,
             None => check_free(live, base, profile)?,
         }
         let space = live.space();
@@ -147,6 +146,19 @@ impl<'a> ImageSubject<'a> {
             }
         }
     }
+}
+
+/// A directory that is made, or empty.
+fn working_dir(live: &mut dyn Operate, root: Ino, name: &str) -> Result<Ino, FsError> {
+    let Some(ino) = live.lookup(root, name.as_bytes())? else {
+        return Ok(live.make(root, name.as_bytes(), NewFile::Directory, DIR_OWNER)?.ino);
+    };
+    let mut empty = true;
+    live.read_dir(ino, 0, &mut |entry| {
+        empty &= matches!(entry.name, b"." | b"..");
+        if empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    if empty { Ok(ino) } else { Err(FsError::NotEmpty(format!("/{name}"))) }
 }
 
 fn check_free(live: &mut dyn Operate, root: Ino, profile: &Profile) -> Result<(), FsError> {

@@ -177,6 +177,13 @@ fn what_is_there_is_left_alone() {
     let again = aged("git", &device, settings(500, 1), None);
     assert!(matches!(again, Err(AgeError::FileSystem(FsError::Exists(_)))));
     aged("git", &device, settings(500, 1), Some("more")).unwrap();
+    let again = aged("git", &device, settings(500, 1), Some("more"));
+    assert!(matches!(again, Err(AgeError::FileSystem(FsError::NotEmpty(_)))));
+    // A run that could not begin leaves an empty directory, which is no obstacle.
+    let full = Settings { fullness: 0.02, ..settings(500, 1) };
+    let refused = aged("git", &device, full, Some("last"));
+    assert!(matches!(refused, Err(AgeError::TooFull { .. })));
+    aged("git", &device, settings(500, 1), Some("last")).unwrap();
     let image = FfsImage::open(device, OpenOptions::default()).unwrap();
     resolve(&image, b"more/work").unwrap();
 }

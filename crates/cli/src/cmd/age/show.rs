@@ -148,7 +148,7 @@ pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) {
     }
     say!("{}: {}", subject.display(), said(run, outcome));
     for (what, value) in rows(run, outcome) {
-        say!("  {what:<16}{value}");
+        say!("  {what:<18}{value}");
     }
 }
 

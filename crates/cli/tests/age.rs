@@ -1,0 +1,180 @@
+//! `seekless age` from outside: what it says, what it refuses, and images that
+//! The Sleuth Kit and GRUB read.
+
+mod judges;
+
+use judges::{Scratch, command, failure, ready, run, seekless, text};
+use serde_json::Value;
+use std::fs;
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+
+fn empty(scratch: &Scratch, format: &str, size: &str) -> String {
+    let image = scratch.join(&format!("{format}.img"));
+    text(&seekless(&["mkfs", "--format", format, "-s", size, &image]));
+    image
+}
+
+fn json(args: &[&str]) -> Value {
+    let args = [&["age", "--json"], args].concat();
+    serde_json::from_str(&text(&seekless(&args))).expect("JSON")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_image() {
+    let scratch = Scratch::new("age-seed");
+    for format in ["ufs1", "ufs2"] {
+        let image = empty(&scratch, format, "32M");
+        let before = fs::read(&image).expect("image");
+        let aged = |seed: &str| {
+            let new = scratch.join(&format!("{format}-{seed}"));
+            let args = ["--profile", "mail", "--ops", "3000", "--seed", seed, "--force", "-o"];
+            let mut said = json(&[&[&*image][..], &args, &[&*new]].concat());
+            assert_eq!(said["samples"].as_array().map(Vec::len), Some(101));
+            said["subject"].take();
+            assert!(seekless(&["check", &new]).status.success());
+            (fs::read(&new).expect("image"), said)
+        };
+        let (first, said) = aged("1");
+        let (again, repeated) = aged("1");
+        assert!(first == again && said == repeated, "{format}: the same seed");
+        assert!(first != aged("2").0, "{format}: another seed");
+        assert!(fs::read(&image).expect("image") == before, "the old image is only read");
+    }
+}
+
+#[test]
+fn others_read_aged_images() {
+    if !["fsstat", "fls", "tsk_recover", "grub-fstest", "rsync"].into_iter().all(ready) {
+        return;
+    }
+    let scratch = Scratch::new("age-judges");
+    for (format, profile) in [("ufs1", "git"), ("ufs2", "build")] {
+        let image = empty(&scratch, format, "64M");
+        text(&seekless(&["age", &image, "--profile", profile, "--ops", "6000"]));
+        text(&seekless(&["check", &image]));
+        run("fsstat", &[&image]);
+        let (ours, theirs) = (scratch.join("ours"), scratch.join("theirs"));
+        text(&seekless(&["cp", "-r", &image, "/", &ours]));
+        run("tsk_recover", &["-a", &image, &theirs]);
+        let different = run("rsync", &["-rcni", "--delete", &format!("{ours}/"), &theirs]);
+        let files = different.lines().filter(|line| line.starts_with(">f") || line.contains("del"));
+        assert_eq!(files.collect::<Vec<_>>(), Vec::<&str>::new(), "{format}");
+        let names = run("fls", &["-r", "-p", "-u", "-F", &image]);
+        let names: Vec<&str> = names.lines().filter_map(|line| line.split('\t').nth(1)).collect();
+        assert!(names.len() > 500, "{format}: {} files", names.len());
+        for name in names.iter().step_by(names.len() / 10) {
+            let (inside, outside) = (format!("(loop0)/{name}"), format!("{ours}/{name}"));
+            run("grub-fstest", &[&image, "cmp", &inside, &outside]);
+        }
+        fs::remove_dir_all(&ours).expect("rm");
+        fs::remove_dir_all(&theirs).expect("rm");
+    }
+}
+
+#[test]
+fn what_cannot_be_aged_is_refused() {
+    let scratch = Scratch::new("age-refusals");
+    let image = empty(&scratch, "ufs2", "16M");
+    let before = fs::read(&image).expect("image");
+    let refused = |args: &[&str], code: i32, words: &str| {
+        let (found, message) = failure(&seekless(&[&["age"], args].concat()));
+        assert!(found == code && message.contains(words), "{args:?}: {found} {message}");
+    };
+    refused(&[&image, "--ops", "9", "--profile", "mial"], 2, "no profile 'mial'");
+    refused(&[&image, "--ops", "9", "--plot", "x.png"], 2, "not an .svg or .html");
+    refused(&[&image, "--ops", "9", "--into", "a/b"], 2, "not a name");
+    refused(&[&image, "--ops", "9", "--mount-options", "sofdep"], 2, "did you mean softdep");
+    refused(&[&image, "--ops", "9", "--mount-options", "policy=none"], 4, "no policy 'none'");
+    let code = |args: &[&str]| seekless(&[&["age"], args].concat()).status.code();
+    assert_eq!(code(&[&image]), Some(2), "no operations");
+    assert_eq!(code(&[&image, "--ops", "9", "--fullness", "1.5"]), Some(2));
+    let profile = scratch.join("mine.toml");
+    let good = text(&seekless(&["age", "--show-profile", "git"]));
+    let line = good.lines().position(|line| line.starts_with("lifetime")).expect("line") + 1;
+    for (wrong, key) in
+        [("lifetimes = {}", "lifetimes"), ("lifetime = { median = '3 moons' }", "lifetime")]
+    {
+        let mut lines: Vec<&str> = good.lines().collect();
+        lines[line - 1] = wrong;
+        fs::write(&profile, lines.join("\n")).expect("write");
+        let place = format!("{profile}:{line}: {key}: ");
+        refused(&[&image, "--ops", "9", "--profile", &profile], 2, &place);
+    }
+    fs::write(&profile, &good).expect("write");
+    assert!(fs::read(&image).expect("image") == before, "changed");
+    text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile]));
+    refused(&[&image, "--ops", "9", "--profile", &profile], 6, "exists already");
+    text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile, "--into", "again"]));
+    text(&seekless(&["age", &image, "--ops", "9000", "--profile", "build", "--fullness", "0.5"]));
+    refused(&[&image, "--ops", "9", "--fullness", "0.4"], 5, "full already");
+    text(&seekless(&["check", &image]));
+    // fs_clean.
+    let mut unclean = fs::read(&image).expect("image");
+    unclean[65536 + 209] = 0;
+    fs::write(&image, unclean).expect("image");
+    refused(&[&image, "--ops", "9"], 4, "not clean");
+}
+
+#[test]
+fn an_ext_image_is_sent_to_the_kernel() {
+    if !ready("mke2fs") {
+        return;
+    }
+    let scratch = Scratch::new("age-ext");
+    let image = scratch.join("image");
+    run("mke2fs", &["-q", "-t", "ext4", &image, "8M"]);
+    let (code, message) = failure(&seekless(&["age", &image, "--ops", "9"]));
+    assert!(code == 4 && message.contains("--mounted"), "{code} {message}");
+}
+
+/// Ages in place and sends a signal soon after; how it ended.
+fn signalled(image: &str, signal: &str, millis: u64) -> std::process::Output {
+    let args = ["age", image, "--profile", "build", "--ops", "100000000"];
+    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("seekless");
+    sleep(Duration::from_millis(millis));
+    run("kill", &[signal, &child.id().to_string()]);
+    child.wait_with_output().expect("seekless")
+}
+
+#[test]
+fn a_killed_run_leaves_what_preening_repairs() {
+    let scratch = Scratch::new("age-killed");
+    for (millis, format) in [(300, "ufs1"), (500, "ufs2"), (900, "ufs2")] {
+        let image = empty(&scratch, format, "64M");
+        assert!(!signalled(&image, "-KILL", millis).status.success());
+        let preened = seekless(&["check", "-p", &image]);
+        let code = preened.status.code();
+        assert_eq!(code, Some(1), "{format}: {}", String::from_utf8_lossy(&preened.stdout));
+        text(&seekless(&["check", &image]));
+        fs::remove_file(&image).expect("rm");
+    }
+}
+
+#[test]
+fn an_interrupted_run_ends_whole_and_tells() {
+    let scratch = Scratch::new("age-interrupted");
+    let image = empty(&scratch, "ufs2", "64M");
+    let output = signalled(&image, "-INT", 700);
+    assert_eq!(output.status.code(), Some(6));
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("interrupted") && said.contains("layout score"), "{said}");
+    text(&seekless(&["check", &image]));
+}
+
+#[test]
+fn curves_are_drawn() {
+    let scratch = Scratch::new("age-plot");
+    let image = empty(&scratch, "ufs2", "32M");
+    for name in ["age.svg", "age.html"] {
+        let (new, plot) = (scratch.join("new"), scratch.join(name));
+        let args = ["age", &image, "-o", &new, "--force", "--ops", "3000", "--plot", &plot];
+        let said = text(&seekless(&args));
+        assert!(said.contains("layout score") && said.contains('█'), "{said}");
+        let drawn = fs::read_to_string(&plot).expect("plot");
+        assert_eq!(drawn.matches("<polyline").count(), 6, "{name}");
+        assert!(!drawn.contains("NaN") && !drawn.contains("http-equiv"), "{name}");
+    }
+}
