@@ -130,7 +130,7 @@ mod tests {
         }
         let found = match extents(named.path()) {
             Err(error) if error.source.kind() == io::ErrorKind::Unsupported => {
-                println!("skipped: {error}");
+                eprintln!("skipped: {error}");
                 return;
             }
             found => found.unwrap(),

@@ -145,47 +145,68 @@ impl Axis {
     }
 }
 
-fn draw(chart: &Chart, (text, line): (&str, &str), svg: &mut String) {
-    let all = || chart.curves.iter().flat_map(|curve| curve.points.iter());
-    let title = escape(&chart.title);
+/// Two axes, and where they are drawn.
+struct Frame {
+    across: Axis,
+    up: Axis,
+}
+
+impl Frame {
+    /// One that has room for a chart's curves; `None` when there is nothing in
+    /// them.
+    fn of(chart: &Chart) -> Option<Self> {
+        let all = || chart.curves.iter().flat_map(|curve| curve.points.iter());
+        let across = bounds(all().map(|point| point.0))?;
+        let up = bounds(all().map(|point| point.1))?;
+        let up = chart.range.unwrap_or(up);
+        Some(Self { across: Axis::new(across, 6.0), up: Axis::new(up, 5.0) })
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + self.across.share(value) * (RIGHT - LEFT)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        BOTTOM - self.up.share(value) * (BOTTOM - TOP)
+    }
+
+    fn draw(&self, chart: &Chart, (text, line): (&str, &str), svg: &mut String) {
+        for mark in self.up.marks() {
+            let (at, label) = (self.y(mark), self.up.text(mark));
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"{line}\"/>\
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{text}\">{label}</text>",
+                LEFT - 6.0,
+                at + 4.0
+            );
+        }
+        let mut below = |at: f64, under: f64, label: &str| {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"{text}\">{label}</text>",
+                BOTTOM + under
+            );
+        };
+        for mark in self.across.marks() {
+            below(self.x(mark), 16.0, &self.across.text(mark));
+        }
+        below((LEFT + RIGHT) / 2.0, 34.0, &escape(&chart.across));
+    }
+}
+
+fn draw(chart: &Chart, colours: (&str, &str), svg: &mut String) {
     let _ = writeln!(
         svg,
-        "<text x=\"{LEFT}\" y=\"18\" fill=\"{text}\" font-weight=\"bold\">{title}</text>"
+        "<text x=\"{LEFT}\" y=\"18\" fill=\"{}\" font-weight=\"bold\">{}</text>",
+        colours.0,
+        escape(&chart.title)
     );
-    let across = bounds(all().map(|point| point.0));
-    let up = chart.range.or_else(|| bounds(all().map(|point| point.1)));
-    let (Some(across), Some(up)) = (across, up) else { return };
-    let (across, up) = (Axis::new(across, 6.0), Axis::new(up, 5.0));
-    let x = |value: f64| LEFT + across.share(value) * (RIGHT - LEFT);
-    let y = |value: f64| BOTTOM - up.share(value) * (BOTTOM - TOP);
-    for mark in up.marks() {
-        let (at, label) = (y(mark), up.text(mark));
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"{line}\"/>\
-             <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{text}\">{label}</text>",
-            LEFT - 6.0,
-            at + 4.0
-        );
-    }
-    for mark in across.marks() {
-        let (at, label) = (x(mark), across.text(mark));
-        let _ = writeln!(
-            svg,
-            "<text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"{text}\">{label}</text>",
-            BOTTOM + 16.0
-        );
-    }
-    let _ = writeln!(
-        svg,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{text}\">{}</text>",
-        (LEFT + RIGHT) / 2.0,
-        BOTTOM + 34.0,
-        escape(&chart.across)
-    );
+    let Some(frame) = Frame::of(chart) else { return };
+    frame.draw(chart, colours, svg);
     for (at, (curve, colour)) in chart.curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
-        let points: Vec<String> =
-            curve.points.iter().map(|&(a, b)| format!("{:.1},{:.1}", x(a), y(b))).collect();
+        let point = |&(a, b): &(f64, f64)| format!("{:.1},{:.1}", frame.x(a), frame.y(b));
+        let points: Vec<String> = curve.points.iter().map(point).collect();
         let label = escape(&curve.label);
         let _ = writeln!(
             svg,

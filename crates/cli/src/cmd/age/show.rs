@@ -153,10 +153,9 @@ pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) {
 }
 
 fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
-    let Outcome { aged, free, took } = outcome;
+    let Outcome { aged, free, .. } = outcome;
     let Some(last) = aged.samples.last() else { return Vec::new() };
     let scores: Vec<f64> = aged.samples.iter().filter_map(|sample| sample.layout_score).collect();
-    let tally = &aged.tally;
     let mut rows = vec![
         ("files", format!("{} in {} directories", grouped(last.files), grouped(last.directories))),
         ("fullness", fullness(run, outcome, last)),
@@ -175,28 +174,28 @@ fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
     if let Some([before, after]) = free {
         rows.push(("free extents", format!("{}; before: {}", after.text(), before.text())));
     }
-    rows.push((
-        "done",
-        format!(
-            "{} created, {} appended to, {} renamed, {} deleted; {} written",
-            grouped(tally.created),
-            grouped(tally.appended),
-            grouped(tally.renamed),
-            grouped(tally.deleted),
-            format_size(ByteLen::new(tally.bytes_written & !1023)),
-        ),
-    ));
-    rows.push((
-        "for want of room",
-        format!(
-            "{} files gone early, {} operations refused at first",
-            grouped(tally.early_deaths),
-            grouped(tally.no_space)
-        ),
-    ));
-    let rate = last.operations as f64 / took.as_secs_f64().max(1e-9);
-    rows.push(("took", format!("{:.1} s, {} a second", took.as_secs_f64(), grouped(rate as u64))));
+    rows.extend(what_was_done(outcome, last));
     rows
+}
+
+fn what_was_done(outcome: &Outcome, last: &Sample) -> [(&'static str, String); 3] {
+    let (tally, took) = (&outcome.aged.tally, outcome.took.as_secs_f64());
+    let done = format!(
+        "{} created, {} appended to, {} renamed, {} deleted; {} written",
+        grouped(tally.created),
+        grouped(tally.appended),
+        grouped(tally.renamed),
+        grouped(tally.deleted),
+        format_size(ByteLen::new(tally.bytes_written & !1023)),
+    );
+    let room = format!(
+        "{} files gone early, {} operations refused at first",
+        grouped(tally.early_deaths),
+        grouped(tally.no_space)
+    );
+    let rate = grouped((last.operations as f64 / took.max(1e-9)) as u64);
+    let took = format!("{took:.1} s, {rate} a second");
+    [("done", done), ("for want of room", room), ("took", took)]
 }
 
 fn fullness(run: &Run<'_>, outcome: &Outcome, last: &Sample) -> String {
