@@ -31,6 +31,8 @@ struct Model {
     asked: u64,
     now: Nanos,
     exact: bool,
+    /// Names of files that were removed.
+    removed: Vec<String>,
 }
 
 impl Model {
@@ -45,6 +47,7 @@ impl Model {
             asked: 0,
             now: Nanos::ZERO,
             exact: true,
+            removed: Vec::new(),
         }
     }
 
@@ -123,6 +126,7 @@ impl Model {
             Op::Delete { place, .. } => {
                 let path = self.path(place);
                 assert!(matches!(self.remove(&path), Node::File(_)));
+                self.removed.push(place.name.clone());
             }
         }
         true
@@ -264,4 +268,38 @@ fn loose_objects_are_gathered() {
     assert!(gathered < 8 * 300 + 2000, "{gathered}");
     let usual = run("git", &mut Model::new(256 << 20), settings(60_000, 1));
     assert!(loose(&usual) > gathered, "{} {gathered}", loose(&usual));
+}
+
+/// Two classes of files: `a` and `b` with such lifetimes.
+fn two_classes(a: &str, b: &str) -> Profile {
+    let class = |name: &str, lifetime: &str| {
+        format!(
+            "[[class]]\nname = '{name}'\nweight = 1\nwritten = 'once'\nlifetime = {lifetime}\n\
+             size = {{ median = '64K' }}\n[class.directory]\ntop = 'top'\n"
+        )
+    };
+    let head = "name = 'x'\nsummary = 'x'\npace = '1ms'\nrest = '1min'\n";
+    Profile::parse(&[head, &class("a", a), &class("b", b)].concat(), "x.toml").unwrap()
+}
+
+#[test]
+fn those_go_first_that_would_have_gone_next() {
+    let run = |a, b| {
+        let mut model = Model::new(64 << 20);
+        let watch = &mut |_| ControlFlow::Continue(());
+        let aged = age(&two_classes(a, b), &mut model, settings(1500, 1), watch).unwrap();
+        assert!(model.removed.len() > 100, "{}", model.removed.len());
+        (aged.tally.early_deaths, model.removed)
+    };
+    // A volume that takes 800 such files has room for half a day of them.
+    let (early, removed) = run("{ median = '1min' }", "{ median = '1y', forever = 1 }");
+    assert_eq!(early, 0);
+    assert!(removed.iter().all(|name| name.starts_with("a-")));
+    let (early, removed) = run("{ median = '2y' }", "{ median = '1y' }");
+    assert_eq!(early, removed.len() as u64);
+    assert!(removed.iter().all(|name| name.starts_with("b-")));
+    // Of equals the oldest, which have the lowest numbers.
+    let (_, removed) = run("{ median = '1y' }", "{ median = '1y' }");
+    let number = |name: &String| u64::from_str_radix(&name[2..], 16).unwrap();
+    assert!(removed.is_sorted_by_key(number), "{removed:?}");
 }
