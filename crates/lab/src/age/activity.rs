@@ -26,8 +26,8 @@ pub(super) enum Planned {
     Settle(Entity),
 }
 
-/// No file and no tree takes more than 1 part in so many of the space: else the
-/// fullness could not be held.
+/// No file, no tree and no burst takes more than 1 part in so many of the space:
+/// else the fullness could not be held, nor memory be bounded.
 const MOST_SHARE: u64 = 200;
 
 impl Stream {
@@ -49,8 +49,14 @@ impl Stream {
             return self.plan_tree(class, root);
         }
         let burst = self.profile.classes[class].burst.draw(&mut self.chance);
-        for _ in 0..burst {
+        let mut left = self.most_bytes();
+        for number in 0..burst {
             let len = self.draw_len(class);
+            let takes = self.ledger.rounded(len);
+            if number > 0 && takes > left {
+                break;
+            }
+            left = left.saturating_sub(takes);
             self.plan_file(class, root, len);
         }
     }

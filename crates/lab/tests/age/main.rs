@@ -1,6 +1,7 @@
 //! Ageing: on a file system that is only a model, and on images, which are then
 //! read by the reader, checked, and compared with what the stream believes.
 
+mod damage;
 mod image;
 mod model;
 

@@ -19,7 +19,7 @@ enum Node {
     File(u64),
 }
 
-struct Model {
+pub(crate) struct Model {
     nodes: BTreeMap<String, Node>,
     /// Paths of directories by number.
     dirs: BTreeMap<DirId, String>,
@@ -36,7 +36,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(size: u64) -> Self {
+    pub(crate) fn new(size: u64) -> Self {
         Self {
             nodes: BTreeMap::new(),
             dirs: BTreeMap::from([(DirId::ROOT, String::new())]),
