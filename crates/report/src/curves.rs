@@ -1,9 +1,10 @@
-//! Figures that change over a run, as curves: an SVG, a page, a line of text.
+//! Figures that change over a run, as curves: an SVG, a part of an HTML page, a
+//! line of text.
 
-use crate::table::{Table, escape};
+use crate::axis::ticks;
+use crate::table::escape;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("page.css");
 /// The drawing, and in it the place of the curves.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 300.0;
@@ -30,41 +31,23 @@ pub struct Chart {
     pub title: String,
     /// What the axis below is of, and in which unit.
     pub across: String,
-    /// Lowest and highest value that there is room for; of the curves when
-    /// `None`.
-    pub range: Option<(f64, f64)>,
+    /// The highest value that there is room for; that of the curves when `None`.
+    /// The lowest is zero.
+    pub most: Option<f64>,
     /// The curves.
     pub curves: Vec<Curve>,
 }
 
-/// A page of charts and tables, each table with its heading, that needs nothing
-/// else.
+/// A chart as a part of an HTML page.
 #[must_use]
-pub fn html(title: &str, subtitle: &str, charts: &[Chart], tables: &[(String, Table)]) -> String {
-    let title = escape(title);
+pub fn html(chart: &Chart) -> String {
+    let title = escape(&chart.title);
     let mut html = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
-         <h1>{title}</h1>\n<p>{}</p>\n</header>\n",
-        escape(subtitle)
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\" \
+         style=\"max-width:{WIDTH}px;width:100%;font-size:12px;display:block\">\n"
     );
-    for chart in charts {
-        let _ = writeln!(
-            html,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\" \
-             style=\"max-width:{WIDTH}px;width:100%;font-size:12px;display:block\">",
-            escape(&chart.title)
-        );
-        draw(chart, ("var(--text)", "var(--line)"), &mut html);
-        html.push_str("</svg>\n");
-    }
-    html.push_str("<div class=\"tables\">\n");
-    for (title, table) in tables {
-        let _ = write!(html, "<section><h2>{}</h2>\n{}</section>\n", escape(title), table.html());
-    }
-    html.push_str("</div>\n</body>\n</html>\n");
+    draw(chart, ("var(--text)", "var(--line)"), &mut html);
+    html.push_str("</svg>\n");
     html
 }
 
@@ -109,46 +92,10 @@ fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// An axis: what it begins and ends with, and how far its marks are apart.
-struct Axis {
-    low: f64,
-    high: f64,
-    step: f64,
-}
-
-impl Axis {
-    /// One that has room for all values, and begins and ends with a mark.
-    fn new((low, high): (f64, f64), marks: f64) -> Self {
-        let span = if high > low { high - low } else { high.abs().max(1.0) };
-        let rough = span / marks;
-        let power = 10f64.powf(rough.log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|n| n * power);
-        let step = steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(rough);
-        let low = (low / step + 1e-9).floor() * step;
-        let high = (high / step - 1e-9).ceil() * step;
-        Self { low, high: if high > low { high } else { low + step }, step }
-    }
-
-    fn share(&self, value: f64) -> f64 {
-        ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-    }
-
-    fn marks(&self) -> impl Iterator<Item = f64> {
-        let count = ((self.high - self.low) / self.step).round() as u32;
-        (0..=count).map(|n| self.low + f64::from(n) * self.step)
-    }
-
-    /// A mark's value, with as many digits as tell marks apart.
-    fn text(&self, value: f64) -> String {
-        let digits = (-self.step.log10().floor()).clamp(0.0, 6.0) as usize;
-        format!("{value:.digits$}")
-    }
-}
-
-/// Two axes, and where they are drawn.
+/// The most that there is room for on both axes, which begin at zero.
 struct Frame {
-    across: Axis,
-    up: Axis,
+    across: f64,
+    up: f64,
 }
 
 impl Frame {
@@ -156,27 +103,27 @@ impl Frame {
     /// them.
     fn of(chart: &Chart) -> Option<Self> {
         let all = || chart.curves.iter().flat_map(|curve| curve.points.iter());
-        let across = bounds(all().map(|point| point.0))?;
-        let up = bounds(all().map(|point| point.1))?;
-        let up = chart.range.unwrap_or(up);
-        Some(Self { across: Axis::new(across, 6.0), up: Axis::new(up, 5.0) })
+        let (_, across) = bounds(all().map(|point| point.0))?;
+        let (_, up) = bounds(all().map(|point| point.1))?;
+        let above = |most: f64| if most > 0.0 { most } else { 1.0 };
+        Some(Self { across: above(across), up: above(chart.most.unwrap_or(up)) })
     }
 
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.across.share(value) * (RIGHT - LEFT)
+        LEFT + (value / self.across).clamp(0.0, 1.0) * (RIGHT - LEFT)
     }
 
     fn y(&self, value: f64) -> f64 {
-        BOTTOM - self.up.share(value) * (BOTTOM - TOP)
+        BOTTOM - (value / self.up).clamp(0.0, 1.0) * (BOTTOM - TOP)
     }
 
     fn draw(&self, chart: &Chart, (text, line): (&str, &str), svg: &mut String) {
-        for mark in self.up.marks() {
-            let (at, label) = (self.y(mark), self.up.text(mark));
+        for mark in ticks(self.up, 5) {
+            let at = self.y(mark);
             let _ = writeln!(
                 svg,
                 "<path d=\"M{LEFT} {at:.1}H{RIGHT}\" stroke=\"{line}\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{text}\">{label}</text>",
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{text}\">{mark}</text>",
                 LEFT - 6.0,
                 at + 4.0
             );
@@ -188,8 +135,8 @@ impl Frame {
                 BOTTOM + under
             );
         };
-        for mark in self.across.marks() {
-            below(self.x(mark), 16.0, &self.across.text(mark));
+        for mark in ticks(self.across, 6) {
+            below(self.x(mark), 16.0, &mark.to_string());
         }
         below((LEFT + RIGHT) / 2.0, 34.0, &escape(&chart.across));
     }
@@ -225,7 +172,7 @@ mod tests {
 
     fn chart(points: &[(f64, f64)]) -> Chart {
         let curves = vec![Curve { label: "a<b".into(), points: points.to_vec() }];
-        Chart { title: "<t>".into(), across: "operations".into(), range: Some((0.0, 1.0)), curves }
+        Chart { title: "<t>".into(), across: "operations".into(), most: Some(1.0), curves }
     }
 
     #[test]
@@ -234,14 +181,14 @@ mod tests {
         assert!(svg.contains("points=\"56.0,250.0 398.0,142.0 740.0,34.0\""), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.contains("&lt;t&gt;") && !svg.contains("<t>"));
         assert!(svg.contains(">0.8</text>") && svg.contains(">1200</text>"), "{svg}");
-        let page = html("x", "s", &[chart(&[(0.0, 0.5)])], &[]);
-        assert!(page.contains("<svg") && page.contains("a&lt;b"));
+        let part = html(&chart(&[(0.0, 0.5)]));
+        assert!(part.contains("aria-label=\"&lt;t&gt;\"") && part.contains("a&lt;b"));
     }
 
     #[test]
     fn nothing_to_draw_draws_nothing() {
         assert!(!svg(&[chart(&[])]).contains("polyline"));
-        let flat = svg(&[Chart { range: None, ..chart(&[(1.0, 3.0), (2.0, 3.0)]) }]);
+        let flat = svg(&[Chart { most: None, ..chart(&[(1.0, 3.0), (2.0, 3.0)]) }]);
         assert!(flat.contains("polyline") && !flat.contains("NaN"), "{flat}");
         assert_eq!(sparkline(&[], 10), "");
     }

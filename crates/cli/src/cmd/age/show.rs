@@ -7,6 +7,7 @@ use crate::say::say;
 use seekless_fs::{FsError, Inspect};
 use seekless_lab::age::{End, Sample};
 use seekless_report::curves::{self, Chart, Curve};
+use seekless_report::sections::{self, Section};
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, GroupNo, format_size};
 use serde::Serialize;
@@ -72,7 +73,13 @@ impl Plot {
         let charts = charts(&outcome.aged.samples);
         let text = if self.html {
             let title = format!("{}: {}", subject.display(), run.profile.name);
-            curves::html(&title, &said(run, outcome), &charts, &[])
+            let part = |chart: &Chart| Section {
+                title: chart.title.clone(),
+                note: String::new(),
+                body: curves::html(chart),
+            };
+            let parts: Vec<Section> = charts.iter().map(part).collect();
+            sections::html(&title, &said(run, outcome), &[], &parts)
         } else {
             curves::svg(&charts)
         };
@@ -88,17 +95,17 @@ fn charts(samples: &[Sample]) -> Vec<Chart> {
         let point = |sample: &Sample| Some((sample.operations as f64, value(sample)?));
         Curve { label: label.into(), points: samples.iter().filter_map(point).collect() }
     };
-    let chart = |title: &str, range, curves| Chart {
+    let chart = |title: &str, most, curves| Chart {
         title: title.into(),
         across: "operations".into(),
-        range,
+        most,
         curves,
     };
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     vec![
         chart(
             "Layout score and fullness",
-            Some((0.0, 1.0)),
+            Some(1.0),
             vec![
                 curve("layout score", &|sample| sample.layout_score),
                 curve("fullness", &|sample| Some(sample.fullness)),
