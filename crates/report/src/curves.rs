@@ -151,19 +151,21 @@ fn draw(chart: &Chart, colours: (&str, &str), svg: &mut String) {
     );
     let Some(frame) = Frame::of(chart) else { return };
     frame.draw(chart, colours, svg);
-    for (at, (curve, colour)) in chart.curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
+    // Beside the title, where no curve goes.
+    let mut legend = format!("<text x=\"{RIGHT}\" y=\"18\" text-anchor=\"end\">");
+    for (curve, colour) in chart.curves.iter().zip(COLOURS.iter().cycle()) {
         let point = |&(a, b): &(f64, f64)| format!("{:.1},{:.1}", frame.x(a), frame.y(b));
         let points: Vec<String> = curve.points.iter().map(point).collect();
         let label = escape(&curve.label);
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\">\
-             <title>{label}</title></polyline>\
-             <text x=\"{RIGHT}\" y=\"{}\" text-anchor=\"end\" fill=\"{colour}\">{label}</text>",
-            points.join(" "),
-            TOP + 14.0 + 15.0 * at as f64
+             <title>{label}</title></polyline>",
+            points.join(" ")
         );
+        let _ = write!(legend, "<tspan dx=\"14\" fill=\"{colour}\">{label}</tspan>");
     }
+    let _ = writeln!(svg, "{legend}</text>");
 }
 
 #[cfg(test)]
