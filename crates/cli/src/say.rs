@@ -16,7 +16,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// [`println!`] by way of [`line`].
+/// [`println!`] by way of [`line()`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }

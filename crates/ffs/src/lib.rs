@@ -1,7 +1,7 @@
 //! FFS, the fast file system of BSD, in its two formats UFS1 and UFS2.
 //!
 //! Block numbers here count fragments, the unit in which FFS addresses the
-//! disk; a block is [`Super::frag`](superblock::Super) of them. Images of both
+//! disk; a block is `fs_frag` of them. Images of both
 //! byte orders are read. On-disk structures stay inside the crate.
 //!
 //! Bytes of an image are never trusted: the lints below keep panics out of all

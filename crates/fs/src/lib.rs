@@ -8,7 +8,7 @@
 //! - [`bits`]: a bit for each of very many things
 //! - [`check`]: what a check of an image finds
 //! - [`error`]: typed errors that say where
-//! - [`format`]: the table of formats
+//! - [`mod@format`]: the table of formats
 //! - [`inspect`]: reading an image and where its pieces lie
 //! - [`operate`]: changing an image while it is in use
 //! - [`tree`]: a whole directory tree in compact form, ready to be written

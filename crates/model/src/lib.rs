@@ -2,11 +2,11 @@
 //!
 //! Pure: requests with their arrival times go in, completion times come out.
 //! No I/O and no clock of its own; the same requests give the same times on
-//! every machine. Time is virtual, in [`Nanos`] since the start of the run.
+//! every machine. Time is virtual, in [`Nanos`](seekless_units::Nanos) since the start of the run.
 //!
 //! - [`request`]: what a device is asked, and what it answers
 //! - [`device`]: the trait of all models, for many requests in flight
-//! - [`preset`]: the built-in devices, and devices from parameter files
+//! - [`mod@preset`]: the built-in devices, and devices from parameter files
 //! - [`hdd`], [`ssd`], [`volume`], [`lazy`], [`null`]: the models
 //! - [`disksim`]: drives from DiskSim's parameter files
 //! - [`validate`]: a model held against a measured trace

@@ -89,7 +89,7 @@ impl TreeBuilder {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a name that is empty, `.`, `..`, longer than
-    /// [`NAME_MAX`] or contains a slash or a zero byte, or a link target that
+    /// 255 bytes or contains a slash or a zero byte, or a link target that
     /// is empty or longer than 4095 bytes.
     pub fn add(
         &mut self,
