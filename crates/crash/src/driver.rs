@@ -1,17 +1,18 @@
 //! Doing what a script says, on a file system whose device keeps a log.
 
-use crate::history::{Contents, Deed, FileId, History, Scope};
+mod operations;
+
+use crate::history::{Deed, FileId, History, Scope};
 use crate::log::Log;
 use crate::recorder::Recorder;
-use crate::script::{Line, Op, Path, Script};
+use crate::script::{Line, Op, Script};
 use crate::target::{Live, Target};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Config, Counters, Discipline};
-use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
-use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
+use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_fs::{FileKind, FsError};
-use seekless_units::{ByteLen, GroupNo, Lba, Nanos};
+use seekless_units::{ByteLen, GroupNo, Lba};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -20,9 +21,6 @@ use std::sync::Arc;
 /// is known for that.
 pub const POISON: u8 = 0xFD;
 
-/// Owner and permissions of what workloads make.
-const OWNER: Ownership = Ownership { uid: 7, gid: 8, perm: 0o644 };
-const SECOND: Nanos = Nanos::new(1_000_000_000);
 /// Random rounds of writing before everything is synced, where order was tampered
 /// with.
 const ROUNDS: u32 = 24;
@@ -278,265 +276,6 @@ impl Driver {
         self.history.begin();
         self.live.operate().unmount()?;
         self.end(began, 0, "unmount".into(), Passing::new());
-        Ok(())
-    }
-
-    fn operation(&mut self, op: &Op) -> Result<Passing, FsError> {
-        let mut passing = Passing::new();
-        match op {
-            Op::Open(path) => self.open(path)?,
-            Op::Close => self.close()?,
-            Op::Mkdir(path) => {
-                self.make(path, NewFile::Directory, 0o755, Contents::default())?;
-            }
-            Op::Symlink(target, path) => {
-                let contents = Contents { bytes: target.as_bytes().into(), ..Contents::default() };
-                self.make(path, NewFile::Symlink(target.as_bytes()), OWNER.perm, contents)?;
-            }
-            Op::Link(from, to) => self.link(from, to)?,
-            Op::Unlink(path) => self.remove(path, false)?,
-            Op::Rmdir(path) => self.remove(path, true)?,
-            Op::Rename(from, to) => self.rename(from, to)?,
-            Op::Exchange(from, to) => passing = self.exchange(from, to)?,
-            Op::Write(path, at, len) => {
-                let file = self.file(path.as_ref())?;
-                self.write(file, *at, *len)?;
-            }
-            Op::Append(path, len) => {
-                let file = self.file(path.as_ref())?;
-                let size = self.history.contents(file).bytes.len() as u64;
-                self.write(file, size, *len)?;
-            }
-            Op::Truncate(path, len) => self.truncate(path.as_ref(), *len)?,
-            Op::Fallocate(path, at, len) => self.fallocate(path.as_ref(), *at, *len)?,
-            Op::SetXattr(path, name, len) => {
-                let value = self.pattern(0, *len);
-                self.set_xattr(path.as_ref(), name, Some(value))?;
-            }
-            Op::RemoveXattr(path, name) => self.set_xattr(path.as_ref(), name, None)?,
-            Op::Fsync(path) => {
-                let file = self.file(path.as_ref())?;
-                self.live.operate().fsync(self.history.files[file].ino)?;
-                self.promise(Scope::File(file));
-            }
-            Op::Sync => {
-                self.live.operate().sync()?;
-                self.promise(Scope::All);
-            }
-            Op::Pass(seconds) => {
-                for _ in 0..*seconds {
-                    self.clock.sleep(SECOND);
-                    self.live.operate().tick()?;
-                }
-            }
-            Op::Writeback(seed) => {
-                self.write_some(*seed)?;
-            }
-            Op::Checkpoint(label) => {
-                if let Some(recorder) = &self.recorder {
-                    recorder.mark(label);
-                }
-            }
-        }
-        Ok(passing)
-    }
-
-    fn promise(&mut self, scope: Scope) {
-        let since = self.position();
-        self.history.promise(scope, since);
-    }
-
-    /// The directory a path lies in.
-    fn parent(&self, path: &Path) -> Result<FileId, FsError> {
-        let mut at = 0;
-        for part in path.parents() {
-            let next = self.history.lookup(at, part);
-            at = next.ok_or_else(|| FsError::NotFound(path.to_string()))?;
-        }
-        Ok(at)
-    }
-
-    fn find(&self, path: &Path) -> Result<FileId, FsError> {
-        let parent = self.parent(path)?;
-        let found = self.history.lookup(parent, path.name());
-        found.ok_or_else(|| FsError::NotFound(path.to_string()))
-    }
-
-    fn file(&self, path: Option<&Path>) -> Result<FileId, FsError> {
-        match path {
-            Some(path) => self.find(path),
-            None => self.open.ok_or_else(|| FsError::Invalid("no file is open".into())),
-        }
-    }
-
-    fn dir(&self, path: &Path) -> Result<(FileId, seekless_units::Ino), FsError> {
-        let parent = self.parent(path)?;
-        Ok((parent, self.history.files[parent].ino))
-    }
-
-    fn open(&mut self, path: &Path) -> Result<(), FsError> {
-        self.close()?;
-        let file = match self.find(path) {
-            Ok(file) => file,
-            Err(_) => self.make(path, NewFile::Regular, OWNER.perm, Contents::default())?,
-        };
-        self.live.operate().hold(self.history.files[file].ino)?;
-        self.open = Some(file);
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), FsError> {
-        match self.open.take() {
-            Some(file) => self.live.operate().release(self.history.files[file].ino),
-            None => Ok(()),
-        }
-    }
-
-    fn make(
-        &mut self,
-        path: &Path,
-        new: NewFile<'_>,
-        perm: u16,
-        contents: Contents,
-    ) -> Result<FileId, FsError> {
-        let (dir, at) = self.dir(path)?;
-        let made = self.live.operate().make(at, path.name(), new, Ownership { perm, ..OWNER })?;
-        let file = self.history.add_file(made.ino, made.kind, perm, contents);
-        self.history.set_name(dir, path.name(), Some(file));
-        Ok(file)
-    }
-
-    fn link(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
-        let file = self.find(from)?;
-        let (dir, at) = self.dir(to)?;
-        self.live.operate().link(self.history.files[file].ino, at, to.name())?;
-        self.history.set_name(dir, to.name(), Some(file));
-        Ok(())
-    }
-
-    fn remove(&mut self, path: &Path, directory: bool) -> Result<(), FsError> {
-        let (dir, at) = self.dir(path)?;
-        if directory {
-            self.live.operate().rmdir(at, path.name())?;
-        } else {
-            self.live.operate().unlink(at, path.name())?;
-        }
-        if let Some(file) = self.history.lookup(dir, path.name()) {
-            self.history.lose_name(file);
-        }
-        self.history.set_name(dir, path.name(), None);
-        Ok(())
-    }
-
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
-        let ((old, old_at), (new, new_at)) = (self.dir(from)?, self.dir(to)?);
-        self.live.operate().rename(
-            (old_at, from.name()),
-            (new_at, to.name()),
-            RenameMode::Replace,
-        )?;
-        let moved = self.history.lookup(old, from.name());
-        let replaced = self.history.lookup(new, to.name());
-        if moved == replaced {
-            return Ok(());
-        }
-        if let Some(file) = replaced {
-            self.history.lose_name(file);
-        }
-        self.history.set_name(old, from.name(), None);
-        self.history.set_name(new, to.name(), moved);
-        Ok(())
-    }
-
-    fn exchange(&mut self, one: &Path, other: &Path) -> Result<Passing, FsError> {
-        let ((first, first_at), (second, second_at)) = (self.dir(one)?, self.dir(other)?);
-        let (from, to) = ((first_at, one.name()), (second_at, other.name()));
-        self.live.operate().rename(from, to, RenameMode::Exchange)?;
-        let held = self.history.lookup(first, one.name());
-        let swapped = self.history.lookup(second, other.name());
-        self.history.set_name(first, one.name(), swapped);
-        self.history.set_name(second, other.name(), held);
-        Ok(Passing::from([first, second]))
-    }
-
-    /// Bytes that tell this write from others, at a place in a file.
-    fn pattern(&mut self, at: u64, len: u64) -> Vec<u8> {
-        self.writes += 1;
-        let seed = self.writes.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let byte = |n: u64| {
-            let mixed = (seed ^ (n >> 2)).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29);
-            // Neither zero nor poison.
-            (mixed.wrapping_add(n) % 250 + 1) as u8
-        };
-        (at..at + len).map(byte).collect()
-    }
-
-    fn change_contents(&mut self, file: FileId, change: impl FnOnce(&mut Vec<u8>)) {
-        let held = self.history.contents(file).clone();
-        let mut bytes = held.bytes.to_vec();
-        change(&mut bytes);
-        self.history.set_contents(file, Contents { bytes: bytes.into(), ..held });
-    }
-
-    fn write(&mut self, file: FileId, at: u64, len: u64) -> Result<(), FsError> {
-        let bytes = self.pattern(at, len);
-        let done =
-            self.live.operate().write(self.history.files[file].ino, ByteLen::new(at), &bytes)?;
-        if done < bytes.len() {
-            return Err(FsError::NoSpace(format!("{done} of {len} bytes were written")));
-        }
-        let start = usize::try_from(at).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| {
-            if held.len() < start + bytes.len() {
-                held.resize(start + bytes.len(), 0);
-            }
-            held[start..start + bytes.len()].copy_from_slice(&bytes);
-        });
-        Ok(())
-    }
-
-    fn truncate(&mut self, path: Option<&Path>, len: u64) -> Result<(), FsError> {
-        let file = self.file(path)?;
-        let set = SetAttr { size: Some(len), ..SetAttr::default() };
-        self.live.operate().set_attr(self.history.files[file].ino, &set)?;
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| held.resize(len, 0));
-        Ok(())
-    }
-
-    fn fallocate(&mut self, path: Option<&Path>, at: u64, len: u64) -> Result<(), FsError> {
-        let file = self.file(path)?;
-        let ino = self.history.files[file].ino;
-        self.live.operate().allocate(ino, ByteLen::new(at), ByteLen::new(len), false)?;
-        let end = usize::try_from(at + len).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| {
-            if held.len() < end {
-                held.resize(end, 0);
-            }
-        });
-        Ok(())
-    }
-
-    fn set_xattr(
-        &mut self,
-        path: Option<&Path>,
-        name: &str,
-        value: Option<Vec<u8>>,
-    ) -> Result<(), FsError> {
-        let file = self.file(path)?;
-        let ino = self.history.files[file].ino;
-        let mut contents = self.history.contents(file).clone();
-        match value {
-            Some(value) => {
-                self.live.operate().set_xattr(ino, name.as_bytes(), &value, XattrMode::Any)?;
-                contents.xattrs.insert(name.as_bytes().to_vec(), value);
-            }
-            None => {
-                self.live.operate().remove_xattr(ino, name.as_bytes())?;
-                contents.xattrs.remove(name.as_bytes());
-            }
-        }
-        self.history.set_contents(file, contents);
         Ok(())
     }
 }
