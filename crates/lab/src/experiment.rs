@@ -1,11 +1,14 @@
 //! What an experiment's file says.
 
+mod check;
+mod place;
 mod sweep;
 
 pub use sweep::Sweep;
 
-use crate::quantity::{BlockPolicyName, DisciplineName, DriveName, PolicyName, Size, Span};
+use crate::quantity::{self, BlockPolicyName, DisciplineName, DriveName, PolicyName, Size, Span};
 use crate::tree::TreeSpec;
+use place::Fault;
 use seekless_model::SpecError;
 use serde::Deserialize;
 
@@ -14,7 +17,9 @@ use serde::Deserialize;
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// What it is called; results carry it.
+    /// What it is called; results carry it. Names have 64 letters, digits, `.`,
+    /// `_` and `-` at most, the first a letter or digit.
+    #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// What it shows, in a line.
     pub summary: String,
@@ -48,6 +53,7 @@ pub struct Experiment {
 #[serde(deny_unknown_fields)]
 pub struct System {
     /// What it is called.
+    #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// The drive's preset.
     pub drive: DriveName,
@@ -155,6 +161,7 @@ pub struct Cpu {
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// What it is called.
+    #[serde(deserialize_with = "quantity::name")]
     pub name: String,
     /// What is done.
     pub kind: WorkloadKind,
@@ -250,82 +257,12 @@ impl Experiment {
     pub fn parse(text: &str, file: &str) -> Result<Self, SpecError> {
         let mut read: Self =
             toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
-        read.systems = read.systems.iter().flat_map(sweep::expand).collect();
-        match read.fault() {
-            None => Ok(read),
-            Some((key, message)) => Err(SpecError::of_key(key, message, text, file)),
-        }
-    }
-
-    /// What is wrong beyond single values.
-    fn fault(&self) -> Option<(&'static str, String)> {
-        let lists = [
-            ("policies", self.policies.len()),
-            ("disciplines", self.disciplines.len()),
-            ("seeds", self.seeds.len()),
-            ("system", self.systems.len()),
-            ("workload", self.workloads.len()),
-            ("repetitions", self.repetitions as usize),
-        ];
-        if let Some((key, _)) = lists.into_iter().find(|(_, len)| *len == 0) {
-            return Some((key, "there is none".into()));
-        }
-        let twice = |key, names: Vec<&str>| {
-            let mut sorted = names;
-            sorted.sort_unstable();
-            let pair = sorted.windows(2).find(|pair| pair[0] == pair[1])?;
-            Some((key, format!("'{}' is there twice", pair[0])))
-        };
-        twice("system", self.systems.iter().map(|system| &*system.name).collect())
-            .or_else(|| twice("workload", self.workloads.iter().map(|w| &*w.name).collect()))
-            .or_else(|| self.systems.iter().find_map(System::fault))
-            .or_else(|| self.workloads.iter().find_map(Workload::fault))
-            .or_else(|| self.published.iter().find_map(|published| self.stray(published)))
-    }
-
-    /// A published figure of something that is not measured.
-    fn stray(&self, published: &Published) -> Option<(&'static str, String)> {
-        let system = self.systems.iter().any(|system| system.name == published.system);
-        let workload = self.workloads.iter().any(|w| w.name == published.workload);
-        if system && workload {
-            return None;
-        }
-        let what = if system { &published.workload } else { &published.system };
-        Some(("published", format!("there is no '{what}'")))
-    }
-}
-
-impl Workload {
-    fn fault(&self) -> Option<(&'static str, String)> {
-        let torture = self.kind == WorkloadKind::Torture;
-        let stray = |key| Some((key, "is for 'torture' alone, which needs it".to_string()));
-        if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
-            return Some(("shuffled", "is for 'tree-then-files' alone".into()));
-        }
-        if self.rounds.is_some() != torture {
-            return stray("rounds");
-        }
-        if self.copied.is_some() != torture {
-            return stray("copied");
-        }
-        if self.rounds.is_some_and(|rounds| !(1..=10_000).contains(&rounds)) {
-            return Some(("rounds", "not from 1 to 10000".into()));
-        }
-        self.tree.fault().or_else(|| self.copied.as_ref()?.fault())
-    }
-}
-
-impl System {
-    fn fault(&self) -> Option<(&'static str, String)> {
-        let zero = |key, size: Size| (size.0.get() == 0).then(|| (key, "is nothing".to_string()));
-        zero("copy", self.cpu.copy)
-            .or_else(|| zero("unpack", self.cpu.unpack))
-            .or_else(|| self.cpu.compile.and_then(|size| zero("compile", size)))
-            .or_else(|| zero("size", self.cache.size))
-            .or_else(|| self.format.avgfilesize.and_then(|size| zero("avgfilesize", size)))
-            .or_else(|| {
-                (self.format.avgfpdir == Some(0)).then(|| ("avgfpdir", "is nothing".into()))
-            })
-            .or_else(|| (self.queue == 0).then(|| ("queue", "is nothing".into())))
+        let told = |fault: Option<Fault>| fault.map_or(Ok(()), |f| Err(f.told(text, file)));
+        told(read.fault())?;
+        let swept: Vec<Vec<System>> = read.systems.iter().map(sweep::expand).collect();
+        told(read.fault_of_swept(&swept))?;
+        read.systems = swept.into_iter().flatten().collect();
+        told(read.fault_of_whole())?;
+        Ok(read)
     }
 }

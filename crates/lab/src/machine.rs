@@ -330,7 +330,11 @@ impl Machine {
     }
 }
 
-fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
+/// The maker's options.
+///
+/// # Errors
+/// [`FsError::Invalid`] for a size that does not fit in them.
+pub(crate) fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
     let small = |size: Size| {
         let bytes = size.0;
         u32::try_from(bytes.get()).map_err(|_| FsError::Invalid(format!("{bytes} is too large")))
@@ -353,7 +357,10 @@ fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
 }
 
 /// The drive of a system, with its write cache as asked for.
-fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
+///
+/// # Errors
+/// [`FsError::Invalid`] for a volume that does not fit on it.
+pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     let wrong = |error: &dyn std::fmt::Display| FsError::Invalid(error.to_string());
     let mut spec = preset::spec(&system.drive.0).map_err(|error| wrong(&error))?;
     if let (Some(on), Some(hdd)) = (system.write_cache, &mut spec.hdd) {

@@ -1,7 +1,8 @@
 //! Which runs an experiment consists of, and which of them are wanted.
 
 use crate::LabError;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, System, Workload};
+use crate::quantity::DisciplineName;
 use crate::run::RunId;
 
 /// One of several parts that an experiment is divided into.
@@ -25,11 +26,15 @@ impl std::str::FromStr for Shard {
     }
 }
 
+/// Most runs of an experiment, or of what is wanted of it.
+pub const MOST_RUNS: usize = 100_000;
+
 /// What is wanted of an experiment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
-    /// Only cells of which each name is a part: a system, a discipline, a
-    /// workload, or several of them as `first/normal`. All where there is none.
+    /// Only runs to which one of these answers: names of a workload, a system,
+    /// a discipline, a phase or a policy, or several of them as `first/normal`.
+    /// All where there is none.
     pub only: Vec<String>,
     /// Seeds, from the experiment's first on; as many as it has when not given.
     pub seeds: Option<u64>,
@@ -39,37 +44,102 @@ pub struct Wanted {
     pub shard: Option<Shard>,
 }
 
+/// What is set against each other under several policies.
+struct Cell<'a> {
+    workload: &'a Workload,
+    system: &'a str,
+    discipline: &'static str,
+    /// Those that are wanted.
+    policies: Vec<&'a str>,
+}
+
+impl Cell<'_> {
+    /// Whether each name of `only` is that of something else of the run under a
+    /// policy.
+    fn answers(&self, policy: &str, only: &str) -> bool {
+        let names = [&[&*self.workload.name][..], &[self.system], &[self.discipline], &[policy]];
+        let all: Vec<&[&str]> = names.into_iter().chain([self.workload.kind.phases()]).collect();
+        fits(&only.split('/').collect::<Vec<_>>(), &all)
+    }
+}
+
+/// Whether each part is in a list of its own.
+fn fits(parts: &[&str], lists: &[&[&str]]) -> bool {
+    let Some((part, rest)) = parts.split_first() else { return true };
+    (0..lists.len()).any(|at| {
+        let others = || [&lists[..at], &lists[at + 1..]].concat();
+        lists[at].contains(part) && fits(rest, &others())
+    })
+}
+
+/// How many runs an experiment has.
+pub(crate) fn count(experiment: &Experiment) -> usize {
+    let under = |workload: &Workload| disciplines(experiment, workload).len();
+    let cells: usize = experiment.workloads.iter().map(under).sum();
+    let repetitions = usize::try_from(experiment.repetitions).unwrap_or(usize::MAX);
+    [experiment.systems.len(), experiment.policies.len(), experiment.seeds.len(), repetitions]
+        .into_iter()
+        .fold(cells, usize::saturating_mul)
+}
+
 /// The runs of an experiment that are wanted. Runs that are set against each
 /// other, of one cell under all policies, are in the same shard.
 ///
 /// # Errors
-/// [`LabError::Unknown`] for an `only` that no run answers to.
+/// [`LabError::Unknown`] for an `only` that no run answers to, and for more
+/// than [`MOST_RUNS`].
 pub fn runs(experiment: &Experiment, wanted: &Wanted) -> Result<Vec<RunId>, LabError> {
-    let cells = cells(experiment, wanted);
-    if let Some(stray) = wanted.only.iter().find(|only| !cells.iter().any(|c| answers(c, only))) {
-        let mut names: Vec<String> =
-            cells.iter().map(|cell| format!("{}/{}", cell.system, cell.discipline)).collect();
-        names.dedup();
-        return Err(LabError::Unknown(format!(
-            "{} has no cell '{stray}' (there are: {})",
-            experiment.name,
-            names.join(", ")
-        )));
+    let mut cells = cells(experiment);
+    check_only(experiment, &cells, &wanted.only)?;
+    for cell in &mut cells {
+        let answers = |policy: &str| wanted.only.iter().any(|only| cell.answers(policy, only));
+        let is = |policy: &&str| wanted.only.is_empty() || answers(policy);
+        cell.policies = cell.policies.iter().copied().filter(is).collect();
+    }
+    cells.retain(|cell| !cell.policies.is_empty());
+    let turns = turns(experiment, wanted);
+    let policies: usize = cells.iter().map(|cell| cell.policies.len()).sum();
+    let runs = policies.saturating_mul(turns.len());
+    if runs > MOST_RUNS {
+        let what = format!("{runs} runs of {} are more than {MOST_RUNS}", experiment.name);
+        return Err(LabError::Unknown(what));
     }
     let shard = wanted.shard.unwrap_or(Shard { number: 1, of: 1 });
-    Ok(cells
-        .into_iter()
-        .filter(|cell| wanted.only.is_empty() || wanted.only.iter().any(|o| answers(cell, o)))
-        .enumerate()
-        .filter(|(at, _)| at % shard.of == shard.number - 1)
-        .flat_map(|(_, cell)| {
-            let of = |policy: &crate::quantity::PolicyName| RunId {
-                policy: policy.0.clone(),
-                ..cell.clone()
-            };
-            experiment.policies.iter().map(of).collect::<Vec<_>>()
-        })
-        .collect())
+    let all = turns.iter().flat_map(|turn| cells.iter().map(move |cell| (turn, cell)));
+    let ours = all.enumerate().filter(|(at, _)| at % shard.of == shard.number - 1);
+    Ok(ours.flat_map(|(_, (turn, cell))| ids(cell, *turn)).collect())
+}
+
+/// A cell's runs with a seed and a repetition.
+fn ids<'a>(cell: &'a Cell<'_>, (seed, repetition): (u64, u64)) -> impl Iterator<Item = RunId> + 'a {
+    cell.policies.iter().map(move |policy| RunId {
+        workload: cell.workload.name.clone(),
+        system: cell.system.into(),
+        discipline: cell.discipline.into(),
+        policy: (*policy).into(),
+        seed,
+        repetition,
+    })
+}
+
+fn check_only(
+    experiment: &Experiment,
+    cells: &[Cell<'_>],
+    only: &[String],
+) -> Result<(), LabError> {
+    let none = |only: &&String| {
+        let is = |cell: &Cell<'_>| cell.policies.iter().any(|policy| cell.answers(policy, only));
+        !cells.iter().any(is)
+    };
+    let Some(stray) = only.iter().find(none) else { return Ok(()) };
+    let mut names: Vec<String> =
+        cells.iter().map(|cell| format!("{}/{}", cell.system, cell.discipline)).collect();
+    names.dedup();
+    Err(LabError::Unknown(format!(
+        "{} has no cell '{stray}' (there are: {})",
+        experiment.name,
+        names.join(", ")
+    )))
 }
 
 /// All seeds, each with all repetitions.
@@ -83,32 +153,24 @@ fn turns(experiment: &Experiment, wanted: &Wanted) -> Vec<(u64, u64)> {
     seeds.iter().flat_map(|&seed| (0..repetitions).map(move |n| (seed, n))).collect()
 }
 
+/// Under which disciplines a workload is run.
+fn disciplines<'a>(experiment: &'a Experiment, workload: &'a Workload) -> &'a [DisciplineName] {
+    workload.disciplines.as_ref().unwrap_or(&experiment.disciplines)
+}
+
 /// Every combination but the policies.
-fn cells(experiment: &Experiment, wanted: &Wanted) -> Vec<RunId> {
+fn cells(experiment: &Experiment) -> Vec<Cell<'_>> {
     let mut cells = Vec::new();
-    for (seed, repetition) in turns(experiment, wanted) {
-        for workload in &experiment.workloads {
-            for system in &experiment.systems {
-                for discipline in workload.disciplines.as_ref().unwrap_or(&experiment.disciplines) {
-                    cells.push(RunId {
-                        workload: workload.name.clone(),
-                        system: system.name.clone(),
-                        discipline: discipline.0.name().into(),
-                        policy: String::new(),
-                        seed,
-                        repetition,
-                    });
-                }
+    for workload in &experiment.workloads {
+        for System { name: system, .. } in &experiment.systems {
+            for discipline in disciplines(experiment, workload) {
+                let discipline = discipline.0.name();
+                let policies = experiment.policies.iter().map(|policy| &*policy.0).collect();
+                cells.push(Cell { workload, system, discipline, policies });
             }
         }
     }
     cells
-}
-
-fn answers(cell: &RunId, only: &str) -> bool {
-    let is =
-        |part: &str| [&cell.workload, &cell.system, &cell.discipline].iter().any(|n| *n == part);
-    only.split('/').all(is)
 }
 
 #[cfg(test)]
@@ -151,6 +213,18 @@ mod tests {
         assert_eq!(count(&["first/normal"]), 2);
         assert_eq!(count(&["first"]), 8);
         assert_eq!(count(&["first/sync", "softdep"]), 6);
+        // As the tables have it: with the phase, and with the policy.
+        assert_eq!(count(&["ports/first/normal/untar"]), 2);
+        assert_eq!(count(&["ports/first/normal/untar/orlov"]), 1);
+        assert_eq!(count(&["rm"]), 16);
+        assert_eq!(count(&["orlov"]), 8);
+        assert_eq!(count(&["first/orlov", "second/sync"]), 6);
+        for stray in ["first/first", "untar/rm", "", "first/", "ports/second/first"] {
+            assert!(runs(&dirpref, &wanted(&[stray], None)).is_err(), "{stray}");
+        }
+        let many = Wanted { seeds: Some(1000), repetitions: Some(1000), ..Wanted::default() };
+        let error = runs(&dirpref, &many).unwrap_err().to_string();
+        assert!(error.contains("16000000 runs"), "{error}");
         let error = runs(&dirpref, &wanted(&["third"], None)).unwrap_err().to_string();
         assert!(error.contains("no cell 'third'") && error.contains("first/normal"), "{error}");
         let seeds = Wanted { seeds: Some(3), ..Wanted::default() };

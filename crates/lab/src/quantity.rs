@@ -96,6 +96,24 @@ impl<'de> Deserialize<'de> for DriveName {
     }
 }
 
+/// Most bytes of a name. Three of them, and what else tells runs apart, fit in
+/// the name of a file.
+pub(crate) const NAME_MOST: usize = 64;
+
+/// The name of an experiment, a system or a workload: fit for the name of a
+/// file, and for a cell's with `/` between.
+pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let name = String::deserialize(from)?;
+    let fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= NAME_MOST && name.chars().all(fit) {
+        return Ok(name);
+    }
+    Err(D::Error::custom(format!(
+        "not a name: 1 to {NAME_MOST} of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -87,12 +87,21 @@ fn named(dir: &Path, is: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, LabError
     Ok(paths)
 }
 
-/// The name of a run's file: its names, with what is not fit for a name of a
-/// file replaced.
+/// The name of a run's file: all its names, each as it is but for what is not
+/// fit for the name of a file, which is percent-encoded. Two runs never have
+/// the same: what stands between names is in none.
 fn file_name(run: &Run) -> String {
-    let fit = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
-    let id: String = run.id.to_string().chars().map(fit).collect();
-    format!("{PREFIX}{}-{id}{SUFFIX}", run.experiment)
+    let id = &run.id;
+    let names = [&run.experiment, &id.workload, &id.system, &id.discipline, &id.policy];
+    let names: Vec<String> = names.into_iter().map(|name| encoded(name)).collect();
+    let again = if id.repetition > 0 { format!("+{}", id.repetition) } else { String::new() };
+    format!("{PREFIX}{}+{}{again}{SUFFIX}", names.join("+"), id.seed)
+}
+
+fn encoded(name: &str) -> String {
+    let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let one = |byte| if fit(byte) { char::from(byte).into() } else { format!("%{byte:02X}") };
+    name.bytes().map(one).collect()
 }
 
 impl Locked<'_> {
@@ -233,6 +242,30 @@ mod tests {
         assert!(!half.exists() && store.runs().unwrap() == found);
         fs::write(store.dir.join("run-x.json"), "{").unwrap();
         assert!(matches!(store.runs(), Err(LabError::Damaged { .. })));
+    }
+
+    #[test]
+    fn no_two_runs_share_a_file() {
+        let named = |workload: &str, system: &str, repetition| {
+            let mut run = run(1, "1");
+            (run.id.workload, run.id.system) = (workload.into(), system.into());
+            run.id.repetition = repetition;
+            file_name(&run)
+        };
+        let names =
+            ["a_b", "a b", "a/b", "a+b", "a%2Fb", "ä", "../a", ""].map(|n| named("w", n, 0));
+        let more = [named("w", "a", 0), named("w", "a", 1), named("w+a", "b", 0)];
+        let all: Vec<String> = names.into_iter().chain(more).collect();
+        let different: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{all:?}");
+        let fit = |c: char| c.is_ascii_alphanumeric() || "._-+%".contains(c);
+        assert!(all.iter().all(|name| name.chars().all(fit)), "{all:?}");
+        let mut long = run(u64::MAX, "1");
+        let name = "n".repeat(crate::quantity::NAME_MOST);
+        long.experiment.clone_from(&name);
+        (long.id.workload, long.id.system) = (name.clone(), name);
+        (long.id.policy, long.id.repetition) = ("old-dirpref".into(), 999);
+        assert!(file_name(&long).len() + HALF.0.len() + HALF.1.len() <= 255);
     }
 
     #[test]

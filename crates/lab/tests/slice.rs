@@ -94,47 +94,6 @@ fn repetitions_have_the_same_tree_and_other_chance() {
     assert_eq!(experiment.repetitions, 1);
 }
 
-#[test]
-fn what_a_file_says_wrong_is_told_with_line_and_key() {
-    let good = builtin::text("dirpref").unwrap();
-    let line_of = |start: &str| good.lines().position(|line| line.starts_with(start)).unwrap() + 1;
-    for (from, to, start, key) in [
-        ("queue = ", "queues = ", "queue = ", "queues"),
-        ("look = \"27us\"", "look = \"27\"", "look = ", "look"),
-        ("look = \"27us\"", "look = \"27min\"", "look = ", "look"),
-        ("size = \"7928M\"", "size = \"7928Q\"", "size = ", "size"),
-        ("\"orlov\"]", "\"orlof\"]", "policies", "policies"),
-        ("\"softdep\"]", "\"softdeps\"]", "disciplines", "disciplines"),
-        ("drive = \"ide-8gb\"", "drive = \"ide-9gb\"", "drive = ", "drive"),
-        ("seeds = [1]", "seeds = []", "seeds = ", "seeds"),
-        ("seeds = [1]", "repetitions = 0\nseeds = [1]", "seeds = ", "repetitions"),
-    ] {
-        assert!(good.contains(from), "{from}");
-        let error = Experiment::parse(&good.replacen(from, to, 1), "mine.toml").unwrap_err();
-        let expected = format!("mine.toml:{}: {key}: ", line_of(start));
-        assert!(error.to_string().starts_with(&expected), "{error} / {expected}");
-    }
-    for (from, to, key) in [
-        ("[system.cpu]", "[system.sweep]\nsizes = [\"1G\"]\n[system.cpu]", "sizes"),
-        ("[system.cpu]", "[system.sweep]\navgfilesize = [\"0\"]\n[system.cpu]", "avgfilesize"),
-        ("kind = \"untar-rm\"", "kind = \"untar-rm\"\nrounds = 3", "rounds"),
-        ("kind = \"untar-rm\"", "kind = \"torture\"", "rounds"),
-        ("kind = \"untar-rm\"", "kind = \"untar-rm\"\nshuffled = true", "shuffled"),
-        ("unpack = \"11M\"", "unpack = \"11M\"\ncompile = \"0\"", "compile"),
-    ] {
-        assert!(good.contains(from), "{from}");
-        let error = Experiment::parse(&good.replacen(from, to, 1), "mine.toml").unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.starts_with("mine.toml:") && error.contains(&format!(": {key}: ")),
-            "{error}"
-        );
-    }
-    let stray = good.replacen("system = \"first\"", "system = \"third\"", 1);
-    let error = Experiment::parse(&stray, "mine.toml").unwrap_err().to_string();
-    assert!(error.contains("there is no 'third'"), "{error}");
-}
-
 /// All runs of an experiment's file.
 fn all_of(text: &str, only: &[&str]) -> (Experiment, Vec<Run>) {
     let experiment = Experiment::parse(text, "test.toml").unwrap();

@@ -87,6 +87,14 @@ impl MakeOptions {
         }
     }
 
+    /// Checks that such a file system can be made, without making it.
+    ///
+    /// # Errors
+    /// As [`make`](super::make), but for what the device gives.
+    pub fn validate(&self) -> Result<(), FsError> {
+        super::geometry::Geometry::new(self).map(|_| ())
+    }
+
     /// Checks what can be said without the geometry.
     pub(crate) fn check(&self) -> Result<(), FsError> {
         let wrong = |what: String| Err(FsError::Invalid(what));

@@ -1,0 +1,269 @@
+//! What is wrong with a file beyond what single values say of themselves.
+
+use super::place::Fault;
+use super::{CacheSpec, Cpu, Experiment, Format, Published, Sweep, System, Workload, WorkloadKind};
+use crate::quantity::{DisciplineName, NAME_MOST, Size};
+use crate::{machine, plan};
+use seekless_units::ByteLen;
+use std::collections::HashSet;
+use std::hash::Hash;
+
+/// Most repetitions of a seed.
+const MOST_REPETITIONS: u64 = 1000;
+/// Most systems, those of sweeps counted each.
+const MOST_SYSTEMS: usize = 10_000;
+/// The longest volume, also on drives that have no end: its groups are held in
+/// memory while it is made.
+const MOST_BYTES: u64 = 64 << 40;
+/// The maker's counts are 32-bit numbers with a sign.
+const MOST_COUNT: u64 = i32::MAX as u64;
+
+/// A value from 1 to a limit.
+fn counted(key: &'static str, value: u64, most: u64) -> Option<Fault> {
+    let sound = (1..=most).contains(&value);
+    (!sound).then(|| Fault::of(key, format!("{value} is not from 1 to {most}")))
+}
+
+fn some(key: &'static str, size: Size) -> Option<Fault> {
+    (size.0 == ByteLen::ZERO).then(|| Fault::of(key, "is nothing"))
+}
+
+fn power(key: &'static str, size: Size) -> Option<Fault> {
+    let sound = size.0.get().is_power_of_two();
+    (!sound).then(|| Fault::of(key, format!("{} is not a power of two", size.0)))
+}
+
+/// A list that is empty, or has something twice.
+fn distinct<T: Eq + Hash>(
+    key: &'static str,
+    list: &[T],
+    name: impl Fn(&T) -> String,
+) -> Option<Fault> {
+    if list.is_empty() {
+        return Some(Fault::of(key, "there is none"));
+    }
+    let mut known = HashSet::new();
+    let at = list.iter().position(|one| !known.insert(one))?;
+    Some(Fault::at(key, at, format!("'{}' is there twice", name(&list[at]))))
+}
+
+fn disciplines(list: &[DisciplineName]) -> Option<Fault> {
+    let names: Vec<&str> = list.iter().map(|one| one.0.name()).collect();
+    distinct("disciplines", &names, ToString::to_string)
+}
+
+/// The first fault of a list's tables.
+fn each<'a, T>(
+    key: &'static str,
+    list: &'a [T],
+    mut fault: impl FnMut(&'a T) -> Option<Fault>,
+) -> Option<Fault> {
+    list.iter().enumerate().find_map(|(at, one)| Some(fault(one)?.within_one(key, at)))
+}
+
+/// A table whose name another in front of it has.
+fn named_twice<'a>(key: &'static str, names: impl Iterator<Item = &'a str>) -> Option<Fault> {
+    let mut known = HashSet::new();
+    let (at, name) = names.enumerate().find(|(_, name)| !known.insert(*name))?;
+    Some(Fault::of("name", format!("'{name}' is there twice")).within_one(key, at))
+}
+
+impl Experiment {
+    /// What is wrong with a file as it was read, its sweeps not expanded.
+    pub(super) fn fault(&self) -> Option<Fault> {
+        let policies: Vec<&str> = self.policies.iter().map(|policy| &*policy.0).collect();
+        distinct("policies", &policies, ToString::to_string)
+            .or_else(|| disciplines(&self.disciplines))
+            .or_else(|| distinct("seeds", &self.seeds, u64::to_string))
+            .or_else(|| counted("repetitions", self.repetitions, MOST_REPETITIONS))
+            .or_else(|| self.systems.is_empty().then(|| Fault::of("system", "there is none")))
+            .or_else(|| self.workloads.is_empty().then(|| Fault::of("workload", "there is none")))
+            .or_else(|| named_twice("system", self.systems.iter().map(|system| &*system.name)))
+            .or_else(|| named_twice("workload", self.workloads.iter().map(|w| &*w.name)))
+            .or_else(|| each("system", &self.systems, System::fault))
+            .or_else(|| each("workload", &self.workloads, Workload::fault))
+            .or_else(|| self.too_many_systems())
+    }
+
+    fn too_many_systems(&self) -> Option<Fault> {
+        let mut all = 0usize;
+        each("system", &self.systems, |system| {
+            let count = system.sweep.as_ref().map_or(1, Sweep::combinations);
+            all = all.saturating_add(count);
+            let message = || format!("more than {MOST_SYSTEMS} systems");
+            (all > MOST_SYSTEMS).then(|| Fault::of("sweep", message()))
+        })
+    }
+
+    /// What is wrong with it when sweeps are expanded: `swept` are the systems
+    /// of each table.
+    pub(super) fn fault_of_swept(&self, swept: &[Vec<System>]) -> Option<Fault> {
+        let mut known = HashSet::new();
+        each("system", swept, |systems| {
+            systems.iter().find_map(|system| {
+                let wrong = match &*system.name {
+                    name if name.len() > NAME_MOST => "is too long",
+                    name if !known.insert(name) => "is there twice",
+                    _ => return system.fault_of_volume(),
+                };
+                Some(Fault::of("sweep", format!("'{}' {wrong}", system.name)))
+            })
+        })
+    }
+
+    /// What is wrong with the whole, its sweeps expanded.
+    pub(super) fn fault_of_whole(&self) -> Option<Fault> {
+        let runs = plan::count(self);
+        let many = || Fault::of("seeds", format!("{runs} runs, more than {}", plan::MOST_RUNS));
+        if runs > plan::MOST_RUNS {
+            return Some(many());
+        }
+        let systems: HashSet<&str> = self.systems.iter().map(|system| &*system.name).collect();
+        let mut known = HashSet::new();
+        each("published", &self.published, |published| {
+            let Published { system, workload, phase, .. } = published;
+            if !systems.contains(&**system) {
+                return Some(Fault::of("system", format!("there is no '{system}'")));
+            }
+            let cell = (system, workload, published.discipline.0.name(), phase);
+            let again = || Fault::of("phase", "this cell is there twice");
+            let figures = || published.fault();
+            self.stray(published).or_else(figures).or_else(|| (!known.insert(cell)).then(again))
+        })
+    }
+
+    /// A published figure of something that is not measured.
+    fn stray(&self, published: &Published) -> Option<Fault> {
+        let Published { workload: name, discipline, phase, .. } = published;
+        let Some(workload) = self.workloads.iter().find(|w| w.name == *name) else {
+            return Some(Fault::of("workload", format!("there is no '{name}'")));
+        };
+        let of = workload.disciplines.as_ref().unwrap_or(&self.disciplines);
+        let phases = workload.kind.phases();
+        if !of.contains(discipline) {
+            let name = discipline.0.name();
+            return Some(Fault::of("discipline", format!("'{name}' is not run")));
+        }
+        let known = || format!("there is no '{phase}' (there are: {})", phases.join(", "));
+        (!phases.contains(&&**phase)).then(|| Fault::of("phase", known()))
+    }
+}
+
+impl Published {
+    fn fault(&self) -> Option<Fault> {
+        let figures = [("old_s", self.old_s), ("new_s", self.new_s), ("speedup", self.speedup)];
+        let wrong = |figure: f64| !figure.is_finite() || figure < 0.0;
+        let (key, _) = figures.into_iter().find(|(_, figure)| figure.is_some_and(wrong))?;
+        Some(Fault::of(key, "is not a number from 0 on"))
+    }
+}
+
+impl Workload {
+    fn fault(&self) -> Option<Fault> {
+        let torture = self.kind == WorkloadKind::Torture;
+        let stray = |key| Some(Fault::of(key, "is for 'torture' alone, which needs it"));
+        if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
+            return Some(Fault::of("shuffled", "is for 'tree-then-files' alone"));
+        }
+        if self.rounds.is_some() != torture {
+            return stray("rounds");
+        }
+        if self.copied.is_some() != torture {
+            return stray("copied");
+        }
+        let rounds = self.rounds.and_then(|rounds| counted("rounds", rounds.into(), 10_000));
+        rounds.or_else(|| self.fault_of_limits()).or_else(|| self.fault_of_trees())
+    }
+
+    fn fault_of_limits(&self) -> Option<Fault> {
+        let tick = || counted("tickdelay", self.tickdelay?.into(), MOST_COUNT);
+        let graph = || counted("max_softdeps", self.max_softdeps? as u64, MOST_COUNT);
+        self.disciplines.as_deref().and_then(disciplines).or_else(tick).or_else(graph)
+    }
+
+    fn fault_of_trees(&self) -> Option<Fault> {
+        let of = |(key, message): (_, String)| Fault::of(key, message);
+        let copied = || Some(of(self.copied.as_ref()?.fault()?).within("copied"));
+        self.tree.fault().map(|fault| of(fault).within("tree")).or_else(copied)
+    }
+}
+
+impl System {
+    fn fault(&self) -> Option<Fault> {
+        let sweep = || Some(self.sweep.as_ref()?.fault()?.within("sweep"));
+        counted("queue", self.queue.into(), MOST_COUNT)
+            .or_else(|| Some(self.cpu.fault()?.within("cpu")))
+            .or_else(|| Some(self.format.fault()?.within("format")))
+            .or_else(|| Some(self.cache.fault(&self.format)?.within("cache")))
+            .or_else(sweep)
+    }
+
+    /// What the maker of file systems and the drive say.
+    fn fault_of_volume(&self) -> Option<Fault> {
+        let swept = self.swept.iter().any(|(key, _)| key == "size");
+        let size = |message| match swept {
+            true => Fault::of("size", message).within("sweep"),
+            false => Fault::of("size", message).within("format"),
+        };
+        let drive = || Some(size(machine::drive(self).err()?.to_string()));
+        let made = machine::make_options(&self.format).and_then(|options| options.validate());
+        let maker = || Some(Fault::of("format", made.err()?.to_string()));
+        drive().or_else(maker)
+    }
+}
+
+impl Format {
+    fn fault(&self) -> Option<Fault> {
+        let size = |key, size: Option<Size>| counted(key, size?.0.get(), MOST_COUNT);
+        let count = |key, count: Option<u32>| counted(key, count?.into(), MOST_COUNT);
+        counted("size", self.size.0.get(), MOST_BYTES)
+            .or_else(|| power("block", self.block))
+            .or_else(|| power("fragment", self.fragment))
+            .or_else(|| count("blocks_per_group", self.blocks_per_group))
+            .or_else(|| size("bytes_per_inode", self.bytes_per_inode))
+            .or_else(|| size("avgfilesize", self.avgfilesize))
+            .or_else(|| count("avgfpdir", self.avgfpdir))
+    }
+}
+
+impl CacheSpec {
+    /// Blocks are what it holds and writes.
+    fn fault(&self, format: &Format) -> Option<Fault> {
+        let block = format.block.0;
+        let small = |key, size: Size| {
+            (size.0 < block).then(|| Fault::of(key, format!("less than a block of {block}")))
+        };
+        small("size", self.size)
+            .or_else(|| small("cluster", self.cluster))
+            .or_else(|| power("page", self.page?))
+    }
+}
+
+impl Cpu {
+    fn fault(&self) -> Option<Fault> {
+        some("copy", self.copy)
+            .or_else(|| some("unpack", self.unpack))
+            .or_else(|| some("compile", self.compile?))
+    }
+}
+
+impl Sweep {
+    /// How many systems it makes of one.
+    fn combinations(&self) -> usize {
+        let lens = [self.size.len(), self.avgfilesize.len(), self.avgfpdir.len()];
+        lens.into_iter().fold(1, |all, len| all.saturating_mul(len.max(1)))
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        let list = |key, values: &[u64], most| {
+            let wrong = values.iter().position(|value| !(1..=most).contains(value))?;
+            let message = format!("{} is not from 1 to {most}", values[wrong]);
+            Some(Fault::at(key, wrong, message))
+        };
+        let bytes = |sizes: &[Size]| -> Vec<u64> { sizes.iter().map(|s| s.0.get()).collect() };
+        let counts: Vec<u64> = self.avgfpdir.iter().copied().map(u64::from).collect();
+        list("size", &bytes(&self.size), MOST_BYTES)
+            .or_else(|| list("avgfilesize", &bytes(&self.avgfilesize), MOST_COUNT))
+            .or_else(|| list("avgfpdir", &counts, MOST_COUNT))
+    }
+}

@@ -1,0 +1,202 @@
+//! What is wrong with an experiment's file is told with its line and key.
+
+use seekless_lab::builtin;
+use seekless_lab::experiment::Experiment;
+
+/// A text's fault: the how manyth of which text, from 1, becomes what, whose
+/// last line is at fault; the key that is told, and a word of what is said.
+type Case = (usize, &'static str, &'static str, &'static str, &'static str);
+
+/// Fails unless each fault is told with its line and key.
+fn told(text: &str, cases: &[Case]) {
+    for (nth, from, to, key, says) in cases {
+        let (at, _) = text.match_indices(from).nth(nth - 1).unwrap_or_else(|| panic!("{from}"));
+        let changed = format!("{}{to}{}", &text[..at], &text[at + from.len()..]);
+        let line = changed[..at + to.len()].matches('\n').count() + 1;
+        let error = Experiment::parse(&changed, "mine.toml").map(|_| to).expect_err(to);
+        let (error, expected) = (error.to_string(), format!("mine.toml:{line}: {key}: "));
+        assert!(error.starts_with(&expected), "{error} / {expected} / {to}");
+        assert!(error.contains(says), "{error} / {says} / {to}");
+    }
+}
+
+fn text(name: &str) -> &'static str {
+    builtin::text(name).unwrap()
+}
+
+#[test]
+fn values_have_their_line_in_every_table() {
+    told(
+        text("dirpref"),
+        &[
+            (1, "queue = ", "queues = ", "queues", "unknown field"),
+            (2, "queue = 256", "queue = 0", "queue", "not from 1"),
+            (1, "look = \"27us\"", "look = \"27\"", "look", "27"),
+            (1, "look = \"27us\"", "look = \"27min\"", "look", "27min"),
+            (1, "size = \"42592M\"", "size = \"0\"", "size", "not from 1"),
+            (1, "size = \"7928M\"", "size = \"7928Q\"", "size", "7928Q"),
+            (1, "drive = \"ide-8gb\"", "drive = \"ide-9gb\"", "drive", "ide-9gb"),
+            (1, "copy = \"100M\"", "copy = \"0\"", "copy", "nothing"),
+            (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "nothing"),
+            (1, "unpack = \"15M\"", "unpack = \"15M\"\ncompile = \"0\"", "compile", "nothing"),
+            (2, "cluster = \"8K\"", "cluster = \"4K\"", "cluster", "less than a block"),
+            (2, "page = \"4K\"", "page = \"0\"", "page", "power of two"),
+            (1, "size = \"64M\"", "size = \"1\"", "size", "less than a block"),
+            (2, "page = \"4K\"", "page = \"4K\"\npages = 1", "pages", "unknown field"),
+        ],
+    );
+}
+
+#[test]
+fn a_format_that_cannot_be_made_is_found_in_its_system() {
+    told(
+        text("dirpref"),
+        &[
+            (2, "block = \"8K\"", "block = \"7\"", "block", "power of two"),
+            (2, "fragment = \"1K\"", "fragment = \"1000\"", "fragment", "power of two"),
+            (2, "blocks_per_group = 1024", "blocks_per_group = 0", "blocks_per_group", "not from"),
+            (2, "bytes_per_inode = \"4K\"", "bytes_per_inode = \"0\"", "bytes_per_inode", "0"),
+            AVGFILESIZE,
+            (1, "size = \"42592M\"", "size = \"1T\"", "size", "do not fit on dtla-307045"),
+        ],
+    );
+    // What the maker says of several values together is said of all of them.
+    let cases =
+        [("fragment = \"1K\"", "fragment = \"512\""), ("size = \"42592M\"", "size = \"64K\"")];
+    for (from, to) in cases {
+        let (start, second) =
+            text("dirpref").split_at(text("dirpref").rfind("[system.format]").unwrap());
+        let changed = format!("{start}{}", second.replacen(from, to, 1));
+        let line = start.matches('\n').count() + 1;
+        let error = Experiment::parse(&changed, "mine.toml").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("mine.toml:{line}: format: ")), "{error}");
+    }
+}
+
+const AVGFILESIZE: Case = (
+    2,
+    "kind = \"ufs1\"",
+    "kind = \"ufs1\"\navgfilesize = \"5G\"",
+    "avgfilesize",
+    "not from 1 to 2147483647",
+);
+
+#[test]
+fn names_are_fit_for_files() {
+    let long = format!("name = \"{}\"", "n".repeat(65));
+    for wrong in
+        ["name = \"\"", "name = \"a b\"", "name = \"a/b\"", "name = \"x/../../evil\"", &long]
+            .into_iter()
+            .chain(["name = \".hidden\"", "name = \"-o\"", "name = \"\u{fc}\"", "name = \"a\\nb\""])
+    {
+        for name in ["dirpref", "ports", "second"] {
+            let from = format!("name = \"{name}\"");
+            let at = text("dirpref").find(&from).unwrap();
+            let line = text("dirpref")[..at].matches('\n').count() + 1;
+            let changed = text("dirpref").replacen(&from, wrong, 1);
+            let error = Experiment::parse(&changed, "mine.toml").unwrap_err().to_string();
+            let expected = format!("mine.toml:{line}: name: not a name");
+            assert!(error.starts_with(&expected), "{error} / {expected}");
+        }
+    }
+    let most = format!("name = \"{}\"", "n".repeat(64));
+    let sound = text("dirpref").replace("name = \"dirpref\"", &most);
+    assert!(Experiment::parse(&sound, "mine.toml").is_ok());
+    told(text("dirpref"), &[(1, "name = \"second\"", "name = \"first\"", "name", "twice")]);
+}
+
+#[test]
+fn lists_have_something_and_nothing_twice() {
+    told(
+        text("dirpref"),
+        &[
+            (1, "\"orlov\"]", "\"orlof\"]", "policies", "orlof"),
+            (1, "\"orlov\"]", "\"orlov\", \"orlov\"]", "policies", "'orlov' is there twice"),
+            (1, "\"softdep\"]", "\"softdeps\"]", "disciplines", "softdeps"),
+            (1, "\"softdep\"]", "\"normal\"]", "disciplines", "'normal' is there twice"),
+            (1, "seeds = [1]", "seeds = []", "seeds", "there is none"),
+            (1, "seeds = [1]", "seeds = [3,\n4,\n3]", "seeds", "'3' is there twice"),
+            (1, "seeds = [1]", "seeds = [1]\nrepetitions = 0", "repetitions", "not from 1 to 1000"),
+            (1, "seeds = [1]", "seeds = [1]\nrepetitions = 1001", "repetitions", "not from"),
+            (
+                1,
+                "kind = \"untar-rm\"",
+                "kind = \"untar-rm\"\ndisciplines = []",
+                "disciplines",
+                "none",
+            ),
+        ],
+    );
+    let twice = "disciplines = [\"softdep\", \"softdep\"]";
+    told(text("softdep"), &[(3, "disciplines = [\"softdep\"]", twice, "disciplines", "twice")]);
+}
+
+#[test]
+fn what_a_workload_needs_and_has_no_use_for_is_told() {
+    told(
+        text("softdep"),
+        &[
+            (1, "kind = \"remove\"", "kind = \"remove\"\nrounds = 3", "rounds", "torture"),
+            (1, "kind = \"remove\"", "kind = \"remove\"\nshuffled = true", "shuffled", "tree-then"),
+            (1, "rounds = 10", "rounds = 0", "rounds", "not from 1 to 10000"),
+            (2, "max_softdeps = 4496", "max_softdeps = 0", "max_softdeps", "not from 1"),
+            (1, "tickdelay = 20", "tickdelay = 0", "tickdelay", "not from 1"),
+        ],
+    );
+    let trees = "tree = { kind = \"flat\", directories = 0, files = 16703, len = 2000 }";
+    let tree = "tree = { kind = \"flat\", directories = 1, files = 16703, len = 2000 }";
+    told(text("softdep"), &[(2, tree, trees, "directories", "not from 1")]);
+    told(text("softdep"), &[(2, "len = 2000 }", "lem = 2000 }", "tree", "unknown field `lem`")]);
+    // What is not there has the line of its table.
+    let lacks = text("dirpref").replace("kind = \"untar-rm\"", "kind = \"torture\"");
+    let line = lacks.lines().position(|line| line == "[[workload]]").unwrap() + 1;
+    let error = Experiment::parse(&lacks, "mine.toml").unwrap_err().to_string();
+    assert!(error.starts_with(&format!("mine.toml:{line}: rounds: ")), "{error}");
+}
+
+#[test]
+fn sweeps_and_runs_have_bounds() {
+    let maps = text("maxcontigdirs");
+    told(
+        maps,
+        &[
+            (1, "avgfilesize = [", "avgfilesizes = [", "avgfilesizes", "unknown field"),
+            (1, "avgfpdir = [4, 16, 64, 256]", "avgfpdir = [4,\n0]", "avgfpdir", "0 is not from"),
+            (1, "avgfpdir = [4, 16, 64, 256]", "avgfpdir = [4]\nsize = [\"60T\"]", "size", "fit"),
+            (1, "avgfpdir = [4, 16, 64, 256]", "size = [\"65T\"]", "size", "not from 1"),
+        ],
+    );
+    let sweep = maps.find("[system.sweep]").unwrap();
+    let line = maps[..sweep].matches('\n').count() + 1;
+    let swept = |counts: Vec<u32>| {
+        let text = maps.replace("avgfpdir = [4, 16, 64, 256]", &format!("avgfpdir = {counts:?}"));
+        Experiment::parse(&text, "mine.toml").unwrap_err().to_string()
+    };
+    let error = swept((1..=2501).collect());
+    assert_eq!(error, format!("mine.toml:{line}: sweep: more than 10000 systems"));
+    let error = swept(vec![4, 4]);
+    assert!(error.starts_with(&format!("mine.toml:{line}: sweep: 'disk-4K-4' is there twice")));
+    let seeds: Vec<u64> = (0..6251).collect();
+    let many = text("dirpref").replace("seeds = [1]", &format!("seeds = {seeds:?}"));
+    let error = Experiment::parse(&many, "mine.toml").unwrap_err().to_string();
+    assert_eq!(error, "mine.toml:10: seeds: 100016 runs, more than 100000");
+}
+
+#[test]
+fn what_was_published_is_of_what_is_run() {
+    told(
+        text("dirpref"),
+        &[
+            (2, "system = \"first\"", "system = \"third\"", "system", "there is no 'third'"),
+            (2, "workload = \"ports\"", "workload = \"port\"", "workload", "there is no 'port'"),
+            (2, "phase = \"rm\"", "phase = \"make\"", "phase", "there are: untar, rm"),
+            (1, "phase = \"rm\"", "phase = \"untar\"", "phase", "this cell is there twice"),
+            (1, "old_s = 667.0", "old_s = nan", "old_s", "not a number"),
+            (1, "new_s = 472.0", "new_s = -1.0", "new_s", "not a number"),
+            (1, "speedup = 1.41", "speedup = inf", "speedup", "not a number"),
+        ],
+    );
+    let from = "workload = \"small-tree\"\ndiscipline = \"normal\"";
+    let other = "workload = \"mh-100\"\ndiscipline = \"normal\"";
+    told(text("softdep"), &[(1, from, other, "discipline", "'normal' is not run")]);
+}
