@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// The version of what measures; results of different ones are not the same thing.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The version of what measures, and a hash of the sources that figures hang on
+/// where they were at hand when it was built; results of different ones are not
+/// the same thing.
+pub const VERSION: &str = env!("SEEKLESS_ENGINE");
 
 /// Which run of an experiment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
