@@ -84,7 +84,7 @@ fn what_does_not_go_together_is_refused() {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+        let version = format!("\"version\": \"{}\"", seekless_lab::run::VERSION);
         let other = text.replace(&version, "\"version\": \"0.0.0\"");
         fs::write(dir.join("b").join(path.file_name().unwrap()), other).unwrap();
     }
@@ -119,6 +119,17 @@ fn requests_are_written_down() {
     assert!(reads >= counted && reads < counted + 40, "{reads} {counted}");
     let wrong = seekless(&["lab", "run", "small.toml", "--only", "first", "--io-log", "log"], dir);
     assert_eq!(wrong.status.code(), Some(2));
+    // As the table has it: a phase means its run.
+    let row = ["lab", "run", "small.toml", "--only", "ports/first/normal/untar", "--json"];
+    assert_eq!(json(&seekless(&row, dir))["cells"], cells["cells"]);
+    let text = fs::read_to_string(dir.join("small.toml")).unwrap();
+    let evil = text.replace("\"second\"", "\"../../evil\"");
+    fs::write(dir.join("evil.toml"), evil).unwrap();
+    let wrong = seekless(&["lab", "run", "evil.toml", "-o", "out"], dir);
+    assert_eq!(wrong.status.code(), Some(2));
+    let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
+    assert!(why.contains("evil.toml:") && why.contains(": name: not a name"), "{why}");
+    assert!(!dir.join("out").exists());
     let wrong = seekless(&["lab", "run", "dirperf"], dir);
     assert_eq!(wrong.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("dirpref"));

@@ -11,6 +11,7 @@ use seekless_device::{BlockDevice, Clock, DeviceError, SparseDevice, VirtualCloc
 use seekless_model::{DeviceModel, Request};
 use seekless_units::{ByteLen, Lba, Nanos, SECTOR};
 use serde::{Deserialize, Serialize};
+use std::fmt::Arguments;
 use std::io::{Error, Write};
 use std::ops::Sub;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,6 +66,8 @@ struct State {
     tally: Tally,
     plots: Plots,
     log: Option<Log>,
+    /// Why the log ends before the requests do.
+    cut: Option<Error>,
 }
 
 impl State {
@@ -82,23 +85,25 @@ impl State {
         self.tally.busy_ns += done.saturating_since(at);
         self.current = Some((number, done));
         self.plots.note(number, at, request.at.get(), kind);
-        self.note(at, done, request, kind)
+        self.note(at, done, request, kind);
+        Ok(())
     }
 
-    fn note(
-        &mut self,
-        at: Nanos,
-        done: Nanos,
-        request: Request,
-        kind: Kind,
-    ) -> Result<(), DeviceError> {
-        let Some(log) = &mut self.log else { return Ok(()) };
+    fn note(&mut self, at: Nanos, done: Nanos, request: Request, kind: Kind) {
         let op = if kind == Kind::Read { "read" } else { "write" };
         let waited = if kind == Kind::AsyncWrite { "no" } else { "yes" };
         let (from, sectors) = (request.at, request.sectors);
         let (at, ms) = (at.get() as f64 / 1e6, done.saturating_since(at) as f64 / 1e6);
-        let line = writeln!(log, "{at:.3}\t{ms:.3}\t{op}\t{from}\t{sectors}\t{waited}");
-        line.map_err(|source| DeviceError::Io { at: from, source })
+        self.log(format_args!("{at:.3}\t{ms:.3}\t{op}\t{from}\t{sectors}\t{waited}"));
+    }
+
+    /// A line of the log. After the first that cannot be written there is none:
+    /// a log with a hole would be worse than one that ends.
+    fn log(&mut self, line: Arguments<'_>) {
+        let Some(log) = &mut self.log else { return };
+        if let Err(error) = writeln!(log, "{line}") {
+            (self.log, self.cut) = (None, Some(error));
+        }
     }
 
     /// Brings the drive up to a moment.
@@ -152,6 +157,7 @@ impl Disk {
             tally: Tally::default(),
             plots: Plots::default(),
             log,
+            cut: None,
         };
         Self { image, clock, most: most as usize, state: Mutex::new(state) }
     }
@@ -168,18 +174,22 @@ impl Disk {
 
     /// Begins a picture: what is asked from now on is in it. `log` gets a line
     /// with the name of what begins.
-    ///
-    /// # Errors
-    /// [`DeviceError::Io`] when that line cannot be written.
-    pub fn begin_plot(&self, name: &str) -> Result<PlotId, DeviceError> {
+    pub fn begin_plot(&self, name: &str) -> PlotId {
         let mut state = self.state();
-        if let Some(log) = &mut state.log {
-            let line = writeln!(log, "# {name}");
-            line.map_err(|source| DeviceError::Io { at: Lba::new(0), source })?;
-        }
+        state.log(format_args!("# {name}"));
         let sectors = self.image.len().get() / SECTOR;
         let plotter = Plotter::new(self.clock.now(), state.issued, sectors);
-        Ok(state.plots.begin(plotter))
+        state.plots.begin(plotter)
+    }
+
+    /// The log is over; what is still held of it is written.
+    ///
+    /// # Errors
+    /// The first that there was in writing it; it ends there.
+    pub fn end_log(&self) -> std::io::Result<()> {
+        let mut state = self.state();
+        let flushed = state.log.take().map_or(Ok(()), |mut log| log.flush());
+        state.cut.take().map_or(flushed, Err)
     }
 
     /// What is asked from now on is not in a picture. What waits still is.
@@ -274,121 +284,4 @@ impl BlockDevice for Disk {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use seekless_model::preset;
-
-    fn disk(most: u32) -> (Disk, Arc<VirtualClock>) {
-        let clock = Arc::new(VirtualClock::new());
-        let model = preset("sata-7200").unwrap();
-        let image = SparseDevice::new(ByteLen::new(1 << 30));
-        (Disk::new(image, model, clock.clone(), most, None), clock)
-    }
-
-    #[test]
-    fn only_what_is_waited_for_takes_the_callers_time() {
-        let (disk, clock) = disk(100);
-        for at in 0..50 {
-            disk.write_behind(Lba::new(at * 30_000), &[1; 8192]).unwrap();
-        }
-        assert_eq!(clock.now(), Nanos::ZERO);
-        disk.read(Lba::new(1_000_003), &mut [0; 512]).unwrap();
-        let read = clock.now();
-        assert!(read > Nanos::new(1_000_000), "waits for its turn and the drive");
-        disk.drain().unwrap();
-        assert!(clock.now() > read);
-        let tally = disk.tally();
-        assert_eq!((tally.reads, tally.async_writes, tally.sync_writes), (1, 50, 0));
-        assert_eq!(tally.busy_ns, clock.now().get(), "it was never idle");
-        let mut byte = [0; 512];
-        disk.read(Lba::new(30_000), &mut byte).unwrap();
-        assert_eq!(byte, [1; 512]);
-    }
-
-    /// Where a test's log goes.
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    #[test]
-    fn the_picture_has_what_the_log_has_and_where() {
-        let (mut disk, clock) = disk(20);
-        let lines = Lines::default();
-        disk.state.get_mut().unwrap().log = Some(Box::new(lines.clone()));
-        disk.write_behind(Lba::new(5), &[1; 512]).unwrap();
-        disk.write_behind(Lba::new(90), &[1; 512]).unwrap();
-        let picture = disk.begin_plot("phase").unwrap();
-        let (origin, before) = (clock.now(), disk.tally());
-        for at in 0..700u64 {
-            let place = Lba::new(at * at * 7919 % (1 << 21));
-            match at % 4 {
-                0 => disk.read(place, &mut [0; 512]).unwrap(),
-                1 => disk.write(place, &[1; 512]).unwrap(),
-                _ => disk.write_behind(place, &[1; 512]).unwrap(),
-            }
-        }
-        disk.end_plot(picture);
-        let tally = disk.tally() - before;
-        disk.read(Lba::new(3), &mut [0; 512]).unwrap();
-        disk.drain().unwrap();
-        let plot = disk.take_plot(picture);
-        assert_eq!(plot.totals(), [tally.reads, tally.sync_writes, tally.async_writes]);
-        assert_eq!(tally.reads + tally.sync_writes + tally.async_writes, 700);
-        let mut left: Vec<_> = plot.bins().to_vec();
-        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-        let lines: Vec<_> = text.lines().collect();
-        // The drive had begun the first; the second was asked before, too.
-        let (start, phase) = (lines.iter().position(|line| *line == "# phase"), &lines[2..]);
-        assert_eq!((start, phase.len()), (Some(1), 702));
-        // The last to be asked reads the lowest sector but that; it is no part.
-        for line in phase.iter().filter(|line| !["5", "90", "3"].contains(&sector(line))) {
-            take(&mut left, line, origin, plot.column());
-        }
-        assert!(left.iter().all(|bin| bin.counts == [0; 3]));
-    }
-
-    fn sector(line: &str) -> &str {
-        line.split('\t').nth(3).unwrap()
-    }
-
-    /// Takes a line's request out of the bin in which it must be.
-    fn take(left: &mut [crate::seekplot::Bin], line: &str, origin: Nanos, column: Nanos) {
-        let words: Vec<_> = line.split('\t').collect();
-        let [at, _, op, sector, _, waited] = words[..] else { panic!("{line}") };
-        let kind = match (op, waited) {
-            ("read", "yes") => Kind::Read,
-            ("write", "yes") => Kind::SyncWrite,
-            ("write", "no") => Kind::AsyncWrite,
-            _ => panic!("{line}"),
-        };
-        // The log is exact to a microsecond.
-        let since = (at.parse::<f64>().unwrap() * 1e6 - origin.get() as f64).max(0.0);
-        let columns = [since - 500.0, since + 500.0].map(|ns| ns as usize / column.get() as usize);
-        let row = (sector.parse::<usize>().unwrap() * crate::seekplot::ROWS) >> 21;
-        let is = |bin: &&mut crate::seekplot::Bin| {
-            bin.row == row && columns.contains(&bin.column) && bin.counts[kind as usize] > 0
-        };
-        let bin = left.iter_mut().find(is).unwrap_or_else(|| panic!("not in the picture: {line}"));
-        bin.counts[kind as usize] -= 1;
-    }
-
-    #[test]
-    fn too_many_that_wait_hold_the_caller_up() {
-        let (disk, clock) = disk(3);
-        for at in 0..4 {
-            disk.write_behind(Lba::new(at * 30_000), &[1; 512]).unwrap();
-        }
-        assert_eq!(clock.now(), Nanos::ZERO, "one is served, three wait");
-        disk.write_behind(Lba::new(7), &[1; 512]).unwrap();
-        assert!(clock.now() > Nanos::ZERO);
-    }
-}
+mod tests;

@@ -61,6 +61,9 @@ pub enum LabError {
         /// How.
         source: FsError,
     },
+    /// The log of requests could not be written to its end.
+    #[error("the log of requests: {0}")]
+    Log(std::io::Error),
     /// Results could not be read or written.
     #[error("{path}: {source}")]
     Io {

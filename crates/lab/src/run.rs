@@ -114,7 +114,8 @@ fn parts<'a>(
 ///
 /// # Errors
 /// [`LabError::Unknown`] for a run the experiment does not have;
-/// [`LabError::FileSystem`] when the file system fails.
+/// [`LabError::FileSystem`] when the file system fails; [`LabError::Log`] when
+/// all was done, but not written down.
 pub fn perform(
     experiment: &Experiment,
     digest: &str,
@@ -128,7 +129,8 @@ pub fn perform(
     let setup = Setup { policy: &id.policy, discipline, chance, workload };
     let mut machine = Machine::new(system, &setup, log).map_err(failed)?;
     let measured = workload.perform(&mut machine, id.seed).map_err(failed)?;
-    machine.close().map_err(failed)?;
+    let disk = machine.close().map_err(failed)?;
+    disk.end_log().map_err(LabError::Log)?;
     Ok(Run {
         experiment: experiment.name.clone(),
         digest: digest.into(),

@@ -72,7 +72,7 @@ fn phase<T>(
     work: impl FnOnce(&mut Machine) -> Result<T, FsError>,
 ) -> Result<Measured, FsError> {
     machine.wait_a_moment();
-    let begun = machine.begin_phase(name)?;
+    let begun = machine.begin_phase(name);
     work(machine)?;
     let after = settled(machine)?;
     Ok((name, begun.before, after, machine.picture(&begun)))

@@ -7,7 +7,7 @@ mod show;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::output::Output;
+use crate::output::{Output, directory_of};
 use crate::say::say;
 use clap::{Args, Subcommand};
 use go::RunArgs;
@@ -96,10 +96,33 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether a path is that of something that a directory of results keeps: the
+/// experiment's file, runs, tables of them.
+fn is_result(path: &Path) -> bool {
+    // A link is what it leads to.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let kept =
+        name == EXPERIMENT || ["run-", "runs.", "cells."].iter().any(|p| name.starts_with(p));
+    kept && directory_of(&path).join(EXPERIMENT).exists()
+}
+
+/// Refuses to draw over what a directory of results keeps: what is drawn into
+/// one has a name of its own kind.
+fn check_drawing(path: &Path) -> Result<(), Failure> {
+    let drawn = path.extension().is_some_and(|extension| extension == "html" || extension == "svg");
+    if drawn || !directory_of(path).join(EXPERIMENT).exists() {
+        return Ok(());
+    }
+    let why = "beside results only .html and .svg are written";
+    Err(Failure::usage(format!("{}: {why}", path.display())))
+}
+
 /// Draws what a directory holds.
 fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Failure> {
     let (Subject { experiment, .. }, runs) = together(&[dir.to_path_buf()])?;
     let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
+    check_drawing(&path)?;
     let page = if path.extension().is_some_and(|extension| extension == "svg") {
         show::drawing(&experiment, &runs)
             .ok_or_else(|| Failure::usage(format!("{} sweeps over no two keys", experiment.name)))?
@@ -168,22 +191,38 @@ fn list(global: &Global) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All that some directories hold, of one experiment.
+/// All that some directories hold, of one experiment. A part of it may be empty.
 fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
     let mut sets = Vec::new();
+    let mut empty = Vec::new();
     for dir in dirs {
         let runs = std::fs::metadata(dir)
             .map_err(|error| Failure::io(dir.display(), &error))
             .and_then(|_| Ok(Store::create(dir)?.runs()?))?;
         if runs.is_empty() {
-            return Err(Failure::usage(format!("{}: no results there", dir.display())));
+            empty.push(dir);
         }
         sets.push(runs);
+    }
+    if let Some(dir) =
+        empty.iter().find(|dir| empty.len() == dirs.len() || !dir.join(EXPERIMENT).exists())
+    {
+        return Err(Failure::usage(format!("{}: no results there", dir.display())));
     }
     let runs = merge(sets)?;
     let subject = Subject::read(&dirs[0].join(EXPERIMENT))?;
     check_of(&subject, &runs)?;
+    empty.iter().try_for_each(|dir| check_part(&subject, dir))?;
     Ok((subject, runs))
+}
+
+/// Refuses an empty part of another experiment.
+fn check_part(subject: &Subject, dir: &Path) -> Result<(), Failure> {
+    if Subject::read(&dir.join(EXPERIMENT))?.digest() == subject.digest() {
+        return Ok(());
+    }
+    let (dir, name) = (dir.display(), &subject.experiment.name);
+    Err(LabError::Mismatch(format!("{dir}: is no part of this {name}, but of another")).into())
 }
 
 /// The same, kept in a directory beside what it holds already.
@@ -235,6 +274,7 @@ impl From<LabError> for Failure {
             LabError::Io { path, source } => Self::io(path, &source),
             LabError::Damaged { .. } => Self::new(Kind::Corrupt, error.to_string()),
             LabError::Mismatch(what) => Self::new(Kind::Unsupported, what),
+            LabError::Log(source) => Self::io("the log of requests", &source),
             LabError::Spec(_) | LabError::Unknown(_) => Self::usage(error.to_string()),
         }
     }

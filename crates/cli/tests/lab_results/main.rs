@@ -3,6 +3,7 @@
 
 #[path = "../judges/mod.rs"]
 mod judges;
+mod wrong;
 
 use judges::{Mounted, Scratch, can_mount, command, failure, ready, run, seekless, text};
 use std::collections::BTreeMap;

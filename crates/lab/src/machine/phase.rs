@@ -4,7 +4,6 @@ use super::{CacheTally, Machine};
 use crate::disk::Tally;
 use crate::seekplot::{PlotId, SeekPlot};
 use seekless_device::Clock;
-use seekless_fs::FsError;
 use seekless_units::Nanos;
 
 /// How far everything has come; differences are what a phase took.
@@ -47,13 +46,10 @@ impl Machine {
         self.clock.sleep(self.chance.moment());
     }
 
-    /// A phase begins, and a picture of its requests. `log` gets its name.
-    ///
-    /// # Errors
-    /// [`FsError::Device`] when the log cannot be written.
-    pub fn begin_phase(&self, name: &'static str) -> Result<Begun, FsError> {
-        let plot = self.disk.begin_plot(name)?;
-        Ok(Begun { name, before: self.reading(), plot })
+    /// A phase begins, and a picture of its requests. The log gets its name.
+    pub fn begin_phase(&self, name: &'static str) -> Begun {
+        let plot = self.disk.begin_plot(name);
+        Begun { name, before: self.reading(), plot }
     }
 
     /// What is asked from now on is not in a phase's picture.

@@ -1,7 +1,7 @@
 //! `seekless lab run`.
 
 use super::keep::Keeper;
-use super::{Subject, show};
+use super::{Subject, is_result, show};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
@@ -10,8 +10,10 @@ use seekless_lab::plan::{Shard, Wanted, runs};
 use seekless_lab::pool::perform_all;
 use seekless_lab::run::{Run, RunId, perform};
 use seekless_lab::store::missing;
+use seekless_lab::{LabError, builtin};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,7 +21,8 @@ use std::process::ExitCode;
 pub(super) struct RunArgs {
     /// Built-in experiment, or path of a file
     experiment: String,
-    /// Only these cells: system, discipline or workload, or several as first/normal
+    /// Only these cells: system, discipline, workload, phase (its run) or policy, or
+    /// several as first/normal, also as the tables have them
     #[arg(long, value_name = "CELL", num_args = 1..)]
     only: Vec<String>,
     /// So many seeds, from the experiment's first on
@@ -52,7 +55,10 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
     };
     let ids = runs(&subject.experiment, &wanted)?;
     let results = match (&args.io_log, &args.output) {
-        (Some(path), None) => logged(&subject, &ids, path)?,
+        (Some(path), None) => {
+            check_log(path, args)?;
+            logged(&subject, &ids, path)?
+        }
         (Some(_), Some(_)) => {
             return Err(Failure::usage("--io-log is of a run that is not kept: leave out -o"));
         }
@@ -62,11 +68,14 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
         }
     };
     let (runs, failure) = results;
-    show::results(&subject.experiment, &runs, global);
+    // What is over is shown whatever became of the rest.
+    if failure.is_none() || !runs.is_empty() {
+        show::results(&subject.experiment, &runs, global);
+    }
     failure.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// What was measured, and what went wrong with keeping it.
+/// What was measured, and what went wrong with the rest or with keeping it.
 type Results = (Vec<Run>, Option<Failure>);
 
 fn measure(
@@ -93,15 +102,25 @@ fn measure(
         Some(keeper) => keeper.finish(subject, runs),
         None => (runs, None),
     };
-    if let Err(error) = done {
-        let failure = Failure::from(error);
-        return Err(match unkept {
-            Some(unkept) => failure.about(unkept),
-            None => failure,
-        });
-    }
     runs.sort_by_key(|run| run.id.to_string());
-    Ok((runs, unkept))
+    let failure = match (done.err().map(Failure::from), unkept) {
+        (Some(failure), Some(unkept)) => Some(failure.about(unkept)),
+        (failure, unkept) => failure.or(unkept),
+    };
+    Ok((runs, failure))
+}
+
+/// Refuses to write the log over what the run is read from, or over results.
+fn check_log(path: &Path, args: &RunArgs) -> Result<(), Failure> {
+    let file = |path: &Path| std::fs::metadata(path).map(|meta| (meta.dev(), meta.ino())).ok();
+    let experiment = Path::new(&args.experiment);
+    let itself = builtin::text(&args.experiment).is_none()
+        && file(path).is_some_and(|log| file(experiment) == Some(log));
+    if itself || is_result(path) {
+        let what = if itself { "the experiment's own file" } else { "a file of results" };
+        return Err(Failure::usage(format!("{}: is {what}", path.display())));
+    }
+    Ok(())
 }
 
 /// One run after the other, each with its requests written down.
@@ -115,13 +134,26 @@ fn logged(subject: &Subject, ids: &[RunId], path: &Path) -> Result<Results, Fail
             ids[0]
         )));
     }
-    let io = |error: std::io::Error| Failure::io(path.display(), &error);
-    let mut file = File::create(path).map_err(io)?;
     let mut runs = Vec::new();
     for id in ids {
-        writeln!(file, "# {id}\n# at_ms\tms\top\tsector\tsectors\twaited").map_err(io)?;
-        let log = BufWriter::new(file.try_clone().map_err(io)?);
-        runs.push(perform(&subject.experiment, &subject.digest(), id, Some(Box::new(log)))?);
+        match logged_run(subject, id, path, runs.is_empty()) {
+            Ok(run) => runs.push(run),
+            Err(failure) => return Ok((runs, Some(failure))),
+        }
     }
     Ok((runs, None))
+}
+
+/// A run with its requests at the end of the log, which the first begins.
+fn logged_run(subject: &Subject, id: &RunId, path: &Path, first: bool) -> Result<Run, Failure> {
+    let io = |error: std::io::Error| Failure::io(path.display(), &error);
+    let mut options = File::options();
+    options.create(true).write(true).truncate(first).append(!first);
+    let mut log = BufWriter::new(options.open(path).map_err(io)?);
+    writeln!(log, "# {id}\n# at_ms\tms\top\tsector\tsectors\twaited").map_err(io)?;
+    let done = perform(&subject.experiment, &subject.digest(), id, Some(Box::new(log)));
+    done.map_err(|error| match error {
+        LabError::Log(error) => io(error),
+        error => error.into(),
+    })
 }
