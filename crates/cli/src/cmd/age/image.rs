@@ -89,7 +89,7 @@ fn on_device(
     let mut live = open_live(options, device, Arc::clone(&clock), began)?;
     let into = run.args.into.as_deref();
     let aged = ImageSubject::new(&mut live, clock, run.profile, into)
-        .map_err(fs)
+        .map_err(super::occupied)
         .and_then(|mut subject| run.age(&mut subject).map_err(Failure::from));
     // Whatever became of it, what was changed is written.
     let unmounted = live.unmount();
