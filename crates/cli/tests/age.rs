@@ -132,7 +132,11 @@ fn an_ext_image_is_sent_to_the_kernel() {
 
 /// Ages in place and sends a signal soon after; how it ended.
 fn signalled(image: &str, signal: &str, millis: u64) -> std::process::Output {
-    let args = ["age", image, "--profile", "build", "--ops", "100000000"];
+    signalled_with(&[image], signal, millis)
+}
+
+fn signalled_with(more: &[&str], signal: &str, millis: u64) -> std::process::Output {
+    let args = [&["age", "--profile", "build", "--ops", "100000000"], more].concat();
     let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("seekless");
     sleep(Duration::from_millis(millis));
@@ -164,6 +168,12 @@ fn an_interrupted_run_ends_whole_and_tells() {
     assert!(said.contains("interrupted") && said.contains("layout score"), "{said}");
     let curve = said.chars().filter(|c| ('\u{2581}'..='\u{2588}').contains(c)).count();
     assert!(curve > 1, "{said}");
+    let (base, new) = (empty(&scratch, "ufs1", "64M"), scratch.join("new"));
+    let output = signalled_with(&[&base, "-o", &new], "-INT", 700);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("layout score") && told.contains("new is not written"), "{said}{told}");
+    assert!(output.status.code() == Some(6) && fs::metadata(&new).is_err());
     text(&seekless(&["check", &image]));
 }
 

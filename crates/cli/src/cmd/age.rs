@@ -149,14 +149,17 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     let drawn = plot.map_or(Ok(()), |plot| plot.write(&run, subject, &outcome));
     show::report(&run, subject, &outcome);
     drawn?;
-    finish(&outcome.aged)
+    finish(&outcome.aged, args.output.as_deref())
 }
 
 /// What the way it ended means to the caller; all was told.
-fn finish(aged: &Aged) -> Result<ExitCode, Failure> {
+fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
     match aged.end {
         End::Done => Ok(ExitCode::SUCCESS),
-        End::Interrupted => Err(Failure::new(Kind::System, "interrupted")),
+        End::Interrupted => {
+            let unwritten = |new: &Path| format!("interrupted; {} is not written", new.display());
+            Err(Failure::new(Kind::System, output.map_or("interrupted".into(), unwritten)))
+        }
         End::NoRoom => {
             let what = "no room for what came next, and nothing left to remove";
             Err(Failure::new(Kind::NoSpace, what))
