@@ -46,6 +46,25 @@ impl Wheel {
         due
     }
 
+    /// Lets the seconds up to one pass, as far as nothing hangs there and nobody
+    /// is in a hurry.
+    fn skip_idle(&mut self, second: u64) {
+        if self.rushes > 0 {
+            return;
+        }
+        let before = self.slots.keys().next().map_or(second, |slot| slot.saturating_sub(1));
+        self.second = self.second.max(second.min(before));
+        self.position = self.position.max(self.second);
+    }
+
+    /// The second in which something is to be done next.
+    fn next_due(&self) -> Option<u64> {
+        match self.rushes {
+            0 => self.slots.keys().next().copied(),
+            _ => Some(self.second.saturating_add(1)),
+        }
+    }
+
     /// Moves on by one slot and gives what hung there.
     fn turn(&mut self) -> (u64, Vec<u64>) {
         self.position += 1;
@@ -63,13 +82,18 @@ impl<A> Cache<A> {
         }
     }
 
-    /// Does what is due by the clock.
+    /// Does what is due by the clock. Seconds in which nothing is due take no
+    /// time, however many there are.
     ///
     /// # Errors
     /// [`FsError::Device`] when a write fails.
     pub fn tick(&mut self) -> Result<(), FsError> {
         let second = self.clock.now().get() / SECOND;
-        while self.wheel.second < second {
+        loop {
+            self.wheel.skip_idle(second);
+            if self.wheel.second >= second {
+                return Ok(());
+            }
             self.wheel.second += 1;
             // A slot that was done ahead of time is not done again.
             if self.wheel.position < self.wheel.second {
@@ -77,7 +101,13 @@ impl<A> Cache<A> {
             }
             self.serve_rush()?;
         }
-        Ok(())
+    }
+
+    /// When [`Cache::tick`] has something to do next, by the clock; `None` when
+    /// nothing is due at any time. Until then ticks may be left out.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        Some(Nanos::new(self.wheel.next_due()?.saturating_mul(SECOND)))
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {
@@ -170,5 +200,115 @@ impl<A> Cache<A> {
         let limits = &self.config.limits;
         self.graph.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
             || self.graph.undo_bytes() > limits.max_undo
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Discipline};
+    use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
+    use seekless_units::{BlockNo, ByteLen, Lba};
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    const YEAR: u64 = 365 * 86_400;
+
+    /// Notes when it is written to, and takes three seconds for that.
+    struct Slow(Arc<VirtualClock>, Mutex<Vec<(u64, u64)>>);
+
+    impl BlockDevice for Slow {
+        fn len(&self) -> ByteLen {
+            ByteLen::new(1 << 20)
+        }
+
+        fn read(&self, _at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+            buf.fill(0);
+            Ok(())
+        }
+
+        fn write(&self, at: Lba, _buf: &[u8]) -> Result<(), DeviceError> {
+            self.1.lock().unwrap().push((self.0.now().get() / SECOND, at.get()));
+            self.0.sleep(Nanos::new(3 * SECOND));
+            Ok(())
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            Ok(())
+        }
+    }
+
+    fn cache() -> (Cache<u64>, Arc<Slow>) {
+        let clock = Arc::new(VirtualClock::new());
+        let disk = Arc::new(Slow(clock.clone(), Mutex::default()));
+        let config = Config::new(Discipline::SoftUpdates);
+        (Cache::new(disk.clone(), clock, 8192, 1024, config).unwrap(), disk)
+    }
+
+    fn dirty(cache: &mut Cache<u64>, block: u64) {
+        let zero = |bytes: &mut [u8]| {
+            bytes.fill(1);
+            Ok(())
+        };
+        cache.edit(BlockNo::new(block * 8), 0, 8, Role::EntryRemove, zero).unwrap();
+    }
+
+    /// As [`Cache::tick`], a second after the other.
+    fn tick_by_seconds(cache: &mut Cache<u64>) {
+        let second = cache.clock.now().get() / SECOND;
+        while cache.wheel.second < second {
+            cache.wheel.second += 1;
+            if cache.wheel.position < cache.wheel.second {
+                cache.turn().unwrap();
+            }
+            cache.serve_rush().unwrap();
+        }
+    }
+
+    #[test]
+    fn idle_seconds_take_no_time() {
+        let (mut cache, disk) = cache();
+        let began = Instant::now();
+        disk.0.sleep(Nanos::new(50 * YEAR * SECOND));
+        cache.tick().unwrap();
+        dirty(&mut cache, 7);
+        let due = cache.next_due().unwrap();
+        assert!(due > disk.0.now() && due.get() < (50 * YEAR + 60) * SECOND, "{due}");
+        // Up to a moment before it is due nothing happens.
+        disk.0.sleep(Nanos::new(due.get() - disk.0.now().get() - 1));
+        cache.tick().unwrap();
+        assert_eq!(*disk.1.lock().unwrap(), []);
+        disk.0.sleep(Nanos::new(1));
+        cache.tick().unwrap();
+        assert_eq!(*disk.1.lock().unwrap(), [(due.get() / SECOND, 7 * 16)]);
+        assert_eq!(cache.next_due(), None);
+        disk.0.sleep(Nanos::new(50 * YEAR * SECOND));
+        cache.tick().unwrap();
+        assert_eq!(cache.wheel.second, disk.0.now().get() / SECOND);
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn what_is_skipped_changes_nothing() {
+        let state = |cache: &Cache<u64>| {
+            let Wheel { slots, position, second, rushes } = &cache.wheel;
+            (slots.clone(), *position, *second, *rushes)
+        };
+        let ((mut one, one_disk), (mut two, two_disk)) = (cache(), cache());
+        for round in 0..400u64 {
+            for cache in [&mut one, &mut two] {
+                if round % 3 == 0 {
+                    dirty(cache, round * 7 % 100);
+                }
+                cache.wheel.rushes += u32::from(round % 29 == 0) * (round % 13) as u32;
+                cache.clock.sleep(Nanos::new(round * round % 97 * SECOND / 3));
+            }
+            one.tick().unwrap();
+            tick_by_seconds(&mut two);
+            assert_eq!(state(&one), state(&two), "round {round}");
+        }
+        let writes = one_disk.1.lock().unwrap();
+        assert!(writes.len() > 100, "{}", writes.len());
+        assert_eq!(*writes, *two_disk.1.lock().unwrap());
     }
 }

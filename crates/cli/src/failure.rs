@@ -52,6 +52,12 @@ impl Failure {
         self
     }
 
+    /// The failure with what may help behind: `... (try this)`.
+    pub(crate) fn hint(mut self, what: impl fmt::Display) -> Self {
+        self.message = format!("{} ({what})", self.message);
+        self
+    }
+
     /// An I/O failure on a path.
     pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
         let kind = match error.kind() {

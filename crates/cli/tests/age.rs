@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Stdio;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn empty(scratch: &Scratch, format: &str, size: &str) -> String {
     let image = scratch.join(&format!("{format}.img"));
@@ -105,8 +105,9 @@ fn what_cannot_be_aged_is_refused() {
     fs::write(&profile, &good).expect("write");
     assert!(fs::read(&image).expect("image") == before, "changed");
     text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile]));
-    refused(&[&image, "--ops", "9", "--profile", &profile], 6, "exists already");
+    refused(&[&image, "--ops", "9", "--profile", &profile], 6, "exists already (--into NAME");
     text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile, "--into", "again"]));
+    refused(&[&image, "--ops", "9", "--into", "again"], 6, "not empty (--into NAME");
     text(&seekless(&["age", &image, "--ops", "9000", "--profile", "build", "--fullness", "0.5"]));
     refused(&[&image, "--ops", "9", "--fullness", "0.4"], 5, "full already");
     text(&seekless(&["check", &image]));
@@ -131,7 +132,11 @@ fn an_ext_image_is_sent_to_the_kernel() {
 
 /// Ages in place and sends a signal soon after; how it ended.
 fn signalled(image: &str, signal: &str, millis: u64) -> std::process::Output {
-    let args = ["age", image, "--profile", "build", "--ops", "100000000"];
+    signalled_with(&[image], signal, millis)
+}
+
+fn signalled_with(more: &[&str], signal: &str, millis: u64) -> std::process::Output {
+    let args = [&["age", "--profile", "build", "--ops", "100000000"], more].concat();
     let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.expect("seekless");
     sleep(Duration::from_millis(millis));
@@ -157,11 +162,94 @@ fn a_killed_run_leaves_what_preening_repairs() {
 fn an_interrupted_run_ends_whole_and_tells() {
     let scratch = Scratch::new("age-interrupted");
     let image = empty(&scratch, "ufs2", "64M");
-    let output = signalled(&image, "-INT", 700);
+    let output = signalled(&image, "-INT", 4000);
     assert_eq!(output.status.code(), Some(6));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("interrupted") && said.contains("layout score"), "{said}");
+    let curve = said.chars().filter(|c| ('\u{2581}'..='\u{2588}').contains(c)).count();
+    assert!(curve > 1, "{said}");
+    let (base, new) = (empty(&scratch, "ufs1", "64M"), scratch.join("new"));
+    let output = signalled_with(&[&base, "-o", &new], "-INT", 700);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("layout score") && told.contains("new is not written"), "{said}{told}");
+    assert!(output.status.code() == Some(6) && fs::metadata(&new).is_err());
     text(&seekless(&["check", &image]));
+}
+
+#[test]
+fn a_century_of_rest_takes_no_time() {
+    let scratch = Scratch::new("age-rest");
+    let image = empty(&scratch, "ufs2", "32M");
+    let profile = scratch.join("slow.toml");
+    let git = text(&seekless(&["age", "--show-profile", "git"]));
+    fs::write(&profile, git.replace("rest = \"5min\"", "rest = \"100y\"")).expect("write");
+    let began = Instant::now();
+    let said = json(&[&image, "--profile", &profile, "--ops", "200"]);
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let days = said["samples"][100]["days"].as_f64().expect("days");
+    assert!(days > 10_000.0, "{days}");
+    text(&seekless(&["check", &image]));
+}
+
+#[test]
+fn a_picture_does_not_take_the_place_of_an_image() {
+    let scratch = Scratch::new("age-same");
+    let image = scratch.join("y.svg");
+    fs::rename(empty(&scratch, "ufs2", "16M"), &image).expect("mv");
+    let before = fs::read(&image).expect("image");
+    let at = |name: &str| scratch.join(name);
+    let (hard, soft, new) = (at("hard.svg"), at("soft.svg"), at("new.svg"));
+    fs::hard_link(&image, &hard).expect("ln");
+    std::os::unix::fs::symlink(&image, &soft).expect("ln -s");
+    let roundabout = format!("{}/./new.svg", scratch.join("."));
+    for args in [
+        [&*image, "--plot", &image, "--ops", "9"].as_slice(),
+        &[&image, "--plot", &hard, "--ops", "9"],
+        &[&image, "--plot", &soft, "--ops", "9"],
+        &[&soft, "--plot", &image, "--ops", "9"],
+        &[&image, "-o", &new, "--plot", &new, "--ops", "9"],
+        &[&image, "-o", &new, "--plot", &roundabout, "--ops", "9"],
+        &[&image, "-o", &new, "--plot", &image, "--ops", "9"],
+    ] {
+        let (code, message) = failure(&seekless(&[&["age"], args].concat()));
+        assert!(code == 2 && message.contains("place of the image"), "{args:?}: {code} {message}");
+    }
+    assert!(fs::read(&image).expect("image") == before && fs::metadata(&new).is_err());
+    let (code, message) =
+        failure(&seekless(&["age", &image, "--ops", "9", "--plot", &at("no/x.svg")]));
+    assert!(code == 6 && message.contains("x.svg"), "{code} {message}");
+    assert!(fs::read(&image).expect("image") == before, "aged without a place for the picture");
+}
+
+#[test]
+fn the_figures_outlive_the_picture() {
+    let scratch = Scratch::new("age-no-picture");
+    let image = empty(&scratch, "ufs2", "64M");
+    let dir = scratch.join("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    let plot = format!("{dir}/x.svg");
+    let args = ["age", &image, "--profile", "build", "--ops", "100000000", "--plot", &plot];
+    let child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.expect("seekless");
+    sleep(Duration::from_millis(700));
+    fs::remove_dir_all(&dir).expect("rm");
+    run("kill", &["-INT", &child.id().to_string()]);
+    let output = child.wait_with_output().expect("seekless");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(6) && told.contains("x.svg"), "{told}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("layout score") && said.contains("took"), "{said}");
+}
+
+#[test]
+fn only_what_is_mounted_is_aged_as_mounted() {
+    let scratch = Scratch::new("age-any");
+    let dir = scratch.join("dir");
+    fs::create_dir(&dir).expect("mkdir");
+    let (code, message) = failure(&seekless(&["age", "--mounted", &dir, "--ops", "9"]));
+    assert!(code == 2 && message.contains("--any-directory"), "{code} {message}");
+    assert_eq!(fs::read_dir(&dir).expect("dir").count(), 0);
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Clock for RealClock {
 }
 
 /// A clock that stands still between calls of [`Clock::sleep`]: the same run
-/// has the same times.
+/// has the same times. After 584 years it stands still for good.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 
@@ -60,6 +60,21 @@ impl Clock for VirtualClock {
     }
 
     fn sleep(&self, span: Nanos) {
-        self.0.fetch_add(span.get(), Ordering::Relaxed);
+        let later = |now: u64| Some(now.saturating_add(span.get()));
+        // It never declines.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn virtual_time_ends_and_does_not_begin_again() {
+        let clock = VirtualClock::new();
+        clock.sleep(Nanos::new(u64::MAX - 1));
+        clock.sleep(Nanos::new(7));
+        assert_eq!(clock.now(), Nanos::new(u64::MAX));
     }
 }

@@ -138,16 +138,17 @@ impl SpecError {
     /// An error of the TOML parser, with the key whose line it points at.
     #[must_use]
     pub fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Self {
-        let at = error.span().map_or(0, |span| span.start).min(text.len());
-        let before = text.get(..at).unwrap_or(text);
+        let at = error.span().map_or(0, |span| span.start);
+        Self::at(at, error.message().trim().replace('\n', " "), text, file)
+    }
+
+    /// What is wrong at a byte of the text, with the key whose line that is.
+    #[must_use]
+    pub fn at(byte: usize, message: String, text: &str, file: &str) -> Self {
+        let before = text.get(..byte.min(text.len())).unwrap_or(text);
         let line = before.matches('\n').count() + 1;
         let key = text.lines().nth(line - 1).map_or("", key_of);
-        Self::Invalid {
-            file: file.into(),
-            line,
-            key: key.into(),
-            message: error.message().trim().replace('\n', " "),
-        }
+        Self::Invalid { file: file.into(), line, key: key.into(), message }
     }
 
     /// What is wrong with the value of a key, with the first line that has it.

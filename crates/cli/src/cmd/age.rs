@@ -9,6 +9,7 @@ use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::say::say;
 use clap::Args;
+use seekless_fs::FsError;
 use seekless_lab::LabError;
 use seekless_lab::age::subject::Subject;
 use seekless_lab::age::{AgeError, Aged, End, Profile, Settings, age, profile};
@@ -48,6 +49,10 @@ pub(crate) struct AgeArgs {
     /// Age the file system that is mounted here, in a directory `aged` on it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options"])]
     mounted: Option<PathBuf>,
+    /// Let --mounted name any directory: the file system that it lies on is
+    /// filled, be it the one this machine runs from
+    #[arg(long, requires = "mounted")]
+    any_directory: bool,
     /// Leave the image alone and write an aged copy
     #[arg(short, long, value_name = "NEW")]
     output: Option<PathBuf>,
@@ -117,7 +122,10 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
         say!("{}", profile::text(name)?.trim_end());
         return Ok(ExitCode::SUCCESS);
     }
-    let plot = args.plot.as_deref().map(show::Plot::new).transpose()?;
+    let others: Vec<&Path> =
+        [&args.image, &args.output].into_iter().flatten().map(|p| &**p).collect();
+    // Opened before the run, which may take hours.
+    let plot = args.plot.as_deref().map(|path| show::Plot::new(path, &others)).transpose()?;
     let profile = load(&args.profile)?;
     if let Some(into) = &args.into
         && (into.is_empty() || into.contains('/') || into == "." || into == "..")
@@ -136,23 +144,34 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
         (None, Some(image)) => (image, image::run(&run, image)?),
         (None, None) => return Err(Failure::usage("an image, or --mounted DIR")),
     };
-    if let Some(plot) = plot {
-        plot.write(&run, subject, &outcome)?;
-    }
+    // Should the picture fail, the figures are told; should nobody listen, there
+    // is the picture.
+    let drawn = plot.map_or(Ok(()), |plot| plot.write(&run, subject, &outcome));
     show::report(&run, subject, &outcome);
-    finish(&outcome.aged)
+    drawn?;
+    finish(&outcome.aged, args.output.as_deref())
 }
 
 /// What the way it ended means to the caller; all was told.
-fn finish(aged: &Aged) -> Result<ExitCode, Failure> {
+fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
     match aged.end {
         End::Done => Ok(ExitCode::SUCCESS),
-        End::Interrupted => Err(Failure::new(Kind::System, "interrupted")),
+        End::Interrupted => {
+            let unwritten = |new: &Path| format!("interrupted; {} is not written", new.display());
+            Err(Failure::new(Kind::System, output.map_or("interrupted".into(), unwritten)))
+        }
         End::NoRoom => {
             let what = "no room for what came next, and nothing left to remove";
             Err(Failure::new(Kind::NoSpace, what))
         }
     }
+}
+
+/// What to do where something is in the way already.
+fn occupied(error: FsError) -> Failure {
+    let taken = matches!(error, FsError::Exists(_) | FsError::NotEmpty(_));
+    let failure = Failure::from(error);
+    if taken { failure.hint("--into NAME ages in another directory") } else { failure }
 }
 
 /// A profile that comes along, or that of a file.

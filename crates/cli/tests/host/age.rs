@@ -98,7 +98,15 @@ fn where_layouts_cannot_be_told_there_is_no_score() {
         return;
     }
     let output = seekless(&["age", "--json", "--mounted", &at, "--ops", "500", "--profile", "git"]);
+    let below = scratch.join("at/below");
+    fs::create_dir(&below).unwrap();
+    let args = ["age", "--mounted", &below, "--ops", "50", "--profile", "git"];
+    let (code, message) = failure(&seekless(&args));
+    let any = seekless(&[&args[..], &["--any-directory"]].concat());
+    let aged = Path::new(&below).join("aged").is_dir();
     run("umount", &[&at]);
+    assert!(code == 2 && message.contains("what is mounted at"), "{code} {message}");
+    assert!(any.status.success() && aged);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("FIEMAP") && told.lines().count() == 1, "{told}");
     let said: Value = serde_json::from_str(&text(&output)).unwrap();

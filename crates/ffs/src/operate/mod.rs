@@ -48,7 +48,7 @@ use seekless_placement::block::BlockPlacement;
 use seekless_placement::directory::DirectoryPlacement;
 use seekless_placement::realloccg::Optimization;
 use seekless_placement::{GroupSummary, Totals, Volume};
-use seekless_units::{GroupNo, Ino};
+use seekless_units::{GroupNo, Ino, Nanos};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -115,6 +115,13 @@ impl FfsLive {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         self.cache.counters()
+    }
+
+    /// When [`Operate::tick`] has something to do next, by the clock; `None` when
+    /// nothing waits for its time.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.cache.next_due()
     }
 
     /// Changes and deferred actions that wait for the disk.

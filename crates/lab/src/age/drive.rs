@@ -4,6 +4,7 @@
 use super::AgeError;
 use super::op::{FileId, Op};
 use super::profile::Profile;
+use super::schedule::Schedule;
 use super::score::Score;
 use super::stream::Stream;
 use super::subject::{Applied, Subject};
@@ -22,7 +23,8 @@ pub struct Settings {
     pub fullness: f64,
     /// What everything is drawn from.
     pub seed: u64,
-    /// How often it is looked how things are, over the run; 1 at least.
+    /// How often it is looked how things are, over the run; 1 at least. A run
+    /// that is ended early has up to twice as many looks.
     pub samples: u32,
 }
 
@@ -104,18 +106,25 @@ struct Run<'a> {
     subject: &'a mut dyn Subject,
     stream: Stream,
     settings: Settings,
+    schedule: Schedule,
     score: Score,
     /// Files that have changed since their layout was asked for.
     changed: BTreeSet<FileId>,
     done: u64,
+    /// Virtual time to which the file system has been taken.
+    now: Nanos,
     tally: Tally,
     samples: Vec<Sample>,
     reached: Option<u64>,
     held: Option<(f64, f64)>,
 }
 
-/// Ages a file system. `watch` is called after each operation with how many
-/// there have been, and may end the run.
+/// Most virtual time that goes by without a look at whether the run shall end:
+/// a month.
+const MOST_AT_ONCE: u64 = 30 * 86_400 * 1_000_000_000;
+
+/// Ages a file system. `watch` is called after each operation, and at least once
+/// a virtual month, with how many operations there have been; it may end the run.
 ///
 /// # Errors
 /// [`AgeError::TooFull`] for a file system that has no room below the target;
@@ -138,9 +147,11 @@ pub fn age(
         subject,
         stream,
         settings,
+        schedule: Schedule::new(&settings),
         score: Score::default(),
         changed: BTreeSet::new(),
         done: 0,
+        now: Nanos::ZERO,
         tally: Tally::default(),
         samples: Vec::new(),
         reached: None,
@@ -160,6 +171,9 @@ impl Run<'_> {
         self.sample()?;
         while self.done < self.settings.ops {
             let Some(op) = self.stream.next_op() else { return Ok(End::NoRoom) };
+            if self.advance(watch)?.is_break() {
+                return Ok(End::Interrupted);
+            }
             if !self.perform(&op)? {
                 return Ok(End::NoRoom);
             }
@@ -170,10 +184,27 @@ impl Run<'_> {
         Ok(End::Done)
     }
 
+    /// Lets time go on to the operation that is next.
+    fn advance(
+        &mut self,
+        watch: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, AgeError> {
+        let to = self.stream.now();
+        while to.saturating_since(self.now) > MOST_AT_ONCE {
+            self.now = self.now.saturating_add(MOST_AT_ONCE);
+            self.subject.advance(self.now)?;
+            if watch(self.done).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.now = to;
+        self.subject.advance(to)?;
+        Ok(ControlFlow::Continue(()))
+    }
+
     /// Does an operation; where there is no room for it others go first. False
     /// when nobody is left to go.
     fn perform(&mut self, op: &Op) -> Result<bool, AgeError> {
-        self.subject.advance(self.stream.now())?;
         while self.subject.apply(op)? == Applied::Full {
             self.tally.no_space += 1;
             if !self.stream.evict() {
@@ -206,10 +237,9 @@ impl Run<'_> {
         let room = self.subject.room()?;
         self.stream.told(&room);
         self.look(room.fullness());
-        let (done, all) = (u128::from(self.done), u128::from(self.settings.ops.max(1)));
-        let samples = u128::from(self.settings.samples);
-        if done * samples / all > (done - 1) * samples / all {
+        if self.schedule.is_due(self.done) {
             self.sample()?;
+            self.schedule.thin(&mut self.samples);
         }
         Ok(())
     }

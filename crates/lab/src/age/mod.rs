@@ -18,6 +18,7 @@ pub mod mounted;
 pub mod op;
 mod population;
 pub mod profile;
+mod schedule;
 pub mod score;
 pub mod stream;
 pub mod subject;

@@ -2,7 +2,9 @@
 //! they are, how long they live, how they are written, where they lie. The
 //! format is in docs/ageing.md.
 
-use super::distribution::{Counts, Sizes, Span, Spans, Weight};
+mod text;
+
+use super::distribution::{Counts, Sizes, Span, Spans};
 use crate::LabError;
 use seekless_model::SpecError;
 use serde::Deserialize;
@@ -16,28 +18,24 @@ const PROFILES: &[(&str, &str)] = &[
 ];
 
 /// What is done to a file system over time.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
     /// What it is called.
     pub name: String,
     /// What it stands for, in a line.
     pub summary: String,
     /// Where its figures come from.
-    #[serde(default)]
     pub sources: Vec<String>,
     /// Virtual time from one operation to the next of an activity.
     pub pace: Span,
     /// Virtual time between activities: the mean of what is left to chance.
     pub rest: Span,
     /// The classes of files.
-    #[serde(rename = "class", deserialize_with = "checked")]
     pub classes: Vec<Class>,
 }
 
 /// Files that are alike.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(try_from = "ClassText")]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Class {
     /// What it is called; names of files begin with it.
     pub name: String,
@@ -97,147 +95,15 @@ pub struct Directory {
     pub tree: Option<(Counts, u32)>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClassText {
-    name: String,
-    weight: Weight,
-    burst: Option<Counts>,
-    size: Sizes,
-    lifetime: Spans,
-    written: Written,
-    times: Option<Counts>,
-    read: Option<Spans>,
-    gathers: Option<String>,
-    gather_at: Option<u32>,
-    directory: Directory,
-}
-
-impl TryFrom<ClassText> for Class {
-    type Error = String;
-
-    fn try_from(text: ClassText) -> Result<Self, String> {
-        check_name("name", &text.name)?;
-        let tree = text.directory.tree.is_some();
-        let many = matches!(text.written, Written::Appended | Written::Replaced);
-        let delivered = text.written == Written::Delivered;
-        if many != text.times.is_some() {
-            return Err("'times' goes with written = \"appended\" or \"replaced\"".into());
-        }
-        if delivered != text.read.is_some() {
-            return Err("'read' goes with written = \"delivered\"".into());
-        }
-        if tree && (delivered || text.written == Written::Appended) {
-            return Err("a tree's files are written once, renamed or replaced".into());
-        }
-        if tree && text.burst.is_some() {
-            return Err("'burst' is not for trees: their directory says 'files'".into());
-        }
-        let gathers = match (text.gathers, text.gather_at) {
-            (None, None) => None,
-            (Some(class), Some(at)) if at > 0 && !tree => Some((class, at)),
-            _ => return Err("'gathers' and 'gather_at' go together, and not with trees".into()),
-        };
-        Ok(Self {
-            name: text.name,
-            weight: text.weight.0,
-            burst: text.burst.unwrap_or(Counts::ONE),
-            size: text.size,
-            lifetime: text.lifetime,
-            written: text.written,
-            times: text.times.unwrap_or(Counts::ONE),
-            read: text.read,
-            gathers,
-            directory: text.directory,
-        })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DirectoryText {
-    top: String,
-    roots: Option<u32>,
-    below: Option<String>,
-    fan_out: Option<u32>,
-    depth: Option<u32>,
-    #[serde(default)]
-    together: bool,
-    files: Option<Counts>,
-    per_directory: Option<u32>,
-}
-
-impl<'de> Deserialize<'de> for Directory {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = DirectoryText::deserialize(from)?;
-        Self::try_from(text).map_err(serde::de::Error::custom)
-    }
-}
-
-/// The most directories that a class may spread its files over.
-const MOST_LEAVES: u64 = 1 << 16;
-
-impl TryFrom<DirectoryText> for Directory {
-    type Error = String;
-
-    fn try_from(text: DirectoryText) -> Result<Self, String> {
-        check_name("top", &text.top)?;
-        text.below.iter().try_for_each(|below| check_name("below", below))?;
-        let (roots, depth) = (text.roots.unwrap_or(1), text.depth.unwrap_or(0));
-        let fan_out = text.fan_out.unwrap_or(1);
-        if roots == 0 || fan_out == 0 {
-            return Err("'roots' and 'fan_out' are one at least".into());
-        }
-        let leaves = u64::from(fan_out).checked_pow(depth);
-        let leaves = leaves.and_then(|leaves| leaves.checked_mul(u64::from(roots)));
-        if depth > 16 || leaves.is_none_or(|leaves| leaves > MOST_LEAVES) {
-            return Err(format!("more than {MOST_LEAVES} directories, or more than 16 levels"));
-        }
-        let tree = match (text.together, text.files, text.per_directory) {
-            (true, Some(files), Some(each)) if each > 0 => Some((files, each)),
-            (false, None, None) => None,
-            _ => return Err("'together', 'files' and 'per_directory' go together".into()),
-        };
-        Ok(Self { top: text.top, roots, below: text.below, fan_out, depth, tree })
-    }
-}
-
-fn check_name(key: &str, name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.is_empty() || name.len() > 32 || !name.chars().all(fits) {
-        return Err(format!("{key}: '{name}' is not 1 to 32 letters, digits, - and _"));
-    }
-    Ok(())
-}
-
-/// Reads the classes, and checks what only all of them show.
-fn checked<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<Class>, D::Error> {
-    let classes = Vec::<Class>::deserialize(from)?;
-    let wrong = |why: String| Err(serde::de::Error::custom(why));
-    for (at, class) in classes.iter().enumerate() {
-        let name = &class.name;
-        if classes[..at].iter().any(|other| other.name == *name) {
-            return wrong(format!("the class '{name}' is there twice"));
-        }
-        if let Some((gathered, _)) = &class.gathers
-            && !classes.iter().any(|other| other.name == *gathered && other != class)
-        {
-            return wrong(format!("'{name}' gathers '{gathered}', which is no other class"));
-        }
-    }
-    if !classes.iter().any(|class| class.weight > 0.0) {
-        return wrong("there is no class with a weight".into());
-    }
-    Ok(classes)
-}
-
 impl Profile {
     /// What the text of a file says; `file` is its name for errors.
     ///
     /// # Errors
     /// [`SpecError::Invalid`], with line and key.
     pub fn parse(text: &str, file: &str) -> Result<Self, SpecError> {
-        toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))
+        let said: text::ProfileText =
+            toml::from_str(text).map_err(|error| SpecError::syntax(&error, text, file))?;
+        said.check().map_err(|wrong| SpecError::at(wrong.at, wrong.why, text, file))
     }
 }
 
@@ -287,7 +153,7 @@ mod tests {
             ("weight = ", "wieght = ", "wieght"),
             ("top = \"mail\"", "tops = \"mail\"", "tops"),
             ("rest = \"20s\"", "rest = \"20 seconds\"", "rest"),
-            ("roots = 200", "roots = 0", ""),
+            ("roots = 200", "roots = 0", "roots"),
             ("[class.directory]", "[class.directories]", "class.directories"),
             ("written = \"delivered\"", "written = \"sent\"", "written"),
         ] {
@@ -296,11 +162,65 @@ mod tests {
             let mut lines: Vec<String> = good.lines().map(String::from).collect();
             lines[line - 1] = lines[line - 1].replacen(from, to, 1);
             let error = Profile::parse(&lines.join("\n"), "x.toml").unwrap_err().to_string();
-            if key.is_empty() {
-                assert!(error.starts_with("x.toml:") && error.contains("roots"), "{error}");
-            } else {
-                assert!(error.starts_with(&format!("x.toml:{line}: {key}: ")), "{line} {error}");
-            }
+            assert!(error.starts_with(&format!("x.toml:{line}: {key}: ")), "{line} {error}");
         }
+    }
+
+    /// A profile of two classes with more lines in the first and its directory,
+    /// and another second name; what is wrong with it.
+    fn fault(class: &str, directory: &str, second: &str) -> String {
+        let text = format!(
+            "name = 'x'\nsummary = 'x'\npace = '1ms'\nrest = '1s'\n\n[[class]]\nname = 'a'\n\
+             weight = 1\nlifetime = {{ median = '1d' }}\nsize = {{ median = '4K' }}\n{class}\n\
+             [class.directory]\ntop = 'top'\n{directory}\n[[class]]\nname = '{second}'\n\
+             weight = 0\nlifetime = {{ median = '1d' }}\nsize = {{ median = '4K' }}\n\
+             written = 'once'\n[class.directory]\ntop = 'top'\n"
+        );
+        Profile::parse(&text, "x.toml").map_or_else(|error| error.to_string(), |_| String::new())
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_by_line_and_key() {
+        let once = "written = 'once'";
+        assert_eq!(fault(once, "", "b"), "");
+        let count = "{ median = 3 }";
+        for (class, place) in [
+            (format!("{once}\ntimes = {count}"), "12: times"),
+            ("written = 'appended'".into(), "11: written"),
+            (format!("\n{once}\n\nread = {{ median = '1d' }}"), "14: read"),
+            ("written = 'delivered'".into(), "11: written"),
+            (format!("{once}\ngathers = 'b'"), "12: gathers"),
+            (format!("{once}\ngather_at = 5"), "12: gather_at"),
+            (format!("{once}\ngathers = 'b'\ngather_at = 0"), "13: gather_at"),
+            (format!("{once}\ngather_at = 3\ngathers = 'c'"), "13: gathers"),
+            (format!("{once}\ngather_at = 3\ngathers = 'a'"), "13: gathers"),
+        ] {
+            let error = fault(&class, "", "b");
+            assert!(error.starts_with(&format!("x.toml:{place}: ")), "{class}: {error}");
+        }
+        for (directory, place) in [
+            ("fan_out = 0", "14: fan_out"),
+            ("below = ''", "14: below"),
+            ("fan_out = 9\ndepth = 17", "15: depth"),
+            ("roots = 70000", "14: roots"),
+            ("together = true", "14: together"),
+            ("per_directory = 3", "14: per_directory"),
+            ("together = true\nper_directory = 0\nfiles = { median = 9 }", "15: per_directory"),
+        ] {
+            let error = fault(once, directory, "b");
+            assert!(error.starts_with(&format!("x.toml:{place}: ")), "{directory}: {error}");
+        }
+        let tree = "together = true\nper_directory = 3\nfiles = { median = 9 }";
+        let appended = format!("written = 'appended'\ntimes = {count}");
+        assert!(fault(&appended, tree, "b").starts_with("x.toml:11: written: "));
+        let burst = format!("{once}\nburst = {count}");
+        assert!(fault(&burst, tree, "b").starts_with("x.toml:12: burst: "));
+        assert!(fault(once, "", "a").starts_with("x.toml:16: name: the class 'a' is there twice"));
+        assert!(fault(once, "", "").starts_with("x.toml:16: name: "));
+        let idle =
+            Profile::parse(&text("mail").unwrap().replace("weight = ", "weight = 0 # "), "x.toml");
+        let line = text("mail").unwrap().lines().position(|line| line.starts_with("weight"));
+        let place = format!("x.toml:{}: weight: ", line.unwrap() + 1);
+        assert!(idle.unwrap_err().to_string().starts_with(&place));
     }
 }

@@ -255,6 +255,34 @@ fn a_run_can_be_stopped() {
 }
 
 #[test]
+fn a_run_ended_early_has_its_curve() {
+    let mut model = Model::new(64 << 20);
+    let mut watch =
+        |done| if done < 100_000 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+    let profile = profile::named("build").unwrap();
+    let aged = age(&profile, &mut model, settings(u64::MAX, 1), &mut watch).unwrap();
+    assert_eq!(aged.end, End::Interrupted);
+    // Ten are asked for.
+    assert!((11..=21).contains(&aged.samples.len()), "{}", aged.samples.len());
+    assert!(aged.samples.is_sorted_by_key(|sample| sample.operations));
+}
+
+#[test]
+fn a_run_can_be_stopped_in_a_long_rest() {
+    let mut profile = profile::named("build").unwrap();
+    profile.rest.0 = Nanos::new(100 * 365 * 86_400 * 1_000_000_000);
+    let (mut model, mut asked) = (Model::new(64 << 20), 0);
+    let mut watch = |_| {
+        asked += 1;
+        if asked < 20 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let aged = age(&profile, &mut model, settings(5000, 1), &mut watch).unwrap();
+    assert_eq!((aged.end, aged.stream.expected().len()), (End::Interrupted, 0));
+    // Months, not the whole rest.
+    assert_eq!(model.now, Nanos::new(20 * 30 * 86_400 * 1_000_000_000));
+}
+
+#[test]
 fn loose_objects_are_gathered() {
     let text = profile::text("git").unwrap().replace("gather_at = 6700", "gather_at = 300");
     let profile = Profile::parse(&text, "x.toml").unwrap();

@@ -4,7 +4,7 @@ use super::{Outcome, Run};
 use crate::failure::{Failure, Kind};
 use seekless_fs::FsError;
 use seekless_host::fiemap::{self, MappedExtent, flag};
-use seekless_host::{HostError, caches};
+use seekless_host::{HostError, caches, mounts};
 use seekless_lab::age::Room;
 use seekless_lab::age::mounted::{Kernel, MountedSubject};
 use seekless_lab::age::score::ByteRun;
@@ -26,12 +26,30 @@ pub(super) fn run(run: &Run<'_>, dir: &Path) -> Result<Outcome, Failure> {
     if !dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
     }
+    if !run.args.any_directory {
+        check_mount_point(dir)?;
+    }
     let into = dir.join(run.args.into.as_deref().unwrap_or("aged"));
     let live = Live { dir: dir.into(), tells: true };
-    let mut subject = MountedSubject::new(into, live)?;
+    let mut subject = MountedSubject::new(into, live).map_err(super::occupied)?;
     let about = |failure: Failure| failure.about(dir.display());
     let (aged, took) = run.age(&mut subject).map_err(|error| about(error.into()))?;
     Ok(Outcome { aged, free: None, took })
+}
+
+/// Refuses a directory on which nothing is mounted: what would be filled is the
+/// file system below, and that may be the one this machine runs from.
+fn check_mount_point(dir: &Path) -> Result<(), Failure> {
+    let whole = dir.canonicalize().map_err(|error| Failure::io(dir.display(), &error))?;
+    if mounts::all()?.iter().any(|mount| mount.dir == whole) {
+        return Ok(());
+    }
+    let at = mounts::holding(&whole)?.dir;
+    Err(Failure::usage(format!(
+        "{}: nothing is mounted here; it lies on what is mounted at {} (--any-directory ages that)",
+        dir.display(),
+        at.display()
+    )))
 }
 
 fn failed(error: HostError) -> FsError {

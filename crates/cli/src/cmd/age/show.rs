@@ -2,7 +2,7 @@
 
 use super::{Outcome, Run};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, directory_of};
 use crate::say::say;
 use seekless_fs::{FsError, Inspect};
 use seekless_lab::age::{End, Sample};
@@ -13,6 +13,7 @@ use seekless_units::{ByteLen, GroupNo, format_size};
 use serde::Serialize;
 use serde_json::json;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Runs of free blocks.
@@ -52,20 +53,27 @@ impl FreeExtents {
 pub(super) struct Plot {
     path: PathBuf,
     html: bool,
+    output: Output,
 }
 
 impl Plot {
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+    /// Begins a file, which is none of some others.
+    pub(super) fn new(path: &Path, others: &[&Path]) -> Result<Self, Failure> {
+        let shown = path.display();
         let html = match path.extension().and_then(|ending| ending.to_str()) {
             Some("html" | "htm") => true,
             Some("svg") => false,
-            _ => return Err(Failure::usage(format!("{}: not an .svg or .html", path.display()))),
+            _ => return Err(Failure::usage(format!("{shown}: not an .svg or .html"))),
         };
-        Ok(Self { path: path.into(), html })
+        if others.iter().any(|other| is_same(path, other)) {
+            let what = "the picture would take the place of the image";
+            return Err(Failure::usage(format!("--plot {shown}: {what}")));
+        }
+        Ok(Self { path: path.into(), html, output: Output::create(path, true)? })
     }
 
     pub(super) fn write(
-        &self,
+        self,
         run: &Run<'_>,
         subject: &Path,
         outcome: &Outcome,
@@ -83,11 +91,18 @@ impl Plot {
         } else {
             curves::svg(&charts)
         };
-        let output = Output::create(&self.path, true)?;
         let io = |error: std::io::Error| Failure::io(self.path.display(), &error);
-        output.file()?.write_all(text.as_bytes()).map_err(io)?;
-        output.finish()
+        self.output.file()?.write_all(text.as_bytes()).map_err(io)?;
+        self.output.finish()
     }
+}
+
+/// Whether two paths lead to the same file, or will when both are written.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let place = |path: &Path| Some((file(directory_of(path))?, path.file_name()?.to_owned()));
+    let same_file = file(one).is_some() && file(one) == file(other);
+    same_file || (place(one).is_some() && place(one) == place(other))
 }
 
 fn charts(samples: &[Sample]) -> Vec<Chart> {

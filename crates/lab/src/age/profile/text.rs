@@ -1,0 +1,226 @@
+//! A profile as its file has it, with places, and whether it makes sense.
+
+use super::{Class, Directory, Profile, Written};
+use crate::age::distribution::{Counts, Sizes, Span, Spans, Weight};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// What is wrong, and at which byte of the text.
+pub(super) struct Wrong {
+    pub(super) at: usize,
+    pub(super) why: String,
+}
+
+fn wrong<T, R>(at: &Spanned<T>, why: impl Into<String>) -> Result<R, Wrong> {
+    Err(Wrong { at: at.span().start, why: why.into() })
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProfileText {
+    name: String,
+    summary: String,
+    #[serde(default)]
+    sources: Vec<String>,
+    pace: Span,
+    rest: Span,
+    class: Vec<ClassText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClassText {
+    name: Spanned<String>,
+    weight: Spanned<Weight>,
+    burst: Option<Spanned<Counts>>,
+    size: Sizes,
+    lifetime: Spans,
+    written: Spanned<Written>,
+    times: Option<Spanned<Counts>>,
+    read: Option<Spanned<Spans>>,
+    gathers: Option<Spanned<String>>,
+    gather_at: Option<Spanned<u32>>,
+    directory: DirectoryText,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DirectoryText {
+    top: Spanned<String>,
+    roots: Option<Spanned<u32>>,
+    below: Option<Spanned<String>>,
+    fan_out: Option<Spanned<u32>>,
+    depth: Option<Spanned<u32>>,
+    together: Option<Spanned<bool>>,
+    files: Option<Spanned<Counts>>,
+    per_directory: Option<Spanned<u32>>,
+}
+
+impl ProfileText {
+    pub(super) fn check(self) -> Result<Profile, Wrong> {
+        for (at, class) in self.class.iter().enumerate() {
+            class.check()?;
+            class.check_among(&self.class, at)?;
+        }
+        if !self.class.iter().any(|class| class.weight.get_ref().0 > 0.0) {
+            let why = "there is no class with a weight";
+            return match self.class.first() {
+                Some(class) => wrong(&class.weight, why),
+                None => Err(Wrong { at: 0, why: why.into() }),
+            };
+        }
+        let Self { name, summary, sources, pace, rest, class } = self;
+        let classes = class.into_iter().map(ClassText::class).collect();
+        Ok(Profile { name, summary, sources, pace, rest, classes })
+    }
+}
+
+impl ClassText {
+    fn check(&self) -> Result<(), Wrong> {
+        check_name(&self.name)?;
+        self.directory.check()?;
+        let written = *self.written.get_ref();
+        let many = matches!(written, Written::Appended | Written::Replaced);
+        let why = "'times' goes with written = \"appended\" or \"replaced\"";
+        self.goes_with(self.times.as_ref(), many, why)?;
+        let delivered = written == Written::Delivered;
+        self.goes_with(self.read.as_ref(), delivered, "'read' goes with written = \"delivered\"")?;
+        self.check_gathering()?;
+        if !self.directory.is_tree() {
+            return Ok(());
+        }
+        if delivered || written == Written::Appended {
+            return wrong(&self.written, "a tree's files are written once, renamed or replaced");
+        }
+        match &self.burst {
+            Some(at) => wrong(at, "'burst' is not for trees: their directory says 'files'"),
+            None => Ok(()),
+        }
+    }
+
+    /// A key that is there just when files are written in some way.
+    fn goes_with<T>(&self, key: Option<&Spanned<T>>, so: bool, why: &str) -> Result<(), Wrong> {
+        match key {
+            Some(at) if !so => wrong(at, why),
+            None if so => wrong(&self.written, why),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_gathering(&self) -> Result<(), Wrong> {
+        let why = "'gathers' and 'gather_at', which is 1 at least, go together, and not with trees";
+        match (&self.gathers, &self.gather_at) {
+            (Some(at), None) => wrong(at, why),
+            (None, Some(at)) => wrong(at, why),
+            (Some(_), Some(at)) if *at.get_ref() == 0 => wrong(at, why),
+            (Some(at), Some(_)) if self.directory.is_tree() => wrong(at, why),
+            _ => Ok(()),
+        }
+    }
+
+    /// What only all classes show; this is one of them.
+    fn check_among(&self, all: &[Self], this: usize) -> Result<(), Wrong> {
+        let name = self.name.get_ref();
+        if all[..this].iter().any(|other| other.name.get_ref() == name) {
+            return wrong(&self.name, format!("the class '{name}' is there twice"));
+        }
+        let Some(gathers) = &self.gathers else { return Ok(()) };
+        let gathered = gathers.get_ref();
+        if gathered == name || !all.iter().any(|other| other.name.get_ref() == gathered) {
+            return wrong(
+                gathers,
+                format!("'{name}' gathers '{gathered}', which is no other class"),
+            );
+        }
+        Ok(())
+    }
+
+    fn class(self) -> Class {
+        let at = self.gather_at.map(Spanned::into_inner);
+        Class {
+            name: self.name.into_inner(),
+            weight: self.weight.into_inner().0,
+            burst: self.burst.map_or(Counts::ONE, Spanned::into_inner),
+            size: self.size,
+            lifetime: self.lifetime,
+            written: self.written.into_inner(),
+            times: self.times.map_or(Counts::ONE, Spanned::into_inner),
+            read: self.read.map(Spanned::into_inner),
+            gathers: self.gathers.map(Spanned::into_inner).zip(at),
+            directory: self.directory.directory(),
+        }
+    }
+}
+
+/// The most directories that a class may spread its files over.
+const MOST_LEAVES: u64 = 1 << 16;
+const MOST_LEVELS: u32 = 16;
+
+impl DirectoryText {
+    fn is_tree(&self) -> bool {
+        self.together.as_ref().is_some_and(|together| *together.get_ref())
+    }
+
+    fn check(&self) -> Result<(), Wrong> {
+        check_name(&self.top)?;
+        self.below.iter().try_for_each(check_name)?;
+        for key in [&self.roots, &self.fan_out].into_iter().flatten() {
+            if *key.get_ref() == 0 {
+                return wrong(key, "'roots' and 'fan_out' are one at least");
+            }
+        }
+        self.check_leaves()?;
+        self.check_tree()
+    }
+
+    fn check_leaves(&self) -> Result<(), Wrong> {
+        let depth = number(self.depth.as_ref(), 0);
+        let leaves = u64::from(number(self.fan_out.as_ref(), 1)).checked_pow(depth);
+        let roots = u64::from(number(self.roots.as_ref(), 1));
+        let leaves = leaves.and_then(|leaves| leaves.checked_mul(roots));
+        if depth <= MOST_LEVELS && leaves.is_some_and(|leaves| leaves <= MOST_LEAVES) {
+            return Ok(());
+        }
+        // Whatever makes them many: one of these was said.
+        let at = self.depth.as_ref().or(self.roots.as_ref());
+        let at = at.map_or(self.top.span().start, |key| key.span().start);
+        let why = format!("more than {MOST_LEAVES} directories, or more than {MOST_LEVELS} levels");
+        Err(Wrong { at, why })
+    }
+
+    fn check_tree(&self) -> Result<(), Wrong> {
+        let why = "'together', 'files' and 'per_directory', which is 1 at least, go together";
+        match (&self.together, &self.files, &self.per_directory) {
+            (_, _, Some(each)) if !self.is_tree() => wrong(each, why),
+            (_, Some(files), _) if !self.is_tree() => wrong(files, why),
+            (_, Some(_), Some(each)) if *each.get_ref() == 0 => wrong(each, why),
+            (Some(at), None, _) | (Some(at), _, None) if self.is_tree() => wrong(at, why),
+            _ => Ok(()),
+        }
+    }
+
+    fn directory(self) -> Directory {
+        let tree = self.files.map(Spanned::into_inner);
+        Directory {
+            top: self.top.into_inner(),
+            roots: number(self.roots.as_ref(), 1),
+            below: self.below.map(Spanned::into_inner),
+            fan_out: number(self.fan_out.as_ref(), 1),
+            depth: number(self.depth.as_ref(), 0),
+            tree: tree.zip(self.per_directory.map(Spanned::into_inner)),
+        }
+    }
+}
+
+fn number(key: Option<&Spanned<u32>>, usual: u32) -> u32 {
+    key.map_or(usual, |key| *key.get_ref())
+}
+
+fn check_name(name: &Spanned<String>) -> Result<(), Wrong> {
+    let text = name.get_ref();
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if text.is_empty() || text.len() > 32 || !text.chars().all(fits) {
+        return wrong(name, format!("'{text}' is not 1 to 32 letters, digits, - and _"));
+    }
+    Ok(())
+}
