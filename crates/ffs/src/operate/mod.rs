@@ -117,7 +117,7 @@ impl FfsLive {
         self.cache.counters()
     }
 
-    /// When [`Operate::tick`] has something to do next, by the clock; `None` when
+    /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something to do next, by the clock; `None` when
     /// nothing waits for its time.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
