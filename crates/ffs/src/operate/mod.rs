@@ -117,8 +117,8 @@ impl FfsLive {
         self.cache.counters()
     }
 
-    /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something to do next, by the clock; `None` when
-    /// nothing waits for its time.
+    /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something
+    /// to do next, by the clock; `None` when nothing waits for its time.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
         self.cache.next_due()
