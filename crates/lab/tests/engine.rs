@@ -1,7 +1,7 @@
 //! Versions with other sources have other names.
 
 #[path = "../build.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "its main is for cargo to call")]
 mod build;
 
 use build::{SOURCES, hash};

@@ -10,7 +10,7 @@ use crate::say::say;
 use clap::Args;
 use seekless_cache::Counters;
 use seekless_device::{FileDevice, RealClock};
-use seekless_ffs::{FfsLive, LiveOptions};
+use seekless_ffs::FfsLive;
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -189,15 +189,7 @@ fn open_live(
 ) -> Result<Arc<Mutex<FfsLive>>, FsError> {
     match seekless_fs::format::claim(image::FORMATS, device.as_ref())?.name {
         "ffs" => {
-            let how = LiveOptions {
-                directories: options.directories.clone(),
-                blocks: options.blocks.clone(),
-                seed: options.seed,
-                reallocblks: options.reallocblks,
-                force: options.force,
-                ignore_checksums: args.open.ignore_checksums,
-                wall: Box::new(mount::now),
-            };
+            let how = options.engine(args.open.ignore_checksums, mount::now);
             let clock = Arc::new(RealClock::new());
             Ok(Arc::new(Mutex::new(FfsLive::open(device, clock, options.config, how)?)))
         }

@@ -3,6 +3,8 @@
 use crate::failure::Failure;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
+use seekless_ffs::LiveOptions;
+use seekless_fs::Timestamp;
 use seekless_units::parse_size;
 
 /// What is known, with what it means; `=` where a value follows.
@@ -56,6 +58,23 @@ pub(crate) struct LiveMountOptions {
 }
 
 impl LiveMountOptions {
+    /// What the engine is opened with; `wall` is the time of day.
+    pub(crate) fn engine(
+        &self,
+        ignore_checksums: bool,
+        wall: impl Fn() -> Timestamp + Send + 'static,
+    ) -> LiveOptions {
+        LiveOptions {
+            directories: self.directories.clone(),
+            blocks: self.blocks.clone(),
+            seed: self.seed,
+            reallocblks: self.reallocblks,
+            force: self.force,
+            ignore_checksums,
+            wall: Box::new(wall),
+        }
+    }
+
     /// Takes options separated by commas, in one or more arguments; of
     /// opposites the last one counts.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {

@@ -8,7 +8,7 @@ use crate::mount::LiveMountOptions;
 use crate::output::Output;
 use rustix::fs::SeekFrom;
 use seekless_device::{BlockDevice, Clock, FileDevice, VirtualClock};
-use seekless_ffs::{FfsLive, LiveOptions};
+use seekless_ffs::FfsLive;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
@@ -108,19 +108,10 @@ fn open_live(
     clock: Arc<VirtualClock>,
     began: Timestamp,
 ) -> Result<FfsLive, Failure> {
-    let wall = {
+    let how = options.engine(false, {
         let clock = Arc::clone(&clock);
         move || later(began, clock.now().get())
-    };
-    let how = LiveOptions {
-        directories: options.directories.clone(),
-        blocks: options.blocks.clone(),
-        seed: options.seed,
-        reallocblks: options.reallocblks,
-        force: options.force,
-        ignore_checksums: false,
-        wall: Box::new(wall),
-    };
+    });
     Ok(FfsLive::open(device.clone(), clock, options.config, how)?)
 }
 
