@@ -208,14 +208,45 @@ impl UnitResult {
     }
 }
 
-/// What the built-in workloads are called: `all`, `singles`, `pairs`, or the
-/// name of one. `None` for anything else.
+/// Sequences that `random:N` stands for, and what they are drawn from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sequences {
+    /// How many.
+    pub count: u64,
+    /// What they are drawn from.
+    pub seed: u64,
+}
+
+/// Most operations of a random sequence.
+const MOST_OPERATIONS: u32 = 64;
+
+/// What the built-in workloads are called: `all`, `singles`, `pairs`, the name of
+/// one; `random:N`, or `random:N#K` for one of those. `None` for anything else.
 ///
 /// # Errors
 /// None: what is built in can be read.
-pub fn built_in(name: &str, xattrs: bool) -> Result<Option<Vec<Script>>, ScriptError> {
+pub fn built_in(
+    name: &str,
+    xattrs: bool,
+    sequences: Sequences,
+) -> Result<Option<Vec<Script>>, ScriptError> {
     let singles = || workload::singles(xattrs);
     let pairs = || workload::pairs(xattrs);
+    if let Some(rest) = name.strip_prefix("random:") {
+        let (most, number) = match rest.split_once('#') {
+            Some((most, number)) => (most, number.parse::<u64>().ok()),
+            None => (rest, None),
+        };
+        let most = most.parse().ok().filter(|most| (1..=MOST_OPERATIONS).contains(most));
+        let Some(most) = most.filter(|_| number.is_some() == rest.contains('#')) else {
+            return Ok(None);
+        };
+        let Sequences { count, seed } = sequences;
+        return Ok(Some(match number {
+            Some(number) => vec![workload::random_one(most, number, seed, xattrs)?],
+            None => workload::random(most, count, seed, xattrs)?,
+        }));
+    }
     Ok(Some(match name {
         "all" => singles()?.into_iter().chain(pairs()?).collect(),
         "singles" => singles()?,

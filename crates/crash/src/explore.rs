@@ -1,7 +1,7 @@
 //! Going through the crash states of a recorded workload.
 
 use crate::driver::Run;
-use crate::judge::recover_and_judge;
+use crate::judge::Judge;
 use crate::log::{Epoch, Log, Step};
 use crate::oracle::{Promised, Promises, Violation, Window};
 use crate::states::{Level, States, states};
@@ -110,6 +110,8 @@ pub struct Subject<'a> {
     pub run: Option<&'a Run>,
 }
 
+/// Of so many states one has its recovery cut off as well.
+const CUT_ONE_IN: u64 = 8;
 /// States that are looked at in one go.
 const BATCH: usize = 256;
 
@@ -289,7 +291,10 @@ pub(crate) fn judge(
         .zip(promised)
         .map(|(run, promised)| (&run.history, Window::new(&run.history, promised, position)));
     let workload = window.as_ref().map(|(history, window)| (*history, window));
-    recover_and_judge(subject.target, subject.promises, workload, &device)
+    let Subject { target, promises, .. } = *subject;
+    let draw = choice.draw(states.start_of());
+    let cut = draw.is_multiple_of(CUT_ONE_IN).then_some(draw / CUT_ONE_IN);
+    Judge { target, promises, workload }.state(&device, cut)
 }
 
 /// All states of one epoch of a log, and the device as it was before it.

@@ -2,43 +2,139 @@
 
 use crate::history::History;
 use crate::oracle::{self, Promises, Violation, Window};
-use crate::target::Target;
-use seekless_device::{BlockDevice, DeviceError};
+use crate::recovery::Watched;
+use crate::target::{Recovered, Target};
+use seekless_device::{BlockDevice, DeviceError, Overlay};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
 use std::sync::Arc;
 
-/// Recovers what a crash left, as is done before it is mounted again, and says
-/// what is wrong: before the recovery, what no crash may leave; after it,
-/// anything that is left; and what the workload misses. The device is changed.
-///
-/// # Errors
-/// [`DeviceError::Io`] when the device itself fails: that says nothing of the
-/// state.
-pub fn recover_and_judge(
-    target: &dyn Target,
-    promises: Promises,
-    workload: Option<(&History, &Window<'_>)>,
-    device: &Arc<dyn BlockDevice>,
-) -> Result<Vec<Violation>, DeviceError> {
-    let before = match target.preen(Arc::clone(device)) {
-        Ok(report) => report,
-        Err(error) => return unreadable("preen", error),
-    };
-    let wrong = not_allowed(target, promises, &before);
-    if !wrong.is_empty() {
-        return Ok(wrong);
+/// What a state is held against.
+#[derive(Clone, Copy)]
+pub struct Judge<'a> {
+    /// The format.
+    pub target: &'a dyn Target,
+    /// What the discipline promises.
+    pub promises: Promises,
+    /// What the workload did, and what of it may be there; `None` when only the
+    /// check can judge.
+    pub workload: Option<(&'a History, &'a Window<'a>)>,
+}
+
+impl Judge<'_> {
+    /// Recovers what a crash left, as is done before it is mounted again, and
+    /// says what is wrong: before the recovery, what no crash may leave; of the
+    /// recovery, that it writes without saying so, or leaves something for the
+    /// next one; and what the workload misses after it. The device is changed.
+    ///
+    /// With a number to draw from, the recovery of a copy is cut off in one of
+    /// its writes, and what that leaves is recovered and judged as well.
+    ///
+    /// # Errors
+    /// [`DeviceError::Io`] when the device itself fails: that says nothing of the
+    /// state.
+    pub fn state(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        cut: Option<u64>,
+    ) -> Result<Vec<Violation>, DeviceError> {
+        let state: Arc<dyn BlockDevice> = Arc::clone(device);
+        let whole: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(&state), 512));
+        let (writes, wrong) = self.recovered(&whole, "")?;
+        if !wrong.is_empty() {
+            return Ok(wrong);
+        }
+        match cut {
+            Some(draw) if writes > 0 => self.interrupted(&state, draw, writes),
+            _ => Ok(wrong),
+        }
     }
-    match target.check(Arc::clone(device)) {
-        Ok(report) if report.is_clean() => {}
-        Ok(report) => return Ok(report.findings.iter().map(left).collect()),
-        Err(error) => return unreadable("check", error),
+
+    /// Recovers a device; how many writes that took, and what is wrong.
+    fn recovered(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        when: &str,
+    ) -> Result<(u64, Vec<Violation>), DeviceError> {
+        let watched = Arc::new(Watched::new(Arc::clone(device)));
+        let said = match self.target.preen(watched.clone()) {
+            Ok(said) => said,
+            Err(error) => return Ok((0, unreadable("preen", error)?)),
+        };
+        let writes = watched.writes();
+        let mut wrong = self.not_allowed(&said.report);
+        wrong.extend(untrue(&said, writes, "preen"));
+        if wrong.is_empty() {
+            wrong = self.again(device)?;
+        }
+        if let (true, Some((history, window))) = (wrong.is_empty(), self.workload) {
+            wrong = match self.target.open(Arc::clone(device)) {
+                Ok(image) => oracle::judge(history, window, image.as_ref(), self.promises),
+                Err(error) => unreadable("opening it", error)?,
+            };
+        }
+        for violation in &mut wrong {
+            violation.what.push_str(when);
+        }
+        Ok((writes, wrong))
     }
-    let Some((history, window)) = workload else { return Ok(Vec::new()) };
-    match target.open(Arc::clone(device)) {
-        Ok(image) => Ok(oracle::judge(history, window, image.as_ref(), promises)),
-        Err(error) => unreadable("opening it", error),
+
+    /// A second recovery finds nothing, and writes nothing.
+    fn again(&self, device: &Arc<dyn BlockDevice>) -> Result<Vec<Violation>, DeviceError> {
+        let watched = Arc::new(Watched::new(Arc::clone(device)));
+        match self.target.preen(watched.clone()) {
+            Ok(said) => {
+                let mut wrong: Vec<Violation> = said.report.findings.iter().map(left).collect();
+                if watched.writes() > 0 {
+                    let what = format!("a second preen wrote {} times", watched.writes());
+                    wrong.push(Violation::new("preen.not-at-rest", what));
+                }
+                wrong.extend(untrue(&said, watched.writes(), "a second preen"));
+                Ok(wrong)
+            }
+            Err(error) => unreadable("a second preen", error),
+        }
     }
+
+    /// The recovery is cut off in one of its writes, and the next one has to do.
+    fn interrupted(
+        &self,
+        state: &Arc<dyn BlockDevice>,
+        draw: u64,
+        writes: u64,
+    ) -> Result<Vec<Violation>, DeviceError> {
+        let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(state), 512));
+        let (write, sectors) = (draw % writes, draw / writes);
+        let cut = Arc::new(Watched::cut(Arc::clone(&device), write, sectors));
+        if self.target.preen(cut).is_ok() {
+            let what = format!("write {write} of {writes} failed, and nothing was said of it");
+            return Ok(vec![Violation::new("preen.silent", what)]);
+        }
+        let when = format!(" (the first preen was cut off in write {write} of {writes})");
+        Ok(self.recovered(&device, &when)?.1)
+    }
+
+    /// What the check found that the discipline does not let happen.
+    fn not_allowed(&self, report: &Report) -> Vec<Violation> {
+        let bad = |finding: &&Finding| {
+            let bitmap = self.target.is_used_but_free(finding.code);
+            if bitmap { self.promises.order } else { finding.class == Class::Unexpected }
+        };
+        let violation = |finding: &Finding| {
+            let what = format!("{} ({})", finding.what, finding.location);
+            Violation::new(&format!("check.{}", finding.code), what)
+        };
+        report.findings.iter().filter(bad).take(20).map(violation).collect()
+    }
+}
+
+/// Whether a recovery wrote although it says that it did not, or the reverse.
+fn untrue(said: &Recovered, writes: u64, who: &str) -> Option<Violation> {
+    (said.changed != (writes > 0)).then(|| {
+        let says = if said.changed { "changed" } else { "did not change" };
+        let what = format!("{who} says that it {says} the image, and wrote {writes} times");
+        Violation::new("preen.untrue", what)
+    })
 }
 
 fn unreadable(what: &str, error: FsError) -> Result<Vec<Violation>, DeviceError> {
@@ -51,17 +147,4 @@ fn unreadable(what: &str, error: FsError) -> Result<Vec<Violation>, DeviceError>
 fn left(finding: &Finding) -> Violation {
     let what = format!("{} ({})", finding.what, finding.location);
     Violation::new(&format!("left.{}", finding.code), what)
-}
-
-/// What the check found that the discipline does not let happen.
-fn not_allowed(target: &dyn Target, promises: Promises, report: &Report) -> Vec<Violation> {
-    let bad = |finding: &&Finding| {
-        let bitmap = target.is_used_but_free(finding.code);
-        if bitmap { promises.order } else { finding.class == Class::Unexpected }
-    };
-    let violation = |finding: &Finding| {
-        let what = format!("{} ({})", finding.what, finding.location);
-        Violation::new(&format!("check.{}", finding.code), what)
-    };
-    report.findings.iter().filter(bad).take(20).map(violation).collect()
 }

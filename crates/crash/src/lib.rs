@@ -13,7 +13,7 @@
 //! - [`log`], [`recorder`], [`dm_log_writes`]: what a device was told
 //! - [`states`]: what it may hold
 //! - [`script`], [`workload`], [`driver`], [`history`]: what is done
-//! - [`oracle`], [`judge`]: what may be found then
+//! - [`oracle`], [`judge`], `recovery`: what may be found then
 //! - [`explore`], [`campaign`], [`resume`], [`replay`]: going through it all
 //! - [`shrink`]: making a failure small
 //! - [`mutation`]: whether a fault would be seen
@@ -36,6 +36,7 @@ pub mod log;
 pub mod mutation;
 pub mod oracle;
 pub mod recorder;
+mod recovery;
 pub mod replay;
 pub mod resume;
 pub mod script;
@@ -49,4 +50,4 @@ pub use explore::{Extent, Search};
 pub use log::{Log, Step};
 pub use recorder::Recorder;
 pub use script::Script;
-pub use target::{Live, Target};
+pub use target::{Live, Recovered, Target};

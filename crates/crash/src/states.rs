@@ -72,6 +72,16 @@ impl Choice {
         self.bits.get(atom / 64).is_some_and(|word| word >> (atom % 64) & 1 == 1)
     }
 
+    /// A number that depends on nothing but what is in it and `salt`.
+    pub(crate) fn draw(&self, salt: u64) -> u64 {
+        let mix = |hash: u64, word: u64| {
+            let mixed = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            mixed ^ mixed >> 29
+        };
+        let start = mix(salt, u64::from(self.reversed));
+        mix(self.bits.iter().copied().fold(start, mix), 1)
+    }
+
     /// How many atoms are in it.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -335,6 +345,11 @@ pub fn states(
 }
 
 impl States {
+    /// Steps in the log before the epoch.
+    pub(crate) fn start_of(&self) -> u64 {
+        self.start as u64
+    }
+
     /// Puts a state onto a device that holds all before the epoch.
     ///
     /// # Errors

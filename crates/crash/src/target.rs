@@ -25,6 +25,15 @@ pub trait Live: Send {
     fn counters(&self) -> &Counters;
 }
 
+/// What a recovery says of itself.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// What it found.
+    pub report: Report,
+    /// Whether it says that it changed the image.
+    pub changed: bool,
+}
+
 /// A format, seen from here.
 pub trait Target: Send + Sync {
     /// Its name, as the command line has it.
@@ -60,11 +69,11 @@ pub trait Target: Send + Sync {
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
 
     /// Repairs what may be repaired unasked, as is done before a file system is
-    /// mounted after a crash; what it found is returned.
+    /// mounted after a crash.
     ///
     /// # Errors
     /// As [`Target::check`].
-    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError>;
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError>;
 
     /// Whether a finding of the check says that something in use is marked as
     /// free. Who writes bitmaps whenever it suits has them made anew.

@@ -5,7 +5,7 @@
 mod ufs;
 
 use seekless_cache::Discipline;
-use seekless_crash::campaign::{CampaignError, built_in, lines};
+use seekless_crash::campaign::{CampaignError, Sequences, built_in, lines};
 use seekless_crash::driver::{How, prepare, record};
 use seekless_crash::explore::{Subject, explore};
 use seekless_crash::mutation::{Fate, Mutation};
@@ -21,12 +21,14 @@ use ufs::Ufs;
 
 const FORMATS: [Ufs; 2] = [Ufs(Version::Ufs1), Ufs(Version::Ufs2)];
 
+const SEQUENCES: Sequences = Sequences { count: 200, seed: 1 };
+
 fn settings(discipline: Discipline, extent: Extent, schedules: u32) -> Settings {
     Settings { discipline, search: Search { extent, ..Search::exhaustive(1) }, schedules }
 }
 
 fn workloads(target: &Ufs, name: &str) -> Vec<Script> {
-    built_in(name, target.has_xattrs()).unwrap().expect("known")
+    built_in(name, target.has_xattrs(), SEQUENCES).unwrap().expect("known")
 }
 
 /// Looks at workloads; the first failure, for people, and the states of each.

@@ -79,30 +79,44 @@ impl Driver {
         self.history.promise(scope, since);
     }
 
+    /// What a name in a directory leads to. The file system is asked too, as it is
+    /// by every program: by what was looked up it knows a file's names.
+    fn step(&mut self, dir: FileId, name: &[u8]) -> Result<Option<FileId>, FsError> {
+        let found = self.history.lookup(dir, name);
+        let held = self.live.operate().lookup(self.history.files[dir].ino, name)?;
+        let known = found.map(|file| self.history.files[file].ino);
+        if held != known {
+            let shown = String::from_utf8_lossy(name);
+            let what = format!("`{shown}` leads to {held:?}, should be {known:?}");
+            return Err(FsError::Invalid(what));
+        }
+        Ok(found)
+    }
+
     /// The directory a path lies in.
-    fn parent(&self, path: &Path) -> Result<FileId, FsError> {
+    fn parent(&mut self, path: &Path) -> Result<FileId, FsError> {
         let mut at = 0;
         for part in path.parents() {
-            let next = self.history.lookup(at, part);
+            let next = self.step(at, part)?;
             at = next.ok_or_else(|| FsError::NotFound(path.to_string()))?;
         }
         Ok(at)
     }
 
-    fn find(&self, path: &Path) -> Result<FileId, FsError> {
+    fn find(&mut self, path: &Path) -> Result<FileId, FsError> {
         let parent = self.parent(path)?;
-        let found = self.history.lookup(parent, path.name());
+        let found = self.step(parent, path.name())?;
         found.ok_or_else(|| FsError::NotFound(path.to_string()))
     }
 
-    fn file(&self, path: Option<&Path>) -> Result<FileId, FsError> {
+    fn file(&mut self, path: Option<&Path>) -> Result<FileId, FsError> {
         match path {
             Some(path) => self.find(path),
             None => self.open.ok_or_else(|| FsError::Invalid("no file is open".into())),
         }
     }
 
-    fn dir(&self, path: &Path) -> Result<(FileId, seekless_units::Ino), FsError> {
+    fn dir(&mut self, path: &Path) -> Result<(FileId, seekless_units::Ino), FsError> {
         let parent = self.parent(path)?;
         Ok((parent, self.history.files[parent].ino))
     }

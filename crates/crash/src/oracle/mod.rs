@@ -16,7 +16,7 @@ use crate::history::{FileId, History, Name, values_in};
 use seekless_cache::Discipline;
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::Ino;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 /// What a discipline promises beyond what was made durable.
@@ -60,6 +60,7 @@ const MOST: usize = 20;
 /// Where reconnected files go.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
+#[derive(Clone)]
 struct Oracle<'a> {
     history: &'a History,
     window: &'a Window<'a>,
@@ -119,9 +120,10 @@ impl Oracle<'_> {
         if !self.directories.insert(ino) {
             return;
         }
-        let mut entries = BTreeMap::new();
+        // As they stand, in their order: a name may be there twice.
+        let mut entries: Vec<(Vec<u8>, Ino)> = Vec::new();
         let listed = self.image.read_dir(ino, 0, &mut |entry| {
-            entries.insert(entry.name.to_vec(), entry.ino);
+            entries.push((entry.name.to_vec(), entry.ino));
             ControlFlow::Continue(())
         });
         if let Err(error) = listed {
@@ -129,14 +131,18 @@ impl Oracle<'_> {
             self.failed(&path, &error);
             return;
         }
-        for (name, &to) in &entries {
-            if !matches!(&name[..], b"." | b"..") {
-                self.entry(&(dir, name.clone()), to);
+        let mut names = BTreeSet::new();
+        for (name, to) in &entries {
+            if !names.insert(name.as_slice()) {
+                let what = self.show(&(dir, name.clone()));
+                self.add("names.twice", format!("{what} is there twice"));
+            } else if !matches!(&name[..], b"." | b"..") {
+                self.entry(&(dir, name.clone()), *to);
             }
         }
         let history = self.history;
         for (name, _) in history.names.range((dir, Vec::new())..(dir + 1, Vec::new())) {
-            if !entries.contains_key(&name.1) {
+            if !names.contains(name.1.as_slice()) {
                 self.absent(name);
             }
         }
@@ -184,19 +190,26 @@ impl Oracle<'_> {
             self.add(&code, what);
             return;
         }
-        self.reached.extend(&files);
-        let mut wrong = Vec::new();
-        for &file in &files {
-            wrong = self.file(file, ino);
-            if wrong.is_empty() {
-                break;
-            }
+        // An inode may have been used again, and under the same name: what is
+        // there has to be one of them, and what that one holds.
+        let as_each = files.iter().map(|&file| self.as_file(file, ino));
+        let least = as_each.min_by_key(|oracle| oracle.found.len());
+        if let Some(Self { found, reached, directories, .. }) = least {
+            (self.found, self.reached, self.directories) = (found, reached, directories);
         }
-        self.found.append(&mut wrong);
-        let dir = files.iter().find(|&&file| self.history.files[file].kind == FileKind::Directory);
-        if let Some(&dir) = dir {
-            self.directory(dir);
+    }
+
+    /// What is found if an inode is to be a file of the history, with all that
+    /// is below it.
+    fn as_file(&self, file: FileId, ino: Ino) -> Self {
+        let mut with = self.clone();
+        with.reached.insert(file);
+        let mut wrong = with.file(file, ino);
+        with.found.append(&mut wrong);
+        if with.history.files[file].kind == FileKind::Directory {
+            with.directory(file);
         }
+        with
     }
 
     /// Whether a name is one that an exchange uses on its way.

@@ -7,6 +7,7 @@
 //! can be, since what goes wrong goes wrong between operations on the same things.
 
 mod names;
+mod random;
 mod single;
 
 pub use single::Single;
@@ -97,6 +98,24 @@ pub fn pairs(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
         }
     }
     Ok(scripts)
+}
+
+/// Sequences of three to `most` operations drawn from a seed, on few names; the
+/// name of each says how it is made again.
+///
+/// # Errors
+/// None: what is built in can be read.
+pub fn random(most: u32, count: u64, seed: u64, xattrs: bool) -> Result<Vec<Script>, ScriptError> {
+    (0..count).map(|number| random_one(most, number, seed, xattrs)).collect()
+}
+
+/// One of the sequences of [`random`], by its number.
+///
+/// # Errors
+/// None: what is built in can be read.
+pub fn random_one(most: u32, number: u64, seed: u64, xattrs: bool) -> Result<Script, ScriptError> {
+    let body = random::sequence(most, seed, number, xattrs);
+    Ok(built(format!("random:{most}#{number}"), &setup(xattrs)?, body))
 }
 
 fn pair(setup: &[Line], first: Single, between: Between, second: Single) -> Script {

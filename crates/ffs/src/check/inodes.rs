@@ -169,6 +169,9 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
+        if kind == FileKind::Regular && !inode.is(SNAPSHOT) {
+            self.hole_at_the_end(inode, &claims);
+        }
         let area = self.attributes(inode);
         claims.beyond |= area.beyond;
         claims.fragments = claims.fragments.saturating_add(area.fragments);
@@ -180,6 +183,25 @@ impl Checker {
         let blocks = &mut self.report.tally.blocks;
         *blocks = blocks.saturating_add(claims.fragments);
         Ok(false)
+    }
+
+    /// A file's last block is never a hole. A crash may leave one where the
+    /// number of the last block stands in an indirect block, since the length is
+    /// written first; the file then ends with its last block (`pass1.c`: "FILE
+    /// SIZE BEYOND END OF ALLOCATED FILE").
+    fn hole_at_the_end(&mut self, inode: &Inode, claims: &Claims) {
+        if claims.mapped >= claims.blocks {
+            return;
+        }
+        let bsize = u64::from(self.sb().bsize);
+        let len = claims.mapped.saturating_mul(bsize);
+        let what = format!("a length of {}, but nothing from byte {len} on", inode.len);
+        if inode.len > wide(DIRECT).saturating_mul(bsize) {
+            self.expected("inode.size-past-blocks", what, place(inode.ino));
+        } else {
+            self.unexpected("inode.size-past-blocks", what, place(inode.ino));
+        }
+        self.fix(Stage::Inodes, Fix::Length(inode.ino, len));
     }
 
     /// The number of sectors an inode says it has.

@@ -32,6 +32,11 @@ pub(super) struct SearchArgs {
 }
 
 impl SearchArgs {
+    /// What is drawn at random is drawn from this.
+    pub(super) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The search; `otherwise` is how much when nothing was said.
     pub(super) fn search(&self, otherwise: Extent) -> Search {
         let extent = match self.sample {

@@ -10,7 +10,7 @@ use crate::progress;
 use crate::say::say;
 use clap::Args;
 use seekless_cache::Discipline;
-use seekless_crash::campaign::{CampaignError, built_in};
+use seekless_crash::campaign::{CampaignError, Sequences, built_in};
 use seekless_crash::explore::{Coverage, levels};
 use seekless_crash::resume::StateFile;
 use seekless_crash::script::parse;
@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// States of a pair that are looked at when nothing is said.
-const SAMPLE_OF_PAIRS: u64 = 200;
+/// States of a pair or a random sequence that are looked at by default.
+const SAMPLE_OF_MANY: u64 = 200;
 /// Most bytes of a script.
 const LARGEST_SCRIPT: u64 = 4 << 20;
 
@@ -32,20 +32,27 @@ Examples:
   seekless crash run --workload create --discipline softdep --format ufs2 --exhaustive
   seekless crash run --workload pairs --discipline sync --format ufs1 --sample 200
   seekless crash run --workload all --discipline softdep --format ufs2 --shard 1/4 -o part1
+  seekless crash run --workload random:8 --sequences 1000 --discipline softdep --format ufs1
   seekless crash run --workload script.txt --discipline normal --format ufs2 --json
 
 Each state is repaired as `fsck -p` would, must then be in order, and is held
 against what the workload did: what was made durable is there, with its names and
 its bytes; what nobody touched is as it was. Without --exhaustive and --sample,
-all states of single operations and scripts are looked at, and 200 of each pair.
+all states of single operations and scripts are looked at, and 200 of each pair
+and random sequence.
 
 Exit codes: 0 every state holds, 1 one does not, 2 wrong arguments or a script
 that cannot be done, otherwise as for all commands.")]
 pub(crate) struct RunArgs {
     /// A workload of `seekless crash list`, a pair of them, `singles`, `pairs`,
-    /// `all`, or the path of a script
+    /// `all`, `random:N` (random sequences of 3 to N operations), `random:N#K`
+    /// (one of these), or the path of a script
     #[arg(long, short, value_name = "W")]
     workload: String,
+    /// Number of sequences of `random:N`; they are drawn from --seed
+    #[arg(long, value_name = "N", default_value = "100",
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    sequences: u64,
     /// The update discipline: softdep, sync, normal, async
     #[arg(long, short, value_name = "D", value_parser = discipline)]
     discipline: Discipline,
@@ -80,9 +87,10 @@ struct Outcome {
 
 pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format)?;
-    let scripts = scripts(&args.workload, &target)?;
-    let otherwise = if scripts.len() > 1 && scripts.iter().any(is_pair) {
-        Extent::Sample(SAMPLE_OF_PAIRS)
+    let sequences = Sequences { count: args.sequences, seed: args.search.seed() };
+    let scripts = scripts(&args.workload, &target, sequences)?;
+    let otherwise = if scripts.len() > 1 && scripts.iter().any(is_one_of_many) {
+        Extent::Sample(SAMPLE_OF_MANY)
     } else {
         Extent::Exhaustive
     };
@@ -105,13 +113,18 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn is_pair(script: &Script) -> bool {
-    script.name.contains(',')
+fn is_one_of_many(script: &Script) -> bool {
+    script.name.contains([',', '#'])
 }
 
 /// The workloads of a name, or of a file.
-fn scripts(name: &str, target: &dyn Target) -> Result<Vec<Script>, Failure> {
-    if let Some(scripts) = built_in(name, target.has_xattrs()).map_err(CampaignError::from)? {
+fn scripts(
+    name: &str,
+    target: &dyn Target,
+    sequences: Sequences,
+) -> Result<Vec<Script>, Failure> {
+    let known = built_in(name, target.has_xattrs(), sequences).map_err(CampaignError::from)?;
+    if let Some(scripts) = known {
         return Ok(scripts);
     }
     let path = Path::new(name);
@@ -150,7 +163,7 @@ fn all(
 ) -> Result<Outcome, Failure> {
     let mut state = match &args.state {
         Some(path) => {
-            let campaign = settings.fingerprint(format, &args.workload);
+            let campaign = settings.fingerprint(format, &format!("{} x{}", args.workload, args.sequences));
             Some(StateFile::open(path, &campaign).map_err(CampaignError::from)?)
         }
         None => None,

@@ -1,7 +1,7 @@
 //! UFS, as the search of crash states wants it.
 
 use seekless_cache::{Config, Counters};
-use seekless_crash::{Live, Target};
+use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version};
 use seekless_fs::check::Report;
@@ -84,8 +84,9 @@ impl Target for Ufs {
         seekless_ffs::check(device)
     }
 
-    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-        seekless_ffs::preen(device).map(|repaired| repaired.report)
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        let repaired = seekless_ffs::preen(device)?;
+        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
     }
 
     fn is_used_but_free(&self, code: &str) -> bool {

@@ -61,6 +61,8 @@ pub struct Repaired {
     pub outcome: Outcome,
     /// How often the image was gone through.
     pub rounds: u32,
+    /// Writes that were made.
+    pub writes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,7 +151,7 @@ impl Repair {
             (true, false) => Outcome::Corrected,
             (false, _) => Outcome::Left,
         };
-        Repaired { report: self.found, outcome, rounds }
+        Repaired { report: self.found, outcome, rounds, writes: self.disk.writes() }
     }
 
     /// Adds what was not found before.
