@@ -30,14 +30,21 @@ pub enum Role {
     BitmapClear,
     /// A block number in an inode, with the size that goes with it.
     PointerSet,
+    /// A length that goes before the block numbers behind the old one, which
+    /// stand elsewhere.
+    SizeExtend,
     /// A block number in an inode that takes the place of another, which is
     /// given up.
     PointerMove,
     /// A directory's end, and the block number if it has one more: names are
     /// lost that lie behind the end.
     DirectoryExtend,
-    /// Block numbers taken out of an inode, with the size that goes with it.
+    /// All block numbers taken out of an inode, with the size that goes with it.
     PointerClear,
+    /// Some block numbers, or fragments of the last block, taken out of an inode,
+    /// with the size that goes with it. Others stay, and with them what they wait
+    /// for.
+    PointerCut,
     /// A block number in an indirect block.
     IndirectSet,
     /// Block numbers taken out of an indirect block.
@@ -156,9 +163,12 @@ impl Role {
             | Self::BitmapSet
             | Self::BitmapClear
             | Self::Summary => Kind::BmSafeMap,
-            Self::PointerSet | Self::PointerMove | Self::DirectoryExtend | Self::PointerClear => {
-                Kind::AllocDirect
-            }
+            Self::PointerSet
+            | Self::SizeExtend
+            | Self::PointerMove
+            | Self::DirectoryExtend
+            | Self::PointerClear
+            | Self::PointerCut => Kind::AllocDirect,
             Self::IndirectInit | Self::IndirectClear => Kind::IndirDep,
             Self::IndirectSet => Kind::AllocIndir,
             Self::EntryAdd => Kind::DirAdd,

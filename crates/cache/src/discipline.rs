@@ -47,9 +47,11 @@ impl Discipline {
                     | Role::AttributesInit
                     | Role::InodeInit
                     | Role::InodeBlockInit
+                    | Role::SizeExtend
                     | Role::PointerMove
                     | Role::DirectoryExtend
                     | Role::PointerClear
+                    | Role::PointerCut
                     | Role::IndirectInit
                     | Role::IndirectClear
                     | Role::DirectoryInit

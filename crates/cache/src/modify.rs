@@ -184,10 +184,9 @@ impl<A> Cache<A> {
 
     /// As [`Cache::change`], but takes the place of the one earlier change to
     /// these pieces if that has not been written: what it said of them will
-    /// never be on the disk. A pointer to fragments that have moved, say. An
-    /// earlier change to just these pieces waits no longer for what it waited
-    /// for; one to more than these goes on waiting, but not for `dropped`, the
-    /// contents of the old place.
+    /// never be on the disk. A pointer to fragments that have moved, say. It goes
+    /// on waiting for what the earlier change waited for, but not for `dropped`,
+    /// the contents of the old place.
     ///
     /// Nothing in `after` may itself wait for the earlier change.
     ///
@@ -388,18 +387,11 @@ impl<A> Cache<A> {
             record.took_in = true;
             return Some(Changed { id, replaced: false });
         }
-        let same = record.undo.len() == places.len()
-            && record.undo.iter().zip(places).all(|(undo, place)| {
-                undo.offset as usize == place.start && undo.end() as usize == place.end
-            });
         // What lies under it with other pieces would still be waited for.
         let dropped = replace.filter(|_| under.len() == 1)?;
         let mut wanted: SmallVec<[ChangeId; 3]> = SmallVec::from_slice(after);
-        if !same {
-            let kept =
-                record.after.iter().filter(|id| !dropped.contains(id) && !after.contains(id));
-            wanted.extend(kept.copied());
-        }
+        let kept = record.after.iter().filter(|id| !dropped.contains(id) && !after.contains(id));
+        wanted.extend(kept.copied());
         let mut freed = Vec::new();
         self.graph.rewire(id, &wanted, &mut freed, &mut self.counters);
         self.unblock(&freed);

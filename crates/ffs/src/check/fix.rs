@@ -24,8 +24,8 @@ pub(super) enum Fix {
     Initialise(GroupNo, u32),
     /// Make an inode unused.
     Clear(Ino),
-    /// Forget the block numbers past the end.
-    Trim(Ino),
+    /// Let a file have this length, in bytes, and no block numbers past it.
+    Trim(Ino, u64),
     /// Give it another length, in bytes.
     Length(Ino, u64),
     /// Forget its extended attributes.

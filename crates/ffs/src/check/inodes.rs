@@ -176,7 +176,7 @@ impl Checker {
         claims.beyond |= area.beyond;
         claims.fragments = claims.fragments.saturating_add(area.fragments);
         if claims.beyond {
-            self.fix(Stage::Inodes, Fix::Trim(inode.ino));
+            self.fix(Stage::Inodes, Fix::Trim(inode.ino, inode.len));
         } else if area.are_sound() {
             self.sectors(inode, claims.fragments);
         }
@@ -201,7 +201,7 @@ impl Checker {
         } else {
             self.unexpected("inode.size-past-blocks", what, place(inode.ino));
         }
-        self.fix(Stage::Inodes, Fix::Length(inode.ino, len));
+        self.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
 
     /// The number of sectors an inode says it has.

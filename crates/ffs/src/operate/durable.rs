@@ -39,7 +39,7 @@ impl FfsLive {
         Ok(())
     }
 
-    fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
+    pub(super) fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
         let place = self.sb.inode_place(ino)?;
         let fsize = index(self.sb.fsize);
         let within = wide(place.skip.checked_div(fsize).unwrap_or(0));

@@ -51,6 +51,9 @@ pub(super) enum Part {
     Links,
     /// Size, blocks, and block numbers, a piece for each.
     Blocks,
+    /// As `Blocks`, and the size in any case: a number that leads to indirect
+    /// blocks is not there without the length that reaches them.
+    Reach,
     /// All else.
     Attributes,
 }
@@ -64,10 +67,10 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
     match (sb.format, part) {
         (Format::Ufs1, Part::Links) => smallvec![field(at1!(di_nlink), 2)],
         (Format::Ufs2, Part::Links) => smallvec![field(at2!(di_nlink), 2)],
-        (Format::Ufs1, Part::Blocks) => {
+        (Format::Ufs1, Part::Blocks | Part::Reach) => {
             [field(at1!(di_size), 8), field(at1!(di_blocks), 4)].into_iter().chain(each).collect()
         }
-        (Format::Ufs2, Part::Blocks) => [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
+        (Format::Ufs2, Part::Blocks | Part::Reach) => [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
             .into_iter()
             .chain(each)
             .collect(),
@@ -202,8 +205,11 @@ impl FfsLive {
         instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
         let (old, new) = self.old_and_new(ino)?;
-        let differing: SmallVec<[Range<usize>; 24]> =
-            pieces(&self.sb, part).into_iter().filter(|at| old.part(at) != new.part(at)).collect();
+        let all = pieces(&self.sb, part);
+        let size = all.first().cloned().filter(|_| matches!(part, Part::Reach));
+        let differs =
+            |at: &Range<usize>| old.part(at) != new.part(at) || size.as_ref() == Some(at);
+        let differing: SmallVec<[Range<usize>; 24]> = all.into_iter().filter(differs).collect();
         let changed: SmallVec<[Piece<'_>; 8]> = differing
             .iter()
             .map(|at| Piece { offset: 0, bytes: new.part(at) })

@@ -4,7 +4,8 @@
 use super::FfsLive;
 use crate::ondisk::DIRECT;
 use crate::superblock::Format;
-use seekless_cache::{ChangeId, Changed, Piece, Role};
+use super::encode::Part;
+use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError};
 use seekless_placement::block::Wanted;
@@ -19,6 +20,26 @@ pub(super) enum Way {
     /// It is reached from one of the inode's three numbers, through places in
     /// indirect blocks.
     Indirect { tree: usize, places: SmallVec<[u64; 3]> },
+}
+
+/// An indirect block on the way to a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    at: BlockNo,
+    /// What marks it as taken and what it holds, where nothing on the disk leads
+    /// to it yet.
+    fresh: Option<(ChangeId, ChangeId)>,
+}
+
+/// The indirect blocks on the way to a block, all of them there.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    tree: usize,
+    places: SmallVec<[u64; 3]>,
+    /// From the top.
+    steps: SmallVec<[Step; 3]>,
+    /// Those that the new ones are copies of.
+    old: SmallVec<[BlockNo; 3]>,
 }
 
 impl FfsLive {
@@ -138,54 +159,118 @@ impl FfsLive {
         Ok(Wanted::Data { index: at, previous, run_before })
     }
 
-    /// Enters a new block of a file that lies behind the direct ones. The
-    /// indirect blocks on its way that are missing are made first; when space
-    /// runs out nothing has changed.
-    pub(super) fn enter_indirect(
-        &mut self,
-        ino: Ino,
-        lbn: u64,
-        run: BlockNo,
-        after: &[ChangeId],
-    ) -> Result<(), FsError> {
+    /// Makes the indirect blocks on the way to a block that are missing, before
+    /// the block itself is taken, so that it lies behind them (`ffs_balloc`).
+    /// Nothing on the disk leads to them yet. When space runs out nothing has
+    /// changed.
+    pub(super) fn open_path(&mut self, ino: Ino, lbn: u64) -> Result<Path, FsError> {
         let Some(Way::Indirect { tree, places }) = self.way(lbn) else {
             return Err(FsError::TooLarge(format!("inode {ino}")));
         };
-        let path = self.existing_path(ino, tree, &places)?;
-        let missing = places.len().saturating_sub(path.len());
-        let made = self.take_indirect(ino, lbn, tree, missing)?;
+        let there = self.existing_path(ino, tree, &places)?;
+        // A directory may neither end in a hole nor lead past its end, and its
+        // length stands elsewhere than the number of its last block: it gets
+        // copies of the indirect blocks, to which its inode leads with one write.
+        let copies = self.node(ino)?.kind == FileKind::Directory;
+        let kept = if copies { 0 } else { there.len() };
+        let old: SmallVec<[BlockNo; 3]> = there.iter().copied().skip(kept).collect();
+        if copies {
+            self.settle_blocks(&old)?;
+        }
+        let made = self.take_indirect(ino, lbn, tree, places.len().saturating_sub(kept))?;
+        let bsize = index(self.sb.bsize);
+        let mut steps: SmallVec<[Step; 3]> =
+            there.iter().take(kept).map(|&at| Step { at, fresh: None }).collect();
+        for (n, &(at, bitmap)) in made.iter().enumerate() {
+            let held = match old.get(n) {
+                Some(&from) => self.cache.read(from, 0, bsize)?.to_vec(),
+                None => Vec::new(),
+            };
+            let ((), init) = self.cache.fill(at, bsize, Role::IndirectInit, |to| {
+                to.iter_mut().zip(&held).for_each(|(to, &from)| *to = from);
+                Ok(())
+            })?;
+            steps.push(Step { at, fresh: Some((bitmap, init)) });
+        }
+        let first_made = steps.first().filter(|step| step.fresh.is_some()).map(|step| step.at);
+        if let (Some(at), true) = (first_made, old.is_empty())
+            && let Some(top) = self.node(ino)?.indirect.get_mut(tree)
+        {
+            // The policies go by it; on the disk it comes with the block's number.
+            *top = at.get();
+        }
+        Ok(Path { tree, places, steps, old })
+    }
+
+    /// Sees on the disk what was changed in some blocks.
+    pub(super) fn settle_blocks(&mut self, blocks: &[BlockNo]) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
-        let sectors = self.sectors(frag.saturating_mul(wide(missing).saturating_add(1)));
-        let is_directory = self.node(ino)?.kind == FileKind::Directory;
+        let pending: Vec<ChangeId> =
+            blocks.iter().flat_map(|&at| self.cache.changes_in(Extent::new(at, frag))).collect();
+        self.cache.settle(&pending)
+    }
+
+    /// Takes back what [`FfsLive::open_path`] made.
+    pub(super) fn abandon_path(&mut self, ino: Ino, path: &Path) -> Result<(), FsError> {
+        let fresh = path.steps.iter().filter(|step| step.fresh.is_some());
+        let frag = u64::from(self.sb.frag);
+        let runs: Vec<Extent> = fresh.map(|step| Extent::new(step.at, frag)).collect();
+        let whole = runs.len() == path.steps.len();
+        for &run in &runs {
+            self.cache.forget(run, ChangeId::COMMITTED);
+        }
+        if whole
+            && path.old.is_empty()
+            && let Some(top) = self.node(ino)?.indirect.get_mut(path.tree)
+        {
+            *top = 0;
+        }
+        self.free_runs(&runs)
+    }
+
+    /// Enters a new block at the end of a path. The number in an indirect block
+    /// that the disk leads to waits for the file's length: numbers past a file's
+    /// end stop a check ("PARTIALLY TRUNCATED INODE", `fsck_ffs`).
+    pub(super) fn enter_indirect(
+        &mut self,
+        ino: Ino,
+        path: &Path,
+        run: BlockNo,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let frag = u64::from(self.sb.frag);
+        let node = self.node(ino)?;
+        let (is_directory, sized) = (node.kind == FileKind::Directory, node.sized);
         let (entered, reached) = if is_directory {
             (Role::DirectoryExtend, Role::DirectoryExtend)
         } else {
             (Role::IndirectSet, Role::PointerSet)
         };
-        // From the lowest up: each is whole before its number is entered above.
-        let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 3]>::from_slice(after));
-        let blocks = path.iter().map(|&at| (at, None));
-        let blocks = blocks.chain(made.iter().map(|&(at, id)| (at, Some(id))));
-        let chain: SmallVec<[(BlockNo, Option<ChangeId>); 3]> = blocks.collect();
-        for (&(block, fresh), &place) in chain.iter().zip(&places).rev() {
-            let Some(bitmap) = fresh else {
-                self.put_pointer(block, place, number, entered, &after, None)?;
-                let node = self.node(ino)?;
-                node.sectors = node.sectors.saturating_add(sectors);
-                return Ok(());
-            };
-            let bsize = index(self.sb.bsize);
-            let ((), init) = self.cache.fill(block, bsize, Role::IndirectInit, |_| Ok(()))?;
-            self.put_pointer(block, place, number, entered, &after, None)?;
-            (number, after) = (block.get(), SmallVec::from_slice(&[bitmap, init]));
-        }
+        let fresh = path.steps.iter().filter(|step| step.fresh.is_some()).count();
+        let more = wide(fresh.saturating_sub(path.old.len())).saturating_add(1);
+        let sectors = self.sectors(frag.saturating_mul(more));
         let node = self.node(ino)?;
         node.sectors = node.sectors.saturating_add(sectors);
-        if let Some(top) = node.indirect.get_mut(tree) {
+        // From the lowest up: each is whole before its number is entered above.
+        let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 4]>::from_slice(after));
+        for (step, &place) in path.steps.iter().zip(&path.places).rev() {
+            let Some((bitmap, init)) = step.fresh else {
+                after.push(sized);
+                let changed = self.put_pointer(step.at, place, number, entered, &after, None)?;
+                self.put_blocks(ino, Role::Attributes, &[])?;
+                return Ok(changed.id);
+            };
+            let changed = self.put_pointer(step.at, place, number, entered, &after, None)?;
+            number = step.at.get();
+            after = SmallVec::from_slice(&[bitmap, init, changed.id]);
+        }
+        if let Some(top) = self.node(ino)?.indirect.get_mut(path.tree) {
             *top = number;
         }
-        self.put_blocks(ino, reached, &after)?;
-        Ok(())
+        let changed = self.put_part(ino, Part::Reach, reached, &after, None)?;
+        let old = path.old.iter().map(|&at| Extent::new(at, frag)).collect();
+        self.defer_free(&[changed.id], Kind::FreeFrag, old);
+        Ok(changed.id)
     }
 
     /// The indirect blocks on a way that are there, from the top.

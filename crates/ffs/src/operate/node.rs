@@ -63,6 +63,11 @@ pub(super) struct Node {
     /// The changes of a new inode that the disk has nothing of yet, the oldest
     /// first.
     pub(super) fresh: SmallVec<[ChangeId; 4]>,
+    /// The change that gave it its length: block numbers behind an earlier end
+    /// that stand in indirect blocks wait for it.
+    pub(super) sized: ChangeId,
+    /// Its length before the write that is under way.
+    pub(super) grown_from: Option<u64>,
     /// Its blocks count as free already.
     pub(super) counted_free: bool,
     /// Of a removed directory: the one of which the links count its `..`.
@@ -101,6 +106,8 @@ impl Node {
             named_by: SmallVec::new(),
             reached_by: SmallVec::new(),
             fresh: SmallVec::new(),
+            sized: ChangeId::COMMITTED,
+            grown_from: None,
             counted_free: false,
             counted_in: None,
             leaving: SmallVec::new(),

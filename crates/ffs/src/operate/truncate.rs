@@ -51,26 +51,29 @@ impl FfsLive {
     /// The last block of a file is never a hole.
     fn lengthen(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         self.open_gap(ino, len)?;
-        self.touch_last(ino, len)
+        self.touch_last(ino, len).map(|_| ())
     }
 
-    fn touch_last(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
+    fn touch_last(&mut self, ino: Ino, len: u64) -> Result<ChangeId, FsError> {
         let bsize = u64::from(self.sb.bsize);
         let last = len.saturating_sub(1);
         let within = index(last.checked_rem(bsize).unwrap_or(0));
-        self.write_in_block(ino, last.checked_div(bsize).unwrap_or(0), within, &[0]).map(|_| ())
+        self.write_in_block(ino, last.checked_div(bsize).unwrap_or(0), within, &[0])
     }
 
     /// Makes a file shorter.
     pub(super) fn shrink(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         let bsize = u64::from(self.sb.bsize);
         let kept = len.div_ceil(bsize);
+        // The end is never a hole: the block there comes before the length.
+        let mut before = Vec::new();
         if kept > 0 && self.lookup_block(ino, kept.saturating_sub(1))?.is_none() {
-            self.touch_last(ino, len)?;
+            before.push(self.touch_last(ino, len)?);
         }
         if len.checked_rem(bsize) != Some(0) {
             self.zero(ino, len, kept.saturating_mul(bsize))?;
         }
+        self.settle_cut(ino, kept)?;
         let mut cut = Cut::default();
         self.cut_direct(ino, len, kept, &mut cut)?;
         let mut first = wide(DIRECT);
@@ -84,9 +87,26 @@ impl FfsLive {
         let node = self.node(ino)?;
         node.size = len;
         node.sectors = node.sectors.saturating_sub(sectors);
-        let cleared = self.put_blocks(ino, Role::PointerClear, &[])?;
+        // No number past the end stays in an indirect block that stays.
+        before.extend(&cut.cleared);
+        let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
+        let cleared = self.put_blocks(ino, role, &before)?;
+        self.node(ino)?.sized = cleared;
         self.let_go(cleared, cut);
         Ok(())
+    }
+
+    /// Where a tree of indirect blocks is cut in two, nothing of it may be under
+    /// way: what stays of it would wait for what goes. That happens rarely, and
+    /// `ffs_truncate` writes the whole file first in this case.
+    fn settle_cut(&mut self, ino: Ino, kept: u64) -> Result<(), FsError> {
+        let Some(Way::Indirect { tree, places }) = self.way(kept) else { return Ok(()) };
+        let path = self.existing_path(ino, tree, &places)?;
+        if path.is_empty() || places.iter().all(|&place| place == 0) {
+            return Ok(());
+        }
+        self.settle_blocks(&path)?;
+        self.settle_inode(ino)
     }
 
     /// What has left a file is not written any more, and freed once the disk

@@ -34,28 +34,66 @@ impl FfsLive {
     ) -> Result<usize, FsError> {
         self.check_len(ino, offset.checked_add(wide(bytes.len())))?;
         let before = self.node(ino)?.size;
-        if let Err(error) = self.open_gap(ino, offset) {
-            self.cut_back(ino, before)?;
-            return Err(error);
-        }
-        let bsize = u64::from(self.sb.bsize);
+        self.node(ino)?.grown_from = Some(before);
         let mut done = 0usize;
-        while done < bytes.len() {
-            let at = offset.saturating_add(wide(done));
-            let within = index(at.checked_rem(bsize).unwrap_or(0));
-            let len =
-                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(done));
-            let part = slice(bytes, done, len).unwrap_or_default();
-            match self.write_in_block(ino, at.checked_div(bsize).unwrap_or(0), within, part) {
-                Ok(_) => done = done.saturating_add(len),
-                Err(FsError::NoSpace(_)) if done > 0 => return Ok(done),
-                Err(error) => {
-                    self.cut_back(ino, before)?;
-                    return Err(error);
-                }
+        let written = self.write_blocks_of(ino, offset, bytes, &mut done);
+        self.node(ino)?.grown_from = None;
+        let reached = before.max(offset.saturating_add(wide(done)));
+        match written {
+            Ok(()) => Ok(done),
+            Err(FsError::NoSpace(_)) if done > 0 => {
+                self.cut_back(ino, reached)?;
+                Ok(done)
+            }
+            Err(error) => {
+                self.cut_back(ino, before)?;
+                Err(error)
             }
         }
-        Ok(done)
+    }
+
+    /// Writes bytes a block at a time, and counts how many.
+    fn write_blocks_of(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+        done: &mut usize,
+    ) -> Result<(), FsError> {
+        self.open_gap(ino, offset)?;
+        let bsize = u64::from(self.sb.bsize);
+        let end = offset.saturating_add(wide(bytes.len()));
+        while *done < bytes.len() {
+            let at = offset.saturating_add(wide(*done));
+            let lbn = at.checked_div(bsize).unwrap_or(0);
+            let within = index(at.checked_rem(bsize).unwrap_or(0));
+            let len =
+                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(*done));
+            let part = slice(bytes, *done, len).unwrap_or_default();
+            if lbn >= wide(DIRECT) {
+                // Once for all blocks that are written now.
+                self.fill_tail(ino, lbn)?;
+                self.announce(ino, end)?;
+            }
+            self.write_in_block(ino, lbn, within, part)?;
+            *done = done.saturating_add(len);
+        }
+        Ok(())
+    }
+
+    /// Gives a file the length that it is about to have, before block numbers
+    /// that stand in indirect blocks. Of a file that ends in direct blocks the
+    /// last one must be whole. What is returned has to be on the disk before any
+    /// of these numbers is.
+    fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
+        let node = self.node(ino)?;
+        if node.size >= size || node.kind == FileKind::Directory {
+            return Ok(node.sized);
+        }
+        node.size = size;
+        let sized = self.put_blocks(ino, Role::SizeExtend, &[])?;
+        self.node(ino)?.sized = sized;
+        Ok(sized)
     }
 
     /// Takes back what was made ready for a write that then had no space.
@@ -172,11 +210,27 @@ impl FfsLive {
         size: u64,
         (within, bytes): (usize, &[u8]),
     ) -> Result<ChangeId, FsError> {
+        let old_size = self.node(ino)?.size;
+        let path = if lbn < wide(DIRECT) {
+            None
+        } else {
+            self.announce(ino, size)?;
+            Some(self.open_path(ino, lbn)?)
+        };
         let wanted = self.wanted(ino, lbn)?;
-        let (at, bitmap) = self.take_data(ino, lbn, count, wanted)?;
+        let (at, bitmap) = match (self.take_data(ino, lbn, count, wanted), &path) {
+            (Ok(taken), _) => taken,
+            (Err(error), Some(path)) => {
+                self.abandon_path(ino, path)?;
+                return Err(error);
+            }
+            (Err(error), None) => return Err(error),
+        };
         // Where a hole was there are zeros to be lost, if the disk came to lead
         // to what the new place held before.
-        let fills_hole = lbn.saturating_mul(u64::from(self.sb.bsize)) < self.node(ino)?.size;
+        let node = self.node(ino)?;
+        let end = node.grown_from.unwrap_or(old_size);
+        let fills_hole = lbn.saturating_mul(u64::from(self.sb.bsize)) < end;
         let role = match self.data_role(ino)? {
             Role::Data if fills_hole => Role::DataMove,
             role => role,
@@ -186,32 +240,23 @@ impl FfsLive {
             put(to, within, bytes);
             Ok(())
         })?;
-        if let Ok(place) = usize::try_from(lbn)
-            && place < DIRECT
-        {
+        let after = [bitmap, data];
+        let reached = if let Some(path) = path {
+            // Of a directory; that of a file has been announced.
+            self.node(ino)?.size = size;
+            self.enter_indirect(ino, &path, at, &after)?
+        } else {
             let sectors = self.sectors(u64::from(count));
             let node = self.node(ino)?;
-            if let Some(number) = node.direct.get_mut(place) {
+            if let Some(number) = node.direct.get_mut(index(lbn)) {
                 *number = at.get();
             }
             node.sectors = node.sectors.saturating_add(sectors);
             node.size = size;
-            let reached = self.put_blocks(ino, Self::pointer_role(role), &[bitmap, data])?;
-            self.gather(ino, lbn, wanted, at)?;
-            return Ok(reached);
-        }
-        if let Err(error) = self.enter_indirect(ino, lbn, at, &[bitmap, data]) {
-            let run = Extent::new(at, u64::from(count));
-            self.cache.forget(run, ChangeId::COMMITTED);
-            self.free_runs(&[run])?;
-            return Err(error);
-        }
-        self.node(ino)?.size = size;
-        // A directory's end has to be there before names behind it are.
-        let role = if role == Role::Data { Role::Attributes } else { Self::pointer_role(role) };
-        let sized = self.put_blocks(ino, role, &[])?;
+            self.put_blocks(ino, Self::pointer_role(role), &after)?
+        };
         self.gather(ino, lbn, wanted, at)?;
-        Ok(sized)
+        Ok(reached)
     }
 
     /// The role of a block number in an inode, by that of what it leads to.

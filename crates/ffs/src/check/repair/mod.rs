@@ -238,7 +238,7 @@ fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
         Fix::Copy(at) => superblock::put(checker, disk, at),
         Fix::Head(number) => heads::put(checker, disk, number),
         Fix::Initialise(number, inodes) => heads::initialise(checker, disk, number, inodes),
-        Fix::Trim(ino) => trim::trim(&checker.volume, disk, ino),
+        Fix::Trim(ino, len) => trim::trim(&checker.volume, disk, ino, len),
         Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
         Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
         Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),

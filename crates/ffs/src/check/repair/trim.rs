@@ -1,4 +1,5 @@
-//! Block numbers past a file's end, forgotten.
+//! Block numbers past a file's end, forgotten; and files that end with the last
+//! block they have.
 
 use super::disk::Disk;
 use super::inode::{InodeMut, put_pointer};
@@ -10,15 +11,16 @@ use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::Ino;
 
-/// Forgets what lies past an inode's end: first in its indirect blocks, of which
-/// those at the end alone hold such numbers, then in itself.
+/// Gives a file a length, no greater than its own, and forgets what lies past it:
+/// first in its indirect blocks, then in the inode.
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino) -> Result<(), FsError> {
+pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino, len: u64) -> Result<(), FsError> {
     let inode = volume.inode(ino)?;
     let sb = &volume.sb;
-    let blocks = inode.len.div_ceil(u64::from(sb.bsize));
+    debug_assert!(len <= inode.len);
+    let blocks = len.div_ceil(u64::from(sb.bsize));
     let mut raw = InodeMut::read(volume, disk, ino)?;
     for n in 0..DIRECT {
         if wide(n) >= blocks {
@@ -36,6 +38,9 @@ pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino) -> Result<(), FsE
         first = first.saturating_add(span);
     }
     trim_attributes(volume, &inode, &mut raw);
+    if len < inode.len {
+        raw.set_len(len);
+    }
     disk.flush()?;
     raw.write(disk)
 }
