@@ -16,9 +16,8 @@ const NAMES: [&str; 5] = ["foo", "bar", "log", "tmp", "sub"];
 /// past the twelve that an inode of UFS leads to.
 const LENGTHS: [u64; 7] = [100, 700, 3000, 4096, 6000, 20_000, 50_000];
 /// Where files are written, and cut.
-const PLACES: [u64; 12] = [
-    0, 1000, 4096, 5000, 12_288, 45_056, 49_152, 53_248, 60_000, 77_000, 90_112, 120_000,
-];
+const PLACES: [u64; 12] =
+    [0, 1000, 4096, 5000, 12_288, 45_056, 49_152, 53_248, 60_000, 77_000, 90_112, 120_000];
 /// Past a full indirect block, whatever the width of its numbers.
 const FAR: u64 = 4_300_000;
 /// Deepest path.
@@ -48,7 +47,8 @@ struct Sequence {
 /// The operations of a sequence: from three to `most` of those that change
 /// something, with promises and writes between.
 pub(super) fn sequence(most: u32, seed: u64, number: u64, xattrs: bool) -> Vec<Op> {
-    let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let mixed =
+        seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let tree = [
         ("A", Kind::Directory),
         ("B", Kind::Directory),
@@ -406,8 +406,23 @@ mod tests {
         }
         assert!(different.len() > 290, "{}", different.len());
         for name in [
-            "open", "close", "mkdir", "rmdir", "unlink", "link", "symlink", "rename", "exchange",
-            "write", "append", "truncate", "fallocate", "setxattr", "fsync", "sync", "writeback",
+            "open",
+            "close",
+            "mkdir",
+            "rmdir",
+            "unlink",
+            "link",
+            "symlink",
+            "rename",
+            "exchange",
+            "write",
+            "append",
+            "truncate",
+            "fallocate",
+            "setxattr",
+            "fsync",
+            "sync",
+            "writeback",
             "pass",
         ] {
             assert!(names.contains(name), "{name}");

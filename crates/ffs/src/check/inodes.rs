@@ -169,7 +169,7 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
         }
-        if kind == FileKind::Regular && !inode.is(SNAPSHOT) {
+        if kind == FileKind::Regular && !inode.is(SNAPSHOT) && !claims.beyond {
             self.hole_at_the_end(inode, &claims);
         }
         let area = self.attributes(inode);

@@ -16,7 +16,11 @@ impl Operate for FfsLive {
 
     fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         self.drop_nodes();
-        Ok(self.find(dir, name)?.map(|slot| slot.ino))
+        let found = self.find(dir, name)?.map(|slot| slot.ino);
+        if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {
+            self.saw(dir, ino);
+        }
+        Ok(found)
     }
 
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {

@@ -96,6 +96,11 @@ impl FfsLive {
             Some(unit) => unit,
             None => self.grow_dir(dir)?,
         };
+        self.spot(dir, unit)
+    }
+
+    /// Room in a unit, and what must be on the disk for it to be reached.
+    fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
         let cache = &self.cache;
         let node = self.nodes.get_mut(&dir).ok_or_else(|| super::node::gone(dir))?;
         node.reached_by.retain(|id| !cache.is_committed(*id));
@@ -152,7 +157,10 @@ impl FfsLive {
             }
         };
         entry::put(order, &mut unit, &Entry { at, len, ino: to.0, kind, name });
-        let id = self.put_pieces(block, skip, &unit, &pieces, role, after)?;
+        // Never the same name twice: an older one of a file is gone before.
+        let older = self.departure(dir, name);
+        let after: Ids = after.iter().copied().chain(older).collect();
+        let id = self.put_pieces(block, skip, &unit, &pieces, role, &after)?;
         // Undoing a compaction would move the other names back.
         let added = if room.is_some() { id } else { ChangeId::COMMITTED };
         let slot = Slot { ino: to.0, at: base.saturating_add(wide(at)), kind, added };
@@ -232,22 +240,91 @@ impl FfsLive {
         let removed = if self.cache.revert(slot.added) {
             None
         } else {
-            let (block, skip) = self.dir_place(dir, slot.at)?;
-            Some(if after.is_empty() {
-                let blank = |to: &mut [u8]| {
-                    to.fill(0);
-                    Ok(())
-                };
-                let at = skip.saturating_add(entry::INO.0);
-                self.cache.edit(block, at, entry::INO.1, Role::EntryRemove, blank)?.1
-            } else {
-                let offset = byte(skip.saturating_add(entry::INO.0));
-                let piece = Piece { offset, bytes: &[0; entry::INO.1] };
-                self.cache.change(block, &[piece], Role::EntryRemove, after)?
-            })
+            let removed = self.erase(dir, slot, after)?;
+            self.note_departure(dir, name, removed);
+            Some(removed)
         };
         self.leave(dir, slot.at.checked_div(UNIT).unwrap_or(0), name)?;
         Ok(removed)
+    }
+
+    /// Makes an entry unused.
+    fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
+        let (block, skip) = self.dir_place(dir, slot.at)?;
+        if !after.is_empty() {
+            let offset = byte(skip.saturating_add(entry::INO.0));
+            let piece = Piece { offset, bytes: &[0; entry::INO.1] };
+            return self.cache.change(block, &[piece], Role::EntryRemove, after);
+        }
+        let blank = |to: &mut [u8]| {
+            to.fill(0);
+            Ok(())
+        };
+        let at = skip.saturating_add(entry::INO.0);
+        Ok(self.cache.edit(block, at, entry::INO.1, Role::EntryRemove, blank)?.1)
+    }
+
+    /// Moves an entry of a directory's to a unit that is not in front of another,
+    /// under the same name: for a while there are two of them, which lead to the
+    /// same inode. Returns what must be on the disk for the new one to be, and
+    /// what takes the old one away.
+    pub(super) fn move_behind(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        unit: u64,
+        counted: ChangeId,
+    ) -> Result<(Ids, ChangeId), FsError> {
+        let Some(old) = self.find(dir, name)? else {
+            return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
+        };
+        let found = self.index(dir)?.unit_from(needed(name.len()), unit);
+        let unit = match found {
+            Some(unit) => unit,
+            None => self.grow_dir(dir)?,
+        };
+        let spot = self.spot(dir, unit)?;
+        let kind = entry::kind_of(old.kind).unwrap_or(FileKind::Directory);
+        let to = (old.ino, kind);
+        let named = self.insert(dir, &spot, name, to, Role::EntryAddDirectory, &[counted])?;
+        let gone = self.erase(dir, old, &named)?;
+        self.refresh_room(dir, old.at.checked_div(UNIT).unwrap_or(0))?;
+        Ok((named, gone))
+    }
+
+    /// Lets one name lead to what another does, which goes: with one write, for
+    /// both lie in one unit.
+    pub(super) fn replace_within_unit(
+        &mut self,
+        dir: Ino,
+        from: &[u8],
+        to: &[u8],
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let (Some(old), Some(new)) = (self.find(dir, from)?, self.find(dir, to)?) else {
+            return Err(FsError::NotFound(String::from_utf8_lossy(from).into_owned()));
+        };
+        let unit = old.at.checked_div(UNIT).unwrap_or(0);
+        debug_assert_eq!(new.at.checked_div(UNIT), Some(unit));
+        let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;
+        let at = |slot: Slot, within: usize| {
+            let into = slot.at.checked_rem(UNIT).unwrap_or(0);
+            byte(skip.saturating_add(index(into)).saturating_add(within))
+        };
+        let mut ino = [0; entry::INO.1];
+        self.sb.order.put_u32(&mut ino, 0, old.ino.get());
+        let pieces = [
+            Piece { offset: at(new, entry::INO.0), bytes: &ino },
+            Piece { offset: at(new, entry::KIND.0), bytes: &[old.kind] },
+            Piece { offset: at(old, entry::INO.0), bytes: &[0; entry::INO.1] },
+        ];
+        let id = self.cache.change(block, &pieces, Role::EntryChange, after)?;
+        self.note_departure(dir, from, id);
+        if let Some(slot) = self.index(dir)?.names.get_mut(to) {
+            (slot.ino, slot.kind, slot.added) = (old.ino, old.kind, ChangeId::COMMITTED);
+        }
+        self.leave(dir, unit, from)?;
+        Ok(id)
     }
 
     /// Whether a name could be taken out as if it had never been.

@@ -1,11 +1,11 @@
 //! Making one file durable: contents, inode, and the names that lead to it.
 
 use super::FfsLive;
-use crate::ondisk::DIRECT;
+use crate::ondisk::{DIRECT, ROOT};
 use hashbrown::HashSet;
 use seekless_cache::ChangeId;
-use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 use smallvec::SmallVec;
 
@@ -15,24 +15,40 @@ impl FfsLive {
         let runs = self.runs_of(ino)?;
         self.cache.settle_runs(&runs)?;
         self.settle_inode(ino)?;
+        let arriving = self.arriving(ino)?;
+        self.cache.settle(&arriving)?;
         // Up the tree: a name is of use only when its directory has one.
         let mut seen = HashSet::new();
         let mut next = vec![ino];
         while let Some(ino) = next.pop() {
-            if !seen.insert(ino) {
+            if ino.get() == ROOT || !seen.insert(ino) {
                 continue;
             }
+            match self.node(ino) {
+                // A directory that a name of the file was in, and is gone.
+                Err(FsError::NotFound(_)) => continue,
+                loaded => loaded?,
+            };
             let cache = &self.cache;
-            let Some(node) = self.nodes.get_mut(&ino) else { continue };
+            let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.effective > 0) else {
+                continue;
+            };
             node.named_by.retain(|(_, id)| !cache.is_committed(*id));
             let pending = node.named_by.clone();
-            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.name_in));
-            if pending.is_empty() || node.effective == 0 {
-                continue;
+            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
+            let is_directory = node.kind == FileKind::Directory;
+            if !pending.is_empty() {
+                self.settle_inode(ino)?;
+                let names: SmallVec<[ChangeId; 2]> = pending.iter().map(|&(_, id)| id).collect();
+                self.cache.settle(&names)?;
             }
-            self.settle_inode(ino)?;
-            let names: SmallVec<[ChangeId; 2]> = pending.iter().map(|&(_, id)| id).collect();
-            self.cache.settle(&names)?;
+            if is_directory {
+                // Of two names of a directory a check keeps one, and does not
+                // know which is the newer.
+                let leaving = self.leaving(ino)?;
+                self.cache.settle(&leaving)?;
+                next.push(self.parent_of(ino)?);
+            }
         }
         self.run_actions()?;
         self.device.flush()?;

@@ -70,10 +70,12 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
         (Format::Ufs1, Part::Blocks | Part::Reach) => {
             [field(at1!(di_size), 8), field(at1!(di_blocks), 4)].into_iter().chain(each).collect()
         }
-        (Format::Ufs2, Part::Blocks | Part::Reach) => [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
-            .into_iter()
-            .chain(each)
-            .collect(),
+        (Format::Ufs2, Part::Blocks | Part::Reach) => {
+            [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
+                .into_iter()
+                .chain(each)
+                .collect()
+        }
         (Format::Ufs1, Part::Attributes) => smallvec![
             field(at1!(di_mode), 2),
             field(at1!(di_oldids), 4),
@@ -207,8 +209,7 @@ impl FfsLive {
         let (old, new) = self.old_and_new(ino)?;
         let all = pieces(&self.sb, part);
         let size = all.first().cloned().filter(|_| matches!(part, Part::Reach));
-        let differs =
-            |at: &Range<usize>| old.part(at) != new.part(at) || size.as_ref() == Some(at);
+        let differs = |at: &Range<usize>| old.part(at) != new.part(at) || size.as_ref() == Some(at);
         let differing: SmallVec<[Range<usize>; 24]> = all.into_iter().filter(differs).collect();
         let changed: SmallVec<[Piece<'_>; 8]> = differing
             .iter()

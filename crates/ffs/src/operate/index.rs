@@ -30,6 +30,9 @@ pub(super) struct Slot {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) names: HashMap<Box<[u8]>, Slot>,
+    /// Entries behind others of the same name, which only damage leaves: each
+    /// shows when those in front of it are gone.
+    shadowed: Vec<(Box<[u8]>, Slot)>,
     /// Bytes free in each unit, once it is compacted.
     room: Vec<u16>,
     /// The first unit that may have so many quarters of words free.
@@ -71,9 +74,21 @@ impl Index {
         (unit < self.room.len()).then_some(wide(unit))
     }
 
+    /// The first unit from a given one on with room for an entry of so many bytes.
+    pub(super) fn unit_from(&self, needed: usize, from: u64) -> Option<u64> {
+        let behind = self.room.iter().enumerate().skip(index(from));
+        let mut fitting = behind.filter(|(_, room)| usize::from(**room) >= needed);
+        fitting.next().map(|(unit, _)| wide(unit))
+    }
+
     /// Whether it holds nothing but itself.
     pub(super) fn is_empty(&self) -> bool {
         self.names.keys().all(|name| matches!(&name[..], b"." | b".."))
+    }
+
+    /// How many entries it knows of.
+    fn entries(&self) -> usize {
+        self.names.len().saturating_add(self.shadowed.len())
     }
 }
 
@@ -81,13 +96,25 @@ impl Indexes {
     /// Forgets the directories longest not looked into, when there are many
     /// names.
     fn make_room(&mut self) {
-        while self.names > MOST_NAMES {
-            let Some((&dir, _)) = self.of.iter().min_by_key(|(_, index)| index.used) else {
+        if self.names <= MOST_NAMES {
+            return;
+        }
+        // A quarter at once, so that looking for them costs little a name.
+        let mut by_use: Vec<(u64, Ino)> =
+            self.of.iter().map(|(&dir, index)| (index.used, dir)).collect();
+        by_use.sort_unstable();
+        for (_, dir) in by_use {
+            if self.names <= MOST_NAMES / 4 * 3 {
                 return;
-            };
-            if let Some(index) = self.of.remove(&dir) {
-                self.names = self.names.saturating_sub(index.names.len());
             }
+            self.forget(dir);
+        }
+    }
+
+    fn forget(&mut self, dir: Ino) {
+        if let Some(index) = self.of.remove(&dir) {
+            debug_assert!(self.names >= index.entries());
+            self.names = self.names.saturating_sub(index.entries());
         }
     }
 }
@@ -98,7 +125,7 @@ impl FfsLive {
         if !self.indexes.of.contains_key(&dir) {
             let made = self.read_index(dir)?;
             self.indexes.make_room();
-            self.indexes.names = self.indexes.names.saturating_add(made.names.len());
+            self.indexes.names = self.indexes.names.saturating_add(made.entries());
             self.indexes.of.insert(dir, made);
         }
         self.indexes.turn = self.indexes.turn.saturating_add(1);
@@ -128,7 +155,11 @@ impl FfsLive {
                             kind: entry.kind,
                             added: ChangeId::COMMITTED,
                         };
-                        made.names.insert(entry.name.into(), slot);
+                        if made.names.contains_key(entry.name) {
+                            made.shadowed.push((entry.name.into(), slot));
+                        } else {
+                            made.names.insert(entry.name.into(), slot);
+                        }
                     }
                 }
                 made.set_room(base.checked_div(UNIT).unwrap_or(0), room);
@@ -148,14 +179,19 @@ impl FfsLive {
         name: &[u8],
         slot: Slot,
     ) -> Result<(), FsError> {
-        self.index(dir)?.names.insert(name.into(), slot);
-        self.indexes.names = self.indexes.names.saturating_add(1);
+        let new = self.index(dir)?.names.insert(name.into(), slot).is_none();
+        self.indexes.names = self.indexes.names.saturating_add(usize::from(new));
         self.refresh_room(dir, unit)
     }
 
     /// Forgets a name that was taken out of a unit.
     pub(super) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
-        self.index(dir)?.names.remove(name);
+        let index = self.index(dir)?;
+        index.names.remove(name);
+        if let Some(at) = index.shadowed.iter().position(|(other, _)| **other == *name) {
+            let (name, slot) = index.shadowed.remove(at);
+            index.names.insert(name, slot);
+        }
         self.indexes.names = self.indexes.names.saturating_sub(1);
         self.refresh_room(dir, unit)
     }
@@ -174,8 +210,6 @@ impl FfsLive {
 
     /// Forgets the names of a directory that is no more.
     pub(super) fn drop_index(&mut self, dir: Ino) {
-        if let Some(index) = self.indexes.of.remove(&dir) {
-            self.indexes.names = self.indexes.names.saturating_sub(index.names.len());
-        }
+        self.indexes.forget(dir);
     }
 }

@@ -2,9 +2,9 @@
 //! three trees of indirect blocks.
 
 use super::FfsLive;
+use super::encode::Part;
 use crate::ondisk::DIRECT;
 use crate::superblock::Format;
-use super::encode::Part;
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError};

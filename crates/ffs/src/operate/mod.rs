@@ -9,7 +9,7 @@
 //! - `node`, `encode`: inodes in memory, and as bytes;
 //! - `allocate`: groups' bytes, policies and the cache brought together;
 //! - `map`, `read`, `write`, `gather`, `truncate`, `runs`: what files hold;
-//! - `directory`, `index`, `names`, `rename`: names;
+//! - `directory`, `index`, `names`, `rename`, `reach`: names;
 //! - `xattr`: extended attributes;
 //! - `actions`: what is done later;
 //! - `durable`: what `fsync` waits for;
@@ -28,6 +28,7 @@ mod map;
 mod mount;
 mod names;
 mod node;
+mod reach;
 mod read;
 mod rename;
 mod runs;
@@ -41,6 +42,7 @@ use actions::Action;
 use hashbrown::{HashMap, HashSet};
 use index::Indexes;
 use node::Node;
+use reach::Reach;
 use seekless_cache::{Cache, Counters};
 use seekless_device::BlockDevice;
 use seekless_fs::{FsError, Timestamp};
@@ -99,6 +101,7 @@ pub struct FfsLive {
     /// How many nodes there may be before those not needed are dropped.
     most_nodes: usize,
     indexes: Indexes,
+    reach: Reach,
     verified_groups: Vec<bool>,
     verified_inodes: HashSet<Ino>,
     pending: Pending,

@@ -1,6 +1,7 @@
 //! Opening an image for changes, and closing it again.
 
 use super::index::Indexes;
+use super::reach::Reach;
 use super::seal::Sealer;
 use super::{FfsLive, LiveOptions, Pending};
 use crate::alloc::{GroupMut, decode_summaries, encode_summary};
@@ -64,6 +65,7 @@ impl FfsLive {
             nodes: HashMap::new(),
             most_nodes: super::node::MOST_NODES,
             indexes: Indexes::default(),
+            reach: Reach::default(),
             verified_inodes: HashSet::new(),
             pending: Pending::default(),
             may_spend_reserve: true,

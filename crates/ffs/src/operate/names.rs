@@ -4,6 +4,7 @@ use super::FfsLive;
 use super::actions::Action;
 use super::directory::{Ids, NAME_MAX, Spot, first_unit};
 use super::node::{Node, flag, raw_device};
+use super::reach::note_seen;
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use crate::superblock::Format;
 use seekless_cache::{ChangeId, Kind, Role};
@@ -240,7 +241,7 @@ impl FfsLive {
         self.node(ino)?;
         let cache = &self.cache;
         let node = self.nodes.get_mut(&ino).ok_or_else(|| super::node::gone(ino))?;
-        node.name_in = Some(dir);
+        note_seen(&mut node.seen_in, dir);
         node.named_by.retain(|(_, id)| !cache.is_committed(*id));
         node.named_by.extend(ids.iter().map(|&id| (dir, id)));
         Ok(())
@@ -366,11 +367,28 @@ impl FfsLive {
         Ok(node.leaving.iter().copied().collect())
     }
 
-    /// Remembers what takes an older name of a file from the disk.
-    pub(super) fn note_leaving(&mut self, ino: Ino, by: ChangeId) -> Result<(), FsError> {
+    /// Remembers what takes an older name of a file from the disk, which now has
+    /// one in a directory.
+    pub(super) fn note_leaving(&mut self, ino: Ino, to: Ino, by: ChangeId) -> Result<(), FsError> {
         self.leaving(ino)?;
-        self.node(ino)?.leaving.push(by);
+        let node = self.node(ino)?;
+        node.leaving.push(by);
+        if node.kind == FileKind::Directory {
+            self.arriving(to)?;
+            self.node(to)?.arriving.push(by);
+        }
         Ok(())
+    }
+
+    /// What takes the older names of directories from the disk that have come to
+    /// be in this one: until then a check may take their names here for the older
+    /// ones.
+    pub(super) fn arriving(&mut self, dir: Ino) -> Result<Ids, FsError> {
+        self.node(dir)?;
+        let cache = &self.cache;
+        let node = self.nodes.get_mut(&dir).ok_or_else(|| super::node::gone(dir))?;
+        node.arriving.retain(|id| !cache.is_committed(*id));
+        Ok(node.arriving.iter().copied().collect())
     }
 
     /// A directory has lost its name in its parent.

@@ -1,6 +1,7 @@
 //! Inodes in memory: what their bytes say, and what is not on the disk yet.
 
 use super::FfsLive;
+use super::reach::SeenIn;
 use crate::inode::{Inode, device_of, verify};
 use crate::ondisk::{DIRECT, ROOT, check_hash};
 use crate::superblock::Super;
@@ -54,8 +55,8 @@ pub(super) struct Node {
     pub(super) target: Option<Box<[u8]>>,
     /// Those who have it open.
     pub(super) holds: u32,
-    /// The directory of its latest name.
-    pub(super) name_in: Option<Ino>,
+    /// Directories in which it has names, as far as they are known.
+    pub(super) seen_in: SeenIn,
     /// Its names are there once these are on the disk, each in a directory.
     pub(super) named_by: SmallVec<[(Ino, ChangeId); 2]>,
     /// Of a directory: its end can be reached once these are on the disk.
@@ -74,6 +75,9 @@ pub(super) struct Node {
     pub(super) counted_in: Option<Ino>,
     /// What takes older names of it from the disk.
     pub(super) leaving: SmallVec<[ChangeId; 1]>,
+    /// Of a directory: what takes the older names of directories from the disk
+    /// that have come to be in it.
+    pub(super) arriving: SmallVec<[ChangeId; 1]>,
 }
 
 impl Node {
@@ -102,7 +106,7 @@ impl Node {
             ext: [0; 2],
             target: None,
             holds: 0,
-            name_in: None,
+            seen_in: SeenIn::new(),
             named_by: SmallVec::new(),
             reached_by: SmallVec::new(),
             fresh: SmallVec::new(),
@@ -111,6 +115,7 @@ impl Node {
             counted_free: false,
             counted_in: None,
             leaving: SmallVec::new(),
+            arriving: SmallVec::new(),
         }
     }
 
@@ -160,7 +165,8 @@ impl FfsLive {
     /// The node of an inode that is in use.
     pub(super) fn node(&mut self, ino: Ino) -> Result<&mut Node, FsError> {
         if !self.nodes.contains_key(&ino) {
-            let node = self.load_node(ino)?;
+            let mut node = self.load_node(ino)?;
+            node.seen_in = self.reach.take_seen(ino);
             self.nodes.insert(ino, node);
         }
         self.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
@@ -196,9 +202,11 @@ impl FfsLive {
         let bytes = block.get(place.skip..end).ok_or_else(lost)?;
         if self.sb.has_check_hash(check_hash::INODE)
             && !self.ignore_checksums
-            && self.verified_inodes.insert(ino)
+            && !self.verified_inodes.contains(&ino)
         {
             verify(&self.sb, ino, bytes)?;
+            // What has been changed since has the hash that it was read with.
+            self.verified_inodes.insert(ino);
         }
         decode(&self.sb, ino, bytes)
     }
@@ -208,7 +216,7 @@ impl FfsLive {
         if self.nodes.len() < self.most_nodes {
             return;
         }
-        let cache = &self.cache;
+        let (cache, reach) = (&self.cache, &mut self.reach);
         let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
         self.nodes.retain(|_, node| {
             let idle = node.holds == 0
@@ -216,7 +224,12 @@ impl FfsLive {
                 && node.links > 0
                 && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
                 && on_disk(&node.reached_by)
+                && on_disk(&node.leaving)
+                && on_disk(&node.arriving)
                 && on_disk(&node.fresh);
+            if idle {
+                reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));
+            }
             !idle
         });
         // Those that stay are in use: looked at again when there are many more.

@@ -3,7 +3,7 @@
 use super::FfsLive;
 use super::actions::Action;
 use super::directory::Ids;
-use super::index::Slot;
+use super::index::{Slot, UNIT};
 use super::names::{LINK_MAX, not_found};
 use super::node::flag;
 use seekless_cache::{ChangeId, Kind, Role};
@@ -58,10 +58,9 @@ impl FfsLive {
             if at == above {
                 return Ok(true);
             }
-            let parent = self.find(at, b"..")?.map(|slot| slot.ino);
-            match parent {
-                Some(parent) if parent != at => at = parent,
-                _ => return Ok(false),
+            match self.parent_of(at)? {
+                parent if parent == at => return Ok(false),
+                parent => at = parent,
             }
         }
         Ok(false)
@@ -77,7 +76,8 @@ impl FfsLive {
         self.check_room(moved, across.then_some(to.0))?;
         let spot = self.reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        let early = if across { self.prepare_turn(from, to.0, moved, &mut after)? } else { None };
+        let early =
+            if across { self.prepare_turn(from, to.0, moved, false, &mut after)? } else { None };
         let role =
             if kind == FileKind::Directory { Role::EntryAddDirectory } else { Role::EntryAdd };
         let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
@@ -104,9 +104,15 @@ impl FfsLive {
         }
         debug_assert_eq!(old, target.ino);
         let across = kind == FileKind::Directory && from.0 != to.0;
-        self.check_room(moved, None)?;
+        self.check_room(moved, across.then_some(to.0))?;
+        if kind == FileKind::Directory && !across {
+            return self.rename_over_sibling(from, to.1, moved, old);
+        }
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
-        let early = if across { self.prepare_turn(from, to.0, moved, &mut after)? } else { None };
+        // With `..` turned first, of the two names the new one is that which a
+        // check keeps: at no time is there neither.
+        let early =
+            if across { self.prepare_turn(from, to.0, moved, true, &mut after)? } else { None };
         if old_kind == FileKind::Directory {
             after.extend(self.changes_in_dir(old)?);
             after.extend(self.leaving(old)?);
@@ -122,6 +128,58 @@ impl FfsLive {
             self.lose_name(old, Some(changed))?;
         }
         self.finish(from, to.0, moved, &named, parent)
+    }
+
+    /// A directory takes the name of an empty one in the same parent. Both names
+    /// lead to it for a while, and a check keeps the first in the parent
+    /// (`fix_extraneous` in `pass2.c` of `fsck_ffs`): so that there always is
+    /// something of the new name, it has to be the first, or to change with the
+    /// old one in a single sector.
+    fn rename_over_sibling(
+        &mut self,
+        from: Name<'_>,
+        to: &[u8],
+        moved: Ino,
+        old: Ino,
+    ) -> Result<(), FsError> {
+        let dir = from.0;
+        let place = |slot: Option<Slot>| {
+            let slot = slot.ok_or_else(|| not_found(to))?;
+            Ok::<_, FsError>((slot.at, slot.at.checked_div(UNIT).unwrap_or(0)))
+        };
+        let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
+        let goes_behind = source.0 < target.0 && source.1 != target.1;
+        if goes_behind && self.node(moved)?.links.saturating_add(2) > LINK_MAX {
+            return Err(FsError::TooManyLinks(moved));
+        }
+        let mut after = self.changes_in_dir(old)?;
+        after.extend(self.leaving(old)?);
+        if goes_behind {
+            let counted = self.raise_links(moved)?;
+            let (named, gone) = self.move_behind(dir, from.1, target.1, counted)?;
+            self.note_name(moved, dir, &named)?;
+            self.note_leaving(moved, dir, gone)?;
+            self.cache.defer(&[gone], Kind::DirRem, Action::DropLink(moved));
+            after.push(gone);
+        }
+        after.push(self.raise_links(moved)?);
+        let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
+        let reached = self.node(dir)?.reached_by.clone();
+        if source.1 != target.1 {
+            debug_assert!(target.0 < source.0, "the name that stays is the first");
+            let changed = self.redirect(dir, to, (moved, FileKind::Directory), &after)?;
+            let named: Ids = reached.into_iter().chain([changed]).collect();
+            self.lose_dir(dir, old, Some(changed))?;
+            return self.finish(from, dir, moved, &named, None);
+        }
+        let changed = self.replace_within_unit(dir, from.1, to, &after)?;
+        let named: Ids = reached.into_iter().chain([changed]).collect();
+        self.note_name(moved, dir, &named)?;
+        self.note_leaving(moved, dir, changed)?;
+        self.lose_dir(dir, old, Some(changed))?;
+        self.cache.defer(&[changed], Kind::DirRem, Action::DropLink(moved));
+        self.touch(moved)?;
+        self.touch_dir(dir)
     }
 
     /// Refuses what cannot be counted.
@@ -148,26 +206,34 @@ impl FfsLive {
         Ok(counted)
     }
 
-    /// What the new name of a directory waits for when it gets another parent.
-    /// If the disk has never seen the old name, `..` may and must lead to the
-    /// new parent before anything does lead here; else the old name must be
-    /// there first, and `..` comes later.
+    /// What the new name of a directory waits for when it gets another parent:
+    /// that this can be reached, and not by way of the directory itself. If the
+    /// disk has never seen the old name, `..` may and must lead to the new parent
+    /// before anything does lead here; else the old name must be there first, and
+    /// `..` comes later, unless it shall come `first`.
     fn prepare_turn(
         &mut self,
         from: Name<'_>,
         to: Ino,
         moved: Ino,
+        first: bool,
         after: &mut Ids,
     ) -> Result<Option<ChangeId>, FsError> {
+        let way = self.way_to(to)?;
+        after.extend(way.iter().copied());
         let counted = self.adopt(moved, to)?;
         after.push(counted);
-        if self.is_name_pending(from.0, from.1)? {
-            let turned = self.turn(moved, to, &[counted])?;
-            after.push(turned);
-            return Ok(Some(turned));
+        let is_new = self.is_name_pending(from.0, from.1)?;
+        if !is_new {
+            after.extend(self.changes_to_name(from.0, from.1)?);
         }
-        after.extend(self.changes_to_name(from.0, from.1)?);
-        Ok(None)
+        if !is_new && !first {
+            return Ok(None);
+        }
+        let before: Ids = if is_new { Ids::from_slice(&[counted]) } else { after.clone() };
+        let turned = self.turn(moved, to, &before)?;
+        after.push(turned);
+        Ok(Some(turned))
     }
 
     /// Then, once the new name is on the disk, `..` leads to the new parent.
@@ -186,8 +252,10 @@ impl FfsLive {
         named: &Ids,
         new_parent: Option<ChangeId>,
     ) -> Result<(), FsError> {
+        let way = if to == from.0 { Ids::new() } else { self.way_to(to)? };
         self.note_name(moved, to, named)?;
-        let before: Ids = named.iter().copied().chain(new_parent).collect();
+        // What the new name is in can be reached by then.
+        let before: Ids = named.iter().copied().chain(new_parent).chain(way).collect();
         let removed = self.remove(from.0, from.1, &before)?;
         if let Some(dotdot) = new_parent {
             let old = self.node(from.0)?;
@@ -203,7 +271,7 @@ impl FfsLive {
         }
         match removed {
             Some(id) => {
-                self.note_leaving(moved, id)?;
+                self.note_leaving(moved, to, id)?;
                 self.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
                 Ok(())
             }
@@ -236,9 +304,11 @@ impl FfsLive {
         let across = from.0 != to.0;
         let moves = |kind: FileKind| across && kind == FileKind::Directory;
         let spot = self.reserve(to.0, &third)?;
-        let counted = self.raise_links(other)?;
+        let mut first = self.way_to(from.0)?;
+        first.extend(self.way_to(to.0)?);
+        first.push(self.raise_links(other)?);
         let aside =
-            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &[counted])?;
+            self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &first)?;
 
         let mut after = aside.clone();
         after.push(self.raise_links(moved)?);
@@ -269,10 +339,10 @@ impl FfsLive {
             node.effective = node.effective.saturating_sub(1);
             self.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
         }
-        self.note_leaving(moved, back)?;
-        self.note_leaving(other, changed)?;
+        self.note_leaving(moved, to.0, back)?;
+        self.note_leaving(other, from.0, changed)?;
         if let Some(removed) = removed {
-            self.note_leaving(other, removed)?;
+            self.note_leaving(other, from.0, removed)?;
         }
         self.note_name(moved, to.0, &Ids::from_slice(&[changed]))?;
         self.note_name(other, from.0, &Ids::from_slice(&[back]))?;

@@ -37,9 +37,7 @@ pub(crate) fn run(args: &ListArgs, global: &Global) -> Result<ExitCode, Failure>
         let unknown = || Failure::usage(format!("{name}: no such workload"));
         let scripts = scripts.ok_or_else(unknown)?;
         if global.json {
-            let entry = |script: &seekless_crash::Script| {
-                json!({ "name": script.name, "script": script.to_string() })
-            };
+            let entry = |script: &seekless_crash::Script| json!({ "name": script.name, "script": script.to_string() });
             say!("{}", json!({ "scripts": scripts.iter().map(entry).collect::<Vec<_>>() }));
         } else {
             for script in scripts {

@@ -45,7 +45,8 @@ pub(crate) struct MutateArgs {
 
 pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format)?;
-    let scripts = built_in("all", target.has_xattrs(), Sequences { count: 0, seed: 0 }).map_err(CampaignError::from)?;
+    let scripts = built_in("all", target.has_xattrs(), Sequences { count: 0, seed: 0 })
+        .map_err(CampaignError::from)?;
     let scripts = scripts.unwrap_or_default();
     let mut mutation = Mutation::new(&target, scripts, args.seed)?;
     let bar = progress::count(global, u64::from(args.mutants));

@@ -118,11 +118,7 @@ fn is_one_of_many(script: &Script) -> bool {
 }
 
 /// The workloads of a name, or of a file.
-fn scripts(
-    name: &str,
-    target: &dyn Target,
-    sequences: Sequences,
-) -> Result<Vec<Script>, Failure> {
+fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<Script>, Failure> {
     let known = built_in(name, target.has_xattrs(), sequences).map_err(CampaignError::from)?;
     if let Some(scripts) = known {
         return Ok(scripts);
@@ -163,7 +159,8 @@ fn all(
 ) -> Result<Outcome, Failure> {
     let mut state = match &args.state {
         Some(path) => {
-            let campaign = settings.fingerprint(format, &format!("{} x{}", args.workload, args.sequences));
+            let campaign =
+                settings.fingerprint(format, &format!("{} x{}", args.workload, args.sequences));
             Some(StateFile::open(path, &campaign).map_err(CampaignError::from)?)
         }
         None => None,

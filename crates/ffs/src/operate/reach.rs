@@ -1,0 +1,138 @@
+//! Which names lead to a file, and what must be on the disk for them to do so.
+
+use super::FfsLive;
+use super::directory::Ids;
+use super::index::UNIT;
+use crate::ondisk::{DIRECTORY_UNIT, ROOT};
+use hashbrown::HashMap;
+use seekless_cache::ChangeId;
+use seekless_fs::field::invalid;
+use seekless_fs::{FsError, Location};
+use seekless_units::Ino;
+use smallvec::SmallVec;
+
+/// Files looked up of which the inodes are not in memory, at most.
+const MOST_SEEN: usize = 1 << 16;
+/// Departed names at which those are forgotten that the disk has lost too.
+const MANY_DEPARTED: usize = 1024;
+
+/// Directories in which a file was seen.
+pub(super) type SeenIn = SmallVec<[Ino; 2]>;
+
+/// Names in directories as the disk has them.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    /// Where files were looked up of which the inodes are not in memory.
+    seen: HashMap<Ino, SeenIn>,
+    /// What takes a name from the disk, by directory and name: until it has, the
+    /// same name must not come to be there again.
+    departed: HashMap<Ino, HashMap<Box<[u8]>, ChangeId>>,
+    departures: usize,
+    many: usize,
+}
+
+impl Reach {
+    /// Forgets that a name of a file was seen, since its inode will remember.
+    pub(super) fn take_seen(&mut self, ino: Ino) -> SeenIn {
+        self.seen.remove(&ino).unwrap_or_default()
+    }
+
+    /// Remembers where a file was seen of which the inode goes from memory.
+    pub(super) fn keep_seen(&mut self, ino: Ino, dirs: SeenIn) {
+        if dirs.is_empty() {
+            return;
+        }
+        if self.seen.len() >= MOST_SEEN {
+            // Who has a file open has its inode in memory; others look it up
+            // again before they do.
+            self.seen.clear();
+        }
+        self.seen.insert(ino, dirs);
+    }
+}
+
+/// Adds a directory to those in which a file was seen.
+pub(super) fn note_seen(seen: &mut SeenIn, dir: Ino) {
+    if !seen.contains(&dir) {
+        seen.push(dir);
+    }
+}
+
+impl FfsLive {
+    /// Remembers that a file has a name in a directory: a file that is made
+    /// durable is so with the names by which it was reached.
+    pub(super) fn saw(&mut self, dir: Ino, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            note_seen(&mut node.seen_in, dir);
+            return;
+        }
+        let mut dirs = self.reach.take_seen(ino);
+        note_seen(&mut dirs, dir);
+        self.reach.keep_seen(ino, dirs);
+    }
+
+    /// Remembers what takes a name from the disk.
+    pub(super) fn note_departure(&mut self, dir: Ino, name: &[u8], by: ChangeId) {
+        let reach = &mut self.reach;
+        if reach.departures >= reach.many.max(MANY_DEPARTED) {
+            let cache = &self.cache;
+            reach.departed.values_mut().for_each(|names| {
+                names.retain(|_, id| !cache.is_committed(*id));
+            });
+            reach.departed.retain(|_, names| !names.is_empty());
+            reach.departures = reach.departed.values().map(HashMap::len).sum();
+            reach.many = reach.departures.saturating_mul(2);
+        }
+        let names = reach.departed.entry(dir).or_default();
+        if names.insert(name.into(), by).is_none() {
+            reach.departures = reach.departures.saturating_add(1);
+        }
+    }
+
+    /// What a new name waits for: that an older entry of the same name is gone
+    /// from the disk.
+    pub(super) fn departure(&self, dir: Ino, name: &[u8]) -> Option<ChangeId> {
+        let by = *self.reach.departed.get(&dir)?.get(name)?;
+        (!self.cache.is_committed(by)).then_some(by)
+    }
+
+    /// The directory that a directory's `..` leads to.
+    pub(super) fn parent_of(&mut self, dir: Ino) -> Result<Ino, FsError> {
+        let place = Location::of("directory").in_inode(dir);
+        self.dir_node(dir)?;
+        let (block, skip) = self.dir_place(dir, 0)?;
+        let unit = self.cache.read(block, skip, DIRECTORY_UNIT)?;
+        match self.sb.entries(unit, place).nth(1) {
+            Some(Ok(entry)) if entry.name == b".." => Ok(entry.ino),
+            Some(Err(error)) => Err(error),
+            _ => Err(invalid("..", UNIT, place)),
+        }
+    }
+
+    /// What must be on the disk for a directory to be reached from the root as it
+    /// is now, and in no other way: its names and those of the directories above
+    /// it, and that older names of these are gone. A check that finds a directory
+    /// by two names keeps one of them, and it may be the older.
+    pub(super) fn way_to(&mut self, dir: Ino) -> Result<Ids, FsError> {
+        let mut ids = Ids::new();
+        let mut at = dir;
+        // No path is longer than there are inodes.
+        for _ in 0..self.sb.inodes() {
+            if at.get() == ROOT {
+                break;
+            }
+            ids.extend(self.leaving(at)?);
+            let cache = &self.cache;
+            if let Some(node) = self.nodes.get(&at) {
+                let pending = node.named_by.iter().map(|&(_, id)| id);
+                ids.extend(pending.filter(|&id| !cache.is_committed(id)));
+            }
+            let above = self.parent_of(at)?;
+            if above == at {
+                break;
+            }
+            at = above;
+        }
+        Ok(ids)
+    }
+}
