@@ -379,11 +379,13 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
         Ok(())
     };
     let (_, old) = cache.fill(at(1), 1024, Role::Data, fill).unwrap();
+    // A length that goes before the number, wherever that leads.
+    let (_, length) = cache.fill(at(3), 512, Role::SizeExtend, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &1u64.to_le_bytes() }];
-    let first = cache.change(at(0), &pointer, Role::PointerSet, &[old]).unwrap();
+    let first = cache.change(at(0), &pointer, Role::PointerSet, &[old, length]).unwrap();
     let (_, new) = cache.fill(at(2), 2048, Role::Data, fill).unwrap();
     let pointer = [Piece { offset: 8, bytes: &2u64.to_le_bytes() }];
-    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[]).unwrap();
+    let moved = cache.replace(at(0), &pointer, Role::PointerSet, &[new], &[old]).unwrap();
     assert!(moved.replaced);
     assert_eq!(moved.id, first);
     cache.forget(Extent::new(at(1), 1), moved.id);
@@ -397,6 +399,7 @@ fn a_replaced_pointer_waits_only_for_the_new_place() {
     run.disk.read(Lba::new(0), &mut sector).unwrap();
     shown.copy_from_slice(&sector[8..16]);
     assert_eq!(u64::from_le_bytes(shown), 2);
+    assert!(cache.is_committed(length), "what is not dropped is waited for");
     run.disk.read(Lba::new(16), &mut sector).unwrap();
     assert_eq!(sector, [0; 512], "the old place was never written");
 }

@@ -24,11 +24,11 @@ impl FfsLive {
             if ino.get() == ROOT || !seen.insert(ino) {
                 continue;
             }
-            match self.node(ino) {
-                // A directory that a name of the file was in, and is gone.
-                Err(FsError::NotFound(_)) => continue,
-                loaded => loaded?,
-            };
+            // A directory that the file once had a name in may be gone.
+            if !self.is_there(ino)? {
+                continue;
+            }
+            self.node(ino)?;
             let cache = &self.cache;
             let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.effective > 0) else {
                 continue;

@@ -211,6 +211,18 @@ impl FfsLive {
         decode(&self.sb, ino, bytes)
     }
 
+    /// Whether an inode is in use, and not about to be given back.
+    pub(super) fn is_there(&mut self, ino: Ino) -> Result<bool, FsError> {
+        if self.nodes.contains_key(&ino) {
+            return Ok(true);
+        }
+        let (group, slot) = self.sb.inode_slot(ino)?;
+        let place = self.sb.inode_place(ino)?;
+        // Where the mode stands in both formats.
+        let mode = self.cache.read(place.block, place.skip, 2)?;
+        Ok(mode.iter().any(|&byte| byte != 0) && self.inode_in_use(group, slot)?)
+    }
+
     /// Drops nodes that can be read again, when there are many.
     pub(super) fn drop_nodes(&mut self) {
         if self.nodes.len() < self.most_nodes {
