@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 pub(super) struct Names {
     files: BTreeSet<&'static str>,
     dirs: BTreeSet<&'static str>,
-    /// Symbolic links, which no other operation works on.
+    /// Symbolic links and directories with something in them, which no other
+    /// operation works on.
     links: BTreeSet<&'static str>,
 }
 
@@ -72,6 +73,13 @@ impl Names {
         ops.push(Op::Mkdir(path(name)));
         self.dirs.insert(name);
         name
+    }
+
+    /// A directory is not empty any more: none that removes it may take it.
+    pub(super) fn fill(&mut self, name: &str) {
+        if let Some(name) = self.dirs.take(name) {
+            self.links.insert(name);
+        }
     }
 
     /// A name is gone.

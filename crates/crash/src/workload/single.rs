@@ -39,6 +39,28 @@ pub enum Single {
     Symlink,
     /// An extended attribute is set.
     Xattr,
+    /// A new directory with a file in it.
+    Fill,
+    /// A directory gets another name in its parent.
+    RenameWithin,
+    /// A directory takes the name of an empty one beside it.
+    RenameOverDirectory,
+    /// A directory takes the name of an empty one in another directory.
+    RenameOverAcross,
+    /// A directory moves into one that has just moved.
+    Nest,
+    /// A file moves into a directory that was just made.
+    MoveIntoNew,
+    /// A name goes, and is given to a new file.
+    Recreate,
+    /// A file makes room for a new one of its name, as logs do.
+    Rotate,
+    /// A file grows past the blocks that its inode leads to, a little at a time.
+    Grow,
+    /// A file is cut inside of an indirect block, and grows again.
+    CutIndirect,
+    /// A file is written past a full indirect block.
+    Far,
 }
 
 /// Files that an operation takes if it can: what another may have made or
@@ -47,7 +69,7 @@ const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"
 
 impl Single {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 27] = [
         Self::Create,
         Self::Mkdir,
         Self::Link,
@@ -64,6 +86,17 @@ impl Single {
         Self::Fallocate,
         Self::Symlink,
         Self::Xattr,
+        Self::Fill,
+        Self::RenameWithin,
+        Self::RenameOverDirectory,
+        Self::RenameOverAcross,
+        Self::Nest,
+        Self::MoveIntoNew,
+        Self::Recreate,
+        Self::Rotate,
+        Self::Grow,
+        Self::CutIndirect,
+        Self::Far,
     ];
 
     /// Its name, as a workload.
@@ -86,6 +119,17 @@ impl Single {
             Self::Fallocate => "fallocate",
             Self::Symlink => "symlink",
             Self::Xattr => "xattr",
+            Self::Fill => "fill",
+            Self::RenameWithin => "rename-within",
+            Self::RenameOverDirectory => "rename-over-directory",
+            Self::RenameOverAcross => "rename-over-across",
+            Self::Nest => "nest",
+            Self::MoveIntoNew => "move-into-new",
+            Self::Recreate => "recreate",
+            Self::Rotate => "rotate",
+            Self::Grow => "grow",
+            Self::CutIndirect => "cut-indirect",
+            Self::Far => "far",
         }
     }
 
@@ -109,6 +153,17 @@ impl Single {
             Self::Fallocate => "space for 12,000 bytes, which are zeros then",
             Self::Symlink => "a symbolic link whose target needs a block",
             Self::Xattr => "an extended attribute of 300 bytes",
+            Self::Fill => "a new directory with a file in it",
+            Self::RenameWithin => "a directory gets another name in its parent",
+            Self::RenameOverDirectory => "a directory takes the name of an empty one beside it",
+            Self::RenameOverAcross => "a directory takes the name of an empty one elsewhere",
+            Self::Nest => "a directory moves into one that has just moved",
+            Self::MoveIntoNew => "a file moves into a directory that was just made",
+            Self::Recreate => "a file is removed, and a new one made of its name",
+            Self::Rotate => "a file is renamed, and a new one made of its name",
+            Self::Grow => "a file grows past twelve blocks in four steps",
+            Self::CutIndirect => "a file is cut inside an indirect block, and grows again",
+            Self::Far => "a file is written past a full indirect block",
         }
     }
 
@@ -153,6 +208,11 @@ impl Single {
                 ops.push(Op::Rmdir(path(dir)));
                 parent(dir)
             }
+            Self::Fill | Self::Nest | Self::MoveIntoNew => self.directories(names, &mut ops),
+            Self::RenameWithin | Self::RenameOverDirectory | Self::RenameOverAcross => {
+                self.renamed_directory(names, &mut ops)
+            }
+            Self::Recreate | Self::Rotate => self.again(names, &mut ops),
             _ => self.one_file(names, &mut ops),
         };
         (ops, object)
@@ -182,9 +242,95 @@ impl Single {
         to
     }
 
+    /// Directories that are made or moved with something that comes into them.
+    fn directories(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        match self {
+            Self::Fill => {
+                let dir = names.new_dir(&["A/full", "B/full", "A/fuller"]);
+                let file = path(&format!("{dir}/file"));
+                ops.extend([
+                    Op::Mkdir(dir.clone()),
+                    Op::Open(file.clone()),
+                    Op::Write(None, 0, 2500),
+                    Op::Close,
+                ]);
+                names.fill(&dir.to_string());
+                file
+            }
+            Self::MoveIntoNew => {
+                let from = names.file(&["A/new", "A/foo", "B/foo", "A/needed"], ops);
+                names.remove(from);
+                let dir = names.new_dir(&["B/box", "A/box", "B/case"]);
+                let file = path(&format!("{dir}/kept"));
+                ops.extend([Op::Mkdir(dir.clone()), Op::Rename(path(from), file.clone())]);
+                names.fill(&dir.to_string());
+                file
+            }
+            _ => {
+                let outer = names.dir(&["A/dir", "A/sub"], ops);
+                names.remove(outer);
+                let to = names.new_dir(&["B/outer", "B/outermost", "A/outer"]);
+                let inner = names.dir(&["B/dir", "B/sub", "B/inner"], ops);
+                names.remove(inner);
+                let below = path(&format!("{to}/inner"));
+                ops.push(Op::Rename(path(outer), to.clone()));
+                ops.push(Op::Rename(path(inner), below.clone()));
+                names.fill(&to.to_string());
+                below
+            }
+        }
+    }
+
+    fn renamed_directory(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        let from = names.dir(&["A/dir", "A/sub"], ops);
+        names.remove(from);
+        let (wishes, made): (&[&'static str], bool) = match self {
+            Self::RenameWithin => (&["A/named", "A/renamed", "A/afresh"], false),
+            Self::RenameOverDirectory => (&["A/empty", "A/emptier", "A/emptiest"], true),
+            _ => (&["B/empty", "B/emptier", "B/emptiest"], true),
+        };
+        let to = names.new_dir(wishes);
+        if made {
+            ops.push(Op::Mkdir(to.clone()));
+        }
+        ops.push(Op::Rename(path(from), to.clone()));
+        to
+    }
+
+    /// A name that is given to a new file at once.
+    fn again(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        let name = names.file(&FILES, ops);
+        if self == Self::Recreate {
+            ops.push(Op::Unlink(path(name)));
+        } else {
+            let to = names.new_file(&["A/log.1", "A/log.2", "B/log.1"]);
+            ops.push(Op::Rename(path(name), to));
+        }
+        ops.extend([Op::Open(path(name)), Op::Write(None, 0, 1500), Op::Close]);
+        path(name)
+    }
+
     fn one_file(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
         let file = path(names.file(&FILES, ops));
         let some = Some(file.clone());
+        match self {
+            Self::Grow => {
+                ops.push(Op::Write(some.clone(), 44_000, 4000));
+                ops.extend((0..3).map(|_| Op::Append(some.clone(), 6000)));
+                return file;
+            }
+            Self::CutIndirect => {
+                ops.push(Op::Write(some.clone(), 40_000, 50_000));
+                ops.push(Op::Truncate(some.clone(), 60_000));
+                ops.push(Op::Append(some, 3000));
+                return file;
+            }
+            Self::Far => {
+                ops.push(Op::Write(some, 4_300_000, 5000));
+                return file;
+            }
+            _ => {}
+        }
         ops.push(match self {
             Self::Append => Op::Append(some, 6000),
             Self::Overwrite => Op::Write(some, 700, 2000),
