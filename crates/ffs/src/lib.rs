@@ -45,6 +45,8 @@ pub use build::{BuildOptions, Builder};
 pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
+#[cfg(feature = "faults")]
+pub use operate::LiveFault;
 pub use operate::{FfsLive, LiveOptions, Wall};
 
 use seekless_device::BlockDevice;

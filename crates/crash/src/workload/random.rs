@@ -27,6 +27,7 @@ const TRIES: u32 = 200;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// Of so many bytes.
     File(u64),
     Directory,
     Symlink,
@@ -42,6 +43,9 @@ struct Sequence {
     object: String,
     /// The file that is held open, which may have lost its name.
     open: Option<u64>,
+    /// Some file was given a second name: two names may be one file's, and then
+    /// to rename one to the other does nothing.
+    linked: bool,
 }
 
 /// The operations of a sequence: from three to `most` of those that change
@@ -63,6 +67,7 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, xattrs: bool) -> Vec<O
         ops: Vec::new(),
         object: "A".into(),
         open: None,
+        linked: false,
     };
     let least = most.min(3);
     let count = least + sequence.below(u64::from(most - least) + 1) as u32;
@@ -260,7 +265,9 @@ impl Sequence {
     fn rename_file(&mut self) -> Option<()> {
         let from = self.file()?;
         let to = self.name();
-        if from == to || self.tree.get(&to) == Some(&Kind::Directory) {
+        let over = self.tree.get(&to);
+        let is_file = matches!(over, Some(Kind::File(_)));
+        if from == to || over == Some(&Kind::Directory) || self.linked && is_file {
             return None;
         }
         self.ops.push(Op::Rename(path(&from), path(&to)));
@@ -323,6 +330,7 @@ impl Sequence {
         // The model has lengths by name; where two differ nothing but the choice
         // of places suffers.
         let kind = *self.tree.get(&from)?;
+        self.linked = true;
         self.tree.insert(to.clone(), kind);
         self.object = to;
         Some(())
@@ -330,7 +338,7 @@ impl Sequence {
 
     fn exchange(&mut self) -> Option<()> {
         let (one, other) = (self.file()?, self.file()?);
-        if one == other {
+        if one == other || self.linked {
             return None;
         }
         self.ops.push(Op::Exchange(path(&one), path(&other)));

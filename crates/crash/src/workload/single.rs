@@ -47,7 +47,7 @@ pub enum Single {
     RenameOverDirectory,
     /// A directory takes the name of an empty one in another directory.
     RenameOverAcross,
-    /// A directory moves into one that has just moved.
+    /// A directory moves into one that was below it.
     Nest,
     /// A file moves into a directory that was just made.
     MoveIntoNew,
@@ -157,10 +157,10 @@ impl Single {
             Self::RenameWithin => "a directory gets another name in its parent",
             Self::RenameOverDirectory => "a directory takes the name of an empty one beside it",
             Self::RenameOverAcross => "a directory takes the name of an empty one elsewhere",
-            Self::Nest => "a directory moves into one that has just moved",
+            Self::Nest => "a directory moves into one that has just left it",
             Self::MoveIntoNew => "a file moves into a directory that was just made",
             Self::Recreate => "a file is removed, and a new one made of its name",
-            Self::Rotate => "a file is renamed, and a new one made of its name",
+            Self::Rotate => "a file is renamed, and two new ones made, one of its name",
             Self::Grow => "a file grows past twelve blocks in four steps",
             Self::CutIndirect => "a file is cut inside an indirect block, and grows again",
             Self::Far => "a file is written past a full indirect block",
@@ -246,7 +246,8 @@ impl Single {
     fn directories(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
         match self {
             Self::Fill => {
-                let dir = names.new_dir(&["A/full", "B/full", "A/fuller"]);
+                // In the root, the directories of which lie in groups of their own.
+                let dir = names.new_dir(&["full", "fuller", "fullest"]);
                 let file = path(&format!("{dir}/file"));
                 ops.extend([
                     Op::Mkdir(dir.clone()),
@@ -262,19 +263,22 @@ impl Single {
                 names.remove(from);
                 let dir = names.new_dir(&["B/box", "A/box", "B/case"]);
                 let file = path(&format!("{dir}/kept"));
-                ops.extend([Op::Mkdir(dir.clone()), Op::Rename(path(from), file.clone())]);
+                ops.extend([Op::Mkdir(dir.clone()), Op::Rename(path(from), file)]);
                 names.fill(&dir.to_string());
-                file
+                parent(from)
             }
             _ => {
-                let outer = names.dir(&["A/dir", "A/sub"], ops);
+                let outer = names.dir(&["A/dir", "A/sub", "B/dir"], ops);
                 names.remove(outer);
-                let to = names.new_dir(&["B/outer", "B/outermost", "A/outer"]);
-                let inner = names.dir(&["B/dir", "B/sub", "B/inner"], ops);
-                names.remove(inner);
-                let below = path(&format!("{to}/inner"));
-                ops.push(Op::Rename(path(outer), to.clone()));
-                ops.push(Op::Rename(path(inner), below.clone()));
+                let inner = path(&format!("{outer}/inner"));
+                let to = names.new_dir(&["B/inner", "B/innermost", "A/inner"]);
+                let below = path(&format!("{to}/outer"));
+                ops.extend([
+                    Op::Mkdir(inner.clone()),
+                    Op::Sync,
+                    Op::Rename(inner, to.clone()),
+                    Op::Rename(path(outer), below.clone()),
+                ]);
                 names.fill(&to.to_string());
                 below
             }
@@ -291,7 +295,7 @@ impl Single {
         };
         let to = names.new_dir(wishes);
         if made {
-            ops.push(Op::Mkdir(to.clone()));
+            ops.extend([Op::Mkdir(to.clone()), Op::Sync]);
         }
         ops.push(Op::Rename(path(from), to.clone()));
         to
@@ -305,6 +309,9 @@ impl Single {
         } else {
             let to = names.new_file(&["A/log.1", "A/log.2", "B/log.1"]);
             ops.push(Op::Rename(path(name), to));
+            // Another takes the place that the name had in its directory.
+            let other = names.new_file(&["A/oth", "B/oth", "A/etc"]);
+            ops.extend([Op::Open(other), Op::Close]);
         }
         ops.extend([Op::Open(path(name)), Op::Write(None, 0, 1500), Op::Close]);
         path(name)

@@ -6,6 +6,7 @@
 //! there; else a unit is compacted.
 
 use super::FfsLive;
+use super::fault::Fault;
 use super::index::{Slot, UNIT};
 use crate::entry::{self, Entry, needed};
 use crate::ondisk::DIRECTORY_UNIT;
@@ -158,7 +159,7 @@ impl FfsLive {
         };
         entry::put(order, &mut unit, &Entry { at, len, ino: to.0, kind, name });
         // Never the same name twice: an older one of a file is gone before.
-        let older = self.departure(dir, name);
+        let older = self.unless(Fault::NameTwice, self.departure(dir, name));
         let after: Ids = after.iter().copied().chain(older).collect();
         let id = self.put_pieces(block, skip, &unit, &pieces, role, &after)?;
         // Undoing a compaction would move the other names back.

@@ -1,6 +1,7 @@
 //! Making one file durable: contents, inode, and the names that lead to it.
 
 use super::FfsLive;
+use super::fault::Fault;
 use crate::ondisk::{DIRECT, ROOT};
 use hashbrown::HashSet;
 use seekless_cache::ChangeId;
@@ -13,13 +14,14 @@ impl FfsLive {
     pub(super) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         self.named_node(ino)?;
         let runs = self.runs_of(ino)?;
+        let runs = self.unless(Fault::FsyncWithoutContents, runs);
         self.cache.settle_runs(&runs)?;
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
         self.cache.settle(&arriving)?;
         // Up the tree: a name is of use only when its directory has one.
         let mut seen = HashSet::new();
-        let mut next = vec![ino];
+        let mut next = self.unless(Fault::FsyncWithoutNames, vec![ino]);
         while let Some(ino) = next.pop() {
             if ino.get() == ROOT || !seen.insert(ino) {
                 continue;
@@ -46,6 +48,7 @@ impl FfsLive {
                 // Of two names of a directory a check keeps one, and does not
                 // know which is the newer.
                 let leaving = self.leaving(ino)?;
+                let leaving = self.unless(Fault::FsyncWithOlderNames, leaving);
                 self.cache.settle(&leaving)?;
                 next.push(self.parent_of(ino)?);
             }

@@ -3,6 +3,7 @@
 
 use super::FfsLive;
 use super::encode::Part;
+use super::fault::Fault;
 use crate::ondisk::DIRECT;
 use crate::superblock::Format;
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
@@ -255,14 +256,15 @@ impl FfsLive {
         let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 4]>::from_slice(after));
         for (step, &place) in path.steps.iter().zip(&path.places).rev() {
             let Some((bitmap, init)) = step.fresh else {
-                after.push(sized);
+                after.extend(self.unless(Fault::IndirectBeforeLength, Some(sized)));
                 let changed = self.put_pointer(step.at, place, number, entered, &after, None)?;
                 self.put_blocks(ino, Role::Attributes, &[])?;
                 return Ok(changed.id);
             };
             let changed = self.put_pointer(step.at, place, number, entered, &after, None)?;
             number = step.at.get();
-            after = SmallVec::from_slice(&[bitmap, init, changed.id]);
+            let whole = [bitmap, init, changed.id];
+            after = self.unless(Fault::IndirectBeforeInit, SmallVec::from_slice(&whole));
         }
         if let Some(top) = self.node(ino)?.indirect.get_mut(path.tree) {
             *top = number;

@@ -13,7 +13,8 @@
 //! - `xattr`: extended attributes;
 //! - `actions`: what is done later;
 //! - `durable`: what `fsync` waits for;
-//! - `mount`, `seal`: opening, closing, check hashes.
+//! - `mount`, `seal`: opening, closing, check hashes;
+//! - `fault`: rules that tests break.
 
 mod actions;
 mod allocate;
@@ -21,6 +22,7 @@ mod calls;
 mod directory;
 mod durable;
 mod encode;
+mod fault;
 mod file;
 mod gather;
 mod index;
@@ -37,8 +39,12 @@ mod truncate;
 mod write;
 mod xattr;
 
+#[cfg(feature = "faults")]
+pub use fault::Fault as LiveFault;
+
 use crate::superblock::Super;
 use actions::Action;
+use fault::Fault;
 use hashbrown::{HashMap, HashSet};
 use index::Indexes;
 use node::Node;
@@ -111,6 +117,8 @@ pub struct FfsLive {
     /// Why nothing can be changed any more, if not for a failed write.
     broken: Option<String>,
     closed: bool,
+    /// A rule that a test has broken.
+    fault: Option<Fault>,
 }
 
 impl FfsLive {

@@ -72,6 +72,7 @@ impl FfsLive {
             ignore_checksums: options.ignore_checksums,
             broken: None,
             closed: false,
+            fault: None,
         };
         live.read_summaries()?;
         live.dir_node(Ino::new(ROOT))?;

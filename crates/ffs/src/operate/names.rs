@@ -3,6 +3,7 @@
 use super::FfsLive;
 use super::actions::Action;
 use super::directory::{Ids, NAME_MAX, Spot, first_unit};
+use super::fault::Fault;
 use super::node::{Node, flag, raw_device};
 use super::reach::note_seen;
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
@@ -221,14 +222,16 @@ impl FfsLive {
         after.push(bitmap);
         let init = self.put_new(ino, &after)?;
         let kind = self.node(ino)?.kind;
+        let init_first = self.unless(Fault::EntryBeforeInode, Some(init));
         let (role, after) = if kind == FileKind::Directory {
             let parent = self.dir_node(dir)?;
             parent.links = parent.links.saturating_add(1);
             parent.effective = parent.effective.saturating_add(1);
             let counted = self.put_links(dir)?;
-            (Role::EntryAddDirectory, Ids::from_slice(&[init, counted]))
+            let counted = self.unless(Fault::EntryBeforeParentLink, Some(counted));
+            (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
         } else {
-            (Role::EntryAdd, Ids::from_slice(&[init]))
+            (Role::EntryAdd, init_first.into_iter().collect())
         };
         let named = self.insert(dir, spot, name, (ino, kind), role, &after)?;
         self.note_name(ino, dir, &named)?;
@@ -326,7 +329,7 @@ impl FfsLive {
         node.effective = node.effective.saturating_sub(1);
         self.touch(ino)?;
         self.count_free(ino);
-        match removed {
+        match self.unless(Fault::LinksEarly, removed) {
             Some(id) => {
                 self.cache.defer(&[id], Kind::DirRem, Action::DropLink(ino));
                 Ok(())

@@ -3,6 +3,7 @@
 use super::FfsLive;
 use super::actions::Action;
 use super::directory::Ids;
+use super::fault::Fault;
 use super::index::{Slot, UNIT};
 use super::names::{LINK_MAX, not_found};
 use super::node::flag;
@@ -148,7 +149,8 @@ impl FfsLive {
             Ok::<_, FsError>((slot.at, slot.at.checked_div(UNIT).unwrap_or(0)))
         };
         let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
-        let goes_behind = source.0 < target.0 && source.1 != target.1;
+        let in_place = !self.has(Fault::RenameOverOutOfPlace);
+        let goes_behind = in_place && source.0 < target.0 && source.1 != target.1;
         if goes_behind && self.node(moved)?.links.saturating_add(2) > LINK_MAX {
             return Err(FsError::TooManyLinks(moved));
         }
@@ -165,8 +167,8 @@ impl FfsLive {
         after.push(self.raise_links(moved)?);
         let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
         let reached = self.node(dir)?.reached_by.clone();
-        if source.1 != target.1 {
-            debug_assert!(target.0 < source.0, "the name that stays is the first");
+        if source.1 != target.1 || !in_place {
+            debug_assert!(target.0 < source.0 || !in_place, "the name that stays is the first");
             let changed = self.redirect(dir, to, (moved, FileKind::Directory), &after)?;
             let named: Ids = reached.into_iter().chain([changed]).collect();
             self.lose_dir(dir, old, Some(changed))?;
@@ -220,14 +222,14 @@ impl FfsLive {
         after: &mut Ids,
     ) -> Result<Option<ChangeId>, FsError> {
         let way = self.way_to(to)?;
-        after.extend(way.iter().copied());
+        after.extend(self.unless(Fault::RenameIntoALoop, way));
         let counted = self.adopt(moved, to)?;
         after.push(counted);
         let is_new = self.is_name_pending(from.0, from.1)?;
         if !is_new {
             after.extend(self.changes_to_name(from.0, from.1)?);
         }
-        if !is_new && !first {
+        if !is_new && (!first || self.has(Fault::TurnAfterRenameOver)) {
             return Ok(None);
         }
         let before: Ids = if is_new { Ids::from_slice(&[counted]) } else { after.clone() };
@@ -255,7 +257,9 @@ impl FfsLive {
         let way = if to == from.0 { Ids::new() } else { self.way_to(to)? };
         self.note_name(moved, to, named)?;
         // What the new name is in can be reached by then.
+        let way = self.unless(Fault::RenameIntoTheUnreached, way);
         let before: Ids = named.iter().copied().chain(new_parent).chain(way).collect();
+        let before = self.unless(Fault::RenameLosesBoth, before);
         let removed = self.remove(from.0, from.1, &before)?;
         if let Some(dotdot) = new_parent {
             let old = self.node(from.0)?;

@@ -2,6 +2,7 @@
 
 use super::FfsLive;
 use super::actions::Action;
+use super::fault::Fault;
 use super::map::Way;
 use crate::ondisk::DIRECT;
 use seekless_cache::{ChangeId, Kind, Role};
@@ -88,7 +89,7 @@ impl FfsLive {
         node.size = len;
         node.sectors = node.sectors.saturating_sub(sectors);
         // No number past the end stays in an indirect block that stays.
-        before.extend(&cut.cleared);
+        before.extend(self.unless(Fault::PartialCut, cut.cleared.clone()));
         let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
         let cleared = self.put_blocks(ino, role, &before)?;
         self.node(ino)?.sized = cleared;
@@ -116,7 +117,8 @@ impl FfsLive {
             self.cache.forget(run, cleared);
         }
         cut.cleared.push(cleared);
-        self.defer_free(&cut.cleared, Kind::FreeBlks, cut.runs);
+        let first = self.unless(Fault::ReuseBeforeClear, cut.cleared);
+        self.defer_free(&first, Kind::FreeBlks, cut.runs);
     }
 
     fn cut_direct(&mut self, ino: Ino, len: u64, kept: u64, cut: &mut Cut) -> Result<(), FsError> {
@@ -304,7 +306,8 @@ impl FfsLive {
         self.nodes.remove(&ino);
         self.let_go(cleared, cut);
         self.pending.inodes = self.pending.inodes.saturating_add(1);
-        self.cache.defer(&[cleared], Kind::FreeFile, Action::FreeInode { ino, is_directory });
+        let first = self.unless(Fault::InodeReusedEarly, vec![cleared]);
+        self.cache.defer(&first, Kind::FreeFile, Action::FreeInode { ino, is_directory });
         Ok(cleared)
     }
 

@@ -3,6 +3,8 @@
 use super::FfsLive;
 use super::actions::Action;
 use super::encode::Part;
+use super::fault::Fault;
+use super::map::Path;
 use crate::ondisk::DIRECT;
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
@@ -240,7 +242,7 @@ impl FfsLive {
             put(to, within, bytes);
             Ok(())
         })?;
-        let after = [bitmap, data];
+        let after: Vec<ChangeId> = self.data_first(&path, bitmap, data).collect();
         let reached = if let Some(path) = path {
             // Of a directory; that of a file has been announced.
             self.node(ino)?.size = size;
@@ -257,6 +259,22 @@ impl FfsLive {
         };
         self.gather(ino, lbn, wanted, at)?;
         Ok(reached)
+    }
+
+    /// What the number of a new block waits for.
+    fn data_first(
+        &self,
+        path: &Option<Path>,
+        bitmap: ChangeId,
+        data: ChangeId,
+    ) -> impl Iterator<Item = ChangeId> + use<> {
+        let early = if path.is_some() {
+            Fault::IndirectBeforeContents
+        } else {
+            Fault::PointerBeforeContents
+        };
+        let bitmap = self.unless(Fault::PointerBeforeBitmap, Some(bitmap));
+        bitmap.into_iter().chain(self.unless(early, Some(data)))
     }
 
     /// The role of a block number in an inode, by that of what it leads to.
@@ -344,7 +362,7 @@ impl FfsLive {
         old: Extent,
         changed: Changed,
     ) -> Result<ChangeId, FsError> {
-        if changed.replaced {
+        if changed.replaced || self.has(Fault::ReuseBeforeMove) {
             self.cache.forget(old, changed.id);
             self.free_runs(&[old])?;
         } else {

@@ -22,7 +22,27 @@ const BYTES_PER_INODE: u32 = 8192;
 pub(crate) struct Ufs(pub(crate) Version);
 
 /// A UFS image in use.
-struct InUse(FfsLive);
+pub(crate) struct InUse(pub(crate) FfsLive);
+
+impl Ufs {
+    /// Opens an image for changes.
+    pub(crate) fn live(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<FfsLive, FsError> {
+        let options = LiveOptions {
+            directories: "orlov".into(),
+            blocks: None,
+            seed: 1,
+            force: false,
+            ignore_checksums: false,
+            reallocblks: true,
+            wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
+        };
+        FfsLive::open(device, clock, config, options)
+    }
+}
 
 impl Live for InUse {
     fn operate(&mut self) -> &mut dyn Operate {
@@ -68,16 +88,7 @@ impl Target for Ufs {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        let options = LiveOptions {
-            directories: "orlov".into(),
-            blocks: None,
-            seed: 1,
-            force: false,
-            ignore_checksums: false,
-            reallocblks: true,
-            wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
-        };
-        Ok(Box::new(InUse(FfsLive::open(device, clock, config, options)?)))
+        Ok(Box::new(InUse(Self::live(device, clock, config)?)))
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
