@@ -187,9 +187,10 @@ impl<A> Cache<A> {
         let mut start = within * self.shape.fragment as usize + skip;
         block += (start / size) as u64;
         start %= size;
-        self.prefetch(block, start, buf.len())?;
+        let end = block + ((start + buf.len()) / size) as u64;
         let mut done = 0;
         while done < buf.len() {
+            self.prefetch(block, end)?;
             let len = (size - start).min(buf.len() - done);
             let mask = self.shape.mask(start, start + len);
             let buffer = self.load(Place { block, start, end: start + len, mask })?;
@@ -201,32 +202,29 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Brings whole blocks in that a run needs, as few requests as may be.
-    fn prefetch(&mut self, first: u64, start: usize, len: usize) -> Result<(), FsError> {
+    /// Where a whole block and more behind it up to `end` are not there, brings in
+    /// as many as go in one request; what the cache may hold allows for that.
+    fn prefetch(&mut self, first: u64, end: u64) -> Result<(), FsError> {
         let size = self.shape.block_bytes();
         let most = ((self.config.cluster.get() as usize) / size).max(1) as u64;
-        let end = first + (start + len).div_ceil(size) as u64;
-        let whole_end = first + ((start + len) / size) as u64;
-        let mut at = first;
-        while at < end {
-            let missing = |block: u64| self.buffers.get(block).is_none_or(|b| b.valid == 0);
-            let run = (at..whole_end.min(at + most)).take_while(|&block| missing(block)).count();
-            if run < 2 {
-                at += 1;
-                continue;
-            }
-            let mut bytes = vec![0; run * size];
-            self.device.read(self.shape.lba(self.shape.first_fragment(at)), &mut bytes)?;
-            self.counters.reads += 1;
-            self.counters.read_bytes += bytes.len() as u64;
-            for chunk in bytes.chunks_exact(size) {
-                let buffer = self.buffers.touch(at);
-                buffer.bytes.copy_from_slice(chunk);
-                let whole = bits(self.shape.per_block as usize);
-                buffer.valid = whole;
-                self.buffers.note_piece(at, whole);
-                at += 1;
-            }
+        let missing = |block: &u64| self.buffers.get(*block).is_none_or(|b| b.valid == 0);
+        let run = (first..end.min(first + most)).take_while(missing).count();
+        if run < 2 {
+            return Ok(());
+        }
+        if self.buffers.bytes() > self.config.capacity.get() {
+            self.drop_clean();
+        }
+        let mut bytes = vec![0; run * size];
+        self.device.read(self.shape.lba(self.shape.first_fragment(first)), &mut bytes)?;
+        self.counters.reads += 1;
+        self.counters.read_bytes += bytes.len() as u64;
+        for (chunk, block) in bytes.chunks_exact(size).zip(first..) {
+            let buffer = self.buffers.touch(block);
+            buffer.bytes.copy_from_slice(chunk);
+            let whole = bits(self.shape.per_block as usize);
+            buffer.valid = whole;
+            self.buffers.note_piece(block, whole);
         }
         Ok(())
     }

@@ -111,6 +111,20 @@ fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
     assert!(seekless_ffs::check(device).unwrap().unexpected > 0);
 }
 
+/// A hundredth of the campaign in docs/crash.md.
+#[test]
+fn random_sequences_survive_sixty_states_each() {
+    for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+        for target in &FORMATS {
+            let settings = settings(discipline, Extent::Sample(60), 3);
+            let (wrong, states) = look(target, settings, &workloads(target, "random:8"));
+            assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            assert_eq!(states.len(), 200);
+            assert!(states.iter().sum::<u64>() >= 11_000, "{states:?}");
+        }
+    }
+}
+
 /// Each of these was a fault of the file system.
 #[test]
 fn what_was_found_stays_mended() {
@@ -119,6 +133,41 @@ fn what_was_found_stays_mended() {
         (
             "links",
             "mkdir A\nmkdir B\nopen A/foo\nbegin\nlink A/foo B/x\nlink A/foo A/x\nfsync A/x\n",
+        ),
+        // A cut let the inode go before the numbers past its end, and growing let
+        // them come before it.
+        (
+            "cut",
+            "open f\nwrite 0 120000\nclose\nbegin\ntruncate f 60000\nappend f 3000\ntruncate f 50000\n",
+        ),
+        (
+            "grow",
+            "open f\nwrite 0 45000\nclose\nbegin\nappend f 3000\nappend f 6000\nappend f 6000\n",
+        ),
+        // Fragments by which a tail had grown were not in the bitmap after a cut.
+        (
+            "tail-cut",
+            "open f\nwrite 0 1500\nclose\nbegin\nappend f 4096\ntruncate f 2798\nfsync f\n",
+        ),
+        // A directory moved below what was still below itself.
+        (
+            "loop",
+            "mkdir a\nmkdir b\nmkdir x\nrename b a/b\nbegin\nrename a/b x/b\nrename a x/b/a\n",
+        ),
+        // A name was made again before the older one was gone.
+        (
+            "log",
+            "open tmp\nopen log\nwrite log 0 3000\nclose\nunlink tmp\nbegin\nrename log log.1\nopen log\nwrite log 0 1500\nfsync log\n",
+        ),
+        // Of a renamed directory the older name was left, and a check kept that.
+        ("dir-fsync", "mkdir A\nbegin\nrename A B\nfsync B\n"),
+        ("dir-into", "mkdir A\nmkdir B\nbegin\nrename B A/log\nfsync A\n"),
+        ("dir-over", "mkdir A\nmkdir B\nopen A/f\nwrite 0 1000\nclose\nbegin\nrename A B\n"),
+        ("dir-over-before", "mkdir B\nmkdir A\nopen A/f\nclose\nbegin\nrename A B\n"),
+        // An fsync below a renamed directory did not know of it.
+        (
+            "below",
+            "mkdir A\nmkdir X\nopen A/f\nwrite 0 1000\nclose\nbegin\nrename A X/A\nfsync X/A/f\n",
         ),
         // A name is of no use when its directory has none yet.
         (
@@ -135,6 +184,26 @@ fn what_was_found_stays_mended() {
             for target in &FORMATS {
                 let script = parse(name, text).unwrap();
                 let settings = settings(discipline, Extent::Exhaustive, 3);
+                let (wrong, _) = look(target, settings, &[script]);
+                assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// A directory takes the name of an empty one that lies in a later sector of
+/// their parent, so that one write cannot change both.
+#[test]
+fn a_directory_takes_a_name_that_lies_far_behind_its_own() {
+    let fill: String = (0..24).map(|n| format!("open {}{n:02}\n", "x".repeat(40))).collect();
+    for (order, first, last) in [("behind", "A", "B"), ("in front", "B", "A")] {
+        let text =
+            format!("mkdir {first}\nopen A/f\n{fill}mkdir {last}\nclose\nbegin\nrename A B\n");
+        let text = text.replace("mkdir B\nopen A/f\n", "mkdir B\n");
+        for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+            for target in &FORMATS {
+                let script = parse(order, &text).unwrap();
+                let settings = settings(discipline, Extent::Exhaustive, 6);
                 let (wrong, _) = look(target, settings, &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
             }

@@ -367,8 +367,14 @@ impl Filesystem for LiveMount {
                 }
             };
             live.read_dir(dir, offset, gather).map_err(errno)?;
-            for (name, ino, cookie) in entries {
-                let attr = live.attr(ino).map_err(errno)?;
+            for (n, (name, ino, cookie)) in entries.into_iter().enumerate() {
+                let attr = match live.attr(ino) {
+                    Ok(attr) => attr,
+                    // The kernel holds what it was told of: it hears of the bad one
+                    // when it asks from there on.
+                    Err(_) if n > 0 => break,
+                    Err(error) => return Err(errno(error)),
+                };
                 let (shown, generation) = self.shown(&attr);
                 let number = self.number(ino);
                 if reply.add(number, cookie, OsStr::from_bytes(&name), &TTL, &shown, generation) {
