@@ -1,6 +1,9 @@
 //! The model of `score`, judged by what a kernel asks of a loop device for the
 //! same reads. Needs root, loop devices and ext4; says so where they are not.
 
+#[path = "../../fs/tests/shared/skip.rs"]
+mod skip;
+
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write;
@@ -148,7 +151,7 @@ fn the_kernel_asks_for_what_the_model_says() {
     run(seekless, &["build", &tree, "-o", &img]).expect("build");
     for (name, steps) in workloads() {
         let Some(mounted) = Mounted::new(&image, dir.join("mnt")) else {
-            println!("skipped: no loop device can be mounted here");
+            skip::skip("no loop device can be mounted here");
             return;
         };
         let before = mounted.counters();

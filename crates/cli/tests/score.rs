@@ -1,6 +1,9 @@
 //! `score` and `map`: figures that can be traced to requests, and a page
 //! looked at in a browser.
 
+#[path = "../../fs/tests/shared/skip.rs"]
+mod skip;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -214,7 +217,7 @@ fn browser(dir: &Path, extra: &[&str]) -> Option<Output> {
             Some(output)
         }
         Err(_) => {
-            println!("skipped: chromium is not installed");
+            skip::skip("chromium is not installed");
             None
         }
     }

@@ -65,7 +65,7 @@ fn ready() -> bool {
     if fuse && root && missing.is_empty() {
         return true;
     }
-    eprintln!("skipped: needs root, /dev/fuse and {missing:?}");
+    judges::skip(&format!("needs root, /dev/fuse and {missing:?}"));
     false
 }
 
@@ -175,7 +175,7 @@ fn images_of_freebsd_are_read_and_changed() {
     }
     let images = dissect::images();
     if images.is_empty() {
-        eprintln!("skipped: there are no images of FreeBSD (.ci/judges)");
+        judges::skip("there are no images of FreeBSD (.ci/judges)");
         return;
     }
     let scratch = Scratch::new("freebsd");

@@ -233,7 +233,7 @@ impl Random {
 fn images_of_freebsd_are_repaired() {
     let images = dissect::images();
     if !dissect::ready() || images.is_empty() {
-        eprintln!("skipped: there are no images of FreeBSD (.ci/judges)");
+        judges::skip("there are no images of FreeBSD (.ci/judges)");
         return;
     }
     let scratch = Scratch::new("repair-freebsd");

@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use crate::say::say;
 use clap::Args;
 use seekless_device::{BlockDevice, FileDevice};
-use seekless_ffs::Outcome;
+use seekless_ffs::{Outcome, Repaired};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
 use seekless_fs::format::Probe;
@@ -126,6 +126,8 @@ struct Examined {
     format: Format,
     report: Report,
     outcome: Outcome,
+    /// Writes that a repair made.
+    writes: u64,
 }
 
 pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure> {
@@ -171,7 +173,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             };
             let report = report.map_err(about)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
-            return Ok(Examined { format, report, outcome });
+            return Ok(Examined { format, report, outcome, writes: 0 });
         }
         (_, Format::Ext) => {
             let what = "an ext image: repair it with e2fsck";
@@ -180,7 +182,8 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device).map_err(about)?,
         (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device).map_err(about)?,
     };
-    Ok(Examined { format, report: repaired.report, outcome: repaired.outcome })
+    let Repaired { report, outcome, writes, .. } = repaired;
+    Ok(Examined { format, report, outcome, writes })
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -199,7 +202,7 @@ fn outcome_name(outcome: Outcome) -> &'static str {
 }
 
 fn print_json(args: &CheckArgs, examined: &Examined) {
-    let Examined { format, report, outcome } = examined;
+    let Examined { format, report, outcome, .. } = examined;
     let finding = |(number, finding): (usize, &Finding)| -> Value {
         json!({
             "number": number + 1,
@@ -233,7 +236,7 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
 }
 
 fn print(args: &CheckArgs, examined: &Examined) {
-    let Examined { format, report, outcome } = examined;
+    let Examined { format, report, outcome, writes } = examined;
     let ufs = *format == Format::Ufs;
     for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code);
@@ -248,7 +251,8 @@ fn print(args: &CheckArgs, examined: &Examined) {
         (Outcome::Clean, ..) => "in order".to_string(),
         (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
         (Outcome::Left, Mode::Preen, 1..) => {
-            "unexpected inconsistency; nothing was repaired (-y repairs everything)".to_string()
+            let done = if *writes == 0 { "nothing was repaired" } else { "not all was repaired" };
+            format!("unexpected inconsistency; {done} (-y repairs everything)")
         }
         (Outcome::Left, Mode::Check, 0) if !ufs => "as a crash may leave it".to_string(),
         (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {n} unexpected findings"),

@@ -9,6 +9,7 @@ mod judges;
 mod record;
 mod verify;
 
+use judges::skip;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -39,7 +40,7 @@ fn capable() -> bool {
         && Path::new("/dev/fuse").exists()
         && fs::write("/proc/sys/vm/drop_caches", "1").is_ok();
     if !able {
-        println!("skipped: needs root, loop devices and FUSE");
+        skip("needs root, loop devices and FUSE");
     }
     able
 }
@@ -48,7 +49,7 @@ fn capable() -> bool {
 fn can_trace() -> bool {
     let known = fs::read_to_string("/proc/filesystems").is_ok_and(|text| text.contains("tracefs"));
     if !known {
-        println!("skipped: this kernel has no tracefs");
+        skip("this kernel has no tracefs");
     }
     known
 }

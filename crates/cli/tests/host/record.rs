@@ -123,7 +123,7 @@ fn agree_on(source: &str) {
     let Prepared { scratch, fuse } = prepare(&format!("record-{source}"));
     let (image, dir) = (scratch.path().join("image"), scratch.path().join("mnt"));
     let Some(_mounted) = Mounted::new(&image, &dir) else {
-        println!("skipped: no loop device can be mounted here");
+        crate::judges::skip("no loop device can be mounted here");
         return;
     };
     let to = dir.to_str().unwrap();
@@ -290,12 +290,12 @@ fn without_rights_it_is_said_what_to_do() {
             .args([trace.as_os_str(), "--".as_ref(), "true".as_ref()])
             .output();
         let Ok(output) = output else {
-            println!("skipped: no setpriv");
+            crate::judges::skip("setpriv is not installed");
             return;
         };
         let errors = String::from_utf8_lossy(&output.stderr);
         if errors.contains("setpriv") {
-            println!("skipped: {errors}");
+            crate::judges::skip(&errors);
             return;
         }
         assert_eq!(output.status.code(), Some(6), "{errors}");

@@ -4,6 +4,10 @@
 
 pub(crate) mod dissect;
 pub(crate) mod python;
+#[path = "../../../fs/tests/shared/skip.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -67,7 +71,7 @@ pub(crate) fn ready(program: &str) -> bool {
     if found.is_ok_and(|output| output.status.success()) {
         return true;
     }
-    eprintln!("skipped: {program} is not installed");
+    skip(&format!("{program} is not installed"));
     false
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn can_mount() -> bool {
     match ANSWER.get_or_init(try_mount) {
         Ok(()) => true,
         Err(why) => {
-            eprintln!("skipped: images cannot be mounted here: {why}");
+            skip(&format!("images cannot be mounted here: {why}"));
             false
         }
     }

@@ -12,7 +12,7 @@ pub(crate) fn ready(module: &str) -> bool {
     let probe = Command::new(python()).args(["-c", &format!("import {module}")]).output();
     let there = probe.is_ok_and(|output| output.status.success());
     if !there {
-        eprintln!("skipped: {module} is not installed (.ci/judges)");
+        super::skip(&format!("{module} is not installed (.ci/judges)"));
     }
     there
 }

@@ -1,11 +1,13 @@
 //! The kernel as judge: trees written through a mount, read back by both.
 //!
-//! Needs root, loop devices and e2fsprogs; says so and passes without them.
+//! Needs root, loop devices and e2fsprogs; without them the tests are skipped.
 
 mod fast;
 mod kernel;
 mod names;
 mod populate;
+#[path = "../../../fs/tests/shared/skip.rs"]
+mod skip;
 mod walk;
 
 use kernel::{Image, Mounted};
@@ -17,7 +19,7 @@ fn ready() -> bool {
     if rustix::process::geteuid().is_root() {
         return true;
     }
-    eprintln!("skipped: mounting needs root");
+    skip::skip("mounting needs root");
     false
 }
 
