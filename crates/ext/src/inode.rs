@@ -46,6 +46,15 @@ impl Volume {
         Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
     }
 
+    /// Whether an inode was never in use: then whatever else stands in it says
+    /// nothing, not even when it could not be right.
+    pub(crate) fn is_unused(&self, ino: Ino) -> Result<bool, FsError> {
+        let bytes = self.inode_bytes(ino)?;
+        let core: InodeCore =
+            parse(&bytes, 0).ok_or_else(|| truncated(Location::of("inode").in_inode(ino)))?;
+        Ok(core.i_links_count.get() == 0 && core.i_mode.get() == 0)
+    }
+
     /// Reads an inode and checks its checksum and sizes.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);

@@ -21,6 +21,7 @@
 )]
 
 mod acl;
+mod backup;
 mod bmap;
 mod build;
 mod casefold;

@@ -150,6 +150,15 @@ pub enum ArchiveFault {
     Other(String),
 }
 
+/// How many findings there are besides the one that is told.
+fn and_more(others: u64) -> String {
+    match others {
+        0 => String::new(),
+        1 => " and 1 finding more".into(),
+        _ => format!(" and {others} findings more"),
+    }
+}
+
 /// Why a file-system operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
@@ -160,6 +169,18 @@ pub enum FsError {
         kind: Corruption,
         /// Where.
         location: Box<Location>,
+    },
+    /// A check found what keeps an image from being worked on.
+    #[error("damaged image: {code}: {what} ({location}){}", and_more(*others))]
+    Damaged {
+        /// The code of the first finding.
+        code: &'static str,
+        /// What it says.
+        what: String,
+        /// Where.
+        location: Box<Location>,
+        /// Findings of that weight besides it.
+        others: u64,
     },
     /// An archive to be read contradicts its format.
     #[error("{archive}: byte {offset}: {fault}")]

@@ -2,7 +2,7 @@
 //! damaged one does. Never a panic, never without end.
 
 #[path = "../../../ext/tests/damage/images.rs"]
-mod images;
+pub(crate) mod images;
 
 use seekless_device::MemoryDevice;
 use seekless_ext::{ExtImage, Relayout};
@@ -30,7 +30,7 @@ fn listing(image: ExtImage) -> Result<Vec<u8>, FsError> {
 }
 
 /// An image's bytes laid out anew.
-fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
+pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
     let image = open(bytes.to_vec(), ignore_checksums)?;
     let events = read_paths(PATHS.as_bytes(), None).expect("paths");
     let replayed = replay(&image, &events, Machine::default())?;

@@ -42,7 +42,7 @@ impl Checker {
                 continue;
             }
             let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
-            let used = self.volume.group_desc(number).map(|group| self.used_slots(&group))?;
+            let used = self.volume.descriptor(number).map(|group| self.used_slots(&group))?;
             for slot in 0..used {
                 self.inode(Ino::new(first.saturating_add(slot)))?;
             }
@@ -53,7 +53,7 @@ impl Checker {
     /// Inodes of a group that may be in use: those behind were never written.
     fn used_slots(&self, group: &crate::group::Group) -> u32 {
         let all = self.sb().inodes_per_group;
-        let counted = self.sb().has_metadata_csum() || self.sb().has_ro_compat(ro_compat::GDT_CSUM);
+        let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
         match (counted, group.inode_uninit()) {
             (false, _) => all,
             (true, true) => 0,
@@ -63,6 +63,13 @@ impl Checker {
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
         let read = self.volume.inode(ino);
+        let unreadable = matches!(read, Err(FsError::Corrupt { .. }));
+        if unreadable && !self.is_named_by_superblock(ino) {
+            let unused = self.volume.is_unused(ino);
+            if self.sound(unused, "inode.unreadable", place(ino))? == Some(true) {
+                return Ok(());
+            }
+        }
         let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
         let is_orphan = self.orphans.contains(&ino);
         let is_special = self.volume.is_reserved(ino) || self.is_named_by_superblock(ino);
@@ -195,12 +202,25 @@ impl Checker {
             if self.used.set(at) {
                 continue;
             }
-            let count = if self.fixed.get(at) { &mut claims.fixed } else { &mut claims.duplicates };
+            let fixed = self.fixed.get(at);
+            // Files may have blocks in common on volumes that say so.
+            if !fixed && self.may_share() {
+                self.shares_left = self.shares_left.saturating_sub(1);
+                continue;
+            }
+            let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count = count.saturating_add(1);
         }
     }
 
-    /// A file ends behind its last written block; a directory just there.
+    /// Whether one more cluster may belong to several files. There is an end to
+    /// it, so that a hostile image cannot claim all of itself in each inode.
+    fn may_share(&self) -> bool {
+        self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
+    }
+
+    /// A file ends in its last written block or just before it; a directory
+    /// behind its last one.
     fn length(&mut self, inode: &Inode, kind: FileKind, map: &BlockMap) {
         if inode.has_flag(flags::INLINE_DATA) {
             return;
@@ -210,11 +230,18 @@ impl Checker {
         let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
         let end = written.saturating_mul(bsize);
         let wrong = match kind {
-            FileKind::Directory => inode.len == 0 || end != inode.len,
+            FileKind::Directory => {
+                // Blocks set aside for more names may lie behind its end.
+                let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
+                let most = inode.len.saturating_add(spare.saturating_mul(bsize));
+                inode.len == 0 || inode.len % bsize != 0 || end < inode.len || end > most
+            }
             FileKind::Regular => {
+                // It may end where its last block begins: an append that was cut
+                // off, and what e2fsck allows.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
-                written > 0 && inode.len <= last && !sealed && !self.orphans.contains(&inode.ino)
+                written > 0 && inode.len < last && !sealed && !self.orphans.contains(&inode.ino)
             }
             FileKind::Symlink => inode.len == 0 || inode.len >= bsize,
             _ => false,
