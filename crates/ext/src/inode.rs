@@ -52,7 +52,8 @@ impl Volume {
         let bytes = self.inode_bytes(ino)?;
         let core: InodeCore =
             parse(&bytes, 0).ok_or_else(|| truncated(Location::of("inode").in_inode(ino)))?;
-        Ok(core.i_links_count.get() == 0 && core.i_mode.get() == 0)
+        let is_mapped = core.i_block.0.iter().any(|&byte| byte != 0);
+        Ok(core.i_links_count.get() == 0 && core.i_mode.get() == 0 && !is_mapped)
     }
 
     /// Reads an inode and checks its checksum and sizes.
@@ -62,7 +63,11 @@ impl Volume {
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
-        let extra = parse_extra(bytes, place)?;
+        let extra = match parse_extra(bytes, place) {
+            // The list of bad blocks, and what was never in use, has no such fields.
+            Err(_) if core.i_mode.get() == 0 => InodeExtra::default(),
+            extra => extra?,
+        };
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
         inode.len = self.file_len(&inode, place)?;
         self.verify_inode(&inode, place)?;

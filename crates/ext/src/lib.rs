@@ -50,7 +50,7 @@ pub use image::ExtImage;
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of};
-pub use features::Features;
+pub use features::{Features, LeftOut};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;

@@ -10,7 +10,7 @@ use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
-use seekless_ext::{BuildOptions, Builder, Features};
+use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::plan::{ObjectId, Plan};
 use seekless_fs::source::Source;
@@ -68,7 +68,8 @@ pub(crate) struct BuildArgs {
     /// How many inodes [default: by size and contents]
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
-    /// Features to add, or with ^ to leave out, as mke2fs -O takes them
+    /// Features to add, or with ^ to leave out, as mke2fs -O takes them; what
+    /// needs a feature that is left out is left out too
     #[arg(long, short = 'O', value_name = "LIST")]
     features: Option<String>,
     /// Volume label, at most 16 bytes, of UFS 31
@@ -108,13 +109,17 @@ impl BuildArgs {
             _ => Features::EXT4,
         };
         let plain = BuildOptions::default();
-        let features = self.features.as_deref().unwrap_or_default();
+        let list = self.features.as_deref().unwrap_or_default();
+        let (features, left_out) = base.change(list).map_err(wrong)?;
+        for LeftOut { feature, needs } in left_out {
+            eprintln!("seekless: {feature} is left out as well: it needs {needs}");
+        }
         Ok(BuildOptions {
             size: self.size,
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
-            features: base.apply(features).map_err(wrong)?,
+            features,
             label: self.label.clone().into_bytes(),
             uuid: self.uuid,
             journal_size: self.journal_size,

@@ -63,13 +63,6 @@ impl Checker {
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
         let read = self.volume.inode(ino);
-        let unreadable = matches!(read, Err(FsError::Corrupt { .. }));
-        if unreadable && !self.is_named_by_superblock(ino) {
-            let unused = self.volume.is_unused(ino);
-            if self.sound(unused, "inode.unreadable", place(ino))? == Some(true) {
-                return Ok(());
-            }
-        }
         let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
         let is_orphan = self.orphans.contains(&ino);
         let is_special = self.volume.is_reserved(ino) || self.is_named_by_superblock(ino);

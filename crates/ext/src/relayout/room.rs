@@ -160,12 +160,11 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
 
 /// All blocks of an inode that stays: its map's, and of its attributes.
 fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
-    let is_list = ino.get() == special::BAD_BLOCKS;
-    if !is_list && volume.is_unused(ino)? {
+    if volume.is_unused(ino)? {
         return Ok(Vec::new());
     }
     let inode = volume.inode(ino)?;
-    let (runs, index) = if is_list {
+    let (runs, index) = if ino.get() == special::BAD_BLOCKS {
         // It has a map, but no kind.
         let mut found = Found::new(volume.sb.blocks, true);
         indirect::walk(volume, &inode, &EVERYTHING, &mut found)?;
