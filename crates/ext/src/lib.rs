@@ -63,7 +63,15 @@ use std::sync::Arc;
 pub const FORMAT: Format = Format { name: "ext", probe, open };
 
 fn probe(device: &dyn BlockDevice) -> Probe {
-    if superblock::has_magic(device) { Probe::Yes } else { Probe::No }
+    if superblock::has_magic(device) {
+        Probe::Yes
+    } else if let Some((_, block)) = backup::superblock(device) {
+        Probe::Damaged(format!("no superblock, but a copy of it in block {block}"))
+    } else if superblock::lacks_only_magic(device) {
+        Probe::Damaged("a superblock without its magic number".into())
+    } else {
+        Probe::No
+    }
 }
 
 fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {

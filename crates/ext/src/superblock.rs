@@ -72,6 +72,13 @@ pub(crate) fn has_magic(device: &dyn BlockDevice) -> bool {
     read_raw(device, PRIMARY).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
 }
 
+/// Whether a device has a superblock that is sound but for its magic number.
+pub(crate) fn lacks_only_magic(device: &dyn BlockDevice) -> bool {
+    let Ok(mut raw) = read_raw(device, PRIMARY) else { return false };
+    raw.s_magic = SUPERBLOCK_MAGIC.into();
+    Super::check(raw, device.len()).is_ok()
+}
+
 impl Super {
     /// Reads and checks the primary superblock.
     pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {

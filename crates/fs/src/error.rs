@@ -124,6 +124,10 @@ pub enum ArchiveFault {
     /// A header's checksum does not match: garbage, or damage.
     #[error("header checksum does not match")]
     Checksum,
+    /// Zeros, where an archive has its first entry: and more than those that an
+    /// empty archive is made of.
+    #[error("it begins with zeros and is no empty archive")]
+    Zeros,
     /// The archive ends within an entry.
     #[error("the archive ends within an entry")]
     Truncated,
@@ -145,6 +149,14 @@ pub enum ArchiveFault {
     /// An entry below something that is not a directory.
     #[error("{0}: lies below something that is not a directory")]
     Parent(String),
+    /// Compressed data that cannot be unpacked.
+    #[error("broken {format} data: {what}")]
+    Compression {
+        /// The compression's name.
+        format: &'static str,
+        /// What the decompressor says.
+        what: String,
+    },
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),
