@@ -41,7 +41,7 @@ impl Checker {
             inodes = inodes.saturating_add(free_inodes);
             let place = Location::of("group descriptor").in_group(number);
             // What belongs to inodes that cannot be found is in use all the same.
-            let known = self.lost_groups.is_empty();
+            let known = !self.has_lost_blocks();
             for (what, said, found, known) in [
                 ("free blocks", group.free_clusters(), free_clusters, known),
                 ("free inodes", group.free_inodes(), free_inodes, true),
@@ -53,7 +53,7 @@ impl Checker {
                 }
             }
         }
-        if self.lost_groups.is_empty() && !self.from_copy {
+        if !self.has_lost_blocks() && !self.from_copy {
             self.totals(blocks, inodes);
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Checker {
             self.unexpected(code, text, place);
         }
         // Inodes that cannot be found may have what nobody else has.
-        let known = !blocks || self.lost_groups.is_empty();
+        let known = !blocks || !self.has_lost_blocks();
         if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();
             let text = format!("{count} {what} not in use are marked as used, {first} first");

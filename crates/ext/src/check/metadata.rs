@@ -90,6 +90,8 @@ impl Taken {
 struct Doubtful {
     number: GroupNo,
     primary: Group,
+    /// Its checksum does not match.
+    bad_sum: bool,
     /// Its bytes and what they say.
     copy: Option<(Vec<u8>, Group)>,
 }
@@ -191,7 +193,7 @@ impl Checker {
         let same = copy.as_ref().is_none_or(|(_, copy)| {
             Part::ALL.iter().all(|part| part.of(copy, blocks) == part.of(&primary, blocks))
         });
-        Ok((!(fits && same)).then_some(Doubtful { number, primary, copy }))
+        Ok((!(fits && same)).then_some(Doubtful { number, primary, bad_sum, copy }))
     }
 
     /// Whether a part lies where it may: in the volume, and without `flex_bg` in
@@ -210,18 +212,29 @@ impl Checker {
     fn take_parts(&mut self, group: &Group, taken: &mut Taken) {
         for part in Part::ALL {
             let run = part.of(group, self.sb().itable_blocks());
-            if !taken.take(run) {
-                let what = format!("its {} at {} lies in other metadata", part.name(), run.start);
-                let place = Location::of("group descriptor").in_group(group.number);
-                self.unexpected("group.head", what, place);
+            if taken.take(run) {
+                self.claim_fixed(run);
+            } else {
+                self.lose(group.number, part, run);
             }
-            self.claim_fixed(run);
         }
+    }
+
+    /// A part of a group is not where it could be, and nothing tells where it is.
+    fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
+        let what = format!("its {} at {} is out of place", part.name(), run.start);
+        let place = Location::of("group descriptor").in_group(number);
+        self.unexpected("group.head", what, place);
+        match part {
+            Part::BlockBitmap => self.lost_block_bitmaps.insert(number),
+            Part::InodeBitmap => self.lost_inode_bitmaps.insert(number),
+            Part::Table => self.lost_groups.insert(number),
+        };
     }
 
     /// Decides which descriptor of a group to go by, part by part.
     fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
-        let Doubtful { number, primary, copy } = doubt;
+        let Doubtful { number, primary, bad_sum, copy } = doubt;
         let place = Location::of("group descriptor").in_group(number);
         let blocks = self.sb().itable_blocks();
         for part in Part::ALL {
@@ -231,10 +244,7 @@ impl Checker {
             let spare = spare.filter(|&(_, spare)| taken.is_free(spare));
             let takes_spare = match &spare {
                 Some((_, spare)) if *spare != run => {
-                    !good
-                        || (part == Part::Table
-                            && self.holds_inodes(number, *spare)?
-                                > self.holds_inodes(number, run)?)
+                    !good || bad_sum || self.is_likelier(number, part, *spare, run)?
                 }
                 _ => false,
             };
@@ -253,16 +263,48 @@ impl Checker {
                 taken.take(run);
                 self.claim_fixed(run);
             } else {
-                let what = format!("its {} at {} is out of place", part.name(), run.start);
-                self.unexpected("group.head", what, place);
-                match part {
-                    Part::BlockBitmap => self.lost_block_bitmaps.insert(number),
-                    Part::InodeBitmap => self.lost_inode_bitmaps.insert(number),
-                    Part::Table => self.lost_groups.insert(number),
-                };
+                self.lose(number, part, run);
             }
         }
         Ok(())
+    }
+
+    /// Whether one place for a part of a group looks right, and another does not.
+    fn is_likelier(
+        &self,
+        number: GroupNo,
+        part: Part,
+        one: Extent,
+        other: Extent,
+    ) -> Result<bool, FsError> {
+        if part == Part::Table {
+            return Ok(self.holds_inodes(number, one)? > self.holds_inodes(number, other)?);
+        }
+        Ok(self.is_bitmap(number, part, one)? && !self.is_bitmap(number, part, other)?)
+    }
+
+    /// Whether a block could be a bitmap of a group: the bits behind its end are
+    /// set, and so are those of inodes that are never free.
+    fn is_bitmap(&self, number: GroupNo, part: Part, run: Extent) -> Result<bool, FsError> {
+        let sb = self.sb();
+        let mut bytes = vec![0; self.volume.block_len()];
+        self.volume.read_bytes(run.start, 0, &mut bytes)?;
+        let (count, taken) = match part {
+            Part::InodeBitmap if number == GroupNo::ZERO => {
+                (sb.inodes_per_group, sb.raw.s_first_ino.get().saturating_sub(1))
+            }
+            Part::InodeBitmap => (sb.inodes_per_group, 0),
+            Part::BlockBitmap | Part::Table => {
+                let clusters = sb.clusters_of(sb.group_blocks(number));
+                let count = clusters.end.saturating_sub(clusters.start);
+                (u32::try_from(count).unwrap_or(u32::MAX), 0)
+            }
+        };
+        let padded = (count..sb.block_size.saturating_mul(8)).all(|at| bit(&bytes, at));
+        let is_full = (0..count).all(|at| bit(&bytes, at));
+        let is_marked = (0..taken.min(count)).all(|at| bit(&bytes, at));
+        // All ones are padding and no group's bitmap that anything points to.
+        Ok(padded && is_marked && !(is_full && count < sb.block_size.saturating_mul(8)))
     }
 
     /// How many inodes that the bitmap calls used look like inodes in a table.

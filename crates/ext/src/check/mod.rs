@@ -255,6 +255,12 @@ impl Checker {
         !self.cut_short.is_empty() || !self.lost_groups.is_empty()
     }
 
+    /// Whether some of what is in use belongs to what cannot be found.
+    fn has_lost_blocks(&self) -> bool {
+        let lost = [&self.lost_groups, &self.lost_block_bitmaps, &self.lost_inode_bitmaps];
+        lost.into_iter().any(|groups| !groups.is_empty())
+    }
+
     /// Whether an inode lies in a group that cannot be read.
     fn is_lost(&self, ino: Ino) -> bool {
         let slot = self.volume.inode_slot(ino);
