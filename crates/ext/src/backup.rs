@@ -18,12 +18,19 @@ const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
 /// The first sound copy of the superblock of a device whose primary one is
 /// damaged. Copies are looked for where `mke2fs` puts them: at the start of
 /// groups as long as a block's bitmap allows, for every size of block.
+/// Where the damaged one still says how large groups are, there as well.
 pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
+    let said = Super::said_group_blocks(device);
     for log in 0..=6u32 {
         let size = 1024u64 << log;
         let first = u64::from(size == 1024);
-        for group in BACKUP_GROUPS {
-            let block = group.saturating_mul(size.saturating_mul(8)).saturating_add(first);
+        let usual = size.saturating_mul(8);
+        let said = said.filter(|&said| said != usual);
+        let places = [Some(usual), said].into_iter().flatten();
+        for (group, in_group) in
+            places.flat_map(|in_group| BACKUP_GROUPS.map(|group| (group, in_group)))
+        {
+            let block = group.saturating_mul(in_group).saturating_add(first);
             let at = ByteLen::new(block.saturating_mul(size));
             let found = Super::read_copy(device, at).ok().filter(|sb| {
                 u64::from(sb.block_size) == size

@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::group::{Group, bit};
 use seekless_fs::field::index;
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{GroupNo, Ino};
 
 /// What bits should be, and are not.
@@ -86,7 +86,8 @@ impl Checker {
         let ratio = u64::from(self.sb().cluster_ratio);
         let first = blocks.start.get().checked_div(ratio).unwrap_or(0);
         let count = blocks.len.div_ceil(ratio);
-        let lost = self.lost_block_bitmaps.contains(&number);
+        let lost = self.lost_block_bitmaps.contains(&number)
+            || self.is_doubtful(number, group.block_uninit(), self.strict.block_bitmap(group));
         let bitmap = if lost || group.block_uninit() {
             None
         } else {
@@ -119,6 +120,14 @@ impl Checker {
         Ok(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(found.used))
     }
 
+    /// Whether nothing can be said of a bitmap because the descriptor is damaged
+    /// that says whether it was ever written, and what its checksum is.
+    fn is_doubtful<T>(&self, number: GroupNo, uninit: bool, read: Result<T, FsError>) -> bool {
+        let bad_sum =
+            matches!(read, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
+        self.doubtful_groups.contains(&number) && (uninit || bad_sum)
+    }
+
     pub(super) fn has_uninit(&self) -> bool {
         self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
     }
@@ -127,7 +136,8 @@ impl Checker {
     fn inodes_of_group(&mut self, number: GroupNo, group: &Group) -> Result<(u32, u32), FsError> {
         let place = Location::of("inode bitmap").in_group(number);
         let count = self.sb().inodes_per_group;
-        let lost = self.lost_inode_bitmaps.contains(&number);
+        let lost = self.lost_inode_bitmaps.contains(&number)
+            || self.is_doubtful(number, group.inode_uninit(), self.strict.inode_bitmap(group));
         let bitmap = if lost || group.inode_uninit() {
             None
         } else {

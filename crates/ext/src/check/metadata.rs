@@ -15,7 +15,7 @@ use seekless_device::BlockDevice;
 use seekless_fs::check::{Class, Report};
 use seekless_fs::field::{index, parse, slice};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
-use seekless_units::{BlockNo, Extent, GroupNo};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -193,7 +193,7 @@ impl Checker {
         let same = copy.as_ref().is_none_or(|(_, copy)| {
             Part::ALL.iter().all(|part| part.of(copy, blocks) == part.of(&primary, blocks))
         });
-        Ok((!(fits && same)).then_some(Doubtful { number, primary, bad_sum, copy }))
+        Ok((!(fits && same && !bad_sum)).then_some(Doubtful { number, primary, bad_sum, copy }))
     }
 
     /// Whether a part lies where it may: in the volume, and without `flex_bg` in
@@ -225,6 +225,10 @@ impl Checker {
         let what = format!("its {} at {} is out of place", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
         self.unexpected("group.head", what, place);
+        self.forget(number, part);
+    }
+
+    fn forget(&mut self, number: GroupNo, part: Part) {
         match part {
             Part::BlockBitmap => self.lost_block_bitmaps.insert(number),
             Part::InodeBitmap => self.lost_inode_bitmaps.insert(number),
@@ -239,9 +243,28 @@ impl Checker {
         let blocks = self.sb().itable_blocks();
         for part in Part::ALL {
             let run = part.of(&primary, blocks);
-            let good = self.fits(part, &primary) && taken.is_free(run);
+            let mut good = self.fits(part, &primary) && taken.is_free(run);
+            // Nothing vouches for a pointer whose descriptor's checksum is wrong, but
+            // what it leads to.
+            if good && bad_sum {
+                good = match part {
+                    Part::BlockBitmap if primary.block_uninit() => true,
+                    Part::InodeBitmap if primary.inode_uninit() => true,
+                    Part::BlockBitmap | Part::InodeBitmap => self.is_bitmap(number, part, run)?,
+                    Part::Table => {
+                        let (used, found) = self.inodes_in(number, run)?;
+                        used == 0 || found > 0
+                    }
+                };
+            }
             let spare = copy.as_ref().map(|(bytes, group)| (bytes, part.of(group, blocks)));
             let spare = spare.filter(|&(_, spare)| taken.is_free(spare));
+            let is_unwritten = match part {
+                Part::BlockBitmap => primary.block_uninit(),
+                Part::InodeBitmap => primary.inode_uninit(),
+                Part::Table => false,
+            };
+            let unknown = bad_sum && spare.is_none() && is_unwritten;
             let takes_spare = match &spare {
                 Some((_, spare)) if *spare != run => {
                     !good || bad_sum || self.is_likelier(number, part, *spare, run)?
@@ -259,9 +282,13 @@ impl Checker {
                 self.strict.replace_pointer(number, bytes, part as usize);
                 taken.take(spare);
                 self.claim_fixed(spare);
-            } else if good {
+            } else if good && !unknown {
                 taken.take(run);
                 self.claim_fixed(run);
+            } else if good {
+                // The checksum was reported; whether the pointer is wrong cannot
+                // be told, and so nothing is said of what it leads to.
+                self.forget(number, part);
             } else {
                 self.lose(number, part, run);
             }
@@ -278,7 +305,7 @@ impl Checker {
         other: Extent,
     ) -> Result<bool, FsError> {
         if part == Part::Table {
-            return Ok(self.holds_inodes(number, one)? > self.holds_inodes(number, other)?);
+            return Ok(self.inodes_in(number, one)?.1 > self.inodes_in(number, other)?.1);
         }
         Ok(self.is_bitmap(number, part, one)? && !self.is_bitmap(number, part, other)?)
     }
@@ -301,27 +328,30 @@ impl Checker {
             }
         };
         let padded = (count..sb.block_size.saturating_mul(8)).all(|at| bit(&bytes, at));
-        let is_full = (0..count).all(|at| bit(&bytes, at));
         let is_marked = (0..taken.min(count)).all(|at| bit(&bytes, at));
-        // All ones are padding and no group's bitmap that anything points to.
-        Ok(padded && is_marked && !(is_full && count < sb.block_size.saturating_mul(8)))
+        Ok(padded && is_marked)
     }
 
-    /// How many inodes that the bitmap calls used look like inodes in a table.
-    fn holds_inodes(&self, number: GroupNo, table: Extent) -> Result<u32, FsError> {
+    /// How many of a group's first inodes the bitmap calls used (none where there is
+    /// no bitmap), and how many look like inodes in a table.
+    fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
         let group = self.volume.descriptor(number)?;
         let bitmap = match self.volume.inode_bitmap(&group) {
+            Ok(_) if self.lost_inode_bitmaps.contains(&number) => None,
             Ok(bitmap) => Some(bitmap),
             Err(FsError::Corrupt { .. }) => None,
             Err(error) => return Err(error),
         };
         let size = usize::from(self.sb().inode_size);
         let mut bytes = vec![0; size];
-        let mut found = 0u32;
+        let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
+        let (mut used, mut found) = (0u32, 0u32);
         for slot in 0..self.sb().inodes_per_group.min(SAMPLE) {
-            if bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot)) {
+            let is_free = bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot));
+            if is_free || self.volume.is_reserved(Ino::new(first.saturating_add(slot))) {
                 continue;
             }
+            used = used.saturating_add(u32::from(bitmap.is_some()));
             let skip = u64::from(slot).saturating_mul(u64::from(self.sb().inode_size));
             self.volume.read_bytes(table.start, skip, &mut bytes)?;
             let core: Option<InodeCore> = slice(&bytes, 0, size).and_then(|bytes| parse(bytes, 0));
@@ -330,7 +360,7 @@ impl Checker {
             });
             found = found.saturating_add(u32::from(is_inode));
         }
-        Ok(found)
+        Ok((used, found))
     }
 
     fn claim_fixed(&mut self, run: Extent) {
