@@ -68,7 +68,7 @@ pub(crate) enum Purpose {
     List,
 }
 
-/// Opens a directory, archive (`-`: standard input), OCI layout or image.
+/// Opens a directory, archive (`-`: standard input), container image or image.
 pub(crate) fn open(
     path: &Path,
     args: &SourceArgs,

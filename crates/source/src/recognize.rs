@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(what(&file, 1 << 20, &[]), None);
         file.write_all_at(&[0x55, 0xAA], 510).unwrap();
         assert_eq!(what(&file, 1 << 20, &[]), None, "no partitions");
-        file.write_all_at(&[0x80, 0, 0, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 4, 0, 0], 446).unwrap();
+        file.write_all_at(&[0x80, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0, 4, 0, 0], 446).unwrap();
         assert!(what(&file, 1 << 20, &[]).is_some_and(|what| what.contains("MBR")));
     }
 }

@@ -21,7 +21,7 @@ use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Build an ext4 or UFS image from a directory, a tar, an OCI layout or another image
+/// Build an ext4 or UFS image from a directory, a tar, a container image or another image
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The image has the features that mke2fs gives an ext4 file system today, or
@@ -35,11 +35,14 @@ Examples:
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
+  docker save debian:12 | seekless build - -o disk.img
+  seekless build images.tar -o disk.img --tag debian:12
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates")]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip, zstd), OCI image layout, image, or
-    /// - for a tar on standard input
+    /// Directory, tar archive (plain, gzip, zstd), container image (OCI layout or
+    /// archive, docker save, podman save), image, or - for an archive on standard
+    /// input
     source: PathBuf,
     /// The image to write
     #[arg(short, long, value_name = "IMG")]
