@@ -10,9 +10,9 @@ use std::mem::offset_of;
 use zerocopy::IntoBytes;
 
 /// Where the checksum stands in a descriptor.
-const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
+pub(crate) const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
 /// The first byte that only 64-byte descriptors have.
-const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
+pub(crate) const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
 
 /// A checked group descriptor.
 #[derive(Clone, Copy)]
@@ -189,7 +189,7 @@ impl Volume {
 
     /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The
     /// checksum's own field counts as zero or, in the old kind, not at all.
-    fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
         let (before, after) = (bytes.get(..CHECKSUM_AT)?, bytes.get(OLD_SIZE..)?);
         if self.sb.has_metadata_csum() {
             let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
@@ -216,40 +216,6 @@ impl Volume {
         let stored = slice(bytes, CHECKSUM_AT, 2).and_then(<[u8]>::first_chunk);
         let stored = stored.map_or(0, |pair| u16::from_le_bytes(*pair));
         self.verify(u32::from(stored), computed, place)
-    }
-
-    /// Takes one of the pointers of a descriptor from other bytes for it: 0 to the
-    /// block bitmap, 1 to the inode bitmap, 2 to the inode table. Nothing is
-    /// written.
-    pub(crate) fn replace_pointer(&mut self, number: GroupNo, from: &[u8], which: usize) {
-        let size = index(self.sb.desc_size);
-        let start = index(number.get()).saturating_mul(size);
-        let Some(own) = self.descriptors.get_mut(start..start.saturating_add(size)) else { return };
-        let halves = [
-            (offset_of!(GroupDesc, bg_block_bitmap_lo), offset_of!(GroupDesc, bg_block_bitmap_hi)),
-            (offset_of!(GroupDesc, bg_inode_bitmap_lo), offset_of!(GroupDesc, bg_inode_bitmap_hi)),
-            (offset_of!(GroupDesc, bg_inode_table_lo), offset_of!(GroupDesc, bg_inode_table_hi)),
-        ];
-        let Some(&(low, high)) = halves.get(which) else { return };
-        for at in [low, high] {
-            let word = at..at.saturating_add(4);
-            if let (Some(to), Some(from)) = (own.get_mut(word.clone()), from.get(word)) {
-                to.copy_from_slice(from);
-            }
-        }
-    }
-
-    /// Gives a descriptor in memory the checksum that it should have.
-    pub(crate) fn reseal_descriptor(&mut self, number: GroupNo) {
-        let size = index(self.sb.desc_size);
-        let start = index(number.get()).saturating_mul(size);
-        let own = start..start.saturating_add(size);
-        let bytes = self.descriptors.get(own.clone()).unwrap_or_default();
-        let Some(sum) = self.descriptor_sum(number, bytes) else { return };
-        let own = self.descriptors.get_mut(own).unwrap_or_default();
-        if let Some(slot) = own.get_mut(CHECKSUM_AT..OLD_SIZE) {
-            slot.copy_from_slice(&low16(sum).to_le_bytes());
-        }
     }
 
     /// Which group's table holds an inode, and its place there.

@@ -36,11 +36,11 @@ fn other_file_systems_are_named() {
         let image = scratch.join(name);
         let file = File::create(&image).expect("create");
         let args = match program {
-            "mkfs.erofs" => vec![options, &[&image, &tree]].concat(),
+            "mkfs.erofs" => [options, &[&image, &tree]].concat(),
             "mksquashfs" => vec![&tree, &image, "-noappend", "-quiet"],
             _ => {
                 file.set_len(320 << 20).expect("grow");
-                vec![options, &[image.as_str()]].concat()
+                [options, &[image.as_str()]].concat()
             }
         };
         run(program, &args);

@@ -227,7 +227,7 @@ impl Checker {
                 // Blocks set aside for more names may lie behind its end.
                 let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
                 let most = inode.len.saturating_add(spare.saturating_mul(bsize));
-                inode.len == 0 || inode.len % bsize != 0 || end < inode.len || end > most
+                inode.len == 0 || !inode.len.is_multiple_of(bsize) || end < inode.len || end > most
             }
             FileKind::Regular => {
                 // It may end where its last block begins: an append that was cut

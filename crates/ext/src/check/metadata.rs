@@ -10,6 +10,7 @@ use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
 use crate::ondisk::{InodeCore, STATE_VALID, incompat};
+use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::check::{Class, Report};
@@ -36,34 +37,6 @@ pub(super) fn open(
     let what = format!("{error}; its copy in block {block} was used instead");
     report.add("superblock.corrupt", Class::Unexpected, what, Location::of("superblock"));
     Ok((volume, true))
-}
-
-/// The three parts of a group that its descriptor points to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
-    BlockBitmap,
-    InodeBitmap,
-    Table,
-}
-
-impl Part {
-    const ALL: [Self; 3] = [Self::BlockBitmap, Self::InodeBitmap, Self::Table];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::BlockBitmap => "block bitmap",
-            Self::InodeBitmap => "inode bitmap",
-            Self::Table => "inode table",
-        }
-    }
-
-    fn of(self, group: &Group, table_blocks: u64) -> Extent {
-        match self {
-            Self::BlockBitmap => Extent::new(group.block_bitmap(), 1),
-            Self::InodeBitmap => Extent::new(group.inode_bitmap(), 1),
-            Self::Table => Extent::new(group.inode_table(), table_blocks),
-        }
-    }
 }
 
 /// Metadata that is known to lie where it lies: ends by starts, disjoint.
@@ -278,8 +251,8 @@ impl Checker {
                     run.start, spare.start
                 );
                 self.unexpected("group.head", what, place);
-                self.volume.replace_pointer(number, bytes, part as usize);
-                self.strict.replace_pointer(number, bytes, part as usize);
+                self.volume.replace_pointer(number, part, bytes);
+                self.strict.replace_pointer(number, part, bytes);
                 taken.take(spare);
                 self.claim_fixed(spare);
             } else if good && !unknown {
