@@ -140,17 +140,19 @@ impl Checker {
     /// Claims an inode's blocks; whether its map cannot be followed.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         let at = place(inode.ino);
+        if inode.ino.get() == special::RESIZE {
+            return self.resize(inode);
+        }
         let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
         self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
         let attributes = self.attributes(inode)?;
         let Some(map) = map else { return Ok(true) };
         let mut claims = Claims::default();
-        let is_resize = inode.ino.get() == special::RESIZE;
         for node in &map.index {
-            self.claim_of(Extent::new(node.block, 1), &mut claims, is_resize);
+            self.claim(Extent::new(node.block, 1), &mut claims);
         }
         for run in &map.runs {
-            self.claim_of(run.extent, &mut claims, is_resize);
+            self.claim(run.extent, &mut claims);
         }
         if claims.fixed > 0 {
             let what = format!("{} blocks lie in the volume's own metadata", claims.fixed);
@@ -165,21 +167,27 @@ impl Checker {
         if claims.is_hopeless() {
             return Ok(true);
         }
-        if !is_resize {
-            self.length(inode, kind, &map);
-            self.sectors(inode, claims.clusters, attributes);
-        }
+        self.length(inode, kind, &map);
+        self.sectors(inode, claims.clusters, attributes);
         Ok(false)
     }
 
-    /// The blocks kept for more descriptors belong to an inode and to the
-    /// volume.
-    fn claim_of(&mut self, run: Extent, claims: &mut Claims, is_resize: bool) {
-        let (fixed, duplicates) = (claims.fixed, claims.duplicates);
-        self.claim(run, claims);
-        if is_resize {
-            (claims.fixed, claims.duplicates) = (fixed, duplicates);
+    /// The blocks kept for more descriptors are the volume's, and lie where the
+    /// superblock says; of the inode they belong to, only the block that leads to
+    /// them is its own.
+    fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
+        let at = place(inode.ino);
+        self.attributes(inode)?;
+        let led = indirect::double_block(inode)
+            .map_or(Ok(None), |block| self.volume.check_block(block, at).map(|()| Some(block)));
+        let Some(Some(block)) = self.sound(led, "inode.block-map", at)? else { return Ok(false) };
+        let mut claims = Claims::default();
+        self.claim(Extent::new(block, 1), &mut claims);
+        if claims.fixed > 0 {
+            let what = format!("block {block} lies in the volume's own metadata");
+            self.unexpected("inode.block-range", what, at);
         }
+        Ok(false)
     }
 
     fn claim(&mut self, run: Extent, claims: &mut Claims) {

@@ -187,7 +187,8 @@ impl Checker {
             self.unexpected("directory.two-names", what, place(dir));
         }
         let typed = self.sb().has_incompat(incompat::FILETYPE);
-        let wrong = if typed { kind_of(entry.kind) != Some(kind) } else { entry.kind != 0 };
+        // Entries from before the feature was set say nothing.
+        let wrong = entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind));
         if wrong {
             let what = format!("`{}` says another kind than its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));

@@ -20,8 +20,8 @@ use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, JournalSuperblock, STATE_VALID, flags, incompat,
-    journal_feature, ro_compat,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, JournalSuperblock, MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock,
+    STATE_VALID, flags, incompat, journal_feature, ro_compat,
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
@@ -30,6 +30,9 @@ use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of the block of multiple mount protection that its checksum covers.
+const MMP_SUMMED: usize = std::mem::offset_of!(MmpBlock, mmp_checksum);
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -139,7 +142,29 @@ impl Writer<'_> {
                 at += blocks;
             }
         }
+        self.write_mmp()?;
         self.write_journal()
+    }
+
+    /// The block of multiple mount protection: nobody has the new image in use.
+    fn write_mmp(&self) -> Result<(), FsError> {
+        let sb = &self.survey.volume.sb;
+        if !sb.has_incompat(incompat::MMP) {
+            return Ok(());
+        }
+        let at = BlockNo::new(sb.raw.s_mmp_block.get());
+        let mut block = vec![0; self.block_size() as usize];
+        self.survey.volume.read_bytes(at, 0, &mut block)?;
+        let (head, _) = block.split_at_mut(size_of::<MmpBlock>());
+        let Ok(mmp) = MmpBlock::mut_from_bytes(head) else { return Ok(()) };
+        if mmp.mmp_magic.get() != MMP_MAGIC {
+            return Ok(());
+        }
+        mmp.mmp_seq = MMP_SEQ_CLEAN.into();
+        if let Some(seed) = self.seed() {
+            mmp.mmp_checksum = crc32c(seed, &mmp.as_bytes()[..MMP_SUMMED]).into();
+        }
+        self.put(at, &block)
     }
 
     /// An empty journal in the old one's place: what it held is in the files
