@@ -20,7 +20,7 @@ cleanup() {
 trap cleanup EXIT
 
 rm -f aged.img
-truncate -s 1G aged.img
+truncate -s 440M aged.img
 mke2fs -q -F -t ext4 -b 1024 -N $((runs * 2 + 20000)) aged.img
 mount -o loop,nodelalloc aged.img mnt
 python3 - "$runs" <<'PYTHON'
@@ -49,12 +49,12 @@ with open("list", "w") as out:
     out.writelines(f"/large{n}\n" for n in range(20))
 PYTHON
 umount mnt
-e2fsck -fn aged.img > /dev/null
-echo "$(e2freefrag -b 1024 aged.img 2> /dev/null | sed -n 's/^Number of free extents: *//p') free runs," \
+e2fsck -fn aged.img > /dev/null 2>&1
+echo "$(e2freefrag aged.img 2> /dev/null | sed -n 's/^Num. free extent: *//p') free runs," \
     "$(dumpe2fs -h aged.img 2> /dev/null | sed -n 's/^Free blocks: *//p') free blocks"
 "$seekless" trace import --paths list -o list.trace
 start=$(date +%s.%N)
 "$seekless" optimize aged.img --trace list.trace -o new.img --force
 end=$(date +%s.%N)
-e2fsck -fn new.img > /dev/null
+e2fsck -fn new.img > /dev/null 2>&1
 echo "laid out in $(echo "$end $start" | awk '{ printf "%.1f", $1 - $2 }') s"
