@@ -149,6 +149,26 @@ fn lists_of_bad_blocks() {
     }
 }
 
+/// The list may have extents, as files have.
+#[test]
+fn lists_of_bad_blocks_in_extents() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("bad-extents");
+    let image = scene.make("image", &["-t", "ext4"], "20000");
+    // A header (magic number, one entry of four), and two blocks from 9000 on.
+    let words = [0x0001_F30A, 4, 0, 0, 2, 9000];
+    let mut commands = String::from("setb 9000 2; sif <1> flags 0x80000");
+    for (slot, word) in words.iter().enumerate() {
+        commands.push_str(&format!("; sif <1> block[{slot}] {word}"));
+    }
+    scene.debugfs(&image, &commands);
+    run("e2fsck", &["-fy", &image]);
+    assert!(scene.debugfs(&image, "stat <1>").contains("9000-9001"), "repaired away");
+    clean("extents", &image);
+}
+
 /// An inode with a value that says in its time of modification whose value it
 /// holds, as Lustre made them: it has no hash, and its blocks are not the owner's.
 #[test]

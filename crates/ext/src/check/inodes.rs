@@ -1,7 +1,6 @@
 //! Pass 1: every inode in use, and the blocks it claims.
 
 use super::{Checker, Seen};
-use crate::bmap::{EVERYTHING, Found};
 use crate::indirect;
 use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat, special};
@@ -123,16 +122,11 @@ impl Checker {
         if inode.ino.get() != special::BAD_BLOCKS {
             return Ok(());
         }
-        let mut found = Found::new(self.sb().blocks, true);
-        let walked = indirect::walk(&self.volume, inode, &EVERYTHING, &mut found);
-        if self.sound(walked, "inode.block-map", place(inode.ino))?.is_some() {
-            let mut claims = Claims::default();
-            for run in &found.runs {
-                self.claim(run.extent, &mut claims);
-            }
-            for node in found.index.unwrap_or_default() {
-                self.claim(Extent::new(node.block, 1), &mut claims);
-            }
+        let blocks = self.volume.bad_blocks(inode);
+        let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let mut claims = Claims::default();
+        for run in blocks.unwrap_or_default() {
+            self.claim(run, &mut claims);
         }
         Ok(())
     }

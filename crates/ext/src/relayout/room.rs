@@ -8,8 +8,7 @@
 )]
 
 use super::survey::{Survey, join};
-use crate::bmap::{EVERYTHING, Found};
-use crate::indirect::{self, double_block};
+use crate::indirect::double_block;
 use crate::ondisk::{incompat, ro_compat, special};
 use crate::volume::Volume;
 use seekless_fs::plan::ObjectId;
@@ -164,23 +163,18 @@ fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
         return Ok(Vec::new());
     }
     let inode = volume.inode(ino)?;
-    let (runs, index) = if ino.get() == special::BAD_BLOCKS {
-        // It has a map, but no kind.
-        let mut found = Found::new(volume.sb.blocks, true);
-        indirect::walk(volume, &inode, &EVERYTHING, &mut found)?;
-        (found.runs, found.index.unwrap_or_default())
-    } else if ino.get() == special::RESIZE {
+    let mut blocks: Vec<Extent> = match ino.get() {
+        special::BAD_BLOCKS => volume.bad_blocks(&inode)?,
         // What it leads to belongs to the groups.
-        (Vec::new(), Vec::new())
-    } else {
-        let map = volume.block_map(&inode)?;
-        (map.runs, map.index)
+        special::RESIZE => {
+            double_block(&inode).map(|block| Extent::new(block, 1)).into_iter().collect()
+        }
+        _ => {
+            let map = volume.block_map(&inode)?;
+            let index = map.index.iter().map(|node| Extent::new(node.block, 1));
+            map.runs.iter().map(|run| run.extent).chain(index).collect()
+        }
     };
-    let mut blocks: Vec<Extent> = runs.iter().map(|run| run.extent).collect();
-    blocks.extend(index.iter().map(|node| Extent::new(node.block, 1)));
-    if ino.get() == special::RESIZE {
-        blocks.extend(double_block(&inode).map(|block| Extent::new(block, 1)));
-    }
     if inode.kind().is_some()
         && let Some(block) = volume.xattr_block_of(&inode)
     {
