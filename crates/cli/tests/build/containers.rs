@@ -162,13 +162,14 @@ fn what_podman_saves() {
     run("gzip", &["-k", &archive]);
     assert_eq!(shop.build(&format!("{archive}.gz"), &[]), ["./f-base", "./f-new"]);
 
-    let both = [shop.saved(&["thing:1"], &old), shop.saved(&["reg:5000/thing:2"], &new)];
+    let both =
+        [shop.saved(&["thing:1"], &old), shop.saved(&["reg:5000/thing:2", "x/thing:latest"], &new)];
     shop.put("manifest.json", serde_json::json!(both).to_string().as_bytes());
     let archive = shop.pack("two.tar");
     for tag in ["1", "thing:1"] {
         assert_eq!(shop.build(&archive, &["--tag", tag]), ["./f-base", "./f-gone", "./f-old"]);
     }
-    for tag in ["2", "thing:2", "reg:5000/thing:2"] {
+    for tag in ["2", "thing:2", "reg:5000/thing:2", "thing", "latest"] {
         assert_eq!(shop.build(&archive, &["--tag", tag]), ["./f-base", "./f-new"]);
     }
     let image = shop.scratch.join("none");

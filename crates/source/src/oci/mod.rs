@@ -47,8 +47,9 @@ impl Default for Platform {
 pub struct Choice {
     /// The machine it is for.
     pub platform: Platform,
-    /// Its name, whole (`docker.io/library/debian:12`) or the part behind the
-    /// last colon or slash; any, when there is only one.
+    /// Its name, whole (`docker.io/library/debian:12`) or its end from a colon or
+    /// slash on (`debian:12`, `12`; `debian` for `debian:latest`); any, when there
+    /// is only one.
     pub tag: Option<String>,
 }
 
@@ -56,10 +57,13 @@ impl Choice {
     /// Whether an image with these names is wanted.
     fn takes<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
         let Some(tag) = &self.tag else { return true };
-        names.any(|name| {
+        // Without a tag in it, a name means the latest.
+        let wanted = [tag.clone(), format!("{tag}:latest")];
+        let is_end = |name: &str, tag: &String| {
             let before = name.strip_suffix(tag.as_str());
             before.is_some_and(|before| before.is_empty() || before.ends_with([':', '/']))
-        })
+        };
+        names.any(|name| wanted.iter().any(|tag| is_end(name, tag)))
     }
 
     fn none(&self, store: &Store, names: &[String]) -> FsError {
