@@ -5,8 +5,8 @@ use crate::args::OpenArgs;
 use crate::failure::{Failure, Kind};
 use crate::image::{FORMATS, open_options};
 use clap::Args;
-use seekless_fs::FsError;
 use seekless_fs::source::Source;
+use seekless_fs::{ArchiveFault, FsError};
 use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +31,10 @@ pub(crate) struct SourceArgs {
     /// Of a container image for several platforms: which one [default: this machine's]
     #[arg(long, value_name = "OS/ARCH", value_parser = parse_platform)]
     platform: Option<oci::Platform>,
+    /// Of several container images in an archive or a layout: the one called
+    /// TAG, such as debian:12, or 12
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
 }
 
 fn parse_owner(text: &str) -> Result<(u32, u32), String> {
@@ -64,7 +68,7 @@ pub(crate) enum Purpose {
     List,
 }
 
-/// Opens a directory, archive (`-`: standard input), OCI layout or image.
+/// Opens a directory, archive (`-`: standard input), container image or image.
 pub(crate) fn open(
     path: &Path,
     args: &SourceArgs,
@@ -89,14 +93,24 @@ pub(crate) fn open(
         temp_dir: temp_dir(),
         formats: FORMATS,
         image: open_options(image),
-        platform: args.platform.clone().unwrap_or_default(),
+        choice: oci::Choice {
+            platform: args.platform.clone().unwrap_or_default(),
+            tag: args.tag.clone(),
+        },
     };
     seekless_source::open(path, &options).map_err(|error| match &error {
-        // What fails at its first byte was never an archive.
-        FsError::Archive { offset: 0, .. } => Failure::new(
-            Kind::Unsupported,
-            format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
-        ),
+        // What fails at its first byte was never an archive, unless it is packed
+        // as one.
+        FsError::Archive { offset: 0, fault, .. }
+            if !matches!(fault, ArchiveFault::Compression { .. }) =>
+        {
+            Failure::new(
+                Kind::Unsupported,
+                format!(
+                    "{error}: neither a directory, a tar archive, an OCI layout nor a known image"
+                ),
+            )
+        }
         _ => Failure::from(error),
     })
 }

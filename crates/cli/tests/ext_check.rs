@@ -37,3 +37,30 @@ fn ext_images_are_checked_and_never_changed() {
     }
     assert!(before == fs::read(&image).expect("image"), "the image was changed");
 }
+
+#[test]
+fn a_copy_stands_in_for_a_damaged_superblock() {
+    if !judges::ready("mke2fs") {
+        return;
+    }
+    let scratch = Scratch::new("ext-copy");
+    let image = scratch.join("image");
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", "1024", &image, "16M"]);
+    let mut bytes = fs::read(&image).expect("image");
+    bytes[1080..1082].fill(0);
+    fs::write(&image, bytes).expect("write");
+    let report = seekless(&["--json", "check", &image]);
+    assert_eq!(report.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).expect("JSON");
+    let codes: Vec<&str> = report["findings"]
+        .as_array()
+        .expect("findings")
+        .iter()
+        .filter_map(|finding| finding["code"].as_str())
+        .collect();
+    assert_eq!(codes, ["superblock.corrupt"]);
+    // Nothing else takes the copy for the image, but it is said that there is one.
+    let listed = seekless(&["ls", &image]);
+    let why = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert!(!listed.status.success() && why.contains("copy of it in block 8193"), "{why}");
+}

@@ -87,14 +87,30 @@ impl Volume {
         wanted: Range<u64>,
         found: &mut Found,
     ) -> Result<(), FsError> {
-        if !self.has_blocks(inode) {
-            return Ok(());
-        }
+        if self.has_blocks(inode) { self.walk_blocks(inode, &wanted, found) } else { Ok(()) }
+    }
+
+    fn walk_blocks(
+        &self,
+        inode: &Inode,
+        wanted: &Range<u64>,
+        found: &mut Found,
+    ) -> Result<(), FsError> {
         if inode.has_flag(flags::EXTENTS) {
-            extent::walk(self, inode, &wanted, found)
+            extent::walk(self, inode, wanted, found)
         } else {
-            indirect::walk(self, inode, &wanted, found)
+            indirect::walk(self, inode, wanted, found)
         }
+    }
+
+    /// All blocks of the list of bad blocks, those of its map first. It has no
+    /// kind, and may have extents as any file.
+    pub(crate) fn bad_blocks(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
+        let mut found = Found::new(self.sb.blocks, true);
+        self.walk_blocks(inode, &EVERYTHING, &mut found)?;
+        let map = found.index.unwrap_or_default().into_iter();
+        let map = map.map(|node| Extent::new(node.block, 1));
+        Ok(map.chain(found.runs.iter().map(|run| run.extent)).collect())
     }
 
     /// The runs that hold a range of logical blocks, in order.

@@ -63,6 +63,35 @@ const NAMES: &[(&str, Word, u32)] = &[
     ("orphan_present", Word::RoCompat, ro_compat::ORPHAN_PRESENT),
 ];
 
+/// Features and what each needs, as `mke2fs` and the kernel have it.
+const NEEDS: &[(&str, &str)] = &[
+    ("metadata_csum_seed", "metadata_csum"),
+    ("orphan_file", "has_journal"),
+    ("fast_commit", "has_journal"),
+    ("64bit", "extent"),
+    ("bigalloc", "extent"),
+    ("resize_inode", "sparse_super"),
+    ("resize_inode", "large_file"),
+    ("inline_data", "ext_attr"),
+    ("ea_inode", "ext_attr"),
+    ("large_dir", "dir_index"),
+];
+
+/// A feature that cannot be without another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LeftOut {
+    /// Its name, as `mke2fs` has it.
+    pub feature: &'static str,
+    /// What it needs.
+    pub needs: &'static str,
+}
+
+/// The first of the names of a feature.
+fn canonical(name: &str) -> Option<&'static str> {
+    let &(_, place, bit) = NAMES.iter().find(|(known, ..)| *known == name)?;
+    NAMES.iter().find(|(_, word, known)| *word == place && *known == bit).map(|(first, ..)| *first)
+}
+
 /// A set of features: the superblock's three words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
@@ -139,6 +168,54 @@ impl Features {
             *bits = if on { *bits | bit } else { *bits & !bit };
         }
         Ok(self)
+    }
+
+    /// Applies a list as [`apply`](Self::apply) does. What the list takes away
+    /// takes away what needs it, unless the list asks for that by name. Returns
+    /// what was left out beyond the list, in the order in which it was found.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a name that is not a feature.
+    pub fn change(self, list: &str) -> Result<(Self, Vec<LeftOut>), FsError> {
+        let mut set = self.apply(list)?;
+        let names = |on: bool| {
+            let words = list.split([',', ' ']).filter(|word| !word.is_empty());
+            let words = words.filter(move |word| word.starts_with('^') != on);
+            words.map(|word| word.trim_start_matches('^')).filter_map(canonical)
+        };
+        let asked: Vec<&str> = names(true).collect();
+        let mut gone: Vec<&str> = names(false).filter(|name| !set.has(name)).collect();
+        let mut left_out = Vec::new();
+        let mut at = 0usize;
+        while let Some(&needed) = gone.get(at) {
+            at = at.saturating_add(1);
+            for &(feature, _) in NEEDS.iter().filter(|(_, needs)| *needs == needed) {
+                if set.has(feature) && !asked.contains(&feature) {
+                    set = set.apply(&format!("^{feature}"))?;
+                    left_out.push(LeftOut { feature, needs: needed });
+                    gone.push(feature);
+                }
+            }
+        }
+        Ok((set, left_out))
+    }
+
+    /// The first feature of the set that needs one that is not in it.
+    pub(crate) fn lacking(self) -> Option<LeftOut> {
+        let lacks = |&&(feature, needs): &&(&str, &str)| self.has(feature) && !self.has(needs);
+        NEEDS.iter().find(lacks).map(|&(feature, needs)| LeftOut { feature, needs })
+    }
+
+    /// Whether a feature, by its name in [`NAMES`], is in the set.
+    fn has(self, name: &str) -> bool {
+        NAMES.iter().any(|&(known, place, bit)| {
+            let bits = match place {
+                Word::Compat => self.compat,
+                Word::Incompat => self.incompat,
+                Word::RoCompat => self.ro_compat,
+            };
+            known == name && bits & bit != 0
+        })
     }
 
     /// The names of all features in the set, as `dumpe2fs` prints them;
@@ -241,5 +318,33 @@ mod tests {
         let set = Features::EXT4.apply("none,extents").unwrap();
         assert_eq!(set.names(), ["extent"]);
         assert!(Features::EXT4.apply("extnet").is_err());
+    }
+
+    #[test]
+    fn what_is_taken_away_takes_what_needs_it() {
+        let change = |list: &str| {
+            let (set, left_out) = Features::EXT4.change(list).unwrap();
+            (set, left_out.iter().map(|out| (out.feature, out.needs)).collect::<Vec<_>>())
+        };
+        let (set, left_out) = change("^has_journal");
+        assert_eq!(left_out, [("orphan_file", "has_journal")]);
+        assert!(!set.has_compat(compat::ORPHAN_FILE) && set.lacking().is_none());
+        assert_eq!(change("^metadata_csum").1, [("metadata_csum_seed", "metadata_csum")]);
+        assert_eq!(change("^extents").1, [("64bit", "extent")]);
+        assert_eq!(change("^orphan_file,^has_journal").1, []);
+        assert_eq!(change("^has_journal,has_journal").1, []);
+        assert_eq!(change("none,filetype").1, []);
+        // What is asked for by name is a contradiction, and stays one.
+        let (set, left_out) = change("^has_journal,orphan_file");
+        assert!(left_out.is_empty());
+        assert_eq!(set.lacking().unwrap().feature, "orphan_file");
+    }
+
+    #[test]
+    fn every_name_in_the_table_of_needs_is_a_feature() {
+        for (feature, needs) in NEEDS {
+            assert_eq!(canonical(feature), Some(*feature));
+            assert_eq!(canonical(needs), Some(*needs));
+        }
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::checksum::{crc16, crc32c};
 use crate::field::{index, low16, parse, range, slice, truncated};
-use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, compat, incompat, ro_compat, special,
-};
+use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, ro_compat, special};
 use crate::volume::Volume;
 use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
@@ -12,15 +10,17 @@ use std::mem::offset_of;
 use zerocopy::IntoBytes;
 
 /// Where the checksum stands in a descriptor.
-const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
+pub(crate) const CHECKSUM_AT: usize = offset_of!(GroupDesc, bg_checksum);
 /// The first byte that only 64-byte descriptors have.
-const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
+pub(crate) const OLD_SIZE: usize = offset_of!(GroupDesc, bg_block_bitmap_hi);
 
 /// A checked group descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Group {
     pub(crate) number: GroupNo,
     desc: GroupDesc,
+    /// Whether its flags count: without checksums of descriptors they do not.
+    lazy: bool,
 }
 
 /// What changes in a descriptor when blocks and inodes come and go.
@@ -53,12 +53,12 @@ impl Group {
 
     /// Whether the block bitmap was never written: only metadata is in use.
     pub(crate) fn block_uninit(&self) -> bool {
-        self.desc.bg_flags.get() & BG_BLOCK_UNINIT != 0
+        self.lazy && self.desc.bg_flags.get() & BG_BLOCK_UNINIT != 0
     }
 
     /// Whether the inode bitmap was never written: no inode is in use.
     pub(crate) fn inode_uninit(&self) -> bool {
-        self.desc.bg_flags.get() & BG_INODE_UNINIT != 0
+        self.lazy && self.desc.bg_flags.get() & BG_INODE_UNINIT != 0
     }
 
     pub(crate) fn block_bitmap(&self) -> BlockNo {
@@ -125,25 +125,41 @@ impl Volume {
         })
     }
 
-    /// A group's descriptor, its checksum and pointers checked.
-    pub(crate) fn group_desc(&self, number: GroupNo) -> Result<Group, FsError> {
+    /// A group's descriptor as `bytes` have it: its checksum is checked, where
+    /// it points to is not.
+    pub(crate) fn parse_descriptor(&self, number: GroupNo, bytes: &[u8]) -> Result<Group, FsError> {
         let place = Location::of("group descriptor").in_group(number);
-        let bytes = self.descriptor_bytes(number)?;
         self.verify_descriptor(number, bytes, place)?;
         let mut whole = [0; size_of::<GroupDesc>()];
         for (to, from) in whole.iter_mut().zip(bytes) {
             *to = *from;
         }
         let desc = parse(&whole, 0).ok_or_else(|| truncated(place))?;
-        let group = Group { number, desc };
+        let lazy = self.sb.has_metadata_csum() || self.sb.has_ro_compat(ro_compat::GDT_CSUM);
+        Ok(Group { number, desc, lazy })
+    }
+
+    /// A group's descriptor, its checksum checked. What reads a bitmap or the
+    /// inode table checks the pointer to it: a damaged pointer to one does not
+    /// keep anybody from the others.
+    pub(crate) fn descriptor(&self, number: GroupNo) -> Result<Group, FsError> {
+        self.parse_descriptor(number, self.descriptor_bytes(number)?)
+    }
+
+    /// A group's descriptor, its checksum and all its pointers checked.
+    pub(crate) fn group_desc(&self, number: GroupNo) -> Result<Group, FsError> {
+        let place = Location::of("group descriptor").in_group(number);
+        let group = self.descriptor(number)?;
         self.check_block(group.block_bitmap(), place)?;
         self.check_block(group.inode_bitmap(), place)?;
         self.check_extent(Extent::new(group.inode_table(), self.sb.itable_blocks()), place)?;
         Ok(group)
     }
 
-    /// A group's descriptor with new counts and its checksum.
-    pub(crate) fn recounted(&self, group: &Group, counts: &Counts) -> GroupDesc {
+    /// A group's descriptor with new counts and its checksum, in as many bytes
+    /// as the volume has for one: what lies behind the fields that are known
+    /// (`s_desc_size` may be up to 1024) stays as it is.
+    pub(crate) fn recounted(&self, group: &Group, counts: &Counts) -> Result<Vec<u8>, FsError> {
         let mut desc = group.desc;
         desc.bg_flags = counts.flags.into();
         desc.bg_free_blocks_count_lo = low16(counts.free_clusters).into();
@@ -160,16 +176,20 @@ impl Volume {
             desc.bg_block_bitmap_csum_hi = low16(counts.block_sum >> 16).into();
             desc.bg_inode_bitmap_csum_hi = low16(counts.inode_sum >> 16).into();
         }
-        let bytes = desc.as_bytes();
-        let bytes = bytes.get(..index(self.sb.desc_size)).unwrap_or(bytes);
-        let sum = self.descriptor_sum(group.number, bytes).unwrap_or(0);
-        desc.bg_checksum = low16(sum).into();
-        desc
+        let mut bytes = self.descriptor_bytes(group.number)?.to_vec();
+        for (to, from) in bytes.iter_mut().zip(desc.as_bytes()) {
+            *to = *from;
+        }
+        let sum = self.descriptor_sum(group.number, &bytes).unwrap_or(0);
+        let place = Location::of("group descriptor").in_group(group.number);
+        let slot = bytes.get_mut(CHECKSUM_AT..OLD_SIZE).ok_or_else(|| truncated(place))?;
+        slot.copy_from_slice(&low16(sum).to_le_bytes());
+        Ok(bytes)
     }
 
     /// `ext4_group_desc_csum`; `None` on volumes without such checksums. The
     /// checksum's own field counts as zero or, in the old kind, not at all.
-    fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
+    pub(crate) fn descriptor_sum(&self, number: GroupNo, bytes: &[u8]) -> Option<u32> {
         let (before, after) = (bytes.get(..CHECKSUM_AT)?, bytes.get(OLD_SIZE..)?);
         if self.sb.has_metadata_csum() {
             let seed = crc32c(self.sb.checksum_seed, &number.get().to_le_bytes());
@@ -213,13 +233,14 @@ impl Volume {
     /// Where an inode lies.
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let (number, slot) = self.inode_slot(ino)?;
-        let group = self.group_desc(number)?;
+        let group = self.descriptor(number)?;
         let size = u64::from(self.sb.inode_size);
         let block_size = u64::from(self.sb.block_size);
         let at = u64::from(slot).saturating_mul(size);
         let skip = at.checked_div(block_size).unwrap_or(0);
         let offset = at.checked_rem(block_size).unwrap_or(0);
         let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
+        self.check_extent(table, Location::of("group descriptor").in_group(number))?;
         Ok(InodeLocation {
             block: table.start.saturating_add(skip),
             offset: u32::try_from(offset).unwrap_or(0),
@@ -281,7 +302,7 @@ impl Volume {
 
     /// The inodes of a group that are in use.
     pub(crate) fn allocated_inodes(&self, number: GroupNo) -> Result<Vec<Ino>, FsError> {
-        let group = self.group_desc(number)?;
+        let group = self.descriptor(number)?;
         if group.inode_uninit() {
             return Ok(Vec::new());
         }
@@ -292,72 +313,6 @@ impl Volume {
             .filter(|&at| bit(&bitmap, at))
             .map(|at| Ino::new(first.saturating_add(at)))
             .collect())
-    }
-
-    /// The fixed metadata that belongs to a group.
-    pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
-        let mut runs = self.descriptor_copies(group.number);
-        runs.push(Extent::new(group.block_bitmap(), 1));
-        runs.push(Extent::new(group.inode_bitmap(), 1));
-        runs.push(Extent::new(group.inode_table(), self.sb.itable_blocks()));
-        runs
-    }
-
-    /// Superblock copy, descriptor copies and the blocks kept for more of them
-    /// at the start of a group.
-    fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
-        let sb = &self.sb;
-        let blocks = sb.group_blocks(number);
-        let has_super = sb.group_has_super(number);
-        let mut runs = Vec::new();
-        let mut next = blocks.start;
-        if number.get() == 0 {
-            next = sb.superblock_block();
-        }
-        if has_super {
-            runs.push(Extent::new(next, 1));
-            next = next.saturating_add(1);
-        }
-        let meta_bg = sb.has_incompat(incompat::META_BG);
-        let per_meta = sb.descs_per_block().max(1);
-        let first_meta = sb.raw.s_first_meta_bg.get();
-        let meta = number.get().checked_div(per_meta).unwrap_or(0);
-        if !meta_bg || meta < first_meta {
-            if has_super {
-                let old = if meta_bg { first_meta } else { sb.descriptor_blocks() };
-                let mut len = u64::from(old);
-                if sb.has_compat(compat::RESIZE_INODE) {
-                    len = len.saturating_add(u64::from(sb.raw.s_reserved_gdt_blocks.get()));
-                }
-                runs.push(Extent::new(next, len.min(blocks.len)));
-            }
-        } else {
-            let within = number.get().checked_rem(per_meta).unwrap_or(0);
-            if within <= 1 || within == per_meta.saturating_sub(1) {
-                runs.push(Extent::new(next, 1));
-            }
-        }
-        runs
-    }
-
-    /// The copies of descriptor blocks that a group holds: which block of the
-    /// table, and where.
-    pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
-        let sb = &self.sb;
-        let runs = self.descriptor_copies(number);
-        let per_meta = sb.descs_per_block().max(1);
-        let meta = number.get().checked_div(per_meta).unwrap_or(0);
-        let skip = usize::from(sb.group_has_super(number));
-        let Some(run) = runs.get(skip) else { return Vec::new() };
-        if sb.has_incompat(incompat::META_BG) && meta >= sb.raw.s_first_meta_bg.get() {
-            return vec![(meta, run.start)];
-        }
-        let old = if sb.has_incompat(incompat::META_BG) {
-            sb.raw.s_first_meta_bg.get()
-        } else {
-            sb.descriptor_blocks()
-        };
-        (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
     }
 
     /// What a group holds.

@@ -46,6 +46,16 @@ impl Volume {
         Ok(bytes.ok_or_else(|| truncated(place))?.to_vec())
     }
 
+    /// Whether an inode was never in use: then whatever else stands in it says
+    /// nothing, not even when it could not be right.
+    pub(crate) fn is_unused(&self, ino: Ino) -> Result<bool, FsError> {
+        let bytes = self.inode_bytes(ino)?;
+        let core: InodeCore =
+            parse(&bytes, 0).ok_or_else(|| truncated(Location::of("inode").in_inode(ino)))?;
+        let is_mapped = core.i_block.0.iter().any(|&byte| byte != 0);
+        Ok(core.i_links_count.get() == 0 && core.i_mode.get() == 0 && !is_mapped)
+    }
+
     /// Reads an inode and checks its checksum and sizes.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
         let place = Location::of("inode").in_inode(ino);
@@ -53,7 +63,11 @@ impl Volume {
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
-        let extra = parse_extra(bytes, place)?;
+        let extra = match parse_extra(bytes, place) {
+            // The list of bad blocks, and what was never in use, has no such fields.
+            Err(_) if core.i_mode.get() == 0 => InodeExtra::default(),
+            extra => extra?,
+        };
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
         inode.len = self.file_len(&inode, place)?;
         self.verify_inode(&inode, place)?;

@@ -21,6 +21,7 @@
 )]
 
 mod acl;
+mod backup;
 mod bmap;
 mod build;
 mod casefold;
@@ -39,6 +40,7 @@ mod inode;
 mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod part;
 mod relayout;
 mod superblock;
 mod volume;
@@ -49,7 +51,7 @@ pub use image::ExtImage;
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of};
-pub use features::Features;
+pub use features::{Features, LeftOut};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;
@@ -62,7 +64,15 @@ use std::sync::Arc;
 pub const FORMAT: Format = Format { name: "ext", probe, open };
 
 fn probe(device: &dyn BlockDevice) -> Probe {
-    if superblock::has_magic(device) { Probe::Yes } else { Probe::No }
+    if superblock::has_magic(device) {
+        Probe::Yes
+    } else if let Some((_, block)) = backup::superblock(device) {
+        Probe::Damaged(format!("no superblock, but a copy of it in block {block}"))
+    } else if superblock::lacks_only_magic(device) {
+        Probe::Damaged("a superblock without its magic number".into())
+    } else {
+        Probe::No
+    }
 }
 
 fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {

@@ -54,26 +54,54 @@ fn here() -> Location {
     Location::of("superblock")
 }
 
-/// Reads the primary superblock's bytes.
-fn read_raw(device: &dyn BlockDevice) -> Result<Superblock, FsError> {
+/// Where the primary superblock lies.
+const PRIMARY: ByteLen = ByteLen::new(SUPERBLOCK_OFFSET);
+
+/// Reads a superblock's bytes, from byte `at` on.
+fn read_raw(device: &dyn BlockDevice, at: ByteLen) -> Result<Superblock, FsError> {
     let mut bytes = [0; SUPERBLOCK_SIZE];
-    let needed = SUPERBLOCK_OFFSET.saturating_add(1024);
-    if device.len().get() < needed {
+    if device.len().get() < at.get().saturating_add(1024) {
         return Err(truncated(here()));
     }
-    device.read(Lba::containing(ByteLen::new(SUPERBLOCK_OFFSET)), &mut bytes)?;
+    device.read(Lba::containing(at), &mut bytes)?;
     parse(&bytes, 0).ok_or_else(|| truncated(here()))
 }
 
 /// Whether the device has an ext superblock's magic number.
 pub(crate) fn has_magic(device: &dyn BlockDevice) -> bool {
-    read_raw(device).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
+    read_raw(device, PRIMARY).is_ok_and(|raw| raw.s_magic.get() == SUPERBLOCK_MAGIC)
+}
+
+/// Whether a device has a superblock that is sound but for its magic number.
+pub(crate) fn lacks_only_magic(device: &dyn BlockDevice) -> bool {
+    let Ok(mut raw) = read_raw(device, PRIMARY) else { return false };
+    raw.s_magic = SUPERBLOCK_MAGIC.into();
+    Super::check(raw, device.len()).is_ok()
 }
 
 impl Super {
     /// Reads and checks the primary superblock.
     pub(crate) fn read(device: &dyn BlockDevice, ignore_checksums: bool) -> Result<Self, FsError> {
-        let raw = read_raw(device)?;
+        Self::read_at(device, PRIMARY, ignore_checksums)
+    }
+
+    /// Reads and checks a copy of the superblock, its checksum included.
+    pub(crate) fn read_copy(device: &dyn BlockDevice, at: ByteLen) -> Result<Self, FsError> {
+        Self::read_at(device, at, false)
+    }
+
+    /// Blocks of a group as the primary superblock has it, be it damaged or not.
+    pub(crate) fn said_group_blocks(device: &dyn BlockDevice) -> Option<u64> {
+        let raw = read_raw(device, PRIMARY).ok()?;
+        Some(u64::from(raw.s_blocks_per_group.get())).filter(|&blocks| blocks > 0)
+    }
+
+    fn read_at(
+        device: &dyn BlockDevice,
+        at: ByteLen,
+        ignore_checksums: bool,
+    ) -> Result<Self, FsError> {
+        let raw = read_raw(device, at)?;
         if raw.s_magic.get() != SUPERBLOCK_MAGIC {
             return Err(FsError::corrupt(
                 Corruption::Magic { found: u64::from(raw.s_magic.get()) },

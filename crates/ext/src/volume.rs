@@ -27,6 +27,16 @@ impl Volume {
         ignore_checksums: bool,
     ) -> Result<Self, FsError> {
         let sb = Super::read(device.as_ref(), ignore_checksums)?;
+        Self::with_superblock(device, sb, ignore_checksums)
+    }
+
+    /// Reads the group descriptors of a volume laid out as a superblock says,
+    /// the primary one or a copy.
+    pub(crate) fn with_superblock(
+        device: Arc<dyn BlockDevice>,
+        sb: Super,
+        ignore_checksums: bool,
+    ) -> Result<Self, FsError> {
         let cache = BlockCache::new(sb.block_size);
         let mut volume = Self { device, sb, descriptors: Vec::new(), cache, ignore_checksums };
         volume.load_descriptors()?;

@@ -111,6 +111,14 @@ pub(crate) fn inline_value(inode: &Inode) -> Result<Option<&[u8]>, FsError> {
     }
 }
 
+/// Whether an inode with a value is of Lustre's older form, which says in its
+/// time of modification whose value it holds, and has no hash and no count.
+/// Its blocks are not counted for the owner (e2fsck, `check_large_ea_inode`).
+pub(crate) fn names_its_owner(holder: &Inode, owner: &Inode) -> bool {
+    holder.core.i_mtime.get() == owner.ino.get()
+        && holder.core.i_generation.get() == owner.core.i_generation.get()
+}
+
 impl Volume {
     /// Reads the attribute block of an inode.
     fn xattr_block(&self, inode: &Inode, number: BlockNo) -> Result<crate::cache::Block, FsError> {
@@ -226,10 +234,7 @@ impl Volume {
         }
         let mut bytes = vec![0; index(len)];
         self.read_mapped(&holder, ByteLen::ZERO, &mut bytes)?;
-        // Lustre's older form names its owner instead and has no hash.
-        let lustre = holder.core.i_mtime.get() == owner.ino.get()
-            && holder.core.i_generation.get() == owner.core.i_generation.get();
-        if !lustre {
+        if !names_its_owner(&holder, owner) {
             let computed = crc32c(self.sb.checksum_seed, &bytes);
             let place = Location::of("attribute value").in_inode(ino);
             self.verify(holder.core.i_atime.get(), computed, place)?;

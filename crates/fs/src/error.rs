@@ -124,6 +124,10 @@ pub enum ArchiveFault {
     /// A header's checksum does not match: garbage, or damage.
     #[error("header checksum does not match")]
     Checksum,
+    /// Zeros, where an archive has its first entry: and more than those that an
+    /// empty archive is made of.
+    #[error("it begins with zeros and is no empty archive")]
+    Zeros,
     /// The archive ends within an entry.
     #[error("the archive ends within an entry")]
     Truncated,
@@ -145,9 +149,26 @@ pub enum ArchiveFault {
     /// An entry below something that is not a directory.
     #[error("{0}: lies below something that is not a directory")]
     Parent(String),
+    /// Compressed data that cannot be unpacked.
+    #[error("broken {format} data: {what}")]
+    Compression {
+        /// The compression's name.
+        format: &'static str,
+        /// What the decompressor says.
+        what: String,
+    },
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),
+}
+
+/// How many findings there are besides the one that is told.
+fn and_more(others: u64) -> String {
+    match others {
+        0 => String::new(),
+        1 => " and 1 finding more".into(),
+        _ => format!(" and {others} findings more"),
+    }
 }
 
 /// Why a file-system operation failed.
@@ -160,6 +181,18 @@ pub enum FsError {
         kind: Corruption,
         /// Where.
         location: Box<Location>,
+    },
+    /// A check found what keeps an image from being worked on.
+    #[error("damaged image: {code}: {what} ({location}){}", and_more(*others))]
+    Damaged {
+        /// The code of the first finding.
+        code: &'static str,
+        /// What it says.
+        what: String,
+        /// Where.
+        location: Box<Location>,
+        /// Findings of that weight besides it.
+        others: u64,
     },
     /// An archive to be read contradicts its format.
     #[error("{archive}: byte {offset}: {fault}")]

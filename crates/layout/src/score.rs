@@ -3,7 +3,7 @@
 
 use crate::replay::{Machine, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
-use seekless_fs::{FsError, Inspect};
+use seekless_fs::{FsError, Inspect, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,20 +171,28 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
 
-/// Smith and Seltzer's layout score of these files.
+/// The layout score of these files together: of all their blocks but the first
+/// of each, the share, from 0 to 1, that lies right behind the block before it
+/// (Smith and Seltzer, "File System Aging", SIGMETRICS 1997); 1 where there are
+/// none.
 fn layout_score(image: &dyn Inspect, files: &[Ino]) -> Result<f64, FsError> {
-    let (mut optimal, mut all) = (0, 0);
+    let (mut adjacent, mut followers) = (0, 0);
     for &ino in files {
-        let map = image.block_map(ino)?;
-        let blocks: u64 = map.runs.iter().map(|run| run.extent.len).sum();
-        let joined =
-            map.runs.windows(2).filter(|pair| pair[0].extent.end() == pair[1].extent.start).count()
-                as u64;
-        let breaks = (map.runs.len() as u64).saturating_sub(joined);
-        optimal += blocks.saturating_sub(breaks);
-        all += blocks.saturating_sub(1);
+        let (near, all) = adjacency(&image.block_map(ino)?.runs);
+        adjacent += near;
+        followers += all;
     }
-    Ok(share(optimal, all))
+    Ok(share(adjacent, followers))
+}
+
+/// Of a file's blocks but the first: those that lie right behind the block
+/// before, and all.
+fn adjacency(runs: &[Mapping]) -> (u64, u64) {
+    let blocks: u64 = runs.iter().map(|run| run.extent.len).sum();
+    let apart = |pair: &&[Mapping]| pair[0].extent.end() != pair[1].extent.start;
+    let breaks = runs.windows(2).filter(apart).count() as u64;
+    let followers = blocks.saturating_sub(1);
+    (followers.saturating_sub(breaks), followers)
 }
 
 fn prefetch(
@@ -260,6 +268,26 @@ mod tests {
         let counted = count_chunks(|| path.into_iter(), 4096, &sizes);
         // 4096: 0 1 127 128; 512 KiB: 0 1; 5000: 0 1, and 520192..528384 in 104 105.
         assert_eq!(counted, BTreeMap::from([(4096, 4), (512 << 10, 2), (5000, 4)]));
+    }
+
+    #[test]
+    fn blocks_behind_each_other_are_adjacent() {
+        let adjacency = |runs: &[(u64, u64)]| {
+            let run = |&(start, len): &(u64, u64)| Mapping {
+                lbn: Lbn::new(start),
+                extent: extent(start, len),
+                unwritten: false,
+            };
+            super::adjacency(&runs.iter().map(run).collect::<Vec<_>>())
+        };
+        assert_eq!(adjacency(&[]), (0, 0));
+        assert_eq!(adjacency(&[(7, 1)]), (0, 0), "a first block follows nothing");
+        assert_eq!(adjacency(&[(7, 10)]), (9, 9));
+        // A hole between runs that follow each other on the disk is no break.
+        assert_eq!(adjacency(&[(7, 10), (17, 3)]), (12, 12));
+        assert_eq!(adjacency(&[(7, 10), (18, 3)]), (11, 12));
+        assert_eq!(adjacency(&[(30, 1), (20, 1), (10, 1)]), (0, 2));
+        assert_eq!((share(0, 0), share(1, 4)), (1.0, 0.25));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Contents that lie in archives.
 
+use crate::tar::Spooled;
 use rustix::io::Errno;
 use seekless_fs::FsError;
 use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeId, Payload, Tree};
 use std::fs::File;
+use std::sync::Arc;
 
 /// The files of one archive or of several over each other.
 #[derive(Debug)]
@@ -38,7 +40,9 @@ impl Layer {
 
 #[derive(Debug)]
 pub(crate) struct Archive {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
+    /// Where in the file it begins.
+    pub(crate) base: u64,
     pub(crate) name: String,
     pub(crate) len: u64,
 }
@@ -60,15 +64,14 @@ pub(crate) struct Contents {
 impl Contents {
     pub(crate) fn add_archive(
         &mut self,
-        file: File,
+        Spooled { file, base, len }: Spooled,
         name: String,
-        len: u64,
     ) -> Result<Layer, FsError> {
         let layer = u16::try_from(self.archives.len()).ok().filter(|&layer| layer < 1 << 15);
         let Some(layer) = layer.filter(|_| len < 1 << OFFSET_BITS) else {
             return Err(FsError::Unsupported(format!("{name}: more layers or bytes than fit")));
         };
-        self.archives.push(Archive { file, name, len });
+        self.archives.push(Archive { file, base, name, len });
         Ok(Layer(layer))
     }
 
@@ -139,7 +142,8 @@ fn touching_joined(runs: &[(u64, u64)]) -> Vec<Segment> {
 }
 
 impl Archive {
-    fn read(&self, mut at: u64, mut buf: &mut [u8]) -> Result<(), FsError> {
+    fn read(&self, at: u64, mut buf: &mut [u8]) -> Result<(), FsError> {
+        let mut at = self.base + at;
         while !buf.is_empty() {
             match rustix::io::pread(&self.file, &mut *buf, at) {
                 Ok(0) => return Err(FsError::SourceChanged(self.name.clone())),

@@ -18,6 +18,7 @@ pub mod manifest;
 
 pub mod oci;
 pub mod options;
+mod recognize;
 pub mod tar;
 mod unpack;
 
@@ -47,9 +48,9 @@ pub struct OpenOptions<'a> {
     pub formats: &'a [Format],
     /// How an image is opened.
     pub image: format::OpenOptions,
-    /// Which of a container image's platforms is taken; of this machine by
-    /// default.
-    pub platform: oci::Platform,
+    /// Which container image is taken where there are several; by default that
+    /// for this machine.
+    pub choice: oci::Choice,
 }
 
 impl Default for OpenOptions<'_> {
@@ -59,7 +60,7 @@ impl Default for OpenOptions<'_> {
             temp_dir: PathBuf::from("/tmp"),
             formats: &[],
             image: format::OpenOptions::default(),
-            platform: oci::Platform::default(),
+            choice: oci::Choice::default(),
         }
     }
 }
@@ -87,13 +88,18 @@ pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + S
         return stdin(options);
     }
     let io = |error| FsError::io(path.display().to_string(), error);
-    Ok(match detect(path, options.formats)? {
+    let kind = detect(path, options.formats)?;
+    if !matches!(kind, SourceKind::Oci | SourceKind::Tar) {
+        no_container(&path.display().to_string(), options)?;
+    }
+    Ok(match kind {
         SourceKind::Directory => Box::new(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
-            let platform = &options.platform;
-            Box::new(oci::open(path, platform, &options.temp_dir, &options.tree)?)
+            Box::new(oci::open(path, &options.choice, &options.temp_dir, &options.tree)?)
         }
-        SourceKind::Tar => Box::new(tar::open(path, &options.temp_dir, &options.tree)?),
+        SourceKind::Tar => {
+            archive(File::open(path).map_err(io)?, path.display().to_string(), options)?
+        }
         SourceKind::Image => {
             let device = FileDevice::open(path).map_err(io)?;
             let image = format::open(options.formats, Arc::new(device), options.image)?;
@@ -106,7 +112,39 @@ fn stdin(options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
     let name = "standard input";
     let file = std::io::stdin().as_fd().try_clone_to_owned();
     let file = File::from(file.map_err(|error| FsError::io(name, error))?);
-    Ok(Box::new(tar::from_file(file, name.into(), &options.temp_dir, &options.tree)?))
+    archive(file, name.into(), options)
+}
+
+/// An archive: of files, or of the layers of container images.
+fn archive(
+    file: File,
+    name: String,
+    options: &OpenOptions<'_>,
+) -> Result<Box<dyn Source + Send>, FsError> {
+    let OpenOptions { temp_dir, choice, tree, .. } = options;
+    let spooled = tar::spool(file, &name, temp_dir)?;
+    if !tar::begins_with_entry(&spooled, &name)?
+        && let Some(what) = recognize::what(&spooled.file, spooled.len, options.formats)
+    {
+        return Err(FsError::Invalid(format!("{name}: {what}, not an archive")));
+    }
+    Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
+        oci::Opened::Image(source) => Box::new(source),
+        oci::Opened::Ordinary(spooled) => {
+            no_container(&name, options)?;
+            Box::new(tar::from_spooled(spooled, name, tree)?)
+        }
+    })
+}
+
+/// Only container images are chosen by a tag.
+fn no_container(name: &str, options: &OpenOptions<'_>) -> Result<(), FsError> {
+    match &options.choice.tag {
+        Some(tag) => {
+            Err(FsError::Invalid(format!("{name}: no container image, so none called {tag}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Finds out what a path holds.
@@ -122,7 +160,8 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
     }
     if kind.is_file() || kind.is_block_device() {
         let device = FileDevice::open(path).map_err(io)?;
-        if formats.iter().any(|format| (format.probe)(&device) != Probe::No) {
+        // One that is too damaged to open is told once it is known to be no archive.
+        if formats.iter().any(|format| (format.probe)(&device) == Probe::Yes) {
             return Ok(SourceKind::Image);
         }
     }

@@ -10,6 +10,7 @@
 
 mod acl;
 mod header;
+mod members;
 mod pax;
 mod reader;
 mod spool;
@@ -23,8 +24,9 @@ use seekless_fs::{ArchiveFault, DeviceNumber, FileKind, FsError, Timestamp, Xatt
 use std::fs::File;
 use std::path::Path;
 
+pub(crate) use members::{Member, members};
 pub use spool::Compression;
-pub(crate) use spool::spool;
+pub(crate) use spool::{Spooled, spool, spool_section};
 
 /// Opens an archive. Compression is told by its magic number.
 ///
@@ -48,11 +50,28 @@ pub fn from_file(
     options: &TreeOptions,
 ) -> Result<ArchiveSource, FsError> {
     let spooled = spool(file, &name, temp_dir)?;
+    from_spooled(spooled, name, options)
+}
+
+/// Opens an archive that can be read in place.
+pub(crate) fn from_spooled(
+    spooled: Spooled,
+    name: String,
+    options: &TreeOptions,
+) -> Result<ArchiveSource, FsError> {
     let mut unpacker = Unpacker::new(options.clone());
     let mut contents = Contents::default();
-    let layer = contents.add_archive(spooled.file, name.clone(), spooled.len)?;
+    let layer = contents.add_archive(spooled, name)?;
     read_into(&mut unpacker, &mut contents, layer, |_| true)?;
     Ok(ArchiveSource::new(unpacker.finish()?, contents))
+}
+
+/// Whether something begins as an archive with at least one entry does.
+pub(crate) fn begins_with_entry(archive: &Spooled, name: &str) -> Result<bool, FsError> {
+    match Reader::new(&archive.file, archive.base, archive.len, name).begins_with_entry() {
+        Err(FsError::Archive { .. }) => Ok(false),
+        answer => answer,
+    }
 }
 
 /// Visits the path of every entry of an archive.
@@ -62,7 +81,7 @@ pub(crate) fn paths(
     visit: &mut dyn FnMut(&[u8]),
 ) -> Result<(), FsError> {
     let archive = contents.archive(layer);
-    let mut reader = Reader::new(&archive.file, &archive.name, archive.len);
+    let mut reader = Reader::new(&archive.file, archive.base, archive.len, &archive.name);
     while let Some(entry) = reader.next()? {
         visit(&relative(&entry.path()).map_err(|fault| reader.error(entry.offset, fault))?);
     }
@@ -77,11 +96,11 @@ pub(crate) fn read_into(
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(), FsError> {
     let archive = contents.archive(layer);
-    let (file, name, len) = (&archive.file, &*archive.name, archive.len);
-    let mut reader = Reader::new(file, name, len);
-    if len == 0 {
+    let mut reader = Reader::new(&archive.file, archive.base, archive.len, &archive.name);
+    if archive.len == 0 {
         return Err(reader.error(0, ArchiveFault::Truncated));
     }
+    reader.check_start()?;
     let mut sparse = Vec::new();
     while let Some(entry) = reader.next()? {
         let raw = entry.path();

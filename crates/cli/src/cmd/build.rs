@@ -10,7 +10,7 @@ use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
-use seekless_ext::{BuildOptions, Builder, Features};
+use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::plan::{ObjectId, Plan};
 use seekless_fs::source::Source;
@@ -21,7 +21,7 @@ use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Build an ext4 or UFS image from a directory, a tar, an OCI layout or another image
+/// Build an ext4 or UFS image from a directory, a tar, a container image or another image
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The image has the features that mke2fs gives an ext4 file system today, or
@@ -35,11 +35,14 @@ Examples:
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
+  docker save debian:12 | seekless build - -o disk.img
+  seekless build images.tar -o disk.img --tag debian:12
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates")]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip, zstd), OCI image layout, image, or
-    /// - for a tar on standard input
+    /// Directory, tar archive (plain, gzip, zstd), container image (OCI layout or
+    /// archive, docker save, podman save), image, or - for an archive on standard
+    /// input
     source: PathBuf,
     /// The image to write
     #[arg(short, long, value_name = "IMG")]
@@ -68,7 +71,8 @@ pub(crate) struct BuildArgs {
     /// How many inodes [default: by size and contents]
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
-    /// Features to add, or with ^ to leave out, as mke2fs -O takes them
+    /// Features to add, or with ^ to leave out, as mke2fs -O takes them; what
+    /// needs a feature that is left out is left out too
     #[arg(long, short = 'O', value_name = "LIST")]
     features: Option<String>,
     /// Volume label, at most 16 bytes, of UFS 31
@@ -108,13 +112,17 @@ impl BuildArgs {
             _ => Features::EXT4,
         };
         let plain = BuildOptions::default();
-        let features = self.features.as_deref().unwrap_or_default();
+        let list = self.features.as_deref().unwrap_or_default();
+        let (features, left_out) = base.change(list).map_err(wrong)?;
+        for LeftOut { feature, needs } in left_out {
+            eprintln!("seekless: {feature} is left out as well: it needs {needs}");
+        }
         Ok(BuildOptions {
             size: self.size,
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
-            features: base.apply(features).map_err(wrong)?,
+            features,
             label: self.label.clone().into_bytes(),
             uuid: self.uuid,
             journal_size: self.journal_size,

@@ -160,10 +160,12 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     } else {
         Arc::new(FileDevice::open_locked(path).map_err(|error| about(error.into()))?)
     };
-    let format = if (seekless_ext::FORMAT.probe)(device.as_ref()) == Probe::Yes {
-        Format::Ext
-    } else {
-        Format::Ufs
+    let ufs = (seekless_ffs::FORMAT.probe)(device.as_ref());
+    let format = match (seekless_ext::FORMAT.probe)(device.as_ref()) {
+        Probe::Yes => Format::Ext,
+        // A volume that was ext once may still have copies of its superblock.
+        Probe::Damaged(_) if ufs == Probe::No => Format::Ext,
+        Probe::Damaged(_) | Probe::No => Format::Ufs,
     };
     let repaired = match (mode, format) {
         (Mode::Check, _) => {

@@ -12,6 +12,7 @@ use crate::scoring::parse_chunk;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
+use seekless_fs::FsError;
 use seekless_fs::plan::{ObjectId, Run};
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Replayed, replay};
@@ -28,7 +29,8 @@ use std::sync::Arc;
 The new image is the same file system: features, UUID, label, every file's
 contents and attributes. What the traces touch lies together, in the order of
 first touch: directory blocks, inodes and file ranges alike. With several
-traces, what more of them touch comes first. The old image is only read.
+traces, what more of them touch comes first. The old image is only read. It is
+checked first, as `seekless check` does, and refused if it is damaged.
 
 Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
@@ -148,7 +150,7 @@ fn write_relayout(
 ) -> Result<(), Failure> {
     use seekless_fs::Inspect;
     let about = |error| Failure::from(error).about(args.image.display());
-    let relayout = Relayout::new(image).map_err(about)?;
+    let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image))?;
     let unit = relayout.cluster_blocks();
     let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
     let unit_bytes = u64::from(image.geometry().block_size) * unit;
@@ -167,6 +169,13 @@ fn write_relayout(
     Ok(())
 }
 
+/// Why an image is not laid out anew, with what helps where it is damaged.
+fn refused(error: FsError, image: &Path) -> Failure {
+    let damaged = matches!(error, FsError::Damaged { .. });
+    let failure = Failure::from(error).about(image.display());
+    if damaged { failure.hint("repair it with e2fsck first") } else { failure }
+}
+
 /// The same tree in a new file system of another shape.
 fn write_rebuilt(
     args: &OptimizeArgs,
@@ -177,6 +186,7 @@ fn write_rebuilt(
     global: &Global,
 ) -> Result<(), Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
+    image.refuse_damage().map_err(|error| refused(error, &args.image))?;
     let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
     let nodes = tree.nodes_by_inode().map_err(about)?;
     let builder = Builder::new(&tree, options).map_err(about)?;

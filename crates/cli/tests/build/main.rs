@@ -7,6 +7,9 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod containers;
+mod features;
+mod foreign;
 mod kill;
 mod refusals;
 mod sources;

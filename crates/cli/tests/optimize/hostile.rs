@@ -2,7 +2,7 @@
 //! damaged one does. Never a panic, never without end.
 
 #[path = "../../../ext/tests/damage/images.rs"]
-mod images;
+pub(crate) mod images;
 
 use seekless_device::MemoryDevice;
 use seekless_ext::{ExtImage, Relayout};
@@ -12,6 +12,7 @@ use seekless_layout::planner;
 use seekless_layout::replay::{Machine, replay};
 use seekless_layout::trace::read_paths;
 use seekless_source::{ImageSource, TreeOptions, manifest};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ fn listing(image: ExtImage) -> Result<Vec<u8>, FsError> {
 }
 
 /// An image's bytes laid out anew.
-fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
+pub(crate) fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
     let image = open(bytes.to_vec(), ignore_checksums)?;
     let events = read_paths(PATHS.as_bytes(), None).expect("paths");
     let replayed = replay(&image, &events, Machine::default())?;
@@ -47,6 +48,12 @@ fn relay(bytes: &[u8], ignore_checksums: bool) -> Result<Vec<u8>, FsError> {
     Ok(new)
 }
 
+/// The codes of what our own check finds.
+fn codes(bytes: &[u8]) -> BTreeSet<&'static str> {
+    let report = seekless_ext::check(Arc::new(MemoryDevice::new(bytes.to_vec())));
+    report.expect("check").findings.iter().map(|finding| finding.code).collect()
+}
+
 /// Damages an image and lays it out anew; whether that could be done.
 fn attempt(name: &str, bytes: &[u8], ignore_checksums: bool) -> bool {
     let started = Instant::now();
@@ -54,6 +61,8 @@ fn attempt(name: &str, bytes: &[u8], ignore_checksums: bool) -> bool {
     let took = started.elapsed();
     assert!(took < Duration::from_secs(20), "{name}: took {took:?}");
     let Ok(new) = result else { return false };
+    let (old, fresh) = (codes(bytes), codes(&new));
+    assert!(fresh.is_subset(&old), "{name}: of {old:?} became {fresh:?}");
     let before = open(bytes.to_vec(), ignore_checksums).and_then(listing);
     if let Ok(before) = before {
         // Checksums of what was read with wrong ones may be right now.

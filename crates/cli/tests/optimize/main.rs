@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod damaged;
 mod encrypted;
 mod hostile;
 
@@ -339,6 +340,33 @@ fn an_image_with_errors_is_refused() {
     let (code, message) = failure(&seekless(&["optimize", &image, "--trace", &trace, "-o", &new]));
     assert!(code == 4 && message.contains("e2fsck"), "{message}");
     assert!(!Path::new(&new).exists());
+}
+
+/// A bitmap that calls part of an inode table free: nothing may be laid there.
+#[test]
+fn metadata_that_its_bitmap_calls_free_is_refused_by_name() {
+    let scratch = Scratch::new("free-table");
+    let (tree, image, new) = (scratch.join("tree"), scratch.join("old"), scratch.join("new"));
+    fs::create_dir(&tree).expect("mkdir");
+    for n in 0..300 {
+        fs::write(format!("{tree}/{n}"), vec![7; 3000]).expect("write");
+    }
+    run("mke2fs", &["-q", "-t", "ext4", "-b", "1024", "-d", &tree, &image, "16M"]);
+    let said = run("dumpe2fs", &[&image]);
+    let (_, rest) = said.split_once("Inode table at ").expect("dumpe2fs");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let table: u64 = digits.parse().expect("number");
+    run("debugfs", &["-w", "-R", &format!("freeb {} 20", table + 20), &image]);
+    let trace = scratch.join("trace");
+    fs::write(scratch.path().join("paths"), "/7\n/200\n").expect("write");
+    text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
+    for more in [&[][..], &["--inode-size", "512"]] {
+        let args = [&["optimize", &image, "--trace", &trace, "-o", &new], more].concat();
+        let (code, message) = failure(&seekless(&args));
+        assert!(code == 3 && message.contains("bitmap.blocks-free"), "{message}");
+        assert!(message.contains("e2fsck"), "{message}");
+        assert!(!Path::new(&new).exists());
+    }
 }
 
 #[test]

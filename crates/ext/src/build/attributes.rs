@@ -15,6 +15,8 @@ pub(crate) struct Room {
     pub(crate) in_inode: usize,
     /// Bytes in a block.
     pub(crate) block: usize,
+    /// Whether there may be blocks of attributes.
+    pub(crate) blocks: bool,
     /// Whether values may have inodes of their own.
     pub(crate) value_inodes: bool,
     /// Seed of the volume's checksums.
@@ -101,6 +103,12 @@ pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
         if len <= left {
             left -= len;
             inside.push((attribute, value_inode));
+        } else if !room.blocks {
+            return Err(FsError::NoSpace(format!(
+                "extended attributes of {} bytes need a block of their own, which needs the \
+                 ext_attr feature",
+                attribute.len(),
+            )));
         } else if len <= block_left {
             block_left -= len;
             outside.push((attribute, value_inode));
@@ -229,7 +237,8 @@ mod tests {
         Xattr { name: name.into(), value: value.into() }
     }
 
-    const ROOM: Room = Room { in_inode: 96, block: 1024, value_inodes: false, checksum_seed: 0 };
+    const ROOM: Room =
+        Room { in_inode: 96, block: 1024, blocks: true, value_inodes: false, checksum_seed: 0 };
 
     #[test]
     fn small_sets_stay_in_the_inode_and_larger_ones_spill() {

@@ -5,7 +5,7 @@ use super::dirblocks::{DirFormat, Packing};
 use super::inodes::inline_capacity;
 use super::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
-use crate::ondisk::{XATTR_REFCOUNT_MAX, incompat};
+use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Segment, Source};
@@ -88,6 +88,7 @@ impl<'a> TreeDemand<'a> {
         let room = Room {
             in_inode: (inode_size as usize - 128).saturating_sub(extra),
             block: block_size as usize,
+            blocks: features.has_compat(compat::EXT_ATTR),
             value_inodes: features.has_incompat(incompat::EA_INODE),
             checksum_seed,
         };

@@ -1,8 +1,8 @@
 //! What the caller of a build may choose.
 
-use crate::features::Features;
+use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
-use crate::ondisk::{compat, incompat, ro_compat};
+use crate::ondisk::{incompat, ro_compat};
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
 
@@ -136,7 +136,10 @@ impl Options {
 
     fn check_combination(&self) -> Result<(), FsError> {
         let has = self.features;
-        let rules: [(bool, &str); 9] = [
+        if let Some(LeftOut { feature, needs }) = has.lacking() {
+            return Err(FsError::Invalid(format!("{feature} needs {needs}")));
+        }
+        let rules = [
             (!has.has_incompat(incompat::FILETYPE), "filetype is needed by every image made here"),
             (
                 has.has_ro_compat(ro_compat::GDT_CSUM)
@@ -144,33 +147,8 @@ impl Options {
                 "uninit_bg and metadata_csum exclude each other",
             ),
             (
-                has.has_incompat(incompat::CSUM_SEED)
-                    && !has.has_ro_compat(ro_compat::METADATA_CSUM),
-                "metadata_csum_seed needs metadata_csum",
-            ),
-            (
-                has.has_compat(compat::ORPHAN_FILE) && !has.has_compat(compat::HAS_JOURNAL),
-                "orphan_file needs has_journal",
-            ),
-            (
-                has.has_incompat(incompat::BIT64) && !has.has_incompat(incompat::EXTENTS),
-                "64bit needs extent",
-            ),
-            (
                 has.has_incompat(incompat::INLINE_DATA) && self.inode_size == 128,
                 "inline_data needs inodes of 256 bytes or more",
-            ),
-            (
-                has.has_compat(compat::RESIZE_INODE) && !has.has_ro_compat(ro_compat::SPARSE_SUPER),
-                "resize_inode needs sparse_super",
-            ),
-            (
-                has.has_incompat(incompat::INLINE_DATA) && !has.has_compat(compat::EXT_ATTR),
-                "inline_data needs ext_attr",
-            ),
-            (
-                has.has_incompat(incompat::LARGEDIR) && !has.has_compat(compat::DIR_INDEX),
-                "large_dir needs dir_index",
             ),
         ];
         match rules.iter().find(|(broken, _)| *broken) {

@@ -3,6 +3,8 @@
 
 use super::Checker;
 use crate::inode::Inode;
+use crate::ondisk::flags;
+use crate::xattr::names_its_owner;
 use seekless_fs::{FsError, Location};
 use seekless_units::{Extent, Ino};
 
@@ -30,7 +32,20 @@ impl Checker {
         for (ino, len) in values.unwrap_or_default() {
             let times = self.values.entry(ino).or_default();
             *times = times.saturating_add(1);
-            clusters = clusters.saturating_add(len.div_ceil(cluster));
+            let holder = match self.volume.inode(ino) {
+                Ok(holder) => Some(holder).filter(|holder| holder.has_flag(flags::EA_INODE)),
+                Err(FsError::Corrupt { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            match holder {
+                Some(holder) if names_its_owner(&holder, inode) => {}
+                Some(_) => clusters = clusters.saturating_add(len.div_ceil(cluster)),
+                None if self.is_lost(ino) => {}
+                None => {
+                    let what = format!("a value is said to lie in inode {ino}, which holds none");
+                    self.unexpected("inode.attributes", what, place);
+                }
+            }
         }
         let Some(block) = self.volume.xattr_block_of(inode) else { return Ok(clusters) };
         if let Some(shared) = self.shared.get_mut(&block) {

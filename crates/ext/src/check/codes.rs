@@ -4,9 +4,11 @@
 /// descriptors, 1 for inodes and blocks, 2 for names, 3 for what the root does
 /// not lead to, 4 for numbers of links, 5 for bitmaps and counts.
 pub const CODES: &[(&str, u8)] = &[
+    ("superblock.corrupt", 0),
     ("superblock.checksum", 0),
     ("superblock.errors", 0),
     ("superblock.not-clean", 0),
+    ("superblock.mmp", 0),
     ("journal.pending", 0),
     ("journal.corrupt", 0),
     ("group.head", 0),

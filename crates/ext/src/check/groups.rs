@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::group::{Group, bit};
 use seekless_fs::field::index;
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{GroupNo, Ino};
 
 /// What bits should be, and are not.
@@ -34,24 +34,26 @@ impl Checker {
             if self.lost_groups.contains(&number) {
                 continue;
             }
-            let group = self.volume.group_desc(number)?;
+            let group = self.volume.descriptor(number)?;
             let free_clusters = self.blocks_of_group(number, &group)?;
             let (free_inodes, directories) = self.inodes_of_group(number, &group)?;
             blocks = blocks.saturating_add(u64::from(free_clusters));
             inodes = inodes.saturating_add(free_inodes);
             let place = Location::of("group descriptor").in_group(number);
-            for (what, said, found) in [
-                ("free blocks", group.free_clusters(), free_clusters),
-                ("free inodes", group.free_inodes(), free_inodes),
-                ("directories", group.used_dirs(), directories),
+            // What belongs to inodes that cannot be found is in use all the same.
+            let known = !self.has_lost_blocks();
+            for (what, said, found, known) in [
+                ("free blocks", group.free_clusters(), free_clusters, known),
+                ("free inodes", group.free_inodes(), free_inodes, true),
+                ("directories", group.used_dirs(), directories, true),
             ] {
-                if said != found {
+                if known && said != found {
                     let what = format!("counts {said} {what}, should be {found}");
                     self.unexpected("group.counts", what, place);
                 }
             }
         }
-        if self.lost_groups.is_empty() {
+        if !self.has_lost_blocks() && !self.from_copy {
             self.totals(blocks, inodes);
         }
         Ok(())
@@ -84,17 +86,22 @@ impl Checker {
         let ratio = u64::from(self.sb().cluster_ratio);
         let first = blocks.start.get().checked_div(ratio).unwrap_or(0);
         let count = blocks.len.div_ceil(ratio);
-        let bitmap = if group.block_uninit() && self.has_uninit() {
+        let lost = self.lost_block_bitmaps.contains(&number)
+            || self.is_doubtful(number, group.block_uninit(), self.strict.block_bitmap(group));
+        let bitmap = if lost || group.block_uninit() {
             None
         } else {
             self.checksum(self.strict.block_bitmap(group), "bitmap.checksum", place)?;
             self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
         };
         let mut found = Differences::default();
+        // Nothing can be said where there is no bitmap that should be there.
+        let unread = bitmap.is_none() && !group.block_uninit();
         for at in 0..count {
             let cluster = first.saturating_add(at);
             let used = self.used.get(index(cluster));
             let marked = match &bitmap {
+                _ if lost || unread => used,
                 Some(bytes) => bit(bytes, u32::try_from(at).unwrap_or(u32::MAX)),
                 // Never written: what belongs to the volume is in use.
                 None => self.fixed.get(index(cluster)),
@@ -113,7 +120,15 @@ impl Checker {
         Ok(u32::try_from(count).unwrap_or(u32::MAX).saturating_sub(found.used))
     }
 
-    fn has_uninit(&self) -> bool {
+    /// Whether nothing can be said of a bitmap because the descriptor is damaged
+    /// that says whether it was ever written, and what its checksum is.
+    fn is_doubtful<T>(&self, number: GroupNo, uninit: bool, read: Result<T, FsError>) -> bool {
+        let bad_sum =
+            matches!(read, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
+        self.doubtful_groups.contains(&number) && (uninit || bad_sum)
+    }
+
+    pub(super) fn has_uninit(&self) -> bool {
         self.sb().has_metadata_csum() || self.sb().has_ro_compat(crate::ondisk::ro_compat::GDT_CSUM)
     }
 
@@ -121,7 +136,9 @@ impl Checker {
     fn inodes_of_group(&mut self, number: GroupNo, group: &Group) -> Result<(u32, u32), FsError> {
         let place = Location::of("inode bitmap").in_group(number);
         let count = self.sb().inodes_per_group;
-        let bitmap = if group.inode_uninit() && self.has_uninit() {
+        let lost = self.lost_inode_bitmaps.contains(&number)
+            || self.is_doubtful(number, group.inode_uninit(), self.strict.inode_bitmap(group));
+        let bitmap = if lost || group.inode_uninit() {
             None
         } else {
             self.checksum(self.strict.inode_bitmap(group), "bitmap.checksum", place)?;
@@ -129,6 +146,7 @@ impl Checker {
         };
         let first = number.get().saturating_mul(count).saturating_add(1);
         let mut found = Differences::default();
+        let unread = bitmap.is_none() && !group.inode_uninit();
         let mut directories = 0u32;
         for at in 0..count {
             let ino = Ino::new(first.saturating_add(at));
@@ -136,7 +154,11 @@ impl Checker {
             let used = seen.is_some() || self.volume.is_reserved(ino);
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
-            let marked = bitmap.as_ref().is_some_and(|bytes| bit(bytes, at));
+            let marked = match &bitmap {
+                _ if lost || unread => used,
+                Some(bytes) => bit(bytes, at),
+                None => false,
+            };
             found.compare(u64::from(ino.get()), used, marked);
         }
         if let Some(bytes) = &bitmap {
@@ -158,7 +180,9 @@ impl Checker {
             let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
             self.unexpected(code, text, place);
         }
-        if let Some(first) = found.leaked.first() {
+        // Inodes that cannot be found may have what nobody else has.
+        let known = !blocks || !self.has_lost_blocks();
+        if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();
             let text = format!("{count} {what} not in use are marked as used, {first} first");
             let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };

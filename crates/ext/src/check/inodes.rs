@@ -1,7 +1,6 @@
 //! Pass 1: every inode in use, and the blocks it claims.
 
 use super::{Checker, Seen};
-use crate::bmap::{EVERYTHING, Found};
 use crate::indirect;
 use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat, special};
@@ -42,7 +41,7 @@ impl Checker {
                 continue;
             }
             let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
-            let used = self.volume.group_desc(number).map(|group| self.used_slots(&group))?;
+            let used = self.volume.descriptor(number).map(|group| self.used_slots(&group))?;
             for slot in 0..used {
                 self.inode(Ino::new(first.saturating_add(slot)))?;
             }
@@ -53,7 +52,7 @@ impl Checker {
     /// Inodes of a group that may be in use: those behind were never written.
     fn used_slots(&self, group: &crate::group::Group) -> u32 {
         let all = self.sb().inodes_per_group;
-        let counted = self.sb().has_metadata_csum() || self.sb().has_ro_compat(ro_compat::GDT_CSUM);
+        let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
         match (counted, group.inode_uninit()) {
             (false, _) => all,
             (true, true) => 0,
@@ -123,16 +122,11 @@ impl Checker {
         if inode.ino.get() != special::BAD_BLOCKS {
             return Ok(());
         }
-        let mut found = Found::new(self.sb().blocks, true);
-        let walked = indirect::walk(&self.volume, inode, &EVERYTHING, &mut found);
-        if self.sound(walked, "inode.block-map", place(inode.ino))?.is_some() {
-            let mut claims = Claims::default();
-            for run in &found.runs {
-                self.claim(run.extent, &mut claims);
-            }
-            for node in found.index.unwrap_or_default() {
-                self.claim(Extent::new(node.block, 1), &mut claims);
-            }
+        let blocks = self.volume.bad_blocks(inode);
+        let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let mut claims = Claims::default();
+        for run in blocks.unwrap_or_default() {
+            self.claim(run, &mut claims);
         }
         Ok(())
     }
@@ -140,17 +134,19 @@ impl Checker {
     /// Claims an inode's blocks; whether its map cannot be followed.
     fn blocks(&mut self, inode: &Inode, kind: FileKind) -> Result<bool, FsError> {
         let at = place(inode.ino);
+        if inode.ino.get() == special::RESIZE {
+            return self.resize(inode);
+        }
         let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
         self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
         let attributes = self.attributes(inode)?;
         let Some(map) = map else { return Ok(true) };
         let mut claims = Claims::default();
-        let is_resize = inode.ino.get() == special::RESIZE;
         for node in &map.index {
-            self.claim_of(Extent::new(node.block, 1), &mut claims, is_resize);
+            self.claim(Extent::new(node.block, 1), &mut claims);
         }
         for run in &map.runs {
-            self.claim_of(run.extent, &mut claims, is_resize);
+            self.claim(run.extent, &mut claims);
         }
         if claims.fixed > 0 {
             let what = format!("{} blocks lie in the volume's own metadata", claims.fixed);
@@ -165,21 +161,27 @@ impl Checker {
         if claims.is_hopeless() {
             return Ok(true);
         }
-        if !is_resize {
-            self.length(inode, kind, &map);
-            self.sectors(inode, claims.clusters, attributes);
-        }
+        self.length(inode, kind, &map);
+        self.sectors(inode, claims.clusters, attributes);
         Ok(false)
     }
 
-    /// The blocks kept for more descriptors belong to an inode and to the
-    /// volume.
-    fn claim_of(&mut self, run: Extent, claims: &mut Claims, is_resize: bool) {
-        let (fixed, duplicates) = (claims.fixed, claims.duplicates);
-        self.claim(run, claims);
-        if is_resize {
-            (claims.fixed, claims.duplicates) = (fixed, duplicates);
+    /// The blocks kept for more descriptors are the volume's, and lie where the
+    /// superblock says; of the inode they belong to, only the block that leads to
+    /// them is its own.
+    fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
+        let at = place(inode.ino);
+        self.attributes(inode)?;
+        let led = indirect::double_block(inode)
+            .map_or(Ok(None), |block| self.volume.check_block(block, at).map(|()| Some(block)));
+        let Some(Some(block)) = self.sound(led, "inode.block-map", at)? else { return Ok(false) };
+        let mut claims = Claims::default();
+        self.claim(Extent::new(block, 1), &mut claims);
+        if claims.fixed > 0 {
+            let what = format!("block {block} lies in the volume's own metadata");
+            self.unexpected("inode.block-range", what, at);
         }
+        Ok(false)
     }
 
     fn claim(&mut self, run: Extent, claims: &mut Claims) {
@@ -195,12 +197,25 @@ impl Checker {
             if self.used.set(at) {
                 continue;
             }
-            let count = if self.fixed.get(at) { &mut claims.fixed } else { &mut claims.duplicates };
+            let fixed = self.fixed.get(at);
+            // Files may have blocks in common on volumes that say so.
+            if !fixed && self.may_share() {
+                self.shares_left = self.shares_left.saturating_sub(1);
+                continue;
+            }
+            let count = if fixed { &mut claims.fixed } else { &mut claims.duplicates };
             *count = count.saturating_add(1);
         }
     }
 
-    /// A file ends behind its last written block; a directory just there.
+    /// Whether one more cluster may belong to several files. There is an end to
+    /// it, so that a hostile image cannot claim all of itself in each inode.
+    fn may_share(&self) -> bool {
+        self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
+    }
+
+    /// A file ends in its last written block or just before it; a directory
+    /// behind its last one.
     fn length(&mut self, inode: &Inode, kind: FileKind, map: &BlockMap) {
         if inode.has_flag(flags::INLINE_DATA) {
             return;
@@ -210,11 +225,18 @@ impl Checker {
         let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
         let end = written.saturating_mul(bsize);
         let wrong = match kind {
-            FileKind::Directory => inode.len == 0 || end != inode.len,
+            FileKind::Directory => {
+                // Blocks set aside for more names may lie behind its end.
+                let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
+                let most = inode.len.saturating_add(spare.saturating_mul(bsize));
+                inode.len == 0 || !inode.len.is_multiple_of(bsize) || end < inode.len || end > most
+            }
             FileKind::Regular => {
+                // It may end where its last block begins: an append that was cut
+                // off, and what e2fsck allows.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
-                written > 0 && inode.len <= last && !sealed && !self.orphans.contains(&inode.ino)
+                written > 0 && inode.len < last && !sealed && !self.orphans.contains(&inode.ino)
             }
             FileKind::Symlink => inode.len == 0 || inode.len >= bsize,
             _ => false,

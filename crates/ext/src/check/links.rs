@@ -11,18 +11,27 @@ const LINK_MAX: u64 = 65_000;
 impl Checker {
     pub(super) fn links(&mut self) {
         let seen = std::mem::take(&mut self.seen);
+        let mut nameless = Vec::new();
         for (&ino, seen) in seen.iter().filter(|(_, seen)| !seen.is_special) {
             if seen.is_value {
                 self.value(ino);
             } else {
-                self.links_of(ino, seen);
+                self.links_of(ino, seen, &mut nameless);
             }
         }
         self.seen = seen;
+        if let Some(first) = nameless.first() {
+            let count = nameless.len();
+            let what = format!("{count} files may have names only where none could be read");
+            let place = Location::of("inode").in_inode(*first);
+            self.unexpected("inode.unreferenced", what, place);
+        }
         self.shared_blocks();
     }
 
-    fn links_of(&mut self, ino: Ino, seen: &Seen) {
+    /// Those without a name are gathered in `nameless` where not all names could
+    /// be read.
+    fn links_of(&mut self, ino: Ino, seen: &Seen, nameless: &mut Vec<Ino>) {
         let place = Location::of("inode").in_inode(ino);
         let is_dir = seen.kind == FileKind::Directory;
         let is_root = ino.get() == crate::ondisk::special::ROOT;
@@ -31,7 +40,12 @@ impl Checker {
             return;
         }
         if seen.names == 0 {
-            if !self.orphans.contains(&ino) {
+            if self.orphans.contains(&ino) {
+                return;
+            }
+            if self.may_have_more_names() {
+                nameless.push(ino);
+            } else {
                 let what = format!("in use with {} links, but nothing leads to it", seen.links);
                 self.unexpected("inode.unreferenced", what, place);
             }
@@ -39,6 +53,9 @@ impl Checker {
         }
         let many = self.sb().has_ro_compat(ro_compat::DIR_NLINK) && seen.names >= LINK_MAX;
         if seen.links == seen.names || (is_dir && many && seen.links == 1) {
+            return;
+        }
+        if seen.links > seen.names && self.may_have_more_names() {
             return;
         }
         let what = format!("{} links, should be {}", seen.links, seen.names);

@@ -1,5 +1,6 @@
-//! Looking at all of an image, as `e2fsck -fn` does: its five passes.
+//! Looking at all of an image, as `e2fsck -fn` does: its passes.
 //!
+//! 0. [`metadata`]: superblock and group descriptors, against their copies
 //! 1. [`inodes`], [`attributes`]: every inode, the blocks it claims, attributes
 //! 2. [`names`], [`index`]: every directory and what its entries lead to
 //! 3. [`names`]: directories that the root does not lead to
@@ -18,27 +19,31 @@ mod groups;
 mod index;
 mod inodes;
 mod links;
+mod metadata;
 mod names;
 mod orphans;
 
 pub use codes::{CODES, phase_of};
 
+use crate::image::ExtImage;
 use crate::journal;
-use crate::ondisk::STATE_VALID;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use attributes::SharedBlock;
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
 use seekless_fs::check::{Class, Report};
-use seekless_fs::field::index;
+use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
-use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// `s_state`: errors were met while it was mounted.
 const STATE_ERRORS: u16 = 2;
+
+/// With `shared_blocks`: files a cluster is believed to belong to, on average.
+const MOST_SHARES: u64 = 64;
 
 /// An inode in use.
 struct Seen {
@@ -72,16 +77,26 @@ struct Checker {
     seen: BTreeMap<Ino, Seen>,
     /// Inodes that a mount would delete or truncate.
     orphans: BTreeSet<Ino>,
-    /// Groups of which the descriptor makes no sense.
+    /// The superblock is a copy.
+    from_copy: bool,
+    /// Groups whose descriptor's checksum does not match: its marks of what was
+    /// never written are not believed.
+    doubtful_groups: BTreeSet<GroupNo>,
+    /// Groups whose inode table cannot be found.
     lost_groups: BTreeSet<GroupNo>,
+    /// Groups whose bitmaps cannot be found.
+    lost_block_bitmaps: BTreeSet<GroupNo>,
+    lost_inode_bitmaps: BTreeSet<GroupNo>,
     /// Blocks of attributes, which files may share.
     shared: HashMap<BlockNo, SharedBlock>,
     /// Inodes that hold values, with how often they are named.
     values: HashMap<Ino, u64>,
     /// The directories that are named in each.
     children: BTreeMap<Ino, Vec<Ino>>,
-    /// A directory could not be read to its end.
-    names_are_missing: bool,
+    /// How often clusters may still be shared, with `shared_blocks`.
+    shares_left: u64,
+    /// Directories that could not be read to their end.
+    cut_short: BTreeSet<Ino>,
 }
 
 /// Checks an image; nothing of it is changed.
@@ -93,8 +108,16 @@ struct Checker {
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     let mut report = Report::default();
     let device = recover(device, &mut report)?;
-    let volume = Volume::open(device.clone(), true)?;
-    let mut strict = Volume::open(device.clone(), true)?;
+    examine(device, report)
+}
+
+/// Checks a device as it is, without a look at what its journal may hold.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Result<Report, FsError> {
+    let (volume, from_copy) = metadata::open(device.clone(), &mut report)?;
+    let mut strict = Volume::with_superblock(device.clone(), volume.sb.clone(), true)?;
     strict.ignore_checksums = false;
     let clusters = index(volume.sb.clusters());
     let mut checker = Checker {
@@ -105,11 +128,16 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
         fixed: Bits::new(clusters),
         seen: BTreeMap::new(),
         orphans: BTreeSet::new(),
+        from_copy,
+        doubtful_groups: BTreeSet::new(),
         lost_groups: BTreeSet::new(),
+        lost_block_bitmaps: BTreeSet::new(),
+        lost_inode_bitmaps: BTreeSet::new(),
         shared: HashMap::new(),
         values: HashMap::new(),
         children: BTreeMap::new(),
-        names_are_missing: false,
+        shares_left: wide(clusters).saturating_mul(MOST_SHARES),
+        cut_short: BTreeSet::new(),
     };
     checker.superblock(device)?;
     checker.metadata()?;
@@ -122,12 +150,41 @@ pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
     Ok(checker.report)
 }
 
+impl ExtImage {
+    /// Checks the image and refuses it where anything is found that a crash does
+    /// not leave. Opened to ignore checksums, it is not refused for those.
+    ///
+    /// # Errors
+    /// [`FsError::Damaged`] with the first finding; otherwise as [`check`].
+    pub fn refuse_damage(&self) -> Result<(), FsError> {
+        let volume = self.volume();
+        let report = examine(volume.device().clone(), Report::default())?;
+        let ignored = |code: &str| volume.ignore_checksums && code.ends_with("checksum");
+        let mut grave = report
+            .findings
+            .iter()
+            .filter(|finding| finding.class == Class::Unexpected && !ignored(finding.code));
+        let Some(first) = grave.next() else { return Ok(()) };
+        Err(FsError::Damaged {
+            code: first.code,
+            what: first.what.clone(),
+            location: Box::new(first.location),
+            others: wide(grave.count()).saturating_add(report.more),
+        })
+    }
+}
+
 /// The device with what waits in its journal, where that can be replayed.
 fn recover(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
 ) -> Result<Arc<dyn BlockDevice>, FsError> {
-    let volume = Volume::open(device.clone(), true)?;
+    let volume = match Volume::open(device.clone(), true) {
+        // Without a sound superblock nothing says whether there is something
+        // to replay: looked at as it is.
+        Err(FsError::Corrupt { .. }) => return Ok(device),
+        opened => opened?,
+    };
     let place = Location::of("journal");
     match journal::replay(&volume) {
         Ok(None) => Ok(device),
@@ -192,51 +249,16 @@ impl Checker {
         }
     }
 
-    fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
-        let place = Location::of("superblock");
-        self.checksum(Volume::open(device, false), "superblock.checksum", place)?;
-        let state = self.sb().raw.s_state.get();
-        if state & STATE_ERRORS != 0 {
-            self.unexpected("superblock.errors", "marked as having errors".into(), place);
-        } else if state & STATE_VALID == 0 {
-            self.expected("superblock.not-clean", "not marked clean".into(), place);
-        }
-        Ok(())
+    /// Whether there may be more names than were found: what has too few then
+    /// need not be damaged.
+    fn may_have_more_names(&self) -> bool {
+        !self.cut_short.is_empty() || !self.lost_groups.is_empty()
     }
 
-    /// What belongs to the volume itself is nobody's.
-    fn metadata(&mut self) -> Result<(), FsError> {
-        for number in (0..self.sb().groups).map(GroupNo::new) {
-            let place = Location::of("group descriptor").in_group(number);
-            self.checksum(self.strict.group_desc(number), "group.checksum", place)?;
-            match self.sound(self.volume.group_desc(number), "group.head", place)? {
-                Some(group) => {
-                    for run in self.volume.group_metadata(&group) {
-                        self.claim_fixed(run);
-                    }
-                }
-                None => {
-                    self.lost_groups.insert(number);
-                }
-            }
-        }
-        let first = self.sb().first_block;
-        if first.get() == 0 && self.sb().block_size == 1024 {
-            // The boot block lies in front of the superblock.
-            self.claim_fixed(Extent::new(first, 1));
-        }
-        let mmp = self.sb().raw.s_mmp_block.get();
-        if self.sb().has_incompat(crate::ondisk::incompat::MMP) {
-            self.claim_fixed(Extent::new(BlockNo::new(mmp), 1));
-        }
-        Ok(())
-    }
-
-    fn claim_fixed(&mut self, run: Extent) {
-        for cluster in self.sb().clusters_of(run) {
-            self.used.set(index(cluster));
-            self.fixed.set(index(cluster));
-        }
+    /// Whether some of what is in use belongs to what cannot be found.
+    fn has_lost_blocks(&self) -> bool {
+        let lost = [&self.lost_groups, &self.lost_block_bitmaps, &self.lost_inode_bitmaps];
+        lost.into_iter().any(|groups| !groups.is_empty())
     }
 
     /// Whether an inode lies in a group that cannot be read.

@@ -27,6 +27,8 @@ impl Checker {
         match self.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => self.unexpected("root.not-directory", "is no directory".into(), place(root)),
+            // With the group of the root all directories hang in the air.
+            None if self.is_lost(root) => {}
             None => self.unexpected("root.missing", "not in use".into(), place(root)),
         }
         let dirs: Vec<(Ino, bool)> = self
@@ -37,7 +39,7 @@ impl Checker {
             .collect();
         for &(dir, bad_map) in &dirs {
             if bad_map {
-                self.names_are_missing = true;
+                self.cut_short.insert(dir);
             } else {
                 self.directory(dir)?;
             }
@@ -60,9 +62,10 @@ impl Checker {
         if !self.orphans.contains(&dir) && names.len() < 2 {
             self.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
         }
+        let encrypted = inode.has_flag(flags::ENCRYPT);
         let mut known = HashSet::new();
         for (number, name) in names.iter().enumerate() {
-            self.entry(dir, number, name);
+            self.entry(dir, number, name, encrypted);
             if !known.insert(name.name.as_slice()) {
                 let what = format!("`{}` a second time", show(&name.name));
                 self.unexpected("entry.duplicate", what, place(dir));
@@ -80,7 +83,7 @@ impl Checker {
             ControlFlow::Continue(())
         });
         if self.sound(read, "directory.corrupt", place(inode.ino))?.is_none() {
-            self.names_are_missing = true;
+            self.cut_short.insert(inode.ino);
         }
         Ok(names)
     }
@@ -120,7 +123,7 @@ impl Checker {
                 Err(error) => {
                     let what = format!("block {lbn}: {error}");
                     self.unexpected("directory.corrupt", what, here);
-                    self.names_are_missing = true;
+                    self.cut_short.insert(dir);
                     return;
                 }
             };
@@ -132,8 +135,9 @@ impl Checker {
         }
     }
 
-    /// Follows an entry; the first two are `.` and `..`.
-    fn entry(&mut self, dir: Ino, number: usize, entry: &Name) {
+    /// Follows an entry; the first two are `.` and `..`. An encrypted name may be
+    /// any bytes.
+    fn entry(&mut self, dir: Ino, number: usize, entry: &Name, encrypted: bool) {
         match (number, entry.name.as_slice()) {
             (0, b".") => return self.dot(dir, entry.ino),
             (1, b"..") => {
@@ -152,7 +156,7 @@ impl Checker {
             }
             _ => {}
         }
-        if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
+        if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` cannot be a name", show(&entry.name));
             self.unexpected("entry.name", what, place(dir));
         }
@@ -183,7 +187,8 @@ impl Checker {
             self.unexpected("directory.two-names", what, place(dir));
         }
         let typed = self.sb().has_incompat(incompat::FILETYPE);
-        let wrong = if typed { kind_of(entry.kind) != Some(kind) } else { entry.kind != 0 };
+        // Entries from before the feature was set say nothing.
+        let wrong = entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind));
         if wrong {
             let what = format!("`{}` says another kind than its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));
@@ -231,6 +236,11 @@ impl Checker {
             dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
+            // The one that names it may be there, and unreadable.
+            let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
+            if parent.is_some_and(|parent| self.is_unreadable(parent)) {
+                continue;
+            }
             let what = "in use, but nothing leads to it".to_string();
             self.unexpected("directory.unconnected", what, place(ino));
         }
@@ -238,6 +248,11 @@ impl Checker {
             let what = "named only by directories below itself".to_string();
             self.unexpected("directory.loop", what, place(ino));
         }
+    }
+
+    /// Whether names of a directory are missing from what was found.
+    fn is_unreadable(&self, dir: Ino) -> bool {
+        self.is_lost(dir) || self.cut_short.contains(&dir)
     }
 
     /// Some directories, and all below them.

@@ -7,12 +7,14 @@
 //! numbers replaced; hashes of names do not change, so an index stays valid.
 //!
 //! - [`survey`]: what is on the image, and what of it may move
+//! - [`room`]: where that may go
 //! - [`quota`]: usage brought up to date
 //! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
 //! - [`write`]: the new image
 
 pub(crate) mod quota;
 pub(crate) mod rewrite;
+mod room;
 pub(crate) mod survey;
 pub(crate) mod write;
 
@@ -30,13 +32,17 @@ pub struct Relayout<'a> {
 }
 
 impl<'a> Relayout<'a> {
-    /// Examines an image.
+    /// Examines an image: all of it is checked first, since whatever a damaged
+    /// structure misleads to would be built upon.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] with the feature or state that stands in the
-    /// way; [`FsError::Corrupt`] when the image contradicts itself.
+    /// [`FsError::Unsupported`] with the state that stands in the way;
+    /// [`FsError::Damaged`] with the first finding of the check that a crash
+    /// does not leave; [`FsError::Corrupt`] when the image contradicts itself
+    /// in another way.
     pub fn new(image: &'a ExtImage) -> Result<Self, FsError> {
         check_state(image)?;
+        image.refuse_damage()?;
         Ok(Self { survey: Survey::new(image)? })
     }
 
@@ -90,9 +96,6 @@ impl<'a> Relayout<'a> {
 fn check_state(image: &ExtImage) -> Result<(), FsError> {
     let sb = &image.volume().sb;
     let refuse = |what: &str| Err(FsError::Unsupported(format!("laying out anew {what}")));
-    if sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
-        return refuse("an image with the shared_blocks feature");
-    }
     if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) || sb.raw.s_last_orphan.get() != 0 {
         return refuse("an image with deleted files still open (e2fsck -p clears them)");
     }

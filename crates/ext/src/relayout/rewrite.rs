@@ -121,6 +121,8 @@ pub(crate) struct InodeChange {
     pub(crate) inline_entries: Vec<std::ops::Range<usize>>,
     /// Whether it is an inline directory, which names its parent.
     pub(crate) inline_directory: bool,
+    /// Whose value it holds, by its old number, where it says so in `i_mtime`.
+    pub(crate) owner: Option<Ino>,
 }
 
 /// Rewrites an inode. `seed` is the volume's checksum seed, when it has one.
@@ -150,6 +152,10 @@ pub(crate) fn inode(
         let [a, b, c, d, e, f, ..] = new.to_le_bytes();
         put(raw, offset_of!(InodeCore, i_blocks_lo), &[a, b, c, d], place)?;
         put(raw, offset_of!(InodeCore, i_blocks_high), &[e, f], place)?;
+    }
+    if let Some(owner) = change.owner {
+        let owner = renumbered(owner, renumber, place)?;
+        put(raw, offset_of!(InodeCore, i_mtime), &owner.get().to_le_bytes(), place)?;
     }
     if change.inline_directory {
         let parent = Ino::new(le32(&core.i_block.0, 0).unwrap_or(0));

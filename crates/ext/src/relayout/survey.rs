@@ -10,8 +10,9 @@ use super::{keeps_numbers, special_inodes, uses_extents};
 use crate::build::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::hash::name_hash;
 use crate::image::ExtImage;
-use crate::ondisk::{compat, special};
+use crate::ondisk::{compat, incompat, special};
 use crate::volume::Volume;
+use crate::xattr::names_its_owner;
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, InodeTable, ObjectId, Placed, Run, Space};
 use seekless_fs::{Corruption, FileKind, FsError, Inspect, Location, Mapping};
@@ -45,6 +46,11 @@ pub(crate) struct Survey<'a> {
     pub(crate) xattr_owner: HashMap<BlockNo, ObjectId>,
     /// Clusters that are free or hold what moves, in order.
     pub(crate) room: Vec<Extent>,
+    /// Blocks that several files have, whole clusters, in order: they stay.
+    pub(crate) shared: Vec<Extent>,
+    /// Inodes with values that name their owner, as Lustre made them, with that
+    /// owner.
+    pub(crate) owners: HashMap<Ino, Ino>,
     walk: Vec<ObjectId>,
     lost_and_found: Option<Ino>,
 }
@@ -77,10 +83,14 @@ impl<'a> Survey<'a> {
             pinned,
             xattr_owner: HashMap::new(),
             room: Vec::new(),
+            shared: Vec::new(),
+            owners: HashMap::new(),
             walk: Vec::new(),
             lost_and_found: image.lookup(image.root(), b"lost+found")?,
         };
         survey.share_xattr_blocks();
+        survey.find_owners()?;
+        survey.find_shared();
         survey.find_room()?;
         survey.walk = survey.walk_tree()?;
         Ok(survey)
@@ -104,6 +114,25 @@ impl<'a> Survey<'a> {
         }
     }
 
+    /// Finds the inodes that say by number whose value they hold.
+    fn find_owners(&mut self) -> Result<(), FsError> {
+        if !self.volume.sb.has_incompat(incompat::EA_INODE) {
+            return Ok(());
+        }
+        for &owner in self.pinned.iter().chain(self.moved.iter().map(|moved| &moved.ino)) {
+            if self.volume.is_unused(owner)? {
+                continue;
+            }
+            let inode = self.volume.inode(owner)?;
+            for value in self.volume.xattr_inodes(&inode)? {
+                if names_its_owner(&self.volume.inode(value)?, &inode) {
+                    self.owners.insert(value, owner);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether an object's overhead holds its attribute block.
     pub(crate) fn owns_xattr_block(&self, object: ObjectId) -> bool {
         let block = self.moved(object).xattr_block;
@@ -111,7 +140,7 @@ impl<'a> Survey<'a> {
     }
 
     /// The clusters an object occupies on the image.
-    fn clusters(&self, object: ObjectId) -> Vec<Extent> {
+    pub(super) fn clusters(&self, object: ObjectId) -> Vec<Extent> {
         let moved = self.moved(object);
         let unit = self.cluster;
         let mut clusters: Vec<Extent> = Vec::new();
@@ -126,7 +155,7 @@ impl<'a> Survey<'a> {
                 _ => clusters.push(Extent::new(BlockNo::new(first), end - first)),
             }
         };
-        for run in &moved.runs {
+        for run in moved.runs.iter().filter(|run| !self.stays(run)) {
             add(run.extent.start.get(), run.extent.end().get());
         }
         for &block in &moved.map {
@@ -137,35 +166,6 @@ impl<'a> Survey<'a> {
             clusters.push(Extent::new(BlockNo::new(block.get() / unit), 1));
         }
         clusters
-    }
-
-    fn find_room(&mut self) -> Result<(), FsError> {
-        let mut room: Vec<(Extent, Ino)> = Vec::new();
-        let unit = self.cluster;
-        for group in 0..self.volume.sb.groups {
-            for free in self.volume.group_summary(GroupNo::new(group))?.free {
-                let (first, end) = (free.start.get() / unit, free.end().get().div_ceil(unit));
-                room.push((Extent::new(BlockNo::new(first), end - first), Ino::ZERO));
-            }
-        }
-        for at in 0..self.moved.len() {
-            let object = ObjectId::new(at as u32);
-            let ino = self.moved[at].ino;
-            room.extend(self.clusters(object).into_iter().map(|extent| (extent, ino)));
-        }
-        room.sort_unstable();
-        for pair in room.windows(2) {
-            if pair[0].0.overlaps(pair[1].0) {
-                let ino = pair[0].1.max(pair[1].1);
-                let block = BlockNo::new(pair[1].0.start.get() * unit);
-                let place = Location::of("block in use twice").in_inode(ino).in_block(block);
-                let kind = Corruption::Invalid { field: "block", value: block.get() };
-                return Err(FsError::corrupt(kind, place));
-            }
-        }
-        self.room = room.into_iter().map(|(extent, _)| extent).collect();
-        join(&mut self.room);
-        Ok(())
     }
 
     /// Directories and their files as a walk meets them; what has no name last.
@@ -253,6 +253,10 @@ impl<'a> Survey<'a> {
         let unit = self.cluster;
         let mut pieces: Vec<Mapping> = Vec::new();
         for run in &self.moved(object).runs {
+            if self.stays(run) {
+                add_piece(&mut pieces, *run);
+                continue;
+            }
             let (low, high) = (run.lbn.get(), run.lbn.get() + run.extent.len);
             let from = data.partition_point(|p| (p.lbn.get() + p.extent.len) * unit <= low);
             for placed in &data[from..] {
@@ -267,16 +271,7 @@ impl<'a> Survey<'a> {
                     extent: Extent::new(BlockNo::new(block), end - start),
                     unwritten: run.unwritten,
                 };
-                match pieces.last_mut() {
-                    Some(last)
-                        if last.unwritten == piece.unwritten
-                            && last.lbn.get() + last.extent.len == start
-                            && last.extent.end() == piece.extent.start =>
-                    {
-                        last.extent.len += piece.extent.len;
-                    }
-                    _ => pieces.push(piece),
-                }
+                add_piece(&mut pieces, piece);
             }
         }
         pieces
@@ -293,6 +288,20 @@ impl<'a> Survey<'a> {
                 pieces.iter().map(|p| Run { lbn: p.lbn, len: p.extent.len }).collect();
             indirect_blocks(&runs, bs)
         }
+    }
+}
+
+/// Adds a piece, joined to the last one where it goes on from that.
+fn add_piece(pieces: &mut Vec<Mapping>, piece: Mapping) {
+    match pieces.last_mut() {
+        Some(last)
+            if last.unwritten == piece.unwritten
+                && last.lbn.get() + last.extent.len == piece.lbn.get()
+                && last.extent.end() == piece.extent.start =>
+        {
+            last.extent.len += piece.extent.len;
+        }
+        _ => pieces.push(piece),
     }
 }
 
@@ -356,7 +365,7 @@ impl Demand for Survey<'_> {
 
     fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
         let start = runs.len();
-        for run in &self.moved(object).runs {
+        for run in self.moved(object).runs.iter().filter(|run| !self.stays(run)) {
             let first = run.lbn.get() / self.cluster;
             let end = (run.lbn.get() + run.extent.len).div_ceil(self.cluster);
             match runs[start..].last_mut() {

@@ -9,6 +9,7 @@
 
 use super::quota::{self, Charges, Patch};
 use super::rewrite::{self, InodeChange};
+use super::room::split;
 use super::survey::{Survey, join};
 use super::uses_extents;
 use crate::build::mapping::{Map, Piece, block_map, extent_tree};
@@ -19,8 +20,8 @@ use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, JournalSuperblock, STATE_VALID, flags, incompat,
-    journal_feature, ro_compat,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, JournalSuperblock, MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock,
+    STATE_VALID, flags, incompat, journal_feature, ro_compat,
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
@@ -29,6 +30,9 @@ use seekless_fs::plan::{ObjectId, Placed, Plan};
 use seekless_fs::{FileKind, FsError, Inspect, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of the block of multiple mount protection that its checksum covers.
+const MMP_SUMMED: usize = std::mem::offset_of!(MmpBlock, mmp_checksum);
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 1 << 20;
@@ -138,7 +142,29 @@ impl Writer<'_> {
                 at += blocks;
             }
         }
+        self.write_mmp()?;
         self.write_journal()
+    }
+
+    /// The block of multiple mount protection: nobody has the new image in use.
+    fn write_mmp(&self) -> Result<(), FsError> {
+        let sb = &self.survey.volume.sb;
+        if !sb.has_incompat(incompat::MMP) {
+            return Ok(());
+        }
+        let at = BlockNo::new(sb.raw.s_mmp_block.get());
+        let mut block = vec![0; self.block_size() as usize];
+        self.survey.volume.read_bytes(at, 0, &mut block)?;
+        let (head, _) = block.split_at_mut(size_of::<MmpBlock>());
+        let Ok(mmp) = MmpBlock::mut_from_bytes(head) else { return Ok(()) };
+        if mmp.mmp_magic.get() != MMP_MAGIC {
+            return Ok(());
+        }
+        mmp.mmp_seq = MMP_SEQ_CLEAN.into();
+        if let Some(seed) = self.seed() {
+            mmp.mmp_checksum = crc32c(seed, &mmp.as_bytes()[..MMP_SUMMED]).into();
+        }
+        self.put(at, &block)
     }
 
     /// An empty journal in the old one's place: what it held is in the files
@@ -166,7 +192,9 @@ impl Writer<'_> {
         for at in 0..self.survey.moved.len() {
             let object = ObjectId::new(at as u32);
             let new = self.survey.pieces(object, self.plan.data(object));
-            let written = new.iter().filter(|piece| !piece.unwritten);
+            let new = split(&new, &self.survey.shared);
+            // What several files have lies where it lay, and is copied as it is.
+            let written = new.iter().filter(|piece| !piece.unwritten && !self.survey.stays(piece));
             pieces.extend(written.map(|piece| forward::Piece {
                 object,
                 placed: Placed { lbn: piece.lbn, extent: piece.extent },
@@ -302,6 +330,7 @@ impl Writer<'_> {
             blocks: 0,
             inline_entries: Vec::new(),
             inline_directory: false,
+            owner: self.survey.owners.get(&moved.ino).copied(),
         };
         if let Some(old) = moved.xattr_block {
             change.file_acl = self.move_xattr_block(old, owns)?;
@@ -444,7 +473,7 @@ impl Writer<'_> {
             let (desc, group_free) = self.write_group(GroupNo::new(group), count, &free)?;
             free_blocks += group_free * self.survey.cluster;
             free_inodes += sb.inodes_per_group - count.inodes.len() as u32;
-            descriptors.extend_from_slice(&desc.as_bytes()[..usize::from(sb.desc_size)]);
+            descriptors.extend_from_slice(&desc);
         }
         self.write_superblocks(&descriptors, free_blocks, free_inodes)
     }
@@ -455,7 +484,7 @@ impl Writer<'_> {
         group: GroupNo,
         count: &GroupCount,
         free: &[Extent],
-    ) -> Result<(GroupDesc, u64), FsError> {
+    ) -> Result<(Vec<u8>, u64), FsError> {
         let sb = &self.survey.volume.sb;
         let old = self.survey.volume.group_desc(group)?;
         let lazy = sb.has_metadata_csum() || sb.has_ro_compat(ro_compat::GDT_CSUM);
@@ -483,7 +512,7 @@ impl Writer<'_> {
             flags &= !BG_BLOCK_UNINIT;
         }
         let mut block_sum = 0;
-        if flags & BG_BLOCK_UNINIT == 0 {
+        if !lazy || flags & BG_BLOCK_UNINIT == 0 {
             self.put(old.block_bitmap(), &bitmap)?;
             block_sum = self.bitmap_sum(&bitmap, bits);
         }
@@ -511,7 +540,7 @@ impl Writer<'_> {
             block_sum,
             inode_sum,
         };
-        Ok((self.survey.volume.recounted(&old, &counts), free_here))
+        Ok((self.survey.volume.recounted(&old, &counts)?, free_here))
     }
 
     fn bitmap_sum(&self, bitmap: &[u8], bits: u64) -> u32 {

@@ -7,10 +7,12 @@
 //! once stays in memory. Sources: `fs/ext4/inode.c` (`__ext4_get_inode_loc`),
 //! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
+mod index;
 mod readahead;
 
 use crate::by_path::components;
 use crate::trace::{Event, Op};
+use index::Index;
 use readahead::{Limits, PageCache, ReadAhead};
 use seekless_fs::{Attr, BlockMap, FileKind, FsError, InodeLocation, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
@@ -145,7 +147,7 @@ pub fn replay(
 /// What is known of a file once its inode is in memory.
 struct File {
     attr: Attr,
-    map: Option<BlockMap>,
+    map: Option<(BlockMap, Index)>,
     pages: PageCache,
 }
 
@@ -364,22 +366,27 @@ impl<'a> Replay<'a> {
     }
 
     fn map(&mut self, ino: Ino) -> Result<&BlockMap, FsError> {
+        self.indexed_map(ino).map(|(map, _)| map)
+    }
+
+    fn indexed_map(&mut self, ino: Ino) -> Result<&(BlockMap, Index), FsError> {
         self.load_inode(ino)?;
         let image = self.image;
         let Some(file) = self.files.get_mut(&ino) else {
             return Err(FsError::Invalid(format!("inode {ino} was not loaded")));
         };
         if file.map.is_none() {
-            file.map = Some(image.block_map(ino)?);
+            let map = image.block_map(ino)?;
+            let index = Index::new(&map.index);
+            file.map = Some((map, index));
         }
         Ok(file.map.get_or_insert_default())
     }
 
     /// Reads the blocks of a file's map that lead to a logical block.
     fn read_map(&mut self, ino: Ino, lbn: Lbn) -> Result<(), FsError> {
-        let leads = |index: &&seekless_fs::IndexBlock| index.first <= lbn && lbn <= index.last;
-        let blocks: Vec<BlockNo> =
-            self.map(ino)?.index.iter().filter(leads).map(|index| index.block).collect();
+        let mut looked = 0;
+        let blocks = self.indexed_map(ino)?.1.leading_to(lbn, &mut looked);
         for block in blocks {
             self.read_buffers(Extent::new(block, 1), Purpose::Map, ino, lbn);
             self.touched.insert(block);

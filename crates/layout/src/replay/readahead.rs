@@ -348,6 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn the_first_window_grows_with_what_is_wanted() {
+        // get_init_ra_size of the kernel, of a window of 32 pages and of 512.
+        let sizes = |most| [1, 2, 3, 5, 8, 9, 16, 17, 100].map(|wanted| initial_size(wanted, most));
+        assert_eq!(sizes(32), [4, 4, 8, 16, 16, 32, 32, 32, 32]);
+        assert_eq!(sizes(512), [4, 8, 16, 32, 32, 64, 64, 64, 256]);
+        assert_eq!(initial_size(129, 512), 512);
+        let first = |wanted: u64, most: u64| {
+            let (mut cache, mut state) = (PageCache::default(), state_of(most));
+            read(&mut state, &mut cache, 0..wanted, 10_000)[0]
+        };
+        for (wanted, most) in [(1, 32), (3, 32), (9, 32), (1, 512), (5, 512), (17, 512)] {
+            assert_eq!(first(wanted, most), (0, initial_size(wanted, most)), "{wanted} of {most}");
+        }
+        // get_next_ra_size: four times, twice, and all there is.
+        let next = [1, 2, 16, 17, 32].map(|size| next_size(size, 32));
+        assert_eq!(next, [4, 4, 32, 32, 32]);
+        assert_eq!([1, 31, 32, 256, 257].map(|size| next_size(size, 512)), [4, 124, 64, 512, 512]);
+    }
+
+    #[test]
     fn a_random_reader_gets_what_it_asks_for() {
         let (mut cache, mut state) = (PageCache::default(), state_of(32));
         assert_eq!(read(&mut state, &mut cache, 100..101, 1000), [(100, 101)]);

@@ -11,6 +11,9 @@ use std::os::unix::fs::FileExt;
 /// a set of attributes, 4 KiB a path) are far below.
 const EXTENSION_MAX: u64 = 4 << 20;
 
+/// Bytes in a record: an archive is padded to whole ones.
+const RECORD: u64 = 20 * BLOCK as u64;
+
 /// Bytes read at once: a header, usually with the PAX header before it.
 const WINDOW: usize = 4096;
 
@@ -43,6 +46,8 @@ impl Entry {
 /// The entries of an archive.
 pub(super) struct Reader<'a> {
     file: &'a File,
+    /// Where in the file the archive begins.
+    base: u64,
     name: &'a str,
     len: u64,
     at: u64,
@@ -52,9 +57,9 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(file: &'a File, name: &'a str, len: u64) -> Self {
+    pub(super) fn new(file: &'a File, base: u64, len: u64, name: &'a str) -> Self {
         let global = Overrides::default();
-        Self { file, name, len, at: 0, window: Vec::new(), window_at: 0, global }
+        Self { file, base, name, len, at: 0, window: Vec::new(), window_at: 0, global }
     }
 
     pub(super) fn error(&self, offset: u64, fault: ArchiveFault) -> FsError {
@@ -85,11 +90,46 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self, at: u64, want: usize) -> Result<(), FsError> {
-        let read = self.file.read_exact_at(&mut self.window[..want], at);
+        let read = self.file.read_exact_at(&mut self.window[..want], self.base + at);
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.error(at, ArchiveFault::Truncated),
             _ => FsError::io(self.name, error),
         })
+    }
+
+    /// Whether the archive begins with an entry; else it has to be an empty one:
+    /// two blocks of zeros and nothing but zeros behind them, up to the end of a
+    /// record, as archivers write it.
+    pub(super) fn begins_with_entry(&mut self) -> Result<bool, FsError> {
+        let Some(first) = self.block()? else { return Ok(false) };
+        self.at = 0;
+        let header = Header(&first);
+        Ok(!header.is_end() && header.is_sound())
+    }
+
+    /// Refuses what begins with zeros and is no empty archive.
+    pub(super) fn check_start(&mut self) -> Result<(), FsError> {
+        if self.len > RECORD || self.len < 2 * BLOCK as u64 {
+            let zeros = self.block()?.is_some_and(|first| Header(&first).is_end());
+            self.at = 0;
+            return if zeros { Err(self.error(0, ArchiveFault::Zeros)) } else { Ok(()) };
+        }
+        let mut zeros = true;
+        let mut first = true;
+        while let Some(block) = self.block()? {
+            let is_end = Header(&block).is_end();
+            if first && !is_end {
+                zeros = false;
+                break;
+            }
+            if !is_end {
+                return Err(self.error(0, ArchiveFault::Zeros));
+            }
+            first = false;
+        }
+        debug_assert!(zeros || first, "zeros are looked at to their end");
+        self.at = 0;
+        Ok(())
     }
 
     /// A block that must be there.

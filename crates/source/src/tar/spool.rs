@@ -4,6 +4,7 @@ use seekless_fs::{ArchiveFault, FsError};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How an archive is compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,9 +36,12 @@ impl Compression {
     }
 }
 
-/// An archive ready to be indexed.
+/// An archive ready to be indexed: a run of a file's bytes.
+#[derive(Clone, Debug)]
 pub(crate) struct Spooled {
-    pub(crate) file: File,
+    pub(crate) file: Arc<File>,
+    /// Where in the file it begins.
+    pub(crate) base: u64,
     pub(crate) len: u64,
 }
 
@@ -53,15 +57,43 @@ pub(crate) fn spool(mut file: File, name: &str, temp_dir: &Path) -> Result<Spool
     let got = read_full(&mut file, &mut start).map_err(io)?;
     let compression = Compression::detect(&start[..got]);
     if let (Compression::None, Some(len)) = (compression, seekable) {
-        return Ok(Spooled { file, len });
+        return Ok(Spooled { file: Arc::new(file), base: 0, len });
     }
     let whole = io::Cursor::new(start[..got].to_vec()).chain(file);
-    match compression {
-        Compression::None => copy(whole, name, temp_dir),
-        Compression::Gzip => copy(flate2::read::MultiGzDecoder::new(whole), name, temp_dir),
-        Compression::Zstd => {
-            copy(zstd::stream::read::Decoder::new(whole).map_err(io)?, name, temp_dir)
+    decompress(whole, compression, name, temp_dir)
+}
+
+/// The same for a run of a file's bytes, which is read in place when it is
+/// plain.
+pub(crate) fn spool_section(
+    mut section: impl Read,
+    plain: Spooled,
+    name: &str,
+    temp_dir: &Path,
+) -> Result<Spooled, FsError> {
+    let mut start = [0; 6];
+    let got = read_full(&mut section, &mut start).map_err(|error| FsError::io(name, error))?;
+    match Compression::detect(&start[..got]) {
+        Compression::None => Ok(plain),
+        compression => {
+            let whole = io::Cursor::new(start[..got].to_vec()).chain(section);
+            decompress(whole, compression, name, temp_dir)
         }
+    }
+}
+
+fn decompress(
+    packed: impl Read,
+    compression: Compression,
+    name: &str,
+    temp_dir: &Path,
+) -> Result<Spooled, FsError> {
+    let io = |error| FsError::io(name, error);
+    let copy = |from: &mut dyn Read| copy(from, compression, name, temp_dir);
+    match compression {
+        Compression::None => copy(&mut { packed }),
+        Compression::Gzip => copy(&mut flate2::read::MultiGzDecoder::new(packed)),
+        Compression::Zstd => copy(&mut zstd::stream::read::Decoder::new(packed).map_err(io)?),
         Compression::Unsupported(what) => {
             Err(FsError::Unsupported(format!("{name}: archive compressed with {what}")))
         }
@@ -81,15 +113,21 @@ fn read_full(from: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
-fn copy(mut from: impl Read, name: &str, temp_dir: &Path) -> Result<Spooled, FsError> {
+fn copy(
+    mut from: &mut dyn Read,
+    compression: Compression,
+    name: &str,
+    temp_dir: &Path,
+) -> Result<Spooled, FsError> {
     let temp = |error| FsError::io(format!("temporary file in {}", temp_dir.display()), error);
     let mut file = tempfile::tempfile_in(temp_dir).map_err(temp)?;
     let mut buf = vec![0; COPY_BUF];
     let mut len = 0;
     loop {
-        let got = read_full(&mut from, &mut buf).map_err(|error| read_error(name, len, error))?;
+        let got = read_full(&mut from, &mut buf)
+            .map_err(|error| read_error(name, compression, len, error))?;
         if got == 0 {
-            return Ok(Spooled { file, len });
+            return Ok(Spooled { file: Arc::new(file), base: 0, len });
         }
         file.write_all(&buf[..got]).map_err(temp)?;
         len += got as u64;
@@ -97,16 +135,17 @@ fn copy(mut from: impl Read, name: &str, temp_dir: &Path) -> Result<Spooled, FsE
 }
 
 /// What a decompressor says of bad input comes as an I/O error.
-fn read_error(name: &str, offset: u64, error: io::Error) -> FsError {
-    let archive = || name.to_string();
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            FsError::Archive { archive: archive(), offset, fault: ArchiveFault::Truncated }
-        }
-        _ if error.raw_os_error().is_none() => {
-            let fault = ArchiveFault::Other(format!("compressed data: {error}"));
-            FsError::Archive { archive: archive(), offset, fault }
-        }
-        _ => FsError::io(name, error),
-    }
+fn read_error(name: &str, compression: Compression, offset: u64, error: io::Error) -> FsError {
+    let format = match compression {
+        Compression::Gzip => "gzip",
+        Compression::Zstd => "zstd",
+        Compression::None | Compression::Unsupported(_) => return FsError::io(name, error),
+    };
+    let what = match error.kind() {
+        io::ErrorKind::UnexpectedEof => "it ends early".to_string(),
+        _ if error.raw_os_error().is_none() => error.to_string(),
+        _ => return FsError::io(name, error),
+    };
+    let fault = ArchiveFault::Compression { format, what };
+    FsError::Archive { archive: name.to_string(), offset, fault }
 }

@@ -182,7 +182,7 @@ impl<'a> Ledger<'a> {
         counts: &Counts,
     ) -> Result<(), FsError> {
         let sb = &self.volume.sb;
-        let desc = self.volume.recounted(&bits.group, counts);
+        let desc = self.volume.recounted(&bits.group, counts)?;
         let number = bits.group.number.get();
         let per_block = sb.descs_per_block().max(1);
         let block = sb.descriptor_block(number.checked_div(per_block).unwrap_or(0));
@@ -193,7 +193,7 @@ impl<'a> Ledger<'a> {
         let size = usize::from(sb.desc_size);
         let offset = index(number.checked_rem(per_block).unwrap_or(0)).saturating_mul(size);
         let room = bytes.get_mut(offset..).unwrap_or_default();
-        for (to, from) in room.iter_mut().take(size).zip(desc.as_bytes()) {
+        for (to, from) in room.iter_mut().take(size).zip(&desc) {
             *to = *from;
         }
         device.write(at, &bytes)?;

@@ -1,0 +1,262 @@
+//! Archives of container images, as docker, podman and skopeo write them: built
+//! as what they are, from a file and from standard input.
+
+use crate::judges::{Scratch, check, command, failure, manifest, run, seekless, text};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// A scratch directory in which images are made.
+struct Workshop {
+    scratch: Scratch,
+    dir: PathBuf,
+}
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Workshop {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let dir = scratch.path().join("work");
+        fs::create_dir(&dir).expect("mkdir");
+        Self { scratch, dir }
+    }
+
+    /// A layer of files with contents, as an archive.
+    fn layer(&self, files: &[(&str, &str)]) -> Vec<u8> {
+        let tree = self.scratch.path().join("layer");
+        fs::create_dir(&tree).expect("mkdir");
+        for (name, contents) in files {
+            let path = tree.join(name);
+            fs::create_dir_all(path.parent().expect("parent")).expect("mkdir");
+            fs::write(path, contents).expect("write");
+        }
+        let archive = self.scratch.join("layer.tar");
+        run("tar", &["--mtime=@0", "-C", tree.to_str().expect("path"), "-cf", &archive, "."]);
+        fs::remove_dir_all(tree).expect("remove");
+        fs::read(archive).expect("read")
+    }
+
+    fn put(&self, path: &str, bytes: &[u8]) {
+        let path = self.dir.join(path);
+        fs::create_dir_all(path.parent().expect("parent")).expect("mkdir");
+        fs::write(path, bytes).expect("write");
+    }
+
+    /// What was put together, as an archive; the directory is empty again.
+    fn pack(&self, name: &str) -> String {
+        let archive = self.scratch.join(name);
+        let mut names: Vec<String> = fs::read_dir(&self.dir)
+            .expect("list")
+            .map(|entry| entry.expect("entry").file_name().into_string().expect("name"))
+            .collect();
+        names.sort();
+        let mut args = vec!["-C", self.dir.to_str().expect("path"), "-cf", &archive];
+        args.extend(names.iter().map(String::as_str));
+        run("tar", &args);
+        fs::remove_dir_all(&self.dir).expect("remove");
+        fs::create_dir(&self.dir).expect("mkdir");
+        archive
+    }
+
+    fn config(&self, layers: &[Vec<u8>]) -> Vec<u8> {
+        let diffs: Vec<String> =
+            layers.iter().map(|layer| format!("sha256:{}", digest(layer))).collect();
+        serde_json::json!({
+            "architecture": "amd64", "os": "linux",
+            "rootfs": { "type": "layers", "diff_ids": diffs },
+        })
+        .to_string()
+        .into_bytes()
+    }
+
+    /// Adds an image as podman saves it: layers named by their digests.
+    fn saved(&self, tags: &[&str], layers: &[Vec<u8>]) -> serde_json::Value {
+        let config = self.config(layers);
+        let name = format!("{}.json", digest(&config));
+        self.put(&name, &config);
+        let files: Vec<String> =
+            layers.iter().map(|layer| format!("{}.tar", digest(layer))).collect();
+        for (file, layer) in files.iter().zip(layers) {
+            self.put(file, layer);
+        }
+        serde_json::json!({ "Config": name, "RepoTags": tags, "Layers": files })
+    }
+
+    /// Adds a blob to a layout; its descriptor.
+    fn blob(&self, kind: &str, bytes: &[u8]) -> serde_json::Value {
+        let digest = digest(bytes);
+        self.put(&format!("blobs/sha256/{digest}"), bytes);
+        serde_json::json!({
+            "mediaType": kind, "digest": format!("sha256:{digest}"), "size": bytes.len(),
+        })
+    }
+
+    /// Adds an image to a layout; the descriptor of its manifest, with a name.
+    fn image(&self, tag: &str, layers: &[Vec<u8>]) -> serde_json::Value {
+        let prefix = "application/vnd.oci.image";
+        let config = self.blob(&format!("{prefix}.config.v1+json"), &self.config(layers));
+        let layers: Vec<_> = layers
+            .iter()
+            .map(|layer| self.blob(&format!("{prefix}.layer.v1.tar"), layer))
+            .collect();
+        let manifest = serde_json::json!({
+            "schemaVersion": 2, "mediaType": format!("{prefix}.manifest.v1+json"),
+            "config": config, "layers": layers,
+        });
+        let mut found =
+            self.blob(&format!("{prefix}.manifest.v1+json"), manifest.to_string().as_bytes());
+        found["annotations"] = serde_json::json!({ "org.opencontainers.image.ref.name": tag });
+        found
+    }
+
+    fn layout(&self, images: &[serde_json::Value]) {
+        let index = serde_json::json!({ "schemaVersion": 2, "manifests": images });
+        self.put("index.json", index.to_string().as_bytes());
+        self.put("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#);
+    }
+
+    /// Builds from a file and from standard input, which have to give the same
+    /// image; the paths in it that begin with `f`.
+    fn build(&self, source: &str, options: &[&str]) -> Vec<String> {
+        let (image, piped) = (self.scratch.join("image"), self.scratch.join("piped"));
+        text(&seekless(&[&["build", source, "-o", &image, "--force"], options].concat()));
+        check(&image);
+        if Path::new(source).is_file() {
+            let mut from = command(&[&["build", "-", "-o", &piped, "--force"], options].concat());
+            // Through a pipe, which cannot be sought in.
+            let mut cat = std::process::Command::new("cat")
+                .stdin(File::open(source).expect("open"))
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .expect("cat");
+            text(&from.stdin(cat.stdout.take().expect("pipe")).output().expect("seekless"));
+            cat.wait().expect("cat");
+            run("cmp", &[&image, &piped]);
+        }
+        let listing = manifest(&image, &[]);
+        let names = listing.lines().filter_map(|line| line.split(' ').next());
+        names.filter(|name| name.starts_with("./f")).map(str::to_string).collect()
+    }
+}
+
+fn two_images(shop: &Workshop) -> [Vec<Vec<u8>>; 2] {
+    let base = shop.layer(&[("f-base", "base"), ("f-gone", "gone")]);
+    let old = shop.layer(&[("f-old", "old")]);
+    let new = shop.layer(&[("f-new", "new"), (".wh.f-gone", "")]);
+    [vec![base.clone(), old], vec![base, new]]
+}
+
+#[test]
+fn what_podman_saves() {
+    let shop = Workshop::new("podman");
+    let [old, new] = two_images(&shop);
+    let saved = shop.saved(&["localhost/thing:1", "localhost/thing:latest"], &new);
+    shop.put("manifest.json", serde_json::json!([saved]).to_string().as_bytes());
+    shop.put("repositories", b"{}");
+    let archive = shop.pack("one.tar");
+    assert_eq!(shop.build(&archive, &[]), ["./f-base", "./f-new"]);
+    // Packed as a whole, it is the same.
+    run("gzip", &["-k", &archive]);
+    assert_eq!(shop.build(&format!("{archive}.gz"), &[]), ["./f-base", "./f-new"]);
+
+    let both =
+        [shop.saved(&["thing:1"], &old), shop.saved(&["reg:5000/thing:2", "x/thing:latest"], &new)];
+    shop.put("manifest.json", serde_json::json!(both).to_string().as_bytes());
+    let archive = shop.pack("two.tar");
+    for tag in ["1", "thing:1"] {
+        assert_eq!(shop.build(&archive, &["--tag", tag]), ["./f-base", "./f-gone", "./f-old"]);
+    }
+    for tag in ["2", "thing:2", "reg:5000/thing:2", "thing", "latest"] {
+        assert_eq!(shop.build(&archive, &["--tag", tag]), ["./f-base", "./f-new"]);
+    }
+    let image = shop.scratch.join("none");
+    let (code, message) = failure(&seekless(&["build", &archive, "-o", &image]));
+    assert!(code == 4 && message.contains("--tag"), "{message}");
+    assert!(message.contains("thing:1") && message.contains("thing:2"), "{message}");
+    for tag in ["3", "hing:1"] {
+        let args = ["build", &archive, "-o", &image, "--tag", tag];
+        let (_, message) = failure(&seekless(&args));
+        assert!(message.contains(&format!("called {tag}")), "{message}");
+    }
+    assert!(!Path::new(&image).exists());
+}
+
+/// Docker of old kept a directory for each layer, with links to those that are
+/// the same.
+#[test]
+fn what_docker_saved_once() {
+    let shop = Workshop::new("docker");
+    let [_, layers] = two_images(&shop);
+    let config = shop.config(&layers);
+    let name = format!("{}.json", digest(&config));
+    shop.put(&name, &config);
+    let (first, second) = ("a".repeat(64), "b".repeat(64));
+    let third = "c".repeat(64);
+    shop.put(&format!("{first}/layer.tar"), &layers[0]);
+    shop.put(&format!("{first}/VERSION"), b"1.0");
+    shop.put(&format!("{first}/json"), b"{}");
+    shop.put(&format!("{second}/json"), b"{}");
+    shop.put(&format!("{third}/layer.tar"), &layers[1]);
+    let link = shop.dir.join(&second).join("layer.tar");
+    std::os::unix::fs::symlink(format!("../{third}/layer.tar"), link).expect("symlink");
+    let paths = [format!("{first}/layer.tar"), format!("{second}/layer.tar")];
+    let saved = serde_json::json!([{ "Config": name, "RepoTags": null, "Layers": paths }]);
+    shop.put("manifest.json", saved.to_string().as_bytes());
+    let archive = shop.pack("docker.tar");
+    assert_eq!(shop.build(&archive, &[]), ["./f-base", "./f-new"]);
+}
+
+#[test]
+fn layouts_in_directories_and_archives() {
+    let shop = Workshop::new("layouts");
+    let [old, new] = two_images(&shop);
+    let (one, two) = (shop.image("1", &old), shop.image("2", &new));
+    let mut latest = two.clone();
+    latest["annotations"]["org.opencontainers.image.ref.name"] = "latest".into();
+    shop.layout(&[two.clone(), latest]);
+    let dir = shop.dir.to_str().expect("path").to_string();
+    // Two names of one image are no choice.
+    assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-new"]);
+    shop.layout(&[one, two]);
+    assert_eq!(shop.build(&dir, &["--tag", "1"]), ["./f-base", "./f-gone", "./f-old"]);
+    let image = shop.scratch.join("none");
+    let (code, message) = failure(&seekless(&["build", &dir, "-o", &image]));
+    assert!(code == 4 && message.contains("--tag") && message.contains("1, 2"), "{message}");
+    let archive = shop.pack("layout.tar");
+    assert_eq!(shop.build(&archive, &["--tag", "2"]), ["./f-base", "./f-new"]);
+    assert_eq!(shop.build(&archive, &["--tag", "1"]), ["./f-base", "./f-gone", "./f-old"]);
+    // An image with a byte of a layer changed.
+    let mut bytes = fs::read(&archive).expect("read");
+    let at = bytes.windows(4).position(|bytes| bytes == b"base").expect("contents");
+    bytes[at] ^= 1;
+    fs::write(&archive, bytes).expect("write");
+    let (_, message) = failure(&seekless(&["build", &archive, "-o", &image, "--tag", "1"]));
+    assert!(message.contains("digest"), "{message}");
+}
+
+/// What only looks a little like one is taken as it is.
+#[test]
+fn ordinary_archives_stay_ordinary() {
+    let shop = Workshop::new("ordinary");
+    for (name, files) in [
+        ("web", &[("manifest.json", "{\"name\": \"app\"}"), ("index.json", "[]")][..]),
+        ("list", &[("manifest.json", "[1, 2]")]),
+        ("more", &[("oci-layout", "{}"), ("index.json", "{}"), ("f-own", "")]),
+    ] {
+        for (file, contents) in files {
+            shop.put(file, contents.as_bytes());
+        }
+        let archive = shop.pack(name);
+        shop.build(&archive, &[]);
+        let listing = manifest(&shop.scratch.join("image"), &[]);
+        for (file, _) in files {
+            assert!(listing.contains(&format!("./{file} ")), "{name}: {listing}");
+        }
+        let image = shop.scratch.join("none");
+        let args = ["build", &archive, "-o", &image, "--tag", "1"];
+        assert!(failure(&seekless(&args)).1.contains("no container image"), "{name}");
+    }
+}

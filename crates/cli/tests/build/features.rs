@@ -1,0 +1,84 @@
+//! Features left out: what needs them goes with them, and that is said.
+
+use crate::judges::{Mounted, Scratch, can_mount, failure, header, run, seekless, text};
+use std::fs;
+
+/// What an image made here may be without, and what goes with it.
+const REMOVABLE: &[(&str, &str)] = &[
+    ("has_journal", "orphan_file"),
+    ("ext_attr", ""),
+    ("resize_inode", ""),
+    ("dir_index", ""),
+    ("orphan_file", ""),
+    ("extent", "64bit"),
+    ("64bit", ""),
+    ("flex_bg", ""),
+    ("metadata_csum_seed", ""),
+    ("sparse_super", "resize_inode"),
+    ("large_file", "resize_inode"),
+    ("huge_file", ""),
+    ("dir_nlink", ""),
+    ("extra_isize", ""),
+    ("metadata_csum", "metadata_csum_seed"),
+];
+
+#[test]
+fn every_feature_can_be_left_out() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("features");
+    let tree = scratch.join("tree");
+    fs::create_dir_all(format!("{tree}/dir")).expect("mkdir");
+    fs::write(format!("{tree}/dir/file"), vec![7; 300_000]).expect("write");
+    for (feature, with) in REMOVABLE {
+        let image = scratch.join(feature);
+        let list = format!("^{feature}");
+        let built = seekless(&["build", &tree, "-o", &image, "--size", "64M", "--features", &list]);
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        text(&built);
+        let wanted = format!("{with} is left out as well: it needs {feature}");
+        assert_eq!(said.contains(&wanted), !with.is_empty(), "{feature}: {said}");
+        run("e2fsck", &["-fn", &image]);
+        let header = header(&image);
+        let has = header.iter().find(|(name, _)| name == "Filesystem features").expect("features");
+        let has: Vec<&str> = has.1.split_whitespace().collect();
+        assert!(!has.contains(feature), "{feature}: {has:?}");
+        assert!(with.is_empty() || !has.contains(with), "{feature}: {has:?}");
+        let mounted = Mounted::new(&scratch, &image, "ro");
+        assert_eq!(fs::read(mounted.path().join("dir/file")).expect("read").len(), 300_000);
+    }
+}
+
+/// The example of `build --help`.
+#[test]
+fn an_image_without_its_journal() {
+    let scratch = Scratch::new("no-journal");
+    let (tree, old, new) = (scratch.join("tree"), scratch.join("old.img"), scratch.join("new.img"));
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(format!("{tree}/file"), b"contents").expect("write");
+    text(&seekless(&["build", &tree, "-o", &old]));
+    let args = ["build", &old, "-o", &new, "--features", "^has_journal", "--inode-size", "512"];
+    text(&seekless(&args));
+    run("e2fsck", &["-fn", &new]);
+    assert_eq!(text(&seekless(&["cat", &new, "/file"])), "contents");
+}
+
+#[test]
+fn what_is_asked_for_and_made_impossible_is_refused() {
+    let scratch = Scratch::new("contradiction");
+    let (tree, image) = (scratch.join("tree"), scratch.join("image"));
+    fs::create_dir(&tree).expect("mkdir");
+    let build = |list: &str| seekless(&["build", &tree, "-o", &image, "--features", list]);
+    let (code, message) = failure(&build("^has_journal,orphan_file"));
+    assert!(code == 2 && message.contains("orphan_file needs has_journal"), "{message}");
+    // Attributes too large for the inode need a block, which needs the feature.
+    let file = format!("{tree}/file");
+    fs::write(&file, b"").expect("write");
+    let value = vec![7; 800];
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(&file, "user.long", &value, flags).expect("setxattr");
+    let (code, message) = failure(&build("^ext_attr"));
+    assert!(code == 5 && message.contains("ext_attr") && message.contains("file"), "{message}");
+    text(&build(""));
+}

@@ -1,0 +1,156 @@
+//! Copies of the superblock and of the group descriptors, and what else lies
+//! fixed in each group.
+
+use crate::field::index;
+use crate::group::Group;
+use crate::ondisk::{compat, incompat};
+use crate::superblock::Super;
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo};
+
+/// Copies of the descriptors that are looked at before a damaged one is given up.
+const MOST_COPIES: usize = 8;
+/// Groups that may have a copy of the superblock whatever `sparse_super` says.
+const BACKUP_GROUPS: [u64; 5] = [1, 3, 5, 7, 9];
+
+/// The first sound copy of the superblock of a device whose primary one is
+/// damaged. Copies are looked for where `mke2fs` puts them: at the start of
+/// groups as long as a block's bitmap allows, for every size of block.
+/// Where the damaged one still says how large groups are, there as well.
+pub(crate) fn superblock(device: &dyn BlockDevice) -> Option<(Super, BlockNo)> {
+    let said = Super::said_group_blocks(device);
+    for log in 0..=6u32 {
+        let size = 1024u64 << log;
+        let first = u64::from(size == 1024);
+        let usual = size.saturating_mul(8);
+        let said = said.filter(|&said| said != usual);
+        let places = [Some(usual), said].into_iter().flatten();
+        for (group, in_group) in
+            places.flat_map(|in_group| BACKUP_GROUPS.map(|group| (group, in_group)))
+        {
+            let block = group.saturating_mul(in_group).saturating_add(first);
+            let at = ByteLen::new(block.saturating_mul(size));
+            let found = Super::read_copy(device, at).ok().filter(|sb| {
+                u64::from(sb.block_size) == size
+                    && u64::from(sb.raw.s_block_group_nr.get()) == group
+            });
+            if let Some(sb) = found {
+                return Some((sb, BlockNo::new(block)));
+            }
+        }
+    }
+    None
+}
+
+impl Volume {
+    /// The fixed metadata that belongs to a group.
+    pub(crate) fn group_metadata(&self, group: &Group) -> Vec<Extent> {
+        let mut runs = self.descriptor_copies(group.number);
+        runs.push(Extent::new(group.block_bitmap(), 1));
+        runs.push(Extent::new(group.inode_bitmap(), 1));
+        runs.push(Extent::new(group.inode_table(), self.sb.itable_blocks()));
+        runs
+    }
+
+    /// Superblock copy, descriptor copies and the blocks kept for more of them
+    /// at the start of a group.
+    pub(crate) fn descriptor_copies(&self, number: GroupNo) -> Vec<Extent> {
+        let sb = &self.sb;
+        let blocks = sb.group_blocks(number);
+        let has_super = sb.group_has_super(number);
+        let mut runs = Vec::new();
+        let mut next = blocks.start;
+        if number.get() == 0 {
+            next = sb.superblock_block();
+        }
+        if has_super {
+            runs.push(Extent::new(next, 1));
+            next = next.saturating_add(1);
+        }
+        let meta_bg = sb.has_incompat(incompat::META_BG);
+        let per_meta = sb.descs_per_block().max(1);
+        let first_meta = sb.raw.s_first_meta_bg.get();
+        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        if !meta_bg || meta < first_meta {
+            if has_super {
+                let old = if meta_bg { first_meta } else { sb.descriptor_blocks() };
+                let mut len = u64::from(old);
+                if sb.has_compat(compat::RESIZE_INODE) {
+                    len = len.saturating_add(u64::from(sb.raw.s_reserved_gdt_blocks.get()));
+                }
+                runs.push(Extent::new(next, len.min(blocks.len)));
+            }
+        } else {
+            let within = number.get().checked_rem(per_meta).unwrap_or(0);
+            if within <= 1 || within == per_meta.saturating_sub(1) {
+                runs.push(Extent::new(next, 1));
+            }
+        }
+        runs
+    }
+
+    /// The copies of descriptor blocks that a group holds: which block of the
+    /// table, and where.
+    pub(crate) fn descriptor_copy_blocks(&self, number: GroupNo) -> Vec<(u32, BlockNo)> {
+        let sb = &self.sb;
+        let runs = self.descriptor_copies(number);
+        let per_meta = sb.descs_per_block().max(1);
+        let meta = number.get().checked_div(per_meta).unwrap_or(0);
+        let skip = usize::from(sb.group_has_super(number));
+        let Some(run) = runs.get(skip) else { return Vec::new() };
+        if sb.has_incompat(incompat::META_BG) && meta >= sb.raw.s_first_meta_bg.get() {
+            return vec![(meta, run.start)];
+        }
+        let old = if sb.has_incompat(incompat::META_BG) {
+            sb.raw.s_first_meta_bg.get()
+        } else {
+            sb.descriptor_blocks()
+        };
+        (0..old).map(|nr| (nr, run.start.saturating_add(u64::from(nr)))).collect()
+    }
+
+    /// A group's descriptor as the first copy of it has it whose checksum (where
+    /// there are such) and pointers are sound; `None` where there is none.
+    pub(crate) fn backup_descriptor(&self, number: GroupNo) -> Result<Option<Vec<u8>>, FsError> {
+        let sb = &self.sb;
+        let per_block = sb.descs_per_block().max(1);
+        let nr = number.get().checked_div(per_block).unwrap_or(0);
+        let slot = index(number.get().checked_rem(per_block).unwrap_or(0));
+        let size = usize::from(sb.desc_size);
+        let meta_bg = sb.has_incompat(incompat::META_BG) && nr >= sb.raw.s_first_meta_bg.get();
+        let first = nr.saturating_mul(per_block);
+        // Of meta groups the second and the last have copies, else those with a
+        // superblock.
+        let holders: Vec<u32> = if meta_bg {
+            vec![first.saturating_add(1), first.saturating_add(per_block).saturating_sub(1)]
+        } else {
+            let with_super =
+                (1..sb.groups).filter(|&group| sb.group_has_super(GroupNo::new(group)));
+            with_super.take(MOST_COPIES).collect()
+        };
+        for holder in holders.into_iter().filter(|&group| group < sb.groups).map(GroupNo::new) {
+            let copies = self.descriptor_copy_blocks(holder);
+            let Some(&(_, block)) = copies.iter().find(|(copy, _)| *copy == nr) else { continue };
+            let place = Location::of("copy of the group descriptors").in_group(holder);
+            let Ok(bytes) = self.block(block, place) else { continue };
+            let from = slot.saturating_mul(size);
+            let Some(bytes) = bytes.get(from..from.saturating_add(size)) else { continue };
+            let Ok(group) = self.parse_descriptor(number, bytes) else { continue };
+            if self.pointers_fit(&group) {
+                return Ok(Some(bytes.to_vec()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a descriptor's pointers lie in the volume.
+    fn pointers_fit(&self, group: &Group) -> bool {
+        let place = Location::of("group descriptor").in_group(group.number);
+        let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
+        self.check_block(group.block_bitmap(), place).is_ok()
+            && self.check_block(group.inode_bitmap(), place).is_ok()
+            && self.check_extent(table, place).is_ok()
+    }
+}

@@ -1,0 +1,345 @@
+//! Pass 0: superblock, group descriptors, and what of the volume is nobody's.
+//!
+//! What everything else is found by is held against its copies: where the
+//! primary superblock is damaged a copy takes its place, and a group's pointers
+//! are taken from a copy where the primary ones lead out of the volume, into
+//! other metadata, or to a table that holds no inodes. So one damaged field is
+//! one finding, and not one more for each thing that it leads to.
+
+use super::{Checker, STATE_ERRORS};
+use crate::backup;
+use crate::group::{Group, bit};
+use crate::ondisk::{InodeCore, STATE_VALID, incompat};
+use crate::part::Part;
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::check::{Class, Report};
+use seekless_fs::field::{index, parse, slice};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Inodes of a table that are looked at to tell whether it is one.
+const SAMPLE: u32 = 256;
+
+/// A volume as its superblock lays it out; whether that is a copy of it.
+pub(super) fn open(
+    device: Arc<dyn BlockDevice>,
+    report: &mut Report,
+) -> Result<(Volume, bool), FsError> {
+    let error = match Volume::open(device.clone(), true) {
+        Err(error @ FsError::Corrupt { .. }) => error,
+        other => return other.map(|volume| (volume, false)),
+    };
+    let Some((sb, block)) = backup::superblock(device.as_ref()) else { return Err(error) };
+    let volume = Volume::with_superblock(device, sb, true)?;
+    let what = format!("{error}; its copy in block {block} was used instead");
+    report.add("superblock.corrupt", Class::Unexpected, what, Location::of("superblock"));
+    Ok((volume, true))
+}
+
+/// Metadata that is known to lie where it lies: ends by starts, disjoint.
+#[derive(Default)]
+struct Taken(BTreeMap<BlockNo, BlockNo>);
+
+impl Taken {
+    fn is_free(&self, run: Extent) -> bool {
+        let before = self.0.range(..run.end()).next_back();
+        before.is_none_or(|(_, &end)| end <= run.start)
+    }
+
+    /// Takes a run; whether nothing else lay there.
+    fn take(&mut self, run: Extent) -> bool {
+        let free = self.is_free(run);
+        if free {
+            self.0.insert(run.start, run.end());
+        }
+        free
+    }
+}
+
+/// A descriptor that need not be what it was.
+struct Doubtful {
+    number: GroupNo,
+    primary: Group,
+    /// Its checksum does not match.
+    bad_sum: bool,
+    /// Its bytes and what they say.
+    copy: Option<(Vec<u8>, Group)>,
+}
+
+impl Checker {
+    pub(super) fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
+        if self.from_copy {
+            // A copy is not kept up: neither its totals nor its state are those of now.
+            return Ok(());
+        }
+        let place = Location::of("superblock");
+        self.checksum(Volume::open(device, false), "superblock.checksum", place)?;
+        let state = self.sb().raw.s_state.get();
+        if state & STATE_ERRORS != 0 {
+            self.unexpected("superblock.errors", "marked as having errors".into(), place);
+        } else if state & STATE_VALID == 0 {
+            self.expected("superblock.not-clean", "not marked clean".into(), place);
+        }
+        Ok(())
+    }
+
+    /// What belongs to the volume itself is nobody's.
+    pub(super) fn metadata(&mut self) -> Result<(), FsError> {
+        let mut taken = Taken::default();
+        self.fixed_places(&mut taken);
+        let mut doubtful = Vec::new();
+        for number in (0..self.sb().groups).map(GroupNo::new) {
+            match self.look_at(number)? {
+                Some(doubt) => doubtful.push(doubt),
+                None => {
+                    self.strict.reseal_descriptor(number);
+                    let group = self.volume.descriptor(number)?;
+                    self.take_parts(&group, &mut taken);
+                }
+            }
+        }
+        for doubt in doubtful {
+            let number = doubt.number;
+            self.settle(doubt, &mut taken)?;
+            // It was reported; what is read through it is not to fail for it.
+            self.strict.reseal_descriptor(number);
+        }
+        Ok(())
+    }
+
+    /// Superblocks, descriptors and their copies, room for more of them, the
+    /// boot block and the block of multiple mount protection.
+    fn fixed_places(&mut self, taken: &mut Taken) {
+        for number in (0..self.sb().groups).map(GroupNo::new) {
+            for run in self.volume.descriptor_copies(number) {
+                taken.take(run);
+                self.claim_fixed(run);
+            }
+        }
+        let first = self.sb().first_block;
+        if first.get() == 0 && self.sb().block_size == 1024 {
+            // The boot block lies in front of the superblock.
+            taken.take(Extent::new(first, 1));
+            self.claim_fixed(Extent::new(first, 1));
+        }
+        let mmp = Extent::new(BlockNo::new(self.sb().raw.s_mmp_block.get()), 1);
+        if self.sb().has_incompat(incompat::MMP) {
+            let place = Location::of("multiple mount protection");
+            if self.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
+                self.claim_fixed(mmp);
+            } else {
+                let what = format!("its block, {}, is out of place", mmp.start);
+                self.unexpected("superblock.mmp", what, place);
+            }
+        }
+    }
+
+    /// Whether there is reason to doubt a descriptor.
+    fn look_at(&mut self, number: GroupNo) -> Result<Option<Doubtful>, FsError> {
+        let place = Location::of("group descriptor").in_group(number);
+        let strict = self.strict.descriptor(number);
+        let bad_sum =
+            matches!(strict, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
+        self.checksum(strict, "group.checksum", place)?;
+        if bad_sum {
+            self.doubtful_groups.insert(number);
+        }
+        let primary = self.volume.descriptor(number)?;
+        let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
+        let has_sums = self.has_uninit();
+        if fits && has_sums && !bad_sum {
+            return Ok(None);
+        }
+        // A checksum that matches speaks for itself; a copy may be older.
+        let copy = self.strict.backup_descriptor(number)?;
+        let copy = match copy {
+            Some(bytes) => {
+                let group = self.volume.parse_descriptor(number, &bytes)?;
+                Some((bytes, group))
+            }
+            None => None,
+        };
+        let blocks = self.sb().itable_blocks();
+        let same = copy.as_ref().is_none_or(|(_, copy)| {
+            Part::ALL.iter().all(|part| part.of(copy, blocks) == part.of(&primary, blocks))
+        });
+        Ok((!(fits && same && !bad_sum)).then_some(Doubtful { number, primary, bad_sum, copy }))
+    }
+
+    /// Whether a part lies where it may: in the volume, and without `flex_bg` in
+    /// its own group.
+    fn fits(&self, part: Part, group: &Group) -> bool {
+        let run = part.of(group, self.sb().itable_blocks());
+        if self.volume.check_extent(run, Location::of("group descriptor")).is_err() {
+            return false;
+        }
+        let own = self.sb().group_blocks(group.number);
+        self.sb().has_incompat(incompat::FLEX_BG)
+            || (run.start >= own.start && run.end() <= own.end())
+    }
+
+    /// Takes the parts of a group that is not doubted.
+    fn take_parts(&mut self, group: &Group, taken: &mut Taken) {
+        for part in Part::ALL {
+            let run = part.of(group, self.sb().itable_blocks());
+            if taken.take(run) {
+                self.claim_fixed(run);
+            } else {
+                self.lose(group.number, part, run);
+            }
+        }
+    }
+
+    /// A part of a group is not where it could be, and nothing tells where it is.
+    fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
+        let what = format!("its {} at {} is out of place", part.name(), run.start);
+        let place = Location::of("group descriptor").in_group(number);
+        self.unexpected("group.head", what, place);
+        self.forget(number, part);
+    }
+
+    fn forget(&mut self, number: GroupNo, part: Part) {
+        match part {
+            Part::BlockBitmap => self.lost_block_bitmaps.insert(number),
+            Part::InodeBitmap => self.lost_inode_bitmaps.insert(number),
+            Part::Table => self.lost_groups.insert(number),
+        };
+    }
+
+    /// Decides which descriptor of a group to go by, part by part.
+    fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
+        let Doubtful { number, primary, bad_sum, copy } = doubt;
+        let place = Location::of("group descriptor").in_group(number);
+        let blocks = self.sb().itable_blocks();
+        for part in Part::ALL {
+            let run = part.of(&primary, blocks);
+            let mut good = self.fits(part, &primary) && taken.is_free(run);
+            // Nothing vouches for a pointer whose descriptor's checksum is wrong, but
+            // what it leads to.
+            if good && bad_sum {
+                good = match part {
+                    Part::BlockBitmap if primary.block_uninit() => true,
+                    Part::InodeBitmap if primary.inode_uninit() => true,
+                    Part::BlockBitmap | Part::InodeBitmap => self.is_bitmap(number, part, run)?,
+                    Part::Table => {
+                        let (used, found) = self.inodes_in(number, run)?;
+                        used == 0 || found > 0
+                    }
+                };
+            }
+            let spare = copy.as_ref().map(|(bytes, group)| (bytes, part.of(group, blocks)));
+            let spare = spare.filter(|&(_, spare)| taken.is_free(spare));
+            let is_unwritten = match part {
+                Part::BlockBitmap => primary.block_uninit(),
+                Part::InodeBitmap => primary.inode_uninit(),
+                Part::Table => false,
+            };
+            let unknown = bad_sum && spare.is_none() && is_unwritten;
+            let takes_spare = match &spare {
+                Some((_, spare)) if *spare != run => {
+                    !good || bad_sum || self.is_likelier(number, part, *spare, run)?
+                }
+                _ => false,
+            };
+            if let Some((bytes, spare)) = spare.filter(|_| takes_spare) {
+                let name = part.name();
+                let what = format!(
+                    "its {name} is said to be at {}, a copy says {}",
+                    run.start, spare.start
+                );
+                self.unexpected("group.head", what, place);
+                self.volume.replace_pointer(number, part, bytes);
+                self.strict.replace_pointer(number, part, bytes);
+                taken.take(spare);
+                self.claim_fixed(spare);
+            } else if good && !unknown {
+                taken.take(run);
+                self.claim_fixed(run);
+            } else if good {
+                // The checksum was reported; whether the pointer is wrong cannot
+                // be told, and so nothing is said of what it leads to.
+                self.forget(number, part);
+            } else {
+                self.lose(number, part, run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether one place for a part of a group looks right, and another does not.
+    fn is_likelier(
+        &self,
+        number: GroupNo,
+        part: Part,
+        one: Extent,
+        other: Extent,
+    ) -> Result<bool, FsError> {
+        if part == Part::Table {
+            return Ok(self.inodes_in(number, one)?.1 > self.inodes_in(number, other)?.1);
+        }
+        Ok(self.is_bitmap(number, part, one)? && !self.is_bitmap(number, part, other)?)
+    }
+
+    /// Whether a block could be a bitmap of a group: the bits behind its end are
+    /// set, and so are those of inodes that are never free.
+    fn is_bitmap(&self, number: GroupNo, part: Part, run: Extent) -> Result<bool, FsError> {
+        let sb = self.sb();
+        let mut bytes = vec![0; self.volume.block_len()];
+        self.volume.read_bytes(run.start, 0, &mut bytes)?;
+        let (count, taken) = match part {
+            Part::InodeBitmap if number == GroupNo::ZERO => {
+                (sb.inodes_per_group, sb.raw.s_first_ino.get().saturating_sub(1))
+            }
+            Part::InodeBitmap => (sb.inodes_per_group, 0),
+            Part::BlockBitmap | Part::Table => {
+                let clusters = sb.clusters_of(sb.group_blocks(number));
+                let count = clusters.end.saturating_sub(clusters.start);
+                (u32::try_from(count).unwrap_or(u32::MAX), 0)
+            }
+        };
+        let padded = (count..sb.block_size.saturating_mul(8)).all(|at| bit(&bytes, at));
+        let is_marked = (0..taken.min(count)).all(|at| bit(&bytes, at));
+        Ok(padded && is_marked)
+    }
+
+    /// How many of a group's first inodes the bitmap calls used (none where there is
+    /// no bitmap), and how many look like inodes in a table.
+    fn inodes_in(&self, number: GroupNo, table: Extent) -> Result<(u32, u32), FsError> {
+        let group = self.volume.descriptor(number)?;
+        let bitmap = match self.volume.inode_bitmap(&group) {
+            Ok(_) if self.lost_inode_bitmaps.contains(&number) => None,
+            Ok(bitmap) => Some(bitmap),
+            Err(FsError::Corrupt { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let size = usize::from(self.sb().inode_size);
+        let mut bytes = vec![0; size];
+        let first = number.get().saturating_mul(self.sb().inodes_per_group).saturating_add(1);
+        let (mut used, mut found) = (0u32, 0u32);
+        for slot in 0..self.sb().inodes_per_group.min(SAMPLE) {
+            let is_free = bitmap.as_ref().is_some_and(|bitmap| !bit(bitmap, slot));
+            if is_free || self.volume.is_reserved(Ino::new(first.saturating_add(slot))) {
+                continue;
+            }
+            used = used.saturating_add(u32::from(bitmap.is_some()));
+            let skip = u64::from(slot).saturating_mul(u64::from(self.sb().inode_size));
+            self.volume.read_bytes(table.start, skip, &mut bytes)?;
+            let core: Option<InodeCore> = slice(&bytes, 0, size).and_then(|bytes| parse(bytes, 0));
+            let is_inode = core.is_some_and(|core| {
+                FileKind::from_mode(core.i_mode.get()).is_some() && core.i_links_count.get() > 0
+            });
+            found = found.saturating_add(u32::from(is_inode));
+        }
+        Ok((used, found))
+    }
+
+    fn claim_fixed(&mut self, run: Extent) {
+        for cluster in self.sb().clusters_of(run) {
+            self.used.set(index(cluster));
+            self.fixed.set(index(cluster));
+        }
+    }
+}

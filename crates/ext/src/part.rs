@@ -1,0 +1,84 @@
+//! The parts of a group that its descriptor points to, and pointers to them taken
+//! from elsewhere, in memory.
+
+use crate::field::{index, low16};
+use crate::group::{CHECKSUM_AT, Group, OLD_SIZE};
+use crate::ondisk::GroupDesc;
+use crate::volume::Volume;
+use seekless_units::{Extent, GroupNo};
+use std::mem::offset_of;
+
+/// A part of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    BlockBitmap,
+    InodeBitmap,
+    Table,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 3] = [Self::BlockBitmap, Self::InodeBitmap, Self::Table];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::BlockBitmap => "block bitmap",
+            Self::InodeBitmap => "inode bitmap",
+            Self::Table => "inode table",
+        }
+    }
+
+    /// Where a descriptor says it is; tables have so many blocks.
+    pub(crate) fn of(self, group: &Group, table_blocks: u64) -> Extent {
+        match self {
+            Self::BlockBitmap => Extent::new(group.block_bitmap(), 1),
+            Self::InodeBitmap => Extent::new(group.inode_bitmap(), 1),
+            Self::Table => Extent::new(group.inode_table(), table_blocks),
+        }
+    }
+
+    /// Where in a descriptor the halves of the pointer to it stand.
+    fn pointer(self) -> [usize; 2] {
+        match self {
+            Self::BlockBitmap => [
+                offset_of!(GroupDesc, bg_block_bitmap_lo),
+                offset_of!(GroupDesc, bg_block_bitmap_hi),
+            ],
+            Self::InodeBitmap => [
+                offset_of!(GroupDesc, bg_inode_bitmap_lo),
+                offset_of!(GroupDesc, bg_inode_bitmap_hi),
+            ],
+            Self::Table => {
+                [offset_of!(GroupDesc, bg_inode_table_lo), offset_of!(GroupDesc, bg_inode_table_hi)]
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Takes the pointer to a part of a group from other bytes of its descriptor.
+    /// Nothing is written.
+    pub(crate) fn replace_pointer(&mut self, number: GroupNo, part: Part, from: &[u8]) {
+        let size = index(self.sb.desc_size);
+        let start = index(number.get()).saturating_mul(size);
+        let Some(own) = self.descriptors.get_mut(start..start.saturating_add(size)) else { return };
+        for at in part.pointer() {
+            let word = at..at.saturating_add(4);
+            if let (Some(to), Some(from)) = (own.get_mut(word.clone()), from.get(word)) {
+                to.copy_from_slice(from);
+            }
+        }
+    }
+
+    /// Gives a descriptor in memory the checksum that it should have.
+    pub(crate) fn reseal_descriptor(&mut self, number: GroupNo) {
+        let size = index(self.sb.desc_size);
+        let start = index(number.get()).saturating_mul(size);
+        let own = start..start.saturating_add(size);
+        let bytes = self.descriptors.get(own.clone()).unwrap_or_default();
+        let Some(sum) = self.descriptor_sum(number, bytes) else { return };
+        let own = self.descriptors.get_mut(own).unwrap_or_default();
+        if let Some(slot) = own.get_mut(CHECKSUM_AT..OLD_SIZE) {
+            slot.copy_from_slice(&low16(sum).to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What e2fsck calls clean, the check calls in order; and one damaged pointer is
+//! one or two findings, not one for each thing that it leads to. Needs
+//! e2fsprogs; says so and passes without.
+
+#![allow(missing_docs)]
+
+use seekless_device::FileDevice;
+use seekless_fs::check::Report;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+fn run(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().expect(program)
+}
+
+fn there() -> bool {
+    let there = Command::new("debugfs").arg("-V").output().is_ok();
+    if !there {
+        eprintln!("skipped: e2fsprogs are not installed");
+    }
+    there
+}
+
+/// A directory with a tree, in which images are made.
+struct Scene {
+    dir: PathBuf,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Scene {
+    fn new(name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("sound-{name}-{}", std::process::id()));
+        let tree = dir.join("tree");
+        fs::create_dir_all(tree.join("a/below")).expect("mkdir");
+        fs::create_dir_all(tree.join("many")).expect("mkdir");
+        let noise: Vec<u8> = (0..40_000u32).map(|n| ((n * 7) >> 3) as u8).collect();
+        fs::write(tree.join("a/file"), &noise).expect("write");
+        fs::write(tree.join("a/other"), &noise[..5000]).expect("write");
+        for n in 0..120 {
+            fs::write(tree.join(format!("many/a name of some length {n}")), b"").expect("write");
+        }
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.join(name).to_str().expect("path").to_string()
+    }
+
+    fn make(&self, name: &str, options: &[&str], size: &str) -> String {
+        let (image, tree) = (self.path(name), self.path("tree"));
+        let args = [&["-q", "-F", "-b", "1024", "-d", &tree], options, &[&image, size]].concat();
+        let made = run("mke2fs", &args);
+        assert!(made.status.success(), "{made:?}");
+        image
+    }
+
+    fn debugfs(&self, image: &str, commands: &str) -> String {
+        let script = self.path("script");
+        fs::write(&script, commands.replace("; ", "\n")).expect("script");
+        let done = run("debugfs", &["-w", "-f", &script, image]);
+        assert!(done.status.success(), "{commands}: {done:?}");
+        String::from_utf8(done.stdout).expect("text")
+    }
+
+    /// The n-th block of a file.
+    fn block(&self, image: &str, path: &str, n: usize) -> u64 {
+        let said = self.debugfs(image, &format!("blocks {path}"));
+        let numbers = said.lines().last().expect("blocks");
+        numbers.split_whitespace().nth(n).expect("block").parse().expect("number")
+    }
+}
+
+fn check(image: &str) -> Report {
+    seekless_ext::check(Arc::new(FileDevice::open(Path::new(image)).expect("open"))).expect("check")
+}
+
+/// Both call it clean.
+fn clean(what: &str, image: &str) {
+    let said = run("e2fsck", &["-fn", image]);
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.status.success() && !text.contains("? no"), "{what}: {text}");
+    let report = check(image);
+    assert!(report.is_clean(), "{what}: {:#?}", report.findings);
+}
+
+#[test]
+fn files_may_end_where_their_last_block_begins() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("length");
+    for options in [&["-t", "ext4"][..], &["-t", "ext2"]] {
+        let image = scene.make("image", options, "9000");
+        scene.debugfs(&image, &format!("sif /a/file size {}", 39 * 1024));
+        clean("at the last block", &image);
+        scene.debugfs(&image, &format!("sif /a/file size {}", 39 * 1024 - 1));
+        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+        assert_eq!(codes, ["inode.length"]);
+        assert!(!run("e2fsck", &["-fn", &image]).status.success());
+    }
+}
+
+#[test]
+fn files_may_share_blocks_where_the_volume_says_so() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("shared");
+    let image = scene.make("image", &["-t", "ext2"], "9000");
+    let block = scene.block(&image, "/a/file", 5);
+    let own = scene.block(&image, "/a/other", 2);
+    let share = format!("sif /a/other block[2] {block}; freeb {own}; feature shared_blocks");
+    scene.debugfs(&image, &share);
+    // The counts follow from the block that became free.
+    run("e2fsck", &["-fy", &image]);
+    assert_eq!(scene.block(&image, "/a/other", 2), block, "repaired away");
+    clean("shared", &image);
+    scene.debugfs(&image, "feature ^shared_blocks");
+    assert!(check(&image).findings.iter().any(|found| found.code == "inode.duplicate-blocks"));
+}
+
+#[test]
+fn lists_of_bad_blocks() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("bad");
+    let list = scene.path("bad");
+    // More than fit in the inode, and among them copies of superblock and descriptors.
+    let bad: String = (9000..11_000).step_by(5).map(|n| format!("{n}\n")).collect();
+    fs::write(&list, format!("8193\n8194\n{bad}")).expect("write");
+    for options in [
+        &["-t", "ext4"][..],
+        &["-t", "ext2"],
+        &["-t", "ext4", "-O", "bigalloc", "-C", "4096"],
+        &["-t", "ext4", "-O", "^metadata_csum,uninit_bg"],
+    ] {
+        let options = [options, &["-l", &list]].concat();
+        clean("bad blocks", &scene.make("image", &options, "30000"));
+    }
+}
+
+/// The list may have extents, as files have.
+#[test]
+fn lists_of_bad_blocks_in_extents() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("bad-extents");
+    let image = scene.make("image", &["-t", "ext4"], "20000");
+    // A header (magic number, one entry of four), and two blocks from 9000 on.
+    let words = [0x0001_F30A, 4, 0, 0, 2, 9000];
+    let mut commands = String::from("setb 9000 2; sif <1> flags 0x80000");
+    for (slot, word) in words.iter().enumerate() {
+        commands.push_str(&format!("; sif <1> block[{slot}] {word}"));
+    }
+    scene.debugfs(&image, &commands);
+    run("e2fsck", &["-fy", &image]);
+    assert!(scene.debugfs(&image, "stat <1>").contains("9000-9001"), "repaired away");
+    clean("extents", &image);
+}
+
+/// An inode with a value that says in its time of modification whose value it
+/// holds, as Lustre made them: it has no hash, and its blocks are not the owner's.
+#[test]
+fn values_that_name_their_owner() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("lustre");
+    let image = scene.make("image", &["-t", "ext4", "-O", "ea_inode,^metadata_csum"], "9000");
+    let value = scene.path("value");
+    fs::write(&value, "v".repeat(1000)).expect("write");
+    scene.debugfs(&image, &format!("ea_set -f {value} /a/other user.long"));
+    // The entry: bytes 4 to 8 are the number of the inode with the value, 12 to 16
+    // its hash, then the name.
+    let bytes = fs::read(&image).expect("read");
+    let name = bytes.windows(4).position(|bytes| bytes == b"long").expect("entry");
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("word"));
+    let holder = word(name - 12);
+    let stat = scene.debugfs(&image, "stat /a/other");
+    let (_, rest) = stat.split_once("Inode: ").expect("stat");
+    let owner = rest.split_whitespace().next().expect("number");
+    scene.debugfs(&image, &format!("sif <{holder}> mtime @{owner}; sif <{holder}> generation 0"));
+    let file = fs::File::options().write(true).open(&image).expect("open");
+    file.write_all_at(&[0x5A; 4], name as u64 - 4).expect("write");
+    clean("Lustre", &image);
+}
+
+#[test]
+fn descriptors_of_128_bytes() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("descriptors");
+    clean("desc_size", &scene.make("image", &["-t", "ext4", "-E", "desc_size=128"], "20000"));
+}
+
+#[test]
+fn one_damaged_descriptor_is_few_findings() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("cascade");
+    for options in [
+        &["-t", "ext4", "-g", "2048", "-J", "size=1"][..],
+        &["-t", "ext2", "-g", "2048"],
+        &["-t", "ext4", "-O", "^metadata_csum,uninit_bg", "-g", "2048", "-J", "size=1"],
+        &["-t", "ext4", "-O", "meta_bg,^resize_inode", "-g", "1024", "-J", "size=1"],
+    ] {
+        let base = scene.make("base", options, "12000");
+        for group in [0, 1] {
+            for field in ["block_bitmap", "inode_bitmap", "inode_table"] {
+                for value in [0, 1, 3, 500, 1500, 99_999_999] {
+                    let image = scene.path("image");
+                    fs::copy(&base, &image).expect("copy");
+                    scene.debugfs(&image, &format!("set_bg {group} {field} {value}"));
+                    let found = check(&image);
+                    let codes: Vec<&str> = found.findings.iter().map(|f| f.code).collect();
+                    let about = format!("{options:?}: group {group}, {field} {value}: {codes:?}");
+                    if codes.is_empty() {
+                        // It was there already.
+                        clean(&about, &image);
+                        continue;
+                    }
+                    assert!(codes.len() <= 2, "{about}");
+                    assert!(codes.iter().all(|code| code.starts_with("group.")), "{about}");
+                    // With meta_bg, debugfs writes the copies of the descriptor as well.
+                    let has_copy = !options.contains(&"meta_bg,^resize_inode");
+                    assert!(!has_copy || found.tally.inodes > 120, "{about}");
+                }
+            }
+        }
+    }
+}
+
+/// Without any copy to go by, what cannot be found is passed over.
+#[test]
+fn a_lost_table_hides_what_it_holds_and_no_more() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("lost");
+    let image = scene.make("image", &["-t", "ext2"], "6000");
+    for (field, most) in [("block_bitmap", 1), ("inode_bitmap", 1), ("inode_table", 1)] {
+        let damaged = scene.path("damaged");
+        fs::copy(&image, &damaged).expect("copy");
+        scene.debugfs(&damaged, &format!("set_bg 0 {field} 99999999"));
+        let found = check(&damaged);
+        assert_eq!(found.findings[0].code, "group.head");
+        assert!(found.findings.len() <= most, "{field}: {:#?}", found.findings);
+    }
+}
+
+#[test]
+fn copies_of_the_superblock_are_tried() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("superblock");
+    for options in
+        [&["-t", "ext4"][..], &["-t", "ext2"], &["-t", "ext4", "-g", "2048", "-J", "size=1"]]
+    {
+        let image = scene.make("image", options, "12000");
+        let whole = fs::read(&image).expect("read");
+        // The magic number, the size of blocks, inodes of a group, all of it.
+        for (at, bytes) in
+            [(1080, vec![0, 0]), (1048, vec![99]), (1064, vec![0; 4]), (1024, vec![0x5A; 1024])]
+        {
+            // Groups of an unusual size are found by what is left of the superblock.
+            if bytes.len() > 4 && options.contains(&"-g") {
+                continue;
+            }
+            let mut damaged = whole.clone();
+            damaged[at..at + bytes.len()].copy_from_slice(&bytes);
+            fs::write(&image, damaged).expect("write");
+            let found = check(&image);
+            let codes: Vec<&str> = found.findings.iter().map(|found| found.code).collect();
+            assert_eq!(codes, ["superblock.corrupt"], "{options:?}, byte {at}");
+            assert!(found.tally.inodes > 120, "{:?}", found.tally);
+        }
+    }
+    // With no copy anywhere there is nothing to go by.
+    let image = scene.make("image", &["-t", "ext2"], "6000");
+    let file = fs::File::options().write(true).open(&image).expect("open");
+    file.write_all_at(&[0, 0], 1080).expect("write");
+    let device = Arc::new(FileDevice::open(Path::new(&image)).expect("open"));
+    assert!(seekless_ext::check(device).is_err());
+}

@@ -1,0 +1,103 @@
+//! Which number each inode gets.
+
+use super::fill::Filled;
+use super::{Touch, objects};
+use seekless_fs::FsError;
+use seekless_fs::plan::{Demand, Space};
+use seekless_units::{BlockNo, Ino};
+
+/// The free inode numbers, counted without listing them.
+struct Slots<'a> {
+    space: &'a Space,
+    /// Free numbers before each range.
+    before: Vec<u64>,
+    total: u64,
+}
+
+impl<'a> Slots<'a> {
+    fn new(space: &'a Space) -> Self {
+        let mut before = Vec::with_capacity(space.inodes.len());
+        let mut total = 0;
+        for &(_, count) in &space.inodes {
+            before.push(total);
+            total += u64::from(count);
+        }
+        Self { space, before, total }
+    }
+
+    fn ino(&self, slot: u64) -> Ino {
+        let at = self.before.partition_point(|&before| before <= slot) - 1;
+        self.space.inodes[at].0.saturating_add((slot - self.before[at]) as u32)
+    }
+
+    /// The first slot whose number is not below `ino`.
+    fn at_or_after(&self, ino: Ino) -> u64 {
+        let at = self.space.inodes.partition_point(|&(first, _)| first <= ino);
+        match at.checked_sub(1) {
+            None => 0,
+            Some(at) => {
+                let (first, count) = self.space.inodes[at];
+                self.before[at] + u64::from(ino.saturating_since(first).min(count))
+            }
+        }
+    }
+}
+
+pub(super) fn number_inodes(
+    demand: &dyn Demand,
+    space: &Space,
+    hot: &[Touch],
+    filled: &Filled,
+) -> Result<Vec<Ino>, FsError> {
+    let slots = Slots::new(space);
+    let mut inodes = vec![Ino::ZERO; demand.objects()];
+    let mut done = vec![false; demand.objects()];
+    for object in objects(demand) {
+        if demand.is_pinned(object) {
+            done[object.index()] = true;
+        } else if let Some(ino) = demand.fixed_ino(object) {
+            inodes[object.index()] = ino;
+            done[object.index()] = true;
+        }
+    }
+    let mut remaining = done.iter().filter(|done| !**done).count() as u64;
+    if remaining > slots.total {
+        return Err(FsError::NoSpace(format!(
+            "{remaining} inodes are needed, {} are free",
+            slots.total
+        )));
+    }
+    let mut next = 0;
+    for touch in hot {
+        let at = touch.object.index();
+        if !std::mem::replace(&mut done[at], true) {
+            inodes[at] = slots.ino(next);
+            next += 1;
+            remaining -= 1;
+        }
+    }
+    let mut goal = next;
+    for object in demand.inode_order() {
+        let at = object.index();
+        if std::mem::replace(&mut done[at], true) {
+            continue;
+        }
+        if let Some(piece) = filled.pieces(object).first() {
+            goal = near(space, &slots, piece.extent.start);
+        }
+        let slot = goal.max(next).min(slots.total - remaining);
+        inodes[at] = slots.ino(slot);
+        next = slot + 1;
+        remaining -= 1;
+    }
+    Ok(inodes)
+}
+
+/// The first slot of the table of the group that holds `block`.
+fn near(space: &Space, slots: &Slots<'_>, block: BlockNo) -> u64 {
+    let at = space.tables.partition_point(|table| table.group.start <= block);
+    match at.checked_sub(1).and_then(|at| space.tables.get(at)) {
+        Some(table) => slots.at_or_after(table.first),
+        None => 0,
+    }
+}

@@ -1,0 +1,175 @@
+//! Decides where everything goes: what a trace touched first, in first-touch
+//! order, then the rest in the order of a walk.
+//!
+//! The planner sees no bytes and no format, only a [`Demand`] and a [`Space`].
+//! The order of preference is:
+//!
+//! 1. What was touched lies in one region that begins on a chunk's boundary:
+//!    directory blocks, maps and file data in the order of their first touch.
+//!    A large file's touched ranges may so lie apart from its other ones.
+//!    Inodes that were touched take the first free numbers, in the same order.
+//! 2. The rest follows in walk order. Directories of a stretch of it lie
+//!    together before its files, so that a walk that only looks at names and
+//!    attributes does not cross the data.
+//! 3. Inodes of the rest keep the walk's order, each as near to its data as the
+//!    order and the room in the tables allow.
+
+mod fill;
+mod inodes;
+mod sequence;
+#[cfg(test)]
+mod tests;
+
+use crate::replay::{Purpose, Replayed};
+use fill::Filled;
+use inodes::number_inodes;
+use seekless_fs::FsError;
+use seekless_fs::plan::{Demand, ObjectId, Plan, Run, Space};
+use seekless_units::{Ino, Lbn};
+use sequence::Sequence;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// How often everything is placed again for maps that grew.
+const PASSES: u32 = 8;
+
+/// Something that a trace touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touch {
+    /// What it belongs to.
+    pub object: ObjectId,
+    /// Which part.
+    pub part: Part,
+}
+
+/// A part of an object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The inode.
+    Inode,
+    /// Blocks of its map or of its attributes.
+    Overhead,
+    /// Blocks of its contents.
+    Blocks(Run),
+}
+
+/// What replays touched, as the planner takes it: what several of them touch
+/// comes first, then the order of first touch. `object` finds an inode's
+/// object; blocks are counted in units of `unit` file-system blocks.
+#[must_use]
+pub fn touches(
+    replays: &[Replayed],
+    object: &dyn Fn(Ino) -> Option<ObjectId>,
+    unit: u64,
+) -> Vec<Touch> {
+    let mut users: HashMap<ObjectId, usize> = HashMap::new();
+    let mut touches = Vec::new();
+    for replay in replays {
+        let from = touches.len();
+        let inodes = replay.inodes.iter().filter_map(|&ino| object(ino));
+        touches.extend(inodes.map(|object| Touch { object, part: Part::Inode }));
+        for request in &replay.requests {
+            let Some(object) = object(request.ino) else { continue };
+            let part = match request.purpose {
+                Purpose::Inode => continue,
+                Purpose::Map | Purpose::Attribute => Part::Overhead,
+                Purpose::Directory | Purpose::Data => {
+                    let first = request.lbn.get() / unit;
+                    let end = (request.lbn.get() + request.extent.len).div_ceil(unit);
+                    Part::Blocks(Run { lbn: Lbn::new(first), len: end - first })
+                }
+            };
+            touches.push(Touch { object, part });
+        }
+        let mut own: Vec<ObjectId> = touches[from..].iter().map(|touch| touch.object).collect();
+        own.sort_unstable();
+        own.dedup();
+        for object in own {
+            *users.entry(object).or_default() += 1;
+        }
+    }
+    touches.sort_by_key(|touch| Reverse(users.get(&touch.object).copied().unwrap_or(0)));
+    touches
+}
+
+/// Plans the layout of all that `demand` has. `hot` is in order of first touch
+/// and may repeat itself; `align` is the chunk, in blocks, on whose boundary the
+/// hot region begins (1: anywhere).
+///
+/// # Errors
+/// [`FsError::NoSpace`] when blocks or inodes do not suffice.
+pub fn plan(
+    demand: &dyn Demand,
+    space: &Space,
+    hot: &[Touch],
+    align: u64,
+) -> Result<Plan, FsError> {
+    let sequence = Sequence::new(demand, space, hot);
+    let mut overhead = Overhead::estimate(demand);
+    let place = |overhead: &Overhead| Filled::new(demand, space, &sequence, overhead, align);
+    let mut filled = place(&overhead)?;
+    // Where a piece meets the end of a free run it becomes two, and its map may
+    // grow by a block that nobody counted. Everything is placed again then, so
+    // that the map lies before what it leads to; where that does not come to an
+    // end soon, or takes more room than there is, the few blocks that are still
+    // missing go behind everything else.
+    for _ in 0..PASSES {
+        if !overhead.grow(demand, &filled) {
+            break;
+        }
+        filled = match place(&overhead) {
+            Err(FsError::NoSpace(_)) => {
+                filled = place(&Overhead::estimate(demand))?;
+                break;
+            }
+            again => again?,
+        };
+    }
+    filled.supply(demand)?;
+    let inodes = number_inodes(demand, space, hot, &filled)?;
+    Ok(filled.into_plan(demand, inodes))
+}
+
+/// Blocks for maps and attributes, by object.
+struct Overhead(Vec<u32>);
+
+impl Overhead {
+    fn estimate(demand: &dyn Demand) -> Self {
+        let mut runs = Vec::new();
+        Self(
+            objects(demand)
+                .map(|object| {
+                    if demand.is_pinned(object) {
+                        return 0;
+                    }
+                    runs.clear();
+                    demand.runs(object, &mut runs);
+                    demand.overhead_blocks(object, &Run::apart(&runs)) as u32
+                })
+                .collect(),
+        )
+    }
+
+    /// Takes up what the objects need as they were placed; whether any needs
+    /// more than it was given.
+    fn grow(&mut self, demand: &dyn Demand, filled: &Filled) -> bool {
+        let mut grown = false;
+        for object in objects(demand) {
+            let given = &mut self.0[object.index()];
+            let pieces = filled.pieces(object);
+            if pieces.len() <= 1 && *given == 0 {
+                continue;
+            }
+            let needed = demand.overhead_blocks(object, pieces) as u32;
+            if needed > *given {
+                *given = needed;
+                grown = true;
+            }
+        }
+        grown
+    }
+}
+
+fn objects(demand: &dyn Demand) -> impl Iterator<Item = ObjectId> + use<> {
+    (0..demand.objects() as u32).map(ObjectId::new)
+}

@@ -1,0 +1,133 @@
+//! In which order everything is placed.
+
+use super::{Part, Touch};
+use seekless_fs::plan::{Demand, ObjectId, Run, Space};
+use seekless_units::Lbn;
+use std::collections::HashMap;
+
+/// What to place next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) object: ObjectId,
+    pub(super) run: Run,
+}
+
+/// The order in which everything is placed.
+pub(super) struct Sequence {
+    pub(super) hot: Vec<Step>,
+    pub(super) cold: Vec<Step>,
+    /// Objects whose overhead was touched although none of their blocks were.
+    pub(super) hot_overhead: Vec<ObjectId>,
+}
+
+impl Sequence {
+    pub(super) fn new(demand: &dyn Demand, space: &Space, hot: &[Touch]) -> Self {
+        let mut touched = Touched::default();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut hot_overhead = Vec::new();
+        let mut runs = Vec::new();
+        for touch in hot {
+            if demand.is_pinned(touch.object) {
+                continue;
+            }
+            match touch.part {
+                Part::Inode => {}
+                Part::Overhead => hot_overhead.push(touch.object),
+                Part::Blocks(run) => {
+                    runs.clear();
+                    demand.runs(touch.object, &mut runs);
+                    for own in &runs {
+                        let from = own.lbn.max(run.lbn).get();
+                        let to = (own.lbn.get() + own.len).min(run.lbn.get() + run.len);
+                        touched.add(touch.object, from, to, &mut steps);
+                    }
+                }
+            }
+        }
+        let cold = Self::cold(demand, space, &touched);
+        Self { hot: steps, cold, hot_overhead }
+    }
+
+    /// The rest, stretch by stretch, a stretch's directories before its files.
+    fn cold(demand: &dyn Demand, space: &Space, touched: &Touched) -> Vec<Step> {
+        let stretch = space.tables.first().map_or(1 << 14, |table| table.group.len / 2).max(1);
+        let (mut steps, mut files) = (Vec::new(), Vec::new());
+        let mut runs = Vec::new();
+        let mut blocks = 0;
+        for object in demand.walk_order() {
+            runs.clear();
+            demand.runs(object, &mut runs);
+            let into = if demand.is_directory(object) { &mut steps } else { &mut files };
+            for &run in &runs {
+                touched.rest(object, run, |run| {
+                    into.push(Step { object, run });
+                    blocks += run.len;
+                });
+            }
+            if blocks >= stretch {
+                steps.append(&mut files);
+                blocks = 0;
+            }
+        }
+        steps.append(&mut files);
+        steps
+    }
+}
+
+/// Which blocks of which objects are hot: sorted, disjoint ranges.
+#[derive(Default)]
+pub(super) struct Touched(HashMap<ObjectId, Vec<(u64, u64)>>);
+
+impl Touched {
+    /// Marks `from..to` and appends steps for what was not marked before.
+    pub(super) fn add(&mut self, object: ObjectId, from: u64, to: u64, steps: &mut Vec<Step>) {
+        if from >= to {
+            return;
+        }
+        let ranges = self.0.entry(object).or_default();
+        let (mut at, mut first) = (from, ranges.partition_point(|range| range.1 < from));
+        let start = first;
+        let (mut low, mut high) = (from, to);
+        while let Some(&(have_from, have_to)) = ranges.get(first).filter(|range| range.0 <= to) {
+            push_step(steps, object, at, have_from.max(at));
+            at = at.max(have_to);
+            low = low.min(have_from);
+            high = high.max(have_to);
+            first += 1;
+        }
+        push_step(steps, object, at, to);
+        ranges.splice(start..first, [(low, high)]);
+    }
+
+    /// Calls `visit` with the parts of `run` that are not marked.
+    pub(super) fn rest(&self, object: ObjectId, run: Run, mut visit: impl FnMut(Run)) {
+        let (mut at, end) = (run.lbn.get(), run.lbn.get() + run.len);
+        let ranges = self.0.get(&object).map(Vec::as_slice).unwrap_or_default();
+        for &(from, to) in &ranges[ranges.partition_point(|range| range.1 <= at)..] {
+            if from >= end {
+                break;
+            }
+            if from > at {
+                visit(Run { lbn: Lbn::new(at), len: from - at });
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            visit(Run { lbn: Lbn::new(at), len: end - at });
+        }
+    }
+}
+
+fn push_step(steps: &mut Vec<Step>, object: ObjectId, from: u64, to: u64) {
+    if from >= to {
+        return;
+    }
+    if let Some(last) = steps.last_mut()
+        && last.object == object
+        && last.run.lbn.get() + last.run.len == from
+    {
+        last.run.len += to - from;
+        return;
+    }
+    steps.push(Step { object, run: Run { lbn: Lbn::new(from), len: to - from } });
+}

@@ -1,0 +1,342 @@
+//! What the planner promises, on made-up objects.
+
+use super::*;
+use crate::replay::Request;
+use seekless_fs::plan::{InodeTable, Placed};
+use seekless_units::{BlockNo, Extent};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An object: whether it is a directory, its runs, blocks of attributes.
+#[derive(Clone, Default)]
+struct Thing {
+    is_dir: bool,
+    runs: Vec<(u64, u64)>,
+    attributes: u64,
+}
+
+fn file(len: u64) -> Thing {
+    Thing { runs: vec![(0, len)], ..Thing::default() }
+}
+
+fn dir(len: u64) -> Thing {
+    Thing { is_dir: true, ..file(len) }
+}
+
+/// Objects in the order of a walk, with maps as extent trees have them: four
+/// extents in the inode, then a block for every so many.
+struct Things {
+    things: Vec<Thing>,
+    extents_per_block: u64,
+    asked: AtomicU64,
+}
+
+impl Things {
+    fn new(things: Vec<Thing>) -> Self {
+        Self { things, extents_per_block: 340, asked: AtomicU64::new(0) }
+    }
+}
+
+impl Demand for Things {
+    fn objects(&self) -> usize {
+        self.things.len()
+    }
+
+    fn fixed_ino(&self, _object: ObjectId) -> Option<Ino> {
+        None
+    }
+
+    fn is_directory(&self, object: ObjectId) -> bool {
+        self.things[object.index()].is_dir
+    }
+
+    fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
+        let own = &self.things[object.index()].runs;
+        runs.extend(own.iter().map(|&(lbn, len)| Run { lbn: Lbn::new(lbn), len }));
+    }
+
+    fn overhead_blocks(&self, object: ObjectId, data: &[Placed]) -> u64 {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let extents = data.len() as u64;
+        let map = if extents <= 4 { 0 } else { extents.div_ceil(self.extents_per_block) };
+        map + self.things[object.index()].attributes
+    }
+
+    fn is_pinned(&self, _object: ObjectId) -> bool {
+        false
+    }
+
+    fn walk_order(&self) -> Vec<ObjectId> {
+        objects(self).collect()
+    }
+
+    fn inode_order(&self) -> Vec<ObjectId> {
+        objects(self).collect()
+    }
+}
+
+fn extent(start: u64, len: u64) -> Extent {
+    Extent::new(BlockNo::new(start), len)
+}
+
+/// Room with groups of so many blocks, with inodes enough.
+fn space(free: Vec<Extent>, group: u64) -> Space {
+    let end = free.last().map_or(0, |run| run.end().get());
+    let table = |number: u64| InodeTable {
+        first: Ino::new(1 + u32::try_from(number).expect("group") * 1000),
+        count: 1000,
+        blocks: Extent::default(),
+        group: extent(number * group, group),
+    };
+    let tables: Vec<InodeTable> = (0..end.div_ceil(group)).map(table).collect();
+    let inodes =
+        vec![(Ino::new(11), u32::try_from(tables.len()).expect("groups") * 1000 + 900_000)];
+    Space { inodes, free, tables, inodes_per_block: 16 }
+}
+
+fn touch(object: u32, from: u64, len: u64) -> Touch {
+    let run = Run { lbn: Lbn::new(from), len };
+    Touch { object: ObjectId::new(object), part: Part::Blocks(run) }
+}
+
+fn overhead(object: u32) -> Touch {
+    Touch { object: ObjectId::new(object), part: Part::Overhead }
+}
+
+/// Where an object's logical blocks lie, in logical order.
+fn blocks(plan: &Plan, object: u32) -> Vec<(u64, u64)> {
+    let placed = plan.data(ObjectId::new(object)).iter();
+    placed
+        .flat_map(|placed| {
+            (0..placed.extent.len).map(|n| (placed.lbn.get() + n, placed.extent.start.get() + n))
+        })
+        .collect()
+}
+
+fn overhead_of(plan: &Plan, object: u32) -> Vec<u64> {
+    plan.overhead(ObjectId::new(object)).map(BlockNo::get).collect()
+}
+
+/// Every block of every object lies in free room, and none lies where another
+/// does.
+fn is_sound(things: &Things, space: &Space, plan: &Plan) {
+    let mut used: Vec<Extent> = plan.data.iter().map(|placed| placed.extent).collect();
+    used.extend(&plan.overhead);
+    used.sort_unstable();
+    assert!(used.windows(2).all(|pair| !pair[0].overlaps(pair[1])), "a block is given twice");
+    for run in &used {
+        let at = space.free.partition_point(|free| free.end() <= run.start);
+        let within = space.free[at].start <= run.start && run.end() <= space.free[at].end();
+        assert!(within, "{run:?} does not lie in free room");
+    }
+    for (number, thing) in (0..).zip(&things.things) {
+        let wanted: Vec<u64> =
+            thing.runs.iter().flat_map(|&(from, len)| from..from + len).collect();
+        let got: Vec<u64> = blocks(plan, number).iter().map(|&(lbn, _)| lbn).collect();
+        assert_eq!(wanted, got, "object {number}");
+    }
+}
+
+#[test]
+fn the_hot_region_begins_on_a_chunk() {
+    let things = Things::new(vec![file(10), file(30), file(10)]);
+    // The first run that holds 30 blocks from a multiple of 64 on is the third.
+    let space = space(vec![extent(5, 60), extent(70, 40), extent(120, 100)], 1000);
+    let plan = plan(&things, &space, &[touch(1, 0, 30)], 64).expect("plan");
+    is_sound(&things, &space, &plan);
+    assert_eq!(blocks(&plan, 1)[0], (0, 128));
+    // What lies before it is not lost.
+    assert_eq!((blocks(&plan, 0)[0].1, blocks(&plan, 2)[0].1), (5, 15));
+}
+
+#[test]
+fn a_hot_region_in_pieces_begins_each_on_a_chunk() {
+    let things = Things::new(vec![file(8), file(40)]);
+    let space = space(vec![extent(10, 30), extent(50, 30), extent(90, 30)], 1000);
+    let plan = plan(&things, &space, &[touch(1, 0, 40)], 16).expect("plan");
+    is_sound(&things, &space, &plan);
+    let starts: Vec<u64> =
+        plan.data(ObjectId::new(1)).iter().map(|placed| placed.extent.start.get()).collect();
+    assert_eq!(starts, [16, 64]);
+    assert_eq!(blocks(&plan, 0)[0], (0, 10));
+}
+
+#[test]
+fn boundaries_give_way_where_room_is_short() {
+    let things = Things::new(vec![file(50)]);
+    let space = space(vec![extent(10, 25), extent(45, 30)], 1000);
+    let plan = plan(&things, &space, &[touch(0, 0, 50)], 64).expect("plan");
+    is_sound(&things, &space, &plan);
+}
+
+fn replayed(reads: &[(u32, u64)]) -> Replayed {
+    let request = |&(ino, block): &(u32, u64)| Request {
+        extent: extent(block, 1),
+        purpose: Purpose::Data,
+        ino: Ino::new(ino),
+        lbn: Lbn::new(block),
+        event: 0,
+    };
+    Replayed { requests: reads.iter().map(request).collect(), ..Replayed::default() }
+}
+
+#[test]
+fn what_more_traces_touch_comes_first() {
+    let replays = [
+        replayed(&[(1, 0), (2, 0), (3, 0), (1, 1)]),
+        replayed(&[(4, 0), (3, 0), (2, 1)]),
+        replayed(&[(3, 0)]),
+    ];
+    let touches = touches(&replays, &|ino| Some(ObjectId::new(ino.get())), 1);
+    let order: Vec<usize> = touches.iter().map(|touch| touch.object.index()).collect();
+    // Three traces touch 3, two touch 2; 1 and 4 are in the order of first touch,
+    // however often a trace touches them.
+    assert_eq!(order, [3, 3, 3, 2, 2, 1, 1, 4]);
+}
+
+#[test]
+fn overhead_that_was_touched_is_hot() {
+    let quiet = Thing { attributes: 2, ..file(10) };
+    let read = Thing { attributes: 1, ..file(10) };
+    let things = Things::new(vec![file(20), quiet, file(20), read]);
+    let space = space(vec![extent(5, 300)], 1000);
+    // Of 1 only the attributes were read, of 3 some blocks.
+    let hot = [overhead(1), touch(3, 4, 2)];
+    let plan = plan(&things, &space, &hot, 100).expect("plan");
+    is_sound(&things, &space, &plan);
+    assert_eq!(overhead_of(&plan, 3), [100]);
+    assert_eq!(blocks(&plan, 3)[4..6], [(4, 101), (5, 102)]);
+    assert_eq!(overhead_of(&plan, 1), [103, 104]);
+    assert!(blocks(&plan, 1).iter().all(|&(_, at)| at < 100), "its contents are not hot");
+}
+
+#[test]
+fn ranges_that_meet_are_one() {
+    let things = Things::new(vec![file(30)]);
+    let space = space(vec![extent(100, 200)], 1000);
+    // The second half of each touch is new: none is placed twice.
+    let hot = [touch(0, 0, 4), touch(0, 8, 4), touch(0, 16, 4), touch(0, 2, 16), touch(0, 3, 30)];
+    let plan = plan(&things, &space, &hot, 1).expect("plan");
+    is_sound(&things, &space, &plan);
+    let by_place = {
+        let mut blocks = blocks(&plan, 0);
+        blocks.sort_unstable_by_key(|&(_, at)| at);
+        blocks.iter().map(|&(lbn, _)| lbn).collect::<Vec<_>>()
+    };
+    let wanted: Vec<u64> =
+        [0..4, 8..12, 16..20, 4..8, 12..16, 20..30].into_iter().flatten().collect();
+    assert_eq!(by_place, wanted);
+    // Neighbours are one piece again where they came to lie so.
+    assert_eq!(plan.data(ObjectId::new(0)).len(), 6);
+}
+
+#[test]
+fn pieces_that_came_to_lie_together_are_one() {
+    let things = Things::new(vec![file(30)]);
+    let space = space(vec![extent(100, 200)], 1000);
+    // The hot part ends where the rest begins, on the disk too.
+    let plan = plan(&things, &space, &[touch(0, 0, 4)], 1).expect("plan");
+    is_sound(&things, &space, &plan);
+    let placed = plan.data(ObjectId::new(0));
+    assert_eq!(placed, [Placed { lbn: Lbn::ZERO, extent: extent(100, 30) }]);
+}
+
+/// Maps that grew take no more room than there is, and what was set aside for
+/// one that shrank again is not missing elsewhere.
+#[test]
+fn room_that_just_suffices_does() {
+    for spare in 0..6 {
+        // Free runs of one block: each file has as many pieces as blocks.
+        let free: Vec<Extent> = (0..42 + spare).map(|n| extent(n * 2, 1)).collect();
+        let things =
+            Things { extents_per_block: 8, ..Things::new(vec![file(4), file(17), file(17)]) };
+        let space = space(free, 1000);
+        // 38 blocks, and maps of three blocks each for the two longer files.
+        let planned = plan(&things, &space, &[touch(2, 3, 5)], 1);
+        match planned {
+            Ok(plan) => is_sound(&things, &space, &plan),
+            Err(error) => assert!(spare < 2, "{spare} blocks to spare: {error}"),
+        }
+    }
+}
+
+#[test]
+fn ranges_are_kept_apart_and_sorted() {
+    let mut touched = sequence::Touched::default();
+    let (object, mut steps) = (ObjectId::new(0), Vec::new());
+    let mut add = |from, to| touched.add(object, from, to, &mut steps);
+    for (from, to) in [(20, 30), (0, 10), (40, 50), (10, 12), (35, 60), (5, 45)] {
+        add(from, to);
+    }
+    let new: Vec<(u64, u64)> =
+        steps.iter().map(|step| (step.run.lbn.get(), step.run.len)).collect();
+    // 45..60 of the fifth is behind what was marked; the last fills two gaps.
+    assert_eq!(new, [(20, 10), (0, 10), (40, 10), (10, 2), (35, 5), (50, 10), (12, 8), (30, 5)]);
+    let mut rest = Vec::new();
+    let run = Run { lbn: Lbn::new(0), len: 70 };
+    touched.rest(object, run, |run| rest.push((run.lbn.get(), run.len)));
+    assert_eq!(rest, [(60, 10)]);
+}
+
+#[test]
+fn directories_of_a_stretch_lie_before_its_files() {
+    // A stretch is half a group: 50 blocks.
+    let things = Things::new(vec![
+        dir(2),
+        file(20),
+        dir(2),
+        file(30), // 54 blocks: a stretch
+        dir(2),
+        file(10),
+        dir(2),
+        file(10),
+    ]);
+    let space = space(vec![extent(0, 300)], 100);
+    let plan = plan(&things, &space, &[], 1).expect("plan");
+    is_sound(&things, &space, &plan);
+    let mut order: Vec<u32> = (0..8).collect();
+    order.sort_by_key(|&object| blocks(&plan, object)[0].1);
+    assert_eq!(order, [0, 2, 1, 3, 4, 6, 5, 7]);
+}
+
+/// As many free runs as an aged image has: the layout settles within a few
+/// passes, each of which asks once for each object.
+#[test]
+fn many_free_runs_are_laid_out_in_few_passes() {
+    let mut state = 7u64;
+    let mut random = |limit: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % limit
+    };
+    let mut at = 0;
+    let mut free = Vec::new();
+    for _ in 0..100_000 {
+        at += 1 + random(8);
+        let len = 1 + random(4);
+        free.push(extent(at, len));
+        at += len;
+    }
+    let room: u64 = free.iter().map(|run| run.len).sum();
+    let mut things = Vec::new();
+    let mut wanted = 0;
+    while wanted < room * 9 / 10 {
+        let len = if random(100) == 0 { 1 + random(4000) } else { 1 + random(12) };
+        things.push(file(len));
+        wanted += len;
+    }
+    let count = things.len() as u64;
+    let things = Things { extents_per_block: 84, ..Things::new(things) };
+    let hot: Vec<Touch> =
+        (0..20_000).map(|_| touch(u32::try_from(random(count)).expect("object"), 0, 4)).collect();
+    let space = space(free, 8192);
+    let plan = plan(&things, &space, &hot, 128).expect("plan");
+    is_sound(&things, &space, &plan);
+    let asked = things.asked.load(Ordering::Relaxed);
+    let passes = u64::from(PASSES) + 3;
+    assert!(asked <= passes * count, "{asked} questions for {count} objects");
+    for number in 0..u32::try_from(count).expect("objects") {
+        let object = ObjectId::new(number);
+        let needed = things.overhead_blocks(object, plan.data(object));
+        assert_eq!(plan.overhead(object).count() as u64, needed, "map of object {number}");
+    }
+}

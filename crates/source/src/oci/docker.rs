@@ -1,0 +1,92 @@
+//! What `docker save` and `podman save` write: `manifest.json` names for each
+//! image its configuration and its layers, which are plain archives.
+//!
+//! Format: moby, `image/spec/v1.2.md`, "Combined Image JSON + Filesystem
+//! Changeset Format".
+
+use super::store::{Section, Store};
+use super::{Choice, JSON_MAX, whole_json};
+use seekless_fs::FsError;
+use serde::Deserialize;
+
+/// An image of the list in `manifest.json`.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "PascalCase")]
+struct Saved {
+    config: String,
+    #[serde(default)]
+    repo_tags: Option<Vec<String>>,
+    layers: Vec<String>,
+}
+
+/// What is used of an image's configuration.
+#[derive(Deserialize, Debug)]
+struct Config {
+    rootfs: RootFs,
+}
+
+#[derive(Deserialize, Debug)]
+struct RootFs {
+    diff_ids: Vec<String>,
+}
+
+/// A layer, and the digest that its contents have when they are not compressed.
+pub(super) struct SavedLayer {
+    pub(super) section: Section,
+    pub(super) digest: String,
+}
+
+/// Whether a store has a list of images as these commands write it; a file of
+/// that name may be anything.
+pub(super) fn is_saved(store: &Store) -> Result<bool, FsError> {
+    if !store.has("manifest.json") {
+        return Ok(false);
+    }
+    match json::<Vec<Saved>>(store, "manifest.json") {
+        Ok(images) => Ok(!images.is_empty()),
+        Err(FsError::Invalid(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The layers of the image that is wanted, the lowest first.
+pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, FsError> {
+    let images: Vec<Saved> = json(store, "manifest.json")?;
+    let image = choose(store, &images, choice)?;
+    let config: Config = json(store, &image.config)?;
+    let digests = config.rootfs.diff_ids;
+    if digests.len() != image.layers.len() {
+        let (named, told) = (image.layers.len(), digests.len());
+        return Err(store.invalid(format!("{named} layers, of which {told} have digests")));
+    }
+    let layer = |(path, digest): (&String, String)| {
+        let Some(digest) = digest.strip_prefix("sha256:").map(str::to_string) else {
+            return Err(FsError::Unsupported(format!("digest {digest}")));
+        };
+        Ok(SavedLayer { section: store.open(path)?, digest })
+    };
+    image.layers.iter().zip(digests).map(layer).collect()
+}
+
+fn json<T: for<'de> Deserialize<'de>>(store: &Store, path: &str) -> Result<T, FsError> {
+    let section = store.open(path)?;
+    if section.len > JSON_MAX {
+        return Err(store.invalid(format!("{path}: too large")));
+    }
+    serde_json::from_slice(&whole_json(section)?)
+        .map_err(|error| store.invalid(format!("{path}: {error}")))
+}
+
+fn choose<'a>(store: &Store, images: &'a [Saved], choice: &Choice) -> Result<&'a Saved, FsError> {
+    let names = |image: &Saved| image.repo_tags.clone().unwrap_or_default();
+    let fitting: Vec<&Saved> = images
+        .iter()
+        .filter(|image| choice.takes(names(image).iter().map(String::as_str)))
+        .collect();
+    let all = || images.iter().flat_map(names).collect::<Vec<String>>();
+    match fitting.as_slice() {
+        [] => Err(choice.none(store, &all())),
+        [first, rest @ ..] if rest.iter().all(|image| image.config == first.config) => Ok(first),
+        _ => Err(choice.several(store, &all())),
+    }
+}

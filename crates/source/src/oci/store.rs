@@ -1,0 +1,184 @@
+//! Where the parts of a container image lie: the files of a layout directory,
+//! or those within an archive of one, which are read in place.
+
+use crate::tar;
+use crate::tar::Member;
+use rustix::io::Errno;
+use seekless_fs::FsError;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Links in an archive that are followed for one part.
+const LINKS_MAX: u32 = 16;
+
+/// A run of bytes of a file, read from its start.
+#[derive(Clone, Debug)]
+pub(super) struct Section {
+    pub(super) file: Arc<File>,
+    /// Where in the file it begins.
+    pub(super) start: u64,
+    pub(super) len: u64,
+    /// What it is called in messages.
+    pub(super) name: String,
+    at: u64,
+}
+
+impl Section {
+    pub(super) fn new(file: Arc<File>, start: u64, len: u64, name: String) -> Self {
+        Self { file, start, len, name, at: 0 }
+    }
+
+    /// The SHA-256 of all its bytes, in hexadecimal.
+    pub(super) fn sha256(&self) -> io::Result<String> {
+        let mut whole = Self { at: 0, ..self.clone() };
+        let mut hasher = Sha256::new();
+        let mut buf = vec![0; 256 << 10];
+        loop {
+            match whole.read(&mut buf)? {
+                0 => return Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()),
+                got => hasher.update(&buf[..got]),
+            }
+        }
+    }
+}
+
+impl Read for Section {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.len - self.at).unwrap_or(usize::MAX);
+        let want = buf.len().min(left);
+        loop {
+            match rustix::io::pread(&self.file, &mut buf[..want], self.start + self.at) {
+                Ok(got) => {
+                    self.at += got as u64;
+                    return Ok(got);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The files that an image is made of, by path.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// Files of a directory.
+    Directory(PathBuf),
+    /// Members of an archive.
+    Archive { file: Arc<File>, name: String, members: HashMap<Vec<u8>, Member> },
+}
+
+impl Store {
+    /// What an archive has, if it has nothing but what archives of container
+    /// images have. An ordinary archive is told at one of its first entries.
+    pub(super) fn in_archive(archive: tar::Spooled, name: &str) -> Result<ArchiveKind, FsError> {
+        let Some(members) = tar::members(&archive, name, &may_belong)? else {
+            return Ok(ArchiveKind::Ordinary(archive));
+        };
+        let file = archive.file.clone();
+        let store = Self::Archive { file, name: name.into(), members };
+        let is_layout = store.has("oci-layout") && store.has("index.json");
+        let is_image = is_layout || super::docker::is_saved(&store)?;
+        Ok(if is_image { ArchiveKind::Parts(store) } else { ArchiveKind::Ordinary(archive) })
+    }
+
+    /// What the image is called in messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Directory(path) => path.display().to_string(),
+            Self::Archive { name, .. } => name.clone(),
+        }
+    }
+
+    pub(super) fn invalid(&self, what: impl std::fmt::Display) -> FsError {
+        FsError::Invalid(format!("{}: {what}", self.name()))
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        match self {
+            Self::Directory(dir) => dir.join(path).is_file(),
+            Self::Archive { .. } => self.open(path).is_ok(),
+        }
+    }
+
+    /// Opens a part by its path.
+    pub(super) fn open(&self, path: &str) -> Result<Section, FsError> {
+        match self {
+            Self::Directory(dir) => {
+                let path = dir.join(path);
+                let name = path.display().to_string();
+                let io = |error| FsError::io(name.clone(), error);
+                let file = File::open(&path).map_err(io)?;
+                let len = file.metadata().map_err(io)?.len();
+                Ok(Section::new(Arc::new(file), 0, len, name))
+            }
+            Self::Archive { file, name, members } => {
+                let shown = format!("{name}: {path}");
+                let mut at = path.as_bytes().to_vec();
+                for _ in 0..LINKS_MAX {
+                    match members.get(&at) {
+                        Some(Member::File { start, len }) => {
+                            return Ok(Section::new(file.clone(), *start, *len, shown));
+                        }
+                        Some(Member::Link(target)) => at = target.clone(),
+                        None => break,
+                    }
+                }
+                Err(FsError::NotFound(shown))
+            }
+        }
+    }
+}
+
+/// What an archive turned out to be.
+pub(super) enum ArchiveKind {
+    /// The parts of container images.
+    Parts(Store),
+    /// Files, to be taken as they are.
+    Ordinary(tar::Spooled),
+}
+
+/// Whether archives of container images have such a path: an OCI layout
+/// (`blobs`, `index.json`, `oci-layout`), what `docker save` writes
+/// (`manifest.json`, `repositories`, a directory or a file named by a digest
+/// for each layer and configuration), or both at once.
+fn may_belong(path: &[u8]) -> bool {
+    let Ok(path) = std::str::from_utf8(path) else { return false };
+    let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+    let is_digest =
+        |name: &str| name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match first {
+        "" | "oci-layout" | "index.json" | "manifest.json" | "repositories" => rest.is_empty(),
+        "blobs" => true,
+        _ if is_digest(first) => matches!(rest, "" | "VERSION" | "json" | "layer.tar"),
+        _ => {
+            let stem = first.strip_suffix(".json").or_else(|| first.strip_suffix(".tar"));
+            rest.is_empty() && stem.is_some_and(is_digest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_of_images_are_told_by_their_names() {
+        let digest = "0123456789abcdef".repeat(4);
+        for path in ["", "oci-layout", "blobs", "blobs/sha256/x", "manifest.json", "repositories"] {
+            assert!(may_belong(path.as_bytes()), "{path}");
+        }
+        for rest in ["", "/layer.tar", "/VERSION", "/json", ".json", ".tar"] {
+            assert!(may_belong(format!("{digest}{rest}").as_bytes()), "{rest}");
+        }
+        for path in ["etc", "etc/passwd", "index.json/x", "manifest.json.bak", "abc.tar"] {
+            assert!(!may_belong(path.as_bytes()), "{path}");
+        }
+        assert!(!may_belong(format!("{digest}/bin/sh").as_bytes()));
+        assert!(!may_belong(b"\xFF"));
+    }
+}
