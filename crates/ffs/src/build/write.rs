@@ -161,7 +161,9 @@ impl Writer<'_> {
         let mut page = self.encoder().page(used.next_multiple_of(g.bsize as usize));
         for &id in ids {
             let record = self.record(id, depths[id.index()])?;
-            record.encode(g.version, &mut page, (self.ino(id).get() - first) as usize * size);
+            let at = (self.ino(id).get() - first) as usize * size;
+            record.encode(g.version, &mut page, at);
+            self.encoder().seal_inode(&mut page, at);
         }
         self.put(g.in_group(group, g.iblkno), &page.bytes)
     }
@@ -296,13 +298,17 @@ impl Writer<'_> {
         let (g, encoder) = (self.geometry, self.encoder());
         let groups = self.groups();
         let counts: Vec<Counts> = groups.iter().map(|group| group.counts(g)).collect();
-        let superblock = encoder.superblock(&counts);
         for group in &groups {
-            self.put(g.in_group(group.number, g.sblkno), &superblock)?;
+            let copy = encoder.copy(&counts, group.number);
+            self.put(g.in_group(group.number, g.sblkno), &copy)?;
             self.put(g.in_group(group.number, g.cblkno), &encoder.group(group))?;
         }
         self.put(u64::from(g.dblkno), &encoder.summaries(&counts))?;
+        if let Some((at, sector)) = encoder.recovery() {
+            self.device.write(Lba::containing(ByteLen::new(at)), &sector)?;
+        }
         // The superblock last: it makes the device a file system.
+        let superblock = encoder.superblock(&counts, g.superblock_at());
         self.device.write(Lba::containing(ByteLen::new(g.superblock_at())), &superblock)?;
         (self.progress)(superblock.len() as u64);
         Ok(())
