@@ -2,7 +2,7 @@
 
 use super::copies::{bad_copies, better_copy, search};
 use crate::image::SNAPSHOT;
-use crate::make::MOST_INODES_UFS1;
+use crate::make::{MOST_CONTIG, MOST_INODES_UFS1};
 use crate::ondisk::{SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag};
 use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, find};
 use crate::volume::Volume;
@@ -313,7 +313,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     let words = [
         (field!(fs_minfree, 4), 0..=99, 8),
         (field!(fs_optim, 4), 0..=1, 0),
-        (field!(fs_maxcontig, 4), 0..=most, 1),
+        (field!(fs_maxcontig, 4), 0..=MOST_CONTIG, 1),
         (field!(fs_maxbpg, 4), 1..=most, (bsize / 8).max(1)),
         (field!(fs_avgfilesize, 4), 1..=most, 16384),
         (field!(fs_avgfpdir, 4), 1..=most, 64),
@@ -328,8 +328,16 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     }
     let (name, at, _) = field!(fs_metaspace, 8);
     let fpg = word(found, offset_of!(Superblock<LE>, fs_fpg));
-    if order.get_u64(&found.bytes, at).is_none_or(|frags| frags > u64::from(fpg)) {
+    if order.get_u64(&found.bytes, at).is_none_or(|frags| frags > u64::from(fpg / 2)) {
         order.put_u64(&mut found.bytes, at, 0);
+        differed.push(name);
+    }
+    // Zero is what was there before there was such a field.
+    let (name, at, _) = field!(fs_maxbsize, 4);
+    let longest = word(found, at);
+    let range = bsize..=bsize.saturating_mul(MAX_CONTIG);
+    if longest != 0 && !(longest.is_power_of_two() && range.contains(&longest)) {
+        order.put_u32(&mut found.bytes, at, bsize);
         differed.push(name);
     }
     differed

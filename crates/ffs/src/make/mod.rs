@@ -16,6 +16,7 @@ pub use options::{MakeOptions, Optimization, Version};
 
 pub(crate) use geometry::{MOST_INODES_UFS1, head_bytes, head_layout};
 pub(crate) use group::{Counts, count};
+pub(crate) use options::MOST_CONTIG;
 
 use encode::Encoder;
 use geometry::Geometry;

@@ -127,6 +127,12 @@ pub(crate) const CASES: &[Case] = &[
         let at = p.superblock() + 60;
         p.put(at, 4, 200);
     }),
+    case("more than FreeBSD takes for possible", false, &["superblock.tuning"], |p| {
+        let (at, fpg) = (p.superblock(), p.number(p.superblock() + 188, 4));
+        p.put(at + 88, 4, 257);
+        p.put(at + 860, 4, 3 << 12);
+        p.put(at + 880, 8, fpg / 2 + 1);
+    }),
     case("a snapshot that is none", false, &["superblock.tuning"], |p| {
         let at = p.superblock() + 1116;
         p.put(at, 4, 3);
