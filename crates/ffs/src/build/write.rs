@@ -8,7 +8,7 @@ use super::map;
 use super::tails::{Part, Piece, Place, Shared};
 use super::take_fixed;
 use crate::crc32c;
-use crate::make::MakeOptions;
+use crate::make::{MakeOptions, Version};
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;
 use crate::make::group::{Counts, GroupBuilder};
@@ -198,13 +198,19 @@ impl Writer<'_> {
         let loose = u64::from(frags + area.frags);
         let fast = node.kind == FileKind::Symlink && self.demand.is_fast(node.size);
         let ino = self.ino(id);
+        let sectors = (whole + loose) * u64::from(g.fsize / 512);
+        if g.version == Version::Ufs1 && u32::try_from(sectors).is_err() {
+            let path = tree.shown_path(id);
+            let why = "2 TiB and more in blocks, which UFS1 has no number for (UFS2 has)";
+            return Err(FsError::NoSpace(format!("{path}: {why}")));
+        }
         Ok(Record {
             mode: node.kind.mode_bits() | node.perm,
             links: self.demand.links(id),
             uid: node.uid,
             gid: node.gid,
             size: if fast { node.size } else { self.demand.len(id) },
-            sectors: (whole + loose) * u64::from(g.fsize / 512),
+            sectors,
             mtime: node.mtime,
             times: tree.other_times(node),
             generation: crc32c(
