@@ -76,7 +76,7 @@ fn others_read_aged_images() {
 #[test]
 fn what_cannot_be_aged_is_refused() {
     let scratch = Scratch::new("age-refusals");
-    let image = empty(&scratch, "ufs2", "16M");
+    let image = empty(&scratch, "ufs1", "16M");
     let before = fs::read(&image).expect("image");
     let refused = |args: &[&str], code: i32, words: &str| {
         let (found, message) = failure(&seekless(&[&["age"], args].concat()));
@@ -113,7 +113,7 @@ fn what_cannot_be_aged_is_refused() {
     text(&seekless(&["check", &image]));
     // fs_clean.
     let mut unclean = fs::read(&image).expect("image");
-    unclean[65536 + 209] = 0;
+    unclean[8192 + 209] = 0;
     fs::write(&image, unclean).expect("image");
     refused(&[&image, "--ops", "9"], 4, "not clean");
 }

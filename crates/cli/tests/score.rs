@@ -247,6 +247,31 @@ fn a_browser_shows_the_page() {
     }
 }
 
+/// What is read in order takes less time than what is scattered, on any disk.
+#[test]
+fn no_disk_finds_the_image_laid_out_for_the_trace_slower() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let presets = json(&["model", "list", "--json"], dir);
+    let disk = |one: &&Value| one["kind"] == "hdd";
+    let disks: Vec<&str> =
+        presets["presets"].as_array().unwrap().iter().filter(disk).map(name).collect();
+    assert!(disks.len() >= 10, "{disks:?}");
+    let mut args = vec!["score", "old.img", "new.img", "--trace", "job.trace", "--json"];
+    args.extend(disks.iter().flat_map(|disk| ["--device", disk]));
+    let both = json(&args, dir);
+    let seconds = |image: &str, at: usize| both[image]["devices"][at]["seconds"].as_f64().unwrap();
+    for (at, disk) in disks.iter().enumerate() {
+        let (old, new) = (seconds("a", at), seconds("b", at));
+        assert!(new < 0.7 * old, "{disk}: {old} s as built, {new} s laid out anew");
+    }
+}
+
+fn name(preset: &Value) -> &str {
+    preset["name"].as_str().unwrap()
+}
+
 /// The picture has the window's size, and there is something on it.
 fn check_picture(png: &Path) {
     let file = std::io::BufReader::new(fs::File::open(png).unwrap());

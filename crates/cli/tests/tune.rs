@@ -81,7 +81,7 @@ fn images_of_makefs_can_be_tuned() {
 fn what_is_in_use_or_unclean_is_left_alone() {
     let scratch = Scratch::new("tune-refusals");
     let image = scratch.join("image");
-    text(&seekless(&["mkfs", "--format", "ufs2", "-s", "16M", &image]));
+    text(&seekless(&["mkfs", "--format", "ufs1", "-s", "16M", &image]));
     let before = fs::read(&image).expect("image");
     let (code, message) = failure(&seekless(&["tune", &image]));
     assert!(code == 2 && message.contains("nothing to do"), "{code} {message}");
@@ -108,7 +108,7 @@ fn what_is_in_use_or_unclean_is_left_alone() {
     assert!(fs::read(&image).expect("image") == before, "changed");
     // fs_clean.
     let mut unclean = before;
-    unclean[65536 + 209] = 0;
+    unclean[8192 + 209] = 0;
     fs::write(&image, &unclean).expect("image");
     let (code, message) = failure(&seekless(&["tune", &image, "-m", "5"]));
     assert!(code == 4 && message.contains("not unmounted"), "{code} {message}");

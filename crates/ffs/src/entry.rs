@@ -75,6 +75,12 @@ impl Entry<'_> {
         self.is_used() && self.kind != WHITEOUT
     }
 
+    /// Whether a zero stands behind its name, in its own bytes.
+    pub(crate) fn is_ended(&self, unit: &[u8]) -> bool {
+        let at = self.at.saturating_add(HEAD).saturating_add(self.name.len());
+        at < self.end() && unit.get(at) == Some(&0)
+    }
+
     /// Where it ends in its unit, in bytes.
     pub(crate) fn end(&self) -> usize {
         self.at.saturating_add(self.len)

@@ -1,6 +1,7 @@
 //! The superblock: found, checked, and in native terms.
 
 use crate::crc32c;
+use crate::make::MOST_INODES_UFS1;
 use crate::ondisk::{
     INODE_FORMAT_44, MAGIC_UFS1, MAGIC_UFS2, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2,
     Superblock, check_hash, flag,
@@ -294,6 +295,9 @@ impl Super {
         most("fs_contigsumsize", u64::from(t.contigsumsize), u64::from(MAX_CONTIG))?;
         most("fs_metaspace", t.metaspace, u64::from(self.fpg))?;
         most("fs_dsize", t.dsize, self.size)?;
+        if self.format == Format::Ufs1 {
+            most("fs_ipg", u64::from(self.ipg), u64::from(MOST_INODES_UFS1))?;
+        }
         most("fs_sbsize", u64::from(t.sbsize), wide(SUPERBLOCK_SIZE))?;
         if index(t.sbsize) < size_of::<Superblock<LE>>() {
             return Err(invalid("fs_sbsize", u64::from(t.sbsize), place()));

@@ -309,7 +309,11 @@ mod tests {
         let change = |at: usize, value: u8| {
             let mut all = bytes(&device);
             all[65536 + at] = value;
-            MemoryDevice::new(all)
+            let device = MemoryDevice::new(all);
+            // With the check hash that it has then.
+            let sb = Super::read(&device, true).unwrap();
+            SuperblockMut::read(&sb, &device).unwrap().write(&device, false).unwrap();
+            device
         };
         let flags = offset_of!(Superblock<LE>, fs_flags);
         for device in [

@@ -4,7 +4,7 @@ mod phase;
 
 pub use phase::{Begun, Reading};
 
-use crate::disk::{Disk, Log};
+use crate::disk::{Disk, Log, Step};
 use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
@@ -134,9 +134,48 @@ impl Machine {
     }
 
     /// The processor works; the drive goes on meanwhile.
-    fn compute(&mut self, span: Nanos) {
-        self.clock.sleep(span);
+    pub(crate) fn compute(&mut self, span: Nanos) {
+        if !self.disk.is_noted(Step::Compute(span)) {
+            self.clock.sleep(span);
+            self.spent = self.spent.saturating_add(span.get());
+        }
+    }
+
+    /// Does something in no time; what would have taken time.
+    ///
+    /// # Errors
+    /// What it says.
+    pub(crate) fn at_once<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, FsError>,
+    ) -> Result<(T, Vec<Step>), FsError> {
+        self.disk.stop_time();
+        let done = work(self);
+        let steps = self.disk.go_on();
+        Ok((done?, steps))
+    }
+
+    /// The disk, for who lets time pass by himself.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.disk
+    }
+
+    /// The processor has worked for so long, while time passed.
+    pub(crate) fn worked(&mut self, span: Nanos) {
         self.spent = self.spent.saturating_add(span.get());
+    }
+
+    /// Time passes up to a moment. Nobody notices.
+    pub(crate) fn pass_until(&self, then: Nanos) {
+        self.clock.sleep(Nanos::new(then.saturating_since(self.clock.now())));
+    }
+
+    /// The syncer's turn, which it has once a second.
+    ///
+    /// # Errors
+    /// As [`Operate::tick`].
+    pub(crate) fn tick(&mut self) -> Result<(), FsError> {
+        self.live.tick()
     }
 
     fn work_through(&mut self, count: u64, per_second: Size) {

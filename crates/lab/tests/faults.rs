@@ -62,7 +62,7 @@ fn a_format_that_cannot_be_made_is_found_in_its_system() {
     );
     // What the maker says of several values together is said of all of them.
     let cases =
-        [("fragment = \"1K\"", "fragment = \"512\""), ("size = \"42592M\"", "size = \"64K\"")];
+        [("fragment = \"1K\"", "fragment = \"512\""), ("size = \"42592M\"", "size = \"32K\"")];
     for (from, to) in cases {
         let (start, second) =
             text("dirpref").split_at(text("dirpref").rfind("[system.format]").unwrap());
@@ -138,7 +138,7 @@ fn what_a_workload_needs_and_has_no_use_for_is_told() {
         &[
             (1, "kind = \"remove\"", "kind = \"remove\"\nrounds = 3", "rounds", "torture"),
             (1, "kind = \"remove\"", "kind = \"remove\"\nshuffled = true", "shuffled", "tree-then"),
-            (1, "rounds = 10", "rounds = 0", "rounds", "not from 1 to 10000"),
+            (1, "rounds = 1000", "rounds = 0", "rounds", "not from 1 to 10000"),
             (2, "max_softdeps = 4496", "max_softdeps = 0", "max_softdeps", "not from 1"),
             (1, "tickdelay = 20", "tickdelay = 0", "tickdelay", "not from 1"),
         ],

@@ -41,7 +41,7 @@ pub(crate) struct MkfsArgs {
     /// Bytes in a fragment: from 512, and an eighth of a block to a block
     #[arg(long, short = 'f', value_parser = parse_size, default_value = "4096")]
     fragment_size: ByteLen,
-    /// Percent of the space kept free
+    /// Percent of the space kept free; below 8 the allocator spares space
     #[arg(long, short = 'm', value_name = "PERCENT", default_value = "8")]
     minfree: u32,
     /// What the allocator spares
@@ -59,9 +59,9 @@ pub(crate) struct MkfsArgs {
     /// Bytes of space for each inode [default: two fragments]
     #[arg(long, short = 'i', value_parser = parse_size)]
     bytes_per_inode: Option<ByteLen>,
-    /// Most blocks gathered into a cluster
-    #[arg(long, short = 'a', value_name = "BLOCKS", default_value = "16")]
-    maxcontig: u32,
+    /// Most blocks gathered into a cluster, 256 at most [default: those of 1 MiB]
+    #[arg(long, short = 'a', value_name = "BLOCKS")]
+    maxcontig: Option<u32>,
     /// Volume label, at most 31 bytes
     #[arg(long, short = 'L', default_value = "")]
     label: String,

@@ -3,7 +3,8 @@
 
 use super::group::{GroupMut, at};
 use crate::make::Counts;
-use seekless_fs::field::index;
+use crate::superblock::Format;
+use seekless_fs::field::{index, low16};
 use seekless_placement::GroupSummary;
 
 impl GroupMut<'_> {
@@ -104,6 +105,91 @@ impl GroupMut<'_> {
                 self.set_word(at, 0);
             }
         }
+    }
+
+    /// The fields that say nothing of the group, or what the superblock says too:
+    /// name, place, bytes and value (`check_cgmagic` and `pass5` of FreeBSD's
+    /// `fsck_ffs`).
+    fn fixed_fields(&self) -> impl Iterator<Item = (&'static str, usize, usize, u32)> {
+        let ipg = self.sb.ipg;
+        let by_format = match self.sb.format {
+            Format::Ufs1 => [
+                ("cg_old_niblk", at!(cg_old_niblk), 2, ipg),
+                ("cg_niblk", at!(cg_niblk), 4, 0),
+                ("cg_initediblk", at!(cg_initediblk), 4, 0),
+            ],
+            Format::Ufs2 => [
+                ("cg_old_niblk", at!(cg_old_niblk), 2, 0),
+                ("cg_niblk", at!(cg_niblk), 4, ipg),
+                ("cg_old_ncyl", at!(cg_old_ncyl), 2, 0),
+            ],
+        };
+        let tables = [("cg_old_btotoff", at!(cg_old_btotoff)), ("cg_old_boff", at!(cg_old_boff))];
+        let tables = tables.into_iter().filter(|_| self.sb.format == Format::Ufs2);
+        let spares = [("cg_firstfield", at!(cg_firstfield)), ("cg_sparecon32", at!(cg_sparecon32))];
+        let more = (at!(cg_sparecon64)..).step_by(4).take(6).map(|at| ("cg_sparecon64", at));
+        let zeros = tables.chain(spares).chain(more).map(|(name, at)| (name, at, 4, 0));
+        by_format.into_iter().chain(zeros)
+    }
+
+    /// The first field that is not what the format has there.
+    pub(crate) fn wrong_field(&self) -> Option<&'static str> {
+        self.fixed_fields().find_map(|(name, at, len, value)| {
+            let is = match len {
+                2 => self.sb.order.get_u16(self.bytes, at).map(u32::from),
+                _ => self.sb.order.get_u32(self.bytes, at),
+            };
+            (is != Some(value)).then_some(name)
+        })
+    }
+
+    /// Sets those fields.
+    pub(crate) fn reset_fields(&mut self) {
+        let fields: Vec<_> = self.fixed_fields().collect();
+        for (_, at, len, value) in fields {
+            match len {
+                2 => self.sb.order.put_u16(self.bytes, at, low16(value)),
+                _ => self.sb.order.put_u32(self.bytes, at, value),
+            }
+        }
+    }
+
+    /// From the maps on, what is neither a bit of a map nor a count.
+    fn strays(&self) -> Vec<u8> {
+        let mut rest = self.bytes.to_vec();
+        let first =
+            [Some(self.maps.inodes), Some(self.maps.frags), self.maps.clusters.map(|c| c.map)];
+        let first = first.into_iter().flatten().min().unwrap_or(0);
+        rest.iter_mut().take(first).for_each(|byte| *byte = 0);
+        let end = index(self.word(at!(cg_nextfreeoff)));
+        rest.iter_mut().skip(end).for_each(|byte| *byte = 0);
+        let mut forget = |from: usize, bits: u32| {
+            let whole = index(bits / 8);
+            let bytes = rest.iter_mut().skip(from);
+            for (n, byte) in bytes.take(whole.saturating_add(1)).enumerate() {
+                *byte &= if n < whole { 0 } else { 0xFFu8 << (bits % 8) };
+            }
+        };
+        forget(self.maps.inodes, self.sb.ipg);
+        forget(self.maps.frags, self.maps.ndblk);
+        if let Some(clusters) = self.maps.clusters {
+            forget(clusters.map, clusters.blocks);
+            let counts = clusters.counts.saturating_add(4);
+            forget(counts, clusters.longest.saturating_mul(32));
+        }
+        rest
+    }
+
+    /// Whether something is set there: `fsck_ffs` compares maps up to the end of
+    /// what a whole group has.
+    pub(crate) fn has_strays(&self) -> bool {
+        self.strays().iter().any(|&byte| byte != 0)
+    }
+
+    /// Clears all that is set there.
+    pub(crate) fn clear_strays(&mut self) {
+        let strays = self.strays();
+        self.bytes.iter_mut().zip(strays).for_each(|(byte, stray)| *byte &= !stray);
     }
 
     /// `cg_initediblk`: how many inodes were ever written (UFS2).

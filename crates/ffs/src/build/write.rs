@@ -8,10 +8,10 @@ use super::map;
 use super::tails::{Part, Piece, Place, Shared};
 use super::take_fixed;
 use crate::crc32c;
-use crate::make::MakeOptions;
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;
 use crate::make::group::{Counts, GroupBuilder};
+use crate::make::{MakeOptions, Version};
 use crate::superblock::Order;
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
@@ -161,7 +161,9 @@ impl Writer<'_> {
         let mut page = self.encoder().page(used.next_multiple_of(g.bsize as usize));
         for &id in ids {
             let record = self.record(id, depths[id.index()])?;
-            record.encode(g.version, &mut page, (self.ino(id).get() - first) as usize * size);
+            let at = (self.ino(id).get() - first) as usize * size;
+            record.encode(g.version, &mut page, at);
+            self.encoder().seal_inode(&mut page, at);
         }
         self.put(g.in_group(group, g.iblkno), &page.bytes)
     }
@@ -196,13 +198,19 @@ impl Writer<'_> {
         let loose = u64::from(frags + area.frags);
         let fast = node.kind == FileKind::Symlink && self.demand.is_fast(node.size);
         let ino = self.ino(id);
+        let sectors = (whole + loose) * u64::from(g.fsize / 512);
+        if g.version == Version::Ufs1 && u32::try_from(sectors).is_err() {
+            let path = tree.shown_path(id);
+            let why = "2 TiB and more in blocks, which UFS1 has no number for (UFS2 has)";
+            return Err(FsError::NoSpace(format!("{path}: {why}")));
+        }
         Ok(Record {
             mode: node.kind.mode_bits() | node.perm,
             links: self.demand.links(id),
             uid: node.uid,
             gid: node.gid,
             size: if fast { node.size } else { self.demand.len(id) },
-            sectors: (whole + loose) * u64::from(g.fsize / 512),
+            sectors,
             mtime: node.mtime,
             times: tree.other_times(node),
             generation: crc32c(
@@ -296,13 +304,17 @@ impl Writer<'_> {
         let (g, encoder) = (self.geometry, self.encoder());
         let groups = self.groups();
         let counts: Vec<Counts> = groups.iter().map(|group| group.counts(g)).collect();
-        let superblock = encoder.superblock(&counts);
         for group in &groups {
-            self.put(g.in_group(group.number, g.sblkno), &superblock)?;
+            let copy = encoder.copy(&counts, group.number);
+            self.put(g.in_group(group.number, g.sblkno), &copy)?;
             self.put(g.in_group(group.number, g.cblkno), &encoder.group(group))?;
         }
         self.put(u64::from(g.dblkno), &encoder.summaries(&counts))?;
+        if let Some((at, sector)) = encoder.recovery() {
+            self.device.write(Lba::containing(ByteLen::new(at)), &sector)?;
+        }
         // The superblock last: it makes the device a file system.
+        let superblock = encoder.superblock(&counts, g.superblock_at());
         self.device.write(Lba::containing(ByteLen::new(g.superblock_at())), &superblock)?;
         (self.progress)(superblock.len() as u64);
         Ok(())

@@ -4,8 +4,9 @@ use super::inodes::place;
 use super::{Checker, Fix, Stage};
 use crate::inode::Inode;
 use crate::ondisk::DIRECT;
+use crate::superblock::Super;
 use seekless_fs::field::{index, wide};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 
 /// What an inode claims, as it is walked.
@@ -62,6 +63,25 @@ pub(super) struct Tree {
     pub(super) span: u64,
     /// Levels below it, itself included.
     pub(super) levels: u32,
+}
+
+impl Super {
+    /// Of the fifteen block numbers of an inode that has no blocks, those that are
+    /// something else: a device's number, the target of a short symlink. `None` for
+    /// what has blocks. (Readers take no blocks at all for a sign of a short
+    /// symlink too.)
+    pub(super) fn numbers_kept(&self, inode: &Inode) -> Option<usize> {
+        match FileKind::from_mode(inode.mode())? {
+            FileKind::Regular | FileKind::Directory => None,
+            FileKind::Symlink => {
+                let longest = u64::from(self.maxsymlinklen);
+                let is_fast = inode.len < longest || longest == 0 && inode.sectors() == 0;
+                is_fast.then(|| index(inode.len.div_ceil(u64::from(self.pointer_size()))))
+            }
+            FileKind::CharDevice | FileKind::BlockDevice => Some(1),
+            FileKind::Fifo | FileKind::Socket => Some(0),
+        }
+    }
 }
 
 impl Checker {

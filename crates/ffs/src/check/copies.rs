@@ -3,7 +3,7 @@
 
 use super::superblock::{agree, is_home, usable};
 use crate::alloc::GroupMut;
-use crate::make::head_layout;
+use crate::make::{head_bytes, head_layout};
 use crate::ondisk::{CylinderGroup, ROOT, SUPERBLOCK_SIZE, Superblock, check_hash};
 use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, has_magic, look};
 use crate::volume::Volume;
@@ -114,6 +114,7 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
     let frags = |bytes: u64| bytes.div_ceil(fsize);
     let old = sb.format == Format::Ufs1;
     let layout = head_layout(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
+    let taken = head_bytes(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let table = u64::from(sb.ipg).saturating_mul(u64::from(sb.inode_size()));
     let between = |low: u32, high: u32| u64::from(high.saturating_sub(low));
     let rules = [
@@ -123,7 +124,9 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
         sb.summaries.start.get() == u64::from(sb.dblkno),
         u64::from(sb.tuning.cssize)
             == frags(u64::from(sb.ncg).saturating_mul(SUMMARY)).saturating_mul(fsize),
-        u64::from(sb.cgsize) == frags(layout.end).saturating_mul(fsize),
+        [layout.end, taken]
+            .iter()
+            .any(|&end| u64::from(sb.cgsize) == frags(end).saturating_mul(fsize)),
         sb.maxsymlinklen == if old { 60 } else { 120 },
         sb.tuning.contigsumsize == sb.tuning.maxcontig.min(MAX_CONTIG),
         sb.has_check_hash(check_hash::SUPERBLOCK) && sb.verify(found).is_ok(),

@@ -40,6 +40,8 @@ pub(super) enum Fix {
     Remove(Spot),
     /// Set the kind of file that an entry says.
     Retype(Spot, FileKind),
+    /// Put a zero behind its name.
+    Terminate(Spot),
     /// Make the rest of a unit unused.
     Cut(Spot),
     /// Put `.` and `..` in front.
@@ -60,7 +62,10 @@ impl Fix {
     /// The entry that it changes, if it does.
     pub(super) fn spot(self) -> Option<Spot> {
         match self {
-            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) => Some(spot),
+            Self::Remove(spot)
+            | Self::Retype(spot, _)
+            | Self::Terminate(spot)
+            | Self::Cut(spot) => Some(spot),
             Self::Parent(dir, _) => Some(Spot { dir, at: 0 }),
             _ => None,
         }

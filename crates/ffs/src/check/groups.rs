@@ -114,6 +114,14 @@ impl Checker {
             let what = "a rotor points outside of the group";
             self.unexpected("group.rotor", what.to_string(), place(number));
         }
+        if let Some(field) = group.wrong_field() {
+            let what = format!("{field} is not what the format has there");
+            self.unexpected("group.fields", what, place(number));
+        }
+        if group.has_strays() {
+            let what = "bits of the maps are set behind the group's end".to_string();
+            self.unexpected("group.padding", what, place(number));
+        }
         if self.report.total() > findings {
             self.fix(Stage::Groups, Fix::Group(number));
         }

@@ -150,13 +150,11 @@ impl Checker {
             return Ok(true);
         }
         let mut claims = Claims::of(inode.ino, inode.len.div_ceil(u64::from(self.sb().bsize)));
-        let mapped = match kind {
-            FileKind::Regular | FileKind::Directory => true,
-            FileKind::Symlink => !self.is_fast(inode),
-            _ => false,
-        };
-        if mapped {
-            self.data(inode, &mut claims)?;
+        let kept = self.sb().numbers_kept(inode);
+        let mapped = kept.is_none();
+        match kept {
+            None => self.data(inode, &mut claims)?,
+            Some(kept) => self.no_blocks(inode, kept, &mut claims),
         }
         if !claims.are_sound() {
             self.give_back(&claims);
@@ -204,6 +202,17 @@ impl Checker {
         self.fix(Stage::Inodes, Fix::Trim(inode.ino, len));
     }
 
+    /// The block numbers of an inode that has no blocks: all but so many, which
+    /// are something else, are zero.
+    fn no_blocks(&mut self, inode: &Inode, kept: usize, claims: &mut Claims) {
+        let mut numbers = inode.direct.iter().chain(&inode.indirect).skip(kept);
+        if let Some(number) = numbers.find(|&&number| number != 0) {
+            claims.beyond = true;
+            let what = format!("a number of a block, {number}, in what has no blocks");
+            self.unexpected("inode.block-past-end", what, place(inode.ino));
+        }
+    }
+
     /// The number of sectors an inode says it has.
     fn sectors(&mut self, inode: &Inode, fragments: u64) {
         let sectors = fragments.saturating_mul(u64::from(self.sb().fsize) / 512);
@@ -212,13 +221,6 @@ impl Checker {
             self.expected("inode.block-count", what, place(inode.ino));
             self.fix(Stage::Inodes, Fix::Sectors(inode.ino, sectors));
         }
-    }
-
-    /// Whether a symlink's target is kept in the inode. (Readers take no blocks
-    /// at all for a sign of that too.)
-    fn is_fast(&self, inode: &Inode) -> bool {
-        let longest = u64::from(self.sb().maxsymlinklen);
-        inode.len < longest || longest == 0 && inode.sectors() == 0
     }
 
     /// The longest file that block numbers have room for.

@@ -3,7 +3,7 @@
 
 use super::{Checker, Fix, Spot, Stage};
 use crate::bmap::EVERYTHING;
-use crate::entry::kind_of;
+use crate::entry::{Entry, HEAD, kind_of};
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT, WHITEOUT};
 use seekless_fs::field::{byte, index, wide};
@@ -139,11 +139,25 @@ impl Checker {
             };
             at = at.saturating_add(entry.len);
             if entry.ino != Ino::ZERO && entry.kind != WHITEOUT {
+                if !entry.is_ended(unit) {
+                    self.not_ended(&entry, spot);
+                }
                 let kind = kind_of(entry.kind);
                 names.push(Name { ino: entry.ino, kind, name: entry.name.to_vec(), spot });
             }
         }
         names
+    }
+
+    /// A name without the zero behind it, which kernels go by. (`fsck_ffs` gives
+    /// up the rest of the unit; the name is as long as it says.)
+    fn not_ended(&mut self, entry: &Entry<'_>, spot: Spot) {
+        let what = format!("`{}` has no zero behind it", show(entry.name));
+        let place = place(spot.dir).at_offset(byte(index(spot.at)));
+        self.unexpected("entry.ending", what, place);
+        let has_room = entry.len > HEAD.saturating_add(entry.name.len());
+        let fix = if has_room { Fix::Terminate(spot) } else { Fix::Remove(spot) };
+        self.fix(Stage::Names, fix);
     }
 
     /// Follows an entry; the first two are `.` and `..`.

@@ -2,11 +2,12 @@
 
 use super::copies::{bad_copies, better_copy, search};
 use crate::image::SNAPSHOT;
+use crate::make::{MOST_CONTIG, MOST_INODES_UFS1};
 use crate::ondisk::{SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag};
 use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
-use seekless_fs::field::{index, invalid};
+use seekless_fs::field::{index, invalid, low32, range, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{ByteLen, GroupNo, Ino};
 use std::mem::offset_of;
@@ -204,6 +205,10 @@ pub(super) fn usable(found: &Found, device: ByteLen) -> Result<Super, FsError> {
     if u64::from(t.cssize) < u64::from(sb.ncg).saturating_mul(SUMMARY) {
         return no("fs_cssize", u64::from(t.cssize));
     }
+    if sb.format == Format::Ufs1 && sb.ipg > MOST_INODES_UFS1 {
+        // Heads of groups have 16 bits with a sign for it.
+        return Err(range("fs_ipg", u64::from(sb.ipg), u64::from(MOST_INODES_UFS1), place()));
+    }
     let places = [sb.sblkno, sb.cblkno, sb.iblkno, sb.dblkno];
     if !places.is_sorted() || sb.iblkno.saturating_sub(sb.cblkno) < sb.frag {
         return no("fs_cblkno", u64::from(sb.cblkno));
@@ -265,6 +270,10 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
     let frag = bsize.checked_div(fsize).unwrap_or(0);
     let (pointer, inode) = if found.format == Format::Ufs1 { (4, 128) } else { (8, 256) };
     let pointers = bsize.checked_div(pointer).unwrap_or(0);
+    let least = low32(wide(size_of::<Superblock<LE>>()));
+    let size = least.checked_next_multiple_of(fsize).unwrap_or(least);
+    let said = word(offset_of!(Superblock<LE>, fs_sbsize));
+    let most = low32(wide(SUPERBLOCK_SIZE));
     let words = [
         (field!(fs_frag, 4), frag),
         (field!(fs_bmask, 4), !bsize.saturating_sub(1)),
@@ -274,6 +283,7 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
         (field!(fs_fragshift, 4), frag.trailing_zeros()),
         (field!(fs_nindir, 4), pointers),
         (field!(fs_inopb, 4), bsize.checked_div(inode).unwrap_or(0)),
+        (field!(fs_sbsize, 4), if said <= most { said } else { size.min(most) }),
     ];
     let mut differed = Vec::new();
     for ((name, at, _), value) in words {
@@ -303,7 +313,7 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     let words = [
         (field!(fs_minfree, 4), 0..=99, 8),
         (field!(fs_optim, 4), 0..=1, 0),
-        (field!(fs_maxcontig, 4), 0..=most, 1),
+        (field!(fs_maxcontig, 4), 0..=MOST_CONTIG, 1),
         (field!(fs_maxbpg, 4), 1..=most, (bsize / 8).max(1)),
         (field!(fs_avgfilesize, 4), 1..=most, 16384),
         (field!(fs_avgfpdir, 4), 1..=most, 64),
@@ -318,8 +328,16 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     }
     let (name, at, _) = field!(fs_metaspace, 8);
     let fpg = word(found, offset_of!(Superblock<LE>, fs_fpg));
-    if order.get_u64(&found.bytes, at).is_none_or(|frags| frags > u64::from(fpg)) {
+    if order.get_u64(&found.bytes, at).is_none_or(|frags| frags > u64::from(fpg / 2)) {
         order.put_u64(&mut found.bytes, at, 0);
+        differed.push(name);
+    }
+    // Zero is what was there before there was such a field.
+    let (name, at, _) = field!(fs_maxbsize, 4);
+    let longest = word(found, at);
+    let range = bsize..=bsize.saturating_mul(MAX_CONTIG);
+    if longest != 0 && !(longest.is_power_of_two() && range.contains(&longest)) {
+        order.put_u32(&mut found.bytes, at, bsize);
         differed.push(name);
     }
     differed

@@ -3,12 +3,15 @@
 use super::geometry::Geometry;
 use super::group::{Counts, GroupBuilder};
 use super::options::{MakeOptions, Optimization, Version};
+use crate::crc32c;
 use crate::ondisk::{
     CylinderGroup, Dinode1, Dinode2, INODE_FORMAT_44, MAGIC_GROUP, MAGIC_UFS1, MAGIC_UFS2, ROOT,
-    Superblock, flag,
+    SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, check_hash, flag,
 };
 use crate::superblock::SUMMARY;
+use seekless_units::SECTOR;
 use std::mem::offset_of;
+use std::ops::Range;
 use zerocopy::byteorder::LE;
 
 /// Writes fields where [`ondisk`](crate::ondisk) has them.
@@ -61,16 +64,72 @@ impl Encoder<'_> {
         Page { bytes: vec![0; len], big_endian: self.options.big_endian }
     }
 
-    /// The superblock, padded to what its copies take at most.
-    pub(crate) fn superblock(&self, counts: &[Counts]) -> Vec<u8> {
-        let mut page = self.page(8192);
+    /// The superblock, or a copy of it, as it lies at a byte of the volume; padded
+    /// to what its copies take at most.
+    pub(crate) fn superblock(&self, counts: &[Counts], at: u64) -> Vec<u8> {
+        let mut page = self.page(SUPERBLOCK_SIZE);
         self.superblock_geometry(&mut page);
         self.superblock_tuning(&mut page);
         self.superblock_totals(&mut page, counts);
         if self.geometry.version == Version::Ufs1 {
             self.superblock_old(&mut page, counts);
         }
+        page.u64(offset_of!(Superblock<LE>, fs_sblockactualloc), at);
+        let covered = self.superblock_bytes() as usize;
+        self.seal(&mut page, 0..covered, offset_of!(Superblock<LE>, fs_ckhash));
         page.bytes
+    }
+
+    /// The copy that a group has. Where that of UFS1's first group lies where UFS2
+    /// would have its superblock, boot programs take it for the first.
+    pub(crate) fn copy(&self, counts: &[Counts], group: u32) -> Vec<u8> {
+        let g = self.geometry;
+        let at = g.in_group(group, g.sblkno) * u64::from(g.fsize);
+        let is_first = g.version == Version::Ufs1 && at == SUPERBLOCK_UFS2;
+        self.superblock(counts, if is_first { g.superblock_at() } else { at })
+    }
+
+    /// `fs_sbsize`: whole fragments, but no more than there is room for.
+    fn superblock_bytes(&self) -> u32 {
+        let whole = (size_of::<Superblock<LE>>() as u32).next_multiple_of(self.geometry.fsize);
+        whole.min(SUPERBLOCK_SIZE as u32)
+    }
+
+    /// Puts the check hash of a stretch of bytes at a byte of it, on UFS2.
+    pub(crate) fn seal(&self, page: &mut Page, covered: Range<usize>, at: usize) {
+        if self.geometry.version == Version::Ufs2 {
+            let at = covered.start + at;
+            page.u32(at, 0);
+            let hash = crc32c(&page.bytes[covered]);
+            page.u32(at, hash);
+        }
+    }
+
+    /// Puts the check hash of the inode at byte `at` of its table there.
+    pub(crate) fn seal_inode(&self, page: &mut Page, at: usize) {
+        let size = self.geometry.inode_size() as usize;
+        self.seal(page, at..at + size, offset_of!(Dinode2<LE>, di_ckhash));
+    }
+
+    /// The last sector in front of a UFS2 superblock: at its end `struct
+    /// fsrecovery`, by which `fsck_ffs` finds the copies of one that is lost.
+    pub(crate) fn recovery(&self) -> Option<(u64, Vec<u8>)> {
+        let g = self.geometry;
+        if g.version == Version::Ufs1 {
+            return None;
+        }
+        let mut page = self.page(SECTOR as usize);
+        let words = [MAGIC_UFS2, self.sectors_shift(), g.sblkno, g.fpg, g.ncg];
+        let start = SECTOR as usize - 4 * words.len();
+        for (n, word) in words.into_iter().enumerate() {
+            page.u32(start + 4 * n, word);
+        }
+        Some((g.superblock_at() - SECTOR, page.bytes))
+    }
+
+    /// `fs_fsbtodb`.
+    fn sectors_shift(&self) -> u32 {
+        (u64::from(self.geometry.fsize) / SECTOR).trailing_zeros()
     }
 
     fn superblock_geometry(&self, page: &mut Page) {
@@ -83,26 +142,23 @@ impl Encoder<'_> {
         let frags = |bytes: u64| g.frags(bytes) as u32 * g.fsize;
         set!(page, Superblock, u32,
             fs_sblkno: g.sblkno, fs_cblkno: g.cblkno, fs_iblkno: g.iblkno, fs_dblkno: g.dblkno,
-            fs_old_cgmask: u32::MAX,
             fs_ncg: g.ncg, fs_bsize: g.bsize, fs_fsize: g.fsize, fs_frag: g.frag,
             fs_bmask: !(g.bsize - 1), fs_fmask: !(g.fsize - 1),
             fs_bshift: g.bsize.trailing_zeros(), fs_fshift: g.fsize.trailing_zeros(),
             fs_fragshift: g.frag.trailing_zeros(),
-            fs_fsbtodb: (g.fsize / 512).trailing_zeros(),
-            fs_sbsize: frags(size_of::<Superblock<LE>>() as u64),
+            fs_fsbtodb: self.sectors_shift(),
+            fs_sbsize: self.superblock_bytes(),
             fs_nindir: pointers, fs_inopb: g.bsize / g.inode_size(),
-            fs_old_nspf: g.fsize / 512,
             fs_cssize: frags(u64::from(g.ncg) * SUMMARY),
-            fs_cgsize: frags(g.head_layout().end),
+            fs_cgsize: frags(g.head_bytes()),
             fs_ipg: g.ipg, fs_fpg: g.fpg,
             fs_maxbsize: g.bsize,
             fs_contigsumsize: g.contigsumsize,
             fs_maxsymlinklen: if g.version == Version::Ufs1 { 60 } else { 120 },
-            fs_old_inodefmt: INODE_FORMAT_44,
             fs_magic: magic,
         );
         set!(page, Superblock, u64,
-            fs_sblockloc: g.superblock_at(), fs_sblockactualloc: g.superblock_at(),
+            fs_sblockloc: g.superblock_at(),
             fs_size: g.size, fs_csaddr: u64::from(g.dblkno),
             fs_providersize: g.size,
             fs_maxfilesize: longest.min(i64::MAX as u64),
@@ -112,19 +168,23 @@ impl Encoder<'_> {
 
     fn superblock_tuning(&self, page: &mut Page) {
         let (g, options) = (self.geometry, self.options);
-        let flags = if options.soft_updates { flag::SOFT_UPDATES } else { 0 };
-        let space = options.optimization == Optimization::Space;
+        let soft_updates = if options.soft_updates { flag::SOFT_UPDATES } else { 0 };
+        let hashed = g.version == Version::Ufs2;
+        let hashes = check_hash::SUPERBLOCK | check_hash::GROUP | check_hash::INODE;
+        let flags = soft_updates | if hashed { flag::CHECK_HASHES } else { 0 };
+        let space = options.optimization() == Optimization::Space;
         // A block's worth of room for metadata at a group's start, FreeBSD's
         // half of what is kept free.
         let metaspace = u64::from(g.fpg) * u64::from(options.minfree) / 200;
         set!(page, Superblock, u32,
             fs_minfree: options.minfree,
-            fs_maxcontig: options.maxcontig,
+            fs_maxcontig: options.maxcontig(),
             fs_maxbpg: options.maxbpg.unwrap_or(g.bsize / 8),
             fs_optim: u32::from(space),
             fs_avgfilesize: options.avgfilesize,
             fs_avgfpdir: options.avgfpdir,
             fs_flags: flags,
+            fs_metackhash: if hashed { hashes } else { 0 },
         );
         set!(page, Superblock, u64, fs_metaspace: metaspace / u64::from(g.frag) * u64::from(g.frag));
         let id = offset_of!(Superblock<LE>, fs_id);
@@ -132,9 +192,10 @@ impl Encoder<'_> {
         page.u32(id + 4, options.id[1]);
         page.raw(offset_of!(Superblock<LE>, fs_volname), &options.label);
         page.bytes[offset_of!(Superblock<LE>, fs_clean)] = 1;
-        page.bytes[offset_of!(Superblock<LE>, fs_old_flags)] = flag::UPDATED as u8 | flags as u8;
+        page.bytes[offset_of!(Superblock<LE>, fs_old_flags)] =
+            flag::UPDATED as u8 | soft_updates as u8;
         let time = options.time.secs.cast_unsigned();
-        set!(page, Superblock, u64, fs_time: time, fs_mtime: time);
+        set!(page, Superblock, u64, fs_time: time);
     }
 
     fn superblock_totals(&self, page: &mut Page, counts: &[Counts]) {
@@ -163,6 +224,8 @@ impl Encoder<'_> {
             fs_old_size: g.size as u32,
             fs_old_dsize: self.data_frags() as u32,
             fs_old_csaddr: g.dblkno,
+            fs_old_cgmask: u32::MAX, fs_old_nspf: g.fsize / 512,
+            fs_old_inodefmt: INODE_FORMAT_44,
             fs_old_rps: 60,
             fs_old_npsect: sectors, fs_old_nsect: sectors, fs_old_spc: sectors,
             fs_old_interleave: 1,
@@ -204,7 +267,6 @@ impl Encoder<'_> {
             cg_iusedoff: layout.inodes as u32, cg_freeoff: layout.frags as u32,
             cg_nextfreeoff: layout.end as u32,
         );
-        set!(page, CylinderGroup, u64, cg_time: self.options.time.secs.cast_unsigned());
         self.summary(&mut page, offset_of!(CylinderGroup<LE>, cg_cs), &counts);
         for (n, &runs) in counts.runs.iter().enumerate() {
             page.u32(offset_of!(CylinderGroup<LE>, cg_frsum) + n * 4, runs);
@@ -219,6 +281,7 @@ impl Encoder<'_> {
         } else {
             // All inodes are zeros, so all are written.
             set!(page, CylinderGroup, u32, cg_niblk: g.ipg, cg_initediblk: g.ipg);
+            set!(page, CylinderGroup, u64, cg_time: self.options.time.secs.cast_unsigned());
         }
         if g.contigsumsize > 0 {
             set!(page, CylinderGroup, u32,
@@ -233,6 +296,8 @@ impl Encoder<'_> {
         }
         page.raw(layout.inodes as usize, &group.inode_bits());
         page.raw(layout.frags as usize, &group.frag_bits());
+        let covered = g.frags(g.head_bytes()) as usize * g.fsize as usize;
+        self.seal(&mut page, 0..covered, offset_of!(CylinderGroup<LE>, cg_ckhash));
         page.bytes
     }
 
@@ -281,10 +346,11 @@ impl Encoder<'_> {
                 );
                 root!(Dinode2, u32,
                     di_atimensec: nanos, di_mtimensec: nanos, di_ctimensec: nanos,
-                    di_birthnsec: nanos, di_blksize: g.bsize, di_gen: self.options.id[1],
+                    di_birthnsec: nanos, di_gen: self.options.id[1],
                 );
             }
         }
+        self.seal_inode(&mut page, at);
         page.bytes
     }
 }

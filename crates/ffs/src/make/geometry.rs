@@ -10,6 +10,11 @@ use zerocopy::byteorder::LE;
 const HEAD: u64 = size_of::<CylinderGroup<LE>>() as u64;
 /// Room for a superblock or a copy of it.
 const SUPERBLOCK_ROOM: u64 = 8192;
+/// `CGSIZEFUDGE`: what a head leaves of its block, for tools that think that a
+/// head is larger.
+const SLACK: u64 = 8;
+/// Inodes of a group at most: UFS1 counts them in 16 bits with a sign.
+pub(crate) const MOST_INODES_UFS1: u32 = i16::MAX as u32;
 /// A volume is divided into at least this many groups (`MINCYLGRPS`).
 const LEAST_GROUPS: u64 = 4;
 
@@ -59,7 +64,7 @@ impl Geometry {
             cblkno: 0,
             iblkno: 0,
             dblkno: 0,
-            contigsumsize: options.maxcontig.min(MAX_CONTIG),
+            contigsumsize: options.maxcontig().min(MAX_CONTIG),
         };
         if geometry.contigsumsize <= 1 {
             geometry.contigsumsize = 0;
@@ -67,66 +72,148 @@ impl Geometry {
         geometry.sblkno = whole(geometry.superblock_at() + SUPERBLOCK_ROOM);
         geometry.cblkno = geometry.sblkno + whole(SUPERBLOCK_ROOM);
         geometry.iblkno = geometry.cblkno + frag;
-        geometry.divide(options)?;
+        geometry.limit_size()?;
+        let inode_every = geometry.divide(options)?;
+        geometry.enlarge_last_group(inode_every, options)?;
+        geometry.check_room(options)?;
         Ok(geometry)
     }
 
-    /// Divides the volume into groups as large as their heads allow.
-    fn divide(&mut self, options: &MakeOptions) -> Result<(), FsError> {
-        let density = u64::from(options.bytes_per_inode.unwrap_or(2 * self.fsize));
-        let frag = u64::from(self.frag);
-        let per_block = u64::from(self.bsize / self.inode_size());
-        let wanted = self.size.div_ceil(LEAST_GROUPS).next_multiple_of(frag);
-        let most = u64::from(options.blocks_per_group.unwrap_or(u32::MAX));
-        let (mut low, mut high) = (1, most.min(wanted.min(u64::from(self.bsize) * 8) / frag));
-        // The most blocks whose bitmaps fit in one block.
-        while low < high {
-            let middle = (low + high).div_ceil(2);
-            self.shape(middle * frag, density, per_block);
-            if self.head_layout().end <= u64::from(self.bsize) {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        self.shape(low * frag, density, per_block);
-        self.drop_small_tail();
-        let inodes = u64::from(self.ncg) * u64::from(self.ipg);
-        if inodes > u64::from(u32::MAX) / 2 || self.size > i64::MAX as u64 / u64::from(self.fsize) {
-            return Err(FsError::Invalid(format!("{inodes} inodes are too many for the format")));
+    /// What the format has numbers for.
+    fn limit_size(&self) -> Result<(), FsError> {
+        if self.size > i64::MAX as u64 / u64::from(self.fsize) {
+            return Err(FsError::Invalid("too large for the format".into()));
         }
         if self.version == Version::Ufs1 && self.size > i32::MAX as u64 {
             return Err(FsError::Invalid("too large for UFS1, which counts 2^31 fragments".into()));
         }
+        Ok(())
+    }
+
+    /// Divides the volume into groups: enough fragments for a block of inodes,
+    /// then as many more blocks as the head has bits for, while there are
+    /// [`LEAST_GROUPS`]. Returns for how many fragments there is an inode.
+    fn divide(&mut self, options: &MakeOptions) -> Result<u64, FsError> {
+        let fsize = u64::from(self.fsize);
+        // All inodes together have 32-bit numbers.
+        let most_inodes = (1 << 32) - u64::from(self.inodes_per_block());
+        let least = 1 + self.size / most_inodes;
+        let wanted = options.bytes_per_inode.map_or(2 * fsize, u64::from);
+        let mut density = wanted.max(least * fsize);
+        let inode_every = loop {
+            let inode_every = (density / fsize).max(1);
+            if inode_every < least {
+                return Err(FsError::Invalid(format!(
+                    "blocks of {} bytes are too small for so large a file system",
+                    self.bsize
+                )));
+            }
+            self.smallest_group(inode_every);
+            if self.head_bytes() + SLACK < u64::from(self.bsize) {
+                break inode_every;
+            }
+            density = density.saturating_sub(fsize);
+        };
+        let frag = u64::from(self.frag);
+        let most = options.blocks_per_group.map_or(i32::MAX as u64, |most| u64::from(most) * frag);
+        while u64::from(self.fpg) < most {
+            self.set_inodes(inode_every);
+            let fits = self.version == Version::Ufs2 || self.ipg <= MOST_INODES_UFS1;
+            if fits && self.size / u64::from(self.fpg) < LEAST_GROUPS {
+                break;
+            }
+            let used = self.head_bytes() + SLACK;
+            if fits && used == u64::from(self.bsize) {
+                break;
+            }
+            if !fits || used > u64::from(self.bsize) {
+                self.fpg -= self.frag;
+                self.set_inodes(inode_every);
+                break;
+            }
+            self.fpg += self.frag;
+        }
+        Ok(inode_every)
+    }
+
+    /// A group of the fewest fragments that one block of inodes is for.
+    fn smallest_group(&mut self, inode_every: u64) {
+        self.ipg = self.inodes_per_block();
+        let least = (inode_every * u64::from(self.ipg)).min(self.size);
+        for _ in 0..2 {
+            self.fpg = self.metadata_frags().max(u32::try_from(least).unwrap_or(u32::MAX));
+            self.set_inodes(inode_every);
+        }
+    }
+
+    /// Inodes for the fragments of a group, in whole blocks.
+    fn set_inodes(&mut self, inode_every: u64) {
+        let inodes = u64::from(self.fpg).div_ceil(inode_every) as u32;
+        self.ipg = inodes.next_multiple_of(self.inodes_per_block());
+        self.dblkno = self.iblkno + self.ipg / (self.inodes_per_block() / self.frag);
+        self.ncg = self.size.div_ceil(u64::from(self.fpg).max(1)) as u32;
+    }
+
+    /// Where the data of a group would begin: in front of it there is no group.
+    fn metadata_frags(&self) -> u32 {
+        let table = self.ipg / (self.inodes_per_block() / self.frag);
+        (self.iblkno + table).next_multiple_of(self.frag)
+    }
+
+    /// Makes all groups smaller until the last one has room for its metadata.
+    fn enlarge_last_group(
+        &mut self,
+        inode_every: u64,
+        options: &MakeOptions,
+    ) -> Result<(), FsError> {
+        loop {
+            let least = u64::from(self.metadata_frags());
+            if self.size < least || u64::from(self.fpg) < least {
+                return Err(self.too_small(options, least));
+            }
+            let last = self.size % u64::from(self.fpg);
+            if last == 0 || last >= least {
+                break;
+            }
+            self.fpg -= self.frag;
+            self.set_inodes(inode_every);
+        }
+        // The last block that was tried may have had fewer inodes.
+        self.dblkno = self.iblkno + self.ipg / (self.inodes_per_block() / self.frag);
+        self.ncg = self.size.div_ceil(u64::from(self.fpg)) as u32;
+        Ok(())
+    }
+
+    /// Whether the first group has room for the summary area and a root.
+    fn check_room(&self, options: &MakeOptions) -> Result<(), FsError> {
+        let frag = u64::from(self.frag);
+        let inodes = self.size.div_ceil(u64::from(self.fpg)) * u64::from(self.ipg);
+        if inodes > (1 << 32) - u64::from(self.inodes_per_block()) {
+            return Err(FsError::Invalid(format!("{inodes} inodes are too many for the format")));
+        }
         let first = u64::from(self.dblkno) + self.summary_frags() + frag;
-        if self.ncg == 0 || first > self.group_frags(0) {
-            return Err(FsError::NoSpace(format!(
-                "{} bytes are too few: a group's metadata take {}",
-                options.size,
-                first * u64::from(self.fsize)
-            )));
+        if first > self.group_frags(0) || self.size < 8 * frag {
+            return Err(self.too_small(options, first.max(8 * frag)));
         }
         Ok(())
     }
 
-    fn shape(&mut self, fpg: u64, density: u64, per_block: u64) {
-        let bytes = fpg * u64::from(self.fsize);
-        let ipg = bytes.div_ceil(density).max(1).next_multiple_of(per_block);
-        self.fpg = fpg as u32;
-        self.ipg = ipg as u32;
-        let table = ipg * u64::from(self.inode_size()) / u64::from(self.fsize);
-        self.dblkno = self.iblkno + table as u32;
-        self.ncg = self.size.div_ceil(fpg.max(1)) as u32;
+    fn too_small(&self, options: &MakeOptions, least: u64) -> FsError {
+        FsError::NoSpace(format!(
+            "{} bytes are too few: a group's metadata take {}",
+            options.size,
+            least * u64::from(self.fsize)
+        ))
     }
 
-    /// Leaves out a last group that has no room for a block of data.
-    fn drop_small_tail(&mut self) {
-        self.size -= self.size % u64::from(self.frag);
-        let last = self.size % u64::from(self.fpg);
-        if last != 0 && last < u64::from(self.dblkno) + u64::from(self.frag) {
-            self.size -= last;
-        }
-        self.ncg = self.size.div_ceil(u64::from(self.fpg)) as u32;
+    fn inodes_per_block(&self) -> u32 {
+        self.bsize / self.inode_size()
+    }
+
+    /// `CGSIZE`: what a head takes, for kernels that see whether it fits.
+    pub(crate) fn head_bytes(&self) -> u64 {
+        let old = self.version == Version::Ufs1;
+        head_bytes(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
 
     pub(crate) fn inode_size(&self) -> u32 {
@@ -164,11 +251,22 @@ impl Geometry {
         u64::from(group) * u64::from(self.fpg) + u64::from(at)
     }
 
-    /// `CGSIZE` and the offsets in front of it.
+    /// Where the parts of a head begin.
     pub(crate) fn head_layout(&self) -> HeadLayout {
         let old = self.version == Version::Ufs1;
         head_layout(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
+}
+
+/// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, where the
+/// counts of clusters are aligned included.
+pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize: u32) -> u64 {
+    let tables = if old { 4 + 2 } else { 0 };
+    let clusters = match contigsumsize {
+        0 => 0,
+        longest => u64::from(longest) * 4 + u64::from(fpg / frag).div_ceil(8),
+    };
+    HEAD + tables + u64::from(ipg).div_ceil(8) + u64::from(fpg).div_ceil(8) + 4 + clusters
 }
 
 /// Where `newfs` puts the parts of a head, for groups of so many inodes and
@@ -208,6 +306,25 @@ mod tests {
         assert_eq!(geometry.sblkno * (geometry.fsize / 512), 192);
     }
 
+    /// What `newfs` prints for disks of 10 and of 1 GiB, as published: sectors;
+    /// then groups, blocks in a group, inodes in a group. Until FreeBSD 12 a
+    /// kernel moved 128 KiB at once, four blocks.
+    #[test]
+    fn groups_are_those_of_newfs() {
+        for (sectors, maxcontig, ncg, blocks, ipg) in [
+            (20_971_520, Some(4), 17, 20_035, 80_256),
+            (20_971_520, None, 17, 20_007, 80_128),
+            (2_097_152, Some(4), 4, 8_193, 32_896),
+            (2_097_152, None, 4, 8_193, 32_896),
+        ] {
+            let mut options = MakeOptions::new(Version::Ufs2, ByteLen::new(sectors * 512));
+            options.maxcontig = maxcontig;
+            let geometry = Geometry::new(&options).unwrap();
+            let shape = (geometry.ncg, geometry.fpg / geometry.frag, geometry.ipg);
+            assert_eq!(shape, (ncg, blocks, ipg), "{sectors} {maxcontig:?}");
+        }
+    }
+
     #[test]
     fn groups_are_no_larger_than_asked_for() {
         let mut options = MakeOptions::new(Version::Ufs1, ByteLen::new(991 * (8 << 20)));
@@ -230,7 +347,9 @@ mod tests {
                 let geometry = Geometry::new(&options).unwrap();
                 let end = geometry.head_layout().end;
                 assert!(end <= u64::from(bsize), "{bsize}/{fsize}: {end}");
-                assert!(end > u64::from(bsize) * 9 / 10, "{bsize}/{fsize}: only {end} used");
+                let full = end > u64::from(bsize) * 9 / 10;
+                let inodes = geometry.ipg + bsize / geometry.inode_size() > MOST_INODES_UFS1;
+                assert!(full || inodes, "{version:?} {bsize}/{fsize}: only {end} used");
                 assert_eq!(
                     geometry.size.div_ceil(u64::from(geometry.fpg)),
                     u64::from(geometry.ncg)

@@ -3,6 +3,13 @@
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::ByteLen;
 
+/// Percent of the space that are kept free by default (`MINFREE`).
+pub(crate) const MINFREE: u32 = 8;
+/// Bytes that a kernel moves at once (`MAXPHYS` of 64-bit FreeBSD).
+const TRANSFER: u32 = 1 << 20;
+/// Most blocks of a cluster that FreeBSD takes for possible (`validate_sblock`).
+pub(crate) const MOST_CONTIG: u32 = 256;
+
 /// Which of the two formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
@@ -37,7 +44,8 @@ pub struct MakeOptions {
     pub fragment_size: u32,
     /// Percent of the space kept from ordinary users (`-m`), below 100.
     pub minfree: u32,
-    /// What the allocator spares (`-o`).
+    /// What the allocator spares (`-o`); space wherever less than
+    /// 8 percent are kept free.
     pub optimization: Optimization,
     /// Blocks a file may take in one group before it must move on (`-e`);
     /// `None` for as many numbers as fit in a quarter of a block.
@@ -46,12 +54,14 @@ pub struct MakeOptions {
     pub avgfilesize: u32,
     /// Average number of files in a directory (`-h`).
     pub avgfpdir: u32,
-    /// Bytes of space for each inode (`-i`); `None` for two fragments.
+    /// Bytes of space for each inode (`-i`), a fragment at least; `None` for two
+    /// fragments. Rounded down to whole fragments.
     pub bytes_per_inode: Option<u32>,
     /// Most blocks in a group (`-c`); `None` for as many as its head can tell of.
     pub blocks_per_group: Option<u32>,
-    /// Most blocks that are gathered into a cluster (`-a`).
-    pub maxcontig: u32,
+    /// Most blocks that are gathered into a cluster (`-a`), 256 at most; `None`
+    /// for those of 1 MiB.
+    pub maxcontig: Option<u32>,
     /// Soft updates (`-U`).
     pub soft_updates: bool,
     /// Volume label (`-L`), 31 bytes at most.
@@ -72,19 +82,30 @@ impl MakeOptions {
             size,
             block_size: 32768,
             fragment_size: 4096,
-            minfree: 8,
+            minfree: MINFREE,
             optimization: Optimization::Time,
             maxbpg: None,
             avgfilesize: 16384,
             avgfpdir: 64,
             bytes_per_inode: None,
             blocks_per_group: None,
-            maxcontig: 16,
+            maxcontig: None,
             soft_updates: false,
             label: Vec::new(),
             time: Timestamp::default(),
             id: [0; 2],
         }
+    }
+
+    /// What the allocator spares: `newfs` lets it spare space where little of it
+    /// is kept free.
+    pub(crate) fn optimization(&self) -> Optimization {
+        if self.minfree < MINFREE { Optimization::Space } else { self.optimization }
+    }
+
+    /// Most blocks of a cluster.
+    pub(crate) fn maxcontig(&self) -> u32 {
+        self.maxcontig.unwrap_or((TRANSFER / self.block_size.max(1)).max(1))
     }
 
     /// Checks that such a file system can be made, without making it.
@@ -118,7 +139,7 @@ impl MakeOptions {
         for (what, value) in [
             ("average file size", self.avgfilesize),
             ("average number of files in a directory", self.avgfpdir),
-            ("number of blocks in a cluster", self.maxcontig),
+            ("number of blocks in a cluster", self.maxcontig()),
             ("number of a file's blocks in a group", self.maxbpg.unwrap_or(1)),
             ("number of blocks in a group", self.blocks_per_group.unwrap_or(1)),
             ("number of bytes for an inode", self.bytes_per_inode.unwrap_or(1)),
@@ -126,6 +147,12 @@ impl MakeOptions {
             if value == 0 || value > i32::MAX as u32 {
                 return wrong(format!("the {what} is {value}"));
             }
+        }
+        if self.maxcontig() > MOST_CONTIG {
+            let asked = self.maxcontig();
+            return wrong(format!(
+                "clusters of {asked} blocks: FreeBSD mounts {MOST_CONTIG} at most"
+            ));
         }
         Ok(())
     }

@@ -109,6 +109,16 @@ pub(crate) const CASES: &[Case] = &[
         let iblkno = p.number(at, 4);
         p.put(at, 4, iblkno + 1);
     }),
+    case(
+        "larger than a superblock can be",
+        false,
+        &["superblock.derived", "superblock.copy"],
+        |p| {
+            for at in p.superblocks() {
+                p.put(at + 104, 4, 16384);
+            }
+        },
+    ),
     case("wrong shifts", false, &["superblock.derived"], |p| {
         let at = p.superblock() + 80;
         p.put(at, 4, 31);
@@ -116,6 +126,12 @@ pub(crate) const CASES: &[Case] = &[
     case("more kept free than there is", false, &["superblock.tuning"], |p| {
         let at = p.superblock() + 60;
         p.put(at, 4, 200);
+    }),
+    case("more than FreeBSD takes for possible", false, &["superblock.tuning"], |p| {
+        let (at, fpg) = (p.superblock(), p.number(p.superblock() + 188, 4));
+        p.put(at + 88, 4, 257);
+        p.put(at + 860, 4, 3 << 12);
+        p.put(at + 880, 8, fpg / 2 + 1);
     }),
     case("a snapshot that is none", false, &["superblock.tuning"], |p| {
         let at = p.superblock() + 1116;
@@ -248,6 +264,21 @@ pub(crate) const CASES: &[Case] = &[
         let (block, free) = (p.get("/pieces", Indirect(0)), p.free_block());
         p.put_pointer(block, 200, free);
     }),
+    case("a block of a pipe", false, &["inode.block-past-end"], |p| {
+        let block = p.free_block();
+        p.set("/dir/fifo", Direct(0), block);
+    }),
+    case("a tree of a socket", false, &["inode.block-past-end", "entry.kind"], |p| {
+        p.set("/dir/fifo", Mode, 0o140_644);
+        p.set("/dir/fifo", Indirect(2), 5);
+    })
+    .gone(&["/dir/fifo"]),
+    case("more than a device's number", false, &["inode.block-past-end", "entry.kind"], |p| {
+        p.set("/dir/fifo", Mode, 0o020_644);
+        p.set("/dir/fifo", Direct(0), 0x0103);
+        p.set("/dir/fifo", Direct(1), 9);
+    })
+    .gone(&["/dir/fifo"]),
     case("a tree past the end", false, &["inode.block-past-end"], |p| {
         let free = p.free_block();
         p.set("/dir/small", Indirect(1), free);
@@ -426,6 +457,20 @@ pub(crate) const CASES: &[Case] = &[
         p.bytes[at + 9] = b'/';
     })
     .moved(&["/dir/fifo"]),
+    case("no zero behind a name", false, &["entry.ending"], |p| {
+        let at = p.entry("/dir", "fifo") + 12;
+        p.bytes[at] = b'x';
+    }),
+    case("no room for a zero", false, &["entry.ending", "inode.links-low"], |p| {
+        let fifo = p.find("/dir/fifo");
+        p.add_entry("/dir", "four", fifo, 1);
+        let at = p.entry("/dir", "four");
+        let len = p.number(at + 4, 2);
+        p.put(at + 4, 2, 12);
+        p.put(at + 12, 4, 0);
+        p.put(at + 16, 4, 0);
+        p.put(at + 16, 2, len - 12);
+    }),
     case("a second dot", false, &["entry.name", "inode.unreferenced"], |p| {
         let at = p.entry("/dir", "fifo");
         p.bytes[at + 7..at + 10].copy_from_slice(&[1, b'.', 0]);
@@ -593,6 +638,18 @@ pub(crate) const CASES: &[Case] = &[
     case("a rotor outside", false, &["group.rotor"], |p| {
         let at = p.group() + 40;
         p.put(at, 4, 1 << 20);
+    }),
+    case("inodes of a group counted wrong", false, &["group.fields"], |p| {
+        let (at, width) = (p.group() + if p.is_ufs1 { 18 } else { 116 }, 2);
+        p.put(at, width, 77);
+    }),
+    case("something in a field that is unused", false, &["group.fields"], |p| {
+        let at = p.group() + 144;
+        p.put(at, 8, 1);
+    }),
+    case("a bit behind the map of a group", false, &["group.padding"], |p| {
+        let at = p.behind_the_maps();
+        p.bytes[at] |= 0x80;
     }),
     case("no group", false, &["group.head"], |p| {
         let at = p.group() + 4;

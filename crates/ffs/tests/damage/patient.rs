@@ -168,6 +168,21 @@ impl Patient {
         self.group() + self.number(self.group() + 96, 4) as usize
     }
 
+    /// A byte in the maps of the first group that nothing is in.
+    pub(crate) fn behind_the_maps(&self) -> usize {
+        let head = self.group();
+        let word = |at: usize| self.number(head + at, 4) as usize;
+        let frags = word(96) + word(20).div_ceil(8);
+        // What follows is aligned, or is the map of a whole group.
+        let next = if word(104) == 0 { word(100) } else { word(104) + 4 };
+        if frags < next {
+            return head + frags;
+        }
+        let blocks = word(108) + word(112).div_ceil(8);
+        assert!(blocks < word(100) || word(112) % 8 != 0, "no byte behind the maps");
+        head + if blocks < word(100) { blocks } else { blocks - 1 }
+    }
+
     /// Where the superblock and its copies begin.
     pub(crate) fn superblocks(&self) -> Vec<usize> {
         let magic = if self.is_ufs1 { 0x0001_1954 } else { 0x1954_0119 };

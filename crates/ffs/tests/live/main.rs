@@ -7,6 +7,8 @@
 mod clusters;
 mod crash;
 mod failing;
+#[path = "../rules/freebsd.rs"]
+mod freebsd;
 mod model;
 mod recount;
 mod replay;
@@ -36,8 +38,26 @@ fn random_operations_do_what_the_model_does() {
             replay.run(3000);
             let device = replay.finish();
             recount(&device);
+            // Check hashes and fields that we keep nothing in are as FreeBSD's.
+            let verdict = freebsd::judge(device.as_ref(), false);
+            assert!(verdict.wrong.is_empty(), "{discipline} {shape:?}: {:#?}", verdict.wrong);
             let report = seekless_ffs::check(device).unwrap();
             assert!(report.is_clean(), "{:#?}", report.findings);
+        }
+    }
+}
+
+/// A superblock's room is 8192 bytes, also where a fragment is larger.
+#[test]
+fn volumes_of_large_fragments_can_be_changed() {
+    for version in [Version::Ufs1, Version::Ufs2] {
+        for (block, fragment) in [(65536, 65536), (65536, 16384), (32768, 16384), (16384, 16384)] {
+            let shape = Shape { version, block, fragment, mebibytes: 64, big_endian: false };
+            let mut replay = Replay::new(&shape, Discipline::SoftUpdates, 5);
+            replay.run(300);
+            let device = replay.finish();
+            let verdict = freebsd::judge(device.as_ref(), false);
+            assert!(verdict.wrong.is_empty(), "{shape:?}: {:#?}", verdict.wrong);
         }
     }
 }

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+#[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) version: Version,
     pub(crate) block: u32,

@@ -4,7 +4,7 @@
 //! `sys/contrib/softupdates/README`).
 
 use super::andrew::{Andrew, Source};
-use super::process::{Process, Turn, take_turns};
+use super::process::{Process, Turn, run_all};
 use super::{Measured, parent, phase, untar};
 use crate::machine::Machine;
 use crate::tree::Entry;
@@ -158,7 +158,7 @@ pub(super) fn perform(
     let chance = Random::new(seed.wrapping_add(1));
     let mut walks = Walks { open: Vec::new(), left: rounds.div_ceil(2), chance };
     let all = phase(machine, "all", |machine| {
-        take_turns(machine, &mut [&mut benchmarks, &mut copies, &mut walks])
+        run_all(machine, &mut [&mut benchmarks, &mut copies, &mut walks])
     })?;
     Ok(vec![all])
 }

@@ -38,6 +38,7 @@ fn bare_buffer() -> BufferSpec {
         segments: 1,
         segment_sectors: 256,
         write_segments: 1,
+        adaptive_segments: false,
         separate_write_segment: false,
         caching: false,
         hits_on_written: false,

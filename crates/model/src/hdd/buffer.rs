@@ -13,10 +13,16 @@ pub(super) struct Segment {
     pub(super) end: u64,
     /// Read-ahead goes up to here.
     pub(super) limit: u64,
+    /// The end of the last read that it served.
+    pub(super) served: u64,
+    /// When the host had that.
+    pub(super) served_at: Nanos,
     /// What it holds came from the host.
     pub(super) written: bool,
     /// Until when it holds what is not on the medium yet.
     pub(super) dirty_until: Nanos,
+    /// Its room is lent to the segment that is named.
+    lent: Option<usize>,
     used: u64,
 }
 
@@ -38,6 +44,8 @@ pub(super) struct Buffer {
     /// First block and number of every segment, sorted: no segment holds more
     /// than `segment_sectors`, so those that hold a block are neighbours here.
     by_start: Vec<(u64, usize)>,
+    /// How many segments have lent their room.
+    lent: usize,
     clock: u64,
     spec: BufferSpec,
 }
@@ -48,6 +56,7 @@ impl Buffer {
         Self {
             segments: vec![Segment::default(); count],
             by_start: (0..count).map(|at| (0, at)).collect(),
+            lent: 0,
             clock: 0,
             spec: spec.clone(),
         }
@@ -59,12 +68,51 @@ impl Buffer {
 
     fn for_reads(&self) -> impl Iterator<Item = (usize, &Segment)> {
         let writes_only = usize::from(self.spec.separate_write_segment);
-        self.segments.iter().enumerate().skip(writes_only)
+        self.segments.iter().enumerate().skip(writes_only).filter(|(_, own)| own.lent.is_none())
     }
 
     fn for_writes(&self) -> impl Iterator<Item = (usize, &Segment)> {
         let count = if self.spec.separate_write_segment { 1 } else { self.segments.len() };
-        self.segments.iter().enumerate().take(count)
+        self.segments.iter().enumerate().take(count).filter(|(_, own)| own.lent.is_none())
+    }
+
+    /// Sectors that a segment has room for, with what others have lent it.
+    pub(super) fn room_of(&self, at: usize) -> u64 {
+        let own = u64::from(self.spec.segment_sectors);
+        if self.lent == 0 {
+            return own;
+        }
+        let lenders = self.segments.iter().filter(|segment| segment.lent == Some(at)).count();
+        own * (lenders as u64 + 1)
+    }
+
+    /// Sectors that no segment holds more than.
+    fn longest(&self) -> u64 {
+        u64::from(self.spec.segment_sectors) * (self.lent as u64 + 1)
+    }
+
+    /// A segment that serves reads in order takes the room of the one not
+    /// used for longest, as long as enough are left for all writes the drive accepts.
+    pub(super) fn grow(&mut self, at: usize, now: Nanos) {
+        let kept = self.spec.write_segments as usize + 1;
+        if !self.spec.adaptive_segments || self.lent + kept >= self.segments.len() {
+            return;
+        }
+        let free = self.for_reads().filter(|(n, other)| *n != at && other.dirty_until <= now);
+        let Some(lender) = free.min_by_key(|(_, other)| other.used).map(|(n, _)| n) else { return };
+        self.reset(lender, 0, false);
+        self.segments[lender].lent = Some(at);
+        self.lent += 1;
+    }
+
+    /// Gives room back that was lent to a segment.
+    fn give_back(&mut self, at: usize) {
+        if self.lent > 0 {
+            for lender in self.segments.iter_mut().filter(|segment| segment.lent == Some(at)) {
+                lender.lent = None;
+                self.lent -= 1;
+            }
+        }
     }
 
     /// The segment that holds the read's first block, one with all of it before
@@ -85,7 +133,7 @@ impl Buffer {
 
     /// Those of `by_start` that begin before `end` and may reach past `start`.
     fn reaching(&self, start: u64, end: u64) -> Range<usize> {
-        let longest = u64::from(self.spec.segment_sectors);
+        let longest = self.longest();
         let until = self.by_start.partition_point(|&(first, _)| first < end);
         // Few do, if any: they are the last of those.
         let near = self.by_start[..until].iter().rev();
@@ -163,10 +211,12 @@ impl Buffer {
 
     /// Gives a segment to a run that begins at a block.
     pub(super) fn reset(&mut self, at: usize, start: u64, written: bool) {
+        self.give_back(at);
         self.move_start(at, start);
         let segment = &mut self.segments[at];
         segment.end = start;
         segment.limit = 0;
+        segment.served = 0;
         segment.written = written;
         segment.dirty_until = Nanos::ZERO;
     }
@@ -184,6 +234,11 @@ impl Buffer {
         self.segments[at].limit = limit;
     }
 
+    /// The host has had what a segment holds before a block.
+    pub(super) fn set_served(&mut self, at: usize, end: u64, now: Nanos) {
+        (self.segments[at].served, self.segments[at].served_at) = (end, now);
+    }
+
     /// Until when a segment holds what is not on the medium.
     pub(super) fn set_dirty(&mut self, at: usize, until: Nanos) {
         self.segments[at].dirty_until = until;
@@ -191,9 +246,9 @@ impl Buffer {
 
     /// Extends a segment to a block; what does not fit any more falls out.
     pub(super) fn extend(&mut self, at: usize, end: u64) {
+        let room = self.room_of(at);
         let segment = &mut self.segments[at];
         segment.end = segment.end.max(end);
-        let room = u64::from(self.spec.segment_sectors);
         let start = segment.end.saturating_sub(room);
         if start > segment.start {
             self.move_start(at, start);

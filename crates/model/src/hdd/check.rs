@@ -67,6 +67,7 @@ impl HddSpec {
             .find_map(|point| time("table", point.1))
             .or_else(|| time("head_switch_ms", seek.head_switch_ms))
             .or_else(|| time("write_settle_ms", settle.abs()))
+            .or_else(|| time("switch_settle_ms", seek.switch_settle_ms.unwrap_or_default().abs()))
     }
 
     fn time_fault(&self) -> Option<Fault> {

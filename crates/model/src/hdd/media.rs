@@ -30,6 +30,11 @@ impl Media {
         Self { layout: Layout::new(spec), seek: Seek::new(&spec.seek), period: period.max(1) }
     }
 
+    /// Nanoseconds a revolution.
+    pub(super) fn period(&self) -> u64 {
+        self.period
+    }
+
     /// How long `sectors` sectors of a track take to pass.
     fn passing(&self, track: &Track, sectors: u64) -> u64 {
         let all = u128::from(self.period) * u128::from(sectors);

@@ -10,6 +10,7 @@
 
 mod buffer;
 mod check;
+mod join;
 mod layout;
 mod media;
 mod overhead;
@@ -24,7 +25,8 @@ use crate::device::{DeviceModel, Refused, check};
 use crate::in_flight::InFlight;
 use crate::request::{Completion, Op, Request, Tag};
 use buffer::Buffer;
-use media::{Media, Stream};
+use join::Trail;
+use media::{Arrivals, Media, Stream};
 use overhead::Overheads;
 use queue::{Queue, Sweep};
 use schedule::Start;
@@ -59,6 +61,8 @@ struct Dirty {
     start: u64,
     end: u64,
     accepted: Nanos,
+    /// When its last part comes, if that joined what was there.
+    last: Option<Arrivals>,
 }
 
 /// Read-ahead under way.
@@ -88,6 +92,7 @@ pub struct Hdd {
     heads: Heads,
     reading: Option<Reading>,
     dirty: Sweep<Dirty>,
+    trail: Trail,
     /// The last command was a read.
     after_read: bool,
     /// When the next command may be taken up.
@@ -110,6 +115,7 @@ impl Hdd {
             heads: Heads::default(),
             reading: None,
             dirty: Sweep::new(spec.queue.policy),
+            trail: Trail::default(),
             after_read: true,
             command_free: Nanos::ZERO,
             queue: Queue::new(&spec.queue),

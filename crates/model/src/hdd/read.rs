@@ -1,5 +1,6 @@
 //! Serving reads: from the buffer, from read-ahead under way, from the medium.
 
+use super::buffer::Segment;
 use super::media::{Media, Stream};
 use super::spec::ReadAhead;
 use super::{Hdd, Reading, Waiting};
@@ -8,10 +9,26 @@ use seekless_units::Nanos;
 impl Hdd {
     /// Serves a read that is taken up at `now`; returns when it completes.
     pub(super) fn read(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
-        match self.buffer.hit(waiting.start(), waiting.end()) {
+        let hit = self.buffer.hit(waiting.start(), waiting.end());
+        match hit.or_else(|| self.about_to_read(waiting.start())) {
             Some(segment) => self.read_hit(waiting, now, segment),
             None => self.read_miss(waiting, now),
         }
+    }
+
+    /// The segment that read-ahead is about to put a block into: it passes under
+    /// the heads next, and to stop for it would cost a revolution.
+    fn about_to_read(&self, block: u64) -> Option<usize> {
+        let reading = self.reading.as_ref()?;
+        let held = self.buffer.get(reading.segment);
+        (held.end == block && block < held.limit).then_some(reading.segment)
+    }
+
+    /// Whether the drive keeps on reading for reads in order. One that stops at
+    /// a track's end does so, as measured, unless the host comes back at once.
+    fn goes_on(&self, held: &Segment, arrived: Nanos) -> bool {
+        let pause = arrived.saturating_since(held.served_at);
+        self.spec.buffer.read_ahead != ReadAhead::NextTrack || pause < self.media.period()
     }
 
     fn read_hit(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
@@ -24,12 +41,18 @@ impl Hdd {
             self.stop_reading(now);
         }
         self.buffer.touch(segment);
-        let limit = self.limit(segment, waiting);
+        let held = self.buffer.get(segment);
+        let in_order = held.served == waiting.start() && self.goes_on(held, waiting.arrived);
+        if in_order {
+            self.buffer.grow(segment, now);
+        }
+        let limit = self.limit(segment, waiting, in_order);
         let held = self.buffer.get(segment);
         let (held_end, held_limit) = (held.end, held.limit.max(limit));
         self.buffer.set_limit(segment, held_limit);
         let missing = held_end < waiting.end();
-        let resumed = self.spec.buffer.read_ahead_after_hit && held_end < held_limit;
+        let resumes = self.spec.buffer.read_ahead_after_hit || in_order;
+        let resumed = resumes && held_end < held_limit;
         if !ahead && !while_writing && (missing || resumed) {
             let depart = self.depart(waiting, now);
             let leg = self.media.go(self.heads.place, depart, held_end, false);
@@ -48,7 +71,7 @@ impl Hdd {
         let segment = self.buffer.victim(None, now).unwrap_or_default();
         self.buffer.reset(segment, waiting.start(), false);
         self.buffer.touch(segment);
-        let limit = self.limit(segment, waiting);
+        let limit = self.limit(segment, waiting, false);
         let depart = self.depart(waiting, now);
         let leg = self.media.go(self.heads.place, depart, waiting.start(), false);
         let buffer = &self.spec.buffer;
@@ -122,7 +145,9 @@ impl Hdd {
             }
         }
         self.after_transfer(waiting, segment);
-        now.saturating_add(times.read_completion)
+        let done = now.saturating_add(times.read_completion);
+        self.buffer.set_served(segment, waiting.end(), done);
+        done
     }
 
     /// The end of what a segment holds at a moment, of what is wanted.
@@ -157,24 +182,29 @@ impl Hdd {
     }
 
     /// Up to which block is read for a request.
-    fn limit(&self, segment: usize, waiting: Waiting) -> u64 {
+    fn limit(&self, segment: usize, waiting: Waiting, in_order: bool) -> u64 {
         let buffer = &self.spec.buffer;
         let end = waiting.end();
         let most = match buffer.read_ahead_sectors {
             0 => buffer.segment_sectors,
             sectors => sectors,
         };
-        let most = end + u64::from(most);
+        let lent = self.buffer.room_of(segment) - u64::from(buffer.segment_sectors);
+        let most = end + u64::from(most) + lent;
         let limit = match buffer.read_ahead {
             _ if !buffer.caching => end,
             ReadAhead::None => end,
+            _ if in_order => most,
             ReadAhead::Sectors => most,
             ReadAhead::Track => most.min(self.media.layout.track(end - 1).end),
             ReadAhead::Cylinder => most.min(cylinder_end(&self.media, end - 1)),
             ReadAhead::NextTrack if end < self.media.layout.blocks() => {
                 let track = self.media.layout.track(end);
                 let back = self.buffer.get(segment).start < track.first;
-                track.end + if back { u64::from(track.sectors) } else { 0 }
+                let whole = track.end + if back { u64::from(track.sectors) } else { 0 };
+                // A segment takes whole tracks, one that is less than a track
+                // what it has room for.
+                if track.sectors > buffer.segment_sectors { whole.min(most) } else { whole }
             }
             ReadAhead::NextTrack => end,
         };

@@ -60,7 +60,11 @@ impl Hdd {
         let mut room = Room::default();
         let here = self.heads.place.cylinder;
         let start = |waiting: &Waiting| self.can_start(waiting, &mut room);
-        let found = self.queue.seen().earliest(here, self.command_free, start);
+        // A write that joins another does not wait for that one's end.
+        let soonest =
+            if self.heads.writing.is_some() { self.trail.sent } else { self.command_free };
+        let soonest = soonest.min(self.command_free);
+        let found = self.queue.seen().earliest(here, soonest, start);
         found.map(|(at, spot)| (at, Start::Request(spot)))
     }
 
@@ -72,6 +76,9 @@ impl Hdd {
     /// When a read or write can be taken up; `None` while it needs a segment
     /// that something else must free first.
     fn can_start(&self, waiting: &Waiting, room: &mut Room) -> Option<Nanos> {
+        if let Some(at) = self.can_continue(waiting) {
+            return Some(at);
+        }
         let at = waiting.arrived.max(self.command_free);
         match self.heads_write_past(at) {
             None if !self.dirty.is_empty() && self.full(waiting, at, room) => None,
@@ -89,16 +96,18 @@ impl Hdd {
                 !room.find(self, false, at)
                     && self.buffer.hit(waiting.start(), waiting.end()).is_none()
             }
-            _ => !room.find(self, true, at) && self.replaced(waiting).is_none(),
+            _ => !room.find(self, true, at) && !self.takes_no_segment(waiting),
         }
+    }
+
+    /// Whether a write goes where another one is that waits for the heads.
+    fn takes_no_segment(&self, waiting: &Waiting) -> bool {
+        self.replaced(waiting).is_some() || self.joined(waiting).is_some()
     }
 
     /// Whether a request can be served while the heads write.
     fn needs_no_heads(&self, waiting: &Waiting, at: Nanos, room: &mut Room) -> bool {
         let (start, end) = (waiting.start(), waiting.end());
-        if waiting.request.op == Op::Write && self.continued(waiting).is_some() {
-            return true;
-        }
         if !self.spec.buffer.serve_while_writing {
             return false;
         }
@@ -108,7 +117,7 @@ impl Hdd {
             }
             Op::Write => {
                 let accepted = self.spec.buffer.write_back && !waiting.request.durable;
-                accepted && (room.find(self, true, at) || self.replaced(waiting).is_some())
+                accepted && (room.find(self, true, at) || self.takes_no_segment(waiting))
             }
             Op::Flush => false,
         }

@@ -23,6 +23,7 @@ pub(super) struct Seek {
     curves: Vec<CurveSpec>,
     head_switch: f64,
     write_settle: f64,
+    switch_settle: f64,
 }
 
 impl Seek {
@@ -32,6 +33,7 @@ impl Seek {
             curves: spec.curve.clone(),
             head_switch: spec.head_switch_ms,
             write_settle: spec.write_settle_ms,
+            switch_settle: spec.switch_settle_ms.unwrap_or(spec.write_settle_ms),
         }
     }
 
@@ -67,10 +69,12 @@ impl Seek {
 
     /// From one track to another: the arm and the head switch go on at once.
     pub(super) fn between(&self, from: Place, to: Place, write: bool) -> Nanos {
-        let arm = self.distance(from.cylinder.abs_diff(to.cylinder));
+        let cylinders = from.cylinder.abs_diff(to.cylinder);
+        let arm = self.distance(cylinders);
         let switch = if from.head == to.head { 0.0 } else { self.head_switch };
         let moved = arm.max(switch);
-        let settled = if moved > 0.0 && write { moved + self.write_settle } else { moved };
+        let settle = if cylinders > 1 { self.write_settle } else { self.switch_settle };
+        let settled = if moved > 0.0 && write { moved + settle } else { moved };
         Nanos::new(nanos(settled.max(0.0)))
     }
 }

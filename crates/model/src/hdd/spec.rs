@@ -61,6 +61,10 @@ pub struct SeekSpec {
     /// ms. Negative when the measured table is of writes.
     #[serde(default)]
     pub write_settle_ms: f64,
+    /// The same after a step to another surface or to the next cylinder, for
+    /// drives whose skews hide it; `write_settle_ms` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub switch_settle_ms: Option<f64>,
     /// Measured: pairs of a distance in cylinders and ms, with rising
     /// distances. Linear between them and beyond the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -189,6 +193,10 @@ pub struct BufferSpec {
     /// How many segments may hold what is not written yet.
     #[serde(default = "one")]
     pub write_segments: u32,
+    /// A segment that serves reads in order takes the room of others, as far as
+    /// `write_segments` and one more are left, and reads ahead as much further.
+    #[serde(default)]
+    pub adaptive_segments: bool,
     /// One segment is for writes only, and reads never hit it.
     #[serde(default)]
     pub separate_write_segment: bool,

@@ -1,6 +1,7 @@
 //! The drive against figures worked out by hand: 6,000 revolutions a minute
 //! are 10 ms a revolution, and 100 sectors on a track 100 us a sector.
 
+mod order;
 mod scan;
 
 use super::spec::*;
@@ -16,6 +17,7 @@ fn spec() -> HddSpec {
         seek: SeekSpec {
             head_switch_ms: 0.9,
             write_settle_ms: 0.5,
+            switch_settle_ms: None,
             table: vec![(1, 2.0), (99, 11.8)],
             curve: Vec::new(),
         },
@@ -25,6 +27,7 @@ fn spec() -> HddSpec {
             segments: 2,
             segment_sectors: 400,
             write_segments: 1,
+            adaptive_segments: false,
             separate_write_segment: false,
             caching: true,
             hits_on_written: true,

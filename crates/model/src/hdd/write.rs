@@ -7,11 +7,11 @@ use super::{Dirty, Hdd, Waiting};
 use seekless_units::Nanos;
 
 /// When a write's data and its heads set off.
-struct Plan {
+pub(super) struct Plan {
     /// The transfer from the host begins.
-    bus: Nanos,
+    pub(super) bus: Nanos,
     /// The heads may leave.
-    ready: Nanos,
+    pub(super) ready: Nanos,
     /// To leave the bus when the data is over.
     disconnect: u64,
     /// To win it back.
@@ -21,11 +21,14 @@ struct Plan {
 impl Hdd {
     /// Serves a write that is taken up at `now`; returns when it completes.
     pub(super) fn write(&mut self, waiting: Waiting, now: Nanos) -> Nanos {
-        if let Some(segment) = self.continued(&waiting) {
+        if let Some(segment) = self.continued(&waiting, now) {
             return self.append(waiting, now, segment);
         }
         if let Some(spot) = self.replaced(&waiting) {
             return self.replace(waiting, now, spot);
+        }
+        if let Some(spot) = self.joined(&waiting) {
+            return self.join(waiting, now, spot);
         }
         let (start, end) = (waiting.start(), waiting.end());
         // The queue starts no write that finds no segment.
@@ -71,7 +74,7 @@ impl Hdd {
 
     /// The end of a write whose data is over at `sent` and on the medium at
     /// `written`.
-    fn complete(
+    pub(super) fn complete(
         &mut self,
         waiting: &Waiting,
         segment: usize,
@@ -79,8 +82,9 @@ impl Hdd {
         written: Nanos,
         plan: &Plan,
     ) -> Nanos {
+        self.heads.writing = Some(segment);
+        self.trail.sent = sent;
         let done = if self.spec.buffer.write_back && !waiting.request.durable {
-            self.heads.writing = Some(segment);
             sent
         } else {
             let away = sent.saturating_add(plan.disconnect);
@@ -98,7 +102,12 @@ impl Hdd {
         self.overheads.extra.filter(|_| at_once && follows)
     }
 
-    fn plan(&self, waiting: &Waiting, now: Nanos, extra: Option<ExtraDisconnect>) -> Plan {
+    pub(super) fn plan(
+        &self,
+        waiting: &Waiting,
+        now: Nanos,
+        extra: Option<ExtraDisconnect>,
+    ) -> Plan {
         let times = &self.overheads;
         if let Some(extra) = extra {
             let at = |time: u64| waiting.arrived.saturating_add(times.command + time);
@@ -122,6 +131,7 @@ impl Hdd {
     /// Writes blocks to the medium, the heads leaving at `ready` or when they
     /// are free; returns when they are written.
     fn put_on_medium(&mut self, start: u64, end: u64, ready: Nanos, data: &Arrivals) -> Nanos {
+        self.trail.clear();
         let depart = ready.max(self.heads.free);
         let mut leg = self.media.go(self.heads.place, depart, start, true);
         let moved = leg.on_track.saturating_since(depart);
@@ -135,36 +145,25 @@ impl Hdd {
         self.finish(leg, end, data)
     }
 
+    /// Writes blocks that go on where the heads are.
+    pub(super) fn go_on_writing(
+        &mut self,
+        start: u64,
+        end: u64,
+        ready: Nanos,
+        data: &Arrivals,
+    ) -> Nanos {
+        let depart = ready.max(self.heads.free);
+        let leg = self.media.go(self.heads.place, depart, start, true);
+        self.finish(leg, end, data)
+    }
+
     fn finish(&mut self, leg: Leg, end: u64, data: &Arrivals) -> Nanos {
         let (last, written) = self.media.write(leg, end, data);
         self.heads.place = last.track.place;
         self.heads.free = written;
+        self.trail.push(leg, end, *data, written);
         written
-    }
-
-    /// The segment that is being written and that a write goes on from.
-    pub(super) fn continued(&self, waiting: &Waiting) -> Option<usize> {
-        let segment = self.heads.writing.filter(|_| self.spec.buffer.combine_writes)?;
-        let held = self.buffer.get(segment);
-        let room = u64::from(self.spec.buffer.segment_sectors);
-        let fits = waiting.end().saturating_sub(held.start) <= room;
-        (held.end == waiting.start() && fits && !waiting.request.durable).then_some(segment)
-    }
-
-    /// A write that goes on where the one being written ends: the heads stay on
-    /// their way.
-    fn append(&mut self, waiting: Waiting, now: Nanos, segment: usize) -> Nanos {
-        let (start, end) = (waiting.start(), waiting.end());
-        let plan = self.plan(&waiting, now, None);
-        let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
-        let each = self.overheads.write_sector;
-        let data = Arrivals { first: start, start: plan.bus, each, least: 1 };
-        self.buffer.invalidate(start, end, segment);
-        self.buffer.touch(segment);
-        self.buffer.extend(segment, end);
-        let written = self.put_on_medium(start, end, plan.ready, &data);
-        self.buffer.set_dirty(segment, written);
-        plan.bus.saturating_add(sent + self.overheads.write_completion)
     }
 
     /// What the buffer has accepted that a write takes the place of, or of a
@@ -202,7 +201,7 @@ impl Hdd {
         let sent = u64::from(waiting.request.sectors) * self.overheads.write_sector;
         let accepted = plan.bus.saturating_add(sent);
         let cylinder = waiting.cylinder;
-        self.dirty.push(cylinder, Dirty { segment, start, end, accepted });
+        self.dirty.push(cylinder, Dirty { segment, start, end, accepted, last: None });
         accepted.saturating_add(self.overheads.write_completion)
     }
 
@@ -210,8 +209,13 @@ impl Hdd {
     pub(super) fn write_back(&mut self, spot: Spot, now: Nanos) {
         let Some(dirty) = self.dirty.remove(spot) else { return };
         self.stop_reading(now);
-        let data = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
-        let written = self.put_on_medium(dirty.start, dirty.end, now, &data);
+        let there = Arrivals { first: dirty.start, start: Nanos::ZERO, each: 0, least: 1 };
+        let end = dirty.last.map_or(dirty.end, |last| last.first);
+        let mut written = self.put_on_medium(dirty.start, end, now, &there);
+        if let Some(last) = dirty.last {
+            written = self.go_on_writing(last.first, dirty.end, now, &last);
+        }
+        self.trail.sent = now;
         self.buffer.set_dirty(dirty.segment, written);
         self.heads.writing = Some(dirty.segment);
     }

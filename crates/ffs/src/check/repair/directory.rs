@@ -4,7 +4,7 @@
 use super::disk::Disk;
 use crate::check::Checker;
 use crate::check::fix::Spot;
-use crate::entry::{self, Entry, INO, KIND, code_of, needed, put_len};
+use crate::entry::{self, Entry, HEAD, INO, KIND, code_of, needed, put_len};
 use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT};
 use crate::superblock::{Order, Super};
@@ -19,6 +19,8 @@ pub(super) enum Edit {
     Remove,
     /// It says another kind of file.
     Retype(FileKind),
+    /// Its name ends with a zero.
+    Terminate,
     /// All from it to the unit's end becomes unused.
     Cut,
 }
@@ -129,6 +131,16 @@ pub(super) fn edit(
         Edit::Retype(kind) => {
             if let Some(byte) = unit.bytes.get_mut(at.saturating_add(KIND.0)) {
                 *byte = code_of(kind);
+            }
+        }
+        Edit::Terminate => {
+            let here = |entry: &&Entry<'_>| entry.at == at;
+            let found = unit.entries(checker).iter().find(here).map(|entry| {
+                let name_end = entry.at.saturating_add(HEAD).saturating_add(entry.name.len());
+                name_end..entry.at.saturating_add(needed(entry.name.len())).min(entry.end())
+            });
+            if let Some(rest) = found.and_then(|rest| unit.bytes.get_mut(rest)) {
+                rest.fill(0);
             }
         }
         Edit::Cut => {

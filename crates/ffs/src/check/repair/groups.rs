@@ -43,6 +43,8 @@ pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result
         group.derive_clusters();
         group.set_counts(&checker.recount(number));
         group.reset_rotors();
+        group.reset_fields();
+        group.clear_strays();
     })
 }
 

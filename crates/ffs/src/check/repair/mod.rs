@@ -241,6 +241,7 @@ fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
         Fix::Trim(ino, len) => trim::trim(&checker.volume, disk, ino, len),
         Fix::Remove(spot) => directory::edit(checker, disk, spot, Edit::Remove),
         Fix::Retype(spot, kind) => directory::edit(checker, disk, spot, Edit::Retype(kind)),
+        Fix::Terminate(spot) => directory::edit(checker, disk, spot, Edit::Terminate),
         Fix::Cut(spot) => directory::edit(checker, disk, spot, Edit::Cut),
         Fix::Dots(dir) => {
             directory::put_dots(checker, disk, dir, directory::parent_of(checker, dir))

@@ -22,6 +22,13 @@ pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino, len: u64) -> Resu
     debug_assert!(len <= inode.len);
     let blocks = len.div_ceil(u64::from(sb.bsize));
     let mut raw = InodeMut::read(volume, disk, ino)?;
+    if let Some(kept) = sb.numbers_kept(&inode) {
+        for n in kept..DIRECT.saturating_add(inode.indirect.len()) {
+            raw.set_pointer(n, 0);
+        }
+        trim_attributes(volume, &inode, &mut raw);
+        return raw.write(disk);
+    }
     for n in 0..DIRECT {
         if wide(n) >= blocks {
             raw.set_pointer(n, 0);

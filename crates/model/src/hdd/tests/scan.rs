@@ -54,6 +54,9 @@ impl Scan<'_> {
 
     fn can_start(&self, waiting: &Waiting) -> Option<Nanos> {
         let drive = self.drive;
+        if let Some(at) = drive.can_continue(waiting) {
+            return Some(at);
+        }
         let at = waiting.arrived.max(drive.command_free);
         let writing = drive.heads.writing.is_some() && drive.heads.free > at;
         match waiting.request.op {
@@ -69,7 +72,8 @@ impl Scan<'_> {
     fn full(&self, waiting: &Waiting, at: Nanos) -> bool {
         let read = waiting.request.op == Op::Read;
         let hit = read && self.hit(waiting).is_some();
-        !hit && !self.drive.buffer.room(!read, at)
+        let joins = !read && self.drive.joined(waiting).is_some();
+        !hit && !joins && !self.drive.buffer.room(!read, at)
     }
 
     fn needs_no_heads(&self, waiting: &Waiting, at: Nanos) -> bool {
@@ -79,7 +83,7 @@ impl Scan<'_> {
             return buffer.serve_while_writing && self.hit(waiting).is_some_and(whole);
         }
         let accepted = buffer.serve_while_writing && buffer.write_back && !waiting.request.durable;
-        drive.continued(waiting).is_some() || accepted && drive.buffer.room(true, at)
+        accepted && (drive.buffer.room(true, at) || drive.joined(waiting).is_some())
     }
 
     fn hit(&self, waiting: &Waiting) -> Option<usize> {
@@ -119,6 +123,7 @@ fn random_drive(chance: &mut Random) -> Hdd {
     buffer.write_back = flag() || flag();
     buffer.combine_writes = flag();
     buffer.separate_write_segment = flag() && flag();
+    buffer.adaptive_segments = flag();
     buffer.hits_on_written = flag();
     buffer.discard_after_read = flag();
     buffer.read_passing_sectors = flag();
