@@ -247,6 +247,7 @@ fn damage_without_checksums_is_named() {
             ("superblock.totals", Debugfs("ssv free_inodes_count 7")),
             ("superblock.not-clean", Debugfs("ssv state 0")),
             ("superblock.errors", Debugfs("ssv state 3")),
+            ("superblock.reserved", Debugfs("ssv reserved_gdt_blocks 3")),
             ("root.missing", Debugfs("clri <2>")),
             ("root.not-directory", Debugfs("sif <2> mode 0100644")),
             (

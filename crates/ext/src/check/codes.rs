@@ -9,6 +9,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.errors", 0),
     ("superblock.not-clean", 0),
     ("superblock.mmp", 0),
+    ("superblock.reserved", 0),
     ("journal.pending", 0),
     ("journal.corrupt", 0),
     ("group.head", 0),

@@ -9,7 +9,7 @@
 use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
-use crate::ondisk::{InodeCore, STATE_VALID, incompat};
+use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -82,6 +82,12 @@ impl Checker {
             self.unexpected("superblock.errors", "marked as having errors".into(), place);
         } else if state & STATE_VALID == 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
+        }
+        // The kernel and e2fsck keep that room wherever the number is not zero.
+        let kept = self.sb().raw.s_reserved_gdt_blocks.get();
+        if kept != 0 && !self.sb().has_compat(compat::RESIZE_INODE) {
+            let what = format!("{kept} blocks kept for descriptors, without resize_inode");
+            self.unexpected("superblock.reserved", what, place);
         }
         Ok(())
     }

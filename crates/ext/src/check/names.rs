@@ -97,6 +97,7 @@ impl Checker {
         if let Some((missing, _)) = gap {
             let what = format!("block {missing} is missing");
             self.unexpected("directory.hole", what, place(inode.ino));
+            self.cut_short.insert(inode.ino);
         }
         for lbn in present.into_iter().filter(|lbn| lbn.get() < blocks) {
             let strict = Directory::new(&self.strict, inode).block(lbn);
