@@ -4,6 +4,9 @@
 
 #![allow(missing_docs)]
 
+#[path = "../../fs/tests/shared/skip.rs"]
+mod skip;
+
 use seekless_device::FileDevice;
 use seekless_fs::check::Report;
 use std::fs;
@@ -19,7 +22,7 @@ fn run(program: &str, args: &[&str]) -> Output {
 fn there() -> bool {
     let there = Command::new("debugfs").arg("-V").output().is_ok();
     if !there {
-        eprintln!("skipped: e2fsprogs are not installed");
+        skip::skip("e2fsprogs are not installed");
     }
     there
 }

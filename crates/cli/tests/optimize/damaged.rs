@@ -3,7 +3,7 @@
 //! not; and what e2fsck calls clean is not refused.
 
 use crate::hostile::{images, relay};
-use crate::judges::{Scratch, ready, run};
+use crate::judges::{Scratch, ready, run, skip};
 use seekless_fs::FsError;
 use std::collections::BTreeSet;
 use std::fs;
@@ -80,7 +80,7 @@ fn make(scratch: &Scratch, name: &str, options: &[&str], blocks: &str) -> Option
     args.extend([image.as_str(), blocks]);
     let made = Command::new("mke2fs").args(&args).output().expect("mke2fs");
     if !made.status.success() {
-        eprintln!("skipped: mke2fs makes no {name}: {}", String::from_utf8_lossy(&made.stderr));
+        skip(&format!("mke2fs makes no {name}: {}", String::from_utf8_lossy(&made.stderr)));
         return None;
     }
     if WAITS.contains(&name) {
