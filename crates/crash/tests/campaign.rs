@@ -164,6 +164,9 @@ fn what_was_found_stays_mended() {
         ("dir-into", "mkdir A\nmkdir B\nbegin\nrename B A/log\nfsync A\n"),
         ("dir-over", "mkdir A\nmkdir B\nopen A/f\nwrite 0 1000\nclose\nbegin\nrename A B\n"),
         ("dir-over-before", "mkdir B\nmkdir A\nopen A/f\nclose\nbegin\nrename A B\n"),
+        // A new directory that was renamed at once did not wait for its parent's
+        // link any more.
+        ("dir-at-once", "mkdir A\nbegin\nmkdir log\nrename log tmp\nopen tmp/f\nfsync tmp/f\n"),
         // An fsync below a renamed directory did not know of it.
         (
             "below",

@@ -228,6 +228,7 @@ impl FfsLive {
             parent.links = parent.links.saturating_add(1);
             parent.effective = parent.effective.saturating_add(1);
             let counted = self.put_links(dir)?;
+            self.node(ino)?.parent_link = counted;
             let counted = self.unless(Fault::EntryBeforeParentLink, Some(counted));
             (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
         } else {

@@ -69,6 +69,9 @@ pub(super) struct Node {
     pub(super) sized: ChangeId,
     /// Its length before the write that is under way.
     pub(super) grown_from: Option<u64>,
+    /// Of a directory: the link of its parent that its `..` is counted as. Each
+    /// of its names waits for that.
+    pub(super) parent_link: ChangeId,
     /// Its blocks count as free already.
     pub(super) counted_free: bool,
     /// Of a removed directory: the one of which the links count its `..`.
@@ -112,6 +115,7 @@ impl Node {
             fresh: SmallVec::new(),
             sized: ChangeId::COMMITTED,
             grown_from: None,
+            parent_link: ChangeId::COMMITTED,
             counted_free: false,
             counted_in: None,
             leaving: SmallVec::new(),

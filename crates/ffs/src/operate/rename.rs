@@ -77,6 +77,7 @@ impl FfsLive {
         self.check_room(moved, across.then_some(to.0))?;
         let spot = self.reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
+        after.push(self.node(moved)?.parent_link);
         let early =
             if across { self.prepare_turn(from, to.0, moved, false, &mut after)? } else { None };
         let role =
@@ -165,6 +166,7 @@ impl FfsLive {
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
+        after.push(self.node(moved)?.parent_link);
         let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
         let reached = self.node(dir)?.reached_by.clone();
         if source.1 != target.1 || !in_place {
@@ -204,7 +206,8 @@ impl FfsLive {
         let node = self.node(parent)?;
         node.effective = node.effective.saturating_add(1);
         let depth = node.depth.saturating_add(1);
-        self.node(moved)?.depth = depth;
+        let node = self.node(moved)?;
+        (node.depth, node.parent_link) = (depth, counted);
         Ok(counted)
     }
 
@@ -311,6 +314,7 @@ impl FfsLive {
         let mut first = self.way_to(from.0)?;
         first.extend(self.way_to(to.0)?);
         first.push(self.raise_links(other)?);
+        first.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
         let aside =
             self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &first)?;
 
