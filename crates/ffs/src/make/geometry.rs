@@ -191,7 +191,7 @@ impl Geometry {
         if inodes > (1 << 32) - u64::from(self.inodes_per_block()) {
             return Err(FsError::Invalid(format!("{inodes} inodes are too many for the format")));
         }
-        let first = u64::from(self.dblkno) + self.summary_frags() + frag;
+        let first = u64::from(self.dblkno) + self.summary_frags().next_multiple_of(frag) + frag;
         if first > self.group_frags(0) || self.size < 8 * frag {
             return Err(self.too_small(options, first.max(8 * frag)));
         }

@@ -51,7 +51,8 @@ fn write(
     let mut groups: Vec<GroupBuilder> =
         (0..geometry.ncg).map(|number| GroupBuilder::new(geometry, number)).collect();
     let summaries = geometry.summary_frags();
-    let root_at = u64::from(geometry.dblkno) + summaries;
+    // The first block that is wholly free.
+    let root_at = (u64::from(geometry.dblkno) + summaries).next_multiple_of(geometry.frag.into());
     groups[0].take_frags(u64::from(geometry.dblkno), summaries);
     groups[0].take_frags(root_at, geometry.frags(ROOT_BYTES));
     // Inodes 0 and 1 are nobody's, 2 is the root.
