@@ -62,6 +62,21 @@ impl FileDevice {
     }
 }
 
+impl FileDevice {
+    /// Refuses to go on with a file that somebody has cut short since: what is
+    /// written behind its end would let it grow again, with a hole for what it lost.
+    fn check_whole(&self, at: Lba) -> Result<(), DeviceError> {
+        let failed = |source| DeviceError::Io { at, source };
+        let metadata = self.file.metadata().map_err(failed)?;
+        if metadata.is_file() && metadata.len() < self.len.get() {
+            let (now, before) = (metadata.len(), self.len);
+            let what = format!("the file has been cut short to {now} bytes of {before}");
+            return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, what)));
+        }
+        Ok(())
+    }
+}
+
 impl BlockDevice for FileDevice {
     fn len(&self) -> ByteLen {
         self.len
@@ -77,10 +92,14 @@ impl BlockDevice for FileDevice {
             return Err(DeviceError::ReadOnly);
         }
         let offset = check_range(at, buf.len(), self.len)?;
+        self.check_whole(at)?;
         self.file.write_all_at(buf, offset).map_err(|source| DeviceError::Io { at, source })
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        if self.writable {
+            self.check_whole(Lba::ZERO)?;
+        }
         self.file.sync_data().map_err(|source| DeviceError::Io { at: Lba::ZERO, source })
     }
 }
@@ -88,6 +107,20 @@ impl BlockDevice for FileDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_was_cut_short_is_not_written() {
+        let path = std::env::temp_dir().join(format!("seekless-cut-{}", std::process::id()));
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let device = FileDevice::open_locked(&path).unwrap();
+        device.write(Lba::new(7), &[1; 512]).unwrap();
+        File::options().write(true).open(&path).unwrap().set_len(1024).unwrap();
+        for result in [device.write(Lba::new(7), &[1; 512]), device.flush()] {
+            assert!(result.unwrap_err().to_string().contains("cut short"));
+        }
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 1024);
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn only_one_may_write() {
