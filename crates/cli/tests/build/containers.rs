@@ -257,6 +257,6 @@ fn ordinary_archives_stay_ordinary() {
         }
         let image = shop.scratch.join("none");
         let args = ["build", &archive, "-o", &image, "--tag", "1"];
-        assert!(failure(&seekless(&args)).1.contains("no container image"), "{name}");
+        assert!(failure(&seekless(&args)).1.contains("not a container image"), "{name}");
     }
 }
