@@ -83,7 +83,7 @@ fn what_cannot_be_aged_is_refused() {
         assert!(found == code && message.contains(words), "{args:?}: {found} {message}");
     };
     refused(&[&image, "--ops", "9", "--profile", "mial"], 2, "no profile 'mial'");
-    refused(&[&image, "--ops", "9", "--plot", "x.png"], 2, "not an .svg or .html");
+    refused(&[&image, "--ops", "9", "--plot", "x.png"], 2, "must end in .svg or .html");
     refused(&[&image, "--ops", "9", "--into", "a/b"], 2, "invalid file name");
     refused(&[&image, "--ops", "9", "--mount-options", "sofdep"], 2, "did you mean softdep");
     refused(&[&image, "--ops", "9", "--mount-options", "policy=none"], 4, "no policy 'none'");

@@ -123,7 +123,7 @@ fn lists_have_something_and_nothing_twice() {
                 "kind = \"untar-rm\"",
                 "kind = \"untar-rm\"\ndisciplines = []",
                 "disciplines",
-                "none",
+                "at least one is required",
             ),
         ],
     );
@@ -204,5 +204,8 @@ fn what_was_published_is_of_what_is_run() {
     );
     let from = "workload = \"small-tree\"\ndiscipline = \"normal\"";
     let other = "workload = \"mh-100\"\ndiscipline = \"normal\"";
-    told(text("softdep"), &[(1, from, other, "discipline", "'normal' is not run")]);
+    told(
+        text("softdep"),
+        &[(1, from, other, "discipline", "'normal' is not one of the disciplines run")],
+    );
 }
