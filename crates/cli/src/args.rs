@@ -5,19 +5,19 @@ use clap::{Args, Parser, Subcommand};
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
-/// Keeps what is used together close together on disk.
+/// Keeps data that is used together close together on disk.
 #[derive(Parser, Debug)]
 #[command(name = "seekless", version, propagate_version = true, max_term_width = 100)]
 #[command(after_long_help = "\
 Exit codes:
-  0  done
-  1  done, and the answer is no (two things compared differ)
+  0  success
+  1  completed; differences were found, or a check did not pass
   2  wrong arguments
   3  the image is corrupt
   4  the image or request needs something that is not supported
-  5  no space: something does not fit
-  6  the system refused (file missing, permission, I/O error)
-`check` has those of fsck instead (see its help).")]
+  5  no space: the contents do not fit
+  6  system error (file not found, permission denied, I/O error)
+`check` uses the exit codes of fsck instead (see its help).")]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -49,7 +49,7 @@ pub(crate) struct Global {
     /// Print results (and errors) as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// No progress bars
+    /// Do not show progress bars
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
@@ -57,10 +57,10 @@ pub(crate) struct Global {
 /// How to open an image.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct OpenArgs {
-    /// Read on where a checksum does not match
+    /// Continue reading when a checksum does not match
     #[arg(long)]
     pub(crate) ignore_checksums: bool,
-    /// Show the image as it is, without what its journal still holds
+    /// Do not replay the journal; show the image as it is
     #[arg(long)]
     pub(crate) skip_journal: bool,
 }

@@ -143,7 +143,7 @@ impl<'a> Extraction<'a> {
     ) -> Result<Option<Open>, Failure> {
         let path = [above, name].concat();
         if !is_safe(name) {
-            self.skip(&path, "not a name that can be written");
+            self.skip(&path, "not a valid file name");
             return Ok(None);
         }
         let attr = self.image.attr(ino)?;
@@ -178,7 +178,7 @@ impl<'a> Extraction<'a> {
         attr: Attr,
     ) -> Result<Option<Open>, Failure> {
         if self.seen.contains(&attr.ino) {
-            self.skip(&path, "a directory that has another place too");
+            self.skip(&path, "a directory that appears in more than one place");
             return Ok(None);
         }
         let name = OsStr::from_bytes(name);

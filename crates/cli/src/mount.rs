@@ -97,5 +97,9 @@ fn detach(dir: &Path) -> io::Result<()> {
         return Ok(());
     }
     let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(dir).status()?;
-    if status.success() { Ok(()) } else { Err(io::Error::other("fusermount3 cannot unmount it")) }
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other("fusermount3 failed to unmount it"))
+    }
 }

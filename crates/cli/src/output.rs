@@ -29,7 +29,7 @@ impl Output {
         if exists && !force {
             return Err(Failure::new(
                 crate::failure::Kind::System,
-                format!("{}: exists already (--force replaces it)", target.display()),
+                format!("{}: already exists (use --force to replace it)", target.display()),
             ));
         }
         if exists && !target.is_file() {

@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// How the model reads.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct ModelArgs {
-    /// Size of a chunk that is fetched whole; repeat for several
+    /// Size of a chunk that is fetched as a whole (repeatable)
     #[arg(long, value_name = "SIZE", value_parser = parse_chunk, default_values = ["128K", "512K", "4M"])]
     pub(crate) chunk: Vec<ByteLen>,
-    /// The most that file read-ahead fetches at once, as read_ahead_kb
+    /// Maximum size of a file read-ahead, as read_ahead_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     pub(crate) read_ahead: ByteLen,
-    /// The most that one request asks for, as max_sectors_kb
+    /// Maximum size of a request, as max_sectors_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
     pub(crate) max_request: ByteLen,
 }
@@ -40,11 +40,11 @@ impl ModelArgs {
 /// What requests are timed on.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct DeviceArgs {
-    /// Time the requests on this device: a preset (`seekless model list`) or a
-    /// parameter file; repeat for several
+    /// Compute request times on this device: a preset (see `seekless model list`)
+    /// or a parameter file (repeatable)
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
-    /// What passes between the trace's events: nothing, or what the trace says
+    /// Think time between the events of the trace
     #[arg(long, value_name = "TIME", value_enum, default_value_t = ThinkTime::Zero, requires = "device")]
     think: ThinkTime,
 }
@@ -52,10 +52,10 @@ pub(crate) struct DeviceArgs {
 /// See [`Think`].
 #[derive(clap::ValueEnum, Debug, Clone, Copy, Default)]
 enum ThinkTime {
-    /// Nothing
+    /// No think time
     #[default]
     Zero,
-    /// The time between the trace's events, from start to start
+    /// The time between events in the trace, from start to start
     Trace,
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn time(
 /// The size of a chunk, which holds something.
 pub(crate) fn parse_chunk(text: &str) -> Result<ByteLen, String> {
     match parse_size(text)? {
-        ByteLen::ZERO => Err("a chunk has at least one byte".into()),
+        ByteLen::ZERO => Err("a chunk must have at least one byte".into()),
         size => Ok(size),
     }
 }

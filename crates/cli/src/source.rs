@@ -13,26 +13,26 @@ use std::path::{Path, PathBuf};
 /// What is changed on the way from a source.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SourceArgs {
-    /// Leave out what matches PATTERN, as in .gitignore (repeatable)
+    /// Exclude files that match PATTERN, as in .gitignore (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
-    /// Give everything to this owner and group
+    /// Set the owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = parse_owner)]
     owner: Option<(u32, u32)>,
-    /// Renumber owners: COUNT ids from FROM on become those from TO on (repeatable)
+    /// Map COUNT user ids starting at FROM to those starting at TO (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
     uid_map: Vec<IdRange>,
-    /// Renumber groups likewise
+    /// Map group ids in the same way (repeatable)
     #[arg(long, value_name = "FROM:TO:COUNT", conflicts_with = "owner")]
     gid_map: Vec<IdRange>,
-    /// Of a directory: stay on its file system
+    /// Do not cross file system boundaries (directory sources)
     #[arg(long)]
     one_file_system: bool,
-    /// Of a container image for several platforms: which one [default: this machine's]
+    /// Platform to select from a multi-platform container image [default: that of this machine]
     #[arg(long, value_name = "OS/ARCH", value_parser = parse_platform)]
     platform: Option<oci::Platform>,
-    /// Of several container images in an archive or a layout: the one called
-    /// TAG, such as debian:12, or 12
+    /// Container image to select from an archive or layout with several: its tag,
+    /// such as debian:12 or 12
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
 }

@@ -7,34 +7,34 @@ use seekless_units::{ByteLen, parse_size};
 
 /// What is said of a UFS image.
 #[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Options of UFS images (as newfs has them)")]
+#[command(next_help_heading = "Options for UFS images (as in newfs)")]
 pub(crate) struct UfsArgs {
-    /// Bytes in a fragment: from 512, and an eighth of a block to a block
-    /// [default: an eighth of a block]
+    /// Fragment size in bytes: at least 512, and from one eighth of a block to a
+    /// full block [default: one eighth of a block]
     #[arg(long, short = 'f', value_parser = parse_size)]
     pub(crate) fragment_size: Option<ByteLen>,
-    /// Bytes of space for each inode [default: by the contents]
+    /// Bytes of space per inode [default: chosen from the contents]
     #[arg(long, short = 'i', value_parser = parse_size)]
     bytes_per_inode: Option<ByteLen>,
-    /// What the allocator spares
+    /// What the allocator optimizes for
     #[arg(long, value_enum)]
     optimize: Option<Spare>,
-    /// Blocks a file may take in one group
+    /// Maximum number of blocks of a file in one cylinder group
     #[arg(long, value_name = "BLOCKS")]
     maxbpg: Option<u32>,
-    /// Average length of files, for the placement of directories
+    /// Expected average file size, used to place directories
     #[arg(long, value_parser = parse_size)]
     avgfilesize: Option<ByteLen>,
-    /// Average number of files in a directory
+    /// Expected average number of files per directory
     #[arg(long, value_name = "FILES")]
     avgfpdir: Option<u32>,
     /// Enable soft updates
     #[arg(long)]
     soft_updates: bool,
-    /// Write the big-endian form, as SPARC and PowerPC have it
+    /// Write a big-endian image, as used on SPARC and PowerPC
     #[arg(long)]
     big_endian: bool,
-    /// Leave out extended attributes and ACLs that UFS has no place for
+    /// Drop extended attributes and ACLs that UFS cannot store
     #[arg(long)]
     drop_xattrs: bool,
 }

@@ -37,11 +37,11 @@ const GRACE: Duration = Duration::from_secs(1);
 /// A file system of the kernel's.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FileSystem {
-    /// fs/ext4
+    /// ext4
     Ext4,
-    /// fs/xfs
+    /// XFS
     Xfs,
-    /// fs/btrfs
+    /// Btrfs
     Btrfs,
 }
 
@@ -234,7 +234,7 @@ impl Workbench {
         match signal {
             Some(signal) => Err(Failure::new(
                 Kind::System,
-                format!("interrupted by signal {signal}; all is taken down"),
+                format!("interrupted by signal {signal}; everything was cleaned up"),
             )),
             None => Ok((report, exit_code(status))),
         }
@@ -293,7 +293,7 @@ fn make(
     if let Some(signal) = signal {
         return Err(Failure::new(
             Kind::System,
-            format!("interrupted by signal {signal}; all is taken down"),
+            format!("interrupted by signal {signal}; everything was cleaned up"),
         ));
     }
     if status.success() {

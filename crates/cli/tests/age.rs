@@ -82,11 +82,11 @@ fn what_cannot_be_aged_is_refused() {
         let (found, message) = failure(&seekless(&[&["age"], args].concat()));
         assert!(found == code && message.contains(words), "{args:?}: {found} {message}");
     };
-    refused(&[&image, "--ops", "9", "--profile", "mial"], 2, "no profile 'mial'");
-    refused(&[&image, "--ops", "9", "--plot", "x.png"], 2, "not an .svg or .html");
-    refused(&[&image, "--ops", "9", "--into", "a/b"], 2, "not a name");
+    refused(&[&image, "--ops", "9", "--profile", "mial"], 2, "unknown profile 'mial'");
+    refused(&[&image, "--ops", "9", "--plot", "x.png"], 2, "must end in .svg or .html");
+    refused(&[&image, "--ops", "9", "--into", "a/b"], 2, "invalid file name");
     refused(&[&image, "--ops", "9", "--mount-options", "sofdep"], 2, "did you mean softdep");
-    refused(&[&image, "--ops", "9", "--mount-options", "policy=none"], 4, "no policy 'none'");
+    refused(&[&image, "--ops", "9", "--mount-options", "policy=none"], 4, "unknown policy 'none'");
     let code = |args: &[&str]| seekless(&[&["age"], args].concat()).status.code();
     assert_eq!(code(&[&image]), Some(2), "no operations");
     assert_eq!(code(&[&image, "--ops", "9", "--fullness", "1.5"]), Some(2));
@@ -105,11 +105,11 @@ fn what_cannot_be_aged_is_refused() {
     fs::write(&profile, &good).expect("write");
     assert!(fs::read(&image).expect("image") == before, "changed");
     text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile]));
-    refused(&[&image, "--ops", "9", "--profile", &profile], 6, "exists already (--into NAME");
+    refused(&[&image, "--ops", "9", "--profile", &profile], 6, "already exists (use --into NAME");
     text(&seekless(&["age", &image, "--ops", "9", "--profile", &profile, "--into", "again"]));
-    refused(&[&image, "--ops", "9", "--into", "again"], 6, "not empty (--into NAME");
+    refused(&[&image, "--ops", "9", "--into", "again"], 6, "not empty (use --into NAME");
     text(&seekless(&["age", &image, "--ops", "9000", "--profile", "build", "--fullness", "0.5"]));
-    refused(&[&image, "--ops", "9", "--fullness", "0.4"], 5, "full already");
+    refused(&[&image, "--ops", "9", "--fullness", "0.4"], 5, "% full");
     text(&seekless(&["check", &image]));
     // fs_clean.
     let mut unclean = fs::read(&image).expect("image");
@@ -213,7 +213,7 @@ fn a_picture_does_not_take_the_place_of_an_image() {
         &[&image, "-o", &new, "--plot", &image, "--ops", "9"],
     ] {
         let (code, message) = failure(&seekless(&[&["age"], args].concat()));
-        assert!(code == 2 && message.contains("place of the image"), "{args:?}: {code} {message}");
+        assert!(code == 2 && message.contains("overwrite the image"), "{args:?}: {code} {message}");
     }
     assert!(fs::read(&image).expect("image") == before && fs::metadata(&new).is_err());
     let (code, message) =

@@ -128,7 +128,7 @@ fn requests_are_written_down() {
     let wrong = seekless(&["lab", "run", "evil.toml", "-o", "out"], dir);
     assert_eq!(wrong.status.code(), Some(2));
     let why = String::from_utf8_lossy(&wrong.stderr).into_owned();
-    assert!(why.contains("evil.toml:") && why.contains(": name: not a name"), "{why}");
+    assert!(why.contains("evil.toml:") && why.contains(": name: invalid name"), "{why}");
     assert!(!dir.join("out").exists());
     let wrong = seekless(&["lab", "run", "dirperf"], dir);
     assert_eq!(wrong.status.code(), Some(2));

@@ -111,7 +111,7 @@ fn what_is_in_use_or_unclean_is_left_alone() {
     unclean[8192 + 209] = 0;
     fs::write(&image, &unclean).expect("image");
     let (code, message) = failure(&seekless(&["tune", &image, "-m", "5"]));
-    assert!(code == 4 && message.contains("not unmounted"), "{code} {message}");
+    assert!(code == 4 && message.contains("not cleanly unmounted"), "{code} {message}");
     assert!(fs::read(&image).expect("image") == unclean, "changed");
     text(&seekless(&["tune", &image, "-p"]));
 }

@@ -27,7 +27,7 @@ pub enum StateError {
         source: io::Error,
     },
     /// It is of another campaign.
-    #[error("{path}: of another campaign ({found}); give another file, or remove this one")]
+    #[error("{path}: belongs to another campaign ({found}); use another file, or remove this one")]
     Other {
         /// The file.
         path: PathBuf,
@@ -35,7 +35,7 @@ pub enum StateError {
         found: String,
     },
     /// It is something else.
-    #[error("{path}: line {line}: not a campaign's state")]
+    #[error("{path}: line {line}: not a valid campaign state")]
     Damaged {
         /// The file.
         path: PathBuf,

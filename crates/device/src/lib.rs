@@ -26,7 +26,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The range ends past the end of the device.
-    #[error("sector {at}: {len} bytes reach past the end of the device ({device_len} bytes)")]
+    #[error("sector {at}: {len} bytes extend past the end of the device ({device_len} bytes)")]
     OutOfRange {
         /// First sector asked for.
         at: Lba,

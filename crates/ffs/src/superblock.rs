@@ -266,13 +266,13 @@ impl Super {
         if !self.tuning.updated {
             return Err(FsError::Unsupported(
                 "repairing a volume with a superblock from before 2002 (fsck_ffs of a current BSD \
-                 brings it up to date)"
+                 converts it)"
                     .into(),
             ));
         }
         if self.tuning.has_snapshots {
             return Err(FsError::Unsupported(
-                "repairing a volume with snapshots (remove them with the system that made them)"
+                "repairing a volume with snapshots (remove them on the system that created them)"
                     .into(),
             ));
         }
@@ -320,12 +320,10 @@ impl Super {
     fn check_writable_features(&self) -> Result<(), FsError> {
         let no = |what: &str| Err(FsError::Unsupported(format!("changing a volume with {what}")));
         if !self.tuning.updated {
-            return no(
-                "a superblock from before 2002 (fsck_ffs of a current BSD brings it up to date)",
-            );
+            return no("a superblock from before 2002 (fsck_ffs of a current BSD converts it)");
         }
         if self.tuning.has_snapshots {
-            return no("snapshots (remove them with the system that made them)");
+            return no("snapshots (remove them on the system that created them)");
         }
         if self.flags & flag::JOURNALED_SOFT_UPDATES != 0 {
             return no("journaled soft updates (tunefs -j disable)");

@@ -113,7 +113,7 @@ impl Changes {
             }
         }
         if let Some(minfree) = self.minfree.filter(|&minfree| minfree > 99) {
-            return wrong(format!("{minfree}% kept free leaves nothing"));
+            return wrong(format!("{minfree}% kept free leaves no space for files"));
         }
         let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         match &self.label {
@@ -121,7 +121,7 @@ impl Changes {
                 wrong(format!("the label is longer than {LABEL} bytes"))
             }
             Some(label) if !label.iter().all(allowed) => {
-                wrong("a label has letters, digits, dashes and underscores".into())
+                wrong("a label may only contain letters, digits, dashes and underscores".into())
             }
             _ => Ok(()),
         }
@@ -143,7 +143,7 @@ impl Changes {
         let sb = Super::read(device, false)?;
         if !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0 {
             return Err(FsError::Unsupported(
-                "changing a volume that was not unmounted (unmount it, or run seekless check -p on it)"
+                "changing a volume that was not cleanly unmounted (unmount it, or run seekless check -p on it)"
                     .into(),
             ));
         }

@@ -103,7 +103,7 @@ pub enum Corruption {
         limit: u64,
     },
     /// A field's value makes no sense.
-    #[error("{field} has the impossible value {value:#x}")]
+    #[error("{field} has the invalid value {value:#x}")]
     Invalid {
         /// The field's on-disk name.
         field: &'static str,
@@ -111,10 +111,10 @@ pub enum Corruption {
         value: u64,
     },
     /// A structure leads back to itself.
-    #[error("structure leads back to itself")]
+    #[error("structure refers back to itself")]
     Cycle,
     /// The image ends before the structure does.
-    #[error("the image ends before this does")]
+    #[error("the structure extends past the end of the image")]
     Truncated,
 }
 
@@ -126,28 +126,28 @@ pub enum ArchiveFault {
     Checksum,
     /// Zeros, where an archive has its first entry: and more than those that an
     /// empty archive is made of.
-    #[error("it begins with zeros and is no empty archive")]
+    #[error("it begins with zeros but is not an empty archive")]
     Zeros,
     /// The archive ends within an entry.
     #[error("the archive ends within an entry")]
     Truncated,
     /// A field does not hold a number, or one that is out of bounds.
-    #[error("{0} is not a possible number")]
+    #[error("{0} is not a valid number")]
     Number(&'static str),
     /// A record of a PAX header does not parse.
     #[error("malformed PAX record")]
     Pax,
     /// A sparse file's map does not fit the file.
-    #[error("impossible map of a sparse file")]
+    #[error("invalid map of a sparse file")]
     SparseMap,
     /// A path leads out of the archive, or is no path.
     #[error("{0}: not a path within the archive")]
     Path(String),
     /// A hard link to something that is not there, or is a directory.
-    #[error("{0}: hard link to {1}, which is not there")]
+    #[error("{0}: hard link to {1}, which does not exist")]
     Link(String, String),
     /// An entry below something that is not a directory.
-    #[error("{0}: lies below something that is not a directory")]
+    #[error("{0}: a parent of this path is not a directory")]
     Parent(String),
     /// Compressed data that cannot be unpacked.
     #[error("broken {format} data: {what}")]
@@ -167,7 +167,7 @@ fn and_more(others: u64) -> String {
     match others {
         0 => String::new(),
         1 => " and 1 finding more".into(),
-        _ => format!(" and {others} findings more"),
+        _ => format!(" and {others} more findings"),
     }
 }
 
@@ -217,7 +217,7 @@ pub enum FsError {
     #[error("{0}: not a directory")]
     NotDirectory(String),
     /// The name is there already.
-    #[error("{0}: exists already")]
+    #[error("{0}: already exists")]
     Exists(String),
     /// A directory, where none may be.
     #[error("{0}: is a directory")]
@@ -226,7 +226,7 @@ pub enum FsError {
     #[error("{0}: directory not empty")]
     NotEmpty(String),
     /// A name longer than the format allows.
-    #[error("a name of {len} bytes is longer than {limit}")]
+    #[error("a name of {len} bytes exceeds the limit of {limit}")]
     NameTooLong {
         /// Its length in bytes.
         len: usize,

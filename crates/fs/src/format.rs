@@ -68,11 +68,11 @@ pub fn claim<'a>(formats: &'a [Format], device: &dyn BlockDevice) -> Result<&'a 
     match claims.as_slice() {
         [format] => Ok(format),
         [] if damage.is_empty() => {
-            Err(FsError::Invalid("no file system that we know is on this image".into()))
+            Err(FsError::Invalid("no known file system was found on this image".into()))
         }
         [] => Err(FsError::Invalid(format!("damaged image: {}", damage.join("; ")))),
         several => Err(FsError::Invalid(format!(
-            "the image looks like several formats at once: {}",
+            "the image matches several formats: {}",
             several.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
         ))),
     }

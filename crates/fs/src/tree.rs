@@ -300,7 +300,7 @@ fn check_name(name: &[u8], raw: bool) -> Result<(), FsError> {
         Err(FsError::Invalid(format!("name {:?}: {why}", String::from_utf8_lossy(name))))
     };
     match name {
-        b"" | b"." | b".." => bad("not a possible name for an entry"),
+        b"" | b"." | b".." => bad("not a valid name for an entry"),
         _ if name.len() > NAME_MAX => bad("longer than 255 bytes"),
         _ if !raw && name.iter().any(|&byte| byte == b'/' || byte == 0) => {
             bad("contains a slash or a zero byte")

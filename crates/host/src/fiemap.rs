@@ -73,7 +73,7 @@ pub fn extents(path: &Path) -> Result<Vec<MappedExtent>, HostError> {
     let failed = |error: io::Error| match error.raw_os_error() {
         Some(libc::EOPNOTSUPP | libc::ENOTTY) => HostError::lacking(
             path.display().to_string(),
-            "this file system does not tell where files lie (FIEMAP)",
+            "this file system does not report where files are stored (FIEMAP)",
         ),
         _ => HostError::new(path.display().to_string(), error),
     };

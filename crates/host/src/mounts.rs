@@ -126,7 +126,7 @@ pub fn block_device(mount: &Mount) -> Result<PathBuf, HostError> {
     let node = name.map(|name| Path::new("/dev").join(OsString::from_vec(name)));
     node.filter(|node| is_it(node)).ok_or_else(|| {
         let what = format!("{} ({major}:{minor})", mount.dir.display());
-        HostError::lacking(what, "no node of its device under /dev")
+        HostError::lacking(what, "no device node under /dev")
     })
 }
 

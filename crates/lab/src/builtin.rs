@@ -29,7 +29,7 @@ pub fn text(name: &str) -> Option<&'static str> {
 pub fn experiment(name: &str) -> Result<Experiment, LabError> {
     let known = || names().collect::<Vec<_>>().join(", ");
     let text = text(name).ok_or_else(|| {
-        LabError::Unknown(format!("there is no experiment '{name}' (there are: {})", known()))
+        LabError::Unknown(format!("unknown experiment '{name}' (available: {})", known()))
     })?;
     Ok(Experiment::parse(text, &format!("{name}.toml"))?)
 }

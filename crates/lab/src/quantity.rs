@@ -47,7 +47,7 @@ impl<'de> Deserialize<'de> for Span {
 /// # Errors
 /// What to show, for a text without a number or without a unit.
 pub fn parse_span(text: &str) -> Result<Nanos, String> {
-    let bad = || format!("'{text}' is not a span of time (try 800ns, 100us, 1.5ms, 30s)");
+    let bad = || format!("'{text}' is not a valid duration (try 800ns, 100us, 1.5ms, 30s)");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
     let (digits, unit) = text.split_at(split);
     let scale = match unit {
@@ -110,7 +110,7 @@ pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
         return Ok(name);
     }
     Err(D::Error::custom(format!(
-        "not a name: 1 to {NAME_MOST} of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
+        "invalid name: must be 1 to {NAME_MOST} of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
     )))
 }
 

@@ -245,7 +245,7 @@ impl TryFrom<Stored> for SeekPlot {
         let mut bins = Vec::new();
         for word in stored.bins.split_ascii_whitespace() {
             let (on, counts) =
-                take(word).ok_or_else(|| format!("'{word}' is no bin of a seek plot"))?;
+                take(word).ok_or_else(|| format!("'{word}' is not a bin of a seek plot"))?;
             let at = on.checked_add(next).filter(|at| (1..=COLUMNS * ROWS).contains(at));
             let at = at.ok_or_else(|| format!("'{word}' is outside of its seek plot"))? - 1;
             bins.push(Bin { column: at % COLUMNS, row: at / COLUMNS, counts });

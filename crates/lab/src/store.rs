@@ -178,7 +178,7 @@ pub fn check_alike(runs: &[Run]) -> Result<(), LabError> {
         ];
         if let Some((what, a, b)) = pairs.into_iter().find(|(_, a, b)| a != b) {
             return Err(LabError::Mismatch(format!(
-                "results of different {what} do not go together: {a} ({}) and {b} ({})",
+                "results of different {what} cannot be merged: {a} ({}) and {b} ({})",
                 first.id, run.id
             )));
         }

@@ -69,7 +69,9 @@ impl TreeSpec {
         match *self {
             Self::Ports { categories, .. } => {
                 let shape = Shape::new(directories, files, categories);
-                shape.is_none().then(|| ("directories", "no ports tree has such numbers".into()))
+                shape
+                    .is_none()
+                    .then(|| ("directories", "impossible numbers for a ports tree".into()))
             }
             Self::Flat { len, .. } => {
                 (len > 1 << 30).then(|| ("len", "more than a gigabyte".to_string()))

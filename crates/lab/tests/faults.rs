@@ -39,9 +39,9 @@ fn values_have_their_line_in_every_table() {
             (1, "copy = \"100M\"", "copy = \"0\"", "copy", "nothing"),
             (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "nothing"),
             (1, "unpack = \"15M\"", "unpack = \"15M\"\ncompile = \"0\"", "compile", "nothing"),
-            (2, "cluster = \"8K\"", "cluster = \"4K\"", "cluster", "less than a block"),
+            (2, "cluster = \"8K\"", "cluster = \"4K\"", "cluster", "less than the block size"),
             (2, "page = \"4K\"", "page = \"0\"", "page", "power of two"),
-            (1, "size = \"64M\"", "size = \"1\"", "size", "less than a block"),
+            (1, "size = \"64M\"", "size = \"1\"", "size", "less than the block size"),
             (2, "page = \"4K\"", "page = \"4K\"\npages = 1", "pages", "unknown field"),
         ],
     );
@@ -95,7 +95,7 @@ fn names_are_fit_for_files() {
             let line = text("dirpref")[..at].matches('\n').count() + 1;
             let changed = text("dirpref").replacen(&from, wrong, 1);
             let error = Experiment::parse(&changed, "mine.toml").unwrap_err().to_string();
-            let expected = format!("mine.toml:{line}: name: not a name");
+            let expected = format!("mine.toml:{line}: name: invalid name");
             assert!(error.starts_with(&expected), "{error} / {expected}");
         }
     }
@@ -111,11 +111,11 @@ fn lists_have_something_and_nothing_twice() {
         text("dirpref"),
         &[
             (1, "\"orlov\"]", "\"orlof\"]", "policies", "orlof"),
-            (1, "\"orlov\"]", "\"orlov\", \"orlov\"]", "policies", "'orlov' is there twice"),
+            (1, "\"orlov\"]", "\"orlov\", \"orlov\"]", "policies", "'orlov' is given twice"),
             (1, "\"softdep\"]", "\"softdeps\"]", "disciplines", "softdeps"),
-            (1, "\"softdep\"]", "\"normal\"]", "disciplines", "'normal' is there twice"),
-            (1, "seeds = [1]", "seeds = []", "seeds", "there is none"),
-            (1, "seeds = [1]", "seeds = [3,\n4,\n3]", "seeds", "'3' is there twice"),
+            (1, "\"softdep\"]", "\"normal\"]", "disciplines", "'normal' is given twice"),
+            (1, "seeds = [1]", "seeds = []", "seeds", "at least one is required"),
+            (1, "seeds = [1]", "seeds = [3,\n4,\n3]", "seeds", "'3' is given twice"),
             (1, "seeds = [1]", "seeds = [1]\nrepetitions = 0", "repetitions", "not from 1 to 1000"),
             (1, "seeds = [1]", "seeds = [1]\nrepetitions = 1001", "repetitions", "not from"),
             (
@@ -123,7 +123,7 @@ fn lists_have_something_and_nothing_twice() {
                 "kind = \"untar-rm\"",
                 "kind = \"untar-rm\"\ndisciplines = []",
                 "disciplines",
-                "none",
+                "at least one is required",
             ),
         ],
     );
@@ -175,7 +175,7 @@ fn sweeps_and_runs_have_bounds() {
     let error = swept((1..=2501).collect());
     assert_eq!(error, format!("mine.toml:{line}: sweep: more than 10000 systems"));
     let error = swept(vec![4, 4]);
-    assert!(error.starts_with(&format!("mine.toml:{line}: sweep: 'disk-4K-4' is there twice")));
+    assert!(error.starts_with(&format!("mine.toml:{line}: sweep: 'disk-4K-4' is given twice")));
     let seeds: Vec<u64> = (0..6251).collect();
     let many = text("dirpref").replace("seeds = [1]", &format!("seeds = {seeds:?}"));
     let error = Experiment::parse(&many, "mine.toml").unwrap_err().to_string();
@@ -187,16 +187,25 @@ fn what_was_published_is_of_what_is_run() {
     told(
         text("dirpref"),
         &[
-            (2, "system = \"first\"", "system = \"third\"", "system", "there is no 'third'"),
-            (2, "workload = \"ports\"", "workload = \"port\"", "workload", "there is no 'port'"),
-            (2, "phase = \"rm\"", "phase = \"make\"", "phase", "there are: untar, rm"),
-            (1, "phase = \"rm\"", "phase = \"untar\"", "phase", "this cell is there twice"),
-            (1, "old_s = 667.0", "old_s = nan", "old_s", "not a number"),
-            (1, "new_s = 472.0", "new_s = -1.0", "new_s", "not a number"),
-            (1, "speedup = 1.41", "speedup = inf", "speedup", "not a number"),
+            (2, "system = \"first\"", "system = \"third\"", "system", "unknown system 'third'"),
+            (
+                2,
+                "workload = \"ports\"",
+                "workload = \"port\"",
+                "workload",
+                "unknown workload 'port'",
+            ),
+            (2, "phase = \"rm\"", "phase = \"make\"", "phase", "available: untar, rm"),
+            (1, "phase = \"rm\"", "phase = \"untar\"", "phase", "this cell is given twice"),
+            (1, "old_s = 667.0", "old_s = nan", "old_s", "must be a number"),
+            (1, "new_s = 472.0", "new_s = -1.0", "new_s", "must be a number"),
+            (1, "speedup = 1.41", "speedup = inf", "speedup", "must be a number"),
         ],
     );
     let from = "workload = \"small-tree\"\ndiscipline = \"normal\"";
     let other = "workload = \"mh-100\"\ndiscipline = \"normal\"";
-    told(text("softdep"), &[(1, from, other, "discipline", "'normal' is not run")]);
+    told(
+        text("softdep"),
+        &[(1, from, other, "discipline", "'normal' is not one of the disciplines run")],
+    );
 }

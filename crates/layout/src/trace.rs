@@ -223,7 +223,7 @@ impl<R: BufRead> Reader<R> {
     /// [`TraceError::Version`] when it is of a later version.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut reader = Self { input, line: 0, header: Map::new(), buf: Vec::new() };
-        let not_a_trace = || TraceError::Line { line: 1, why: "not a trace's header".into() };
+        let not_a_trace = || TraceError::Line { line: 1, why: "not the header of a trace".into() };
         if !reader.next_line()? {
             return Err(not_a_trace());
         }

@@ -7,7 +7,7 @@ use seekless_units::{Lba, Nanos};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     /// The request ends past the end of the device.
-    #[error("sectors {at}+{sectors} reach past the end of the device ({capacity} sectors)")]
+    #[error("sectors {at}+{sectors} extend past the end of the device ({capacity} sectors)")]
     PastTheEnd {
         /// First sector asked for.
         at: Lba,
@@ -17,7 +17,7 @@ pub enum Refused {
         capacity: u64,
     },
     /// A read or write of no sectors at all.
-    #[error("a read or write of no sectors")]
+    #[error("a read or write of zero sectors")]
     Empty,
 }
 

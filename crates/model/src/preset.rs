@@ -70,7 +70,7 @@ impl fmt::Display for Prefix<'_> {
 
 fn hint(near: &[&str]) -> String {
     match near {
-        [] => format!("; there are: {}", names().collect::<Vec<_>>().join(", ")),
+        [] => format!("; available: {}", names().collect::<Vec<_>>().join(", ")),
         near => format!("; did you mean {}?", near.join(", ")),
     }
 }
@@ -189,7 +189,7 @@ mod tests {
         let error = preset("gp4").err().unwrap();
         assert!(error.to_string().contains("did you mean gp3"), "{error}");
         let error = preset("zzzzzz").err().unwrap();
-        assert!(error.to_string().contains("there are: "), "{error}");
+        assert!(error.to_string().contains("available: "), "{error}");
         assert!(preset("GP3").is_ok());
     }
 

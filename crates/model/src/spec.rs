@@ -94,7 +94,7 @@ impl Spec {
     /// What is wrong with the figures: the key, and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         if self.kinds().count() != 1 {
-            let why = "a device has exactly one of the tables null, volume, hdd, ssd, lazy";
+            let why = "a device must have exactly one of the tables null, volume, hdd, ssd, lazy";
             return Some(("name", why.into()));
         }
         self.kinds().find_map(|kind| match kind {

@@ -76,19 +76,19 @@ fn traced(line: &str) -> Result<Traced, String> {
         "W" => Op::Write,
         other => return Err(format!("'{other}' is neither R nor W")),
     };
-    let at = at.parse().map_err(|_| format!("'{at}' is no block"))?;
-    let sectors = sectors.parse().map_err(|_| format!("'{sectors}' is no count"))?;
+    let at = at.parse().map_err(|_| format!("'{at}' is not a valid block number"))?;
+    let sectors = sectors.parse().map_err(|_| format!("'{sectors}' is not a valid count"))?;
     let request = Request { op, at: Lba::new(at), sectors, durable: false };
     Ok(Traced { request, response: microseconds(response)?, think: microseconds(think)? })
 }
 
 fn microseconds(text: &str) -> Result<Nanos, String> {
     const LONGEST: f64 = 1e12;
-    let us: f64 = text.parse().map_err(|_| format!("'{text}' is no time"))?;
+    let us: f64 = text.parse().map_err(|_| format!("'{text}' is not a valid time"))?;
     if (0.0..=LONGEST).contains(&us) {
         Ok(Nanos::new((us * 1000.0).round() as u64))
     } else {
-        Err(format!("{us} microseconds is out of bounds"))
+        Err(format!("{us} microseconds is out of range"))
     }
 }
 

@@ -80,10 +80,10 @@ impl VolumeSpec {
     /// What is wrong with the figures: the key and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         if self.iops.rate == 0 || self.bandwidth.rate == 0 {
-            return Some(("rate", "a rate is at least 1 a second".into()));
+            return Some(("rate", "a rate must be at least 1 per second".into()));
         }
         if self.io_size < SECTOR {
-            return Some(("io_size", format!("at least {SECTOR}")));
+            return Some(("io_size", format!("must be at least {SECTOR}")));
         }
         if !(0.001..=1000.0).contains(&self.write_cost) {
             return Some(("write_cost", format!("{} is not from 0.001 to 1000", self.write_cost)));
@@ -102,14 +102,14 @@ const LONGEST_US: f64 = 1e9;
 
 pub(crate) fn latency_fault(points: &[Quantile]) -> Option<String> {
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return Some("at least one point".into());
+        return Some("at least one point is required".into());
     };
     let rising = points.windows(2).all(|two| two[0].share < two[1].share && two[0].us <= two[1].us);
     let sane = points.iter().all(|point| (0.0..=LONGEST_US).contains(&point.us));
     if points.len() > 1 && (first.share != 0.0 || last.share != 1.0) {
-        return Some("shares go from 0 to 1".into());
+        return Some("shares must go from 0 to 1".into());
     }
-    (!rising || !sane).then(|| "shares and latencies rise, from 0 to 1e9 us".into())
+    (!rising || !sane).then(|| "shares and latencies must increase, from 0 to 1e9 us".into())
 }
 
 /// Draws a latency: linear between the points.

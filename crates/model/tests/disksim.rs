@@ -104,7 +104,7 @@ fn wrong_files_are_told_by_file_line_and_key() {
     let error = import_with(("small.parv", "small.diskspecs", "other.diskspecs")).unwrap_err();
     assert!(matches!(&error, ImportError::Io { file, .. } if file == "other.diskspecs"), "{error}");
     let error = import_with(("small.parv", "source small.diskspecs", "source small.parv"));
-    assert!(error.unwrap_err().to_string().contains("take each other in"));
+    assert!(error.unwrap_err().to_string().contains("include each other"));
     let error = import("x", &mut |_| Ok("topology a b []".into())).unwrap_err();
     assert!(matches!(error, ImportError::NoDisk { .. }), "{error}");
 }

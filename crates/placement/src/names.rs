@@ -2,7 +2,7 @@
 
 /// No policy is called so.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no policy '{name}' (there are: {known})")]
+#[error("unknown policy '{name}' (available: {known})")]
 pub struct UnknownPolicy {
     /// What was asked for.
     pub name: String,

@@ -69,7 +69,7 @@ impl Contents {
     ) -> Result<Layer, FsError> {
         let layer = u16::try_from(self.archives.len()).ok().filter(|&layer| layer < 1 << 15);
         let Some(layer) = layer.filter(|_| len < 1 << OFFSET_BITS) else {
-            return Err(FsError::Unsupported(format!("{name}: more layers or bytes than fit")));
+            return Err(FsError::Unsupported(format!("{name}: too many layers or bytes")));
         };
         self.archives.push(Archive { file, base, name, len });
         Ok(Layer(layer))

@@ -141,7 +141,7 @@ fn archive(
 fn no_container(name: &str, options: &OpenOptions<'_>) -> Result<(), FsError> {
     match &options.choice.tag {
         Some(tag) => {
-            Err(FsError::Invalid(format!("{name}: no container image, so none called {tag}")))
+            Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
         }
         None => Ok(()),
     }

@@ -74,7 +74,7 @@ fn image(file: &File, formats: &[Format]) -> Option<String> {
     let probes = || formats.iter().map(|format| (format.name, (format.probe)(&device)));
     let sound = probes().find(|(_, probe)| *probe == Probe::Yes);
     if let Some((name, _)) = sound {
-        return Some(format!("an image ({name}), which is read from a file as it is"));
+        return Some(format!("an image ({name}), which must be an uncompressed file"));
     }
     probes().find_map(|(name, probe)| match probe {
         Probe::Damaged(why) => Some(format!("a damaged image ({name}: {why})")),

@@ -21,17 +21,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Age a file system: files come, grow and go as a profile says
+/// Age a file system: create, grow and delete files as a profile describes
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An image is aged through our own engine in virtual time (UFS1 and UFS2); with
---mounted a file system of the kernel's is, any, in a new directory on it, with
-real data. The same seed gives the same operations, and on an image the same
-bytes. Below the fullness files are only born; there, those go first that would
-have gone next. docs/ageing.md says what a profile holds and what the layout
-score is.
+An image (UFS1 or UFS2) is aged by seekless's own file system engine in virtual
+time. With --mounted, any file system mounted by the kernel is aged instead, with
+real data in a new directory on it. The same seed gives the same operations and,
+on an image, the same bytes. Until the requested fullness is reached, files are
+only added; after that, the files due to be deleted next are deleted early to
+make room. docs/ageing.md describes profiles and the layout score.
 
-Profiles: packages, mail, build, git, or a file (a name with a dot or slash).
+Profiles: packages, mail, build, git, or a file (a name with a dot or a slash).
 
 Examples:
   seekless age disk.img --profile mail --ops 100000 --fullness 0.8 --seed 1
@@ -40,53 +40,54 @@ Examples:
   seekless age --mounted /mnt --profile build --ops 100000 --json
   seekless age --show-profile mail > mine.toml
 
-Ctrl-C ends a run after the operation under way; the image is then whole, and
-clean. One whose run was killed is repaired by `seekless check -p`.")]
+Ctrl-C ends a run after the current operation and leaves a consistent, clean
+image. If a run was killed, repair its image with `seekless check -p`.")]
 pub(crate) struct AgeArgs {
-    /// Image to age, in place unless -o is given
+    /// Image to age (in place unless -o is given)
     #[arg(required_unless_present_any = ["mounted", "show_profile"])]
     image: Option<PathBuf>,
-    /// Age the file system that is mounted here, in a directory `aged` on it
+    /// Age the file system mounted on DIR, in a new directory `aged` on it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options"])]
     mounted: Option<PathBuf>,
-    /// Let --mounted name any directory: the file system that it lies on is
-    /// filled, be it the one this machine runs from
+    /// Allow --mounted to name any directory; the file system that contains it is
+    /// filled, even the root file system
     #[arg(long, requires = "mounted")]
     any_directory: bool,
-    /// Leave the image alone and write an aged copy
+    /// Write an aged copy and leave the image unchanged
     #[arg(short, long, value_name = "NEW")]
     output: Option<PathBuf>,
     /// Replace the output if it exists
     #[arg(long, requires = "output")]
     force: bool,
-    /// What is done: packages, mail, build, git, or a file
+    /// Workload profile: packages, mail, build, git, or a file
     #[arg(long, value_name = "PROFILE", default_value = "packages")]
     profile: String,
-    /// How many operations: files made, appended to, renamed, removed;
-    /// directories made and removed
+    /// Number of operations to perform (files created, appended to, renamed and
+    /// removed; directories created and removed)
     #[arg(long, value_name = "N", required_unless_present = "show_profile")]
     ops: Option<u64>,
-    /// How full it shall be and stay, of what users may take (as df shows it)
+    /// Target fullness, as a share of the space available to users (as df shows
+    /// it)
     #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = parse_share)]
     fullness: f64,
-    /// What everything is drawn from
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How often it is looked how things are
+    /// Number of samples to take during the run
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     samples: u32,
-    /// The directory to work in, which must not be there, or be empty [default:
-    /// the root of an image, `aged` of a mounted file system]
+    /// Directory to work in; it must be empty or not exist yet [default: the root
+    /// of an image, or `aged` on a mounted file system]
     #[arg(long, value_name = "NAME")]
     into: Option<String>,
-    /// Policies, discipline and cache of the engine, as `mount -o rw` takes them
+    /// Policies, update discipline and cache of the engine, as for `mount -o rw`
     #[arg(long, value_name = "OPTIONS")]
     mount_options: Vec<String>,
-    /// Draw the curves: an .svg or .html file
+    /// Write a plot of the run to FILE (.svg or .html)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Print a profile that comes along
+    /// Print a built-in profile
     #[arg(long, value_name = "NAME", exclusive = true)]
     show_profile: Option<String>,
 }
@@ -96,8 +97,8 @@ fn parse_share(text: &str) -> Result<f64, String> {
         Some(percent) => percent.parse::<f64>().map(|percent| percent / 100.0),
         None => text.parse(),
     };
-    let share = share.map_err(|_| format!("'{text}' is not a share (try 0.8 or 80%)"))?;
-    if (0.02..=0.99).contains(&share) { Ok(share) } else { Err("not from 0.02 to 0.99".into()) }
+    let share = share.map_err(|_| format!("'{text}' is not a valid share (try 0.8 or 80%)"))?;
+    if (0.02..=0.99).contains(&share) { Ok(share) } else { Err("must be from 0.02 to 0.99".into()) }
 }
 
 impl From<AgeError> for Failure {
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     if let Some(into) = &args.into
         && (into.is_empty() || into.contains('/') || into == "." || into == "..")
     {
-        return Err(Failure::usage(format!("--into {into}: not a name")));
+        return Err(Failure::usage(format!("--into {into}: invalid file name")));
     }
     // Before anything is written: a signal in between must find its handler.
     let stop = Arc::new(AtomicBool::new(false));
@@ -142,7 +143,7 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     let (subject, outcome) = match (&args.mounted, &args.image) {
         (Some(dir), _) => (dir, mounted::run(&run, dir)?),
         (None, Some(image)) => (image, image::run(&run, image)?),
-        (None, None) => return Err(Failure::usage("an image, or --mounted DIR")),
+        (None, None) => return Err(Failure::usage("an image or --mounted DIR is required")),
     };
     // Should the picture fail, the figures are told; should nobody listen, there
     // is the picture.
@@ -161,7 +162,7 @@ fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
             Err(Failure::new(Kind::System, output.map_or("interrupted".into(), unwritten)))
         }
         End::NoRoom => {
-            let what = "no room for what came next, and nothing left to remove";
+            let what = "no space left for the next operation, and nothing left to remove";
             Err(Failure::new(Kind::NoSpace, what))
         }
     }
@@ -171,7 +172,7 @@ fn finish(aged: &Aged, output: Option<&Path>) -> Result<ExitCode, Failure> {
 fn occupied(error: FsError) -> Failure {
     let taken = matches!(error, FsError::Exists(_) | FsError::NotEmpty(_));
     let failure = Failure::from(error);
-    if taken { failure.hint("--into NAME ages in another directory") } else { failure }
+    if taken { failure.hint("use --into NAME to work in another directory") } else { failure }
 }
 
 /// A profile that comes along, or that of a file.

@@ -21,13 +21,12 @@ use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Build an ext4 or UFS image from a directory, a tar, a container image or another image
+/// Build an ext4 or UFS image from a directory, tar archive, container image or another image
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The image has the features that mke2fs gives an ext4 file system today, or
-those that newfs gives a UFS one, and is as small as its contents allow, unless
---size says otherwise. The same source gives the same bytes. The output file
-appears when it is complete; it is never seen half written.
+The image has the default features of mke2fs for ext4, or of newfs for UFS, and is
+as small as its contents allow unless --size is given. The same source gives the
+same bytes. The output file appears only when it is complete.
 
 Examples:
   seekless build rootfs/ -o disk.img
@@ -40,51 +39,52 @@ Examples:
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates")]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip, zstd), container image (OCI layout or
-    /// archive, docker save, podman save), image, or - for an archive on standard
-    /// input
+    /// Directory, tar archive (plain, gzip or zstd), container image (OCI layout
+    /// or archive, docker save, podman save), file system image, or - for an
+    /// archive on standard input
     source: PathBuf,
     /// The image to write
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
-    /// Lay what these traces touch first, in the order of first touch
+    /// Place the data accessed in these traces first, in the order of first
+    /// access
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
-    /// With --trace: the hot part begins on a multiple of this
+    /// With --trace, align the start of the hot part to a multiple of this size
     #[arg(long, value_parser = parse_size, default_value = "512K", requires = "trace")]
     chunk: ByteLen,
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// Size of the volume [default: fitted to the contents]
+    /// Size of the file system [default: as small as the contents allow]
     #[arg(long, value_parser = parse_size)]
     size: Option<ByteLen>,
-    /// Which format, and of ext, which features to start from
+    /// Format; for ext, also the default set of features
     #[arg(long, value_enum, default_value_t = Family::Ext4)]
     format: Family,
-    /// Bytes in a block: 1024 to 65536 [default: 4096, of UFS 32768]
+    /// Block size in bytes, from 1024 to 65536 [default: 4096, or 32768 for UFS]
     #[arg(long, short = 'b', value_parser = parse_size)]
     block_size: Option<ByteLen>,
-    /// Bytes in an inode: 128 to the block size [default: 256]
+    /// Inode size in bytes, from 128 to the block size [default: 256]
     #[arg(long, short = 'I', value_parser = parse_size)]
     inode_size: Option<ByteLen>,
-    /// How many inodes [default: by size and contents]
+    /// Number of inodes [default: chosen from the size and contents]
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
-    /// Features to add, or with ^ to leave out, as mke2fs -O takes them; what
-    /// needs a feature that is left out is left out too
+    /// Features to enable, or to disable with ^, as for mke2fs -O; features that
+    /// depend on a disabled one are disabled too
     #[arg(long, short = 'O', value_name = "LIST")]
     features: Option<String>,
-    /// Volume label, at most 16 bytes, of UFS 31
+    /// Volume label (at most 16 bytes, or 31 for UFS)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
     /// Volume UUID [default: derived from the contents]
     #[arg(long, short = 'U', value_parser = parse_uuid)]
     uuid: Option<[u8; 16]>,
-    /// Size of the journal [default: by the volume's size]
+    /// Journal size [default: chosen from the size of the file system]
     #[arg(long, value_parser = parse_size)]
     journal_size: Option<ByteLen>,
-    /// Percent of the blocks that only root may use [default: 5, of UFS 8]
+    /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
     #[command(flatten)]
@@ -115,7 +115,7 @@ impl BuildArgs {
         let list = self.features.as_deref().unwrap_or_default();
         let (features, left_out) = base.change(list).map_err(wrong)?;
         for LeftOut { feature, needs } in left_out {
-            eprintln!("seekless: {feature} is left out as well: it needs {needs}");
+            eprintln!("seekless: {feature} is disabled too: it depends on {needs}");
         }
         Ok(BuildOptions {
             size: self.size,
@@ -142,7 +142,7 @@ impl BuildArgs {
             (self.journal_size.is_some(), "--journal-size"),
         ] {
             if given {
-                return Err(Failure::usage(format!("UFS images have no {option}")));
+                return Err(Failure::usage(format!("{option} is not supported for UFS images")));
             }
         }
         let mut options = ufs::BuildOptions::new(version);
@@ -157,7 +157,7 @@ impl BuildArgs {
         }
         if let Some(reserved) = self.reserved {
             if !reserved.is_multiple_of(100) {
-                return Err(Failure::usage("UFS keeps whole percents free"));
+                return Err(Failure::usage("UFS images take whole percentages only"));
             }
             make.minfree = reserved / 100;
         }
@@ -324,7 +324,7 @@ pub(crate) fn write_built(
     let clamped = builder.clamped_times();
     if clamped > 0 {
         eprintln!(
-            "seekless: {clamped} files have times that their inodes cannot hold; they get the nearest"
+            "seekless: {clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
         );
     }
     let file = output.file()?;

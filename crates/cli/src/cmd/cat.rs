@@ -25,7 +25,7 @@ Examples:
 pub(crate) struct CatArgs {
     /// Image file or block device
     image: PathBuf,
-    /// Which files
+    /// Files to write
     #[arg(required = true)]
     paths: Vec<OsString>,
     #[command(flatten)]

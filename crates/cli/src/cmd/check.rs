@@ -27,10 +27,10 @@ mod exit {
 /// The exit code for wrong arguments of this command.
 pub(crate) const USAGE: u8 = 16;
 
-/// Check whether an image is in order, and repair it (UFS)
+/// Check an image for consistency, and repair it (UFS)
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Without an option nothing is changed, as with -n.
+Without options nothing is changed, as with -n.
 
 Examples:
   seekless check disk.img
@@ -38,20 +38,20 @@ Examples:
   seekless check -y disk.img
   seekless check --json disk.img | jq '.findings[].code'
 
-Looks at every inode, every name, every bitmap and count of a UFS1, UFS2 or
-ext2/3/4 image, in the five phases of fsck. Each finding has a code that stays
-the same between versions, and says whether a crash may leave such a thing
-(`expected`) or only damage does (`unexpected`). Ext images are looked at as if
-what waits in their journal were replayed.
+Checks all inodes, names, bitmaps and counts of a UFS1, UFS2 or ext2/3/4 image,
+in the five phases of fsck. Each finding has a code that is stable between
+versions, and a class: `expected` if a crash may leave it, `unexpected` if only
+damage can explain it. Ext images are checked as if their journal had been
+replayed.
 
--p repairs what is expected; where anything is unexpected it stops and changes
-nothing. -y repairs everything: what nothing leads to gets a name in
-/lost+found, of two that claim a block the later one is cleared. A repair that
-is interrupted is taken up by the next one. An image that is mounted or being
-changed is not repaired.
+-p repairs expected findings; if any finding is unexpected it stops and changes
+nothing. -y repairs everything: files without a name are reconnected in
+/lost+found, and if two files claim the same block, the second is cleared. The
+next run completes a repair that was interrupted. An image that is mounted or
+being changed is not repaired.
 
 Exit codes (those of fsck, for this command only):
-  0   in order
+  0   no errors
   1   errors were found and corrected
   4   errors were found and left uncorrected
   8   the image could not be checked or repaired
@@ -60,10 +60,10 @@ Ext images are not repaired: for -p and -y use e2fsck.")]
 pub(crate) struct CheckArgs {
     /// Image file or block device
     image: PathBuf,
-    /// Change nothing (as without an option)
+    /// Change nothing (the default)
     #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]
     no: bool,
-    /// Repair what a crash may leave; stop at anything else
+    /// Repair only what a crash may leave; stop at anything else
     #[arg(short = 'p', long, conflicts_with = "yes")]
     preen: bool,
     /// Repair everything
@@ -178,7 +178,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             return Ok(Examined { format, report, outcome, writes: 0 });
         }
         (_, Format::Ext) => {
-            let what = "an ext image: repair it with e2fsck";
+            let what = "ext images are not repaired; use e2fsck";
             return Err(Failure::new(Kind::Unsupported, what).about(path.display()));
         }
         (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device).map_err(about)?,
@@ -246,14 +246,15 @@ fn print(args: &CheckArgs, examined: &Examined) {
         say!("{number}. {code} ({class}): {} ({}){done}", finding.what, finding.location);
     }
     if report.more > 0 {
-        say!("... and {} findings more", report.more);
+        say!("... and {} more findings", report.more);
     }
     let tally = &report.tally;
     let verdict = match (outcome, Mode::of(args), report.unexpected) {
         (Outcome::Clean, ..) => "in order".to_string(),
         (Outcome::Corrected, ..) => "repaired; in order now".to_string(),
         (Outcome::Left, Mode::Preen, 1..) => {
-            let done = if *writes == 0 { "nothing was repaired" } else { "not all was repaired" };
+            let done =
+                if *writes == 0 { "nothing was repaired" } else { "not everything was repaired" };
             format!("unexpected inconsistency; {done} (-y repairs everything)")
         }
         (Outcome::Left, Mode::Check, 0) if !ufs => "as a crash may leave it".to_string(),

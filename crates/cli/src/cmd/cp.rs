@@ -15,9 +15,9 @@ use std::process::ExitCode;
 
 /// Copy files out of an image
 ///
-/// Keeps modes, times, symlinks, hard links, holes and extended attributes,
-/// and as root also owners and device nodes. Writes nothing outside DEST,
-/// whatever names and symlinks the image has.
+/// Preserves modes, times, symlinks, hard links, holes and extended attributes
+/// and, when run as root, owners and device nodes. Never writes outside DEST,
+/// even if the image contains malicious names or symlinks.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -27,11 +27,11 @@ Examples:
 pub(crate) struct CpArgs {
     /// Image file or block device
     image: PathBuf,
-    /// What to copy
+    /// File or directory to copy
     path: OsString,
-    /// Where to: a new name, or a directory to copy into
+    /// Destination: a new name, or an existing directory to copy into
     dest: PathBuf,
-    /// Directories with all that is in them
+    /// Copy directories recursively
     #[arg(short, long)]
     recursive: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
     let ino = resolve(image.as_ref(), path).map_err(Failure::from)?;
     let attr = image.attr(ino)?;
     if attr.kind == FileKind::Directory && !args.recursive {
-        return Err(Failure::usage(format!("{} is a directory: use -r", args.path.display())));
+        return Err(Failure::usage(format!("{} is a directory (use -r)", args.path.display())));
     }
     let (parent, name) = target(&args.dest, path)?;
     let mut extraction = Extraction::new(image.as_ref(), &parent)?;

@@ -17,13 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Serve an image as a disk that counts requests and has a modelled device's times
+/// Serve an image as a disk that counts requests and simulates the timing of a
+/// device
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
-DIR/disk is the disk, DIR/stats and DIR/stats.json hold what it was asked so
-far. Writing 'phase NAME' to DIR/control begins a phase with figures of its
-own, 'reset' forgets all figures. Ends when DIR is unmounted or a signal comes.
+DIR/disk is the disk; DIR/stats and DIR/stats.json hold its statistics so far.
+Writing 'phase NAME' to DIR/control begins a phase with statistics of its own;
+'reset' clears all statistics. Runs until DIR is unmounted or a signal is received.
 
 Examples:
   seekless disk disk.img /mnt/d --model gp3 --io-log io.jsonl &
@@ -36,22 +37,22 @@ pub(crate) struct DiskArgs {
     /// Image file
     #[arg(required = true)]
     image: Option<PathBuf>,
-    /// Where to serve it
+    /// Directory to mount the served disk on
     #[arg(required = true)]
     dir: Option<PathBuf>,
     /// The device: a preset or a parameter file (.toml)
     #[arg(long, value_name = "PRESET", required = true)]
     model: Option<String>,
-    /// Take as long as the device would
+    /// Take as long as the real device would
     #[arg(long)]
     realtime: bool,
-    /// Write every request as a line of JSON
+    /// Log every request to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
-    /// Make the image, which must not be there yet
+    /// Create the image, which must not exist yet
     #[arg(long, requires = "size")]
     create: bool,
-    /// Its size
+    /// Size of the image to create
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "create")]
     size: Option<ByteLen>,
     /// Serve in mounts of its own, and write back that directory before a phase
@@ -69,15 +70,15 @@ enum What {
     Run(RunArgs),
 }
 
-/// Make a file system on a modelled disk, run a script in it, and tell what the disk was asked
+/// Make a file system on a modelled disk, run a script in it, and report the disk's requests
 #[derive(Args, Debug)]
 #[command(after_help = "\
 SCRIPT is a command with its arguments, or a line for sh. It runs in the new
-file system, with SEEKLESS_MOUNT naming that and SEEKLESS_DISK the disk's
-directory. 'echo phase NAME > $SEEKLESS_DISK/control' writes back what is
-dirty, drops the caches and begins a phase. Phases 'make', 'mount', 'run' and
-'unmount' are there without asking. Whatever happens, neither a mount nor a
-loop device is left. Needs root.
+file system; SEEKLESS_MOUNT is set to its mount point and SEEKLESS_DISK to the
+directory of the disk. 'echo phase NAME > $SEEKLESS_DISK/control' writes back
+dirty data, drops the caches and begins a phase. The phases 'make', 'mount',
+'run' and 'unmount' are always present. Mounts and loop devices are removed at
+the end, even after a failure. Needs root.
 
 Examples:
   seekless disk run --fs ext4 --model gp3 -- 'tar xf /tmp/t.tar; sync'
@@ -86,7 +87,7 @@ Examples:
     cp -r /usr/share/doc .; echo phase read > $SEEKLESS_DISK/control
     tar cf - . | wc -c'")]
 struct RunArgs {
-    /// Which file system
+    /// File system to make
     #[arg(long, value_enum)]
     fs: FileSystem,
     /// The device: a preset or a parameter file (.toml)
@@ -95,19 +96,19 @@ struct RunArgs {
     /// Size of the disk
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     size: ByteLen,
-    /// Take as long as the device would
+    /// Take as long as the real device would
     #[arg(long)]
     realtime: bool,
-    /// Write every request as a line of JSON
+    /// Log every request to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
-    /// An argument for mkfs, before the device (repeatable)
+    /// Argument to pass to mkfs, before the device (repeatable)
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     mkfs_arg: Vec<OsString>,
-    /// Options to mount with, as in mount -o
+    /// Mount options, as for mount -o
     #[arg(long, value_name = "OPTIONS", default_value = "")]
     mount_options: String,
-    /// What to run
+    /// Command or script to run
     #[arg(last = true, required = true, value_name = "SCRIPT")]
     script: Vec<OsString>,
 }
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
         return run_script(run, global, signals);
     }
     let (Some(image), Some(dir), Some(model)) = (&args.image, &args.dir, &args.model) else {
-        return Err(Failure::usage("IMG, DIR and --model are needed"));
+        return Err(Failure::usage("IMAGE, DIR and --model are required"));
     };
     if !dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", dir.display())));
@@ -146,7 +147,7 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     served.map_err(|error| Failure::io(format!("disk on {}", dir.display()), &error))?;
     if !image.exists() && args.settle.is_none() {
         eprintln!(
-            "seekless: {} was removed while it was served: what was written is lost",
+            "seekless: {} was removed while it was being served; the data written to it is lost",
             image.display()
         );
     }

@@ -21,14 +21,14 @@ pub(crate) struct GenerateArgs {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// One man page a command, into a directory
+    /// Write one man page per command to a directory
     Man {
-        /// Where the pages go; made if it is not there
+        /// Output directory; created if it does not exist
         dir: PathBuf,
     },
-    /// A completion script, to standard output
+    /// Write a completion script to standard output
     Completions {
-        /// Which shell
+        /// Shell to generate completions for
         shell: Shell,
     },
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what an image is: format, sizes, features
+/// Show the format, sizes and features of an image
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  seekless info disk.img\n  seekless info --json disk.img")]
 pub(crate) struct InfoArgs {

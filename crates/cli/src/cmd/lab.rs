@@ -22,11 +22,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Run published experiments again, on modelled disks in virtual time
+/// Reproduce published experiments on modelled disks in virtual time
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An experiment is a built-in one or a TOML file; docs/experiments.md says what a
-file holds, and what comes out of the built-in ones.
+An experiment is built in or a TOML file; docs/experiments.md describes the file
+format and the results of the built-in experiments.
 
 Examples:
   seekless lab list
@@ -44,30 +44,30 @@ pub(crate) struct LabCommand {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// The built-in experiments
+    /// List the built-in experiments
     List,
-    /// An experiment's file
+    /// Print the file of an experiment
     Show {
         /// Built-in experiment, or path of a file
         experiment: String,
     },
-    /// Run an experiment, or go on with one
+    /// Run an experiment, or resume one
     Run(RunArgs),
-    /// Put results of several directories together
+    /// Merge the results of several directories
     Merge {
-        /// Directories that `run -o` filled
+        /// Directories written by `run -o`
         #[arg(required = true, value_name = "DIR")]
         dirs: Vec<PathBuf>,
-        /// Where to keep all of them
+        /// Directory for the merged results
         #[arg(short, long, value_name = "DIR")]
         output: Option<PathBuf>,
     },
-    /// Results as one HTML page
+    /// Write the results as an HTML page
     Report {
-        /// A directory that `run -o` or `merge -o` filled
+        /// Directory written by `run -o` or `merge -o`
         dir: PathBuf,
-        /// Where to; report.html in the directory by default. With a name in
-        /// .svg only the maps of a sweep are drawn
+        /// Output file [default: report.html in DIR]; for a name ending in .svg,
+        /// only the maps of a sweep are drawn
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -114,7 +114,7 @@ fn check_drawing(path: &Path) -> Result<(), Failure> {
     if drawn || !directory_of(path).join(EXPERIMENT).exists() {
         return Ok(());
     }
-    let why = "beside results only .html and .svg are written";
+    let why = "in a directory of results, only .html and .svg files may be written";
     Err(Failure::usage(format!("{}: {why}", path.display())))
 }
 
@@ -124,8 +124,9 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     let path = output.map_or_else(|| dir.join("report.html"), PathBuf::from);
     check_drawing(&path)?;
     let page = if path.extension().is_some_and(|extension| extension == "svg") {
-        show::drawing(&experiment, &runs)
-            .ok_or_else(|| Failure::usage(format!("{} sweeps over no two keys", experiment.name)))?
+        show::drawing(&experiment, &runs).ok_or_else(|| {
+            Failure::usage(format!("{} has no sweep over two keys", experiment.name))
+        })?
     } else {
         page::page(&experiment, &runs)
     };
@@ -156,7 +157,7 @@ impl Subject {
         let path = Path::new(name);
         if !path.exists() && !name.contains(['/', '.']) {
             return Err(builtin::experiment(name).map(|_| ()).err().map_or_else(
-                || Failure::usage(format!("there is no experiment '{name}'")),
+                || Failure::usage(format!("unknown experiment '{name}'")),
                 Failure::from,
             ));
         }
@@ -207,7 +208,7 @@ fn together(dirs: &[PathBuf]) -> Result<(Subject, Vec<Run>), Failure> {
     if let Some(dir) =
         empty.iter().find(|dir| empty.len() == dirs.len() || !dir.join(EXPERIMENT).exists())
     {
-        return Err(Failure::usage(format!("{}: no results there", dir.display())));
+        return Err(Failure::usage(format!("{}: no results found", dir.display())));
     }
     let runs = merge(sets)?;
     let subject = Subject::read(&dirs[0].join(EXPERIMENT))?;
@@ -222,7 +223,8 @@ fn check_part(subject: &Subject, dir: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let (dir, name) = (dir.display(), &subject.experiment.name);
-    Err(LabError::Mismatch(format!("{dir}: is no part of this {name}, but of another")).into())
+    Err(LabError::Mismatch(format!("{dir}: its results are not part of this {name} experiment"))
+        .into())
 }
 
 /// The same, kept in a directory beside what it holds already.
@@ -247,7 +249,7 @@ fn check_of(subject: &Subject, runs: &[Run]) -> Result<(), Failure> {
     if now == then {
         return Ok(());
     }
-    let why = "these results are of another experiment or version";
+    let why = "these results belong to another experiment or version";
     Err(LabError::Mismatch(format!(
         "{why}: {} and {} (use another directory, or remove them)",
         then.join(" "),

@@ -25,13 +25,13 @@ Examples:
 pub(crate) struct LsArgs {
     /// Image file or block device
     image: PathBuf,
-    /// What to list
+    /// Directory or file to list
     #[arg(default_value = "/")]
     path: OsString,
-    /// Mode, links, owner, group, size and time of last change (UTC)
+    /// Long format: mode, links, owner, group, size and modification time (UTC)
     #[arg(short, long)]
     long: bool,
-    /// Directories below, too
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// List a tree with digests (mtree format), or compare two
+/// List a file tree with digests (mtree format), or compare two trees
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,16 +20,16 @@ Examples:
   seekless manifest --compare rootfs.mtree disk.img
   zcat rootfs.tar.gz | seekless manifest -
 
-PATH is an image, a directory, a tar archive (- for standard input), an OCI
-image layout or, to compare, a manifest. Equal trees have equal manifests.")]
+PATH is an image, a directory, a tar archive (- for standard input) or an OCI
+image layout. --compare also accepts manifests. Equal trees have equal manifests.")]
 pub(crate) struct ManifestArgs {
-    /// What to list
+    /// Image, directory, archive or container image to list
     #[arg(value_name = "PATH", required_unless_present = "compare")]
     path: Option<PathBuf>,
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE", conflicts_with = "compare")]
     output: Option<PathBuf>,
-    /// Print the lines in which two trees differ; exit code 1 when they do
+    /// Compare two trees and print the lines that differ (exit code 1 if any do)
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "path")]
     compare: Option<Vec<PathBuf>>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Fail
     match (args.compare.as_deref(), &args.path) {
         (Some([left, right]), _) => compare(args, left, right, global),
         (_, Some(path)) => list(args, path, global),
-        _ => Err(Failure::usage("nothing to list")),
+        _ => Err(Failure::usage("nothing to list: PATH or --compare is required")),
     }
 }
 

@@ -22,11 +22,11 @@ use std::process::ExitCode;
 const ROWS: u64 = 40;
 const WIDTH: usize = 100;
 
-/// Draw what lies where on an image, and where a trace reads
+/// Draw a map of an image, and of the reads of a trace
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A row of the map is a group, or several of a large image. A letter says what a
-cell is mostly used for; a capital one that the trace read some of it.
+Each row of the map is a block group, or several in a large image. The letter of a
+cell shows its main use; a capital letter means that the trace read part of it.
 
 Examples:
   seekless map disk.img
@@ -36,15 +36,15 @@ Examples:
 pub(crate) struct MapArgs {
     /// Image file or block device
     image: PathBuf,
-    /// Another one, drawn below at the same scale
+    /// Second image, drawn below the first at the same scale
     other: Option<PathBuf>,
-    /// What is read; repeat for several
+    /// Trace to replay (repeatable)
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
-    /// Write one HTML page that needs nothing else
+    /// Write a self-contained HTML page to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Characters in a line [default: as the terminal has, or 100]
+    /// Line width in characters [default: width of the terminal, or 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..))]
     width: Option<u16>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Make an empty UFS image, with the options of newfs
+/// Create an empty UFS image, with the options of newfs
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
@@ -29,46 +29,49 @@ Examples:
 pub(crate) struct MkfsArgs {
     /// The image to write
     image: PathBuf,
-    /// Which format
+    /// Format of the file system
     #[arg(long, value_enum)]
     format: Format,
-    /// Length of the image [default: that of the file that --force replaces]
+    /// Size of the image [default: size of the file replaced with --force]
     #[arg(long, short = 's', value_parser = parse_size)]
     size: Option<ByteLen>,
-    /// Bytes in a block: 4096 to 65536
+    /// Block size in bytes, from 4096 to 65536
     #[arg(long, short = 'b', value_parser = parse_size, default_value = "32768")]
     block_size: ByteLen,
-    /// Bytes in a fragment: from 512, and an eighth of a block to a block
+    /// Fragment size in bytes: at least 512, and from one eighth of a block to a
+    /// full block
     #[arg(long, short = 'f', value_parser = parse_size, default_value = "4096")]
     fragment_size: ByteLen,
-    /// Percent of the space kept free; below 8 the allocator spares space
+    /// Percentage of space kept free; below 8 the allocator optimizes for space
     #[arg(long, short = 'm', value_name = "PERCENT", default_value = "8")]
     minfree: u32,
-    /// What the allocator spares
+    /// What the allocator optimizes for
     #[arg(long, short = 'o', value_enum, default_value_t = Spare::Time)]
     optimize: Spare,
-    /// Blocks a file may take in one group [default: an eighth of a block's bytes]
+    /// Maximum number of blocks of a file in one cylinder group [default: one
+    /// eighth of the block size in bytes]
     #[arg(long, short = 'e', value_name = "BLOCKS")]
     maxbpg: Option<u32>,
-    /// Average length of files, for the placement of directories
+    /// Expected average file size, used to place directories
     #[arg(long, short = 'g', value_parser = parse_size, default_value = "16384")]
     avgfilesize: ByteLen,
-    /// Average number of files in a directory
+    /// Expected average number of files per directory
     #[arg(long, short = 'h', value_name = "FILES", default_value = "64")]
     avgfpdir: u32,
-    /// Bytes of space for each inode [default: two fragments]
+    /// Bytes of space per inode [default: two fragments]
     #[arg(long, short = 'i', value_parser = parse_size)]
     bytes_per_inode: Option<ByteLen>,
-    /// Most blocks gathered into a cluster, 256 at most [default: those of 1 MiB]
+    /// Maximum number of blocks in a cluster, up to 256 [default: 1 MiB worth of
+    /// blocks]
     #[arg(long, short = 'a', value_name = "BLOCKS")]
     maxcontig: Option<u32>,
-    /// Volume label, at most 31 bytes
+    /// Volume label (at most 31 bytes)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
     /// Enable soft updates
     #[arg(long, short = 'U')]
     soft_updates: bool,
-    /// Write the big-endian form, as SPARC and PowerPC have it
+    /// Write a big-endian image, as used on SPARC and PowerPC
     #[arg(long)]
     big_endian: bool,
     /// Replace the image if it exists
@@ -116,7 +119,7 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
 fn length_of_old(args: &MkfsArgs) -> Result<ByteLen, Failure> {
     match std::fs::metadata(&args.image) {
         Ok(meta) => Ok(ByteLen::new(meta.len())),
-        Err(_) => Err(Failure::usage("how long the image shall be is not said (--size)")),
+        Err(_) => Err(Failure::usage("the size of the image is not given (use --size)")),
     }
 }
 

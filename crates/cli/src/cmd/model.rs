@@ -19,7 +19,7 @@ use validate::ValidateArgs;
 /// List, show, import and validate models of storage devices
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A device is a preset or a TOML file; docs/models.md says what a file holds.
+A device is a preset or a TOML file; docs/models.md describes the file format.
 
 Examples:
   seekless model list
@@ -34,22 +34,23 @@ pub(crate) struct ModelCommand {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// The built-in devices
+    /// List the built-in devices
     List,
-    /// A device's parameter file, with the sources of its figures
+    /// Print the parameter file of a device, with the sources of its figures
     Show {
         /// Preset, or path of a parameter file
         #[arg(value_name = "DEVICE")]
         device: String,
     },
-    /// Make a parameter file of a drive's DiskSim files
+    /// Create a parameter file from the DiskSim files of a drive
     ///
-    /// The file may be a .parv, which names the others and the bus, a
-    /// .diskspecs or a .model; files that it names are looked for beside it.
+    /// FILE is a .parv file, which names the other files and the bus, or a
+    /// .diskspecs or .model file. Files that it names are searched for in the
+    /// same directory.
     Import {
         /// The DiskSim file
         file: PathBuf,
-        /// Where to; standard output by default
+        /// Output file [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Replace the output if it exists

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Mount an image: read-only, to record what is read, or to change it
+/// Mount an image read-only, with a recording of all accesses, or read-write
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,54 +31,57 @@ Examples:
   chroot /mnt /bin/job; umount /mnt
   seekless mount ufs.img /mnt -o rw,softdep,policy=orlov,cache=256M
 
-Options (-o) of a mount that may be changed (UFS1 and UFS2):
-  rw                              may be changed; all below needs it
-  softdep, async, sync, normal    when changes are written: soft updates (usual);
-                                  later, in no order; at once; names and inodes
-                                  at once and the rest later
-  policy=orlov|old-dirpref|depth  where new directories go (usual: orlov)
-  blocks=blkpref|old-blkpref|...  where a file's blocks go
+Mount options (-o) for read-write mounts (UFS1 and UFS2):
+  rw                              mount read-write; required by the options below
+  softdep, async, sync, normal    when changes are written: ordered by soft updates
+                                  (softdep, the default); delayed, in any order;
+                                  synchronously; or names and inodes synchronously
+                                  and the rest delayed
+  policy=orlov|old-dirpref|depth  placement of new directories (default: orlov)
+  blocks=blkpref|old-blkpref|...  placement of file blocks
   noreallocblks                   do not gather new blocks into clusters
-  cache=SIZE                      memory for blocks (usual: 64M)
-  ages=classic|freebsd            how long changes may wait: 10, 15, 30 seconds for
-                                  inodes, directories, files; or 28, 29, 30
-  max_softdeps=N, tickdelay=N     how many changes may wait, and the ticks (1/100 s)
-                                  that callers sleep when there are more
+  cache=SIZE                      size of the block cache (default: 64M)
+  ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30
+                                  seconds for inodes, directories and files, or
+                                  28, 29 and 30
+  max_softdeps=N, tickdelay=N     maximum number of pending changes, and the number
+                                  of ticks (1/100 s) for which callers are delayed
+                                  above it
   nobarriers                      do not flush the image after each round of writes
-  force                           although it is not clean
-  seed=N                          what policies draw from
-Of any mount: ro, suid, dev, noexec and their opposites (usual: nosuid, nodev),
-allow_other. Times of last access are not kept (noatime).
+  force                           mount even if the file system is not clean
+  seed=N                          random seed of the policies
+For all mounts: ro, suid, dev, noexec and their opposites (default: nosuid, nodev)
+and allow_other. Access times are not updated (noatime).
 
-Runs until the directory is unmounted or a signal (INT, TERM, HUP) comes; then
-unmounts and completes the trace. USR1 prints what a mount that may be changed
-has counted so far, -v or --json what it has when it ends. Needs root or fusermount3.")]
+Runs until the directory is unmounted or a signal (INT, TERM, HUP) is received;
+then it unmounts and completes the trace. SIGUSR1 prints the counters of a
+read-write mount so far; -v or --json prints them at the end. Needs root or
+fusermount3.")]
 pub(crate) struct MountArgs {
     /// Image file or block device
     image: PathBuf,
     /// Where to mount it
     dir: PathBuf,
-    /// Write a trace of all that is asked for
+    /// Record all accesses to a trace file
     #[arg(long, value_name = "TRACE")]
     record: Option<PathBuf>,
-    /// How far the kernel reads ahead while recording: 128K, as it does on a
-    /// disk, records what a disk would be asked for; 4K, the pages really
-    /// touched
+    /// Kernel read-ahead while recording: 128K, as on a disk, records what a disk
+    /// would be asked to read; 4K records only the pages that were accessed
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     #[arg(requires = "record")]
     read_ahead: ByteLen,
-    /// How many threads serve requests [default: 4; 1 with -o rw, where one at a
-    /// time is served]
+    /// Number of threads that serve requests [default: 4, or 1 with -o rw, which
+    /// serves one request at a time]
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Options separated by commas, as mount(8) takes them
+    /// Mount options, separated by commas, as for mount(8)
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
-    /// With -o rw: print at the end what was counted, writes that were waited for
-    /// and others, and the dependencies of soft updates by kind
+    /// With -o rw, print statistics when the mount ends: synchronous and other
+    /// writes, and soft updates dependencies by type
     #[arg(short, long)]
     verbose: bool,
-    /// Let other users in as well (always so for root)
+    /// Allow access by other users (always allowed when mounted by root)
     #[arg(long)]
     allow_other: bool,
     #[command(flatten)]
@@ -202,8 +205,8 @@ fn hint() -> &'static str {
     match std::fs::File::options().read(true).write(true).open("/dev/fuse") {
         Ok(_) => "",
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            " (there is no /dev/fuse: modprobe fuse)"
+            " (/dev/fuse does not exist; try modprobe fuse)"
         }
-        Err(_) => " (/dev/fuse is not open to this user: root can chmod 666 it)",
+        Err(_) => " (no permission to open /dev/fuse; root can chmod it to 666)",
     }
 }

@@ -23,23 +23,23 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Lay an image out anew, so that what is used together lies together
+/// Rearrange an image so that data used together is stored together
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The new image is the same file system: features, UUID, label, every file's
-contents and attributes. What the traces touch lies together, in the order of
-first touch: directory blocks, inodes and file ranges alike. With several
-traces, what more of them touch comes first. The old image is only read. It is
-checked first, as `seekless check` does, and refused if it is damaged.
+The new image holds the same file system: features, UUID, label, and the contents
+and attributes of every file. Directory blocks, inodes and file ranges accessed by
+the traces are stored together, in the order of first access. With several traces,
+data accessed by more of them comes first. The old image is not changed. It is
+checked first, as by `seekless check`, and refused if it is damaged.
 
 Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
   seekless score disk.img fast.img --trace boot.trace")]
 pub(crate) struct OptimizeArgs {
-    /// The image to lay out anew
+    /// Image to rearrange
     image: PathBuf,
-    /// What to lay it out by (may be given several times)
+    /// Trace to optimize the layout for (repeatable)
     #[arg(long, required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     /// The image to write
@@ -48,15 +48,15 @@ pub(crate) struct OptimizeArgs {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// The hot part begins on a multiple of this: the unit in which a lazily
-    /// fetched volume is fetched
+    /// Align the start of the hot part to a multiple of this size: the unit in
+    /// which a lazily loaded volume is fetched
     #[arg(long, value_parser = parse_chunk, default_value = "512K")]
     chunk: ByteLen,
-    /// Small files in their inodes: as the image has it (auto), or changed,
-    /// which makes a new file system of the same name
+    /// Store small files in their inodes: as in the old image (auto), or always
+    /// or never, which may require a new file system with the same label and UUID
     #[arg(long, value_enum, default_value_t = InlineData::Auto)]
     inline_data: InlineData,
-    /// Bytes in an inode, if other than now; makes a new file system too
+    /// New inode size in bytes; a different size requires a new file system
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ impl OptimizeArgs {
         options.features = options.features.apply(list)?;
         if let Some(size) = size {
             options.inode_size = u32::try_from(size)
-                .map_err(|_| Failure::usage(format!("an inode of {size} bytes")))?;
+                .map_err(|_| Failure::usage(format!("inode size {size} is too large")))?;
         }
         options.check()?;
         Ok(Some(options))
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
     if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {
-        eprintln!("seekless: the traces touch nothing of {}", args.image.display());
+        eprintln!("seekless: the traces do not access any file of {}", args.image.display());
     }
     match args.rebuild(&image)? {
         None => write_relayout(args, &image, &replays, &output, global)?,

@@ -16,7 +16,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Record what is read on a mounted file system
+/// Record the reads on a mounted file system
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -26,58 +26,58 @@ Examples:
   seekless record --boot-unit multi-user.target -o boot.trace
   seekless record --mount /mnt -o day.trace      (until Ctrl-C)
 
-Records one file system: that of --mount, or else the root. With a COMMAND,
-what it and the programs it starts touch there, until it ends; seekless ends
-with its exit code. Without --keep-caches the machine's caches are dropped
-first, so that all of it shows. Needs root. docs/recording.md tells what each
-source sees and what it misses.")]
+Records one file system: that of --mount, by default the root file system. With a
+COMMAND, records the accesses of the command and its child processes until it
+ends, and exits with its exit code. Unless --keep-caches is given, the caches of
+the machine are dropped first, so that all reads are seen. Needs root.
+docs/recording.md describes what each source records and what it misses.")]
 pub(crate) struct RecordArgs {
-    /// The file system: any path on it
+    /// File system to record: any path on it
     #[arg(long, value_name = "PATH", default_value = "/")]
     mount: PathBuf,
-    /// A process that runs already, with what it starts, until it ends
+    /// Record a running process and its children until it ends
     #[arg(long, value_name = "PID", conflicts_with_all = ["command", "boot_unit"])]
     pid: Option<u32>,
-    /// Everything, until this unit of systemd is active
+    /// Record all processes until this systemd unit is active
     #[arg(long, value_name = "UNIT", conflicts_with = "command")]
     boot_unit: Option<String>,
-    /// Where the trace goes
+    /// Trace file to write
     #[arg(long, short, value_name = "TRACE")]
     output: PathBuf,
-    /// Where events come from
+    /// Source of events
     #[arg(long, value_enum, default_value_t = Wanted::Auto)]
     source: Wanted,
-    /// Which pages: fetched, what a disk was asked for, read-ahead included; or
-    /// touched, what programs asked for (of mapped files: where they faulted)
+    /// Pages to record: those fetched from the disk, including read-ahead, or
+    /// those accessed by programs (for mapped files: page faults)
     #[arg(long, value_enum, default_value_t = WantedPages::Fetched)]
     pages: WantedPages,
-    /// Leave the caches as they are: what is in memory is seen when it is read,
-    /// but not the lookups that led there
+    /// Do not drop the caches first: reads of cached pages are still recorded,
+    /// but the lookups that led to them are not
     #[arg(long)]
     keep_caches: bool,
-    /// Room for events in the kernel, on each processor
+    /// Size of the kernel's event buffer for each processor
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16M")]
     buffer: ByteLen,
-    /// What to run
+    /// Command to run and record
     #[arg(last = true)]
     command: Vec<OsString>,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
-    /// tracefs where the kernel has it and lets us, else fanotify
+    /// tracefs if available and permitted, otherwise fanotify
     Auto,
-    /// The kernel's trace events, and fanotify for opens
+    /// Kernel trace events, and fanotify for opens
     Tracefs,
-    /// Opens and accesses, and what is in memory afterwards
+    /// Opens and accesses, and the pages in memory afterwards
     Fanotify,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum WantedPages {
-    /// What a disk was asked for
+    /// Pages fetched from the disk
     Fetched,
-    /// What programs asked for
+    /// Pages accessed by programs
     Touched,
 }
 
@@ -201,14 +201,14 @@ fn report(
             eprintln!("seekless: {count} {what}");
         }
     };
-    tell(lost, "events were lost in the kernel (--buffer makes more room)");
+    tell(lost, "events were lost in the kernel (use a larger --buffer)");
     tell(
         strangers,
-        "accesses by processes that ended too soon to be told whose they were are left out",
+        "accesses are left out because their processes ended before they could be identified",
     );
     tell(
         unknown.nameless,
-        "touches of files without a name (deleted since, or the file system's own) are left out",
+        "accesses to files without a name (deleted, or internal to the file system) are left out",
     );
-    tell(unknown.inodes, "reads of inodes could be of several files and are left out");
+    tell(unknown.inodes, "inode reads are left out because they could belong to several files");
 }

@@ -25,9 +25,9 @@ const WORST: usize = 15;
 /// Replay a trace on an image and count requests, seeks, bytes and chunks
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The trace runs from a cold start through a model of Linux's page cache, its
-file read-ahead, and ext4's reads of directories and inode tables. Several
-traces run together, in order of time. docs/score.md defines every figure.
+The trace is replayed from a cold start through a model of the Linux page cache,
+file read-ahead, and ext4's reads of directories and inode tables. Several traces
+are merged in order of time. docs/score.md defines all figures.
 
 Examples:
   seekless score disk.img --trace boot.trace
@@ -40,27 +40,27 @@ Examples:
 pub(crate) struct ScoreArgs {
     /// Image file or block device
     image: PathBuf,
-    /// Another one, to be set against it
+    /// Second image, to compare with the first
     other: Option<PathBuf>,
-    /// What is replayed; repeat for several
+    /// Trace to replay (repeatable)
     #[arg(long, value_name = "TRACE", required = true)]
     trace: Vec<PathBuf>,
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
     devices: DeviceArgs,
-    /// Show what the requests were for and which files cost the most
+    /// Show the purpose of the requests and the most expensive files
     #[arg(long)]
     explain: bool,
-    /// Write every request as a line of JSON
+    /// Log every request to FILE, one JSON object per line
     #[arg(long, value_name = "FILE")]
     io_log: Option<PathBuf>,
-    /// Mount the image, do the trace with real system calls, and set what the
-    /// kernel asked for against the prediction; needs root
+    /// Mount the image, replay the trace with real system calls, and compare the
+    /// kernel's requests with the prediction (needs root)
     #[arg(long, conflicts_with_all = ["other", "explain"])]
     verify_kernel: bool,
-    /// By how much a prediction may be off, in percent, before --verify-kernel
-    /// says no (exit code 1)
+    /// Maximum error of the prediction, in percent, that --verify-kernel accepts;
+    /// otherwise the exit code is 1
     #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verify_kernel")]
     tolerance: f64,
     #[command(flatten)]
@@ -111,7 +111,7 @@ fn verify(
     events: &[Event],
 ) -> Result<ExitCode, Failure> {
     let [scored] = scored else {
-        return Err(Failure::usage("one image can be verified at a time"));
+        return Err(Failure::usage("only one image can be verified at a time"));
     };
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
@@ -150,7 +150,7 @@ fn verify(
         show_missing(scored);
     }
     if observation.failed > 0 {
-        eprintln!("seekless: {} events could not be done on the mount", observation.failed);
+        eprintln!("seekless: {} events could not be replayed on the mount", observation.failed);
     }
     let good = rows.iter().all(|row| row.percent().abs() <= args.tolerance);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(1) })

@@ -28,33 +28,33 @@ pub(crate) struct TraceArgs {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// Make a trace of what another tool recorded
+    /// Create a trace from the output of another tool
     Import(ImportArgs),
-    /// Print a trace for people
+    /// Print a trace in readable form
     Show {
         /// The trace
         trace: PathBuf,
     },
-    /// Write what other tools take
+    /// Convert a trace for other tools
     Export {
         /// The trace
         trace: PathBuf,
-        /// In which form
+        /// Output format
         #[arg(long, value_enum, default_value_t = Form::Paths)]
         format: Form,
-        /// Also what was only looked up or listed (paths only)
+        /// Include files that were only looked up or listed (paths format only)
         #[arg(long)]
         all: bool,
-        /// Where to; standard output by default
+        /// Output file [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Make one trace of several, in order of time
+    /// Merge several traces in order of time
     Merge {
         /// The traces
         #[arg(required = true)]
         traces: Vec<PathBuf>,
-        /// Where to; standard output by default
+        /// Output file [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -62,7 +62,7 @@ enum What {
 
 #[derive(Args, Debug)]
 struct ImportArgs {
-    /// A list of paths, one a line: each is opened and read whole
+    /// List of paths, one per line; each file is opened and read completely
     #[arg(
         long,
         value_name = "FILE",
@@ -70,23 +70,24 @@ struct ImportArgs {
         conflicts_with = "strace"
     )]
     paths: Option<PathBuf>,
-    /// What strace -f -tt (or -ttt), best with -y, printed
+    /// Output of strace -f -tt (or -ttt), preferably with -y
     #[arg(long, value_name = "FILE")]
     strace: Option<PathBuf>,
-    /// The directory that is the image's root; what lies outside is left out
+    /// Directory that corresponds to the root of the image; other files are left
+    /// out
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// The working directory that the traced program was started in
+    /// Working directory in which the traced program was started
     #[arg(long, value_name = "DIR", requires = "strace")]
     cwd: Option<PathBuf>,
-    /// Where to; standard output by default
+    /// Output file [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// One path a line, in the order of first touch
+    /// One path per line, in the order of first access
     Paths,
     /// Priorities for mksquashfs -sort
     SquashfsSort,
@@ -163,7 +164,9 @@ fn import(args: &ImportArgs) -> Result<(), Failure> {
         let events = trace::read_paths(open(list)?, root.as_deref());
         return store(output, "paths", &events.map_err(|error| failed(list, &error))?);
     }
-    let Some(file) = &args.strace else { return Err(Failure::usage("nothing to import")) };
+    let Some(file) = &args.strace else {
+        return Err(Failure::usage("nothing to import (use --paths or --strace)"));
+    };
     let options = StraceOptions { root, cwd: args.cwd.as_ref().map(bytes) };
     let events = trace::read_strace(open(file)?, &options).map_err(|error| failed(file, &error))?;
     store(output, "strace", &events)
@@ -221,7 +224,7 @@ fn export(path: &Path, form: Form, all: bool, output: Option<&Path>) -> Result<(
         }
     })?;
     if left_out > 0 {
-        eprintln!("seekless: {left_out} paths with a line break left out");
+        eprintln!("seekless: {left_out} paths that contain a newline were left out");
     }
     Ok(())
 }

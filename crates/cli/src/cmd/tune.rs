@@ -12,12 +12,12 @@ use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show or change what a UFS image is tuned for, as tunefs does
+/// Show or change the tunable parameters of a UFS image, as tunefs does
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Options are those of FreeBSD's tunefs. An image that is mounted or was not
-unmounted is not changed. The superblock's own place is written; -A writes its
-copies too.
+The options are those of FreeBSD's tunefs. An image that is mounted or was not
+cleanly unmounted is not changed. Only the primary superblock is written unless
+-A is given.
 
 Examples:
   seekless tune disk.img -p
@@ -25,39 +25,40 @@ Examples:
   seekless tune disk.img -m 5 -o space -A
   seekless tune --json disk.img -p")]
 pub(crate) struct TuneArgs {
-    /// The image or block device
+    /// Image file or block device
     image: PathBuf,
-    /// Soft updates
+    /// Enable or disable soft updates
     #[arg(short = 'n', long, value_enum, value_name = "WHETHER")]
     soft_updates: Option<Switch>,
-    /// POSIX.1e access control lists
+    /// Enable or disable POSIX.1e access control lists
     #[arg(short = 'a', long, value_enum, value_name = "WHETHER")]
     acls: Option<Switch>,
-    /// Blocks a file may take in one group
+    /// Maximum number of blocks of a file in one cylinder group
     #[arg(short = 'e', long, value_name = "BLOCKS")]
     maxbpg: Option<u32>,
-    /// Average length of files, for the placement of directories
+    /// Expected average file size, used to place directories
     #[arg(short = 'f', long, value_parser = parse_size)]
     avgfilesize: Option<ByteLen>,
-    /// Average number of files in a directory
+    /// Expected average number of files per directory
     #[arg(short = 's', long, value_name = "FILES")]
     avgfpdir: Option<u32>,
-    /// Percent of the space kept free
+    /// Percentage of space kept free
     #[arg(short = 'm', long, value_name = "PERCENT")]
     minfree: Option<u32>,
-    /// What the allocator spares
+    /// What the allocator optimizes for
     #[arg(short = 'o', long, value_enum)]
     optimize: Option<Spare>,
-    /// Fragments held for metadata in each group, in whole blocks, half a group at most
+    /// Fragments reserved for metadata in each group (a multiple of a block, at
+    /// most half a group)
     #[arg(short = 'k', long, value_name = "FRAGMENTS")]
     metaspace: Option<u64>,
     /// Volume label: up to 31 letters, digits, dashes, underscores
     #[arg(short = 'L', long)]
     label: Option<String>,
-    /// Write the superblock's copies too
+    /// Update the backup superblocks too
     #[arg(short = 'A', long)]
     all_copies: bool,
-    /// Show what the image is tuned for (after the changes)
+    /// Print the parameters (after any changes)
     #[arg(short = 'p', long, action = ArgAction::SetTrue)]
     print: bool,
 }
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &TuneArgs, global: &Global) -> Result<ExitCode, Failure>
     };
     let settings = if changes == Changes::default() && !args.all_copies {
         if !args.print {
-            return Err(Failure::usage("nothing to do (-p shows what the image is tuned for)"));
+            return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
         }
         let device = FileDevice::open(&args.image)
             .map_err(|error| Failure::io(args.image.display(), &error))?;

@@ -263,9 +263,7 @@ impl Disk {
         state.counters().errors += 1;
         if !std::mem::replace(&mut state.told, true) {
             let why = match error.kind() {
-                io::ErrorKind::UnexpectedEof => {
-                    "it has become shorter since the disk was made".into()
-                }
+                io::ErrorKind::UnexpectedEof => "it has been truncated since it was opened".into(),
                 _ => error.to_string(),
             };
             eprintln!("seekless: {}: {} at {offset}: {why}", self.name.0, kind.name());

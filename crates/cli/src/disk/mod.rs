@@ -22,9 +22,10 @@ pub(crate) fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, F
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(create.is_some());
     let file = options.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Failure::io(format!("{} (--create --size SIZE makes one)", path.display()), &error)
-        }
+        std::io::ErrorKind::NotFound => Failure::io(
+            format!("{} (use --create --size SIZE to create it)", path.display()),
+            &error,
+        ),
         _ => failed(error),
     })?;
     if let Some(size) = create {

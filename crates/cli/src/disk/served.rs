@@ -93,7 +93,7 @@ impl DiskMount {
                 Some(("begin", name)) => self.disk.first_phase(name.trim())?,
                 _ => {
                     eprintln!(
-                        "seekless: control: '{line}' is none of 'reset', 'begin NAME' and 'phase NAME'"
+                        "seekless: control: '{line}' is not one of 'reset', 'begin NAME' and 'phase NAME'"
                     );
                     return Err(io::ErrorKind::InvalidInput.into());
                 }

@@ -161,7 +161,7 @@ impl LiveMountOptions {
 }
 
 fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Failure> {
-    value.parse().map_err(|_| Failure::usage(format!("-o {option}: not a possible number")))
+    value.parse().map_err(|_| Failure::usage(format!("-o {option}: invalid number")))
 }
 
 /// What was meant, perhaps.
@@ -171,10 +171,10 @@ fn unknown(option: &str) -> Failure {
     let near = KNOWN.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
     let hint = match near {
         Some(known) if known.trim_end_matches('=') == name && known.ends_with('=') => {
-            format!(" ({known}VALUE is meant, or another value)")
+            format!(" (expected {known}VALUE with a valid value)")
         }
         Some(known) => format!(" (did you mean {known}?)"),
-        None => format!(" (there are: {})", KNOWN.join(" ")),
+        None => format!(" (known options: {})", KNOWN.join(" ")),
     };
     Failure::usage(format!("-o {option}: unknown option{hint}"))
 }
@@ -204,7 +204,7 @@ mod tests {
     fn unknown_options_are_named_with_what_was_meant() {
         assert!(parse("rw,sofdep").unwrap_err().contains("did you mean softdep?"));
         assert!(parse("rw,polcy=orlov").unwrap_err().contains("policy="));
-        assert!(parse("rw,xyzzyx").unwrap_err().contains("there are: rw"));
+        assert!(parse("rw,xyzzyx").unwrap_err().contains("known options: rw"));
         assert!(parse("rw,cache=much").unwrap_err().contains("cache=much"));
         assert!(parse("rw,ages=old").unwrap_err().contains("ages"));
         assert!(parse("softdep").unwrap_err().contains("needs -o rw"));

@@ -164,7 +164,7 @@ impl Recorder<'_> {
         match (watch, self.source) {
             (Ok(watch), _) => ears.watch = Some(watch),
             // Opens are then known by what they lead to only.
-            (Err(error), Source::Tracefs) => eprintln!("seekless: no opens in the trace: {error}"),
+            (Err(error), Source::Tracefs) => eprintln!("seekless: opens are not recorded: {error}"),
             (Err(error), Source::Fanotify) => return Err(error.into()),
         }
         if self.source == Source::Tracefs {

@@ -48,7 +48,7 @@ impl<'a> Names<'a> {
             match read {
                 Ok(names) => return Ok(names),
                 Err(failure) => eprintln!(
-                    "seekless: {failure}: the volume cannot be read past its mount, so metadata blocks have no names"
+                    "seekless: {failure}: the underlying device cannot be read, so metadata blocks are not named"
                 ),
             }
         }

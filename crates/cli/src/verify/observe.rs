@@ -83,7 +83,7 @@ pub(crate) fn observe(
         if let Some(signal) = signals.pending().next() {
             return Err(Failure::new(
                 Kind::System,
-                format!("interrupted by signal {signal}; all is taken down"),
+                format!("interrupted by signal {signal}; everything was cleaned up"),
             ));
         }
     }
@@ -92,7 +92,7 @@ pub(crate) fn observe(
     if instance.lost > 0 {
         return Err(Failure::new(
             Kind::System,
-            "the kernel lost events: the machine is too busy to count on",
+            "the kernel lost events because the machine is too busy; the counts are not reliable",
         ));
     }
     let failed = stage.failed;

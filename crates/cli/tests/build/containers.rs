@@ -179,7 +179,7 @@ fn what_podman_saves() {
     for tag in ["3", "hing:1"] {
         let args = ["build", &archive, "-o", &image, "--tag", tag];
         let (_, message) = failure(&seekless(&args));
-        assert!(message.contains(&format!("called {tag}")), "{message}");
+        assert!(message.contains(&format!("has the tag {tag}")), "{message}");
     }
     assert!(!Path::new(&image).exists());
 }
@@ -257,6 +257,6 @@ fn ordinary_archives_stay_ordinary() {
         }
         let image = shop.scratch.join("none");
         let args = ["build", &archive, "-o", &image, "--tag", "1"];
-        assert!(failure(&seekless(&args)).1.contains("no container image"), "{name}");
+        assert!(failure(&seekless(&args)).1.contains("not a container image"), "{name}");
     }
 }

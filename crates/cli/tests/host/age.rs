@@ -105,7 +105,7 @@ fn where_layouts_cannot_be_told_there_is_no_score() {
     let any = seekless(&[&args[..], &["--any-directory"]].concat());
     let aged = Path::new(&below).join("aged").is_dir();
     run("umount", &[&at]);
-    assert!(code == 2 && message.contains("what is mounted at"), "{code} {message}");
+    assert!(code == 2 && message.contains("the file system mounted at"), "{code} {message}");
     assert!(any.status.success() && aged);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("FIEMAP") && told.lines().count() == 1, "{told}");

@@ -230,7 +230,10 @@ fn where_nothing_can_be_kept_what_was_kept_stays() {
     assert!(!output.stdout.is_empty(), "what is over is shown");
     let (code, why) = failure(&output);
     assert_eq!(code, 6);
-    assert!(why.contains("not kept, nor elsewhere") && why.contains("File too large"), "{why}");
+    assert!(
+        why.contains("could not be saved, here or elsewhere") && why.contains("File too large"),
+        "{why}"
+    );
     let kept = runs_of(&dir);
     assert!(!kept.is_empty() && kept.len() < RUNS);
     let before = inodes(&dir);

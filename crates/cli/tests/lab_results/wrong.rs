@@ -29,10 +29,10 @@ fn an_empty_part_is_a_part() {
     let other = EXPERIMENT.replace("two small trees", "another");
     fs::write(Path::new(none).join("experiment.toml"), other).unwrap();
     let (code, why) = merge(none);
-    assert!(code == 4 && why.contains("part3: is no part of this tiny"), "{why}");
+    assert!(code == 4 && why.contains("part3: its results are not part of this tiny"), "{why}");
     fs::remove_file(Path::new(none).join("experiment.toml")).unwrap();
     let (code, why) = merge(none);
-    assert!(code == 2 && why.contains("part3: no results there"), "{why}");
+    assert!(code == 2 && why.contains("part3: no results found"), "{why}");
     assert!(!Path::new(&all).exists());
 }
 

@@ -60,7 +60,7 @@ pub fn parse(name: &str, text: &str) -> Result<Script, ScriptError> {
 }
 
 fn path(text: &str) -> Result<Path, String> {
-    Path::new(text).ok_or_else(|| format!("`{text}` is no path below the root"))
+    Path::new(text).ok_or_else(|| format!("`{text}` is not a path below the root"))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -69,7 +69,7 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 fn whole(text: &str, most: u64) -> Result<u64, String> {
-    let number: u64 = text.parse().map_err(|_| format!("`{text}` is no number"))?;
+    let number: u64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     if number > most { Err(format!("{number} is more than {most}")) } else { Ok(number) }
 }
 
@@ -159,7 +159,7 @@ fn operation(verb: &str, words: &[&str]) -> Result<Op, String> {
             Op::Writeback(whole(seed, u64::MAX)?)
         }
         "checkpoint" => Op::Checkpoint(words.join(" ")),
-        other => return Err(format!("`{other}` is no operation (known: {NAMES})")),
+        other => return Err(format!("`{other}` is not an operation (known: {NAMES})")),
     })
 }
 

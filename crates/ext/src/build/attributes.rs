@@ -71,7 +71,7 @@ impl Stored<'_> {
             }
         }
         Err(FsError::Unsupported(format!(
-            "extended attribute {} (no such namespace on ext)",
+            "extended attribute {} (its namespace does not exist on ext)",
             String::from_utf8_lossy(&xattr.name)
         )))
     }
@@ -117,7 +117,7 @@ pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
                 "extended attributes of {} bytes do not fit in a block of {}{}",
                 attribute.len(),
                 room.block,
-                if room.value_inodes { "" } else { " (the ea_inode feature holds larger ones)" }
+                if room.value_inodes { "" } else { " (the ea_inode feature allows larger ones)" }
             )));
         }
     }

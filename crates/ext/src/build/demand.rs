@@ -212,7 +212,7 @@ impl<'a> TreeDemand<'a> {
         };
         let dense = u32::try_from(blocks).map_err(|_| {
             FsError::NoSpace(format!(
-                "{}: {} bytes are more than a file can have",
+                "{}: {} bytes exceed the maximum file size",
                 self.tree.shown_path(id),
                 node.size
             ))

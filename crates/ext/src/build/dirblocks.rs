@@ -113,7 +113,7 @@ impl DirFormat {
             return Err(FsError::NoSpace(format!(
                 "a directory of {} entries does not fit in the index{}",
                 lens.len(),
-                if self.large { "" } else { " (the large_dir feature has room)" }
+                if self.large { "" } else { " (the large_dir feature allows more)" }
             )));
         }
         Ok(Packing { leaves, index_blocks })

@@ -114,7 +114,7 @@ impl Geometry {
             return Err(FsError::NoSpace(format!("{blocks} blocks need the 64bit feature")));
         }
         if blocks < LEAST_BLOCKS {
-            return Err(FsError::NoSpace(format!("a volume of {blocks} blocks holds nothing")));
+            return Err(FsError::NoSpace(format!("a volume of {blocks} blocks is too small")));
         }
         let desc_size = if features.has_incompat(incompat::BIT64) { 64 } else { 32 };
         let mut geometry = Self {
@@ -201,7 +201,7 @@ impl Geometry {
             let blocks = size.get() / u64::from(self.block_size);
             return if blocks < 1024 {
                 Err(FsError::Invalid(format!(
-                    "a journal has at least 1024 blocks, {} bytes",
+                    "a journal needs at least 1024 blocks ({} bytes)",
                     1024 * u64::from(self.block_size)
                 )))
             } else {

@@ -109,20 +109,20 @@ impl Options {
     pub fn check(&self) -> Result<(), FsError> {
         let invalid = |why: String| Err(FsError::Invalid(why));
         if !self.block_size.is_power_of_two() || !(1024..=65536).contains(&self.block_size) {
-            return invalid(format!("block size {} is not possible", self.block_size));
+            return invalid(format!("invalid block size {}", self.block_size));
         }
         if !self.inode_size.is_power_of_two() || !(128..=self.block_size).contains(&self.inode_size)
         {
-            return invalid(format!("inode size {} is not possible", self.inode_size));
+            return invalid(format!("invalid inode size {}", self.inode_size));
         }
         if self.label.len() > 16 {
-            return invalid("a volume label has at most 16 bytes".into());
+            return invalid("a volume label may have at most 16 bytes".into());
         }
         if self.reserved > 5000 {
             return invalid("at most half of the blocks may be reserved".into());
         }
         if self.inode_ratio < 1024 {
-            return invalid("an inode for less than 1024 bytes is not possible".into());
+            return invalid("at most one inode per 1024 bytes is possible".into());
         }
         let missing = self.features.without(WRITABLE).names();
         if !missing.is_empty() {
@@ -140,11 +140,14 @@ impl Options {
             return Err(FsError::Invalid(format!("{feature} needs {needs}")));
         }
         let rules = [
-            (!has.has_incompat(incompat::FILETYPE), "filetype is needed by every image made here"),
+            (
+                !has.has_incompat(incompat::FILETYPE),
+                "images cannot be built without the filetype feature",
+            ),
             (
                 has.has_ro_compat(ro_compat::GDT_CSUM)
                     && has.has_ro_compat(ro_compat::METADATA_CSUM),
-                "uninit_bg and metadata_csum exclude each other",
+                "uninit_bg and metadata_csum cannot be combined",
             ),
             (
                 has.has_incompat(incompat::INLINE_DATA) && self.inode_size == 128,

@@ -381,7 +381,7 @@ impl Writer<'_> {
         } else {
             Err(in_file(
                 FsError::NoSpace(format!(
-                    "{subdirectories} subdirectories (the dir_nlink feature has room)"
+                    "{subdirectories} subdirectories (the dir_nlink feature allows more)"
                 )),
                 &tree.shown_path(id),
             ))

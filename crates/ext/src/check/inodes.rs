@@ -77,7 +77,7 @@ impl Checker {
             return self.bad_blocks(&inode);
         }
         let Some(kind) = inode.kind() else {
-            let what = format!("mode {mode:#o} is no kind of file");
+            let what = format!("mode {mode:#o} is not a valid file type");
             self.unexpected("inode.unknown-kind", what, place(ino));
             return Ok(());
         };

@@ -26,7 +26,9 @@ impl Checker {
         let root = Ino::new(special::ROOT);
         match self.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
-            Some(_) => self.unexpected("root.not-directory", "is no directory".into(), place(root)),
+            Some(_) => {
+                self.unexpected("root.not-directory", "is not a directory".into(), place(root))
+            }
             // With the group of the root all directories hang in the air.
             None if self.is_lost(root) => {}
             None => self.unexpected("root.missing", "not in use".into(), place(root)),
@@ -164,8 +166,11 @@ impl Checker {
         let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
             if !self.is_lost(entry.ino) {
-                let what =
-                    format!("`{}` leads to inode {}, no file in use", show(&entry.name), entry.ino);
+                let what = format!(
+                    "`{}` leads to inode {}, which is not in use",
+                    show(&entry.name),
+                    entry.ino
+                );
                 self.unexpected("entry.unallocated", what, place(dir));
             }
             return;

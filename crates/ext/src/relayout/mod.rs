@@ -95,9 +95,9 @@ impl<'a> Relayout<'a> {
 /// Refuses what cannot be moved without harm.
 fn check_state(image: &ExtImage) -> Result<(), FsError> {
     let sb = &image.volume().sb;
-    let refuse = |what: &str| Err(FsError::Unsupported(format!("laying out anew {what}")));
+    let refuse = |what: &str| Err(FsError::Unsupported(format!("rearranging {what}")));
     if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) || sb.raw.s_last_orphan.get() != 0 {
-        return refuse("an image with deleted files still open (e2fsck -p clears them)");
+        return refuse("an image with orphan inodes (run e2fsck -p first)");
     }
     if sb.raw.s_state.get() & 2 != 0 {
         return refuse("an image marked as having errors (run e2fsck first)");

@@ -66,9 +66,9 @@ impl Survey<'_> {
             if let Some(&(free, ino)) = room.get(next).filter(|(free, _)| free.overlaps(run)) {
                 let at = free.start.max(run.start).get() * unit;
                 let what = if ino == Ino::ZERO {
-                    "block in use that its bitmap calls free"
+                    "block in use but marked free in its bitmap"
                 } else {
-                    "block of a file in the volume's metadata"
+                    "file block inside the file system's metadata"
                 };
                 return Err(twice(what, at, ino));
             }

@@ -40,7 +40,7 @@ pub(super) fn encode(xattrs: &[Xattr], big_endian: bool, drop: bool) -> Result<V
 /// Why an attribute cannot be held, and what to do.
 pub(super) fn refusal(xattr: &Xattr) -> String {
     format!(
-        "extended attribute {} has no place on UFS, which has the namespaces user and system, on \
+        "extended attribute {} cannot be stored on UFS, which has the namespaces user and system, on \
          UFS2 (--drop-xattrs leaves it out)",
         String::from_utf8_lossy(&xattr.name)
     )

@@ -120,7 +120,7 @@ impl<'a> TreeDemand<'a> {
         {
             let DeviceNumber { major, minor } = number;
             return Err(FsError::Unsupported(about(format!(
-                "device {major}:{minor} does not fit in an inode of UFS1 (UFS2 has room)"
+                "device {major}:{minor} does not fit in a UFS1 inode (UFS2 supports it)"
             ))));
         }
         let pointers = self.pointers();
@@ -128,7 +128,7 @@ impl<'a> TreeDemand<'a> {
         let longest = blocks.saturating_mul(u64::from(self.bsize)).min(i64::MAX as u64);
         if self.len(id) >= longest {
             return Err(FsError::NoSpace(about(format!(
-                "{} bytes are more than a file can have ({longest})",
+                "{} bytes exceed the maximum file size ({longest})",
                 node.size
             ))));
         }

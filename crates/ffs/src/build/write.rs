@@ -201,7 +201,7 @@ impl Writer<'_> {
         let sectors = (whole + loose) * u64::from(g.fsize / 512);
         if g.version == Version::Ufs1 && u32::try_from(sectors).is_err() {
             let path = tree.shown_path(id);
-            let why = "2 TiB and more in blocks, which UFS1 has no number for (UFS2 has)";
+            let why = "2 TiB or more of blocks, which UFS1 cannot address (UFS2 can)";
             return Err(FsError::NoSpace(format!("{path}: {why}")));
         }
         Ok(Record {

@@ -91,7 +91,7 @@ impl Checker {
             return Ok(());
         }
         let Some(kind) = FileKind::from_mode(inode.mode()) else {
-            let what = format!("mode {:#o} is no kind of file", inode.mode());
+            let what = format!("mode {:#o} is not a valid file type", inode.mode());
             self.unexpected("inode.unknown-kind", what, place(ino));
             self.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
@@ -208,7 +208,7 @@ impl Checker {
         let mut numbers = inode.direct.iter().chain(&inode.indirect).skip(kept);
         if let Some(number) = numbers.find(|&&number| number != 0) {
             claims.beyond = true;
-            let what = format!("a number of a block, {number}, in what has no blocks");
+            let what = format!("a block number, {number}, in an inode without blocks");
             self.unexpected("inode.block-past-end", what, place(inode.ino));
         }
     }

@@ -33,7 +33,11 @@ impl Checker {
                 self.fix(Stage::Inodes, Fix::Clear(root));
             }
             None => {
-                self.unexpected("root.missing", "there is no root".into(), place(root));
+                self.unexpected(
+                    "root.missing",
+                    "the root directory is missing".into(),
+                    place(root),
+                );
                 self.fix(Stage::Connections, Fix::Root);
             }
         }
@@ -78,7 +82,7 @@ impl Checker {
                 for name in self.unit(dir, unit, base) {
                     match known.get(&name.name) {
                         Some(&ino) if number > 1 && !self.is_other_name_of(ino, &name) => {
-                            let what = format!("`{}` is there twice", show(&name.name));
+                            let what = format!("`{}` occurs twice", show(&name.name));
                             self.reject("entry.duplicate", what, name.spot);
                         }
                         _ => {
@@ -152,7 +156,7 @@ impl Checker {
     /// A name without the zero behind it, which kernels go by. (`fsck_ffs` gives
     /// up the rest of the unit; the name is as long as it says.)
     fn not_ended(&mut self, entry: &Entry<'_>, spot: Spot) {
-        let what = format!("`{}` has no zero behind it", show(entry.name));
+        let what = format!("`{}` is not terminated by a zero byte", show(entry.name));
         let place = place(spot.dir).at_offset(byte(index(spot.at)));
         self.unexpected("entry.ending", what, place);
         let has_room = entry.len > HEAD.saturating_add(entry.name.len());
@@ -188,8 +192,11 @@ impl Checker {
         }
         let Some(seen) = self.seen.get_mut(&entry.ino) else {
             if !self.is_lost(entry.ino) {
-                let what =
-                    format!("`{}` leads to inode {}, not in use", show(&entry.name), entry.ino);
+                let what = format!(
+                    "`{}` leads to inode {}, which is not in use",
+                    show(&entry.name),
+                    entry.ino
+                );
                 self.reject("entry.unallocated", what, entry.spot);
             }
             return;

@@ -160,7 +160,7 @@ fn chosen(
         ("superblock.tuning", tuned),
     ] {
         if makes_sense && !fields.is_empty() {
-            findings.push((code, format!("{} cannot be so", fields.join(", "))));
+            findings.push((code, format!("{} cannot be correct", fields.join(", "))));
         }
     }
     let hash_differs = findings.is_empty() && sb.verify(first).is_err();

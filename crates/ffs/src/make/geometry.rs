@@ -85,7 +85,9 @@ impl Geometry {
             return Err(FsError::Invalid("too large for the format".into()));
         }
         if self.version == Version::Ufs1 && self.size > i32::MAX as u64 {
-            return Err(FsError::Invalid("too large for UFS1, which counts 2^31 fragments".into()));
+            return Err(FsError::Invalid(
+                "too large for UFS1, which is limited to 2^31 fragments".into(),
+            ));
         }
         Ok(())
     }
@@ -189,7 +191,9 @@ impl Geometry {
         let frag = u64::from(self.frag);
         let inodes = self.size.div_ceil(u64::from(self.fpg)) * u64::from(self.ipg);
         if inodes > (1 << 32) - u64::from(self.inodes_per_block()) {
-            return Err(FsError::Invalid(format!("{inodes} inodes are too many for the format")));
+            return Err(FsError::Invalid(format!(
+                "{inodes} inodes exceed the limit of the format"
+            )));
         }
         let first = u64::from(self.dblkno) + self.summary_frags().next_multiple_of(frag) + frag;
         if first > self.group_frags(0) || self.size < 8 * frag {
@@ -200,7 +204,7 @@ impl Geometry {
 
     fn too_small(&self, options: &MakeOptions, least: u64) -> FsError {
         FsError::NoSpace(format!(
-            "{} bytes are too few: a group's metadata take {}",
+            "{} bytes are too few: the metadata of a cylinder group needs {}",
             options.size,
             least * u64::from(self.fsize)
         ))

@@ -131,10 +131,10 @@ impl MakeOptions {
             ));
         }
         if self.minfree >= 100 {
-            return wrong(format!("{}% kept free leaves nothing", self.minfree));
+            return wrong(format!("{}% kept free leaves no space for files", self.minfree));
         }
         if self.label.len() > 31 || self.label.contains(&0) {
-            return wrong("the label is longer than 31 bytes, or has a zero byte".into());
+            return wrong("the label is longer than 31 bytes or contains a zero byte".into());
         }
         for (what, value) in [
             ("average file size", self.avgfilesize),

@@ -218,7 +218,7 @@ impl Operate for FfsLive {
         }
         self.write_everything()?;
         if self.broken.is_some() {
-            return Err(FsError::ReadOnly("an action failed".into()));
+            return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
         self.device.flush()?;
         self.write_superblock(true)?;

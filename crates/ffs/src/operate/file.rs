@@ -44,7 +44,11 @@ impl FfsLive {
                 }
                 FileKind::Regular => {}
                 FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
-                _ => return Err(FsError::Invalid(format!("inode {ino} has no length"))),
+                _ => {
+                    return Err(FsError::Invalid(format!(
+                        "the length of inode {ino} cannot be changed"
+                    )));
+                }
             }
             self.truncate(ino, size)?;
             self.node(ino)?.mtime = now;
@@ -77,7 +81,7 @@ impl FfsLive {
         self.check_changeable(ino)?;
         let end = self.check_len(ino, from.checked_add(len))?;
         if keep && end > size {
-            return Err(FsError::Unsupported("space behind a file's end".into()));
+            return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
         }
         if let Err(error) = self.allocate_range(ino, from, end) {
             if self.node(ino)?.size > size {

@@ -168,7 +168,7 @@ impl FfsLive {
             return Err(FsError::ReadOnly(why.clone()));
         }
         if self.closed {
-            return Err(FsError::ReadOnly("it is unmounted".into()));
+            return Err(FsError::ReadOnly("it has been unmounted".into()));
         }
         self.cache.begin()?;
         self.run_actions()?;

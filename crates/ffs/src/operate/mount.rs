@@ -160,19 +160,21 @@ fn check_state(sb: &Super, force: bool) -> Result<(), FsError> {
     sb.check_writable()?;
     let no = |what: &str| Err(FsError::Unsupported(what.to_string()));
     if !sb.typed_entries {
-        return no("changing directories from before 4.4BSD (fsck_ffs -c brings them up to date)");
+        return no(
+            "changing directories in the format from before 4.4BSD (fsck_ffs -c converts them)",
+        );
     }
     let frag = sb.frag.max(1);
     let aligned = |at: u32| at.checked_rem(frag) == Some(0);
     let shifted = sb.in_group(GroupNo::new(1), 0).get();
     let starts = [sb.fpg, sb.cblkno, sb.iblkno, sb.dblkno];
     if !starts.into_iter().all(aligned) || shifted.checked_rem(u64::from(frag)) != Some(0) {
-        return no("changing a volume of which the groups do not begin with a block");
+        return no("changing a volume whose cylinder groups do not start at a block boundary");
     }
     let unclean = !sb.clean || sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK) != 0;
     if unclean && !force {
         return Err(FsError::Invalid(
-            "the file system is not clean: run seekless check -p on it first, or force it (-o force)"
+            "the file system is not clean: run seekless check -p first, or mount it with -o force"
                 .into(),
         ));
     }

@@ -55,7 +55,7 @@ impl FfsLive {
             return Err(FsError::NameTooLong { len: name.len(), limit: NAME_MAX });
         }
         if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-            return Err(FsError::Invalid(format!("{:?} is no name", text(name))));
+            return Err(FsError::Invalid(format!("{:?} is not a valid file name", text(name))));
         }
         Ok(())
     }
@@ -104,7 +104,7 @@ impl FfsLive {
             && self.sb.format == Format::Ufs1
             && u32::try_from(raw_device(*number)).is_err()
         {
-            return Err(FsError::Invalid("UFS1 has no such device numbers".into()));
+            return Err(FsError::Invalid("the device numbers do not fit in UFS1".into()));
         }
         let spot = self.reserve(dir, name)?;
         let is_directory = matches!(new, NewFile::Directory);
@@ -341,7 +341,7 @@ impl FfsLive {
 
     pub(super) fn remove_dir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         match name {
-            b"." => return Err(FsError::Invalid("a directory's own name".into())),
+            b"." => return Err(FsError::Invalid("`.` cannot be removed".into())),
             b".." => return Err(FsError::NotEmpty(text(name))),
             _ => {}
         }

@@ -25,7 +25,7 @@ impl FfsLive {
         Self::check_name(to.1)?;
         let is_dot = |name: &[u8]| matches!(name, b"." | b"..");
         if is_dot(from.1) || is_dot(to.1) {
-            return Err(FsError::Invalid("a directory's own name".into()));
+            return Err(FsError::Invalid("`.` and `..` cannot be renamed".into()));
         }
         self.open_dir_to_remove(from.0)?;
         self.open_dir(to.0)?;
@@ -42,7 +42,7 @@ impl FfsLive {
             return Ok(());
         }
         if kind == FileKind::Directory && self.lies_below(to.0, moved)? {
-            return Err(FsError::Invalid("a directory into itself".into()));
+            return Err(FsError::Invalid("a directory cannot be moved into itself".into()));
         }
         match target {
             Some(target) if mode == RenameMode::Exchange => self.exchange(from, to, moved, target),
@@ -300,7 +300,7 @@ impl FfsLive {
         self.removable(to.0, to.1)?;
         let (kind, other_kind) = (self.node(moved)?.kind, self.node(other)?.kind);
         if other_kind == FileKind::Directory && self.lies_below(from.0, other)? {
-            return Err(FsError::Invalid("a directory into itself".into()));
+            return Err(FsError::Invalid("a directory cannot be moved into itself".into()));
         }
         self.check_room(moved, Some(to.0))?;
         self.check_room(other, Some(from.0))?;

@@ -57,7 +57,7 @@ impl Store {
         for xattr in &xattrs {
             if xattr.name.len() > 255 || !xattr.name.contains(&b'.') {
                 return Err(FsError::Invalid(format!(
-                    "extended attribute name {:?} is not possible",
+                    "invalid extended attribute name {:?}",
                     String::from_utf8_lossy(&xattr.name)
                 )));
             }
@@ -91,7 +91,7 @@ impl Store {
                     || (!self.raw_names && target.contains(&0))
                 {
                     return Err(FsError::Invalid(format!(
-                        "symlink {}: target of {} bytes is not possible",
+                        "symlink {}: a target of {} bytes is not allowed",
                         String::from_utf8_lossy(name),
                         target.len()
                     )));

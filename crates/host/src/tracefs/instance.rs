@@ -182,8 +182,8 @@ impl Instance {
         let path = self.dir.join(&event).join("format");
         let shown = path.display().to_string();
         let text = fs::read_to_string(&path).map_err(|error| HostError::new(&shown, error))?;
-        let format = Format::parse(&text)
-            .ok_or_else(|| HostError::lacking(shown, "not the format of an event"))?;
+        let format =
+            Format::parse(&text).ok_or_else(|| HostError::lacking(shown, "not an event format"))?;
         self.decoder.add(source, format);
         if let (Some(device), Some(field)) = (device, source.device_field()) {
             self.set(&format!("{event}/filter"), &format!("{field} == {}", device.in_kernel()))?;

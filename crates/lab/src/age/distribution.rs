@@ -66,7 +66,7 @@ fn number(value: f64, most: f64) -> Result<f64, String> {
 /// What to show, for a text without a number, without a unit, or of more than
 /// a century.
 pub fn parse_span(text: &str) -> Result<Nanos, String> {
-    let bad = || format!("'{text}' is not a span of time (try 5ms, 90s, 15min, 6h, 30d, 2w, 1y)");
+    let bad = || format!("'{text}' is not a valid duration (try 5ms, 90s, 15min, 6h, 30d, 2w, 1y)");
     let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
     let (digits, unit) = text.split_at(split);
     let seconds = match unit {
@@ -136,7 +136,7 @@ impl TryFrom<SizesText> for Sizes {
                 Shape::LogNormal { median: median.get() as f64, spread }
             }
             (None, None, Some(points)) => Shape::Points(check_points(&points)?),
-            _ => return Err("a size has either a median and a spread, or points".into()),
+            _ => return Err("a size needs either a median and a spread, or points".into()),
         };
         Ok(Self { shape, most: text.most.map_or(u64::MAX, |size| size.0.get()) })
     }
@@ -148,7 +148,7 @@ fn check_points(points: &[(Size, Share)]) -> Result<Vec<(f64, f64)>, String> {
     let rising = points.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 <= two[1].1);
     match points.last() {
         Some((_, last)) if rising && *last == 1.0 => Ok(points),
-        _ => Err("points must rise, in size and in share, and end with a share of 1".into()),
+        _ => Err("points must increase in size and in share, and end with a share of 1".into()),
     }
 }
 

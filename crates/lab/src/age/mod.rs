@@ -37,7 +37,7 @@ pub enum AgeError {
     FileSystem(#[from] FsError),
     /// It has no room below the target.
     #[error(
-        "it is {:.1}% full already: a fullness of {:.1}% leaves less than a hundredth to work with",
+        "already {:.1}% full; a fullness of {:.1}% leaves less than 1% of the space to work with",
         fullness * 100.0,
         target * 100.0
     )]

@@ -120,7 +120,7 @@ pub fn text(name: &str) -> Result<&'static str, LabError> {
     let found = PROFILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
     found.ok_or_else(|| {
         let known = names().collect::<Vec<_>>().join(", ");
-        LabError::Unknown(format!("there is no profile '{name}' (there are: {known})"))
+        LabError::Unknown(format!("unknown profile '{name}' (available: {known})"))
     })
 }
 

@@ -40,11 +40,11 @@ fn distinct<T: Eq + Hash>(
     name: impl Fn(&T) -> String,
 ) -> Option<Fault> {
     if list.is_empty() {
-        return Some(Fault::of(key, "there is none"));
+        return Some(Fault::of(key, "at least one is required"));
     }
     let mut known = HashSet::new();
     let at = list.iter().position(|one| !known.insert(one))?;
-    Some(Fault::at(key, at, format!("'{}' is there twice", name(&list[at]))))
+    Some(Fault::at(key, at, format!("'{}' is given twice", name(&list[at]))))
 }
 
 fn disciplines(list: &[DisciplineName]) -> Option<Fault> {
@@ -65,7 +65,7 @@ fn each<'a, T>(
 fn named_twice<'a>(key: &'static str, names: impl Iterator<Item = &'a str>) -> Option<Fault> {
     let mut known = HashSet::new();
     let (at, name) = names.enumerate().find(|(_, name)| !known.insert(*name))?;
-    Some(Fault::of("name", format!("'{name}' is there twice")).within_one(key, at))
+    Some(Fault::of("name", format!("'{name}' is given twice")).within_one(key, at))
 }
 
 impl Experiment {
@@ -76,8 +76,12 @@ impl Experiment {
             .or_else(|| disciplines(&self.disciplines))
             .or_else(|| distinct("seeds", &self.seeds, u64::to_string))
             .or_else(|| counted("repetitions", self.repetitions, MOST_REPETITIONS))
-            .or_else(|| self.systems.is_empty().then(|| Fault::of("system", "there is none")))
-            .or_else(|| self.workloads.is_empty().then(|| Fault::of("workload", "there is none")))
+            .or_else(|| {
+                self.systems.is_empty().then(|| Fault::of("system", "at least one is required"))
+            })
+            .or_else(|| {
+                self.workloads.is_empty().then(|| Fault::of("workload", "at least one is required"))
+            })
             .or_else(|| named_twice("system", self.systems.iter().map(|system| &*system.name)))
             .or_else(|| named_twice("workload", self.workloads.iter().map(|w| &*w.name)))
             .or_else(|| each("system", &self.systems, System::fault))
@@ -103,7 +107,7 @@ impl Experiment {
             systems.iter().find_map(|system| {
                 let wrong = match &*system.name {
                     name if name.len() > NAME_MOST => "is too long",
-                    name if !known.insert(name) => "is there twice",
+                    name if !known.insert(name) => "is given twice",
                     _ => return system.fault_of_volume(),
                 };
                 Some(Fault::of("sweep", format!("'{}' {wrong}", system.name)))
@@ -123,10 +127,10 @@ impl Experiment {
         each("published", &self.published, |published| {
             let Published { system, workload, phase, .. } = published;
             if !systems.contains(&**system) {
-                return Some(Fault::of("system", format!("there is no '{system}'")));
+                return Some(Fault::of("system", format!("unknown system '{system}'")));
             }
             let cell = (system, workload, published.discipline.0.name(), phase);
-            let again = || Fault::of("phase", "this cell is there twice");
+            let again = || Fault::of("phase", "this cell is given twice");
             let figures = || published.fault();
             self.stray(published).or_else(figures).or_else(|| (!known.insert(cell)).then(again))
         })
@@ -136,15 +140,18 @@ impl Experiment {
     fn stray(&self, published: &Published) -> Option<Fault> {
         let Published { workload: name, discipline, phase, .. } = published;
         let Some(workload) = self.workloads.iter().find(|w| w.name == *name) else {
-            return Some(Fault::of("workload", format!("there is no '{name}'")));
+            return Some(Fault::of("workload", format!("unknown workload '{name}'")));
         };
         let of = workload.disciplines.as_ref().unwrap_or(&self.disciplines);
         let phases = workload.kind.phases();
         if !of.contains(discipline) {
             let name = discipline.0.name();
-            return Some(Fault::of("discipline", format!("'{name}' is not run")));
+            return Some(Fault::of(
+                "discipline",
+                format!("'{name}' is not one of the disciplines run"),
+            ));
         }
-        let known = || format!("there is no '{phase}' (there are: {})", phases.join(", "));
+        let known = || format!("unknown phase '{phase}' (available: {})", phases.join(", "));
         (!phases.contains(&&**phase)).then(|| Fault::of("phase", known()))
     }
 }
@@ -154,16 +161,16 @@ impl Published {
         let figures = [("old_s", self.old_s), ("new_s", self.new_s), ("speedup", self.speedup)];
         let wrong = |figure: f64| !figure.is_finite() || figure < 0.0;
         let (key, _) = figures.into_iter().find(|(_, figure)| figure.is_some_and(wrong))?;
-        Some(Fault::of(key, "is not a number from 0 on"))
+        Some(Fault::of(key, "must be a number of at least 0"))
     }
 }
 
 impl Workload {
     fn fault(&self) -> Option<Fault> {
         let torture = self.kind == WorkloadKind::Torture;
-        let stray = |key| Some(Fault::of(key, "is for 'torture' alone, which needs it"));
+        let stray = |key| Some(Fault::of(key, "is only for 'torture', which requires it"));
         if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
-            return Some(Fault::of("shuffled", "is for 'tree-then-files' alone"));
+            return Some(Fault::of("shuffled", "is only for 'tree-then-files'"));
         }
         if self.rounds.is_some() != torture {
             return stray("rounds");
@@ -231,7 +238,7 @@ impl CacheSpec {
     fn fault(&self, format: &Format) -> Option<Fault> {
         let block = format.block.0;
         let small = |key, size: Size| {
-            (size.0 < block).then(|| Fault::of(key, format!("less than a block of {block}")))
+            (size.0 < block).then(|| Fault::of(key, format!("less than the block size of {block}")))
         };
         small("size", self.size)
             .or_else(|| small("cluster", self.cluster))

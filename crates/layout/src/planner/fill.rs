@@ -37,9 +37,9 @@ impl Filler {
 
     fn take_all(&mut self, mut len: u64, mut visit: impl FnMut(Extent)) -> Result<(), FsError> {
         while len > 0 {
-            let extent = self.take(len).ok_or_else(|| {
-                FsError::NoSpace("the free blocks do not suffice for the layout".into())
-            })?;
+            let extent = self
+                .take(len)
+                .ok_or_else(|| FsError::NoSpace("not enough free blocks for the layout".into()))?;
             len -= extent.len;
             visit(extent);
         }

@@ -133,7 +133,7 @@ fn queue(disk: Fields<'_>) -> Result<QueueSpec, ImportError> {
         2 | 3 | 6 | 7 => Policy::CLook,
         4 | 8 => Policy::Sstf,
         other => {
-            let why = format!("policy {other} is none of 1 to 4, 6 to 8");
+            let why = format!("policy {other} is not one of 1 to 4, 6 to 8");
             return Err(scheduler.error("Scheduling policy", why));
         }
     };

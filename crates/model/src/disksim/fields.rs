@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
     /// A count of something.
     pub(super) fn count<T: TryFrom<u64>>(&self, key: &str) -> Result<T, ImportError> {
         let number = self.number(key)?;
-        whole(number).ok_or_else(|| self.error(key, format!("{number} is no count")))
+        whole(number).ok_or_else(|| self.error(key, format!("{number} is not a valid count")))
     }
 
     pub(super) fn count_or<T: TryFrom<u64>>(

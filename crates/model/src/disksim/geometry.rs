@@ -235,7 +235,10 @@ fn table(text: &str, file: &str) -> Result<Vec<(u32, f64)>, ImportError> {
         let point: (u32, f64) =
             parsed.ok_or_else(|| line_error(format!("'{line}' is not a distance and a time")))?;
         if table.last().is_some_and(|last: &(u32, f64)| last.0 >= point.0) {
-            return Err(line_error(format!("distance {} does not rise", point.0)));
+            return Err(line_error(format!(
+                "distance {} is not larger than the one before",
+                point.0
+            )));
         }
         table.push(point);
     }

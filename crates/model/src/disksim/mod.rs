@@ -80,7 +80,7 @@ impl Files<'_> {
             file: file.into(),
             line: 1,
             key: "source".into(),
-            message: format!("more than {FILES} files take each other in"),
+            message: format!("more than {FILES} files include each other"),
         })?;
         (self.read)(file).map_err(|source| ImportError::Io { file: file.into(), source })
     }

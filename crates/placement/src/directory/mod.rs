@@ -75,6 +75,6 @@ mod tests {
             assert_eq!(by_name(name, 4, 1).unwrap().name(), name);
         }
         let unknown = by_name("newest", 4, 1).err().unwrap().to_string();
-        assert_eq!(unknown, "there is no policy 'newest' (there are: old-dirpref, orlov, depth)");
+        assert_eq!(unknown, "unknown policy 'newest' (available: old-dirpref, orlov, depth)");
     }
 }

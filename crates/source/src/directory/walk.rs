@@ -153,7 +153,7 @@ impl Walk<'_> {
         let stat = rustix::fs::statat(fd, c_name(names, name), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(failed)?;
         let kind = FileKind::from_mode(stat.st_mode as u16).ok_or_else(|| {
-            FsError::Unsupported(format!("{}: unknown kind of file", self.shown(dir, bytes)))
+            FsError::Unsupported(format!("{}: unknown file type", self.shown(dir, bytes)))
         })?;
         let excludes = &self.options.excludes;
         if !excludes.is_empty() && excludes.matches(&join(dir, bytes), kind == FileKind::Directory)

@@ -57,7 +57,7 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
     let digests = config.rootfs.diff_ids;
     if digests.len() != image.layers.len() {
         let (named, told) = (image.layers.len(), digests.len());
-        return Err(store.invalid(format!("{named} layers, of which {told} have digests")));
+        return Err(store.invalid(format!("{named} layers, but {told} digests")));
     }
     let layer = |(path, digest): (&String, String)| {
         let Some(digest) = digest.strip_prefix("sha256:").map(str::to_string) else {

@@ -68,13 +68,13 @@ impl Choice {
 
     fn none(&self, store: &Store, names: &[String]) -> FsError {
         match &self.tag {
-            Some(tag) => store.invalid(format!("no image is called {tag}{}", known(names))),
-            None => store.invalid("no image in it"),
+            Some(tag) => store.invalid(format!("no image has the tag {tag}{}", known(names))),
+            None => store.invalid("contains no image"),
         }
     }
 
     fn several(&self, store: &Store, names: &[String]) -> FsError {
-        store.invalid(format!("several images; --tag says which one{}", known(names)))
+        store.invalid(format!("contains several images; select one with --tag{}", known(names)))
     }
 }
 
@@ -189,7 +189,8 @@ impl Layout<'_> {
         }
         let blob = self.store.open(&format!("blobs/sha256/{}", digest.digest()))?;
         if blob.len != descriptor.size() {
-            let what = format!("blob {digest}: {} bytes, not as described", blob.len);
+            let what =
+                format!("blob {digest}: {} bytes, which does not match its descriptor", blob.len);
             return Err(self.store.invalid(what));
         }
         let found = blob.sha256().map_err(|error| FsError::io(&blob.name, error))?;

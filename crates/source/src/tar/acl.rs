@@ -48,7 +48,7 @@ fn entry(line: &[u8], owner: &Owner<'_>) -> Result<(u16, u16, u32), ArchiveFault
         ArchiveFault::Other(format!("access control list: '{}': {why}", line.escape_ascii()))
     };
     let mut fields = line.split(|&byte| byte == b':').map(<[u8]>::trim_ascii);
-    let mut next = || fields.next().ok_or_else(|| bad("not an entry"));
+    let mut next = || fields.next().ok_or_else(|| bad("invalid entry"));
     let (tag, name, perm) = (next()?, next()?, next()?);
     let number = fields.next();
     let perm = permissions(perm).ok_or_else(|| bad("unknown permissions"))?;
@@ -65,7 +65,8 @@ fn entry(line: &[u8], owner: &Owner<'_>) -> Result<(u16, u16, u32), ArchiveFault
     let id = number.and_then(numeric).or_else(|| numeric(name));
     let id = id.or_else(|| (name == known.0).then_some(known.1));
     let id = id.or_else(|| on_this_machine(table, name));
-    let id = id.ok_or_else(|| bad("neither the archive nor this machine knows that name"))?;
+    let id =
+        id.ok_or_else(|| bad("the name is unknown, both in the archive and on this machine"))?;
     Ok((named, perm, id))
 }
 

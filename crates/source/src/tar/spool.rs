@@ -142,7 +142,7 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
         Compression::None | Compression::Unsupported(_) => return FsError::io(name, error),
     };
     let what = match error.kind() {
-        io::ErrorKind::UnexpectedEof => "it ends early".to_string(),
+        io::ErrorKind::UnexpectedEof => "unexpected end of file".to_string(),
         _ if error.raw_os_error().is_none() => error.to_string(),
         _ => return FsError::io(name, error),
     };

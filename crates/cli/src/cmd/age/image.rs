@@ -71,7 +71,7 @@ fn engine_options(run: &Run<'_>) -> Result<LiveMountOptions, Failure> {
     all.extend_from_slice(&run.args.mount_options);
     let options = LiveMountOptions::parse(&all)?;
     if !options.writable {
-        return Err(Failure::usage("--mount-options ro: nothing could be aged"));
+        return Err(Failure::usage("--mount-options ro: a read-only file system cannot be aged"));
     }
     Ok(options)
 }

@@ -46,7 +46,7 @@ fn check_mount_point(dir: &Path) -> Result<(), Failure> {
     }
     let at = mounts::holding(&whole)?.dir;
     Err(Failure::usage(format!(
-        "{}: nothing is mounted here; it lies on what is mounted at {} (--any-directory ages that)",
+        "{}: not a mount point; it is on the file system mounted at {} (use --any-directory to age that)",
         dir.display(),
         at.display()
     )))
@@ -83,7 +83,7 @@ impl Kernel for Live {
             Ok(extents) => Ok(placed(&extents)),
             Err(error) if error.source.kind() == ErrorKind::Unsupported => {
                 eprintln!(
-                    "seekless: {}: {}; there is no layout score",
+                    "seekless: {}: {}; no layout score is available",
                     self.dir.display(),
                     error.source
                 );

@@ -63,10 +63,12 @@ impl Plot {
         let html = match path.extension().and_then(|ending| ending.to_str()) {
             Some("html" | "htm") => true,
             Some("svg") => false,
-            _ => return Err(Failure::usage(format!("{shown}: not an .svg or .html"))),
+            _ => {
+                return Err(Failure::usage(format!("{shown}: the name must end in .svg or .html")));
+            }
         };
         if others.iter().any(|other| is_same(path, other)) {
-            let what = "the picture would take the place of the image";
+            let what = "the plot would overwrite the image";
             return Err(Failure::usage(format!("--plot {shown}: {what}")));
         }
         Ok(Self { path: path.into(), html, output: Output::create(path, true)? })
@@ -127,9 +129,9 @@ fn charts(samples: &[Sample]) -> Vec<Chart> {
             ],
         ),
         chart(
-            "Extents a file",
+            "Extents per file",
             None,
-            vec![curve("extents a file", &|sample| sample.extents_per_file)],
+            vec![curve("extents per file", &|sample| sample.extents_per_file)],
         ),
         chart(
             "From one file to the next in its directory, MiB",
@@ -154,7 +156,7 @@ fn said(run: &Run<'_>, outcome: &Outcome) -> String {
     let ended = match outcome.aged.end {
         End::Done => "",
         End::Interrupted => ", interrupted",
-        End::NoRoom => ", then no room",
+        End::NoRoom => ", then no space left",
     };
     let (name, seed) = (&run.profile.name, run.args.seed);
     format!(
@@ -187,7 +189,7 @@ fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
         rows.push(("layout score", format!("{score:.3}, from {first:.3}  {curve}")));
     }
     if let Some(extents) = last.extents_per_file {
-        rows.push(("extents a file", format!("{extents:.2}")));
+        rows.push(("extents per file", format!("{extents:.2}")));
     }
     if let Some(spread) = last.directory_spread {
         let spread = format_size(ByteLen::new(spread & !1023));
@@ -211,13 +213,13 @@ fn what_was_done(outcome: &Outcome, last: &Sample) -> [(&'static str, String); 3
         format_size(ByteLen::new(tally.bytes_written & !1023)),
     );
     let room = format!(
-        "{} files gone early, {} operations refused at first",
+        "{} files deleted early, {} operations failed at first",
         grouped(tally.early_deaths),
         grouped(tally.no_space)
     );
     let rate = grouped((last.operations as f64 / took.max(1e-9)) as u64);
     let took = format!("{took:.1} s, {rate} a second");
-    [("done", done), ("for want of room", room), ("took", took)]
+    [("done", done), ("out of space", room), ("took", took)]
 }
 
 fn fullness(run: &Run<'_>, outcome: &Outcome, last: &Sample) -> String {

@@ -13,20 +13,21 @@ use serde_json::{Value, json};
 /// How much is looked at.
 #[derive(Args, Debug, Clone)]
 pub(super) struct SearchArgs {
-    /// Look at all states of each epoch, up to the bound
+    /// Examine all states of each epoch, up to the bound
     #[arg(long, conflicts_with = "sample")]
     exhaustive: bool,
-    /// Look at N states of each workload, drawn from the seed
+    /// Examine N randomly chosen states of each workload
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     sample: Option<u64>,
-    /// Most states of an epoch: of those with more as many are drawn
+    /// Maximum number of states per epoch; in larger epochs this many are chosen
+    /// at random
     #[arg(long, value_name = "N", default_value = "4096",
           value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
     bound: u64,
-    /// Look at one part of the states: 1/4 to 4/4 are all
+    /// Examine one part of the states; 1/4 to 4/4 cover all of them
     #[arg(long, value_name = "I/N", value_parser = shard, default_value = "1/1")]
     shard: (u32, u32),
-    /// What is drawn is drawn from this
+    /// Random seed
     #[arg(long, value_name = "S", default_value = "1")]
     seed: u64,
 }
@@ -73,13 +74,13 @@ pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &st
     for line in small.script.to_string().lines() {
         say!("    {line}");
     }
-    let crashed = small.crashed_in.as_deref().unwrap_or("before anything was done");
+    let crashed = small.crashed_in.as_deref().unwrap_or("before the first operation");
     say!("\nThe crash: {crashed}; steps 0 to {} of the log are on the disk.", small.before);
     say!("Of what was written since:");
     for line in &small.writes {
         say!("    {line}");
     }
-    say!("What is wrong then:");
+    say!("Findings in this state:");
     for line in lines(&small.violations) {
         say!("    {line}");
     }

@@ -17,15 +17,16 @@ Examples:
   seekless crash list create,fsync,rename-over
   seekless crash list 'random:8#17' --seed 1
 
-A pair is two of them, with nothing, an fsync or a sync between: `create,rename-over`,
-`create,fsync,rename-over`, `create,sync,rename-over`. `random:8#17` is sequence 17 of
-those that `random:8` stands for. `singles`, `pairs` and `all` are many at once.
-Anything else is taken for a script's path (see docs/crash.md).")]
+A pair is two workloads, with nothing, an fsync or a sync between them:
+`create,rename-over`, `create,fsync,rename-over`, `create,sync,rename-over`.
+`random:8#17` is sequence 17 of `random:8`. `singles`, `pairs` and `all` select
+many workloads at once. Any other name is the path of a script (see
+docs/crash.md).")]
 pub(crate) struct ListArgs {
     /// Print this workload as a script
     #[arg(value_name = "W")]
     workload: Option<String>,
-    /// Seed that random sequences are drawn from
+    /// Random seed of the sequences
     #[arg(long, value_name = "S", default_value = "1")]
     seed: u64,
 }

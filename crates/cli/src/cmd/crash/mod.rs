@@ -19,7 +19,7 @@ use seekless_fs::FsError;
 use std::process::ExitCode;
 use ufs::Ufs;
 
-/// Search what a crash can leave, and whether a file system recovers from it
+/// Explore the states a crash can leave, and check that the file system recovers
 #[derive(Args, Debug)]
 pub(crate) struct CrashCommand {
     #[command(subcommand)]
@@ -52,7 +52,7 @@ fn target(name: &str) -> Result<Ufs, Failure> {
             let what = format!("{name} images cannot be changed while in use; ufs1 and ufs2 can");
             Err(Failure::new(Kind::Unsupported, what))
         }
-        _ => Err(Failure::usage(format!("{name}: not a format (ufs1, ufs2)"))),
+        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2)"))),
     }
 }
 
@@ -62,7 +62,7 @@ fn discipline(name: &str) -> Result<Discipline, String> {
 
 /// Which part of how many: `2/4`.
 fn shard(text: &str) -> Result<(u32, u32), String> {
-    let wrong = || format!("'{text}' is not a shard (1/4 to 4/4, say)");
+    let wrong = || format!("'{text}' is not a valid shard (for example, 1/4 to 4/4)");
     let (part, parts) = text.split_once('/').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (part, parts) = (number(part)?, number(parts)?);

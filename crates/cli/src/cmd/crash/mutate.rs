@@ -15,30 +15,30 @@ use std::process::ExitCode;
 /// The share of mutants that must be caught.
 const WANTED: f64 = 0.95;
 
-/// Forget one order between changes at a time, and see whether a crash state shows it
+/// Drop one ordering constraint at a time, and check that a crash state reveals it
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   seekless crash mutate --format ufs2 --mutants 200
   seekless crash mutate --format ufs1 --seed 7 --json
 
-Each mutant is a built-in workload under soft updates of which one order between
-two changes, drawn at random, is not kept. It is caught when a crash state does
-not hold. Counted apart are mutants of which the disk can show nothing new
-(equivalent: other orders say the same, both changes are written together, or the
-change was made anew before it was written), and those of which it did show
-something new and every state of that holds (harmless: nothing depends on it).
+Each mutant is a built-in workload under soft updates in which one randomly chosen
+ordering constraint between two changes is dropped. It is caught if a crash state
+fails its checks. Counted separately are mutants that cannot cause new states on
+the disk (equivalent: other constraints imply the same order, both changes are
+written together, or the change was made again before it was written), and those
+whose new states all pass (harmless: nothing depends on the constraint).
 
-Exit codes: 0 more than 95% were caught, 1 fewer, 2 wrong arguments.")]
+Exit codes: 0 if more than 95% were caught, 1 if fewer, 2 for wrong arguments.")]
 pub(crate) struct MutateArgs {
-    /// The format: ufs1, ufs2
+    /// Format: ufs1, ufs2
     #[arg(long, short, value_name = "F")]
     format: String,
-    /// How many mutants that could be caught
+    /// Number of detectable mutants to try
     #[arg(long, short = 'n', value_name = "N", default_value = "100",
           value_parser = clap::value_parser!(u32).range(1..))]
     mutants: u32,
-    /// What is drawn is drawn from this
+    /// Random seed
     #[arg(long, value_name = "S", default_value = "1")]
     seed: u64,
 }

@@ -28,29 +28,31 @@ Examples:
   seekless crash replay log.img --exhaustive
   seekless crash replay log.img --image before.img --start-mark mounted --sample 1000 --json
 
-The log is that of the kernel's log-writes target, or of `crash run --log-out`.
-It begins with the image given, or with a device of zeros. States are looked at
-from the start mark on (by default from the mark `base`, if there is one); what
-no crash may leave, and what a preen does not mend, is a finding. What a workload
-was promised is not known here. UFS images only.
+LOG was written by the kernel's log-writes target or by `crash run --log-out`. It
+is replayed on the given image, or on a device of zeros. States are examined from
+the start mark on (default: the mark `base`, if present). Anything that no crash
+may leave, or that a preen does not repair, is a finding. What the workload was
+promised (by fsync, for example) is not known here. UFS images only.
 
-Exit codes: 0 every state holds, 1 one does not, otherwise as for all commands.")]
+Exit codes: 0 if all states pass, 1 if any state fails, otherwise as for all
+commands.")]
 pub(crate) struct ReplayArgs {
     /// The log: a file or a device
     log: PathBuf,
-    /// What the device held before
+    /// Contents of the device before the log
     #[arg(long, value_name = "IMG")]
     image: Option<PathBuf>,
-    /// Look at states from this mark on
+    /// Examine states from this mark on
     #[arg(long, value_name = "MARK")]
     start_mark: Option<String>,
-    /// Look at states up to this mark
+    /// Examine states up to this mark
     #[arg(long, value_name = "MARK")]
     end_mark: Option<String>,
-    /// Bitmaps may say that something in use is free: they are made anew
+    /// Accept bitmaps that mark used blocks or inodes as free; recovery rebuilds
+    /// them
     #[arg(long)]
     loose_bitmaps: bool,
-    /// Most bytes of writes to keep in memory
+    /// Maximum size of the writes kept in memory
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1G")]
     memory: ByteLen,
     #[command(flatten)]
@@ -86,7 +88,7 @@ fn read(args: &ReplayArgs) -> Result<Log, Failure> {
             LogError::Device(error) => Failure::from(FsError::from(error)),
             LogError::Version(_) => Failure::new(Kind::Unsupported, error.to_string()),
             LogError::Memory { .. } => {
-                Failure::new(Kind::NoSpace, format!("{error} (--memory allows more)"))
+                Failure::new(Kind::NoSpace, format!("{error} (increase --memory)"))
             }
             _ => Failure::new(Kind::Corrupt, error.to_string()),
         };
@@ -157,7 +159,10 @@ fn check_format(log: &Log, base: &Arc<dyn BlockDevice>) -> Result<(), Failure> {
     if format.name == seekless_ffs::FORMAT.name {
         return Ok(());
     }
-    let what = format!("the log ends in an {} image; only UFS can be recovered here", format.name);
+    let what = format!(
+        "the log ends with an {} image; only UFS images can be recovered here",
+        format.name
+    );
     Err(Failure::new(Kind::Unsupported, what))
 }
 

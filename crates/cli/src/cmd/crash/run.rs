@@ -25,7 +25,7 @@ const SAMPLE_OF_MANY: u64 = 200;
 /// Most bytes of a script.
 const LARGEST_SCRIPT: u64 = 4 << 20;
 
-/// Do a workload, and judge every state that a crash may leave the device in
+/// Run a workload, and check every state in which a crash may leave the device
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -35,41 +35,41 @@ Examples:
   seekless crash run --workload random:8 --sequences 1000 --discipline softdep --format ufs1
   seekless crash run --workload script.txt --discipline normal --format ufs2 --json
 
-Each state is repaired as `fsck -p` would, must then be in order, and is held
-against what the workload did: what was made durable is there, with its names and
-its bytes; what nobody touched is as it was. Without --exhaustive and --sample,
-all states of single operations and scripts are looked at, and 200 of each pair
-and random sequence.
+Each state is repaired as by `fsck -p`. It must then be consistent and match what
+the workload did: everything that was made durable is present, with its names and
+contents, and everything else on the file system is unchanged. Without --exhaustive
+or --sample, all states of single operations and scripts are examined, and 200
+states of each pair and random sequence.
 
-Exit codes: 0 every state holds, 1 one does not, 2 wrong arguments or a script
-that cannot be done, otherwise as for all commands.")]
+Exit codes: 0 if all states pass, 1 if any state fails, 2 for wrong arguments or a
+script that cannot be run, otherwise as for all commands.")]
 pub(crate) struct RunArgs {
-    /// A workload of `seekless crash list`, a pair of them, `singles`, `pairs`,
-    /// `all`, `random:N` (random sequences of 3 to N operations), `random:N#K`
-    /// (one of these), or the path of a script
+    /// Workload: a name from `seekless crash list`, a pair of names, `singles`,
+    /// `pairs`, `all`, `random:N` (random sequences of 3 to N operations),
+    /// `random:N#K` (sequence K of these), or the path of a script
     #[arg(long, short, value_name = "W")]
     workload: String,
-    /// Number of sequences of `random:N`; they are drawn from --seed
+    /// Number of sequences for `random:N`, generated from --seed
     #[arg(long, value_name = "N", default_value = "100",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     sequences: u64,
-    /// The update discipline: softdep, sync, normal, async
+    /// Update discipline: softdep, sync, normal, async
     #[arg(long, short, value_name = "D", value_parser = discipline)]
     discipline: Discipline,
-    /// The format: ufs1, ufs2
+    /// Format: ufs1, ufs2
     #[arg(long, short, value_name = "F")]
     format: String,
     #[command(flatten)]
     search: SearchArgs,
-    /// In how many ways blocks are written: only when asked for, as time passes,
-    /// and at random
+    /// Number of schedules for writing blocks: only on request, over time, then
+    /// random ones
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     schedules: u32,
-    /// Keep what is done in this file, and go on from it after an interruption
+    /// Save progress in this file, and resume from it after an interruption
     #[arg(long, short = 'o', value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Write what the device is told to this file, as dm-log-writes does (one
+    /// Log the device's writes to this file in the format of dm-log-writes (one
     /// workload only)
     #[arg(long, value_name = "FILE")]
     log_out: Option<PathBuf>,
@@ -127,13 +127,13 @@ fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<
     let looks_like_one = name.contains(['/', '.']) || path.exists();
     if !looks_like_one {
         return Err(Failure::usage(format!(
-            "{name}: no such workload on {} (`seekless crash list` shows all; a path names a script)",
+            "{name}: no such workload on {} (see `seekless crash list`; a script is given by its path)",
             target.name()
         )));
     }
     let size = std::fs::metadata(path).map_err(|error| Failure::io(name, &error))?.len();
     if size > LARGEST_SCRIPT {
-        return Err(Failure::usage(format!("{name}: {size} bytes are too many for a script")));
+        return Err(Failure::usage(format!("{name}: a script of {size} bytes is too large")));
     }
     let text = std::fs::read_to_string(path).map_err(|error| Failure::io(name, &error))?;
     Ok(vec![parse(name, &text).map_err(CampaignError::from)?])
@@ -141,7 +141,7 @@ fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<
 
 fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Result<(), Failure> {
     let [script] = scripts else {
-        return Err(Failure::usage("--log-out takes one workload, not many"));
+        return Err(Failure::usage("--log-out takes only one workload"));
     };
     let log = campaign.log_of(script)?;
     let mut bytes = Vec::new();
@@ -220,7 +220,7 @@ fn print(args: &RunArgs, settings: &Settings, outcome: &Outcome) {
     let workloads = outcome.results.len();
     let (discipline, format) = (settings.discipline, &args.format);
     if outcome.resumed > 0 {
-        say!("{} workloads were done before", outcome.resumed);
+        say!("{} workloads were completed in an earlier run", outcome.resumed);
     }
     let verdict = if failing == 0 { "all hold".into() } else { format!("{failing} do not hold") };
     say!("{discipline} on {format}: {workloads} workloads, {} states, {verdict}", coverage.states);

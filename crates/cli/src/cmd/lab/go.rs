@@ -21,26 +21,29 @@ use std::process::ExitCode;
 pub(super) struct RunArgs {
     /// Built-in experiment, or path of a file
     experiment: String,
-    /// Only these cells: system, discipline, workload, phase (its run) or policy, or
-    /// several as first/normal, also as the tables have them
+    /// Run only these cells, selected by system, discipline, workload, phase or
+    /// policy, or by several of them, as in first/normal or as shown in the
+    /// tables
     #[arg(long, value_name = "CELL", num_args = 1..)]
     only: Vec<String>,
-    /// So many seeds, from the experiment's first on
+    /// Number of seeds, starting with the first one of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
-    /// Run each seed so many times, with other chance and begun at another moment
+    /// Number of repetitions of each seed, with different random numbers and
+    /// start times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     repetitions: Option<u64>,
-    /// Runs at once; as many as there are processors by default
+    /// Number of parallel runs [default: number of processors]
     #[arg(short, long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Only one of several parts: 1/4
+    /// Run only one part of the experiment, such as 1/4
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Keep each run here when it is over; runs that are there are not run again
+    /// Save each completed run in DIR; runs already saved there are not repeated
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// A line for each request of one cell: when, for how long (ms), what, sector, sectors
+    /// Log the requests of one cell to FILE, one per line: time and duration
+    /// (ms), type, sector, sectors
     #[arg(long, value_name = "FILE", requires = "only")]
     io_log: Option<PathBuf>,
 }
@@ -60,7 +63,7 @@ pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
             logged(&subject, &ids, path)?
         }
         (Some(_), Some(_)) => {
-            return Err(Failure::usage("--io-log is of a run that is not kept: leave out -o"));
+            return Err(Failure::usage("--io-log cannot be combined with -o"));
         }
         (None, output) => {
             let keeper = output.as_deref().map(|dir| Keeper::open(dir, &subject)).transpose()?;
@@ -130,7 +133,7 @@ fn logged(subject: &Subject, ids: &[RunId], path: &Path) -> Result<Results, Fail
             != (&ids[0].workload, &ids[0].system, &ids[0].discipline)
     }) {
         return Err(Failure::usage(format!(
-            "--io-log is of one cell, not of {} and {other} (name it with --only)",
+            "--io-log logs a single cell, not {} and {other} (select one with --only)",
             ids[0]
         )));
     }

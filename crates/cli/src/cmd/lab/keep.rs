@@ -72,7 +72,7 @@ impl Keeper {
         let failure = match (kept, tables) {
             (Err(error), _) => Some(self.rescue(subject, runs.len(), error)),
             (Ok(()), Err(error)) => {
-                let what = "all runs are kept, but not the tables of them (run it again)";
+                let what = "all runs were saved, but not their tables (run the command again)";
                 Some(Failure::from(error).about(what))
             }
             (Ok(()), Ok(())) => None,
@@ -101,7 +101,9 @@ impl Keeper {
                 )
             }
             Err(also) => {
-                format!("{lost} of {all} runs shown here are not kept, nor elsewhere ({also})")
+                format!(
+                    "{lost} of {all} runs shown here could not be saved, here or elsewhere ({also})"
+                )
             }
         };
         Failure::from(error).about(what)

@@ -117,7 +117,7 @@ impl<'a> Ledger<'a> {
                 return Ok(blocks.start.saturating_add(at.saturating_mul(ratio)));
             }
         }
-        Err(FsError::NoSpace("no block is left to replay a fast commit".into()))
+        Err(FsError::NoSpace("no free block left to replay a fast commit".into()))
     }
 
     /// Writes bitmaps, descriptors and the superblock's totals.

@@ -63,7 +63,7 @@ impl ProfileText {
             class.check_among(&self.class, at)?;
         }
         if !self.class.iter().any(|class| class.weight.get_ref().0 > 0.0) {
-            let why = "there is no class with a weight";
+            let why = "no class has a weight";
             return match self.class.first() {
                 Some(class) => wrong(&class.weight, why),
                 None => Err(Wrong { at: 0, why: why.into() }),
@@ -81,19 +81,24 @@ impl ClassText {
         self.directory.check()?;
         let written = *self.written.get_ref();
         let many = matches!(written, Written::Appended | Written::Replaced);
-        let why = "'times' goes with written = \"appended\" or \"replaced\"";
+        let why = "'times' requires written = \"appended\" or \"replaced\"";
         self.goes_with(self.times.as_ref(), many, why)?;
         let delivered = written == Written::Delivered;
-        self.goes_with(self.read.as_ref(), delivered, "'read' goes with written = \"delivered\"")?;
+        self.goes_with(self.read.as_ref(), delivered, "'read' requires written = \"delivered\"")?;
         self.check_gathering()?;
         if !self.directory.is_tree() {
             return Ok(());
         }
         if delivered || written == Written::Appended {
-            return wrong(&self.written, "a tree's files are written once, renamed or replaced");
+            return wrong(
+                &self.written,
+                "files of a tree must be written once, renamed or replaced",
+            );
         }
         match &self.burst {
-            Some(at) => wrong(at, "'burst' is not for trees: their directory says 'files'"),
+            Some(at) => {
+                wrong(at, "'burst' is not allowed for trees (use 'files' of the directory)")
+            }
             None => Ok(()),
         }
     }
@@ -108,7 +113,8 @@ impl ClassText {
     }
 
     fn check_gathering(&self) -> Result<(), Wrong> {
-        let why = "'gathers' and 'gather_at', which is 1 at least, go together, and not with trees";
+        let why =
+            "'gathers' and 'gather_at' (at least 1) must be used together, and not with trees";
         match (&self.gathers, &self.gather_at) {
             (Some(at), None) => wrong(at, why),
             (None, Some(at)) => wrong(at, why),
@@ -122,14 +128,14 @@ impl ClassText {
     fn check_among(&self, all: &[Self], this: usize) -> Result<(), Wrong> {
         let name = self.name.get_ref();
         if all[..this].iter().any(|other| other.name.get_ref() == name) {
-            return wrong(&self.name, format!("the class '{name}' is there twice"));
+            return wrong(&self.name, format!("the class '{name}' is defined twice"));
         }
         let Some(gathers) = &self.gathers else { return Ok(()) };
         let gathered = gathers.get_ref();
         if gathered == name || !all.iter().any(|other| other.name.get_ref() == gathered) {
             return wrong(
                 gathers,
-                format!("'{name}' gathers '{gathered}', which is no other class"),
+                format!("'{name}' gathers '{gathered}', which is not another class"),
             );
         }
         Ok(())
@@ -166,7 +172,7 @@ impl DirectoryText {
         self.below.iter().try_for_each(check_name)?;
         for key in [&self.roots, &self.fan_out].into_iter().flatten() {
             if *key.get_ref() == 0 {
-                return wrong(key, "'roots' and 'fan_out' are one at least");
+                return wrong(key, "'roots' and 'fan_out' must be at least 1");
             }
         }
         self.check_leaves()?;
@@ -189,7 +195,7 @@ impl DirectoryText {
     }
 
     fn check_tree(&self) -> Result<(), Wrong> {
-        let why = "'together', 'files' and 'per_directory', which is 1 at least, go together";
+        let why = "'together', 'files' and 'per_directory' (at least 1) must be used together";
         match (&self.together, &self.files, &self.per_directory) {
             (_, _, Some(each)) if !self.is_tree() => wrong(each, why),
             (_, Some(files), _) if !self.is_tree() => wrong(files, why),
