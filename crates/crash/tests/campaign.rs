@@ -144,6 +144,11 @@ fn what_was_found_stays_mended() {
             "grow",
             "open f\nwrite 0 45000\nclose\nbegin\nappend f 3000\nappend f 6000\nappend f 6000\n",
         ),
+        // A cut into a hole did not wait for the block that was made there.
+        (
+            "cut-into-hole",
+            "open f\nwrite 0 100\nwrite f 4300000 100\nclose\nbegin\ntruncate f 2150050\n",
+        ),
         // Fragments by which a tail had grown were not in the bitmap after a cut.
         (
             "tail-cut",

@@ -26,7 +26,7 @@ fn other_file_systems_are_named() {
     let made: [(&str, &[&str], &str); 4] = [
         ("mkfs.btrfs", &["-q", "-f"], "btrfs"),
         ("mkfs.xfs", &["-q", "-f"], "XFS"),
-        ("mkfs.erofs", &["-q"], "EROFS"),
+        ("mkfs.erofs", &[], "EROFS"),
         ("mksquashfs", &[], "squashfs"),
     ];
     for (program, options, name) in made {

@@ -70,6 +70,7 @@ impl FfsLive {
         let mut before = Vec::new();
         if kept > 0 && self.lookup_block(ino, kept.saturating_sub(1))?.is_none() {
             before.push(self.touch_last(ino, len)?);
+            self.settle_way(ino, kept.saturating_sub(1))?;
         }
         if len.checked_rem(bsize) != Some(0) {
             self.zero(ino, len, kept.saturating_mul(bsize))?;
@@ -95,6 +96,17 @@ impl FfsLive {
         self.node(ino)?.sized = cleared;
         self.let_go(cleared, cut);
         Ok(())
+    }
+
+    /// Sees on the disk, under every discipline, what leads to a block by way of
+    /// indirect blocks.
+    fn settle_way(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
+        let Some(Way::Indirect { tree, places }) = self.way(lbn) else { return Ok(()) };
+        let frag = u64::from(self.sb.frag);
+        let path = self.existing_path(ino, tree, &places)?;
+        let runs: Vec<Extent> = path.iter().map(|&at| Extent::new(at, frag)).collect();
+        self.cache.settle_runs(&runs)?;
+        self.settle_inode(ino)
     }
 
     /// Where a tree of indirect blocks is cut in two, nothing of it may be under
