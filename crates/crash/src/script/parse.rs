@@ -188,7 +188,7 @@ mod tests {
             ("begin\nbegin\n", 2, "second"),
             ("mkdir ..\n", 1, ".."),
             ("write f 0 900G\n", 1, "more than"),
-            ("pass x\n", 1, "no number"),
+            ("pass x\n", 1, "not a number"),
         ] {
             let error = parse("s.txt", text).unwrap_err();
             assert_eq!(error.line, line, "{error}");
