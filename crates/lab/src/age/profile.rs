@@ -215,7 +215,8 @@ mod tests {
         assert!(fault(&appended, tree, "b").starts_with("x.toml:11: written: "));
         let burst = format!("{once}\nburst = {count}");
         assert!(fault(&burst, tree, "b").starts_with("x.toml:12: burst: "));
-        assert!(fault(once, "", "a").starts_with("x.toml:16: name: the class 'a' is there twice"));
+        let twice = "x.toml:16: name: the class 'a' is defined twice";
+        assert!(fault(once, "", "a").starts_with(twice));
         assert!(fault(once, "", "").starts_with("x.toml:16: name: "));
         let idle =
             Profile::parse(&text("mail").unwrap().replace("weight = ", "weight = 0 # "), "x.toml");
