@@ -242,7 +242,9 @@ impl FfsLive {
                 && on_disk(&node.reached_by)
                 && on_disk(&node.leaving)
                 && on_disk(&node.arriving)
-                && on_disk(&node.fresh);
+                && on_disk(&node.fresh)
+                // Else a number in an indirect block would not wait for the length.
+                && on_disk(&[node.sized, node.parent_link]);
             if idle {
                 reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));
             }
