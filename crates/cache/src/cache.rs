@@ -175,6 +175,15 @@ impl<A> Cache<A> {
         Ok(&buffer.bytes[place.start..place.end])
     }
 
+    /// As [`Cache::read`], of what is in the cache; that it was looked at is
+    /// neither counted nor remembered. For checks of what is believed.
+    #[must_use]
+    pub fn peek(&self, at: BlockNo, skip: usize, len: usize) -> Option<&[u8]> {
+        let place = self.shape.place(at, skip, len).ok()?;
+        let buffer = self.buffers.get(place.block)?;
+        (buffer.valid & place.mask == place.mask).then(|| &buffer.bytes[place.start..place.end])
+    }
+
     /// Reads from byte `skip` behind fragment `at`, over as many blocks as
     /// `buf` takes; neighbouring blocks that are not there come in one request.
     ///

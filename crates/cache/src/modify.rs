@@ -42,6 +42,15 @@ fn hull(places: &[Place]) -> (u32, u32) {
     (start as u32, end as u32)
 }
 
+/// Whether each of some places lies in one piece that a change undoes.
+fn covers_all(undos: &[Undo], places: &[Place]) -> bool {
+    places.iter().all(|place| {
+        let covers =
+            |undo: &Undo| undo.offset as usize <= place.start && undo.end() as usize >= place.end;
+        undos.iter().any(covers)
+    })
+}
+
 impl<A> Cache<A> {
     /// Changes bytes in place. Nothing has to be on the disk before, so there
     /// is nothing to undo: bitmaps, data, and names and pointers that go.
@@ -95,7 +104,7 @@ impl<A> Cache<A> {
     }
 
     fn touches_blocked(&self, place: Place) -> bool {
-        !self.changes_under(place.block, &[place]).is_empty()
+        self.under(place.block, &[place]).next().is_some()
     }
 
     /// An edit of bytes that may have to be undone: it goes with what is there.
@@ -227,12 +236,14 @@ impl<A> Cache<A> {
         }
         let after: SmallVec<[ChangeId; 3]> =
             after.iter().copied().filter(|&id| self.graph.get(id).is_some()).collect();
-        let mut under = self.changes_under(block, &places);
-        let voided = if after.is_empty() && role.makes_void() {
-            self.void(block, &mut under, &places)
+        let makes_void = after.is_empty() && role.makes_void();
+        let mut under = if makes_void || replace.is_some() {
+            self.under(block, &places).collect()
         } else {
-            Void::default()
+            self.nearest_under(block, &places)
         };
+        let voided =
+            if makes_void { self.void(block, &mut under, &places) } else { Void::default() };
         if let Some(&id) = under.first()
             && voided.undo.is_empty()
             && let Some(changed) = self.take_in(id, &under, &places, &after, replace)
@@ -303,17 +314,32 @@ impl<A> Cache<A> {
     }
 
     /// The waiting changes to any of these bytes, newest first.
-    fn changes_under(&self, block: u64, places: &[Place]) -> SmallVec<[ChangeId; 4]> {
-        let Some(buffer) = self.buffers.get(block) else { return SmallVec::new() };
+    fn under<'a>(&'a self, block: u64, places: &'a [Place]) -> impl Iterator<Item = ChangeId> + 'a {
+        let blocked = self.buffers.get(block).map_or(&[][..], |buffer| &buffer.blocked);
         let (start, end) = hull(places);
-        let near = |blocked: &&Blocked| blocked.start < end && blocked.end > start;
-        let overlaps = |undo: &Undo| {
+        let near = move |blocked: &&Blocked| blocked.start < end && blocked.end > start;
+        let overlaps = move |undo: &Undo| {
             places.iter().any(|p| (undo.offset as usize) < p.end && undo.end() as usize > p.start)
         };
-        let touches = |id: &ChangeId| {
+        let touches = move |id: &ChangeId| {
             self.graph.get(*id).is_some_and(|record| record.undo.iter().any(overlaps))
         };
-        buffer.blocked.iter().rev().filter(near).map(|blocked| blocked.id).filter(touches).collect()
+        blocked.iter().rev().filter(near).map(|blocked| blocked.id).filter(touches)
+    }
+
+    /// The newest of [`Cache::under`], up to one that touches all of these bytes.
+    /// The others need not be known: each lies under that one, at once or by way
+    /// of others, since it was there when that was made. Where one name goes and
+    /// comes many times there may be thousands of them.
+    fn nearest_under(&self, block: u64, places: &[Place]) -> SmallVec<[ChangeId; 4]> {
+        let mut found = SmallVec::new();
+        for id in self.under(block, places) {
+            found.push(id);
+            if self.graph.get(id).is_some_and(|record| covers_all(&record.undo, places)) {
+                break;
+            }
+        }
+        found
     }
 
     /// Of changes to the same bytes, newest first, those that do not lie under
@@ -374,13 +400,7 @@ impl<A> Cache<A> {
         replace: Option<&[ChangeId]>,
     ) -> Option<Changed> {
         let record = self.graph.get_mut(id)?;
-        let within = |place: &Place| {
-            let covers = |undo: &Undo| {
-                undo.offset as usize <= place.start && undo.end() as usize >= place.end
-            };
-            record.undo.iter().any(covers)
-        };
-        if !places.iter().all(within) {
+        if !covers_all(&record.undo, places) {
             return None;
         }
         if after.iter().all(|wanted| record.after.contains(wanted)) {

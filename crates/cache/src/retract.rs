@@ -37,6 +37,17 @@ impl<A> Cache<A> {
         self.found_in(run, |buffer| buffer.blocked_ids().chain(buffer.open.iter().copied()))
     }
 
+    /// Whether anything in a run of fragments is not on the disk, whether it may
+    /// be written now or waits for something.
+    #[must_use]
+    pub fn is_unsettled(&self, run: Extent) -> bool {
+        self.blocks_of(run).any(|(block, mask)| {
+            let waits = |id| self.graph.get(id).is_some_and(|record| record.mask & mask != 0);
+            let holds = |b: &Buffer| b.dirty & mask != 0 || b.blocked_ids().any(waits);
+            self.buffers.get(block).is_some_and(holds)
+        })
+    }
+
     /// Whether all of a run of fragments is in the cache and not on the disk.
     #[must_use]
     pub fn is_unwritten(&self, run: Extent) -> bool {

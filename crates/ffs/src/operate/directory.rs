@@ -159,7 +159,12 @@ impl FfsLive {
         };
         entry::put(order, &mut unit, &Entry { at, len, ino: to.0, kind, name });
         // Never the same name twice: an older one of a file is gone before.
-        let older = self.unless(Fault::NameTwice, self.departure(dir, name));
+        let written = |&(at, len): &(usize, usize)| {
+            let start = base.saturating_add(wide(at));
+            start..start.saturating_add(wide(len))
+        };
+        let over: SmallVec<[_; 2]> = pieces.iter().map(written).collect();
+        let older = self.unless(Fault::NameTwice, self.departure(dir, name, &over));
         let after: Ids = after.iter().copied().chain(older).collect();
         let id = self.put_pieces(block, skip, &unit, &pieces, role, &after)?;
         // Undoing a compaction would move the other names back.
@@ -242,7 +247,7 @@ impl FfsLive {
             None
         } else {
             let removed = self.erase(dir, slot, after)?;
-            self.note_departure(dir, name, removed);
+            self.note_departure(dir, name, slot.at, removed);
             Some(removed)
         };
         self.leave(dir, slot.at.checked_div(UNIT).unwrap_or(0), name)?;
@@ -320,7 +325,7 @@ impl FfsLive {
             Piece { offset: at(old, entry::INO.0), bytes: &[0; entry::INO.1] },
         ];
         let id = self.cache.change(block, &pieces, Role::EntryChange, after)?;
-        self.note_departure(dir, from, id);
+        self.note_departure(dir, from, old.at, id);
         if let Some(slot) = self.index(dir)?.names.get_mut(to) {
             (slot.ino, slot.kind, slot.added) = (old.ino, old.kind, ChangeId::COMMITTED);
         }

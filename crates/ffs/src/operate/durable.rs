@@ -13,9 +13,10 @@ use smallvec::SmallVec;
 impl FfsLive {
     pub(super) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         self.named_node(ino)?;
-        let runs = self.runs_of(ino)?;
+        let runs = self.runs_to_settle(ino)?;
         let runs = self.unless(Fault::FsyncWithoutContents, runs);
         self.cache.settle_runs(&runs)?;
+        self.note_settled(ino);
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
         self.cache.settle(&arriving)?;
@@ -64,6 +65,16 @@ impl FfsLive {
         let within = wide(place.skip.checked_div(fsize).unwrap_or(0));
         let run = Extent::new(place.block.saturating_add(within), 1);
         self.cache.settle_runs(&[run])
+    }
+
+    /// The runs of a file, contents, indirect blocks and attributes, of which the
+    /// disk may not have all. What they cost is in proportion to what has been
+    /// changed, not to the file.
+    fn runs_to_settle(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let Some(mut noted) = self.unsettled_runs(ino) else { return self.runs_of(ino) };
+        noted.extend(self.ext_runs(ino)?);
+        debug_assert_eq!(self.unnoted(ino, &noted), None, "a run of inode {ino} is not noted");
+        Ok(noted)
     }
 
     /// The runs that hold a file: contents and indirect blocks.

@@ -109,7 +109,10 @@ impl FfsLive {
             to.copy_from_slice(&bytes);
             Ok(())
         })?;
-        let old = Extent::new(old, u64::from(self.sb.frag));
+        let frag = u64::from(self.sb.frag);
+        let old = Extent::new(old, frag);
+        self.note_unsettled(ino, Extent::new(new, frag));
+        self.forget_unsettled(ino, &[old]);
         let after = [bitmap, data];
         match self.way(lbn) {
             Some(Way::Direct(at)) => {
@@ -126,6 +129,7 @@ impl FfsLive {
                     let role = Role::PointerMove;
                     let changed =
                         self.put_pointer(block, place, number, role, &after, Some(&dropped))?;
+                    self.note_unsettled(ino, Extent::new(block, frag));
                     self.free_moved(old, changed)?;
                 }
             }

@@ -5,7 +5,7 @@ use super::FfsLive;
 use super::encode::Part;
 use super::fault::Fault;
 use crate::ondisk::DIRECT;
-use crate::superblock::Format;
+use crate::superblock::{Format, Super};
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError};
@@ -74,10 +74,14 @@ impl FfsLive {
     pub(super) fn pointer(&mut self, block: BlockNo, place: u64) -> Result<u64, FsError> {
         let at = index(place).saturating_mul(index(self.sb.pointer_size()));
         let bytes = self.cache.read(block, 0, index(self.sb.bsize))?;
-        Ok(match self.sb.format {
-            Format::Ufs1 => u64::from(self.sb.order.get_u32(bytes, at).unwrap_or(0)),
-            Format::Ufs2 => self.sb.order.get_u64(bytes, at).unwrap_or(0),
-        })
+        Ok(number_in(&self.sb, bytes, at))
+    }
+
+    /// As [`FfsLive::pointer`], if the indirect block is in the cache.
+    pub(super) fn peek(&self, block: BlockNo, place: u64) -> Option<u64> {
+        let at = index(place).saturating_mul(index(self.sb.pointer_size()));
+        let bytes = self.cache.peek(block, 0, index(self.sb.bsize))?;
+        Some(number_in(&self.sb, bytes, at))
     }
 
     /// Where a block of a file begins; `None` for a hole.
@@ -191,6 +195,7 @@ impl FfsLive {
                 to.iter_mut().zip(&held).for_each(|(to, &from)| *to = from);
                 Ok(())
             })?;
+            self.note_unsettled(ino, Extent::new(at, u64::from(self.sb.frag)));
             steps.push(Step { at, fresh: Some((bitmap, init)) });
         }
         let first_made = steps.first().filter(|step| step.fresh.is_some()).map(|step| step.at);
@@ -217,6 +222,7 @@ impl FfsLive {
         let frag = u64::from(self.sb.frag);
         let runs: Vec<Extent> = fresh.map(|step| Extent::new(step.at, frag)).collect();
         let whole = runs.len() == path.steps.len();
+        self.forget_unsettled(ino, &runs);
         for &run in &runs {
             self.cache.forget(run, ChangeId::COMMITTED);
         }
@@ -258,6 +264,7 @@ impl FfsLive {
             let Some((bitmap, init)) = step.fresh else {
                 after.extend(self.unless(Fault::IndirectBeforeLength, Some(sized)));
                 let changed = self.put_pointer(step.at, place, number, entered, &after, None)?;
+                self.note_unsettled(ino, Extent::new(step.at, frag));
                 self.put_blocks(ino, Role::Attributes, &[])?;
                 return Ok(changed.id);
             };
@@ -319,5 +326,13 @@ impl FfsLive {
             }
         }
         Ok(made)
+    }
+}
+
+/// The block number at a byte of an indirect block.
+fn number_in(sb: &Super, bytes: &[u8], at: usize) -> u64 {
+    match sb.format {
+        Format::Ufs1 => u64::from(sb.order.get_u32(bytes, at).unwrap_or(0)),
+        Format::Ufs2 => sb.order.get_u64(bytes, at).unwrap_or(0),
     }
 }

@@ -12,7 +12,7 @@
 //! - `directory`, `index`, `names`, `rename`, `reach`: names;
 //! - `xattr`: extended attributes;
 //! - `actions`: what is done later;
-//! - `durable`: what `fsync` waits for;
+//! - `durable`, `unsettled`: what `fsync` waits for;
 //! - `mount`, `seal`: opening, closing, check hashes;
 //! - `fault`: rules that tests break.
 
@@ -36,6 +36,7 @@ mod rename;
 mod runs;
 mod seal;
 mod truncate;
+mod unsettled;
 mod write;
 mod xattr;
 

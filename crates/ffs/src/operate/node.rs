@@ -2,6 +2,7 @@
 
 use super::FfsLive;
 use super::reach::SeenIn;
+use super::unsettled::Unsettled;
 use crate::inode::{Inode, device_of, verify};
 use crate::ondisk::{DIRECT, ROOT, check_hash};
 use crate::superblock::Super;
@@ -81,6 +82,8 @@ pub(super) struct Node {
     /// Of a directory: what takes the older names of directories from the disk
     /// that have come to be in it.
     pub(super) arriving: SmallVec<[ChangeId; 1]>,
+    /// Of a regular file: where its contents may not be on the disk.
+    pub(super) unsettled: Unsettled,
 }
 
 impl Node {
@@ -120,6 +123,7 @@ impl Node {
             counted_in: None,
             leaving: SmallVec::new(),
             arriving: SmallVec::new(),
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -244,7 +248,8 @@ impl FfsLive {
                 && on_disk(&node.arriving)
                 && on_disk(&node.fresh)
                 // Else a number in an indirect block would not wait for the length.
-                && on_disk(&[node.sized, node.parent_link]);
+                && on_disk(&[node.sized, node.parent_link])
+                && node.unsettled.is_settled(cache);
             if idle {
                 reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));
             }

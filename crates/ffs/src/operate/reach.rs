@@ -10,6 +10,7 @@ use seekless_fs::field::invalid;
 use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Files looked up of which the inodes are not in memory, at most.
 const MOST_SEEN: usize = 1 << 16;
@@ -26,7 +27,7 @@ pub(super) struct Reach {
     seen: HashMap<Ino, SeenIn>,
     /// What takes a name from the disk, by directory and name: until it has, the
     /// same name must not come to be there again.
-    departed: HashMap<Ino, HashMap<Box<[u8]>, ChangeId>>,
+    departed: HashMap<Ino, HashMap<Box<[u8]>, Departure>>,
     departures: usize,
     many: usize,
 }
@@ -51,6 +52,15 @@ impl Reach {
     }
 }
 
+/// A name that goes from the disk.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    /// What takes it away.
+    by: ChangeId,
+    /// Where its entry begins, in bytes from the directory's start.
+    at: u64,
+}
+
 /// Adds a directory to those in which a file was seen.
 pub(super) fn note_seen(seen: &mut SeenIn, dir: Ino) {
     if !seen.contains(&dir) {
@@ -71,29 +81,32 @@ impl FfsLive {
         self.reach.keep_seen(ino, dirs);
     }
 
-    /// Remembers what takes a name from the disk.
-    pub(super) fn note_departure(&mut self, dir: Ino, name: &[u8], by: ChangeId) {
+    /// Remembers what takes a name from the disk, of which the entry begins at a
+    /// byte of its directory.
+    pub(super) fn note_departure(&mut self, dir: Ino, name: &[u8], at: u64, by: ChangeId) {
         let reach = &mut self.reach;
         if reach.departures >= reach.many.max(MANY_DEPARTED) {
             let cache = &self.cache;
             reach.departed.values_mut().for_each(|names| {
-                names.retain(|_, id| !cache.is_committed(*id));
+                names.retain(|_, departure| !cache.is_committed(departure.by));
             });
             reach.departed.retain(|_, names| !names.is_empty());
             reach.departures = reach.departed.values().map(HashMap::len).sum();
             reach.many = reach.departures.saturating_mul(2);
         }
         let names = reach.departed.entry(dir).or_default();
-        if names.insert(name.into(), by).is_none() {
+        if names.insert(name.into(), Departure { by, at }).is_none() {
             reach.departures = reach.departures.saturating_add(1);
         }
     }
 
-    /// What a new name waits for: that an older entry of the same name is gone
-    /// from the disk.
-    pub(super) fn departure(&self, dir: Ino, name: &[u8]) -> Option<ChangeId> {
-        let by = *self.reach.departed.get(&dir)?.get(name)?;
-        (!self.cache.is_committed(by)).then_some(by)
+    /// What a new name that is put into some bytes of a directory waits for: that
+    /// an older entry of the same name is gone from the disk. Where it is put over
+    /// that entry it takes its place, with whatever write that is.
+    pub(super) fn departure(&self, dir: Ino, name: &[u8], over: &[Range<u64>]) -> Option<ChangeId> {
+        let Departure { by, at } = *self.reach.departed.get(&dir)?.get(name)?;
+        let takes_place = over.iter().any(|bytes| bytes.contains(&at));
+        (!takes_place && !self.cache.is_committed(by)).then_some(by)
     }
 
     /// The directory that a directory's `..` leads to.

@@ -94,6 +94,7 @@ impl FfsLive {
         let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
         let cleared = self.put_blocks(ino, role, &before)?;
         self.node(ino)?.sized = cleared;
+        self.forget_unsettled(ino, &cut.runs);
         self.let_go(cleared, cut);
         Ok(())
     }
@@ -230,6 +231,7 @@ impl FfsLive {
                 Ok(())
             };
             let ((), id) = self.cache.edit(block, skip, len, Role::IndirectClear, blank)?;
+            self.note_unsettled(ino, Extent::new(block, u64::from(self.sb.frag)));
             cut.cleared.push(id);
         }
         Ok(())

@@ -151,6 +151,7 @@ impl FfsLive {
             Ok(())
         };
         self.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
+        self.note_unsettled(ino, Extent::new(at, u64::from(self.frags_at(&node, lbn))));
         Ok(())
     }
 
@@ -185,6 +186,7 @@ impl FfsLive {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
+            self.note_unsettled(ino, Extent::new(at, u64::from(have)));
             return self.set_size(ino, size, &[data]);
         }
         self.grow_block(ino, lbn, (at, have, want), size, (within, bytes))
@@ -242,6 +244,7 @@ impl FfsLive {
             put(to, within, bytes);
             Ok(())
         })?;
+        self.note_unsettled(ino, Extent::new(at, u64::from(count)));
         let after: Vec<ChangeId> = self.data_first(&path, bitmap, data).collect();
         let reached = if let Some(path) = path {
             // Of a directory; that of a file has been announced.
@@ -306,6 +309,7 @@ impl FfsLive {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
+            self.note_unsettled(ino, Extent::new(at, u64::from(want)));
             let node = self.node(ino)?;
             node.sectors = node.sectors.saturating_add(grown);
             node.size = size;
@@ -335,7 +339,10 @@ impl FfsLive {
         }
         node.sectors = node.sectors.saturating_add(grown);
         node.size = size;
-        let moved = self.move_run(ino, Extent::new(at, u64::from(have)), &[bitmap, data])?;
+        let left = Extent::new(at, u64::from(have));
+        self.note_unsettled(ino, Extent::new(new, u64::from(want)));
+        self.forget_unsettled(ino, &[left]);
+        let moved = self.move_run(ino, left, &[bitmap, data])?;
         if is_directory {
             self.cache.settle(&[moved])?;
         }
