@@ -303,6 +303,8 @@ impl FfsLive {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.fresh = SmallVec::from_slice(&[id]);
         }
+        // In the cache it gets no check hash: only what is written does.
+        self.verified_inodes.insert(ino);
         Ok(id)
     }
 

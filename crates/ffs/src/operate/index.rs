@@ -41,11 +41,19 @@ pub(super) struct Index {
 }
 
 /// The indexes of the directories that were looked into.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Indexes {
     of: HashMap<Ino, Index>,
     names: usize,
+    /// Names at which some are forgotten.
+    most: usize,
     turn: u64,
+}
+
+impl Default for Indexes {
+    fn default() -> Self {
+        Self { of: HashMap::new(), names: 0, most: MOST_NAMES, turn: 0 }
+    }
 }
 
 impl Index {
@@ -96,7 +104,7 @@ impl Indexes {
     /// Forgets the directories longest not looked into, when there are many
     /// names.
     fn make_room(&mut self) {
-        if self.names <= MOST_NAMES {
+        if self.names <= self.most {
             return;
         }
         // A quarter at once, so that looking for them costs little a name.
@@ -104,7 +112,7 @@ impl Indexes {
             self.of.iter().map(|(&dir, index)| (index.used, dir)).collect();
         by_use.sort_unstable();
         for (_, dir) in by_use {
-            if self.names <= MOST_NAMES / 4 * 3 {
+            if self.names <= self.most / 4 * 3 {
                 return;
             }
             self.forget(dir);
@@ -211,5 +219,46 @@ impl FfsLive {
     /// Forgets the names of a directory that is no more.
     pub(super) fn drop_index(&mut self, dir: Ino) {
         self.indexes.forget(dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HashMap, Index, Indexes, Ino, Slot};
+    use seekless_cache::ChangeId;
+
+    fn directory(names: usize, used: u64) -> Index {
+        let slot =
+            |n: usize| Slot { ino: Ino::new(9), at: n as u64, kind: 8, added: ChangeId::COMMITTED };
+        let names: HashMap<Box<[u8]>, Slot> =
+            (0..names).map(|n| (n.to_string().into_bytes().into(), slot(n))).collect();
+        Index { names, used, ..Index::default() }
+    }
+
+    /// Looking for what to forget takes a pass over all directories: so much is
+    /// forgotten then that it need not be done again for each directory.
+    #[test]
+    fn a_quarter_of_the_names_is_forgotten_at_once_the_longest_unused_first() {
+        let mut indexes = Indexes { most: 1000, ..Indexes::default() };
+        let mut passes = 0;
+        for dir in 3..2003u32 {
+            // Some are looked into again and again.
+            if let Some(often) = indexes.of.get_mut(&Ino::new(3)) {
+                often.used = u64::from(dir);
+            }
+            let before = indexes.of.len();
+            indexes.make_room();
+            passes += usize::from(indexes.of.len() < before);
+            let made = directory(10, u64::from(dir));
+            indexes.names += made.entries();
+            indexes.of.insert(Ino::new(dir), made);
+            assert!(indexes.names <= 1010, "{}", indexes.names);
+        }
+        assert_eq!(indexes.names, indexes.of.values().map(Index::entries).sum::<usize>());
+        assert!(indexes.names > 700, "{}", indexes.names);
+        assert!((60..90).contains(&passes), "{passes} passes");
+        assert!(indexes.of.contains_key(&Ino::new(3)));
+        let oldest = indexes.of.keys().filter(|dir| dir.get() != 3).min();
+        assert!(oldest.is_some_and(|dir| dir.get() > 1900), "{oldest:?}");
     }
 }

@@ -114,11 +114,11 @@ impl FfsLive {
                 trees.extend(inside.map(|number| (number, below)));
             }
         }
-        let missing = |at: &BlockNo| {
-            self.cache.is_unsettled(Extent::new(*at, 1))
-                && !noted.iter().any(|run| run.start <= *at && *at < run.end())
+        let frags = |runs: &[Extent]| -> HashSet<BlockNo> {
+            runs.iter().flat_map(|run| run.start.get()..run.end().get()).map(BlockNo::new).collect()
         };
-        runs.iter().flat_map(|run| run.start.get()..run.end().get()).map(BlockNo::new).find(missing)
+        let is_unsettled = |at: &BlockNo| self.cache.is_unsettled(Extent::new(*at, 1));
+        frags(&runs).difference(&frags(noted)).copied().filter(is_unsettled).min()
     }
 
     /// Drops what the disk has by now.

@@ -9,8 +9,11 @@ mod crash;
 mod failing;
 #[path = "../rules/freebsd.rs"]
 mod freebsd;
+mod fsync;
+mod memory;
 mod model;
 mod recount;
+mod refusals;
 mod replay;
 mod requests;
 mod reserve;

@@ -2,6 +2,8 @@
 //! there is there, and what they leave behind satisfies The Sleuth Kit, GRUB and
 //! our own checker. Needs root and FUSE; says so and passes without.
 
+mod damaged;
+#[path = "../judges/mod.rs"]
 mod judges;
 
 use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text};
@@ -47,7 +49,9 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.server.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let _ = Command::new("umount").arg(&self.at).status();
+            // Of a test that failed something may still be open.
+            let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+            let _ = self.server.kill();
             let _ = self.server.wait();
         }
     }

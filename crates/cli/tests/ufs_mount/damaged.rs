@@ -1,0 +1,93 @@
+//! Images that are damaged, or become so while they are mounted.
+
+use crate::judges::{Scratch, run};
+use crate::{Mounted, make, ready};
+use rustix::fs::statvfs;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// What a file's inode is found by.
+const UID: u32 = 0x5A17_C0DE;
+
+fn free_inodes(at: &Path) -> u64 {
+    statvfs(at).expect("statvfs").f_ffree
+}
+
+/// Damages the only inode with that owner.
+fn damage_inode(image: &str) {
+    let mut bytes = fs::read(image).expect("image");
+    let found: Vec<usize> = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(_, window)| *window == UID.to_le_bytes())
+        .map(|(at, _)| at)
+        .collect();
+    let [at] = found[..] else { panic!("{} places look like it", found.len()) };
+    // Its check hash does not fit any more.
+    bytes[at] ^= 1;
+    fs::write(image, bytes).expect("image");
+}
+
+/// The inodes that were looked up before a bad one was met are let go of again.
+#[test]
+fn a_listing_that_fails_holds_nothing() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-damaged");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    make(&image, "ufs2", "16M", &[]);
+    let mounted = Mounted::new(&image, &at, "rw");
+    let empty = free_inodes(&at);
+    for n in 0..40 {
+        fs::write(at.join(n.to_string()), b"contents").expect("write");
+    }
+    chown(at.join("25"), Some(UID), None).expect("chown");
+    mounted.end();
+    damage_inode(&image);
+    let mounted = Mounted::new(&image, &at, "rw");
+    // An entry keeps the directory open.
+    let good = fs::read_dir(&at).expect("list").filter(|entry| entry.is_ok()).count();
+    assert!(good >= 25, "{good}");
+    let bad = fs::metadata(at.join("25")).expect_err("its inode is damaged");
+    assert_eq!(bad.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    for n in (0..40).filter(|n| *n != 25) {
+        fs::remove_file(at.join(n.to_string())).expect("unlink");
+    }
+    // The kernel lets go of them when it gets to it.
+    let start = Instant::now();
+    while free_inodes(&at) != empty - 1 {
+        let free = free_inodes(&at);
+        assert!(start.elapsed() < Duration::from_secs(10), "{free} of {empty} inodes free");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    mounted.end();
+}
+
+/// An image that is cut short while it is mounted is not made longer again, and
+/// nobody is told that all went well.
+#[test]
+fn an_image_cut_short_underfoot_is_an_error() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-cut");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    make(&image, "ufs2", "16M", &[]);
+    let mut mounted = Mounted::new(&image, &at, "rw");
+    fs::write(at.join("before"), vec![1; 100_000]).expect("write");
+    let half = 8 << 20;
+    fs::File::options().write(true).open(&image).expect("image").set_len(half).expect("truncate");
+    fs::write(at.join("after"), vec![2; 100_000]).expect("nothing of it is on the disk yet");
+    let synced = fs::File::open(at.join("after")).expect("open").sync_all();
+    let error = synced.expect_err("half of the disk is gone");
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    let later = fs::write(at.join("later"), b"x").expect_err("nothing is changed any more");
+    assert!(later.raw_os_error().is_some(), "{later}");
+    run("umount", &[&at]);
+    let ended = mounted.server.wait().expect("server");
+    assert!(!ended.success(), "{ended}");
+    assert_eq!(fs::metadata(&image).expect("image").len(), half);
+}
