@@ -14,6 +14,7 @@ mod kill;
 mod refusals;
 mod sources;
 mod tree;
+mod workshop;
 
 use judges::{Mounted, Scratch, can_mount, check, command, manifest, run, same, seekless, text};
 use std::fs;

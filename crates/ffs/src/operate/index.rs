@@ -108,11 +108,12 @@ impl Indexes {
             return;
         }
         // A quarter at once, so that looking for them costs little a name.
+        let kept = (self.most / 4).saturating_mul(3);
         let mut by_use: Vec<(u64, Ino)> =
             self.of.iter().map(|(&dir, index)| (index.used, dir)).collect();
         by_use.sort_unstable();
         for (_, dir) in by_use {
-            if self.names <= self.most / 4 * 3 {
+            if self.names <= kept {
                 return;
             }
             self.forget(dir);

@@ -71,6 +71,7 @@ fn is_tracked(node: &Node) -> bool {
 impl FfsLive {
     /// Notes that a run of a file has been changed in the cache.
     pub(super) fn note_unsettled(&mut self, ino: Ino, run: Extent) {
+        debug_assert!(self.nodes.contains_key(&ino), "inode {ino} is being changed");
         if let Some(node) = self.nodes.get_mut(&ino).filter(|node| is_tracked(node)) {
             node.unsettled.note(run, &self.cache);
         }

@@ -1,0 +1,222 @@
+//! The examples of `--help` and of the README do what they say: each is run as
+//! it stands, in a directory that has what it names. What cannot be run so is
+//! listed with the reason, and so is what takes long: that is stopped, and only
+//! has to be accepted.
+
+#[path = "../judges/mod.rs"]
+mod judges;
+#[path = "../build/workshop.rs"]
+mod workshop;
+
+use judges::{Scratch, ready, run, seekless, text};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use workshop::Workshop;
+
+/// Examples that are not run, by how they begin, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("seekless age --mounted /mnt", "ages a mounted file system"),
+    ("seekless disk ", "mounts; run by tests/host"),
+    ("dev=$(losetup", "goes with seekless disk"),
+    ("mount $dev", "goes with seekless disk"),
+    ("cat /mnt/d/stats", "goes with seekless disk"),
+    ("seekless model import", "needs parameters of DiskSim"),
+    ("seekless model validate", "needs traces of drives"),
+    ("seekless mount ", "mounts; run by tests/mount.rs and tests/ufs_mount"),
+    ("chroot /mnt", "goes with seekless mount"),
+    ("mnt/bin/rustc", "goes with seekless mount"),
+    ("fusermount3 -u mnt", "goes with seekless mount"),
+    ("seekless record ", "records a machine; run by tests/host"),
+    ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
+    ("strace ", "starts a program that is not there"),
+    ("seekless crash replay log.img --image", "needs a log of the kernel's"),
+    ("seekless generate man /usr", "writes to the system"),
+    ("seekless generate completions bash > /etc", "writes to the system"),
+    ("seekless build ~/.rustup", "needs a toolchain"),
+];
+
+/// Examples that take long, by how they begin.
+const LONG: &[&str] = &[
+    "seekless age disk.img --profile mail",
+    "seekless age disk.img -o aged.img",
+    "seekless age disk.img --ops 20000",
+    "seekless lab run dirpref",
+    "seekless crash run --workload pairs",
+    "seekless crash run --workload all",
+    "seekless crash run --workload random:8",
+    "seekless crash mutate",
+];
+
+/// What is done before examples that hold something, for them alone.
+const BEFORE: &[(&str, &str)] = &[
+    ("seekless age disk.img", "cp ufs.img disk.img"),
+    ("seekless tune ", "cp ufs.img disk.img"),
+    ("seekless check -", "cp ufs.img disk.img"),
+    ("seekless build ", "cp disk.img old.img; rm disk.img new.img"),
+    ("seekless mkfs ", "rm disk.img"),
+    ("lab run ./mine.toml", "cp small.toml mine.toml"),
+    ("lab show dirpref > mine.toml", "rm mine.toml"),
+    ("-o rootfs.mtree", "rm rootfs.mtree"),
+    ("-o job.trace", "rm job.trace"),
+    ("-o fast.img", "rm fast.img"),
+    ("-o part1", "rm -r part1"),
+    ("seekless optimize before.img", "rm after.img"),
+];
+
+/// What the examples name.
+const FIXTURES: &str = r#"
+mkdir -p rootfs/bin rootfs/etc rootfs/boot rootfs/usr/lib rootfs/usr/share/doc/job
+echo '#!/bin/sh' > rootfs/bin/job; chmod 755 rootfs/bin/job
+echo ID=example > rootfs/etc/os-release; echo host > rootfs/etc/hostname
+head -c 300000 /dev/zero > rootfs/boot/vmlinuz
+for n in $(seq 60); do head -c $((n * 997)) /dev/zero | tr '\0' x > rootfs/usr/lib/$n; done
+echo text > rootfs/usr/share/doc/job/README
+tar -C rootfs -cf rootfs.tar .
+gzip -k rootfs.tar; cp rootfs.tar.gz layer.tar.gz; zstd -q rootfs.tar
+seekless build rootfs -o disk.img --size 24M
+cp disk.img old.img; cp disk.img new.img; cp disk.img before.img
+seekless mkfs --format ufs2 --size 24M ufs.img
+seekless manifest rootfs -o rootfs.mtree
+printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
+seekless trace import --paths hot-files.txt -o boot.trace
+for day in job monday tuesday rustc; do cp boot.trace $day.trace; done
+seekless optimize disk.img --trace boot.trace -o fast.img; cp fast.img after.img
+printf '%s\n' '1700000000.000001 openat(AT_FDCWD</srv/root>, "/srv/root/bin/job", O_RDONLY) = 3</srv/root/bin/job>' \
+    '1700000000.000020 read(3</srv/root/bin/job>, "x"..., 4096) = 1' > boot.strace
+seekless model show gp3 > mine.toml
+seekless model show cheetah-9lp > hdd.toml
+seekless lab show dirpref | sed -e 's/directories = 6596, files = 13868/directories = 130, files = 260/' \
+    -e 's/categories = 50/categories = 5/' > small.toml
+for n in 1 2 3 4; do seekless lab run small.toml --only first --shard $n/4 -o part$n > done; done
+seekless lab merge part1 part2 part3 part4 -o all > done; cp -r all merged
+printf '%s\n' 'create a' 'begin' 'write a 0 5000' 'fsync a' > script.txt
+seekless crash run --workload create --discipline softdep --format ufs2 --sample 5 --log-out log.img > done
+"#;
+
+/// The examples at the end of a help text.
+fn examples_in(help: &str) -> Vec<String> {
+    let behind = help.split("\nExamples:\n").nth(1).unwrap_or_default();
+    let lines = behind.lines().take_while(|line| line.is_empty() || line.starts_with("  "));
+    let mut examples: Vec<String> = Vec::new();
+    for line in lines.filter(|line| !line.is_empty()) {
+        match examples.last_mut() {
+            // A quotation goes on.
+            Some(last) if last.matches('\'').count() % 2 == 1 => {
+                last.push('\n');
+                last.push_str(line);
+            }
+            _ => examples.push(line.trim().to_string()),
+        }
+    }
+    examples
+}
+
+/// Those of a command and of all below it.
+fn examples_of(command: &[&str], into: &mut Vec<String>) {
+    let help = text(&seekless(&[command, &["--help"]].concat()));
+    into.extend(examples_in(&help));
+    let behind = help.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let below = behind.lines().take_while(|line| !line.is_empty());
+    let names = below.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    for name in names.filter_map(|line| line.split_whitespace().next()) {
+        if name != "help" {
+            examples_of(&[command, &[name]].concat(), into);
+        }
+    }
+}
+
+fn examples_of_readme() -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = fs::read_to_string(path).expect("README.md");
+    let lines = readme.lines().filter_map(|line| line.strip_prefix("$ "));
+    lines.map(str::to_string).collect()
+}
+
+/// Makes what the examples name.
+fn fixtures(bin: &Path) -> Workshop {
+    let shop = Workshop::new("examples");
+    let layers = [shop.layer(&[("etc/os-release", "ID=debian")])];
+    let tagged = [shop.saved(&["debian:12"], &layers), shop.saved(&["debian:11"], &layers)];
+    shop.put("manifest.json", serde_json::json!(tagged).to_string().as_bytes());
+    let images = shop.pack("images.tar");
+    let one = shop.saved(&["debian:12"], &layers);
+    shop.put("manifest.json", serde_json::json!([one]).to_string().as_bytes());
+    let saved = shop.pack("saved.tar");
+    shop.layout(&[shop.image("latest", &layers)]);
+    let layout = shop.scratch.join("oci-layout");
+    fs::rename(&shop.dir, &layout).expect("rename");
+    fs::create_dir(&shop.dir).expect("mkdir");
+    for made in [&images, &saved, &layout] {
+        run("cp", &["-r", made, shop.dir.to_str().expect("path")]);
+    }
+    // What others would give to a pipe.
+    let docker = format!("#!/bin/sh\nexec cat {saved}\n");
+    fs::write(bin.join("docker"), docker).expect("write");
+    fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).expect("chmod");
+    let made = shell(bin, &shop.dir, &format!("set -e\n{FIXTURES}"));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    shop
+}
+
+fn shell(bin: &Path, dir: &Path, script: &str) -> std::process::Output {
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("PATH"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).current_dir(dir).env("PATH", path).env("TMPDIR", judges::SCRATCH);
+    shell.output().expect("sh")
+}
+
+/// Runs an example as it stands; what went wrong.
+fn failure_of(example: &str, bin: &Path, fixtures: &Path, scratch: &Scratch) -> Option<String> {
+    let dir = scratch.join("run");
+    run("cp", &["-a", "--sparse=always", fixtures.to_str().expect("path"), &dir]);
+    let before: String = BEFORE
+        .iter()
+        .filter(|(part, _)| example.contains(part))
+        .map(|(_, script)| format!("{script}\n"))
+        .collect();
+    let long = LONG.iter().any(|start| example.starts_with(start));
+    // The shell's own programs are not to be stopped, only ours.
+    let limit = if long { "seekless() { timeout -s INT 1 seekless \"$@\"; }\n" } else { "" };
+    let done = shell(bin, Path::new(&dir), &format!("set -e\n{before}set -- \n{limit}{example}\n"));
+    fs::remove_dir_all(&dir).expect("remove");
+    let code = done.status.code();
+    let stopped = long && matches!(code, Some(124 | 130));
+    let said = String::from_utf8_lossy(&done.stderr);
+    (code != Some(0) && !stopped).then(|| format!("{example}\n  ended with {code:?}: {said}"))
+}
+
+#[test]
+fn every_example_does_what_it_says() {
+    if !["zstd", "jq", "file"].into_iter().all(ready) {
+        return;
+    }
+    let scratch = Scratch::new("examples-run");
+    let bin = scratch.path().join("bin");
+    fs::create_dir(&bin).expect("mkdir");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_seekless"), bin.join("seekless")).expect("link");
+    let shop = fixtures(&bin);
+    let mut examples = Vec::new();
+    examples_of(&[], &mut examples);
+    assert!(examples.len() > 90, "{}", examples.len());
+    let of_readme = examples_of_readme();
+    assert!(of_readme.len() > 5, "{of_readme:?}");
+    examples.extend(of_readme);
+    for (start, _) in NOT_RUN {
+        assert!(examples.iter().any(|example| example.starts_with(start)), "no example: {start}");
+    }
+    for start in LONG {
+        assert!(examples.iter().any(|example| example.starts_with(start)), "no example: {start}");
+    }
+    for (part, _) in BEFORE {
+        assert!(examples.iter().any(|example| example.contains(part)), "no example: {part}");
+    }
+    let run_here = |example: &&String| !NOT_RUN.iter().any(|(start, _)| example.starts_with(start));
+    let failures: Vec<String> = examples
+        .iter()
+        .filter(run_here)
+        .filter_map(|example| failure_of(example, &bin, &shop.dir, &scratch))
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
