@@ -2,7 +2,7 @@
 //! as what they are, from a file and from standard input.
 
 use crate::judges::{check, command, failure, manifest, run, seekless, text};
-use crate::workshop::Workshop;
+use crate::workshop::{Workshop, digest};
 use std::fs::{self, File};
 use std::path::Path;
 
