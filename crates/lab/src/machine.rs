@@ -419,7 +419,7 @@ pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     let wanted = system.format.size.0;
     match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
         Some(has) if has < wanted => Err(FsError::Invalid(format!(
-            "a volume of {wanted} does not fit on {} ({has})",
+            "a volume of {wanted} bytes does not fit on {} ({has} bytes)",
             system.drive.0
         ))),
         _ => Ok(model),

@@ -36,9 +36,15 @@ fn values_have_their_line_in_every_table() {
             (1, "size = \"42592M\"", "size = \"0\"", "size", "not in the range 1"),
             (1, "size = \"7928M\"", "size = \"7928Q\"", "size", "7928Q"),
             (1, "drive = \"ide-8gb\"", "drive = \"ide-9gb\"", "drive", "ide-9gb"),
-            (1, "copy = \"100M\"", "copy = \"0\"", "copy", "nothing"),
-            (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "nothing"),
-            (1, "unpack = \"15M\"", "unpack = \"15M\"\ncompile = \"0\"", "compile", "nothing"),
+            (1, "copy = \"100M\"", "copy = \"0\"", "copy", "must not be zero"),
+            (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "must not be zero"),
+            (
+                1,
+                "unpack = \"15M\"",
+                "unpack = \"15M\"\ncompile = \"0\"",
+                "compile",
+                "must not be zero",
+            ),
             (2, "cluster = \"8K\"", "cluster = \"4K\"", "cluster", "less than the block size"),
             (2, "page = \"4K\"", "page = \"0\"", "page", "power of two"),
             (1, "size = \"64M\"", "size = \"1\"", "size", "less than the block size"),
@@ -63,7 +69,7 @@ fn a_format_that_cannot_be_made_is_found_in_its_system() {
             ),
             (2, "bytes_per_inode = \"4K\"", "bytes_per_inode = \"0\"", "bytes_per_inode", "0"),
             AVGFILESIZE,
-            (1, "size = \"42592M\"", "size = \"1T\"", "size", "do not fit on dtla-307045"),
+            (1, "size = \"42592M\"", "size = \"1T\"", "size", "does not fit on dtla-307045"),
         ],
     );
     // What the maker says of several values together is said of all of them.

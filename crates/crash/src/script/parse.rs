@@ -78,12 +78,15 @@ fn maybe<'a>(words: &'a [&'a str], needed: usize) -> Result<(Option<Path>, &'a [
     match words {
         [first, rest @ ..] if rest.len() == needed => Ok((Some(path(first)?), rest)),
         _ if words.len() == needed => Ok((None, words)),
-        _ => Err(format!("{} arguments, expected {needed} and optionally a path", words.len())),
+        _ => {
+            Err(format!("expected {needed} arguments and optionally a path, found {}", words.len()))
+        }
     }
 }
 
 fn exactly<'a, const N: usize>(words: &[&'a str]) -> Result<[&'a str; N], String> {
-    <[&str; N]>::try_from(words).map_err(|_| format!("{} arguments, expected {N}", words.len()))
+    <[&str; N]>::try_from(words)
+        .map_err(|_| format!("expected {N} arguments, found {}", words.len()))
 }
 
 fn range(words: &[&str]) -> Result<(Option<Path>, u64, u64), String> {
@@ -181,11 +184,11 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, line, word) in [
             ("mkdir A\n\n# fine\nfrobnicate A\n", 4, "frobnicate"),
-            ("write 1\n", 1, "1 arguments, expected 2"),
+            ("write 1\n", 1, "expected 2 arguments and optionally a path, found 1"),
             ("sync\nwrite a b c\n", 2, "b"),
-            ("begin\nbegin\n", 2, "second"),
+            ("begin\nbegin\n", 2, "only once"),
             ("mkdir ..\n", 1, ".."),
-            ("write f 0 900G\n", 1, "more than"),
+            ("write f 0 900G\n", 1, "exceed"),
             ("pass x\n", 1, "not a number"),
         ] {
             let error = parse("s.txt", text).unwrap_err();
