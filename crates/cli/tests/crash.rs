@@ -36,7 +36,10 @@ fn what_holds_exits_with_0_and_says_what_was_covered() {
     assert_eq!(value["coverage"]["bound"], 4096);
     assert!(value["coverage"]["epochs"]["sectors"].as_u64().unwrap() > 3, "{value}");
     let plain = text(&run("rename-over", "softdep", "ufs2", &["--sample", "40"]));
-    assert!(plain.contains("all hold") && plain.contains("bound 4096"), "{plain}");
+    assert!(
+        plain.contains("all hold") && plain.contains("at most 4096 states per epoch"),
+        "{plain}"
+    );
 }
 
 #[test]
