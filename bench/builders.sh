@@ -53,7 +53,7 @@ PYTHON
 }
 
 table() {
-    printf '\n%s\n\n| builder | median s | least s | CPU s | peak MB | to seekless |\n|---|---|---|---|---|---|\n' "$1"
+    printf '\n%s\n\n| builder | median s | fastest s | CPU s | peak MB | relative to seekless |\n|---|---|---|---|---|---|\n' "$1"
     reference=
 }
 

@@ -23,7 +23,7 @@ pub enum CampaignError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The images in memory cannot be read.
-    #[error("the images in memory: {0}")]
+    #[error("an image in memory: {0}")]
     Device(#[from] DeviceError),
     /// The file that keeps what was done.
     #[error(transparent)]

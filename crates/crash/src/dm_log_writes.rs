@@ -39,10 +39,10 @@ pub enum LogError {
     #[error("not a log of dm-log-writes (no magic number)")]
     Magic,
     /// A version that is not known.
-    #[error("log version {0} (only version 1 is known)")]
+    #[error("log version {0} (only version 1 is supported)")]
     Version(u64),
     /// No device has such sectors.
-    #[error("sectors of {0} bytes")]
+    #[error("unsupported sector size: {0} bytes")]
     SectorSize(u32),
     /// The log ends within an entry.
     #[error("entry {entry}: the log ends within it")]
@@ -59,7 +59,7 @@ pub enum LogError {
         sectors: u64,
     },
     /// An entry lies past what can be counted.
-    #[error("entry {entry}: sector {sector} lies beyond any device")]
+    #[error("entry {entry}: sector {sector} is out of range")]
     Range {
         /// Which, from 0.
         entry: u64,
@@ -67,7 +67,7 @@ pub enum LogError {
         sector: u64,
     },
     /// It holds more than the caller will keep.
-    #[error("entry {entry}: more than {limit} bytes were written up to here")]
+    #[error("entry {entry}: the writes up to this entry exceed {limit} bytes")]
     Memory {
         /// Which, from 0.
         entry: u64,
@@ -210,7 +210,7 @@ pub fn write(log: &Log, to: &mut dyn Write) -> io::Result<()> {
                 if sectors.saturating_mul(size) != bytes.len() {
                     return Err(io::Error::new(
                         io::ErrorKind::InvalidInput,
-                        "a write of part of a sector",
+                        "a write is not a multiple of the sector size",
                     ));
                 }
                 let sectors = u64::try_from(sectors).unwrap_or(u64::MAX);

@@ -70,7 +70,7 @@ impl Judge<'_> {
         if let (true, Some((history, window))) = (wrong.is_empty(), self.workload) {
             wrong = match self.target.open(Arc::clone(device)) {
                 Ok(image) => oracle::judge(history, window, image.as_ref(), self.promises),
-                Err(error) => unreadable("opening it", error)?,
+                Err(error) => unreadable("opening the image", error)?,
             };
         }
         for violation in &mut wrong {
@@ -86,7 +86,7 @@ impl Judge<'_> {
             Ok(said) => {
                 let mut wrong: Vec<Violation> = said.report.findings.iter().map(left).collect();
                 if watched.writes() > 0 {
-                    let what = format!("a second preen wrote {} times", watched.writes());
+                    let what = format!("a second preen made {} writes", watched.writes());
                     wrong.push(Violation::new("preen.not-at-rest", what));
                 }
                 wrong.extend(untrue(&said, watched.writes(), "a second preen"));
@@ -107,7 +107,7 @@ impl Judge<'_> {
         let (write, sectors) = (draw % writes, draw / writes);
         let cut = Arc::new(Watched::cut(Arc::clone(&device), write, sectors));
         if self.target.preen(cut).is_ok() {
-            let what = format!("write {write} of {writes} failed, and nothing was said of it");
+            let what = format!("write {write} of {writes} failed, and the preen did not report it");
             return Ok(vec![Violation::new("preen.silent", what)]);
         }
         let when = format!(" (the first preen was cut off in write {write} of {writes})");
@@ -132,7 +132,7 @@ impl Judge<'_> {
 fn untrue(said: &Recovered, writes: u64, who: &str) -> Option<Violation> {
     (said.changed != (writes > 0)).then(|| {
         let says = if said.changed { "changed" } else { "did not change" };
-        let what = format!("{who} says that it {says} the image, and wrote {writes} times");
+        let what = format!("{who} reports that it {says} the image, but made {writes} writes");
         Violation::new("preen.untrue", what)
     })
 }

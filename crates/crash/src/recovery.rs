@@ -34,7 +34,7 @@ impl Watched {
 }
 
 fn power_is_gone(at: Lba) -> DeviceError {
-    DeviceError::Io { at, source: io::Error::other("the power is gone") }
+    DeviceError::Io { at, source: io::Error::other("power loss") }
 }
 
 impl BlockDevice for Watched {

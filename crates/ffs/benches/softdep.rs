@@ -157,7 +157,7 @@ fn processor_time() {
     let (s, a) = (&soft[0], &asynchronous[0].counters);
     let c = &s.counters;
     println!(
-        "softdep: {} writes, {} of them with something undone; most in the graph {} of {}, {} undo bytes",
+        "softdep: {} writes, {} of them with changes undone; most in the graph {} of {}, {} undo bytes",
         c.async_writes + c.sync_writes,
         c.rolled_back_writes,
         c.most_softdeps,

@@ -62,7 +62,7 @@ pub enum LabError {
         source: FsError,
     },
     /// The log of requests could not be written to its end.
-    #[error("the log of requests: {0}")]
+    #[error("the request log: {0}")]
     Log(std::io::Error),
     /// Results could not be read or written.
     #[error("{path}: {source}")]

@@ -418,9 +418,10 @@ pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     let model = spec.build();
     let wanted = system.format.size.0;
     match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
-        Some(has) if has < wanted => {
-            Err(FsError::Invalid(format!("{wanted} do not fit on {}: {has}", system.drive.0)))
-        }
+        Some(has) if has < wanted => Err(FsError::Invalid(format!(
+            "a volume of {wanted} bytes does not fit on {} ({has} bytes)",
+            system.drive.0
+        ))),
         _ => Ok(model),
     }
 }

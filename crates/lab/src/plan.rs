@@ -18,7 +18,7 @@ impl std::str::FromStr for Shard {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("'{text}' is not a valid part (try 1/4)");
+        let bad = || format!("'{text}' is not a valid shard (try 1/4)");
         let (number, of) = text.split_once('/').ok_or_else(bad)?;
         let shard =
             Self { number: number.parse().map_err(|_| bad())?, of: of.parse().map_err(|_| bad())? };

@@ -174,7 +174,7 @@ pub fn check_alike(runs: &[Run]) -> Result<(), LabError> {
         let pairs = [
             ("experiments", &first.experiment, &run.experiment),
             ("versions of seekless", &first.version, &run.version),
-            ("versions of the experiment's file", &first.digest, &run.digest),
+            ("versions of the experiment file", &first.digest, &run.digest),
         ];
         if let Some((what, a, b)) = pairs.into_iter().find(|(_, a, b)| a != b) {
             return Err(LabError::Mismatch(format!(

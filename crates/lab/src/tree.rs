@@ -61,7 +61,7 @@ impl TreeSpec {
         | Self::Flat { directories, files, .. }
         | Self::Source { directories, files, .. }) = *self;
         if directories == 0 || directories > MOST {
-            return Some(("directories", format!("not from 1 to {MOST}")));
+            return Some(("directories", format!("not in the range 1 to {MOST}")));
         }
         if files > MOST {
             return Some(("files", format!("more than {MOST}")));

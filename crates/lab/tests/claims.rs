@@ -33,7 +33,7 @@ fn table(head: &str) -> BTreeMap<String, Vec<String>> {
 }
 
 fn number(text: &str) -> f64 {
-    text.replace(',', "").parse().unwrap_or_else(|_| panic!("{text} is no number"))
+    text.replace(',', "").parse().unwrap_or_else(|_| panic!("{text} is not a number"))
 }
 
 /// Everything of an experiment that is asked for, as it is built in.
@@ -104,7 +104,7 @@ fn soft_updates_spare_what_the_page_has() {
     let only = ["small-tree", "makedev", "andrew", "mh-100", "mh-20", "mh-2"];
     let (experiment, found) = measured("softdep", &only, |text| text);
     let cells = cells(&experiment, &found);
-    for (row, columns) in table("| writes waited for, others") {
+    for (row, columns) in table("| synchronous, asynchronous writes") {
         let (phase, discipline) = row.split_once(", ").unwrap();
         let [sync, delayed, ..] = counts(&cells, "small-tree", discipline, phase);
         assert_eq!(format!("{sync}, {delayed}"), columns[0], "{row}");

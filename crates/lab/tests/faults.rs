@@ -30,15 +30,21 @@ fn values_have_their_line_in_every_table() {
         text("dirpref"),
         &[
             (1, "queue = ", "queues = ", "queues", "unknown field"),
-            (2, "queue = 256", "queue = 0", "queue", "not from 1"),
+            (2, "queue = 256", "queue = 0", "queue", "not in the range 1"),
             (1, "look = \"27us\"", "look = \"27\"", "look", "27"),
             (1, "look = \"27us\"", "look = \"27min\"", "look", "27min"),
-            (1, "size = \"42592M\"", "size = \"0\"", "size", "not from 1"),
+            (1, "size = \"42592M\"", "size = \"0\"", "size", "not in the range 1"),
             (1, "size = \"7928M\"", "size = \"7928Q\"", "size", "7928Q"),
             (1, "drive = \"ide-8gb\"", "drive = \"ide-9gb\"", "drive", "ide-9gb"),
-            (1, "copy = \"100M\"", "copy = \"0\"", "copy", "nothing"),
-            (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "nothing"),
-            (1, "unpack = \"15M\"", "unpack = \"15M\"\ncompile = \"0\"", "compile", "nothing"),
+            (1, "copy = \"100M\"", "copy = \"0\"", "copy", "must not be zero"),
+            (1, "unpack = \"15M\"", "unpack = \"0\"", "unpack", "must not be zero"),
+            (
+                1,
+                "unpack = \"15M\"",
+                "unpack = \"15M\"\ncompile = \"0\"",
+                "compile",
+                "must not be zero",
+            ),
             (2, "cluster = \"8K\"", "cluster = \"4K\"", "cluster", "less than the block size"),
             (2, "page = \"4K\"", "page = \"0\"", "page", "power of two"),
             (1, "size = \"64M\"", "size = \"1\"", "size", "less than the block size"),
@@ -54,10 +60,16 @@ fn a_format_that_cannot_be_made_is_found_in_its_system() {
         &[
             (2, "block = \"8K\"", "block = \"7\"", "block", "power of two"),
             (2, "fragment = \"1K\"", "fragment = \"1000\"", "fragment", "power of two"),
-            (2, "blocks_per_group = 1024", "blocks_per_group = 0", "blocks_per_group", "not from"),
+            (
+                2,
+                "blocks_per_group = 1024",
+                "blocks_per_group = 0",
+                "blocks_per_group",
+                "not in the range",
+            ),
             (2, "bytes_per_inode = \"4K\"", "bytes_per_inode = \"0\"", "bytes_per_inode", "0"),
             AVGFILESIZE,
-            (1, "size = \"42592M\"", "size = \"1T\"", "size", "do not fit on dtla-307045"),
+            (1, "size = \"42592M\"", "size = \"1T\"", "size", "does not fit on dtla-307045"),
         ],
     );
     // What the maker says of several values together is said of all of them.
@@ -78,7 +90,7 @@ const AVGFILESIZE: Case = (
     "kind = \"ufs1\"",
     "kind = \"ufs1\"\navgfilesize = \"5G\"",
     "avgfilesize",
-    "not from 1 to 2147483647",
+    "not in the range 1 to 2147483647",
 );
 
 #[test]
@@ -116,8 +128,20 @@ fn lists_have_something_and_nothing_twice() {
             (1, "\"softdep\"]", "\"normal\"]", "disciplines", "'normal' is given twice"),
             (1, "seeds = [1]", "seeds = []", "seeds", "at least one is required"),
             (1, "seeds = [1]", "seeds = [3,\n4,\n3]", "seeds", "'3' is given twice"),
-            (1, "seeds = [1]", "seeds = [1]\nrepetitions = 0", "repetitions", "not from 1 to 1000"),
-            (1, "seeds = [1]", "seeds = [1]\nrepetitions = 1001", "repetitions", "not from"),
+            (
+                1,
+                "seeds = [1]",
+                "seeds = [1]\nrepetitions = 0",
+                "repetitions",
+                "not in the range 1 to 1000",
+            ),
+            (
+                1,
+                "seeds = [1]",
+                "seeds = [1]\nrepetitions = 1001",
+                "repetitions",
+                "not in the range",
+            ),
             (
                 1,
                 "kind = \"untar-rm\"",
@@ -138,14 +162,14 @@ fn what_a_workload_needs_and_has_no_use_for_is_told() {
         &[
             (1, "kind = \"remove\"", "kind = \"remove\"\nrounds = 3", "rounds", "torture"),
             (1, "kind = \"remove\"", "kind = \"remove\"\nshuffled = true", "shuffled", "tree-then"),
-            (1, "rounds = 1000", "rounds = 0", "rounds", "not from 1 to 10000"),
-            (2, "max_softdeps = 4496", "max_softdeps = 0", "max_softdeps", "not from 1"),
-            (1, "tickdelay = 20", "tickdelay = 0", "tickdelay", "not from 1"),
+            (1, "rounds = 1000", "rounds = 0", "rounds", "not in the range 1 to 10000"),
+            (2, "max_softdeps = 4496", "max_softdeps = 0", "max_softdeps", "not in the range 1"),
+            (1, "tickdelay = 20", "tickdelay = 0", "tickdelay", "not in the range 1"),
         ],
     );
     let trees = "tree = { kind = \"flat\", directories = 0, files = 16703, len = 2000 }";
     let tree = "tree = { kind = \"flat\", directories = 1, files = 16703, len = 2000 }";
-    told(text("softdep"), &[(2, tree, trees, "directories", "not from 1")]);
+    told(text("softdep"), &[(2, tree, trees, "directories", "not in the range 1")]);
     told(text("softdep"), &[(2, "len = 2000 }", "lem = 2000 }", "tree", "unknown field `lem`")]);
     // What is not there has the line of its table.
     let lacks = text("dirpref").replace("kind = \"untar-rm\"", "kind = \"torture\"");
@@ -161,9 +185,15 @@ fn sweeps_and_runs_have_bounds() {
         maps,
         &[
             (1, "avgfilesize = [", "avgfilesizes = [", "avgfilesizes", "unknown field"),
-            (1, "avgfpdir = [4, 16, 64, 256]", "avgfpdir = [4,\n0]", "avgfpdir", "0 is not from"),
+            (
+                1,
+                "avgfpdir = [4, 16, 64, 256]",
+                "avgfpdir = [4,\n0]",
+                "avgfpdir",
+                "0 is not in the range",
+            ),
             (1, "avgfpdir = [4, 16, 64, 256]", "avgfpdir = [4]\nsize = [\"60T\"]", "size", "fit"),
-            (1, "avgfpdir = [4, 16, 64, 256]", "size = [\"65T\"]", "size", "not from 1"),
+            (1, "avgfpdir = [4, 16, 64, 256]", "size = [\"65T\"]", "size", "not in the range 1"),
         ],
     );
     let sweep = maps.find("[system.sweep]").unwrap();

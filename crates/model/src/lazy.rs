@@ -52,7 +52,7 @@ impl LazySpec {
     /// What is wrong with the figures: the key and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         let not = |key, value: u64, low: u64, high: u64| {
-            let why = || format!("{value} is not from {low} to {high}");
+            let why = || format!("{value} is not in the range {low} to {high}");
             (value < low || value > high).then(|| (key, why()))
         };
         not("chunk", self.chunk, SECTOR, CHUNK)

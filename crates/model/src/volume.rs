@@ -86,10 +86,13 @@ impl VolumeSpec {
             return Some(("io_size", format!("must be at least {SECTOR}")));
         }
         if !(0.001..=1000.0).contains(&self.write_cost) {
-            return Some(("write_cost", format!("{} is not from 0.001 to 1000", self.write_cost)));
+            return Some((
+                "write_cost",
+                format!("{} is not in the range 0.001 to 1000", self.write_cost),
+            ));
         }
         if !(0.0..=LONGEST_US).contains(&self.flush_us) {
-            return Some(("flush_us", format!("{} is not from 0 to 1e9", self.flush_us)));
+            return Some(("flush_us", format!("{} is not in the range 0 to 1e9", self.flush_us)));
         }
         latency_fault(&self.read_latency)
             .map(|why| ("read_latency", why))

@@ -18,7 +18,7 @@ const NARROW: f64 = 4.0;
 /// What requests are, in the order in which they are counted: how the style
 /// calls it, and people.
 const KINDS: [(&str, &str); 3] =
-    [("r", "reads"), ("s", "writes waited for"), ("a", "writes not waited for")];
+    [("r", "reads"), ("s", "synchronous writes"), ("a", "asynchronous writes")];
 /// How dark a place is: from so many requests on.
 const LEVELS: [u64; 4] = [1, 2, 10, 100];
 
@@ -98,7 +98,7 @@ pub fn side_by_side(plots: &[Plot], coarse: u32) -> String {
     }
     for plot in plots.iter().filter(|plot| plot.seconds() * NARROW < longest) {
         let wider = longest / plot.seconds();
-        let note = format!("once more, {wider:.0} times as wide");
+        let note = format!("the same, {wider:.0} times as wide");
         figure(&plot.coarser(coarse, coarse), plot.seconds(), &note, &mut html);
     }
     html.push_str("</div>\n");
@@ -113,13 +113,13 @@ pub fn legend() -> String {
         let _ = write!(html, "<span><i class=\"io-{class}\"></i>{name}</span>");
     }
     html.push_str("<span>paler: fewer requests (1, 2, 10, 100 and more)</span>");
-    html.push_str("<span><i class=\"io-end\"></i>the commands are over; the rest is written later</span></p>\n");
+    html.push_str("<span><i class=\"io-end\"></i>end of the commands; remaining data is written later</span></p>\n");
     html
 }
 
 fn figure(plot: &Plot, seconds: f64, note: &str, html: &mut String) {
     let [reads, sync, later] = plot.totals().map(grouped);
-    let says = format!("{reads} reads, {sync} writes waited for, {later} not");
+    let says = format!("{reads} reads, {sync} synchronous writes, {later} asynchronous");
     let _ = write!(
         html,
         "<figure><figcaption><b>{label}</b> {note}</figcaption>\n\
@@ -302,6 +302,6 @@ mod tests {
         assert!(html.contains("&lt;old&gt;") && html.contains("11 times as wide"), "{html}");
         // 140 columns of 4 ms are the ninth of 64 ms.
         assert!(html.contains("class=\"io-s n1 l1\" d=\"M8 0.5h1\""), "{html}");
-        assert!(html.contains("0.512-0.576 s: 1 writes waited for; 6.0-8.0 GiB"), "{html}");
+        assert!(html.contains("0.512-0.576 s: 1 synchronous writes; 6.0-8.0 GiB"), "{html}");
     }
 }

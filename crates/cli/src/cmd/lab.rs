@@ -276,7 +276,7 @@ impl From<LabError> for Failure {
             LabError::Io { path, source } => Self::io(path, &source),
             LabError::Damaged { .. } => Self::new(Kind::Corrupt, error.to_string()),
             LabError::Mismatch(what) => Self::new(Kind::Unsupported, what),
-            LabError::Log(source) => Self::io("the log of requests", &source),
+            LabError::Log(source) => Self::io("the request log", &source),
             LabError::Spec(_) | LabError::Unknown(_) => Self::usage(error.to_string()),
         }
     }

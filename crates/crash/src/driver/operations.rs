@@ -87,7 +87,7 @@ impl Driver {
         let known = found.map(|file| self.history.files[file].ino);
         if held != known {
             let shown = String::from_utf8_lossy(name);
-            let what = format!("`{shown}` leads to {held:?}, should be {known:?}");
+            let what = format!("`{shown}` refers to {held:?}, should be {known:?}");
             return Err(FsError::Invalid(what));
         }
         Ok(found)

@@ -19,7 +19,7 @@ impl Oracle<'_> {
         if attr.kind != known.kind {
             let (is, was) = (kind_name(attr.kind), kind_name(known.kind));
             let code = self.code_of(from, "kind");
-            return vec![Violation::new(&code, format!("{path} is a {is}, not a {was}"))];
+            return vec![Violation::new(&code, format!("{path} is a {is}, expected a {was}"))];
         }
         let mut found = Vec::new();
         if attr.perm != known.perm {
@@ -61,7 +61,10 @@ impl Oracle<'_> {
         let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
         let least = if promised { least } else { 0 };
         if attr.size < least || attr.size > most {
-            return Ok(Some(("size", format!("has {} bytes, not {least} to {most}", attr.size))));
+            return Ok(Some((
+                "size",
+                format!("has {} bytes, expected {least} to {most}", attr.size),
+            )));
         }
         let mut held = vec![0; usize::try_from(attr.size).unwrap_or(0)];
         let mut done = 0;
@@ -82,7 +85,7 @@ impl Oracle<'_> {
             .find(|&(at, &byte)| !self.byte_may_be(at, byte, versions, promised));
         Ok(wrong.map(|(at, byte)| {
             let what = if promised { "contents" } else { "stale-data" };
-            (what, format!("has {byte:#04x} at byte {at}, which was not written there"))
+            (what, format!("has {byte:#04x} at byte {at}, which was never written there"))
         }))
     }
 
@@ -118,7 +121,7 @@ impl Oracle<'_> {
         if versions.iter().any(|version| *version.bytes == target[..]) {
             return Ok(None);
         }
-        Ok(Some(("target", format!("leads to `{}`", target.escape_ascii()))))
+        Ok(Some(("target", format!("has the target `{}`", target.escape_ascii()))))
     }
 
     fn xattrs(

@@ -135,7 +135,7 @@ impl Oracle<'_> {
         for (name, to) in &entries {
             if !names.insert(name.as_slice()) {
                 let what = self.show(&(dir, name.clone()));
-                self.add("names.twice", format!("{what} is there twice"));
+                self.add("names.twice", format!("{what} exists twice"));
             } else if !matches!(&name[..], b"." | b"..") {
                 self.entry(&(dir, name.clone()), *to);
             }
@@ -164,7 +164,7 @@ impl Oracle<'_> {
         let choices = self.choices(name);
         if !choices.contains(&None) {
             let code = self.code_of(self.window.of_name(name), "name-lost");
-            let what = format!("{} is not there", self.show(name));
+            let what = format!("{} is missing", self.show(name));
             self.add(&code, what);
         }
     }
@@ -186,7 +186,7 @@ impl Oracle<'_> {
             let known = choices.iter().flatten().next().is_some();
             let what = if known { "name-wrong" } else { "name-back" };
             let code = self.code_of(self.window.of_name(name), what);
-            let what = format!("{} leads to inode {ino}", self.show(name));
+            let what = format!("{} refers to inode {ino}", self.show(name));
             self.add(&code, what);
             return;
         }

@@ -41,10 +41,10 @@ pub fn parse(name: &str, text: &str) -> Result<Script, ScriptError> {
         let Some((&verb, rest)) = words.split_first() else { continue };
         if verb == "begin" {
             if begun {
-                return Err(wrong("a second `begin`".into()));
+                return Err(wrong("`begin` may be used only once".into()));
             }
             if !rest.is_empty() {
-                return Err(wrong("`begin` takes nothing".into()));
+                return Err(wrong("`begin` takes no arguments".into()));
             }
             begun = true;
             script.setup = std::mem::take(&mut script.body);
@@ -65,7 +65,7 @@ fn path(text: &str) -> Result<Path, String> {
 
 fn bytes(text: &str) -> Result<u64, String> {
     let len = parse_size(text)?.get();
-    if len > LARGEST { Err(format!("{len} bytes are more than {LARGEST}")) } else { Ok(len) }
+    if len > LARGEST { Err(format!("{len} bytes exceed {LARGEST}")) } else { Ok(len) }
 }
 
 fn whole(text: &str, most: u64) -> Result<u64, String> {
@@ -79,13 +79,14 @@ fn maybe<'a>(words: &'a [&'a str], needed: usize) -> Result<(Option<Path>, &'a [
         [first, rest @ ..] if rest.len() == needed => Ok((Some(path(first)?), rest)),
         _ if words.len() == needed => Ok((None, words)),
         _ => {
-            Err(format!("{} words where {needed} are needed, or one more for a path", words.len()))
+            Err(format!("expected {needed} arguments and optionally a path, found {}", words.len()))
         }
     }
 }
 
 fn exactly<'a, const N: usize>(words: &[&'a str]) -> Result<[&'a str; N], String> {
-    <[&str; N]>::try_from(words).map_err(|_| format!("{} words where {N} are needed", words.len()))
+    <[&str; N]>::try_from(words)
+        .map_err(|_| format!("expected {N} arguments, found {}", words.len()))
 }
 
 fn range(words: &[&str]) -> Result<(Option<Path>, u64, u64), String> {
@@ -93,7 +94,7 @@ fn range(words: &[&str]) -> Result<(Option<Path>, u64, u64), String> {
     let [at, len] = exactly(rest)?;
     let (at, len) = (bytes(at)?, bytes(len)?);
     if at + len > LARGEST {
-        return Err(format!("a file of {} bytes is more than {LARGEST}", at + len));
+        return Err(format!("a file size of {} bytes exceeds {LARGEST}", at + len));
     }
     Ok((file, at, len))
 }
@@ -183,11 +184,11 @@ mod tests {
     fn what_is_wrong_is_said_with_its_line() {
         for (text, line, word) in [
             ("mkdir A\n\n# fine\nfrobnicate A\n", 4, "frobnicate"),
-            ("write 1\n", 1, "1 words where 2"),
+            ("write 1\n", 1, "expected 2 arguments and optionally a path, found 1"),
             ("sync\nwrite a b c\n", 2, "b"),
-            ("begin\nbegin\n", 2, "second"),
+            ("begin\nbegin\n", 2, "only once"),
             ("mkdir ..\n", 1, ".."),
-            ("write f 0 900G\n", 1, "more than"),
+            ("write f 0 900G\n", 1, "exceed"),
             ("pass x\n", 1, "not a number"),
         ] {
             let error = parse("s.txt", text).unwrap_err();

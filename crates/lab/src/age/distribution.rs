@@ -32,7 +32,7 @@ impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         match parse_size(&text).map_err(D::Error::custom)? {
-            ByteLen::ZERO => Err(D::Error::custom(format!("'{text}' is nothing"))),
+            ByteLen::ZERO => Err(D::Error::custom(format!("'{text}' is zero"))),
             len => Ok(Self(len)),
         }
     }
@@ -57,7 +57,11 @@ impl<'de> Deserialize<'de> for Weight {
 }
 
 fn number(value: f64, most: f64) -> Result<f64, String> {
-    if (0.0..=most).contains(&value) { Ok(value) } else { Err(format!("not from 0 to {most}")) }
+    if (0.0..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("not in the range 0 to {most}"))
+    }
 }
 
 /// A span of virtual time as profiles write it.
@@ -241,7 +245,7 @@ impl TryFrom<CountsText> for Counts {
 
     fn try_from(text: CountsText) -> Result<Self, String> {
         if text.median == 0 || text.median > MOST_AT_ONCE {
-            return Err(format!("median: not from 1 to {MOST_AT_ONCE}"));
+            return Err(format!("median: not in the range 1 to {MOST_AT_ONCE}"));
         }
         let most = text.most.unwrap_or(MOST_AT_ONCE).clamp(1, MOST_AT_ONCE);
         Ok(Self { median: f64::from(text.median), spread: check_spread(text.spread)?, most })

@@ -21,11 +21,11 @@ const MOST_COUNT: u64 = i32::MAX as u64;
 /// A value from 1 to a limit.
 fn counted(key: &'static str, value: u64, most: u64) -> Option<Fault> {
     let sound = (1..=most).contains(&value);
-    (!sound).then(|| Fault::of(key, format!("{value} is not from 1 to {most}")))
+    (!sound).then(|| Fault::of(key, format!("{value} is not in the range 1 to {most}")))
 }
 
 fn some(key: &'static str, size: Size) -> Option<Fault> {
-    (size.0 == ByteLen::ZERO).then(|| Fault::of(key, "is nothing"))
+    (size.0 == ByteLen::ZERO).then(|| Fault::of(key, "must not be zero"))
 }
 
 fn power(key: &'static str, size: Size) -> Option<Fault> {
@@ -168,9 +168,9 @@ impl Published {
 impl Workload {
     fn fault(&self) -> Option<Fault> {
         let torture = self.kind == WorkloadKind::Torture;
-        let stray = |key| Some(Fault::of(key, "is only for 'torture', which requires it"));
+        let stray = |key| Some(Fault::of(key, "is allowed only for 'torture', which requires it"));
         if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
-            return Some(Fault::of("shuffled", "is only for 'tree-then-files'"));
+            return Some(Fault::of("shuffled", "is allowed only for 'tree-then-files'"));
         }
         if self.rounds.is_some() != torture {
             return stray("rounds");
@@ -264,7 +264,7 @@ impl Sweep {
     fn fault(&self) -> Option<Fault> {
         let list = |key, values: &[u64], most| {
             let wrong = values.iter().position(|value| !(1..=most).contains(value))?;
-            let message = format!("{} is not from 1 to {most}", values[wrong]);
+            let message = format!("{} is not in the range 1 to {most}", values[wrong]);
             Some(Fault::at(key, wrong, message))
         };
         let bytes = |sizes: &[Size]| -> Vec<u64> { sizes.iter().map(|s| s.0.get()).collect() };

@@ -173,8 +173,8 @@ fn hpl(mech: Fields<'_>) -> Result<Vec<CurveSpec>, ImportError> {
     let &[until, near, sqrt, far, linear, single] = values.as_slice() else {
         return Err(mech.error(KEY, "six numbers expected"));
     };
-    let until: u32 =
-        whole(until.trunc()).ok_or_else(|| mech.error(KEY, "the first is a distance"))?;
+    let until: u32 = whole(until.trunc())
+        .ok_or_else(|| mech.error(KEY, "the first value must be a distance"))?;
     let mut curves = vec![curve(1, near, sqrt, 0.0), curve(until.max(2), far, 0.0, linear)];
     if single >= 0.0 {
         let at = mech.number_or("Single cylinder seek time", single)?;

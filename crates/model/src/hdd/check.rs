@@ -17,12 +17,12 @@ const HIGHEST_RPM: f64 = 1e6;
 type Fault = (&'static str, String);
 
 fn number(key: &'static str, value: u64, most: u64) -> Option<Fault> {
-    (value == 0 || value > most).then(|| (key, format!("{value} is not from 1 to {most}")))
+    (value == 0 || value > most).then(|| (key, format!("{value} is not in the range 1 to {most}")))
 }
 
 fn time(key: &'static str, ms: f64) -> Option<Fault> {
     let fine = (0.0..=LONGEST_MS).contains(&ms);
-    (!fine).then(|| (key, format!("{ms} ms is not from 0 to {LONGEST_MS}")))
+    (!fine).then(|| (key, format!("{ms} ms is not in the range 0 to {LONGEST_MS}")))
 }
 
 impl HddSpec {
@@ -45,21 +45,21 @@ impl HddSpec {
     fn seek_fault(&self) -> Option<Fault> {
         let seek = &self.seek;
         if seek.table.is_empty() && seek.curve.is_empty() {
-            return Some(("seek", "neither a table nor a curve".into()));
+            return Some(("seek", "a table or a curve is required".into()));
         }
         let rising = seek.table.windows(2).all(|two| two[0].0 < two[1].0);
         if !rising || seek.table.first().is_some_and(|first| first.0 == 0) {
-            return Some(("table", "distances rise from 1".into()));
+            return Some(("table", "distances must increase, starting with 1".into()));
         }
         if !seek.curve.windows(2).all(|two| two[0].from < two[1].from) {
-            return Some(("curve", "distances rise".into()));
+            return Some(("curve", "distances must increase".into()));
         }
         let bounds = -LONGEST_MS..=LONGEST_MS;
         let sane = |curve: &super::spec::CurveSpec| {
             [curve.constant, curve.sqrt, curve.linear].iter().all(|part| bounds.contains(part))
         };
         if !seek.curve.iter().all(sane) {
-            return Some(("curve", "a part is out of bounds".into()));
+            return Some(("curve", "a coefficient is out of range".into()));
         }
         let settle = seek.write_settle_ms;
         seek.table
@@ -115,23 +115,26 @@ impl HddSpec {
             return fault;
         }
         if buffer.separate_write_segment && buffer.segments < 2 {
-            return Some(("separate_write_segment", "takes at least 2 segments".into()));
+            return Some(("separate_write_segment", "requires at least 2 segments".into()));
         }
         let share = (0.0..=1.0).contains(&buffer.read_watermark);
-        (!share).then(|| ("read_watermark", "a share is from 0 to 1".into()))
+        (!share).then(|| ("read_watermark", "must be from 0 to 1".into()))
     }
 
     fn zones_fault(&self) -> Option<Fault> {
         if self.zones.is_empty() || self.zones.len() > ZONES {
-            return Some(("zone", format!("from 1 to {ZONES} zones")));
+            return Some(("zone", format!("there must be 1 to {ZONES} zones")));
         }
         let range = self.sparing.range_cylinders;
         if self.sparing.unit == SpareUnit::Range && (range == 0 || range > self.cylinders) {
-            return Some(("range_cylinders", format!("{range} cylinders in a range")));
+            return Some((
+                "range_cylinders",
+                format!("{range} is not in the range 1 to {}", self.cylinders),
+            ));
         }
         let joined = self.zones.windows(2).all(|two| two[0].last_cylinder < two[1].first_cylinder);
         if !joined {
-            return Some(("first_cylinder", "zones follow each other and do not overlap".into()));
+            return Some(("first_cylinder", "zones must be in order and must not overlap".into()));
         }
         self.zones.iter().find_map(|zone| self.zone_fault(zone))
     }
@@ -139,7 +142,7 @@ impl HddSpec {
     fn zone_fault(&self, zone: &ZoneSpec) -> Option<Fault> {
         if zone.first_cylinder > zone.last_cylinder || zone.last_cylinder >= self.cylinders {
             let (first, last) = (zone.first_cylinder, zone.last_cylinder);
-            return Some(("last_cylinder", format!("zone of cylinders {first} to {last}")));
+            return Some(("last_cylinder", format!("invalid zone: cylinders {first} to {last}")));
         }
         let fault = number("sectors_per_track", zone.sectors_per_track.into(), SECTORS.into());
         if fault.is_some() {
@@ -159,7 +162,7 @@ impl HddSpec {
         let slots = tracks * u64::from(zone.sectors_per_track);
         let numbers = if self.sparing.unit == SpareUnit::ZoneTracks { tracks } else { slots };
         if let Some(slip) = zone.slips.iter().find(|slip| **slip >= numbers) {
-            return Some(("slips", format!("{slip} is not in the zone")));
+            return Some(("slips", format!("sector {slip} is not in the zone")));
         }
         let outside = |remap: &&(u64, u64)| remap.0 >= numbers || remap.1 >= numbers;
         if let Some(remap) = zone.remaps.iter().find(outside) {

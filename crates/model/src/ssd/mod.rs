@@ -81,12 +81,12 @@ impl SsdSpec {
     /// What is wrong with the figures: the key and why.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         let not = |key, value: u64, low: u64, high: u64| {
-            let why = || format!("{value} is not from {low} to {high}");
+            let why = || format!("{value} is not in the range {low} to {high}");
             (value < low || value > high).then(|| (key, why()))
         };
         let time = |key, us: f64| {
             let fine = (0.0..=LONGEST_US).contains(&us);
-            (!fine).then(|| (key, format!("{us} us is not from 0 to {LONGEST_US}")))
+            (!fine).then(|| (key, format!("{us} us is not in the range 0 to {LONGEST_US}")))
         };
         let dies = u64::from(self.channels) * u64::from(self.dies_per_channel);
         let found = not("channels", self.channels.into(), 1, DIES)
@@ -107,7 +107,7 @@ impl SsdSpec {
             return Some(("page", format!("not a multiple of {SECTOR}")));
         }
         if !(0.01..=0.9).contains(&self.spare) {
-            return Some(("spare", "a share from 0.01 to 0.9".into()));
+            return Some(("spare", "must be from 0.01 to 0.9".into()));
         }
         let block = u64::from(self.page) * u64::from(self.pages_per_block) / SECTOR;
         let blocks = (self.sectors / block.max(1)).max(dies);

@@ -53,8 +53,8 @@ impl SearchArgs {
 pub(super) fn print_coverage(coverage: &Coverage, search: &Search) {
     let Coverage { states, left_out, .. } = coverage;
     say!(
-        "coverage: {states} states; epochs by what is covered: {}; bound {} states an epoch; \
-         {left_out} states found and left out (sample, shard)",
+        "coverage: {states} states; epochs by coverage: {}; at most {} states per epoch; \
+         {left_out} states not examined (sample, shard)",
         levels(coverage),
         search.bound
     );
@@ -70,13 +70,13 @@ pub(super) fn coverage_json(coverage: &Coverage, search: &Search) -> Value {
 }
 
 pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &str) {
-    say!("\nThe smallest workload found that fails:\n");
+    say!("\nSmallest failing workload found:\n");
     for line in small.script.to_string().lines() {
         say!("    {line}");
     }
     let crashed = small.crashed_in.as_deref().unwrap_or("before the first operation");
     say!("\nThe crash: {crashed}; steps 0 to {} of the log are on the disk.", small.before);
-    say!("Of what was written since:");
+    say!("Later writes:");
     for line in &small.writes {
         say!("    {line}");
     }
@@ -85,7 +85,7 @@ pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &st
         say!("    {line}");
     }
     say!(
-        "\nTo see it again, with the workload above in script.txt:\n    seekless crash run --workload script.txt \
+        "\nTo reproduce it, save the workload above as script.txt and run:\n    seekless crash run --workload script.txt \
          --discipline {discipline} --format {format} --schedules 1 --exhaustive"
     );
 }

@@ -179,7 +179,11 @@ fn print(search: &Search, found: &Exploration) {
     print_coverage(&found.coverage, search);
     if let Some(first) = &found.first {
         let steps = &first.epoch.steps;
-        say!("The first is among the writes of steps {} to {} of the log:", steps.start, steps.end);
+        say!(
+            "The first such state is within the writes of steps {} to {} of the log:",
+            steps.start,
+            steps.end
+        );
         for line in lines(&first.violations) {
             say!("    {line}");
         }

@@ -32,22 +32,22 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
         agreement(&cells).map(|found| format!(": {}", in_words(&found))).unwrap_or_default();
     let named = "named by workload, system, discipline and phase";
     let sections = [
-        section("Sweep", "Seconds; green is the best of a map.".into(), map),
+        section("Sweep", "Seconds; green is the best value of a map.".into(), map),
         section("Speed-up", format!("Old time over new time{found}."), speedups(&cells)),
         section(
             "Time",
-            "Seconds until the commands of a phase were over.".into(),
+            "Seconds until the commands of a phase completed.".into(),
             times(experiment, &cells),
         ),
-        section("Published", "Measured beside what others published.".into(), published(&cells)),
+        section("Published", "Measured and published figures.".into(), published(&cells)),
         section(
             "Seek plots",
-            format!("When and where the drive began each request; {named}."),
+            format!("Time and place of each request on the drive; {named}."),
             pictures(&cells, runs),
         ),
         section(
             "Counts",
-            format!("What was counted until all was on the disk; {named}, then policy."),
+            format!("Counts until all data was on the disk; {named}, then policy."),
             wide(&counts(&cells).html()),
         ),
     ];
@@ -207,7 +207,7 @@ fn plot(cell: &Cell, side: &Side, runs: &[Run]) -> Option<Plot> {
     let seed = if side.runs > 1 { format!(" (seed {})", id.seed) } else { String::new() };
     let disk = &phase.counts.disk;
     let note = format!(
-        "{:.2} s{seed}; {} reads, {} writes waited for, {} not; {} seeks",
+        "{:.2} s{seed}; {} reads, {} synchronous writes, {} asynchronous; {} seeks",
         phase.seconds,
         grouped(disk.reads),
         grouped(disk.sync_writes),
