@@ -67,7 +67,7 @@ impl Target for Broken {
 }
 
 /// The workload that shows each fault. docs/crash.md says which rule each breaks.
-const SHOWN_BY: [(Fault, &str); 21] = [
+const SHOWN_BY: [(Fault, &str); 22] = [
     (Fault::EntryBeforeInode, "create"),
     (Fault::EntryBeforeParentLink, "fill"),
     (Fault::PointerBeforeBitmap, "create"),
@@ -84,6 +84,7 @@ const SHOWN_BY: [(Fault, &str); 21] = [
     (Fault::RenameIntoTheUnreached, "move-into-new"),
     (Fault::RenameIntoALoop, "nest"),
     (Fault::RenameOverOutOfPlace, "rename-over-directory"),
+    (Fault::RenameOverWithOlderNames, "rename-moved-over"),
     (Fault::TurnAfterRenameOver, "rename-over-across"),
     (Fault::NameTwice, "rotate"),
     (Fault::FsyncWithoutContents, "overwrite"),

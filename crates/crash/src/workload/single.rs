@@ -47,6 +47,8 @@ pub enum Single {
     RenameOverDirectory,
     /// A directory takes the name of an empty one in another directory.
     RenameOverAcross,
+    /// A directory moves to another one, and takes the name of an empty one there.
+    RenameMovedOver,
     /// A directory moves into one that was below it.
     Nest,
     /// A file moves into a directory that was just made.
@@ -69,7 +71,7 @@ const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"
 
 impl Single {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Create,
         Self::Mkdir,
         Self::Link,
@@ -90,6 +92,7 @@ impl Single {
         Self::RenameWithin,
         Self::RenameOverDirectory,
         Self::RenameOverAcross,
+        Self::RenameMovedOver,
         Self::Nest,
         Self::MoveIntoNew,
         Self::Recreate,
@@ -123,6 +126,7 @@ impl Single {
             Self::RenameWithin => "rename-within",
             Self::RenameOverDirectory => "rename-over-directory",
             Self::RenameOverAcross => "rename-over-across",
+            Self::RenameMovedOver => "rename-moved-over",
             Self::Nest => "nest",
             Self::MoveIntoNew => "move-into-new",
             Self::Recreate => "recreate",
@@ -157,6 +161,7 @@ impl Single {
             Self::RenameWithin => "rename a directory within its parent",
             Self::RenameOverDirectory => "rename a directory over an empty one in the same parent",
             Self::RenameOverAcross => "rename a directory over an empty one in another parent",
+            Self::RenameMovedOver => "move a directory, then rename it over an empty one beside it",
             Self::Nest => "move a directory into one that was just moved out of it",
             Self::MoveIntoNew => "move a file into a new directory",
             Self::Recreate => "remove a file and create a new one with its name",
@@ -209,9 +214,10 @@ impl Single {
                 parent(dir)
             }
             Self::Fill | Self::Nest | Self::MoveIntoNew => self.directories(names, &mut ops),
-            Self::RenameWithin | Self::RenameOverDirectory | Self::RenameOverAcross => {
-                self.renamed_directory(names, &mut ops)
-            }
+            Self::RenameWithin
+            | Self::RenameOverDirectory
+            | Self::RenameOverAcross
+            | Self::RenameMovedOver => self.renamed_directory(names, &mut ops),
             Self::Recreate | Self::Rotate => self.again(names, &mut ops),
             _ => self.one_file(names, &mut ops),
         };
@@ -291,13 +297,21 @@ impl Single {
         let (wishes, made): (&[&'static str], bool) = match self {
             Self::RenameWithin => (&["A/named", "A/renamed", "A/afresh"], false),
             Self::RenameOverDirectory => (&["A/empty", "A/emptier", "A/emptiest"], true),
-            _ => (&["B/empty", "B/emptier", "B/emptiest"], true),
+            Self::RenameOverAcross => (&["B/empty", "B/emptier", "B/emptiest"], true),
+            _ => (&["B/vacant", "B/hollow", "B/void"], true),
         };
         let to = names.new_dir(wishes);
         if made {
             ops.extend([Op::Mkdir(to.clone()), Op::Sync]);
         }
-        ops.push(Op::Rename(path(from), to.clone()));
+        let mut from = path(from);
+        if self == Self::RenameMovedOver {
+            // A name that never gets to be another's.
+            let between = path(&format!("{to}-soon"));
+            ops.push(Op::Rename(from, between.clone()));
+            from = between;
+        }
+        ops.push(Op::Rename(from, to.clone()));
         to
     }
 

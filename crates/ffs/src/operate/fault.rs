@@ -44,6 +44,8 @@ pub enum Fault {
     RenameIntoALoop,
     /// Of two names in one directory the one that stays may come second.
     RenameOverOutOfPlace,
+    /// A directory that still has a name elsewhere takes the name of another.
+    RenameOverWithOlderNames,
     /// `..` turns to the new parent only after the directory has taken the name of
     /// another there.
     TurnAfterRenameOver,
@@ -59,7 +61,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::EntryBeforeInode,
         Self::EntryBeforeParentLink,
         Self::PointerBeforeBitmap,
@@ -76,6 +78,7 @@ impl Fault {
         Self::RenameIntoTheUnreached,
         Self::RenameIntoALoop,
         Self::RenameOverOutOfPlace,
+        Self::RenameOverWithOlderNames,
         Self::TurnAfterRenameOver,
         Self::NameTwice,
         Self::FsyncWithoutContents,

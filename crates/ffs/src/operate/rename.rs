@@ -157,6 +157,9 @@ impl FfsLive {
         }
         let mut after = self.changes_in_dir(old)?;
         after.extend(self.leaving(old)?);
+        // With an older name elsewhere `..` would decide, and may not be turned.
+        let older = self.leaving(moved)?;
+        after.extend(self.unless(Fault::RenameOverWithOlderNames, older));
         if goes_behind {
             let counted = self.raise_links(moved)?;
             let (named, gone) = self.move_behind(dir, from.1, target.1, counted)?;
@@ -315,6 +318,8 @@ impl FfsLive {
         first.extend(self.way_to(to.0)?);
         first.push(self.raise_links(other)?);
         first.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
+        first.extend(self.leaving(moved)?);
+        first.extend(self.leaving(other)?);
         let aside =
             self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &first)?;
 
