@@ -164,6 +164,13 @@ impl<A> Cache<A> {
         self.graph.len()
     }
 
+    /// Bytes kept to undo changes with that may not be written yet: those of
+    /// all their pieces as they were before.
+    #[must_use]
+    pub fn undo_bytes(&self) -> ByteLen {
+        self.graph.undo_bytes()
+    }
+
     /// Reads `len` bytes from byte `skip` behind fragment `at`; all of it lies
     /// in one block.
     ///

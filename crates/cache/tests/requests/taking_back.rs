@@ -1,0 +1,89 @@
+//! Changes that are taken back, and blocks whose contents matter no more.
+
+use crate::{Rig, run, soft_updates};
+use seekless_cache::{ChangeId, Kind, Role, Seal};
+use seekless_units::{BlockNo, ByteLen};
+use std::sync::{Arc, Mutex};
+
+#[test]
+fn what_is_forgotten_is_not_written() {
+    let mut rig = Rig::new(soft_updates());
+    rig.fill_block(3, 1, Role::Data);
+    rig.fill_block(4, 1, Role::Data);
+    rig.cache.forget(run(24, 12), ChangeId::COMMITTED);
+    rig.cache.sync().unwrap();
+    assert_eq!(rig.requests(), ["behind 36+4"]);
+    assert!(!rig.cache.is_dirty());
+    rig.read(24, 8);
+    assert_eq!(rig.requests(), ["read 24+8"], "nor known");
+}
+
+/// What something else waits for is written all the same.
+#[test]
+fn what_is_waited_for_is_not_forgotten() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(3, 1, Role::Data);
+    rig.put(80, 0, 1, Role::EntryAdd, &[data]);
+    rig.requests();
+    rig.cache.forget(run(24, 8), ChangeId::COMMITTED);
+    rig.cache.sync().unwrap();
+    assert_eq!(rig.requests(), ["behind 24+8", "behind 80+1"]);
+}
+
+#[test]
+fn actions_wait_for_what_took_a_run_out_of_its_file() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(3, 1, Role::Data);
+    rig.cache.defer(&[data], Kind::FreeBlks, 1);
+    let clear = rig.fill(80, 1, 1, Role::PointerClear);
+    rig.cache.forget(run(24, 8), clear);
+    assert_eq!((rig.cache.next_ready(), rig.cache.softdeps()), (None, 2));
+    rig.cache.settle(&[clear]).unwrap();
+    assert_eq!(rig.requests(), ["write 80+1"]);
+    assert_eq!((rig.cache.next_ready(), rig.cache.softdeps()), (Some(1), 0));
+}
+
+#[test]
+fn what_is_taken_back_leaves_no_trace() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(3, 1, Role::Data);
+    let name = rig.put(80, 0, 1, Role::EntryAdd, &[data]);
+    rig.cache.defer(&[name], Kind::DirRem, 1);
+    rig.requests();
+    assert!(rig.cache.revert(name));
+    assert_eq!(rig.cache.next_ready(), Some(1));
+    assert_eq!((rig.cache.softdeps(), rig.cache.undo_bytes()), (1, ByteLen::ZERO));
+    assert_eq!(rig.read(80, 1)[0], 0);
+    rig.cache.sync().unwrap();
+    assert_eq!(rig.requests(), ["behind 24+8"], "nothing of the block has changed");
+}
+
+/// First fragments of blocks, and what was to be sealed of each.
+type Given = Vec<(u64, Vec<u8>)>;
+
+/// Keeps what it was given to seal.
+struct Keeper(Arc<Mutex<Given>>);
+
+impl Seal for Keeper {
+    fn seal(&self, at: BlockNo, bytes: &mut [u8]) {
+        self.0.lock().unwrap().push((at.get(), bytes.to_vec()));
+        bytes[0] = 0xee;
+    }
+}
+
+#[test]
+fn metadata_are_sealed_and_contents_are_not() {
+    let mut rig = Rig::new(soft_updates());
+    let sealed = Arc::new(Mutex::default());
+    rig.cache.set_seal(Box::new(Keeper(Arc::clone(&sealed))));
+    rig.fill_block(1, 5, Role::Data);
+    rig.fill_block(3, 6, Role::InodeInit);
+    let id = rig.fill_block(5, 7, Role::BitmapSet);
+    rig.put(24, 9, 1, Role::PointerSet, &[id]);
+    rig.cache.write_some(|block| block < 5).unwrap();
+    let (at, bytes) = sealed.lock().unwrap().pop().unwrap();
+    assert_eq!((at, bytes[0], bytes[9]), (24, 6, 6), "as it is written, with what is undone");
+    assert!(sealed.lock().unwrap().is_empty());
+    assert_eq!([8, 24].map(|at| rig.disk.byte(at, 0)), [5, 0xee]);
+    assert_eq!(rig.read(24, 1)[0], 6, "the seal is the disk's alone");
+}
