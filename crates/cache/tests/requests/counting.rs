@@ -46,13 +46,15 @@ fn a_run_is_read_in_clusters_and_is_no_hit_before_it_is_there() {
     let mut rig = Rig::new(config);
     rig.read_run(8, 5 * PER_BLOCK);
     assert_eq!(rig.requests(), ["read 8+16", "read 24+16", "read 40+8"]);
+    assert_eq!(rig.cache.counters().hits, 0);
     rig.read_run(8, 5 * PER_BLOCK);
     assert_eq!(rig.requests(), [""; 0]);
+    assert_eq!(rig.cache.counters().hits, 5);
     // What is there already is not read again, and ends a request.
     rig.read_run(0, 8 * PER_BLOCK);
     assert_eq!(rig.requests(), ["read 0+8", "read 48+16"]);
     let counters = rig.cache.counters();
-    assert_eq!((counters.reads, counters.read_bytes), (5, 8 * BLOCK));
+    assert_eq!((counters.reads, counters.read_bytes, counters.hits), (5, 8 * BLOCK, 10));
     // A run that ends in a block reads no more of it than that.
     rig.read_run(80, PER_BLOCK + 3);
     assert_eq!(rig.requests(), ["read 80+8", "read 88+3"]);
