@@ -41,9 +41,13 @@ impl<A> Cache<A> {
         let written: u64 =
             image.parts.iter().filter(within).map(|&(a, b)| bits(b) & !bits(a)).sum();
         let runs: Vec<Run> = image.parts.iter().filter(within).map(run).collect();
+        if runs.is_empty() {
+            return Ok(());
+        }
         for run in &runs {
             self.write_run(run, true)?;
         }
+        self.barrier()?;
         let Some(buffer) = self.buffers.get_mut(block) else { return Ok(()) };
         buffer.dirty &= !written;
         if buffer.dirty == 0 {
@@ -65,12 +69,18 @@ impl<A> Cache<A> {
         for run in &runs {
             self.write_run(run, waited)?;
         }
-        if self.config.barriers {
-            self.counters.flushes += 1;
-            self.device.flush().map_err(|error| self.fail(error.into()))?;
-        }
+        self.barrier()?;
         self.commit_blocks(&blocks);
         Ok(())
+    }
+
+    /// Whatever is written from now on may depend on what was written so far.
+    fn barrier(&mut self) -> Result<(), FsError> {
+        if !self.config.barriers {
+            return Ok(());
+        }
+        self.counters.flushes += 1;
+        self.device.flush().map_err(|error| self.fail(error.into()))
     }
 
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {

@@ -103,3 +103,15 @@ fn a_piece_takes_whole_pages() {
     rig.fill(8, 1, 1, Role::Data);
     assert_eq!(rig.cache.bytes(), blocks(1).get(), "without pages a block is a block");
 }
+
+/// What was written at once may still be in the device's cache.
+#[test]
+fn a_piece_written_at_once_is_flushed() {
+    let mut config = paged(Discipline::Sync);
+    config.barriers = true;
+    let mut rig = Rig::new(config);
+    rig.fill(8, 2, 1, Role::InodeInit);
+    rig.fill(16, 1, 2, Role::EntryAdd);
+    assert_eq!(rig.requests(), ["write 8+2", "flush", "write 16+1", "flush"]);
+    assert_eq!(rig.cache.counters().flushes, 2);
+}
