@@ -154,6 +154,14 @@ impl<A> Cache<A> {
         self.counters.rollbacks += buffer.blocked.len() as u64;
         self.counters.rolled_back_writes += u64::from(!buffer.blocked.is_empty());
         if let Some(seal) = self.seal.as_ref().filter(|_| sealed) {
+            // What is not valid is whatever the memory held before: another
+            // block, or what was forgotten of this one.
+            let fragment = self.shape.fragment as usize;
+            for (n, part) in copy.chunks_exact_mut(fragment).enumerate() {
+                if buffer.valid & (1 << n) == 0 {
+                    part.fill(0);
+                }
+            }
             seal.seal(base, &mut copy);
         }
         Some(Image { bytes: std::borrow::Cow::Owned(copy), parts })

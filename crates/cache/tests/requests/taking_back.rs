@@ -1,6 +1,6 @@
 //! Changes that are taken back, and blocks whose contents matter no more.
 
-use crate::{Rig, run, soft_updates};
+use crate::{PER_BLOCK, Rig, run, soft_updates};
 use seekless_cache::{ChangeId, Kind, Role, Seal};
 use seekless_units::{BlockNo, ByteLen};
 use std::sync::{Arc, Mutex};
@@ -86,4 +86,23 @@ fn metadata_are_sealed_and_contents_are_not() {
     assert!(sealed.lock().unwrap().is_empty());
     assert_eq!([8, 24].map(|at| rig.disk.byte(at, 0)), [5, 0xee]);
     assert_eq!(rig.read(24, 1)[0], 6, "the seal is the disk's alone");
+}
+
+/// Parts that are not in memory are zero in what is sealed, whatever the
+/// memory held before.
+#[test]
+fn what_is_not_in_memory_is_zero_where_it_is_sealed() {
+    let mut config = soft_updates();
+    config.capacity = ByteLen::new(1);
+    let mut rig = Rig::new(config);
+    rig.fill_block(1, 9, Role::Data);
+    rig.cache.begin().unwrap();
+    assert_eq!(rig.cache.bytes(), 0, "its memory is free for others");
+    let sealed = Arc::new(Mutex::default());
+    rig.cache.set_seal(Box::new(Keeper(Arc::clone(&sealed))));
+    rig.fill(3 * PER_BLOCK + 2, 1, 6, Role::InodeInit);
+    rig.cache.sync().unwrap();
+    let (_, bytes) = sealed.lock().unwrap().pop().unwrap();
+    let wanted: Vec<u8> = (0..8192).map(|at| if at / 1024 == 2 { 6 } else { 0 }).collect();
+    assert!(bytes == wanted, "something of another block was given to be sealed");
 }
