@@ -31,6 +31,26 @@ impl Undo {
     pub(crate) fn end(&self) -> u32 {
         self.offset.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
     }
+
+    /// Appends what of it lies outside some fragments, in as few parts as there
+    /// are.
+    fn outside(self, fragment: u32, mask: u64, kept: &mut Undos) {
+        let own = kept.len();
+        let mut at = self.offset;
+        while at < self.end() {
+            let number = at / fragment;
+            let end = ((number + 1) * fragment).min(self.end());
+            if mask & (1 << number) == 0 {
+                let from = (at - self.offset) as usize..(end - self.offset) as usize;
+                let bytes = &self.bytes[from];
+                match kept[own..].last_mut() {
+                    Some(last) if last.end() == at => last.bytes.extend_from_slice(bytes),
+                    _ => kept.push(Self { offset: at, bytes: SmallVec::from_slice(bytes) }),
+                }
+            }
+            at = end;
+        }
+    }
 }
 
 pub(crate) type Undos = SmallVec<[Undo; 2]>;
@@ -431,6 +451,19 @@ impl<A> Graph<A> {
                 }
             }
         }
+    }
+
+    /// What a record undoes in some fragments of its block matters no more.
+    pub(crate) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
+        let Some(record) = self.get_mut(id) else { return };
+        let before = record.undo_bytes();
+        let mut kept = Undos::new();
+        for undo in std::mem::take(&mut record.undo) {
+            undo.outside(fragment, mask, &mut kept);
+        }
+        record.undo = kept;
+        let gone = before - record.undo_bytes();
+        self.undo -= gone;
     }
 
     /// Takes a record out that will never be on the disk, and tells nobody.

@@ -123,10 +123,13 @@ impl<A> Cache<A> {
         let mut gone = Vec::new();
         for &id in ids {
             let Some(record) = self.graph.get_mut(id) else { continue };
-            // What remains of it is elsewhere in the block.
+            // What remains of it is elsewhere in the block, and so is what it
+            // undoes: whatever comes into these fragments is another's.
             record.mask &= !mask;
             if record.mask == 0 {
                 gone.push(id);
+            } else {
+                self.graph.forget_undo(id, self.shape.fragment, mask);
             }
         }
         let Some(buffer) = self.buffers.get_mut(block) else { return };

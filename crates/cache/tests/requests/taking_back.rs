@@ -1,7 +1,7 @@
 //! Changes that are taken back, and blocks whose contents matter no more.
 
 use crate::{PER_BLOCK, Rig, run, soft_updates};
-use seekless_cache::{ChangeId, Kind, Role, Seal};
+use seekless_cache::{ChangeId, Kind, Piece, Role, Seal};
 use seekless_units::{BlockNo, ByteLen};
 use std::sync::{Arc, Mutex};
 
@@ -56,6 +56,37 @@ fn what_is_taken_back_leaves_no_trace() {
     assert_eq!(rig.read(80, 1)[0], 0);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 24+8"], "nothing of the block has changed");
+}
+
+/// A change that waits lies in two fragments, and one of them goes. Whatever
+/// comes there is another's, and must not be undone with it.
+#[test]
+fn what_lay_in_forgotten_fragments_is_not_undone() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(9, 1, Role::Data);
+    let long = [1; 64];
+    let pieces = [
+        Piece { offset: 8, bytes: &[1; 8] },
+        // Across the border of the fragments, and behind it.
+        Piece { offset: 1000, bytes: &long },
+        Piece { offset: 1100, bytes: &[1; 8] },
+    ];
+    let change = rig.cache.change(BlockNo::new(8), &pieces, Role::EntryAdd, &[data]).unwrap();
+    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(80));
+    rig.requests();
+    rig.cache.forget(run(9, 1), ChangeId::COMMITTED);
+    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(32));
+    rig.fill(9, 1, 7, Role::Data);
+    rig.put(8, 500, 2, Role::EntryRemove, &[]);
+    rig.cache.write_some(|block| block == 1).unwrap();
+    assert_eq!(rig.requests(), ["behind 8+2"]);
+    let bytes = [8, 500, 1000].map(|offset| rig.disk.byte(8, offset));
+    assert_eq!(bytes, [0, 2, 0], "the change waits");
+    assert!((0..1024).all(|offset| rig.disk.byte(9, offset) == 7), "these bytes do not");
+    rig.cache.settle(&[change]).unwrap();
+    let bytes = [8, 500, 1000].map(|offset| rig.disk.byte(8, offset));
+    assert_eq!(bytes, [1, 2, 1]);
+    assert!((0..1024).all(|offset| rig.disk.byte(9, offset) == 7));
 }
 
 /// First fragments of blocks, and what was to be sealed of each.
