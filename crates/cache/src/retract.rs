@@ -83,7 +83,10 @@ impl<A> Cache<A> {
             return false;
         }
         let block = record.block;
-        let Some(buffer) = self.buffers.get_mut(block) else { return false };
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "blocks with changes that wait are kept");
+            return false;
+        };
         for undo in record.undo.iter().rev() {
             let start = undo.offset as usize;
             buffer.bytes[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);
@@ -165,6 +168,7 @@ impl<A> Cache<A> {
         for &id in freed {
             let Some(record) = self.graph.get(id) else { continue };
             let (block, mask, role) = (record.block, record.mask, record.role);
+            debug_assert!(self.buffers.get(block).is_some(), "blocks with changes are kept");
             if let Some(buffer) = self.buffers.get_mut(block) {
                 buffer.unblock(id);
                 buffer.open.push(id);

@@ -48,7 +48,13 @@ impl<A> Cache<A> {
             self.write_run(run, true)?;
         }
         self.barrier()?;
-        let Some(buffer) = self.buffers.get_mut(block) else { return Ok(()) };
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "it was written from memory");
+            return Ok(());
+        };
+        debug_assert!(buffer.open.is_empty() && buffer.blocked.is_empty(), "no graph is kept");
+        // The other pieces were not written: they stay dirty, and due when they
+        // were.
         buffer.dirty &= !written;
         if buffer.dirty == 0 {
             (buffer.due, buffer.put_off) = (None, 0);
@@ -173,6 +179,11 @@ impl<A> Cache<A> {
         let mut written = Vec::new();
         for &block in blocks {
             let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            #[cfg(debug_assertions)]
+            for record in buffer.open.iter().filter_map(|&id| self.graph.get(id)) {
+                debug_assert_eq!(record.waiting, 0, "an open change waits");
+                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
+            }
             buffer.dirty = 0;
             buffer.put_off = 0;
             if buffer.blocked.is_empty() {
@@ -314,6 +325,8 @@ impl<A> Cache<A> {
                 continue;
             }
             if record.waiting == 0 {
+                let dirty = self.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
+                debug_assert!(dirty, "it can be written, and nothing writes it");
                 blocks.insert(record.block);
             }
             stack.extend(record.after.iter().chain(&record.on));
