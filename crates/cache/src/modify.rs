@@ -70,7 +70,8 @@ impl<A> Cache<A> {
     }
 
     /// As [`Cache::edit`], of whole fragments whose old contents do not
-    /// matter: they are not read, and begin as zeros.
+    /// matter: they are not read, and begin as zeros. No change to them may
+    /// still wait: it would be undone over what comes in ([`Cache::forget`]).
     ///
     /// # Errors
     /// As [`Cache::edit`].
@@ -85,6 +86,10 @@ impl<A> Cache<A> {
         let place = self.shape.place(at, 0, len)?;
         let fragment = self.shape.fragment as usize;
         let end = place.end.next_multiple_of(fragment);
+        debug_assert!(
+            !self.touches_blocked(Place { end, ..place }),
+            "what waits is forgotten first"
+        );
         let buffer = self.buffers.touch(place.block);
         buffer.bytes[place.start..end].fill(0);
         let given = fill(&mut buffer.bytes[place.start..place.end])?;

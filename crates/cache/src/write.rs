@@ -199,7 +199,9 @@ impl<A> Cache<A> {
     }
 
     /// As [`Cache::write_blocks`], with the dirty blocks that lie beside them
-    /// and wait for nothing: they cost no further request.
+    /// and wait for nothing: as many on either side as a cluster has blocks. They
+    /// cost no further request where all that is joined fits a cluster, and two
+    /// where both sides are full.
     pub(crate) fn write_with_neighbours(&mut self, blocks: &[u64]) -> Result<(), FsError> {
         let most = (self.config.cluster.get() / self.shape.block_bytes() as u64).max(1);
         let mut wanted: HashSet<u64> = blocks.iter().copied().collect();

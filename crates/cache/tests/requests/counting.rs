@@ -194,11 +194,13 @@ fn the_device_counts_the_same() {
             let mut rig = Rig::new(config);
             let mut rng = Pcg64Mcg::seed_from_u64(n as u64);
             let mut below = |n: u32| u64::from(rng.next_u32() % n);
+            // Changes that wait lie below block 100, what is filled above.
+            let half = 100 * PER_BLOCK;
             let mut last = Vec::new();
             for _ in 0..2000 {
-                let at = below(200 * PER_BLOCK as u32);
+                let at = below(half as u32);
                 match below(10) {
-                    0 => drop(rig.read_run(at, below(40) + 1)),
+                    0 => drop(rig.read_run(2 * at, below(40) + 1)),
                     1 => rig.clock.sleep(Nanos::new(SECOND)),
                     2 => rig.cache.settle(&last).unwrap(),
                     3..5 => last = vec![rig.put(at, 8, 1, Role::EntryAdd, &last)],
@@ -206,7 +208,7 @@ fn the_device_counts_the_same() {
                     n => {
                         let role = [Role::Data, Role::DataMove, Role::InodeInit];
                         let len = PER_BLOCK - at % PER_BLOCK;
-                        last = vec![rig.fill(at, len, 3, role[n as usize % 3])];
+                        last = vec![rig.fill(half + at, len, 3, role[n as usize % 3])];
                     }
                 }
                 rig.cache.begin().unwrap();

@@ -30,6 +30,20 @@ fn a_write_at_once_leaves_the_other_pieces_dirty() {
     assert_eq!((counters.sync_writes, counters.async_writes), (1, 1));
 }
 
+/// A piece goes as a whole, with what of it would have been written later.
+#[test]
+fn a_write_at_once_takes_all_of_its_piece_along() {
+    let mut rig = Rig::new(paged(Discipline::Normal));
+    rig.read(16, 4);
+    rig.put(16, 0, 1, Role::Data, &[]);
+    assert_eq!(rig.requests(), ["read 16+4"]);
+    rig.put(18, 0, 2, Role::EntryAdd, &[]);
+    assert_eq!(rig.requests(), ["write 16+4"]);
+    assert_eq!([16, 18].map(|at| rig.disk.byte(at, 0)), [1, 2]);
+    assert!(!rig.cache.is_dirty());
+    assert_eq!(rig.pass(40), [], "it is not written again");
+}
+
 /// What a write at once leaves behind is still due when it was.
 #[test]
 fn the_other_pieces_are_still_due() {
