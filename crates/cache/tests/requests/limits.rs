@@ -82,6 +82,27 @@ fn fifteen_requests_may_be_unserved() {
     assert!(rig.cache.softdeps() < 310);
 }
 
+/// Who sleeps waits for the slots that were asked for, and for more only where
+/// they do not make room.
+#[test]
+fn a_sleep_does_the_slots_that_were_asked_for() {
+    let mut rig = Rig::new(limited(400));
+    rig.fill_block(20, 1, Role::Data);
+    let bitmap = rig.fill_block(9, 1, Role::BitmapSet);
+    for n in 0..310 {
+        rig.put(0, n * 2, 1, Role::EntryAdd, &[bitmap]);
+    }
+    rig.requests();
+    for _ in 0..16 {
+        rig.cache.begin().unwrap();
+    }
+    assert_eq!(asked(&rig), (15, 1));
+    // The bitmap is due at ten, the names that wait for it at fifteen.
+    assert_eq!(rig.requests(), ["behind 72+8", "behind 0+1"]);
+    assert_eq!(rig.cache.softdeps(), 1, "the contents of the file, due at thirty");
+    assert_eq!(rig.clock.now(), Nanos::new(2 * TICK));
+}
+
 /// A slot of the wheel is done a second early.
 #[test]
 fn a_request_lets_the_wheel_run_ahead_by_a_slot() {
