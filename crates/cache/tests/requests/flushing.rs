@@ -134,13 +134,14 @@ fn actions_come_when_the_last_change_is_on_the_disk_in_order() {
     rig.cache.defer(&[pointer], Kind::FreeBlks, 3);
     rig.cache.defer(&[data, bitmap], Kind::FreeFile, 2);
     rig.cache.defer(&[data], Kind::FreeFile, 1);
+    rig.cache.defer(&[data], Kind::FreeFile, 5);
     let mut done = Vec::new();
     for block in [9, 5, 4, 3] {
         assert_eq!(rig.cache.next_ready(), None);
         rig.cache.write_some(|at| at == block).unwrap();
         done.extend(std::iter::from_fn(|| rig.cache.next_ready()).map(|action| (block, action)));
     }
-    assert_eq!(done, [(9, 1), (5, 2), (4, 3), (3, 4)]);
+    assert_eq!(done, [(9, 1), (9, 5), (5, 2), (4, 3), (3, 4)]);
     assert_eq!(rig.cache.softdeps(), 0);
 }
 

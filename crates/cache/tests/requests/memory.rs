@@ -97,12 +97,12 @@ fn an_operation_begins_with_room() {
     assert_eq!(small.requests(), [""; 0]);
 }
 
-/// Only blocks that wait are in memory, for one that was used last.
+/// More blocks than are looked at in one go wait for the one that was used last.
 #[test]
 fn room_is_made_by_writing_what_is_waited_for() {
     let mut rig = rig(8);
     let data = rig.fill_block(0, 1, Role::Data);
-    for block in 1..30 {
+    for block in 1..150 {
         rig.put(block * PER_BLOCK, 0, 1, Role::PointerSet, &[data]);
     }
     rig.read(0, 1);
@@ -110,7 +110,7 @@ fn room_is_made_by_writing_what_is_waited_for() {
     rig.cache.begin().unwrap();
     assert!(rig.cache.bytes() <= blocks(8).get(), "{}", rig.cache.bytes());
     assert_eq!(rig.requests()[0], "behind 0+8");
-    assert!((0..30).all(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1));
+    assert!((0..150).all(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1));
     assert_eq!(rig.cache.counters().rollbacks, 0);
 }
 
@@ -129,6 +129,19 @@ fn what_was_used_last_is_not_written_for_room() {
     assert_eq!(written, (0..128).collect::<Vec<_>>());
     // What was written is dropped in parts: a sixteenth of the cache.
     assert_eq!(rig.cache.bytes(), blocks(200 - 190 / 16).get());
+}
+
+/// Younger blocks go along with their neighbours, as far as a cluster goes.
+#[test]
+fn neighbours_go_along_when_room_is_made() {
+    let mut rig = rig(190);
+    for block in 0..200 {
+        rig.fill_block(block, 1, Role::Data);
+    }
+    rig.cache.begin().unwrap();
+    let written = (0..200).filter(|block| rig.disk.byte(block * PER_BLOCK, 0) == 1);
+    assert_eq!(written.collect::<Vec<_>>(), (0..128 + 4).collect::<Vec<_>>());
+    assert_eq!(rig.cache.counters().async_writes, 33);
 }
 
 /// Pages count, not blocks.

@@ -89,6 +89,33 @@ fn what_lay_in_forgotten_fragments_is_not_undone() {
     assert!((0..1024).all(|offset| rig.disk.byte(9, offset) == 7));
 }
 
+/// The order with a certain number is forgotten, and no other: what should have
+/// waited is neither undone nor kept to be undone.
+#[test]
+fn one_order_can_be_forgotten() {
+    for (number, pointer, name) in [(None, 0, 0), (Some(0), 1, 0), (Some(1), 0, 1), (Some(2), 0, 0)]
+    {
+        let mut config = soft_updates();
+        config.drop_order = number;
+        let mut rig = Rig::new(config);
+        let data = rig.fill_block(9, 1, Role::Data);
+        rig.put(24, 0, 1, Role::PointerSet, &[data]);
+        rig.put(32, 0, 1, Role::EntryAdd, &[data]);
+        assert_eq!(rig.cache.undo_bytes().get(), 2 - pointer - name, "{number:?}");
+        assert_eq!(rig.cache.counters().orders, 2);
+        rig.cache.write_some(|block| block != 9).unwrap();
+        assert_eq!([24, 32].map(|at| u64::from(rig.disk.byte(at, 0))), [pointer, name]);
+        let dropped = rig.cache.counters().dropped;
+        let roles = dropped.map(|dropped| (dropped.before, dropped.after));
+        let after = [Role::PointerSet, Role::EntryAdd];
+        let wanted = number.and_then(|n| after.get(n as usize));
+        assert_eq!(roles, wanted.map(|&after| (Role::Data, Some(after))));
+        assert!(dropped.is_none_or(|dropped| dropped.shown && dropped.matters()));
+        rig.cache.sync().unwrap();
+        assert!(!rig.cache.is_dirty());
+    }
+}
+
 /// First fragments of blocks, and what was to be sealed of each.
 type Given = Vec<(u64, Vec<u8>)>;
 
