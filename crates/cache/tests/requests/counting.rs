@@ -155,6 +155,10 @@ fn dependencies_are_counted_by_kind_and_orders_one_by_one() {
     let after = *rig.cache.counters();
     assert_eq!((rig.cache.softdeps(), after.most_softdeps), (0, 5));
     assert_eq!((after.made, after.live), (counters.made, [0; Kind::ALL.len()]));
+    // Nobody waits for times and counts.
+    rig.fill(40, 1, 1, Role::Attributes);
+    rig.fill(48, 1, 1, Role::Summary);
+    assert_eq!((rig.cache.softdeps(), rig.cache.counters().made), (0, counters.made));
     // Nothing waits for what is on the disk.
     rig.put(24, 0, 3, Role::PointerSet, &[bitmap, data]);
     rig.cache.defer(&[bitmap], Kind::DirRem, 2);

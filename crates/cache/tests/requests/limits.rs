@@ -103,6 +103,17 @@ fn a_sleep_does_the_slots_that_were_asked_for() {
     assert_eq!(rig.clock.now(), Nanos::new(2 * TICK));
 }
 
+/// As the documentation has them.
+#[test]
+fn the_defaults_are_those_that_are_documented() {
+    let config = Config::new(seekless_cache::Discipline::SoftUpdates);
+    let limits = config.limits;
+    assert_eq!((limits.max_softdeps, limits.tickdelay), (400_000, 2));
+    assert_eq!((config.capacity.get(), limits.max_undo.get()), (64 << 20, 64 << 20));
+    assert_eq!(config.cluster.get(), 128 << 10);
+    assert!(config.barriers && !config.delay_bitmaps && config.page.is_none());
+}
+
 /// A slot of the wheel is done a second early.
 #[test]
 fn a_request_lets_the_wheel_run_ahead_by_a_slot() {

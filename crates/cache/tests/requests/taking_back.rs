@@ -10,7 +10,10 @@ fn what_is_forgotten_is_not_written() {
     let mut rig = Rig::new(soft_updates());
     rig.fill_block(3, 1, Role::Data);
     rig.fill_block(4, 1, Role::Data);
+    assert!(rig.cache.is_unwritten(run(24, 16)));
     rig.cache.forget(run(24, 12), ChangeId::COMMITTED);
+    assert!(rig.cache.is_unwritten(run(36, 4)));
+    assert!(!rig.cache.is_unwritten(run(32, 8)), "a half of it is");
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 36+4"]);
     assert!(!rig.cache.is_dirty());
@@ -56,6 +59,44 @@ fn what_is_taken_back_leaves_no_trace() {
     assert_eq!(rig.read(80, 1)[0], 0);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 24+8"], "nothing of the block has changed");
+}
+
+#[test]
+fn what_others_build_upon_is_not_taken_back() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(3, 1, Role::Data);
+    let pointer = rig.put(80, 0, 1, Role::PointerSet, &[data]);
+    assert!(!rig.cache.can_revert(data), "it may be written at any time");
+    assert!(rig.cache.can_revert(pointer));
+    let name = rig.put(88, 0, 1, Role::EntryAdd, &[pointer]);
+    assert!(!rig.cache.can_revert(pointer) && !rig.cache.revert(pointer));
+    assert!(rig.cache.revert(name));
+    assert!(rig.cache.can_revert(pointer));
+    // A later change to the same byte, which waits for no more than the first.
+    assert_eq!(rig.put(80, 0, 2, Role::PointerSet, &[data]), pointer);
+    assert!(!rig.cache.can_revert(pointer), "it would take the later one along");
+    assert!(rig.cache.discard(pointer));
+    assert_eq!(rig.read(80, 1)[0], 0);
+}
+
+/// Only what would never be on the disk was replaced.
+#[test]
+fn a_change_that_asks_for_nothing_new_replaces_nothing() {
+    let mut rig = Rig::new(soft_updates());
+    let data = rig.fill_block(3, 1, Role::Data);
+    let other = rig.fill_block(4, 1, Role::Data);
+    let pointer = rig.put(80, 0, 1, Role::PointerSet, &[data]);
+    let piece = [Piece { offset: 0, bytes: &[2] }];
+    let mut replace = |after| {
+        let at = BlockNo::new(80);
+        let changed = rig.cache.replace(at, &piece, Role::PointerSet, &[after], &[data]).unwrap();
+        (changed.id, changed.replaced)
+    };
+    assert_eq!(replace(data), (pointer, false));
+    assert_eq!(replace(other), (pointer, true));
+    rig.requests();
+    rig.cache.settle(&[pointer]).unwrap();
+    assert_eq!(rig.requests(), ["write 32+8", "write 80+1"], "the old contents are not asked for");
 }
 
 /// A change that waits lies in two fragments, and one of them goes. Whatever
