@@ -123,7 +123,10 @@ impl Buffers {
     /// These fragments of a block have come in as one.
     pub(crate) fn note_piece(&mut self, block: u64, mask: u64) {
         let Some(paged) = self.paged else { return };
-        let Some(buffer) = self.get_mut(block) else { return };
+        let Some(buffer) = self.get_mut(block) else {
+            debug_assert!(false, "a piece of a block that is not there");
+            return;
+        };
         buffer.starts = buffer.starts & !mask | mask & mask.wrapping_neg();
         self.recount(block, paged);
     }
@@ -135,6 +138,7 @@ impl Buffers {
         }
     }
 
+    /// What is left of a block may be nothing, and the block gone.
     fn recount(&mut self, block: u64, paged: Paged) {
         let Some(buffer) = self.get_mut(block) else { return };
         let pages = |&(first, last): &(usize, usize)| {
@@ -142,6 +146,7 @@ impl Buffers {
         };
         let cost = buffer.pieces().iter().map(pages).sum();
         let before = std::mem::replace(&mut buffer.cost, cost);
+        debug_assert!(self.bytes >= before, "what a block costs was counted");
         self.bytes = self.bytes - before + cost;
     }
 
@@ -201,8 +206,9 @@ impl Buffers {
             *slot = fresh(bytes);
             return at;
         }
+        debug_assert!(self.slab.len() < NONE as usize, "the last number means none");
         self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice()));
-        u32::try_from(self.slab.len() - 1).unwrap_or(NONE)
+        self.slab.len() as u32 - 1
     }
 
     fn link(&mut self, at: u32) {
@@ -233,6 +239,7 @@ impl Buffers {
         if let Some(at) = self.by_block.remove(&block) {
             self.unlink(at);
             self.free.push(at);
+            debug_assert!(!self.slab[at as usize].holds_changes(), "changes would be lost");
             self.bytes -= std::mem::take(&mut self.slab[at as usize].cost);
         }
     }

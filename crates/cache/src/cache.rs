@@ -164,6 +164,13 @@ impl<A> Cache<A> {
         self.graph.len()
     }
 
+    /// Bytes kept to undo changes with that may not be written yet: those of
+    /// all their pieces as they were before.
+    #[must_use]
+    pub fn undo_bytes(&self) -> ByteLen {
+        self.graph.undo_bytes()
+    }
+
     /// Reads `len` bytes from byte `skip` behind fragment `at`; all of it lies
     /// in one block.
     ///
@@ -198,12 +205,18 @@ impl<A> Cache<A> {
         start %= size;
         let end = block + ((start + buf.len()) / size) as u64;
         let mut done = 0;
+        // Blocks from here on were there before, not brought in by this call.
+        let mut known_from = block;
         while done < buf.len() {
-            self.prefetch(block, end)?;
+            known_from = known_from.max(block + self.prefetch(block, end)?);
             let len = (size - start).min(buf.len() - done);
             let mask = self.shape.mask(start, start + len);
+            let hits = self.counters.hits;
             let buffer = self.load(Place { block, start, end: start + len, mask })?;
             buf[done..done + len].copy_from_slice(&buffer.bytes[start..start + len]);
+            if block < known_from {
+                self.counters.hits = hits;
+            }
             done += len;
             block += 1;
             start = 0;
@@ -213,13 +226,14 @@ impl<A> Cache<A> {
 
     /// Where a whole block and more behind it up to `end` are not there, brings in
     /// as many as go in one request; what the cache may hold allows for that.
-    fn prefetch(&mut self, first: u64, end: u64) -> Result<(), FsError> {
+    /// Returns how many came in.
+    fn prefetch(&mut self, first: u64, end: u64) -> Result<u64, FsError> {
         let size = self.shape.block_bytes();
         let most = ((self.config.cluster.get() as usize) / size).max(1) as u64;
         let missing = |block: &u64| self.buffers.get(*block).is_none_or(|b| b.valid == 0);
         let run = (first..end.min(first + most)).take_while(missing).count();
         if run < 2 {
-            return Ok(());
+            return Ok(0);
         }
         if self.buffers.bytes() > self.config.capacity.get() {
             self.drop_clean();
@@ -235,7 +249,7 @@ impl<A> Cache<A> {
             buffer.valid = whole;
             self.buffers.note_piece(block, whole);
         }
-        Ok(())
+        Ok(run as u64)
     }
 
     /// The buffer of a place, with what it needs read in.

@@ -29,7 +29,28 @@ pub(crate) struct Undo {
 
 impl Undo {
     pub(crate) fn end(&self) -> u32 {
-        self.offset.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
+        debug_assert!(self.bytes.len() <= (u32::MAX - self.offset) as usize, "out of its block");
+        self.offset + self.bytes.len() as u32
+    }
+
+    /// Appends what of it lies outside some fragments, in as few parts as there
+    /// are.
+    fn outside(self, fragment: u32, mask: u64, kept: &mut Undos) {
+        let own = kept.len();
+        let mut at = self.offset;
+        while at < self.end() {
+            let number = at / fragment;
+            let end = ((number + 1) * fragment).min(self.end());
+            if mask & (1 << number) == 0 {
+                let from = (at - self.offset) as usize..(end - self.offset) as usize;
+                let bytes = &self.bytes[from];
+                match kept[own..].last_mut() {
+                    Some(last) if last.end() == at => last.bytes.extend_from_slice(bytes),
+                    _ => kept.push(Self { offset: at, bytes: SmallVec::from_slice(bytes) }),
+                }
+            }
+            at = end;
+        }
     }
 }
 
@@ -129,7 +150,7 @@ impl<A> Graph<A> {
 
     /// Changes and actions in the graph.
     pub(crate) fn len(&self) -> usize {
-        self.records.saturating_add(self.deferred)
+        self.records + self.deferred
     }
 
     pub(crate) fn undo_bytes(&self) -> ByteLen {
@@ -183,10 +204,13 @@ impl<A> Graph<A> {
     pub(crate) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
         let undo = record.undo_bytes();
         let slot = self.free.pop().unwrap_or_else(|| {
+            debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
             self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
-            u32::try_from(self.slots.len().saturating_sub(1)).unwrap_or(u32::MAX)
+            self.slots.len() as u32 - 1
         });
+        debug_assert!(self.slots[slot as usize].record.is_none(), "a free slot holds nothing");
         let new = self.id(slot);
+        // A change that is named twice is waited for twice, and tells so twice.
         record.waiting = 0;
         for &id in &record.after {
             record.waiting += u32::from(self.order(id, Waiter::After(new), counters));
@@ -202,10 +226,12 @@ impl<A> Graph<A> {
             counters.dropped = self.describe(lost, &others, Some(&record));
             self.misled = Some((Early::Change(new), lost));
         }
+        // What may be written at once is never undone, so that nothing is kept
+        // for it: the disk may show it with the next write of its block.
         if record.waiting == 0 {
             record.undo.clear();
         } else {
-            self.undo = self.undo.saturating_add(undo);
+            self.undo += undo;
         }
         let kind = record.role.kind() as usize;
         counters.made[kind] += 1;
@@ -221,7 +247,9 @@ impl<A> Graph<A> {
         counters.most_undo = counters.most_undo.max(ByteLen::new(self.undo));
     }
 
-    /// Makes `waiter` wait for `id`; false when it need not.
+    /// Makes `waiter` wait for `id`; false when it need not: because that is on
+    /// the disk, or for a change on the same bytes because that may be written,
+    /// and both then go with the same write of their block.
     fn wait(&mut self, id: ChangeId, waiter: Waiter) -> bool {
         let Some(record) = self.get_mut(id) else { return false };
         if matches!(waiter, Waiter::On(_)) && record.waiting == 0 {
@@ -332,12 +360,14 @@ impl<A> Graph<A> {
         counters: &mut Counters,
     ) {
         let slot = self.free_actions.pop().unwrap_or_else(|| {
+            debug_assert!(self.actions.len() < u32::MAX as usize, "no number is left");
             self.actions.push(None);
-            u32::try_from(self.actions.len().saturating_sub(1)).unwrap_or(u32::MAX)
+            self.actions.len() as u32 - 1
         });
-        let mut waiting = 0usize;
+        debug_assert!(self.actions[slot as usize].is_none(), "a free slot holds nothing");
+        let mut waiting = 0;
         for &id in after {
-            waiting += usize::from(self.order(id, Waiter::Action(slot), counters));
+            waiting += u32::from(self.order(id, Waiter::Action(slot), counters));
         }
         if let Some(lost) = self.lost.take() {
             let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
@@ -353,7 +383,6 @@ impl<A> Graph<A> {
             return;
         }
         counters.live[kind as usize] += 1;
-        let waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
         self.actions[slot as usize] = Some(Deferred { waiting, kind, action });
         self.deferred += 1;
         self.note_high_water(counters);
@@ -433,6 +462,19 @@ impl<A> Graph<A> {
         }
     }
 
+    /// What a record undoes in some fragments of its block matters no more.
+    pub(crate) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
+        let Some(record) = self.get_mut(id) else { return };
+        let before = record.undo_bytes();
+        let mut kept = Undos::new();
+        for undo in std::mem::take(&mut record.undo) {
+            undo.outside(fragment, mask, &mut kept);
+        }
+        record.undo = kept;
+        let gone = before - record.undo_bytes();
+        self.undo -= gone;
+    }
+
     /// Takes a record out that will never be on the disk, and tells nobody.
     pub(crate) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         self.note_moot(id, counters);
@@ -463,14 +505,18 @@ impl<A> Graph<A> {
         slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(id.slot);
         self.records -= 1;
-        self.undo = self.undo.saturating_sub(record.undo_bytes());
+        debug_assert!(self.undo >= record.undo_bytes(), "what is kept to undo with was counted");
+        self.undo -= record.undo_bytes();
         counters.live[record.role.kind() as usize] -= 1;
         Some(record)
     }
 
+    /// One thing less that a change waits for. A change that was taken back
+    /// meanwhile is still named by what it waited for.
     fn satisfy(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
         let Some(record) = self.get_mut(id) else { return };
-        record.waiting = record.waiting.saturating_sub(1);
+        debug_assert!(record.waiting > 0, "told more often than it waits");
+        record.waiting -= 1;
         if record.waiting == 0 {
             self.set_free(id, freed);
         }
@@ -479,7 +525,11 @@ impl<A> Graph<A> {
     /// A record may be written: it needs no undo any more, nor do those that
     /// lie on it wait for it.
     fn set_free(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
-        let Some(record) = self.get_mut(id) else { return };
+        let Some(record) = self.get_mut(id) else {
+            debug_assert!(false, "only what waits becomes free");
+            return;
+        };
+        debug_assert_eq!(record.waiting, 0, "it still waits");
         let undo = record.undo_bytes();
         record.undo.clear();
         record.after.clear();
@@ -492,7 +542,8 @@ impl<A> Graph<A> {
             }
             true
         });
-        self.undo = self.undo.saturating_sub(undo);
+        debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
+        self.undo -= undo;
         freed.push(id);
         for id in on {
             self.satisfy(id, freed);
@@ -500,9 +551,14 @@ impl<A> Graph<A> {
     }
 
     fn satisfy_action(&mut self, slot: u32, counters: &mut Counters) {
-        let Some(entry) = self.actions.get_mut(slot as usize) else { return };
+        // Unlike changes actions are never taken back, so that whoever names one
+        // names one that waits.
+        let entry = self.actions.get_mut(slot as usize);
+        debug_assert!(entry.as_ref().is_some_and(|entry| entry.is_some()), "it was done before");
+        let Some(entry) = entry else { return };
         let Some(deferred) = entry else { return };
-        deferred.waiting = deferred.waiting.saturating_sub(1);
+        debug_assert!(deferred.waiting > 0, "told more often than it waits");
+        deferred.waiting -= 1;
         if deferred.waiting > 0 {
             return;
         }
@@ -516,8 +572,10 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Lets those that waited for something else wait for `id`.
+    /// Lets those that waited for something else wait for `id`. That was taken
+    /// out without telling them, so that they go on counting it: as `id` now.
     pub(crate) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
+        debug_assert!(waiters.is_empty() || self.get(id).is_some(), "nobody would ever tell them");
         for &waiter in waiters {
             let alive = match waiter {
                 Waiter::After(waiting) => match self.get_mut(waiting) {
@@ -528,7 +586,11 @@ impl<A> Graph<A> {
                     None => false,
                 },
                 Waiter::Action(_) => true,
-                Waiter::On(_) => false,
+                // Changes that others stand on are not made void.
+                Waiter::On(waiting) => {
+                    debug_assert!(self.get(waiting).is_none(), "it would wait for ever");
+                    false
+                }
             };
             if let Some(record) = self.get_mut(id).filter(|_| alive) {
                 record.waiters.push(waiter);
@@ -547,19 +609,22 @@ impl<A> Graph<A> {
     ) {
         self.note_moot(id, counters);
         let Some(record) = self.get_mut(id) else { return };
+        debug_assert!(record.waiting > 0, "what may be written waits for nothing more");
         let before = std::mem::take(&mut record.after);
         let waiter = Waiter::After(id);
+        // What is on the disk has told it so already, and is no longer counted;
+        // of what is not, every mention goes.
         let mut gone = 0;
         for old in before {
             if let Some(old) = self.get_mut(old) {
                 let kept = old.waiters.len();
                 old.waiters.retain(|at| *at != waiter);
-                gone += kept - old.waiters.len();
+                gone += (kept - old.waiters.len()) as u32;
             }
         }
-        let mut new = 0usize;
+        let mut new = 0;
         for &order in after {
-            new += usize::from(self.order(order, waiter, counters));
+            new += u32::from(self.order(order, waiter, counters));
         }
         let lost = self.lost.take();
         let Some(record) = self.get_mut(id) else { return };
@@ -567,8 +632,10 @@ impl<A> Graph<A> {
         if let Some(lost) = lost {
             take_out(&mut record.after, lost);
         }
-        let waiting = (record.waiting as usize).saturating_sub(gone).saturating_add(new);
-        record.waiting = u32::try_from(waiting).unwrap_or(u32::MAX);
+        // What it lies on is counted as well, and stays.
+        debug_assert!(record.waiting >= gone, "more waited for than was counted");
+        let waiting = record.waiting - gone + new;
+        record.waiting = waiting;
         if let (Some(lost), Some(record)) = (lost, self.get(id)) {
             let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
             counters.dropped = self.describe(lost, &others, Some(record));

@@ -79,7 +79,8 @@ impl<A> Cache<A> {
     }
 
     /// As [`Cache::edit`], of whole fragments whose old contents do not
-    /// matter: they are not read, and begin as zeros.
+    /// matter: they are not read, and begin as zeros. No change to them may
+    /// still wait: it would be undone over what comes in ([`Cache::forget`]).
     ///
     /// # Errors
     /// As [`Cache::edit`].
@@ -94,6 +95,10 @@ impl<A> Cache<A> {
         let place = self.shape.place(at, 0, len)?;
         let fragment = self.shape.fragment as usize;
         let end = place.end.next_multiple_of(fragment);
+        debug_assert!(
+            !self.touches_blocked(Place { end, ..place }),
+            "what waits is forgotten first"
+        );
         let buffer = self.buffers.touch(place.block);
         buffer.bytes[place.start..end].fill(0);
         let given = fill(&mut buffer.bytes[place.start..place.end])?;
@@ -118,7 +123,9 @@ impl<A> Cache<A> {
     ) -> Result<(R, ChangeId), FsError> {
         let mut bytes = self.read(at, skip, len)?.to_vec();
         let given = edit(&mut bytes)?;
-        let offset = u32::try_from(skip).unwrap_or(u32::MAX);
+        // It was found to lie in a block, whose bytes are counted in 32 bits.
+        debug_assert!(u32::try_from(skip).is_ok());
+        let offset = skip as u32;
         let piece = Piece { offset, bytes: &bytes };
         let id = self.change(at, &[piece], role, &[])?;
         Ok((given, id))
@@ -143,6 +150,9 @@ impl<A> Cache<A> {
     /// The record of undo-free changes to these fragments.
     fn open_record(&mut self, block: u64, mask: u64, role: Role) -> ChangeId {
         let open = self.buffers.get(block).map(|buffer| buffer.open.as_slice());
+        debug_assert!(open.is_some(), "what was changed is in memory");
+        // One record does for all changes to a fragment: they go with the next
+        // write of it, and whoever waits for one waits for that write.
         for &id in open.unwrap_or_default() {
             if let Some(record) = self.graph.get_mut(id).filter(|record| record.mask & mask != 0) {
                 record.mask |= mask;
@@ -168,6 +178,7 @@ impl<A> Cache<A> {
     }
 
     pub(crate) fn mark_dirty(&mut self, block: u64, mask: u64, role: Role) {
+        debug_assert!(self.buffers.get(block).is_some_and(|b| mask & !b.valid == 0), "not known");
         if let Some(buffer) = self.buffers.get_mut(block) {
             buffer.dirty |= mask;
             buffer.metadata |= !role.is_contents();
@@ -297,7 +308,10 @@ impl<A> Cache<A> {
     }
 
     fn put(&mut self, block: u64, places: &[Place], pieces: &[Piece<'_>]) {
-        let Some(buffer) = self.buffers.get_mut(block) else { return };
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "its pieces were loaded");
+            return;
+        };
         for (place, piece) in places.iter().zip(pieces) {
             buffer.bytes[place.start..place.end].copy_from_slice(piece.bytes);
         }
@@ -305,9 +319,13 @@ impl<A> Cache<A> {
 
     /// The bytes at some places as they are.
     fn keep(&self, block: u64, places: &[Place]) -> Undos {
-        let Some(buffer) = self.buffers.get(block) else { return Undos::new() };
+        let Some(buffer) = self.buffers.get(block) else {
+            debug_assert!(false, "its pieces were loaded");
+            return Undos::new();
+        };
+        // A block's bytes are counted in 32 bits.
         let undo = |place: &Place| Undo {
-            offset: u32::try_from(place.start).unwrap_or(u32::MAX),
+            offset: place.start as u32,
             bytes: SmallVec::from_slice(&buffer.bytes[place.start..place.end]),
         };
         places.iter().map(undo).collect()

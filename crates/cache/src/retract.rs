@@ -94,7 +94,10 @@ impl<A> Cache<A> {
             return false;
         }
         let block = record.block;
-        let Some(buffer) = self.buffers.get_mut(block) else { return false };
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "blocks with changes that wait are kept");
+            return false;
+        };
         for undo in record.undo.iter().rev() {
             let start = undo.offset as usize;
             buffer.bytes[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);
@@ -134,10 +137,13 @@ impl<A> Cache<A> {
         let mut gone = Vec::new();
         for &id in ids {
             let Some(record) = self.graph.get_mut(id) else { continue };
-            // What remains of it is elsewhere in the block.
+            // What remains of it is elsewhere in the block, and so is what it
+            // undoes: whatever comes into these fragments is another's.
             record.mask &= !mask;
             if record.mask == 0 {
                 gone.push(id);
+            } else {
+                self.graph.forget_undo(id, self.shape.fragment, mask);
             }
         }
         let Some(buffer) = self.buffers.get_mut(block) else { return };
@@ -173,6 +179,7 @@ impl<A> Cache<A> {
         for &id in freed {
             let Some(record) = self.graph.get(id) else { continue };
             let (block, mask, role) = (record.block, record.mask, record.role);
+            debug_assert!(self.buffers.get(block).is_some(), "blocks with changes are kept");
             if let Some(buffer) = self.buffers.get_mut(block) {
                 buffer.unblock(id);
                 buffer.open.push(id);

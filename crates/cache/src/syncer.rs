@@ -76,7 +76,10 @@ impl<A> Cache<A> {
     /// Hangs a block on the wheel, unless it hangs there.
     pub(crate) fn schedule(&mut self, block: u64, role: Role) {
         let delay = self.config.ages.of(role.age());
-        let Some(buffer) = self.buffers.get_mut(block) else { return };
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "only what is in memory is due");
+            return;
+        };
         if buffer.due.is_none() && buffer.holds_changes() {
             buffer.due = Some(self.wheel.hang(block, delay));
         }
@@ -125,6 +128,8 @@ impl<A> Cache<A> {
         let (slot, blocks) = self.wheel.turn();
         let mut due = Vec::new();
         for block in blocks {
+            // Blocks are not taken off the wheel when somebody else has them
+            // written, or when they are dropped.
             let Some(buffer) = self.buffers.get_mut(block) else { continue };
             if buffer.due != Some(slot) {
                 continue;

@@ -41,10 +41,20 @@ impl<A> Cache<A> {
         let written: u64 =
             image.parts.iter().filter(within).map(|&(a, b)| bits(b) & !bits(a)).sum();
         let runs: Vec<Run> = image.parts.iter().filter(within).map(run).collect();
+        if runs.is_empty() {
+            return Ok(());
+        }
         for run in &runs {
             self.write_run(run, true)?;
         }
-        let Some(buffer) = self.buffers.get_mut(block) else { return Ok(()) };
+        self.barrier()?;
+        let Some(buffer) = self.buffers.get_mut(block) else {
+            debug_assert!(false, "it was written from memory");
+            return Ok(());
+        };
+        debug_assert!(buffer.open.is_empty() && buffer.blocked.is_empty(), "no graph is kept");
+        // The other pieces were not written: they stay dirty, and due when they
+        // were.
         buffer.dirty &= !written;
         if buffer.dirty == 0 {
             (buffer.due, buffer.put_off) = (None, 0);
@@ -65,12 +75,18 @@ impl<A> Cache<A> {
         for run in &runs {
             self.write_run(run, waited)?;
         }
-        if self.config.barriers {
-            self.counters.flushes += 1;
-            self.device.flush().map_err(|error| self.fail(error.into()))?;
-        }
+        self.barrier()?;
         self.commit_blocks(&blocks);
         Ok(())
+    }
+
+    /// Whatever is written from now on may depend on what was written so far.
+    fn barrier(&mut self) -> Result<(), FsError> {
+        if !self.config.barriers {
+            return Ok(());
+        }
+        self.counters.flushes += 1;
+        self.device.flush().map_err(|error| self.fail(error.into()))
     }
 
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
@@ -144,6 +160,14 @@ impl<A> Cache<A> {
         self.counters.rollbacks += buffer.blocked.len() as u64;
         self.counters.rolled_back_writes += u64::from(!buffer.blocked.is_empty());
         if let Some(seal) = self.seal.as_ref().filter(|_| sealed) {
+            // What is not valid is whatever the memory held before: another
+            // block, or what was forgotten of this one.
+            let fragment = self.shape.fragment as usize;
+            for (n, part) in copy.chunks_exact_mut(fragment).enumerate() {
+                if buffer.valid & (1 << n) == 0 {
+                    part.fill(0);
+                }
+            }
             seal.seal(base, &mut copy);
         }
         Some(Image { bytes: std::borrow::Cow::Owned(copy), parts })
@@ -155,6 +179,11 @@ impl<A> Cache<A> {
         let mut written = Vec::new();
         for &block in blocks {
             let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            #[cfg(debug_assertions)]
+            for record in buffer.open.iter().filter_map(|&id| self.graph.get(id)) {
+                debug_assert_eq!(record.waiting, 0, "an open change waits");
+                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
+            }
             buffer.dirty = 0;
             buffer.put_off = 0;
             if buffer.blocked.is_empty() {
@@ -170,7 +199,9 @@ impl<A> Cache<A> {
     }
 
     /// As [`Cache::write_blocks`], with the dirty blocks that lie beside them
-    /// and wait for nothing: they cost no further request.
+    /// and wait for nothing: as many on either side as a cluster has blocks. They
+    /// cost no further request where all that is joined fits a cluster, and two
+    /// where both sides are full.
     pub(crate) fn write_with_neighbours(&mut self, blocks: &[u64]) -> Result<(), FsError> {
         let most = (self.config.cluster.get() / self.shape.block_bytes() as u64).max(1);
         let mut wanted: HashSet<u64> = blocks.iter().copied().collect();
@@ -296,6 +327,8 @@ impl<A> Cache<A> {
                 continue;
             }
             if record.waiting == 0 {
+                let dirty = self.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
+                debug_assert!(dirty, "it can be written, and nothing writes it");
                 blocks.insert(record.block);
             }
             stack.extend(record.after.iter().chain(&record.on));
