@@ -61,6 +61,10 @@ pub struct System {
     /// it; as the preset has it when not given.
     #[serde(default)]
     pub write_cache: Option<bool>,
+    /// Whether a write that lies within one which the drive has only accepted
+    /// takes its place; as the preset has it when not given.
+    #[serde(default)]
+    pub replace_writes: Option<bool>,
     /// Requests that the host keeps sorted for the drive; more make who asks
     /// wait.
     pub queue: u32,

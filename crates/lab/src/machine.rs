@@ -415,6 +415,9 @@ pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     if let (Some(on), Some(hdd)) = (system.write_cache, &mut spec.hdd) {
         hdd.buffer.write_back = on;
     }
+    if let (Some(on), Some(hdd)) = (system.replace_writes, &mut spec.hdd) {
+        hdd.buffer.replace_writes = on;
+    }
     let model = spec.build();
     let wanted = system.format.size.0;
     match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
