@@ -257,9 +257,13 @@ fn print(args: &CheckArgs, examined: &Examined) {
                 if *writes == 0 { "nothing was repaired" } else { "not everything was repaired" };
             format!("unexpected inconsistency; {done} (-y repairs everything)")
         }
-        (Outcome::Left, Mode::Check, 0) if !ufs => "as a crash may leave it".to_string(),
+        (Outcome::Left, Mode::Check, 0) if !ufs => {
+            "consistent with an unclean shutdown".to_string()
+        }
         (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {n} unexpected findings"),
-        (Outcome::Left, Mode::Check, 0) => "as a crash may leave it (-p repairs that)".to_string(),
+        (Outcome::Left, Mode::Check, 0) => {
+            "consistent with an unclean shutdown (repair with -p)".to_string()
+        }
         (Outcome::Left, Mode::Check, n) => {
             format!("damaged: {n} unexpected findings (-y repairs everything)")
         }

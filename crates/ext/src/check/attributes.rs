@@ -42,7 +42,9 @@ impl Checker {
                 Some(_) => clusters = clusters.saturating_add(len.div_ceil(cluster)),
                 None if self.is_lost(ino) => {}
                 None => {
-                    let what = format!("a value is said to lie in inode {ino}, which holds none");
+                    let what = format!(
+                        "its value should be in inode {ino}, which is not an attribute inode"
+                    );
                     self.unexpected("inode.attributes", what, place);
                 }
             }
@@ -58,7 +60,7 @@ impl Checker {
                 self.shared.insert(block, shared);
             }
         } else {
-            let what = format!("its block of attributes, {block}, lies outside the volume");
+            let what = format!("attribute block {block} is outside the volume");
             self.unexpected("inode.block-range", what, place);
         }
         Ok(clusters.saturating_add(1))

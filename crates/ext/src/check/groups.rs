@@ -48,7 +48,7 @@ impl Checker {
                 ("directories", group.used_dirs(), directories, true),
             ] {
                 if known && said != found {
-                    let what = format!("counts {said} {what}, should be {found}");
+                    let what = format!("has {said} {what}, should be {found}");
                     self.unexpected("group.counts", what, place);
                 }
             }
@@ -70,11 +70,11 @@ impl Checker {
         let said_inodes = raw.s_free_inodes_count.get();
         let place = Location::of("superblock");
         if said != blocks {
-            let what = format!("counts {said} free blocks, should be {blocks}");
+            let what = format!("has {said} free blocks, should be {blocks}");
             self.expected("superblock.totals", what, place);
         }
         if said_inodes != inodes {
-            let what = format!("counts {said_inodes} free inodes, should be {inodes}");
+            let what = format!("has {said_inodes} free inodes, should be {inodes}");
             self.expected("superblock.totals", what, place);
         }
     }
@@ -112,7 +112,7 @@ impl Checker {
             let all = self.sb().block_size.saturating_mul(8);
             let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
             if clear.is_some() {
-                let what = "bits behind the group's end are not set".to_string();
+                let what = "bits past the end of the group are not set".to_string();
                 self.unexpected("bitmap.padding", what, place);
             }
         }
@@ -164,7 +164,7 @@ impl Checker {
         if let Some(bytes) = &bitmap {
             let all = self.sb().block_size.saturating_mul(8);
             if (count..all).any(|at| !bit(bytes, at)) {
-                let what = "bits behind the group's end are not set".to_string();
+                let what = "bits past the end of the group are not set".to_string();
                 self.unexpected("bitmap.padding", what, place);
             }
         }

@@ -17,22 +17,22 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<String>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
         // Names of which the hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
-        let what = "its index is of no known kind".to_string();
+        let what = "its index has an unknown hash version or structure".to_string();
         return Ok(if keyed { Vec::new() } else { vec![what] });
     };
     let mut faults = Vec::new();
     let mut reached: HashSet<Lbn> = leaves.index.iter().copied().collect();
     for leaf in &leaves.leaves {
         if !reached.insert(leaf.lbn) {
-            faults.push(format!("block {} is led to twice", leaf.lbn));
+            faults.push(format!("block {} is referenced twice", leaf.lbn));
         } else if let Some(name) = stray(dir, leaves.version, leaf)? {
             let name = name.escape_ascii();
-            faults.push(format!("`{name}` in block {} is not where its hash leads", leaf.lbn));
+            faults.push(format!("`{name}` in block {} is not in the block for its hash", leaf.lbn));
         }
     }
     for lbn in dir.present()? {
         if !reached.contains(&lbn) {
-            faults.push(format!("nothing in the index leads to block {lbn}"));
+            faults.push(format!("no index entry points to block {lbn}"));
         }
     }
     faults.truncate(MOST);

@@ -68,7 +68,7 @@ impl Checker {
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
-                let what = "deleted, but says not when".to_string();
+                let what = "deleted, but without a deletion time".to_string();
                 self.unexpected("inode.partly-cleared", what, place(ino));
             }
             return Ok(());
@@ -83,7 +83,7 @@ impl Checker {
         };
         self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))?;
         if links > 0 && !is_orphan && inode.core.i_dtime.get() != 0 {
-            let what = "in use, but says when it was deleted".to_string();
+            let what = "in use, but has a deletion time".to_string();
             self.unexpected("inode.deletion-time", what, place(ino));
         }
         let bad_map = self.blocks(&inode, kind)?;
@@ -149,11 +149,11 @@ impl Checker {
             self.claim(run.extent, &mut claims);
         }
         if claims.fixed > 0 {
-            let what = format!("{} blocks lie in the volume's own metadata", claims.fixed);
+            let what = format!("{} blocks are in the metadata of the file system", claims.fixed);
             self.unexpected("inode.block-range", what, at);
         }
         if claims.duplicates > 0 {
-            let what = format!("{} clusters belong to something else as well", claims.duplicates);
+            let what = format!("{} clusters are also used by something else", claims.duplicates);
             self.unexpected("inode.duplicate-blocks", what, at);
         }
         let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
@@ -178,7 +178,7 @@ impl Checker {
         let mut claims = Claims::default();
         self.claim(Extent::new(block, 1), &mut claims);
         if claims.fixed > 0 {
-            let what = format!("block {block} lies in the volume's own metadata");
+            let what = format!("block {block} is in the metadata of the file system");
             self.unexpected("inode.block-range", what, at);
         }
         Ok(false)
@@ -257,7 +257,7 @@ impl Checker {
         let wanted = clusters.saturating_mul(per_cluster);
         let said = self.volume.allocated_sectors(inode);
         if said != wanted {
-            let what = format!("counts {said} sectors, should be {wanted}");
+            let what = format!("has {said} sectors, should be {wanted}");
             self.unexpected("inode.block-count", what, place(inode.ino));
         }
     }
@@ -267,7 +267,7 @@ impl Checker {
         let mut claims = Claims::default();
         self.claim(run, &mut claims);
         if claims.duplicates.saturating_add(claims.fixed) > 0 {
-            let what = "its block of attributes belongs to something else as well".to_string();
+            let what = "its attribute block is also used by something else".to_string();
             self.unexpected("inode.duplicate-blocks", what, place(ino));
         }
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(wide(1));

@@ -22,7 +22,8 @@ impl Checker {
         self.seen = seen;
         if let Some(first) = nameless.first() {
             let count = nameless.len();
-            let what = format!("{count} files may have names only where none could be read");
+            let what =
+                format!("{count} files may have names only in directories that could not be read");
             let place = Location::of("inode").in_inode(*first);
             self.unexpected("inode.unreferenced", what, place);
         }
@@ -46,7 +47,10 @@ impl Checker {
             if self.may_have_more_names() {
                 nameless.push(ino);
             } else {
-                let what = format!("in use with {} links, but nothing leads to it", seen.links);
+                let what = format!(
+                    "in use with {} links, but not referenced by any directory entry",
+                    seen.links
+                );
                 self.unexpected("inode.unreferenced", what, place);
             }
             return;
@@ -65,7 +69,7 @@ impl Checker {
 
     fn value(&mut self, ino: Ino) {
         if !self.values.contains_key(&ino) && !self.orphans.contains(&ino) {
-            let what = "holds the value of an attribute that nobody has".to_string();
+            let what = "holds the value of an attribute that no inode has".to_string();
             self.unexpected("inode.unreferenced", what, Location::of("inode").in_inode(ino));
         }
     }
@@ -79,7 +83,7 @@ impl Checker {
             .collect();
         wrong.sort_unstable();
         for (block, count, found, owner) in wrong {
-            let what = format!("says {count} files have it, {found} do");
+            let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
             self.unexpected("attributes.count", what, place);
         }

@@ -86,7 +86,8 @@ impl Checker {
         // The kernel and e2fsck keep that room wherever the number is not zero.
         let kept = self.sb().raw.s_reserved_gdt_blocks.get();
         if kept != 0 && !self.sb().has_compat(compat::RESIZE_INODE) {
-            let what = format!("{kept} blocks kept for descriptors, without resize_inode");
+            let what =
+                format!("{kept} blocks reserved for group descriptors, without resize_inode");
             self.unexpected("superblock.reserved", what, place);
         }
         Ok(())
@@ -137,7 +138,7 @@ impl Checker {
             if self.volume.check_extent(mmp, place).is_ok() && taken.take(mmp) {
                 self.claim_fixed(mmp);
             } else {
-                let what = format!("its block, {}, is out of place", mmp.start);
+                let what = format!("its block, {}, is not where it should be", mmp.start);
                 self.unexpected("superblock.mmp", what, place);
             }
         }
@@ -201,7 +202,7 @@ impl Checker {
 
     /// A part of a group is not where it could be, and nothing tells where it is.
     fn lose(&mut self, number: GroupNo, part: Part, run: Extent) {
-        let what = format!("its {} at {} is out of place", part.name(), run.start);
+        let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
         self.unexpected("group.head", what, place);
         self.forget(number, part);
@@ -253,7 +254,7 @@ impl Checker {
             if let Some((bytes, spare)) = spare.filter(|_| takes_spare) {
                 let name = part.name();
                 let what = format!(
-                    "its {name} is said to be at {}, a copy says {}",
+                    "its {name} is at {}, but at {} according to a backup",
                     run.start, spare.start
                 );
                 self.unexpected("group.head", what, place);

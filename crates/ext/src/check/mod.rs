@@ -189,7 +189,7 @@ fn recover(
     match journal::replay(&volume) {
         Ok(None) => Ok(device),
         Ok(Some(replayed)) => {
-            let what = "changes wait in the journal; looked at as if replayed".to_string();
+            let what = "the journal has not been replayed; checked as if it had been".to_string();
             report.add("journal.pending", Class::Expected, what, place);
             Ok(replayed)
         }

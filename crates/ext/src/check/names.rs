@@ -69,7 +69,7 @@ impl Checker {
         for (number, name) in names.iter().enumerate() {
             self.entry(dir, number, name, encrypted);
             if !known.insert(name.name.as_slice()) {
-                let what = format!("`{}` a second time", show(&name.name));
+                let what = format!("`{}` is a duplicate entry", show(&name.name));
                 self.unexpected("entry.duplicate", what, place(dir));
             }
         }
@@ -150,24 +150,24 @@ impl Checker {
                 return;
             }
             (0 | 1, _) => {
-                let what = format!("`{}` where `.` and `..` belong", show(&entry.name));
+                let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
                 self.unexpected("directory.dot", what, place(dir));
             }
             (_, b"." | b"..") => {
-                let what = format!("`{}` a second time", show(&entry.name));
+                let what = format!("`{}` is a duplicate entry", show(&entry.name));
                 return self.unexpected("entry.name", what, place(dir));
             }
             _ => {}
         }
         if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
-            let what = format!("`{}` cannot be a name", show(&entry.name));
+            let what = format!("`{}` is not a valid name", show(&entry.name));
             self.unexpected("entry.name", what, place(dir));
         }
         let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
             if !self.is_lost(entry.ino) {
                 let what = format!(
-                    "`{}` leads to inode {}, which is not in use",
+                    "`{}` points to inode {}, which is not in use",
                     show(&entry.name),
                     entry.ino
                 );
@@ -189,14 +189,15 @@ impl Checker {
             self.children.entry(dir).or_default().push(entry.ino);
         }
         if second {
-            let what = format!("`{}` is one more name of a directory", show(&entry.name));
+            let what = format!("`{}` is an additional name of a directory", show(&entry.name));
             self.unexpected("directory.two-names", what, place(dir));
         }
         let typed = self.sb().has_incompat(incompat::FILETYPE);
         // Entries from before the feature was set say nothing.
         let wrong = entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind));
         if wrong {
-            let what = format!("`{}` says another kind than its inode", show(&entry.name));
+            let what =
+                format!("the file type of `{}` differs from that of its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));
         }
     }
@@ -204,7 +205,7 @@ impl Checker {
     fn dot(&mut self, dir: Ino, to: Ino) {
         self.count(dir);
         if to != dir {
-            let what = format!("`.` leads to inode {to}");
+            let what = format!("`.` points to inode {to}");
             self.unexpected("directory.dot", what, place(dir));
         }
     }
@@ -224,7 +225,7 @@ impl Checker {
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(named_in);
         if parent != named_in {
-            let what = format!("`..` leads to inode {parent}, should be {named_in}");
+            let what = format!("`..` points to inode {parent}, should be {named_in}");
             self.unexpected("directory.dot-dot", what, place(dir));
         }
     }
@@ -247,11 +248,11 @@ impl Checker {
             if parent.is_some_and(|parent| self.is_unreadable(parent)) {
                 continue;
             }
-            let what = "in use, but nothing leads to it".to_string();
+            let what = "in use, but not referenced by any directory entry".to_string();
             self.unexpected("directory.unconnected", what, place(ino));
         }
         for (ino, _) in dirs.into_iter().filter(|(ino, _)| !reached.contains(ino)) {
-            let what = "named only by directories below itself".to_string();
+            let what = "its only names are in directories below itself".to_string();
             self.unexpected("directory.loop", what, place(ino));
         }
     }

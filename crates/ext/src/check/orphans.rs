@@ -18,7 +18,8 @@ impl Checker {
             self.sound(filed, "orphan.file", place)?;
         }
         for ino in self.orphans.clone() {
-            let what = "a mount would finish deleting or cutting it".to_string();
+            let what =
+                "orphan inode: the next mount finishes deleting or truncating it".to_string();
             self.expected("inode.orphan", what, Location::of("inode").in_inode(ino));
         }
         Ok(())

@@ -92,7 +92,7 @@ impl Checker {
             }
         }
         if claims.duplicates > 0 {
-            let what = format!("{} fragments are another's too", claims.duplicates);
+            let what = format!("{} fragments are also used by another file", claims.duplicates);
             self.unexpected("inode.duplicate-blocks", what, place(claims.ino));
         }
     }
@@ -135,7 +135,9 @@ impl Checker {
     fn beyond_the_end(&mut self, at: u64, number: u64, claims: &mut Claims) {
         if !std::mem::replace(&mut claims.beyond, true) {
             let blocks = claims.blocks;
-            let what = format!("block {at} lies at {number}, past the end of {blocks} blocks");
+            let what = format!(
+                "block {at} is mapped to {number}, past the end of the volume ({blocks} blocks)"
+            );
             self.unexpected("inode.block-past-end", what, place(claims.ino));
         }
     }
@@ -148,13 +150,13 @@ impl Checker {
         let place = place(claims.ino).in_block(run.start);
         if run.start.get().saturating_add(run.len) > self.sb().size {
             claims.bad = true;
-            let what = format!("a block at {} past the end of the volume", run.start);
+            let what = format!("block {} is past the end of the volume", run.start);
             self.unexpected("inode.block-range", what, place);
             return false;
         }
         if within.saturating_add(run.len) > frags {
             claims.bad = true;
-            let what = format!("{} fragments at {} are in two blocks", run.len, run.start);
+            let what = format!("{} fragments at {} span two blocks", run.len, run.start);
             self.unexpected("inode.block-range", what, place);
             return false;
         }

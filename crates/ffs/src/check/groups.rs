@@ -57,13 +57,13 @@ impl Checker {
             totals.nifree = totals.nifree.saturating_add(u64::from(now.nifree));
             totals.nffree = totals.nffree.saturating_add(u64::from(now.nffree));
             if let Some(stored) = stored.get(index(group.get())).filter(|stored| **stored != now) {
-                let what = format!("says {stored:?}, should be {now:?}");
+                let what = format!("is {stored:?}, should be {now:?}");
                 self.expected("summary-area", what, Location::of("summary area").in_group(group));
             }
         }
         let stored = self.sb().tuning.totals;
         if self.lost_groups.is_empty() && stored != totals {
-            let what = format!("says {stored:?}, should be {totals:?}");
+            let what = format!("is {stored:?}, should be {totals:?}");
             self.expected("superblock.totals", what, Location::of("superblock"));
         }
         Ok(())
@@ -102,24 +102,24 @@ impl Checker {
         let stored = group.stored_counts();
         let (said, should) = (summary_of(&stored), summary_of(&now));
         if said != should {
-            let what = format!("says {said:?}, should be {should:?}");
+            let what = format!("is {said:?}, should be {should:?}");
             self.expected("group.summary", what, place(number));
         }
         if stored.runs != now.runs || stored.clusters != now.clusters {
-            let what = "the counts of runs of fragments or of clusters are not those of the map";
+            let what = "the counts of runs of fragments or of clusters do not match the map";
             self.expected("group.counts", what.to_string(), place(number));
         }
         self.cluster_map(number, &group);
         if !group.rotors_are_within() {
-            let what = "a rotor points outside of the group";
+            let what = "a rotor points outside the group";
             self.unexpected("group.rotor", what.to_string(), place(number));
         }
         if let Some(field) = group.wrong_field() {
-            let what = format!("{field} is not what the format has there");
+            let what = format!("{field} is not the value that the format prescribes");
             self.unexpected("group.fields", what, place(number));
         }
         if group.has_strays() {
-            let what = "bits of the maps are set behind the group's end".to_string();
+            let what = "bits past the end of the group are set".to_string();
             self.unexpected("group.padding", what, place(number));
         }
         if self.report.total() > findings {
@@ -203,7 +203,7 @@ impl Checker {
             group.block_is_free(at).is_some_and(|says| says != free)
         };
         if let Some(first) = (0..blocks).find(differs) {
-            let what = format!("block {first} of the group is free in one map only");
+            let what = format!("block {first} of the group is free in only one of the two maps");
             self.expected("group.clusters", what, place(number));
         }
     }

@@ -105,7 +105,8 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Seal(ino));
         }
         if inode.is(SNAPSHOT) && !self.sb().tuning.has_snapshots {
-            let what = "marked as a snapshot, which the volume does not know of".to_string();
+            let what =
+                "marked as a snapshot, but not in the superblock's list of snapshots".to_string();
             self.unexpected("inode.snapshot", what, place(ino));
             self.fix(Stage::Inodes, Fix::Unmark(ino));
         }
@@ -162,7 +163,7 @@ impl Checker {
             return Ok(true);
         }
         if kind == FileKind::Symlink && mapped && inode.direct_block(0).is_none() {
-            let what = "a symlink that has lost its target".to_string();
+            let what = "symlink without a target".to_string();
             self.unexpected("inode.length", what, place(inode.ino));
             self.fix(Stage::Inodes, Fix::Clear(inode.ino));
             return Ok(true);
@@ -193,7 +194,7 @@ impl Checker {
         }
         let bsize = u64::from(self.sb().bsize);
         let len = claims.mapped.saturating_mul(bsize);
-        let what = format!("a length of {}, but nothing from byte {len} on", inode.len);
+        let what = format!("length {}, but no blocks from byte {len} on", inode.len);
         if inode.len > wide(DIRECT).saturating_mul(bsize) {
             self.expected("inode.size-past-blocks", what, place(inode.ino));
         } else {
@@ -208,7 +209,7 @@ impl Checker {
         let mut numbers = inode.direct.iter().chain(&inode.indirect).skip(kept);
         if let Some(number) = numbers.find(|&&number| number != 0) {
             claims.beyond = true;
-            let what = format!("a block number, {number}, in an inode without blocks");
+            let what = format!("block number {number} in an inode that has no blocks");
             self.unexpected("inode.block-past-end", what, place(inode.ino));
         }
     }
@@ -243,7 +244,7 @@ impl Checker {
         let unit = wide(DIRECTORY_UNIT);
         let odd = inode.len == 0 || !inode.len.is_multiple_of(unit);
         if kind == FileKind::Directory && odd {
-            let what = format!("a directory's length of {}", inode.len);
+            let what = format!("directory length {}", inode.len);
             self.unexpected("inode.length", what, place);
             let len = inode.len.max(1).next_multiple_of(unit);
             return Some(match inode.direct_block(0) {
@@ -252,7 +253,7 @@ impl Checker {
             });
         }
         if kind == FileKind::Symlink && inode.len > u64::from(self.sb().bsize) {
-            let what = format!("a symlink's length of {}", inode.len);
+            let what = format!("symlink length {}", inode.len);
             self.unexpected("inode.length", what, place);
             return Some(Fix::Clear(inode.ino));
         }

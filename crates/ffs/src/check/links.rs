@@ -37,7 +37,8 @@ impl Checker {
             let place = Location::of("inode").in_inode(ino);
             let what = format!("{links} links, should be {names}");
             if names == 0 {
-                let what = format!("in use with {links} links, but nothing leads to it");
+                let what =
+                    format!("in use with {links} links, but not referenced by any directory entry");
                 self.for_want_of_names("inode.unreferenced", what, place);
                 let (stage, fix) = self.unreferenced(ino, links);
                 self.fix(stage, fix);

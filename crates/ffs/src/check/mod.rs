@@ -159,7 +159,7 @@ impl Checker {
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         for &(group, at) in &chosen.bad_copies {
-            let what = format!("the copy at byte {at} says something else");
+            let what = format!("differs from the copy at byte {at}");
             self.unexpected("superblock.copy", what, place.in_group(group));
             self.fix(Stage::Superblock, Fix::Copy(at));
         }

@@ -63,7 +63,7 @@ impl Checker {
         let bsize = u64::from(self.sb().bsize);
         let mapped = self.mapped_bytes(&inode)?;
         if mapped < inode.len {
-            let what = format!("a hole at byte {mapped} of {}", inode.len);
+            let what = format!("hole at byte {mapped} of {}", inode.len);
             self.unexpected("directory.hole", what, place(dir));
             self.names_are_missing = true;
             let fix = if mapped == 0 { Fix::Clear(dir) } else { Fix::Length(dir, mapped) };
@@ -170,7 +170,7 @@ impl Checker {
             (0, b".") => return self.dot(dir, entry),
             (1, b"..") => return self.dot_dot(dir, entry),
             (0 | 1, _) => {
-                let what = format!("`{}` where `.` and `..` belong", show(&entry.name));
+                let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
                 self.unexpected("directory.dot", what, place(dir));
                 self.fix(Stage::Names, Fix::Dots(dir));
                 if matches!(entry.name.as_slice(), b"." | b"..") {
@@ -178,13 +178,13 @@ impl Checker {
                 }
             }
             (_, b"." | b"..") => {
-                let what = format!("`{}` a second time", show(&entry.name));
+                let what = format!("`{}` is a duplicate entry", show(&entry.name));
                 return self.reject("entry.name", what, entry.spot);
             }
             _ => {}
         }
         if entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
-            let what = format!("`{}` cannot be a name", show(&entry.name));
+            let what = format!("`{}` is not a valid name", show(&entry.name));
             self.reject("entry.name", what, entry.spot);
         }
         if dir == Ino::new(ROOT) && entry.name == b"lost+found" {
@@ -193,7 +193,7 @@ impl Checker {
         let Some(seen) = self.seen.get_mut(&entry.ino) else {
             if !self.is_lost(entry.ino) {
                 let what = format!(
-                    "`{}` leads to inode {}, which is not in use",
+                    "`{}` points to inode {}, which is not in use",
                     show(&entry.name),
                     entry.ino
                 );
@@ -210,7 +210,8 @@ impl Checker {
             seen.entries = seen.entries.saturating_add(1);
         }
         if self.sb().typed_entries && entry.kind != Some(kind) {
-            let what = format!("`{}` says another kind than its inode", show(&entry.name));
+            let what =
+                format!("the file type of `{}` differs from that of its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));
             self.fix(Stage::Names, Fix::Retype(entry.spot, kind));
         }
@@ -224,7 +225,7 @@ impl Checker {
 
     fn name_of_directory(&mut self, entry: &Name) {
         let (dir, root) = (entry.spot.dir, Ino::new(ROOT));
-        let what = format!("`{}` is one more name of a directory", show(&entry.name));
+        let what = format!("`{}` is an additional name of a directory", show(&entry.name));
         if entry.ino == root {
             return self.reject("directory.two-names", what, entry.spot);
         }
@@ -269,7 +270,7 @@ impl Checker {
             self.count(dir);
             self.kind_of_dot(entry);
         } else {
-            let what = format!("`.` leads to inode {}", entry.ino);
+            let what = format!("`.` points to inode {}", entry.ino);
             self.unexpected("directory.dot", what, place(dir));
             self.fix(Stage::Names, Fix::Dots(dir));
         }
@@ -284,7 +285,8 @@ impl Checker {
 
     fn kind_of_dot(&mut self, entry: &Name) {
         if self.sb().typed_entries && entry.kind != Some(FileKind::Directory) {
-            let what = format!("`{}` says another kind than its inode", show(&entry.name));
+            let what =
+                format!("the file type of `{}` differs from that of its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(entry.spot.dir));
             self.fix(Stage::Names, Fix::Retype(entry.spot, FileKind::Directory));
         }
@@ -305,7 +307,7 @@ impl Checker {
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(parent);
         if parent != named_in {
-            let what = format!("`..` leads to inode {parent}, should be {named_in}");
+            let what = format!("`..` points to inode {parent}, should be {named_in}");
             // Of a directory that was being moved; `fsck_ffs -p` sets it right
             // unasked (`pass2.c`).
             self.expected("directory.dot-dot", what, place(dir));
@@ -328,13 +330,13 @@ impl Checker {
         let alone: Vec<Ino> = dirs.iter().filter(nameless).copied().collect();
         let reached = self.below(alone.iter().copied().chain([root]).collect());
         for ino in alone {
-            let what = "in use, but nothing leads to it".to_string();
+            let what = "in use, but not referenced by any directory entry".to_string();
             self.for_want_of_names("directory.unconnected", what, place(ino));
             self.fix(Stage::Connections, Fix::Connect(ino));
         }
         let unreached: Vec<Ino> = dirs.into_iter().filter(|ino| !reached.contains(ino)).collect();
         for &ino in &unreached {
-            let what = "named only by directories below itself".to_string();
+            let what = "its only names are in directories below itself".to_string();
             self.unexpected("directory.loop", what, place(ino));
         }
         self.open_loops(&unreached);

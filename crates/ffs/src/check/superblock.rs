@@ -83,7 +83,7 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
     let none = || FsError::corrupt(Corruption::Magic { found: 0 }, place());
     let Some(first) = find(device.as_ref()) else {
         let copy = search(device).ok_or_else(none)?;
-        return chosen(device, &at_home(copy.clone(), None), &copy, "nothing is there".into());
+        return chosen(device, &at_home(copy.clone(), None), &copy, "not found".into());
     };
     match usable(&first, device.len()) {
         Err(error) => match search(device) {

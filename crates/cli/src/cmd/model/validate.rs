@@ -102,7 +102,7 @@ fn validate_one(drive: &str, path: &Path, specs: &Path) -> Result<Validated, Fai
         .find(|path| path.is_file())
         .ok_or_else(|| {
             let names: Vec<String> = SPECS.iter().map(|end| format!("{drive}{end}")).collect();
-            Failure::usage(format!("{}: none of {} is there", specs.display(), names.join(", ")))
+            Failure::usage(format!("{}: {} not found", specs.display(), names.join(", ")))
         })?;
     let spec = device::spec(&spec.to_string_lossy())?;
     let trace = load(path)?;
