@@ -169,6 +169,12 @@ fn what_was_found_stays_mended() {
         ("dir-into", "mkdir A\nmkdir B\nbegin\nrename B A/log\nfsync A\n"),
         ("dir-over", "mkdir A\nmkdir B\nopen A/f\nwrite 0 1000\nclose\nbegin\nrename A B\n"),
         ("dir-over-before", "mkdir B\nmkdir A\nopen A/f\nclose\nbegin\nrename A B\n"),
+        // With a name in either parent, and `..` not turned yet, a directory took
+        // the name of another, which then went with it.
+        (
+            "moved-over",
+            "mkdir A\nmkdir B\nmkdir A/sub\nbegin\nrename B A/bar\nrename A/bar A/sub\n",
+        ),
         // A new directory that was renamed at once did not wait for its parent's
         // link any more.
         ("dir-at-once", "mkdir A\nbegin\nmkdir log\nrename log tmp\nopen tmp/f\nfsync tmp/f\n"),

@@ -41,6 +41,8 @@ pub enum Single {
     Xattr,
     /// A new directory with a file in it.
     Fill,
+    /// A directory grows past the blocks that its inode leads to.
+    Widen,
     /// A directory gets another name in its parent.
     RenameWithin,
     /// A directory takes the name of an empty one beside it.
@@ -71,7 +73,7 @@ const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"
 
 impl Single {
     /// All of them.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::Create,
         Self::Mkdir,
         Self::Link,
@@ -89,6 +91,7 @@ impl Single {
         Self::Symlink,
         Self::Xattr,
         Self::Fill,
+        Self::Widen,
         Self::RenameWithin,
         Self::RenameOverDirectory,
         Self::RenameOverAcross,
@@ -123,6 +126,7 @@ impl Single {
             Self::Symlink => "symlink",
             Self::Xattr => "xattr",
             Self::Fill => "fill",
+            Self::Widen => "widen",
             Self::RenameWithin => "rename-within",
             Self::RenameOverDirectory => "rename-over-directory",
             Self::RenameOverAcross => "rename-over-across",
@@ -158,6 +162,7 @@ impl Single {
             Self::Symlink => "create a symbolic link whose target needs a block",
             Self::Xattr => "set an extended attribute of 300 bytes",
             Self::Fill => "create a directory and a file in it",
+            Self::Widen => "add names to a directory until it needs an indirect block",
             Self::RenameWithin => "rename a directory within its parent",
             Self::RenameOverDirectory => "rename a directory over an empty one in the same parent",
             Self::RenameOverAcross => "rename a directory over an empty one in another parent",
@@ -213,7 +218,9 @@ impl Single {
                 ops.push(Op::Rmdir(path(dir)));
                 parent(dir)
             }
-            Self::Fill | Self::Nest | Self::MoveIntoNew => self.directories(names, &mut ops),
+            Self::Fill | Self::Widen | Self::Nest | Self::MoveIntoNew => {
+                self.directories(names, &mut ops)
+            }
             Self::RenameWithin
             | Self::RenameOverDirectory
             | Self::RenameOverAcross
@@ -263,6 +270,20 @@ impl Single {
                 ]);
                 names.fill(&dir.to_string());
                 file
+            }
+            Self::Widen => {
+                // One name to a unit of 512 bytes: 96 of them in twelve blocks.
+                let file = path(names.file(&FILES, ops));
+                let dir = names.new_dir(&["wide", "wider", "widest"]);
+                ops.push(Op::Mkdir(dir.clone()));
+                for n in 0..100 {
+                    if n == 94 {
+                        ops.push(Op::Sync);
+                    }
+                    ops.push(Op::Link(file.clone(), path(&format!("{dir}/{n:0>250}"))));
+                }
+                names.fill(&dir.to_string());
+                dir
             }
             Self::MoveIntoNew => {
                 let from = names.file(&["A/new", "A/foo", "B/foo", "A/needed"], ops);
