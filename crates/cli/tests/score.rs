@@ -291,3 +291,35 @@ fn check_picture(png: &Path) {
     assert!(saturated(|r, g, b| b > r + 80 && b > g + 80) > 200, "nothing read early");
     assert!(saturated(|r, g, b| r > b + 120 && g > b + 60) > 200, "nothing read late");
 }
+
+/// What a kernel was seen to fetch has been read ahead already; what a program
+/// asked for has not.
+#[test]
+fn of_what_was_fetched_nothing_is_read_ahead_once_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir(dir.join("tree")).unwrap();
+    fs::write(dir.join("tree/file"), vec![3; 1 << 20]).unwrap();
+    text(&["build", "tree", "-o", "disk.img"], dir);
+    let requests = |op: &str, fetched: bool| -> Vec<(u64, u64)> {
+        let mut trace = String::from("{\"seekless_trace\":1}\n");
+        for (offset, length) in [(0, 4096), (65536, 131_072), (61440, 8192)] {
+            let event = serde_json::json!({
+                "op": op, "path": "/file", "offset": offset, "length": length, "fetched": fetched,
+            });
+            trace += &format!("{event}\n");
+        }
+        fs::write(dir.join("trace"), trace).unwrap();
+        text(&["score", "disk.img", "--trace", "trace", "--io-log", "log"], dir);
+        let data = log(&dir.join("log")).into_iter().filter(|line| line["purpose"] == "data");
+        let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
+        data.map(|line| (number(&line, "block"), number(&line, "blocks"))).collect()
+    };
+    for op in ["read", "fault"] {
+        let exact = requests(op, true);
+        let start = exact[0].0;
+        assert_eq!(exact, [(start, 1), (start + 16, 32), (start + 15, 1)], "{op}");
+        let more: u64 = requests(op, false).iter().map(|(_, blocks)| blocks).sum();
+        assert!(more > 34, "{op}: {more} blocks with read-ahead");
+    }
+}

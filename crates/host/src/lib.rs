@@ -7,6 +7,7 @@
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
+//! - [`read_ahead`]: how much a device reads ahead, set for a while;
 //! - [`program`]: commands that are traced from their first instruction.
 //!
 //! It knows no format, no trace file and no figure. The only crate that may
@@ -19,11 +20,18 @@ pub mod fiemap;
 pub mod loop_device;
 pub mod mounts;
 pub mod program;
+pub mod read_ahead;
 pub mod residency;
 pub mod scratch;
 pub mod tracefs;
 
 pub use error::HostError;
+
+/// The kernel's release, as `uname -r` has it.
+#[must_use]
+pub fn kernel_release() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
 
 /// Nanoseconds of the monotonic clock: the clock of all events here.
 #[must_use]

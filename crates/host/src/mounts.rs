@@ -2,6 +2,7 @@
 
 use crate::HostError;
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,20 @@ impl DeviceNumber {
     #[must_use]
     pub const fn in_kernel(self) -> u64 {
         ((self.major as u64) << 20) | self.minor as u64
+    }
+
+    /// Where a partition begins on its device, in sectors of 512 bytes; 0 for what
+    /// is none.
+    #[must_use]
+    pub fn first_sector(self) -> u64 {
+        let start = fs::read_to_string(self.in_sysfs().join("start"));
+        start.ok().and_then(|start| start.trim().parse().ok()).unwrap_or(0)
+    }
+
+    /// Its directory in sysfs.
+    #[must_use]
+    pub fn in_sysfs(self) -> PathBuf {
+        PathBuf::from(format!("/sys/dev/block/{}:{}", self.major, self.minor))
     }
 }
 

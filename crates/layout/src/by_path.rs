@@ -25,7 +25,7 @@ pub fn touches(events: &[Event], tree: &Tree, block_size: u32) -> Vec<Touch> {
         let Some(node) = walk.path(&event.path, follow) else { continue };
         match event.op {
             Op::Readdir => walk.directory(node),
-            Op::Read | Op::Mmap | Op::Exec => {
+            Op::Read | Op::Mmap | Op::Fault | Op::Exec => {
                 let size = tree.node(node).size;
                 let length = event.length.unwrap_or(u64::MAX);
                 let end = event.offset.saturating_add(length).min(size);

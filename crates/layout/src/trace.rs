@@ -60,11 +60,13 @@ pub enum Op {
     Exec,
     /// A range of a file was mapped into memory.
     Mmap,
+    /// A page of a mapping was touched that was not in memory.
+    Fault,
     /// Something not known here.
     Other(String),
 }
 
-const OPS: [(&str, Op); 8] = [
+const OPS: [(&str, Op); 9] = [
     ("lookup", Op::Lookup),
     ("open", Op::Open),
     ("stat", Op::Stat),
@@ -73,6 +75,7 @@ const OPS: [(&str, Op); 8] = [
     ("read", Op::Read),
     ("exec", Op::Exec),
     ("mmap", Op::Mmap),
+    ("fault", Op::Fault),
 ];
 
 impl Op {
@@ -110,6 +113,9 @@ pub struct Event {
     pub length: Option<u64>,
     /// The name was not there.
     pub missing: bool,
+    /// The range is what came from the disk in one go, read-ahead included:
+    /// nothing more is fetched along with it.
+    pub fetched: bool,
     /// Fields not known here.
     pub extra: Map<String, Value>,
 }
@@ -119,7 +125,18 @@ impl Event {
     #[must_use]
     pub fn new(time: Nanos, op: Op, path: Vec<u8>) -> Self {
         let extra = Map::new();
-        Self { time, pid: 0, comm: None, op, path, offset: 0, length: None, missing: false, extra }
+        Self {
+            time,
+            pid: 0,
+            comm: None,
+            op,
+            path,
+            offset: 0,
+            length: None,
+            missing: false,
+            fetched: false,
+            extra,
+        }
     }
 
     /// The same event by a process.
@@ -156,6 +173,8 @@ struct Line {
     length: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     missing: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    fetched: bool,
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -181,6 +200,7 @@ impl Line {
             offset: self.offset.unwrap_or(0),
             length: self.length,
             missing: self.missing,
+            fetched: self.fetched,
             extra: self.extra,
         })
     }
@@ -201,6 +221,7 @@ impl Line {
             offset: has_range.then_some(event.offset),
             length: event.length,
             missing: event.missing,
+            fetched: event.fetched,
             extra: event.extra.clone(),
         }
     }
@@ -370,6 +391,18 @@ mod tests {
         assert_eq!((&*events[1].path, events[1].offset), (&b"/\xff"[..], 4096));
         let again: Vec<Event> =
             Reader::new(&*written(&events)).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(again, events);
+    }
+
+    #[test]
+    fn faults_and_what_was_fetched_are_read_as_written() {
+        let fault = Event::new(Nanos::new(9), Op::Fault, b"/lib".to_vec()).by(3).on(8192, 65536);
+        let events = [Event { fetched: true, ..fault.clone() }, fault];
+        let text = String::from_utf8(written(&events)).unwrap();
+        assert_eq!(text.matches("\"op\":\"fault\"").count(), 2, "{text}");
+        assert_eq!(text.matches("\"fetched\":true").count(), 1, "{text}");
+        let again: Vec<Event> =
+            Reader::new(text.as_bytes()).unwrap().collect::<Result<_, _>>().unwrap();
         assert_eq!(again, events);
     }
 

@@ -103,7 +103,7 @@ pub(crate) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure
 fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCode, Failure> {
     let image = image::open(&args.image, args.open)?;
     let recorder = args.record.as_ref().map(|path| {
-        let created = Recorder::create(path, &args.image);
+        let created = Recorder::create(path, &args.image, args.read_ahead.get());
         created.map(Arc::new).map_err(|error| Failure::io(path.display(), &error))
     });
     let recorder = recorder.transpose()?;

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::recording::{self, Collected, End, Recorder, Source, Whose};
+use crate::recording::{self, Collected, End, ReadAhead, Recorder, Source, Whose};
 use clap::{Args, ValueEnum};
 use seekless_host::mounts::{self, Mount};
 use seekless_host::tracefs::{self, Root};
@@ -51,6 +51,11 @@ pub(crate) struct RecordArgs {
     /// those accessed by programs (for mapped files: page faults)
     #[arg(long, value_enum, default_value_t = WantedPages::Fetched)]
     pages: WantedPages,
+    /// Maximum read-ahead of the device during the recording, as read_ahead_kb, or
+    /// `keep`; the previous value is restored at the end
+    /// [default: 128K]
+    #[arg(long, value_name = "SIZE", value_parser = parse_read_ahead)]
+    read_ahead: Option<WantedReadAhead>,
     /// Do not drop the caches first: reads of cached pages are still recorded,
     /// but the lookups that led to them are not
     #[arg(long)]
@@ -71,6 +76,24 @@ enum Wanted {
     Tracefs,
     /// Opens and accesses, and the pages in memory afterwards
     Fanotify,
+}
+
+/// What a kernel reads ahead on a disk if nobody says otherwise, in KiB.
+const READ_AHEAD_KIB: u64 = 128;
+
+/// How much the device shall read ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct WantedReadAhead(Option<ByteLen>);
+
+fn parse_read_ahead(text: &str) -> Result<WantedReadAhead, String> {
+    if text == "keep" {
+        return Ok(WantedReadAhead(None));
+    }
+    let size = parse_size(text)?;
+    if size.get() % 1024 != 0 {
+        return Err("read-ahead must be a multiple of 1K".into());
+    }
+    Ok(WantedReadAhead(Some(size)))
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +121,13 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         (command, _) => Whose::Program(command),
     };
     let buffer_kib = usize::try_from(args.buffer.get() >> 10).unwrap_or(usize::MAX).max(64);
-    let recorder = Recorder { mount: &mount, source, keep_caches: args.keep_caches, buffer_kib };
+    let read_ahead = match args.read_ahead {
+        None => ReadAhead::IfPossible(READ_AHEAD_KIB),
+        Some(WantedReadAhead(None)) => ReadAhead::Keep,
+        Some(WantedReadAhead(Some(size))) => ReadAhead::Set(size.get() >> 10),
+    };
+    let recorder =
+        Recorder { mount: &mount, source, keep_caches: args.keep_caches, buffer_kib, read_ahead };
     let collected = recorder.run(&whose, &mut signals)?;
     let code = exit_code(&collected.end);
     let header = header(args, &mount, &collected);
@@ -162,6 +191,18 @@ fn header(args: &RecordArgs, mount: &Mount, collected: &Collected) -> Map<String
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
         header.insert("command".into(), json!(words));
     }
+    header.insert("kernel".into(), seekless_host::kernel_release().into());
+    if let Some(kib) = collected.read_ahead_kib {
+        header.insert("read_ahead_kb".into(), kib.into());
+    }
+    if let Ok(space) = rustix::fs::statvfs(&mount.dir) {
+        header.insert("block_size".into(), space.f_bsize.into());
+    }
+    let pages = match args.pages {
+        WantedPages::Fetched => "fetched",
+        WantedPages::Touched => "touched",
+    };
+    header.insert("pages".into(), pages.into());
     if collected.lost > 0 {
         header.insert("lost".into(), collected.lost.into());
     }

@@ -19,9 +19,14 @@ const ROOT: u64 = 1;
 /// More names on the way to the root than any path has.
 const DEPTH_MAX: usize = 4096;
 
+/// Read-ahead of one page is none.
+const ONE_PAGE: u64 = 4096;
+
 /// A trace in the making.
 pub(crate) struct Recorder {
     start: Instant,
+    /// Reads are what would come from a disk, read-ahead included.
+    fetched: bool,
     state: Mutex<State>,
 }
 
@@ -38,10 +43,15 @@ struct State {
 
 impl Recorder {
     /// Starts a trace in a new file.
-    pub(crate) fn create(path: &Path, image: &Path) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, image: &Path, read_ahead: u64) -> io::Result<Self> {
         let mut header = Map::new();
         header.insert("recorder".into(), Value::from("mount"));
         header.insert("image".into(), Value::from(image.to_string_lossy()));
+        header.insert("kernel".into(), seekless_host::kernel_release().into());
+        header.insert("read_ahead_kb".into(), (read_ahead >> 10).into());
+        let fetched = read_ahead > ONE_PAGE;
+        let pages = if fetched { "fetched" } else { "touched" };
+        header.insert("pages".into(), pages.into());
         let out = Writer::new(BufWriter::new(File::create(path)?), &header)?;
         let start = Instant::now();
         let state = State {
@@ -52,7 +62,7 @@ impl Recorder {
             flushed: start,
             failed: None,
         };
-        Ok(Self { start, state: Mutex::new(state) })
+        Ok(Self { start, fetched, state: Mutex::new(state) })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -102,6 +112,7 @@ impl Recorder {
         let path = state.path(ino);
         let mut event = Event::new(time, Op::Read, path).by(pid).on(offset, length);
         event.comm = state.comm(pid);
+        event.fetched = self.fetched;
         state.write_pending();
         state.pending = Some((ino, event));
     }

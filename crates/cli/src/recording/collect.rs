@@ -3,7 +3,8 @@ use super::subject::End;
 use crate::failure::{Failure, Kind};
 use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
-use seekless_host::mounts::Mount;
+use seekless_host::mounts::{DeviceNumber, Mount};
+use seekless_host::read_ahead::{self, ReadAheadGuard};
 use seekless_host::tracefs::{self, Filter, Instance, Root, Traced, What, Who};
 use seekless_host::{HostError, program};
 use signal_hook::iterator::Signals;
@@ -47,6 +48,10 @@ pub(crate) struct Collected {
     pub(crate) source: Source,
     /// When it began, on the clock of the events.
     pub(crate) start: u64,
+    /// How much the device read ahead, where it says so.
+    pub(crate) read_ahead_kib: Option<u64>,
+    /// Where the file system's partition begins on its device.
+    pub(crate) first_sector: u64,
     pub(crate) traced: Vec<Traced>,
     pub(crate) noticed: Vec<Noticed>,
     /// Events that the kernel had no room for; at least so many.
@@ -62,6 +67,29 @@ pub(crate) struct Recorder<'a> {
     pub(crate) source: Source,
     pub(crate) keep_caches: bool,
     pub(crate) buffer_kib: usize,
+    pub(crate) read_ahead: ReadAhead,
+}
+
+/// How much the device shall read ahead while a recording is made, in KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReadAhead {
+    /// As it does.
+    Keep,
+    /// So much, if that can be set.
+    IfPossible(u64),
+    /// So much.
+    Set(u64),
+}
+
+impl ReadAhead {
+    fn set(self, device: DeviceNumber) -> Result<Option<ReadAheadGuard>, HostError> {
+        match self {
+            Self::Keep => Ok(None),
+            // The trace says what it was in the end.
+            Self::IfPossible(kib) => Ok(ReadAheadGuard::set(device, kib).ok()),
+            Self::Set(kib) => ReadAheadGuard::set(device, kib).map(Some),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -77,6 +105,9 @@ impl Recorder<'_> {
         whose: &Whose<'_>,
         signals: &mut Signals,
     ) -> Result<Collected, Failure> {
+        let device = self.mount.device;
+        let _read_ahead = self.read_ahead.set(device)?;
+        let read_ahead_kib = read_ahead::of(device);
         if !self.keep_caches {
             caches::write_back(&self.mount.dir)?;
             caches::drop_clean(Caches::All)?;
@@ -109,7 +140,17 @@ impl Recorder<'_> {
         };
         let lost = ears.instance.as_ref().map_or(0, |instance| instance.lost)
             + u64::from(ears.watch.as_ref().is_some_and(|watch| watch.overflowed));
-        Ok(Collected { source: self.source, start, traced, noticed, lost, strangers, end })
+        Ok(Collected {
+            source: self.source,
+            start,
+            read_ahead_kib,
+            first_sector: device.first_sector(),
+            traced,
+            noticed,
+            lost,
+            strangers,
+            end,
+        })
     }
 
     /// Starts to listen, and then the program.
@@ -194,7 +235,7 @@ impl Recorder<'_> {
         use tracefs::Source as S;
         let mut events = vec![S::Asked, S::Faulted, S::Mapped, S::Fetched, S::Renamed, S::Forked];
         if self.mount.fs_type.starts_with("ext") {
-            events.extend([S::Buffer, S::Loaded]);
+            events.extend([S::Buffer, S::Loaded, S::Queued]);
         }
         events
     }

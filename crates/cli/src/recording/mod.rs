@@ -4,7 +4,7 @@ mod collect;
 mod naming;
 mod subject;
 
-pub(crate) use collect::{Collected, Recorder, Source, Whose};
+pub(crate) use collect::{Collected, ReadAhead, Recorder, Source, Whose};
 pub(crate) use naming::Names;
 pub(crate) use subject::{End, Subject};
 

@@ -10,7 +10,7 @@ use seekless_host::{program, residency};
 use seekless_layout::recording::{
     Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble,
 };
-use seekless_units::{BlockNo, Ino};
+use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -98,7 +98,7 @@ impl<'a> Names<'a> {
                 touches.push(Touch { time: 0, tid: event.tid, what: What::Named(comm.into()) });
             }
             let time = event.time.saturating_sub(start);
-            let what = traced(event.what, block_size);
+            let what = traced(event.what, block_size, collected.first_sector);
             touches.extend(what.map(|what| Touch { time, tid: event.tid, what }));
         }
         for event in collected.noticed {
@@ -172,7 +172,7 @@ impl<'a> Names<'a> {
 }
 
 /// A trace event as the recording takes it.
-fn traced(what: tracefs::What, block_size: u64) -> Option<What> {
+fn traced(what: tracefs::What, block_size: u64, first_sector: u64) -> Option<What> {
     let ino = |ino: u64| u32::try_from(ino).ok().map(Ino::new);
     let pages = |of: u64, first, last, how| Some(What::Pages { ino: ino(of)?, first, last, how });
     match what {
@@ -186,7 +186,15 @@ fn traced(what: tracefs::What, block_size: u64) -> Option<What> {
         tracefs::What::Loaded { ino: of } => ino(of).map(What::Inode),
         tracefs::What::Renamed { comm } => Some(What::Named(comm)),
         tracefs::What::Forked { child } => Some(What::Forked(child)),
-        tracefs::What::Evicted { .. } | tracefs::What::Issued { .. } => None,
+        tracefs::What::Queued { read: false, .. }
+        | tracefs::What::Evicted { .. }
+        | tracefs::What::Issued { .. } => None,
+        tracefs::What::Queued { sector, sectors, .. } => {
+            let (start, len) = (sector.checked_sub(first_sector)?, u64::from(sectors));
+            let (first, end) = (start * 512 / block_size, (start + len) * 512);
+            let count = end.div_ceil(block_size).checked_sub(first)?;
+            Some(What::Requested(Extent::new(BlockNo::new(first), count)))
+        }
     }
 }
 

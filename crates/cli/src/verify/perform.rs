@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// Bytes that one call reads; a longer range takes several, which the kernel
@@ -53,7 +53,7 @@ impl<'a> Stage<'a> {
             Op::Readlink => self.read_link(&event.path),
             Op::Readdir => self.list(&event.path),
             Op::Open => self.open_file(event),
-            Op::Read | Op::Mmap => self.read(event, event.length),
+            Op::Read | Op::Mmap | Op::Fault => self.read(event, event.length),
             Op::Exec => self.exec(event),
             Op::Other(_) => Ok(()),
         };
@@ -120,15 +120,16 @@ impl<'a> Stage<'a> {
         let Some(file) = self.files.get(&key) else { return Ok(()) };
         let meta = file.metadata().map_err(|_| Errno::IO)?;
         if meta.is_dir() {
-            // The search for a name that is not there: any that leads to the same
-            // block does.
-            let name = (self.absent)(&event.path, event.offset);
-            let Some(name) = name else { return Ok(()) };
-            let path = [event.path.as_slice(), b"/", name.as_slice()].concat();
-            return match self.open(&path, OFlags::PATH) {
-                Err(Errno::NOENT) => Ok(()),
-                other => other.map(drop),
-            };
+            let end = length.map_or(meta.len(), |length| event.offset.saturating_add(length));
+            let block = usize::try_from(meta.blksize()).map_err(|_| Errno::INVAL)?;
+            for at in (event.offset..end.min(meta.len())).step_by(block.max(1)) {
+                self.search(&event.path, at)?;
+            }
+            return Ok(());
+        }
+        if event.fetched {
+            // What was read ahead is in the trace: nothing more is fetched with it.
+            rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random)?;
         }
         let end =
             length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
@@ -145,6 +146,16 @@ impl<'a> Stage<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Searches a directory for a name that is not there, any that leads to the
+    /// block at a byte.
+    fn search(&self, dir: &[u8], at: u64) -> Result<(), Errno> {
+        let Some(name) = (self.absent)(dir, at) else { return Ok(()) };
+        match self.open(&[dir, b"/", name.as_slice()].concat(), OFlags::PATH) {
+            Err(Errno::NOENT) => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// What the kernel does before a program runs: looks at its rights and its

@@ -6,6 +6,7 @@ mod age;
 mod disk;
 #[path = "../judges/mod.rs"]
 mod judges;
+mod order;
 mod record;
 mod verify;
 

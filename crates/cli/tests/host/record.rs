@@ -37,7 +37,7 @@ fn make_tree(dir: &Path) {
     std::os::unix::fs::symlink("d1/f1", dir.join("link")).unwrap();
 }
 
-fn events(trace: &Path) -> Vec<Value> {
+pub(crate) fn events(trace: &Path) -> Vec<Value> {
     let text = fs::read_to_string(trace).unwrap();
     text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -45,7 +45,7 @@ fn events(trace: &Path) -> Vec<Value> {
 /// Files that were opened, read, listed or run. The target of a symlink that
 /// lies in its inode is read without a trace.
 fn files(events: &[Value]) -> BTreeSet<String> {
-    let ops = ["open", "read", "exec", "readdir"];
+    let ops = ["open", "read", "fault", "exec", "readdir"];
     let touched = events.iter().filter(|event| ops.iter().any(|op| event["op"] == *op));
     touched.map(|event| event["path"].as_str().unwrap().to_string()).collect()
 }
@@ -53,7 +53,7 @@ fn files(events: &[Value]) -> BTreeSet<String> {
 /// Pages read of every file. Directories have none through FUSE.
 fn pages(events: &[Value], of: &BTreeSet<String>) -> BTreeMap<String, BTreeSet<u64>> {
     let mut pages: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
-    for event in events.iter().filter(|event| event["op"] == "read") {
+    for event in events.iter().filter(|event| event["op"] == "read" || event["op"] == "fault") {
         let path = event["path"].as_str().unwrap();
         if !of.contains(path) {
             continue;
@@ -94,7 +94,7 @@ fn through_fuse(image: &Path, dir: &Path, trace: &Path) {
     done.unwrap();
 }
 
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < Duration::from_secs(30), "not {what}");

@@ -90,6 +90,15 @@ pub enum What {
         /// The new thread.
         child: u32,
     },
+    /// A read is handed to a device by who wants it.
+    Queued {
+        /// In sectors of 512 bytes of the whole device, whatever its partitions.
+        sector: u64,
+        /// Sectors.
+        sectors: u32,
+        /// Whether it reads.
+        read: bool,
+    },
     /// A request goes to a device.
     Issued {
         /// In sectors of 512 bytes.
@@ -124,6 +133,8 @@ pub enum Source {
     Renamed,
     /// `sched:sched_process_fork`.
     Forked,
+    /// `block:block_bio_queue`.
+    Queued,
     /// `block:block_rq_issue`.
     Issued,
 }
@@ -142,6 +153,7 @@ impl Source {
             Self::Evicted => "ext4/ext4_evict_inode",
             Self::Renamed => "task/task_rename",
             Self::Forked => "sched/sched_process_fork",
+            Self::Queued => "block/block_bio_queue",
             Self::Issued => "block/block_rq_issue",
         }
     }
@@ -151,7 +163,9 @@ impl Source {
     pub const fn device_field(self) -> Option<&'static str> {
         match self {
             Self::Asked | Self::Faulted | Self::Mapped | Self::Fetched => Some("s_dev"),
-            Self::Buffer | Self::Loaded | Self::Evicted | Self::Issued => Some("dev"),
+            Self::Buffer | Self::Loaded | Self::Evicted | Self::Queued | Self::Issued => {
+                Some("dev")
+            }
             Self::Renamed | Self::Forked => None,
         }
     }
@@ -184,17 +198,27 @@ impl Source {
             Self::Evicted => What::Evicted { ino: field("ino")? },
             Self::Renamed => What::Renamed { comm: format.text("newcomm", bytes)?.into() },
             Self::Forked => What::Forked { child: u32::try_from(field("child_pid")?).ok()? },
+            Self::Queued => What::Queued {
+                sector: field("sector")?,
+                sectors: u32::try_from(field("nr_sector")?).ok()?,
+                read: reads(&format.text("rwbs", bytes)?),
+            },
             Self::Issued => {
                 let kind = format.text("rwbs", bytes)?;
                 What::Issued {
                     sector: field("sector")?,
                     bytes: u32::try_from(field("bytes")?).ok()?,
-                    read: kind.starts_with('R') || kind.starts_with("FR"),
+                    read: reads(&kind),
                     metadata: kind.contains('M'),
                 }
             }
         })
     }
+}
+
+/// Whether an operation reads, as `blk_fill_rwbs` writes it.
+fn reads(kind: &str) -> bool {
+    kind.starts_with('R') || kind.starts_with("FR")
 }
 
 /// Turns records into events.

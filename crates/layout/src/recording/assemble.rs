@@ -2,7 +2,8 @@ use super::index::Owner;
 use super::{How, Index, PageSet, Pages, Touch, What};
 use crate::trace::{Event, Op};
 use seekless_fs::FileKind;
-use seekless_units::{BlockNo, Ino, Lbn, Nanos};
+use seekless_fs::plan::Run;
+use seekless_units::{BlockNo, Extent, Ino, Lbn, Nanos};
 use std::collections::{HashMap, HashSet};
 
 /// Bytes in a page of memory.
@@ -57,6 +58,9 @@ pub fn assemble<'a>(
         searched: HashMap::new(),
         seen: HashMap::new(),
         fetched: HashMap::new(),
+        requests: touches.iter().any(|touch| matches!(touch.what, What::Requested(_))),
+        came: came(&touches, index),
+        last: None,
         paths: HashMap::new(),
         sizes: HashMap::new(),
         out: Assembled::default(),
@@ -84,6 +88,12 @@ fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
                 Some(Owner::Directory(ino, _)) => *ino,
                 _ => continue,
             },
+            What::Requested(extent) => {
+                for (dir, _) in directories_in(index, extent) {
+                    first.entry((touch.tid, dir)).or_insert(touch.time);
+                }
+                continue;
+            }
             _ => continue,
         };
         first.entry((touch.tid, ino)).or_insert(touch.time);
@@ -102,6 +112,21 @@ fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
     // Of the same time, who was told to be first comes first.
     touches.sort_by_key(|touch| (touch.time, !is_announcement(&touch.what)));
     touches
+}
+
+/// The blocks of directories in a request, in order of place, as runs.
+fn directories_in(index: &Index, extent: Extent) -> Vec<(Ino, Run)> {
+    let mut runs: Vec<(Ino, Run)> = Vec::new();
+    for at in 0..extent.len {
+        let Some(&Owner::Directory(dir, lbn)) = index.owner(extent.start.saturating_add(at)) else {
+            continue;
+        };
+        match runs.last_mut() {
+            Some((of, run)) if *of == dir && run.lbn.get() + run.len == lbn.get() => run.len += 1,
+            _ => runs.push((dir, Run { lbn, len: 1 })),
+        }
+    }
+    runs
 }
 
 fn is_announcement(what: &What) -> bool {
@@ -128,6 +153,18 @@ fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
     first
 }
 
+/// When the first block of each directory came from the disk.
+fn came(touches: &[Touch], index: &Index) -> HashMap<Ino, u64> {
+    let mut came = HashMap::new();
+    for touch in touches {
+        let What::Requested(extent) = touch.what else { continue };
+        for (dir, _) in directories_in(index, extent) {
+            came.entry(dir).or_insert(touch.time);
+        }
+    }
+    came
+}
+
 /// Which threads listed which directories.
 fn listed(touches: &[Touch]) -> HashSet<(u32, Ino)> {
     let listing = |touch: &Touch| match touch.what {
@@ -149,6 +186,8 @@ struct Thread {
     table: Option<(u64, BlockNo)>,
     /// A read that may go on.
     read: Option<(Ino, Event)>,
+    /// The file in which it touched a mapping last, if it has not read since.
+    fault: Option<Ino>,
 }
 
 struct Assembler<'a> {
@@ -166,6 +205,12 @@ struct Assembler<'a> {
     seen: HashMap<Ino, PageSet>,
     /// Pages that came from the disk.
     fetched: HashMap<Ino, PageSet>,
+    /// Requests are known: what was fetched of directories need not be guessed.
+    requests: bool,
+    /// When the first block of each directory came from the disk.
+    came: HashMap<Ino, u64>,
+    /// Who fetched last, of what, and up to which byte.
+    last: Option<(u32, Ino, u64)>,
     paths: HashMap<Ino, Option<Vec<u8>>>,
     sizes: HashMap<Ino, u64>,
     out: Assembled,
@@ -177,6 +222,7 @@ impl Assembler<'_> {
         self.settle_inode(tid, what);
         match *what {
             What::Block(block) => self.block(time, tid, block),
+            What::Requested(extent) => self.requested(time, tid, extent),
             What::Inode(ino) => self.look_up(time, tid, ino),
             What::Pages { ino, first, last, how } => {
                 self.touch_pages(time, tid, ino, (first, last + 1), how)
@@ -212,8 +258,25 @@ impl Assembler<'_> {
 
     fn whole(&mut self, time: u64, tid: u32, op: Op, ino: Ino) {
         self.end_read(tid);
+        // The head of a program is among the pages that it reads or maps.
+        let is_exec = op == Op::Exec;
         let event = self.event(time, tid, op, ino);
-        self.out.events.extend(event);
+        self.out.events.extend(event.map(|event| if is_exec { event.on(0, 0) } else { event }));
+    }
+
+    /// Blocks were asked of the device: those of directories have no other sign
+    /// of it.
+    fn requested(&mut self, time: u64, tid: u32, extent: Extent) {
+        let size = u64::from(self.index.block_size());
+        for (dir, run) in directories_in(self.index, extent) {
+            self.last = None;
+            self.end_read(tid);
+            let event = self.event(time, tid, Op::Read, dir);
+            self.out.events.extend(event.map(|event| Event {
+                fetched: true,
+                ..event.on(run.lbn.get() * size, run.len * size)
+            }));
+        }
     }
 
     /// A metadata block was used.
@@ -225,7 +288,8 @@ impl Assembler<'_> {
                     self.end_directory(tid);
                     self.thread(tid).dir = Some(dir);
                 }
-                if self.blocks.insert(block) && !self.listed.contains(&(tid, dir)) {
+                let is_new = self.blocks.insert(block) && !self.requests;
+                if is_new && !self.listed.contains(&(tid, dir)) {
                     self.thread(tid).blocks.push((time, lbn));
                 }
             }
@@ -259,8 +323,14 @@ impl Assembler<'_> {
             Some(Owner::Table(inodes)) => inodes.as_slice(),
             _ => &[],
         };
+        // Before anything of its directory has come a name cannot have been found.
+        let reachable = |ino: &Ino| {
+            let dir = self.index.parent(*ino);
+            dir.and_then(|dir| self.came.get(&dir)).is_none_or(|came| *came <= time)
+        };
         let fresh = |inodes: &[Ino]| -> Vec<Ino> {
-            inodes.iter().copied().filter(|ino| !self.looked_up.contains(ino)).collect()
+            let new = inodes.iter().copied().filter(|ino| !self.looked_up.contains(ino));
+            new.filter(reachable).collect()
         };
         let (near, all) = (fresh(in_dir), fresh(anywhere));
         for inodes in [&near, &all] {
@@ -342,17 +412,40 @@ impl Assembler<'_> {
             }
             return;
         }
+        match how {
+            How::Faulted => self.thread(tid).fault = Some(ino),
+            How::Asked => self.thread(tid).fault = None,
+            How::Mapped | How::Fetched => {}
+        }
         let runs = match (how, self.pages) {
             (How::Fetched, Pages::Touched) => return,
             (How::Mapped, _) => self.mapped(ino, from, to),
+            // What was not fetched at any time was there before.
+            (How::Asked | How::Faulted, Pages::Fetched) => self.never_fetched(ino, from, to),
             _ => vec![(from, to)],
         };
+        let by_fault = matches!(how, How::Faulted | How::Mapped)
+            || how == How::Fetched && self.thread(tid).fault == Some(ino);
+        let op = if by_fault { Op::Fault } else { Op::Read };
         for (from, to) in runs {
             let fresh = self.seen.entry(ino).or_default().add(from, to);
             for (from, to) in fresh {
-                self.read(time, tid, ino, from * PAGE, to * PAGE);
+                self.read(
+                    (time, tid),
+                    (op.clone(), how == How::Fetched),
+                    ino,
+                    from * PAGE,
+                    to * PAGE,
+                );
             }
         }
+    }
+
+    /// Of some pages those that did not come from the disk.
+    fn never_fetched(&self, ino: Ino, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let came = self.fetched.get(&ino).map_or_else(Vec::new, |set| set.within(from, to));
+        let mut came: PageSet = came.into_iter().collect();
+        came.add(from, to)
     }
 
     /// Of pages around a fault, those that were in memory before anything was
@@ -367,13 +460,8 @@ impl Assembler<'_> {
         if self.pages == Pages::Touched {
             return here.runs().to_vec();
         }
-        let came = self.fetched.get(&ino).map_or_else(Vec::new, |set| set.within(from, to));
-        let mut old = Vec::new();
-        for (from, to) in std::mem::take(&mut here).runs() {
-            let mut rest: PageSet = came.iter().copied().collect();
-            old.extend(rest.add(*from, *to));
-        }
-        old
+        let runs = std::mem::take(&mut here);
+        runs.runs().iter().flat_map(|&(from, to)| self.never_fetched(ino, from, to)).collect()
     }
 
     fn size(&mut self, ino: Ino) -> u64 {
@@ -387,21 +475,36 @@ impl Assembler<'_> {
         size
     }
 
-    fn read(&mut self, time: u64, tid: u32, ino: Ino, from: u64, to: u64) {
+    /// A range was touched. What goes on where the thread's last range ended joins
+    /// it; of what was fetched only if nobody has fetched anything since, so that
+    /// the trace has the order of the disk's work.
+    fn read(
+        &mut self,
+        (time, tid): (u64, u32),
+        (op, fetched): (Op, bool),
+        ino: Ino,
+        from: u64,
+        to: u64,
+    ) {
         let to = to.min(self.size(ino));
         if from >= to {
             return;
         }
+        let goes_on = !fetched || self.last == Some((tid, ino, from));
+        if fetched {
+            self.last = Some((tid, ino, to));
+        }
         if let Some((of, event)) = &mut self.thread(tid).read {
             let end = event.offset + event.length.unwrap_or(0);
-            if (*of, end) == (ino, from) {
+            if goes_on && (*of, end, &event.op, event.fetched) == (ino, from, &op, fetched) {
                 event.length = Some(to - event.offset);
                 return;
             }
         }
         self.end_read(tid);
-        if let Some(event) = self.event(time, tid, Op::Read, ino) {
-            self.thread(tid).read = Some((ino, event.on(from, to - from)));
+        if let Some(event) = self.event(time, tid, op, ino) {
+            let event = Event { fetched, ..event.on(from, to - from) };
+            self.thread(tid).read = Some((ino, event));
         }
     }
 

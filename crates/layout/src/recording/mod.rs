@@ -11,7 +11,7 @@ pub use crate::pages::PageSet;
 pub use assemble::{Assembled, Known, Unknown, assemble};
 pub use index::Index;
 
-use seekless_units::{BlockNo, Ino};
+use seekless_units::{BlockNo, Extent, Ino};
 
 /// Something that was touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,12 @@ pub enum What {
         /// How.
         how: How,
     },
-    /// A block that holds metadata.
+    /// A block that holds metadata was used; whether it had to be fetched is not
+    /// known.
     Block(BlockNo),
+    /// A read of blocks was handed to the device: the only touch that tells which
+    /// blocks of directories came from it, and when.
+    Requested(Extent),
     /// An inode, read from the disk.
     Inode(Ino),
     /// A file or directory was opened.
@@ -70,8 +74,8 @@ pub enum What {
 /// Which pages a trace holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pages {
-    /// Those that came from the disk, read-ahead included, and those that were
-    /// asked for but in memory already.
+    /// Those that came from the disk, read-ahead included, in the order in which
+    /// they did, and those that were asked for but in memory already.
     #[default]
     Fetched,
     /// Only those that were asked for.

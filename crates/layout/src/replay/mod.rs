@@ -201,11 +201,12 @@ impl<'a> Replay<'a> {
             return Ok(());
         };
         match event.op {
-            Op::Read | Op::Mmap => self.read_file(event.pid, ino, event.offset, event.length),
+            Op::Read | Op::Mmap | Op::Fault => self.read_file(event, ino),
             Op::Exec => {
                 self.read_attributes(ino)?;
                 // The kernel reads the head of a program to see what it is.
-                self.read_file(event.pid, ino, event.offset, event.length.or(Some(PAGE)))
+                let length = event.length.or(Some(PAGE));
+                self.read_file(&Event { length, ..event.clone() }, ino)
             }
             Op::Readdir => self.list(ino),
             Op::Readlink => self.read_target(ino).map(|_| ()),
@@ -412,13 +413,8 @@ impl<'a> Replay<'a> {
         self.image.read_link(ino)
     }
 
-    fn read_file(
-        &mut self,
-        pid: u32,
-        ino: Ino,
-        offset: u64,
-        length: Option<u64>,
-    ) -> Result<(), FsError> {
+    fn read_file(&mut self, event: &Event, ino: Ino) -> Result<(), FsError> {
+        let (offset, length) = (event.offset, event.length);
         let Some(file) = self.files.get(&ino) else { return Ok(()) };
         if file.attr.kind == FileKind::Directory {
             return self.read_directory_range(ino, offset, length);
@@ -434,7 +430,28 @@ impl<'a> Replay<'a> {
         if offset >= end {
             return Ok(());
         }
-        self.read_bytes(pid, ino, offset, end)
+        if event.fetched {
+            return self.fetch(ino, offset / PAGE, end.div_ceil(PAGE));
+        }
+        self.read_bytes(event.pid, ino, offset, end)
+    }
+
+    /// Pages that the kernel was seen to fetch: those that are not there, and
+    /// nothing besides. What it read ahead is among them.
+    fn fetch(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let most = (self.machine.max_request.get() / PAGE).max(1);
+        for (from, to) in self.spans(ino, from, to)? {
+            self.map(ino)?;
+            let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
+            let missing = file.pages.add(from, to);
+            self.touch_data(ino, from, to)?;
+            for (first, end) in missing {
+                for start in (first..end).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
+                    self.read_data(ino, start, end.min(start + most))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Blocks of a directory that were searched for a name that is not known.

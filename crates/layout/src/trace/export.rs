@@ -10,7 +10,7 @@ use std::io::{self, Write};
 pub fn first_touches(events: &[Event], all: bool) -> Vec<&[u8]> {
     let mut seen = HashSet::new();
     let wanted = |event: &&Event| {
-        let contents = matches!(event.op, Op::Open | Op::Read | Op::Exec | Op::Mmap);
+        let contents = matches!(event.op, Op::Open | Op::Read | Op::Exec | Op::Mmap | Op::Fault);
         !event.missing && (all || contents)
     };
     let paths = events.iter().filter(wanted).map(|event| event.path.as_slice());
