@@ -323,3 +323,76 @@ fn of_what_was_fetched_nothing_is_read_ahead_once_more() {
         assert!(more > 34, "{op}: {more} blocks with read-ahead");
     }
 }
+
+/// The ranges that a score asks a device for, as bytes.
+fn ranges(image: &str, trace: &str, dir: &Path) -> Vec<(u64, u64)> {
+    text(&["score", image, "--trace", trace, "--io-log", "ranges.log"], dir);
+    let number = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    let block_size = json(&["info", image, "--json"], dir)["block_size"].as_u64().unwrap();
+    log(&dir.join("ranges.log"))
+        .iter()
+        .map(|line| (number(line, "block") * block_size, number(line, "blocks") * block_size))
+        .collect()
+}
+
+fn import(log: &str, image: &str, more: &[&str], dir: &Path) -> (Option<i32>, Value) {
+    let args =
+        ["trace", "import", "--blocks", log, "--image", image, "-o", "blocks.trace", "--json"];
+    let output = seekless(&[&args, more].concat(), dir);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = said.lines().next().unwrap_or_default();
+    (output.status.code(), serde_json::from_str(first).unwrap_or(Value::String(said)))
+}
+
+/// What a device was asked for leads back to the files: an image laid out by that
+/// is as good as one laid out by what the program did.
+#[test]
+fn a_log_of_a_device_becomes_a_trace_of_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let asked = ranges("old.img", "job.trace", dir);
+    let write = |skip: u64| {
+        let lines = asked.iter().map(|(offset, length)| format!("{} {length}\n", offset + skip));
+        fs::write(dir.join("ranges"), lines.collect::<String>()).unwrap();
+    };
+    write(0);
+    let (code, said) = import("ranges", "old.img", &[], dir);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said["reads"], asked.len());
+    assert_eq!((&said["free"], &said["outside"]), (&0.into(), &0.into()), "{said}");
+    assert_eq!(said["bytes"], asked.iter().map(|(_, length)| length).sum::<u64>());
+    let first = fs::read(dir.join("blocks.trace")).unwrap();
+    text(&["optimize", "old.img", "--trace", "blocks.trace", "-o", "blocks.img"], dir);
+    let scores = json(&["score", "new.img", "blocks.img", "--trace", "job.trace", "--json"], dir);
+    assert_eq!(scores["a"]["seeks"], scores["b"]["seeks"], "{scores}");
+    assert_eq!(scores["a"]["chunks"], scores["b"]["chunks"], "{scores}");
+
+    // Of a partition it is the same, once it is said where that begins.
+    write(1 << 20);
+    let (code, _) = import("ranges", "old.img", &["--offset", "1M"], dir);
+    assert_eq!(code, Some(0));
+    assert!(fs::read(dir.join("blocks.trace")).unwrap() == first);
+
+    // Where most of it does not fit it is said.
+    let output = seekless(
+        &[
+            "trace", "import", "--blocks", "ranges", "--image", "old.img", "--offset", "40M", "-o",
+            "t",
+        ],
+        dir,
+    );
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("the log of another image"), "{errors}");
+    for (text, wanted) in [
+        ("neither\nof the two\n", "no reads of a device"),
+        ("999999999999 4096\n", "none of the reads is of a file"),
+    ] {
+        fs::write(dir.join("odd"), text).unwrap();
+        let (code, said) = import("odd", "old.img", &[], dir);
+        assert_eq!(code, Some(3), "{said}");
+        let output = seekless(&["trace", "import", "--blocks", "odd", "--image", "old.img"], dir);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains(wanted), "{errors}");
+    }
+}

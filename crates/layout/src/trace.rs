@@ -4,10 +4,12 @@
 //! `docs/trace.md`. Fields and operations that are not known here are kept, so
 //! a trace can pass through unharmed.
 
+mod blocks;
 mod export;
 mod paths;
 mod strace;
 
+pub use blocks::{BlockLog, BlockRead, read_block_log};
 pub use export::{first_touches, write_paths, write_squashfs_sort};
 pub use paths::read_paths;
 pub use strace::{StraceOptions, read_strace};

@@ -1,10 +1,13 @@
 //! `seekless trace`: access traces in, out and side by side.
 
-use crate::args::Global;
+use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
+use crate::image;
 use clap::{Args, Subcommand, ValueEnum};
+use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
-use serde_json::{Map, Value};
+use seekless_units::{ByteLen, format_size, parse_size};
+use serde_json::{Map, Value, json};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,6 +21,8 @@ Examples:
   strace -f -ttt -y -o boot.strace chroot /srv/root /bin/job
   seekless trace import --strace boot.strace --root /srv/root -o job.trace
   seekless trace import --paths hot-files.txt -o hot.trace
+  seekless trace import --blocks io.jsonl --image disk.img -o boot.trace
+  blkparse -i vda | seekless trace import --blocks - --image disk.img --offset 1M -o boot.trace
   seekless trace show job.trace
   seekless trace export --format squashfs-sort job.trace -o job.sort
   seekless trace merge monday.trace tuesday.trace -o week.trace")]
@@ -62,17 +67,17 @@ enum What {
 
 #[derive(Args, Debug)]
 struct ImportArgs {
-    /// List of paths, one per line; each file is opened and read completely
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "strace",
-        conflicts_with = "strace"
-    )]
-    paths: Option<PathBuf>,
-    /// Output of strace -f -tt (or -ttt), preferably with -y
-    #[arg(long, value_name = "FILE")]
-    strace: Option<PathBuf>,
+    #[command(flatten)]
+    from: Origin,
+    /// With --blocks: the image as it was when the log was written
+    #[arg(long, value_name = "IMG", requires = "blocks")]
+    image: Option<PathBuf>,
+    /// With --blocks: where the file system begins on the device of the log, such
+    /// as the start of its partition
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0", requires = "blocks")]
+    offset: ByteLen,
+    #[command(flatten)]
+    open: OpenArgs,
     /// Directory that corresponds to the root of the image; other files are left
     /// out
     #[arg(long, value_name = "DIR")]
@@ -85,6 +90,23 @@ struct ImportArgs {
     output: Option<PathBuf>,
 }
 
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Origin {
+    /// List of paths, one per line; each file is opened and read completely
+    #[arg(long, value_name = "FILE")]
+    paths: Option<PathBuf>,
+    /// Output of strace -f -tt (or -ttt), preferably with -y
+    #[arg(long, value_name = "FILE")]
+    strace: Option<PathBuf>,
+    /// Log of a block device: of blkparse, block_rq_issue or block_bio_queue
+    /// events, `seekless disk --io-log`, QEMU's trace (virtio_blk_handle_read,
+    /// blk_co_preadv), nbdkit's log filter, or lines of offset and length in
+    /// bytes; - for standard input
+    #[arg(long, value_name = "LOG", requires = "image")]
+    blocks: Option<PathBuf>,
+}
+
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// One path per line, in the order of first access
@@ -95,7 +117,7 @@ enum Form {
 
 pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
-        What::Import(import) => self::import(import)?,
+        What::Import(import) => self::import(import, global)?,
         What::Show { trace } => show(trace, global)?,
         What::Export { trace, format, all, output } => {
             export(trace, *format, *all, output.as_deref())?;
@@ -156,16 +178,96 @@ fn store(output: Option<&Path>, origin: &str, events: &[Event]) -> Result<(), Fa
     })
 }
 
-fn import(args: &ImportArgs) -> Result<(), Failure> {
+/// Less of the bytes read than this share, in percent, being of files and metadata
+/// is a sign of another image.
+const FITTING: u64 = 90;
+
+/// Maps a device's log to an image, and says how much of it fitted.
+fn import_blocks(
+    args: &ImportArgs,
+    path: &Path,
+    image: &Path,
+    global: &Global,
+) -> Result<(), Failure> {
+    let log = if path == Path::new("-") {
+        trace::read_block_log(io::stdin().lock())
+    } else {
+        trace::read_block_log(open(path)?)
+    };
+    let log = log.map_err(|error| failed(path, &error))?;
+    if log.reads.is_empty() {
+        let why = format!(
+            "{}: no reads of a device found in {} lines that were not understood",
+            path.display(),
+            log.other_lines
+        );
+        return Err(Failure::new(Kind::Corrupt, why));
+    }
+    let reads = log.reads.len();
+    let volume = image::open(image, args.open)?;
+    let mapped = map_reads(volume.as_ref(), log.reads, args.offset.get())
+        .map_err(|error| Failure::from(error).about(image.display()))?;
+    let bytes = mapped.bytes;
+    let shown = |bytes: u64| format_size(ByteLen::new(bytes));
+    if global.json {
+        let report = json!({
+            "reads": reads, "events": mapped.events.len(), "bytes": bytes.total(),
+            "files": bytes.files, "directories": bytes.directories, "metadata": bytes.metadata,
+            "nameless": bytes.nameless, "free": bytes.free, "outside": bytes.outside,
+            "other_lines": log.other_lines, "cut_short": log.cut_short,
+        });
+        eprintln!("{report}");
+    } else {
+        eprintln!(
+            "seekless: {reads} reads of {}: files {}, directories {}, other metadata {}, \
+             blocks without a name (journal, deleted files) {}, free space {}, outside the image {}",
+            shown(bytes.total()),
+            shown(bytes.files),
+            shown(bytes.directories),
+            shown(bytes.metadata),
+            shown(bytes.nameless),
+            shown(bytes.free),
+            shown(bytes.outside),
+        );
+        if log.other_lines > 0 {
+            eprintln!("seekless: {} lines are not requests and were left out", log.other_lines);
+        }
+        if log.cut_short {
+            eprintln!("seekless: the last line of {} is incomplete", path.display());
+        }
+    }
+    let fitting = bytes.files + bytes.directories + bytes.metadata;
+    if mapped.events.is_empty() {
+        let why = format!(
+            "{}: none of the reads is of a file of {} (is it the log of another image, or does it need --offset?)",
+            path.display(),
+            image.display()
+        );
+        return Err(Failure::new(Kind::Corrupt, why));
+    }
+    if fitting * 100 < bytes.total() * FITTING {
+        eprintln!(
+            "seekless: only {}% of the bytes read are of files and metadata of {}: is this the log of another image, or does it need --offset?",
+            fitting * 100 / bytes.total().max(1),
+            image.display()
+        );
+    }
+    store(args.output.as_deref(), "blocks", &mapped.events)
+}
+
+fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
     let bytes = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     let root = args.root.as_ref().map(bytes);
     let output = args.output.as_deref();
-    if let Some(list) = &args.paths {
+    if let (Some(log), Some(image)) = (&args.from.blocks, &args.image) {
+        return import_blocks(args, log, image, global);
+    }
+    if let Some(list) = &args.from.paths {
         let events = trace::read_paths(open(list)?, root.as_deref());
         return store(output, "paths", &events.map_err(|error| failed(list, &error))?);
     }
-    let Some(file) = &args.strace else {
-        return Err(Failure::usage("nothing to import (use --paths or --strace)"));
+    let Some(file) = &args.from.strace else {
+        return Err(Failure::usage("nothing to import (use --paths, --strace or --blocks)"));
     };
     let options = StraceOptions { root, cwd: args.cwd.as_ref().map(bytes) };
     let events = trace::read_strace(open(file)?, &options).map_err(|error| failed(file, &error))?;

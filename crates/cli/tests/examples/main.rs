@@ -30,6 +30,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fusermount3 -u mnt", "goes with seekless mount"),
     ("seekless record ", "records a machine; run by tests/host"),
     ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
+    ("blkparse ", "needs a log of blktrace"),
     ("strace ", "starts a program that is not there"),
     ("seekless crash replay log.img --image", "needs a log of the kernel's"),
     ("seekless generate man /usr", "writes to the system"),
@@ -85,6 +86,7 @@ for day in job monday tuesday rustc; do cp boot.trace $day.trace; done
 seekless optimize disk.img --trace boot.trace -o fast.img; cp fast.img after.img
 printf '%s\n' '1700000000.000001 openat(AT_FDCWD</srv/root>, "/srv/root/bin/job", O_RDONLY) = 3</srv/root/bin/job>' \
     '1700000000.000020 read(3</srv/root/bin/job>, "x"..., 4096) = 1' > boot.strace
+printf '%s\n' '{"op":"read","offset":0,"bytes":20971520,"submitted_ns":1}' > io.jsonl
 seekless model show gp3 > mine.toml
 seekless model show cheetah-9lp > hdd.toml
 seekless lab show dirpref | sed -e 's/directories = 6596, files = 13868/directories = 130, files = 260/' \

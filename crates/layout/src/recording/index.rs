@@ -149,6 +149,16 @@ impl Index {
         Some([b"/", names.join(&b'/').as_slice()].concat())
     }
 
+    /// All inodes that have names, by number, and what they are.
+    pub(super) fn inodes(&self) -> Vec<(Ino, FileKind)> {
+        let named = self.names.iter().map(|(&ino, named)| (ino, named.kind));
+        let root = self.root.filter(|root| !self.names.contains_key(root));
+        let root = root.map(|root| (root, FileKind::Directory));
+        let mut all: Vec<(Ino, FileKind)> = named.chain(root).collect();
+        all.sort_unstable_by_key(|(ino, _)| *ino);
+        all
+    }
+
     /// The directory of a file's name.
     pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
         self.names.get(&ino).map(|named| named.dir)

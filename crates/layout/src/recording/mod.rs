@@ -2,13 +2,16 @@
 //!
 //! A kernel speaks of inode numbers, pages and blocks. An [`Index`] of the file
 //! system says whose they are; [`assemble`] puts names to them and leaves the
-//! first touch of everything, as a recording through a mount has it.
+//! first touch of everything, as a recording through a mount has it. Of those who
+//! see a device alone [`map_reads`] does the same.
 
 mod assemble;
+mod blocks;
 mod index;
 
 pub use crate::pages::PageSet;
 pub use assemble::{Assembled, Known, Unknown, assemble};
+pub use blocks::{Bytes, MappedReads, map_reads};
 pub use index::Index;
 
 use seekless_units::{BlockNo, Extent, Ino};

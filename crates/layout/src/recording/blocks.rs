@@ -1,0 +1,150 @@
+//! Reads of a device mapped back to what an image has there.
+
+use super::Index;
+use crate::trace::{BlockRead, Event, Op};
+use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn, Nanos};
+
+/// Bytes of reads, by what they are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bytes {
+    /// Contents of files.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Inode tables, block maps, extended attributes, bitmaps, descriptors.
+    pub metadata: u64,
+    /// Blocks in use that no name leads to: the journal, deleted files.
+    pub nameless: u64,
+    /// Blocks that are not in use.
+    pub free: u64,
+    /// In front of the image or past its end.
+    pub outside: u64,
+}
+
+impl Bytes {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.files + self.directories + self.metadata + self.nameless + self.free + self.outside
+    }
+}
+
+/// What reads were of.
+#[derive(Clone, Debug, Default)]
+pub struct MappedReads {
+    /// In order of time, then of the log; from the first read on.
+    pub events: Vec<Event>,
+    /// What they were of.
+    pub bytes: Bytes,
+}
+
+/// What lies in a run of blocks.
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// A file or directory, from this block of it on.
+    Of(Ino, Lbn),
+    Metadata,
+    Free,
+}
+
+/// What lies where, in order of place.
+struct Contents {
+    runs: Vec<(Extent, Content)>,
+}
+
+impl Contents {
+    fn of(image: &dyn Inspect, index: &Index) -> Result<Self, FsError> {
+        let mut runs = Vec::new();
+        let geometry = image.geometry();
+        for group in 0..geometry.groups {
+            let group = image.group(GroupNo::new(group))?;
+            runs.extend(group.metadata.into_iter().map(|extent| (extent, Content::Metadata)));
+            runs.extend(group.free.into_iter().map(|extent| (extent, Content::Free)));
+        }
+        for (ino, kind) in index.inodes() {
+            if !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink) {
+                continue;
+            }
+            // What cannot be read has no events.
+            let Ok(map) = image.block_map(ino) else { continue };
+            let written = map.runs.iter().filter(|run| !run.unwritten);
+            runs.extend(written.map(|run| (run.extent, Content::Of(ino, run.lbn))));
+            let single = |block: BlockNo| (Extent::new(block, 1), Content::Metadata);
+            runs.extend(map.index.iter().map(|node| single(node.block)));
+            runs.extend(map.xattr_block.map(single));
+        }
+        runs.sort_by_key(|(extent, _)| extent.start);
+        Ok(Self { runs })
+    }
+
+    /// What lies from a block on, and for how many blocks, `most` at most.
+    fn at(&self, block: u64, most: u64) -> (Option<Content>, u64) {
+        let after = self.runs.partition_point(|(extent, _)| extent.start.get() <= block);
+        let here = after.checked_sub(1).map(|at| self.runs[at]);
+        if let Some((extent, content)) = here.filter(|(extent, _)| extent.end().get() > block) {
+            let skip = block - extent.start.get();
+            let content = match content {
+                Content::Of(ino, lbn) => Content::Of(ino, lbn.saturating_add(skip)),
+                other => other,
+            };
+            return (Some(content), (extent.len - skip).min(most));
+        }
+        let next = self.runs.get(after).map_or(u64::MAX, |(extent, _)| extent.start.get());
+        (None, (next - block).min(most))
+    }
+}
+
+/// Maps reads of a device back to an image that begins `start` bytes behind the
+/// device's first.
+///
+/// # Errors
+/// When the image cannot be read.
+pub fn map_reads(
+    image: &dyn Inspect,
+    mut reads: Vec<BlockRead>,
+    start: u64,
+) -> Result<MappedReads, FsError> {
+    let index = Index::of_image(image)?;
+    let contents = Contents::of(image, &index)?;
+    let size = u64::from(image.geometry().block_size);
+    let len = image.geometry().blocks.saturating_mul(size);
+    reads.sort_by_key(|read| read.time);
+    let begin = reads.first().map_or(0, |read| read.time);
+    let mut mapped = MappedReads::default();
+    for read in reads {
+        let (from, to) = (read.offset, read.offset.saturating_add(read.length));
+        let inside = from.clamp(start, start.saturating_add(len))
+            ..to.clamp(start, start.saturating_add(len));
+        mapped.bytes.outside += read.length - (inside.end - inside.start);
+        let (first, end) = ((inside.start - start) / size, (inside.end - start).div_ceil(size));
+        let mut block = first;
+        while block < end && inside.start < inside.end {
+            let (content, count) = contents.at(block, end - block);
+            let bytes = count * size;
+            match content {
+                Some(Content::Of(ino, lbn)) => {
+                    let is_directory = index.kind(ino) == Some(FileKind::Directory);
+                    let of = &mut mapped.bytes;
+                    *(if is_directory { &mut of.directories } else { &mut of.files }) += bytes;
+                    if let Some(path) = index.path(ino) {
+                        let time = Nanos::new(read.time - begin);
+                        let is_link = index.kind(ino) == Some(FileKind::Symlink);
+                        let op = if is_link { Op::Readlink } else { Op::Read };
+                        let mut event = Event::new(time, op, path).by(read.pid);
+                        if !is_link {
+                            event = event.on(lbn.get() * size, bytes);
+                        }
+                        (event.comm, event.fetched) = (read.comm.clone(), !is_link);
+                        mapped.events.push(event);
+                    }
+                }
+                Some(Content::Metadata) => mapped.bytes.metadata += bytes,
+                Some(Content::Free) => mapped.bytes.free += bytes,
+                None => mapped.bytes.nameless += bytes,
+            }
+            block += count;
+        }
+    }
+    Ok(mapped)
+}
