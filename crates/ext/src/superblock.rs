@@ -330,10 +330,14 @@ fn is_power_of(number: u32, base: u32) -> bool {
 }
 
 fn cluster_ratio(raw: &Superblock) -> Result<u32, FsError> {
+    let (log, least) = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if raw.s_feature_ro_compat.get() & ro_compat::BIGALLOC == 0 {
+        // Neither a kernel nor e2fsck takes another.
+        if log != least {
+            return Err(invalid("s_log_cluster_size", u64::from(log), here()));
+        }
         return Ok(1);
     }
-    let (log, least) = (raw.s_log_cluster_size.get(), raw.s_log_block_size.get());
     if log > MAX_LOG_CLUSTER_SIZE || log < least {
         let limit = u64::from(MAX_LOG_CLUSTER_SIZE);
         return Err(range("s_log_cluster_size", u64::from(log), limit, here()));

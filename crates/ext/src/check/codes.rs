@@ -10,6 +10,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.not-clean", 0),
     ("superblock.mmp", 0),
     ("superblock.reserved", 0),
+    ("superblock.fields", 0),
     ("journal.pending", 0),
     ("journal.corrupt", 0),
     ("group.head", 0),

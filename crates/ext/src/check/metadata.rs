@@ -9,7 +9,7 @@
 use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
-use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat};
+use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, ro_compat};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -59,6 +59,9 @@ impl Taken {
     }
 }
 
+/// The largest `s_log_groups_per_flex` (`EXT2_MAX_LOG_GROUPS_PER_FLEX` of e2fsprogs).
+const MAX_LOG_GROUPS_PER_FLEX: u64 = 31;
+
 /// A descriptor that need not be what it was.
 struct Doubtful {
     number: GroupNo,
@@ -79,7 +82,8 @@ impl Checker {
         self.checksum(Volume::open(device, false), "superblock.checksum", place)?;
         let state = self.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
-            self.unexpected("superblock.errors", "marked as having errors".into(), place);
+            // They may be gone: e2fsck looks for itself.
+            self.expected("superblock.errors", "marked as having errors".into(), place);
         } else if state & STATE_VALID == 0 {
             self.expected("superblock.not-clean", "not marked clean".into(), place);
         }
@@ -90,7 +94,48 @@ impl Checker {
                 format!("{kept} blocks reserved for group descriptors, without resize_inode");
             self.unexpected("superblock.reserved", what, place);
         }
+        for (field, value) in self.impossible_fields() {
+            self.unexpected("superblock.fields", format!("{field} is {value}"), place);
+        }
         Ok(())
+    }
+
+    /// Fields of the superblock that nothing here depends on, with values for
+    /// which e2fsck gives the superblock up (`ext2fs_open2`, `check_super_block`):
+    /// copies of it must not be made.
+    fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
+        let (sb, raw) = (self.sb(), &self.sb().raw);
+        let reserved = u64::from(raw.s_r_blocks_count_lo.get())
+            | if sb.has_incompat(incompat::BIT64) {
+                u64::from(raw.s_r_blocks_count_hi.get()) << 32
+            } else {
+                0
+            };
+        let clusters = u64::from(raw.s_clusters_per_group.get());
+        let bigalloc = sb.has_ro_compat(ro_compat::BIGALLOC);
+        let journal = u64::from(raw.s_journal_inum.get());
+        let has_journal = sb.has_compat(compat::HAS_JOURNAL);
+        let external = has_journal && raw.s_journal_uuid != [0; 16];
+        let desc_size = u64::from(raw.s_desc_size.get());
+        let revision = u64::from(raw.s_rev_level.get());
+        let flex = u64::from(raw.s_log_groups_per_flex);
+        let rules = [
+            ("s_rev_level", revision, revision > 1),
+            ("s_r_blocks_count", reserved, reserved > sb.blocks / 2),
+            (
+                "s_clusters_per_group",
+                clusters,
+                !bigalloc && clusters != u64::from(sb.blocks_per_group),
+            ),
+            ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
+            ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
+            ("s_journal_inum", journal, !external && has_journal != (journal != 0)),
+        ];
+        rules
+            .into_iter()
+            .filter(|(.., is_wrong)| *is_wrong)
+            .map(|(field, value, _)| (field, value))
+            .collect()
     }
 
     /// What belongs to the volume itself is nobody's.

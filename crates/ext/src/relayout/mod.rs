@@ -99,9 +99,6 @@ fn check_state(image: &ExtImage) -> Result<(), FsError> {
     if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) || sb.raw.s_last_orphan.get() != 0 {
         return refuse("an image with orphan inodes (run e2fsck -p first)");
     }
-    if sb.raw.s_state.get() & 2 != 0 {
-        return refuse("an image marked as having errors (run e2fsck first)");
-    }
     Ok(())
 }
 
