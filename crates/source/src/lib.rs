@@ -126,7 +126,7 @@ fn archive(
     if !tar::begins_with_entry(&spooled, &name)?
         && let Some(what) = recognize::what(&spooled.file, spooled.len, options.formats)
     {
-        return Err(FsError::Invalid(format!("{name}: {what}, not an archive")));
+        return Err(FsError::Invalid(format!("{name}: {what}, not a tar archive")));
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
         oci::Opened::Image(source) => Box::new(source),

@@ -149,3 +149,28 @@ fn ordinary_archives_stay_ordinary() {
         assert!(failure(&seekless(&args)).1.contains("not a container image"), "{name}");
     }
 }
+
+/// Parts of an image without the list of them are not the files of a tree.
+#[test]
+fn images_without_a_valid_list_are_refused() {
+    let shop = Workshop::new("no-list");
+    let [old, _] = two_images(&shop);
+    let refused = |archive: &str| {
+        let image = shop.scratch.join("image");
+        let (code, message) = failure(&seekless(&["build", archive, "-o", &image]));
+        assert!(code == 4 && message.contains("parts of a container image"), "{message}");
+        assert!(!Path::new(&image).exists());
+    };
+    shop.saved(&["thing:1"], &old);
+    shop.put("manifest.json", b"[ no json");
+    refused(&shop.pack("broken.tar"));
+    shop.layout(&[shop.image("latest", &old)]);
+    fs::remove_file(shop.dir.join("index.json")).expect("remove");
+    refused(&shop.pack("unlisted.tar"));
+    // Files of these names and no others are files.
+    shop.put("manifest.json", b"{\"name\": \"an extension\"}");
+    let archive = shop.pack("ordinary.tar");
+    let image = shop.scratch.join("image");
+    text(&seekless(&["build", &archive, "-o", &image]));
+    assert!(manifest(&image, &[]).contains("./manifest.json"));
+}

@@ -9,7 +9,7 @@
 use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
-use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, ro_compat};
+use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, ro_compat, special};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -116,6 +116,7 @@ impl Checker {
         let journal = u64::from(raw.s_journal_inum.get());
         let has_journal = sb.has_compat(compat::HAS_JOURNAL);
         let external = has_journal && raw.s_journal_uuid != [0; 16];
+        let wanted_journal = u64::from(if has_journal { special::JOURNAL } else { 0 });
         let desc_size = u64::from(raw.s_desc_size.get());
         let revision = u64::from(raw.s_rev_level.get());
         let flex = u64::from(raw.s_log_groups_per_flex);
@@ -129,7 +130,7 @@ impl Checker {
             ),
             ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
             ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
-            ("s_journal_inum", journal, !external && has_journal != (journal != 0)),
+            ("s_journal_inum", journal, !external && journal != wanted_journal),
         ];
         rules
             .into_iter()

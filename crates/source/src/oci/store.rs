@@ -80,9 +80,15 @@ impl Store {
             return Ok(ArchiveKind::Ordinary(archive));
         };
         let file = archive.file.clone();
+        let has_digests = members.keys().any(|path| is_named_by_digest(path));
         let store = Self::Archive { file, name: name.into(), members };
         let is_layout = store.has("oci-layout") && store.has("index.json");
         let is_image = is_layout || super::docker::is_saved(&store)?;
+        // Blobs, or layers under their digests, are of no use as files.
+        if !is_image && (store.has("oci-layout") || has_digests) {
+            let what = "parts of a container image, but no valid index.json or manifest.json";
+            return Err(store.invalid(what));
+        }
         Ok(if is_image { ArchiveKind::Parts(store) } else { ArchiveKind::Ordinary(archive) })
     }
 
@@ -160,6 +166,14 @@ fn may_belong(path: &[u8]) -> bool {
             rest.is_empty() && stem.is_some_and(is_digest)
         }
     }
+}
+
+/// Whether a path that may belong to a container image is that of a blob or of a
+/// layer under its digest.
+fn is_named_by_digest(path: &[u8]) -> bool {
+    let of_list = ["oci-layout", "index.json", "manifest.json", "repositories", "blobs", ""];
+    path.starts_with(b"blobs/sha256/")
+        || !path.starts_with(b"blobs") && !of_list.iter().any(|name| name.as_bytes() == path)
 }
 
 #[cfg(test)]
