@@ -328,18 +328,55 @@ fn quota() {
     judge_pair(&scratch, &old, "ro");
 }
 
-#[test]
-fn an_image_with_errors_is_refused() {
-    let scratch = Scratch::new("errors");
-    let (image, new) = (scratch.join("old"), scratch.join("new"));
-    run("mke2fs", &["-q", "-t", "ext4", &image, "16M"]);
-    run("debugfs", &["-w", "-R", "set_super_value state 2", &image]);
-    let trace = scratch.join("trace");
+/// An image with its superblock changed by debugfs, and a trace of it.
+fn with_superblock(scratch: &Scratch, kind: &str, change: &str) -> (String, String) {
+    let (image, trace) = (scratch.join("old"), scratch.join("trace"));
+    run("mke2fs", &["-q", "-F", "-t", kind, "-b", "1024", &image, "20M"]);
+    run("debugfs", &["-w", "-R", &format!("set_super_value {change}"), &image]);
     fs::write(scratch.path().join("paths"), "/lost+found\n").expect("write");
     text(&seekless(&["trace", "import", "--paths", &scratch.join("paths"), "-o", &trace]));
-    let (code, message) = failure(&seekless(&["optimize", &image, "--trace", &trace, "-o", &new]));
-    assert!(code == 4 && message.contains("e2fsck"), "{message}");
-    assert!(!Path::new(&new).exists());
+    (image, trace)
+}
+
+/// Somebody has met errors; what e2fsck finds sound now can be laid out, and is
+/// still to be looked at.
+#[test]
+fn a_mark_of_errors_is_kept() {
+    for kind in ["ext4", "ext2"] {
+        let scratch = Scratch::new("errors");
+        let (image, trace) = with_superblock(&scratch, kind, "state 2");
+        let new = scratch.join("new");
+        run("e2fsck", &["-fn", &image]);
+        text(&seekless(&["optimize", &image, "--trace", &trace, "-o", &new]));
+        run("e2fsck", &["-fn", &new]);
+        let state = header(&new).into_iter().find(|(key, _)| key == "Filesystem state");
+        assert!(state.is_some_and(|(_, state)| state.contains("with errors")), "{kind}");
+    }
+}
+
+/// What a wrong superblock says in fields that matter to nobody but e2fsck is not
+/// written over the copies.
+#[test]
+fn a_superblock_that_e2fsck_gives_up_is_refused() {
+    for change in [
+        "log_cluster_size 3",
+        "clusters_per_group 77",
+        "log_groups_per_flex 100",
+        "r_blocks_count 11000",
+        "rev_level 8",
+        "desc_size 33",
+        "journal_inum 77",
+    ] {
+        for kind in ["ext4", "ext2"] {
+            let scratch = Scratch::new("superblock");
+            let (image, trace) = with_superblock(&scratch, kind, change);
+            let new = scratch.join("new");
+            let args = ["optimize", &image, "--trace", &trace, "-o", &new];
+            let (code, message) = failure(&seekless(&args));
+            assert!(code == 3 && message.contains("superblock"), "{kind}, {change}: {message}");
+            assert!(!Path::new(&new).exists());
+        }
+    }
 }
 
 /// A bitmap that calls part of an inode table free: nothing may be laid there.
