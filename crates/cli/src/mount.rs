@@ -10,7 +10,7 @@ pub(crate) mod statistics;
 
 pub(crate) use fuser::Filesystem;
 pub(crate) use image::ImageMount;
-pub(crate) use kernel::now;
+pub(crate) use kernel::{now, was_unreadable};
 pub(crate) use live::{LiveMount, Shared, lock, tick};
 pub(crate) use options::LiveMountOptions;
 pub(crate) use recorder::Recorder;

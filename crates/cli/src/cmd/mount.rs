@@ -114,6 +114,10 @@ fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCod
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
+    if mount::was_unreadable() && served.is_ok() {
+        let why = format!("{}: parts of it could not be read", args.image.display());
+        return Err(Failure::new(Kind::System, why));
+    }
     served
 }
 

@@ -1,6 +1,6 @@
 //! Images that are damaged, or become so while they are mounted.
 
-use crate::judges::{Scratch, run};
+use crate::judges::{Scratch, run, seekless, text};
 use crate::{Mounted, make, ready};
 use rustix::fs::statvfs;
 use std::fs;
@@ -90,4 +90,32 @@ fn an_image_cut_short_underfoot_is_an_error() {
     let ended = mounted.server.wait().expect("server");
     assert!(!ended.success(), "{ended}");
     assert_eq!(fs::metadata(&image).expect("image").len(), half);
+}
+
+/// The same of a mount that only reads.
+#[test]
+fn what_cannot_be_read_is_told_at_the_end() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("cut-read-only");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).expect("mkdir");
+    for n in 0..8u8 {
+        fs::write(tree.join(n.to_string()), vec![n; 1 << 20]).expect("write");
+    }
+    text(&seekless(&["build", tree.to_str().expect("path"), "-o", &image]));
+    for cut in [false, true] {
+        let mut mounted = Mounted::new(&image, &at, "ro");
+        if cut {
+            let file = fs::File::options().write(true).open(&image).expect("image");
+            file.set_len(2 << 20).expect("truncate");
+        }
+        let failed = (0..8).filter(|n| fs::read(at.join(n.to_string())).is_err()).count();
+        assert_eq!(failed > 0, cut, "{failed} files");
+        run("umount", &[&at]);
+        let ended = mounted.server.wait().expect("server");
+        assert_eq!(ended.code(), Some(if cut { 6 } else { 0 }));
+    }
 }
