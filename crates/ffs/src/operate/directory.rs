@@ -132,6 +132,7 @@ impl FfsLive {
         role: Role,
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
+        self.settle_return(dir, name)?;
         let base = spot.unit.saturating_mul(UNIT);
         let (block, skip) = self.dir_place(dir, base)?;
         let bytes = self.cache.read(block, skip, DIRECTORY_UNIT)?;

@@ -17,6 +17,11 @@ const MOST_SEEN: usize = 1 << 16;
 /// Departed names at which those are forgotten that the disk has lost too.
 const MANY_DEPARTED: usize = 1024;
 
+/// Names that come back before the disk has lost them, at which one is waited for.
+/// Each such change stands on the one before, and all of them are undone in the
+/// copy whenever their block is written.
+const MANY_RETURNS: usize = 64;
+
 /// Directories in which a file was seen.
 pub(super) type SeenIn = SmallVec<[Ino; 2]>;
 
@@ -30,6 +35,9 @@ pub(super) struct Reach {
     departed: HashMap<Ino, HashMap<Box<[u8]>, Departure>>,
     departures: usize,
     many: usize,
+    /// Names that came back before the disk had lost them, since such a one was
+    /// last waited for.
+    returns: usize,
 }
 
 impl Reach {
@@ -98,6 +106,23 @@ impl FfsLive {
         if names.insert(name.into(), Departure { by, at }).is_none() {
             reach.departures = reach.departures.saturating_add(1);
         }
+    }
+
+    /// Sees to it that not too many changes stand on each other where names go and
+    /// come back: a name that is about to be made again is gone from the disk, when
+    /// many have not been.
+    pub(super) fn settle_return(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        let departure = self.reach.departed.get(&dir).and_then(|names| names.get(name));
+        let Some(&Departure { by, .. }) = departure else { return Ok(()) };
+        if self.cache.is_committed(by) {
+            return Ok(());
+        }
+        self.reach.returns = self.reach.returns.saturating_add(1);
+        if self.reach.returns < MANY_RETURNS {
+            return Ok(());
+        }
+        self.reach.returns = 0;
+        self.cache.settle(&[by])
     }
 
     /// What a new name that is put into some bytes of a directory waits for: that
