@@ -315,6 +315,13 @@ impl Volume {
             .collect())
     }
 
+    /// Whether the bitmap of its group has an inode in use.
+    pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
+        let (number, at) = self.inode_slot(ino)?;
+        let group = self.descriptor(number)?;
+        Ok(!group.inode_uninit() && bit(&*self.inode_bitmap(&group)?, at))
+    }
+
     /// What a group holds.
     pub(crate) fn group_summary(&self, number: GroupNo) -> Result<GroupSummary, FsError> {
         let group = self.group_desc(number)?;

@@ -40,6 +40,7 @@ mod inode;
 mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod orphans;
 mod part;
 mod relayout;
 mod superblock;

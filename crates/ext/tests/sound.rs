@@ -246,6 +246,41 @@ fn one_damaged_descriptor_is_few_findings() {
     }
 }
 
+/// Descriptors overwritten with noise: each is named, with the pointers that lead
+/// astray, and nothing that follows from them.
+#[test]
+fn descriptors_of_noise_are_named_and_no_more() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("noise");
+    for options in
+        [&["-t", "ext4", "-g", "4096", "-J", "size=1"][..], &["-t", "ext2", "-g", "4096"]]
+    {
+        let base = fs::read(scene.make("base", options, "12000")).expect("read");
+        let size = if options.contains(&"ext4") { 64 } else { 32 };
+        for seed in 1..=40u64 {
+            // All descriptors, or one of them.
+            let (first, count) = if seed % 2 == 0 { (0, 3) } else { (seed as usize / 2 % 3, 1) };
+            let mut damaged = base.clone();
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            for byte in &mut damaged[2048 + first * size..][..count * size] {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                *byte = (state >> 56) as u8;
+            }
+            let image = scene.path("image");
+            fs::write(&image, damaged).expect("write");
+            let found = check(&image);
+            let codes: Vec<&str> = found.findings.iter().map(|finding| finding.code).collect();
+            let about = format!("{options:?}, seed {seed}: {:#?}", found.findings);
+            assert!(codes.iter().all(|code| code.starts_with("group.")), "{about}");
+            assert!(codes.len() <= 4 * count && codes.len() >= count, "{about}");
+            assert!(!codes.contains(&"group.counts"), "{about}");
+            assert!(found.tally.inodes > 120, "{about}");
+        }
+    }
+}
+
 /// Without any copy to go by, what cannot be found is passed over.
 #[test]
 fn a_lost_table_hides_what_it_holds_and_no_more() {

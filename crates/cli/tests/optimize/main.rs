@@ -10,6 +10,7 @@ mod populate;
 mod damaged;
 mod encrypted;
 mod hostile;
+mod orphans;
 
 use judges::{Mounted, Scratch, can_mount, failure, header, manifest, run, same, seekless, text};
 use std::collections::BTreeSet;

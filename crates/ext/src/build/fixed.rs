@@ -3,11 +3,11 @@
 
 use super::geometry::Geometry;
 use super::mapping::{Piece, extent_tree_blocks, indirect_blocks};
-use crate::checksum::crc32c;
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalHeader, JournalSuperblock, ORPHAN_BLOCK_MAGIC, OrphanBlockTail, incompat,
     journal_block,
 };
+use crate::orphans;
 use seekless_fs::FsError;
 use seekless_fs::plan::{Placed, Run};
 use seekless_units::{BlockNo, Extent, Lbn};
@@ -188,8 +188,7 @@ pub(crate) fn journal_superblock(block_size: u32, blocks: u64) -> Vec<u8> {
 pub(crate) fn orphan_block(block_size: u32, block: BlockNo, seed: Option<u32>) -> Vec<u8> {
     let mut bytes = vec![0; block_size as usize];
     let entries = bytes.len() - size_of::<OrphanBlockTail>();
-    let sum =
-        seed.map_or(0, |seed| crc32c(crc32c(seed, &block.get().to_le_bytes()), &bytes[..entries]));
+    let sum = seed.map_or(0, |seed| orphans::block_sum(&bytes, block, seed));
     let tail = OrphanBlockTail { ob_magic: ORPHAN_BLOCK_MAGIC.into(), ob_checksum: sum.into() };
     bytes[entries..].copy_from_slice(tail.as_bytes());
     bytes

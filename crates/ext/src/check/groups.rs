@@ -41,11 +41,12 @@ impl Checker {
             inodes = inodes.saturating_add(free_inodes);
             let place = Location::of("group descriptor").in_group(number);
             // What belongs to inodes that cannot be found is in use all the same.
-            let known = !self.has_lost_blocks();
+            let counted = !self.damaged_descriptors.contains(&number);
+            let known = counted && !self.has_lost_blocks();
             for (what, said, found, known) in [
                 ("free blocks", group.free_clusters(), free_clusters, known),
-                ("free inodes", group.free_inodes(), free_inodes, true),
-                ("directories", group.used_dirs(), directories, true),
+                ("free inodes", group.free_inodes(), free_inodes, counted),
+                ("directories", group.used_dirs(), directories, counted),
             ] {
                 if known && said != found {
                     let what = format!("has {said} {what}, should be {found}");

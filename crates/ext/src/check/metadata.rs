@@ -160,7 +160,24 @@ impl Checker {
             // It was reported; what is read through it is not to fail for it.
             self.strict.reseal_descriptor(number);
         }
+        if !self.sb().has_compat(compat::RESIZE_INODE) {
+            self.needless_reserve(&mut taken);
+        }
         Ok(())
+    }
+
+    /// Blocks kept for more descriptors that nobody may ask for: they were
+    /// reported, and where nothing else lies there they are in use all the same.
+    fn needless_reserve(&mut self, taken: &mut Taken) {
+        let kept = u64::from(self.sb().raw.s_reserved_gdt_blocks.get());
+        for number in (0..self.sb().groups).map(GroupNo::new) {
+            let runs = self.volume.descriptor_copies(number);
+            let (true, [_, table]) = (self.sb().group_has_super(number), &*runs) else { continue };
+            let run = Extent::new(table.end(), kept);
+            if kept > 0 && run.end() <= self.sb().group_blocks(number).end() && taken.take(run) {
+                self.claim_fixed(run);
+            }
+        }
     }
 
     /// Superblocks, descriptors and their copies, room for more of them, the
@@ -199,6 +216,7 @@ impl Checker {
         self.checksum(strict, "group.checksum", place)?;
         if bad_sum {
             self.doubtful_groups.insert(number);
+            self.damaged_descriptors.insert(number);
         }
         let primary = self.volume.descriptor(number)?;
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
@@ -251,6 +269,7 @@ impl Checker {
         let what = format!("its {} at {} is not where it should be", part.name(), run.start);
         let place = Location::of("group descriptor").in_group(number);
         self.unexpected("group.head", what, place);
+        self.damaged_descriptors.insert(number);
         self.forget(number, part);
     }
 
@@ -304,6 +323,7 @@ impl Checker {
                     run.start, spare.start
                 );
                 self.unexpected("group.head", what, place);
+                self.damaged_descriptors.insert(number);
                 self.volume.replace_pointer(number, part, bytes);
                 self.strict.replace_pointer(number, part, bytes);
                 taken.take(spare);

@@ -82,6 +82,8 @@ struct Checker {
     /// Groups whose descriptor's checksum does not match: its marks of what was
     /// never written are not believed.
     doubtful_groups: BTreeSet<GroupNo>,
+    /// Groups whose descriptor was reported: what it counts is not.
+    damaged_descriptors: BTreeSet<GroupNo>,
     /// Groups whose inode table cannot be found.
     lost_groups: BTreeSet<GroupNo>,
     /// Groups whose bitmaps cannot be found.
@@ -130,6 +132,7 @@ pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Resul
         orphans: BTreeSet::new(),
         from_copy,
         doubtful_groups: BTreeSet::new(),
+        damaged_descriptors: BTreeSet::new(),
         lost_groups: BTreeSet::new(),
         lost_block_bitmaps: BTreeSet::new(),
         lost_inode_bitmaps: BTreeSet::new(),

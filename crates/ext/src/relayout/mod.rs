@@ -5,13 +5,16 @@
 //! quota and orphan files) keeps its place, so any geometry works: what moves
 //! are the files. Directory blocks keep their contents and order, with inode
 //! numbers replaced; hashes of names do not change, so an index stays valid.
+//! Orphans stay orphans, under their new numbers: the next mount finishes them.
 //!
 //! - [`survey`]: what is on the image, and what of it may move
 //! - [`room`]: where that may go
+//! - [`orphans`]: lists of what the next mount deletes
 //! - [`quota`]: usage brought up to date
 //! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
 //! - [`write`]: the new image
 
+mod orphans;
 pub(crate) mod quota;
 pub(crate) mod rewrite;
 mod room;
@@ -19,7 +22,7 @@ pub(crate) mod survey;
 pub(crate) mod write;
 
 use crate::image::ExtImage;
-use crate::ondisk::{compat, flags, incompat, ro_compat, special};
+use crate::ondisk::{compat, flags, incompat, special};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
@@ -36,12 +39,10 @@ impl<'a> Relayout<'a> {
     /// structure misleads to would be built upon.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] with the state that stands in the way;
     /// [`FsError::Damaged`] with the first finding of the check that a crash
     /// does not leave; [`FsError::Corrupt`] when the image contradicts itself
     /// in another way.
     pub fn new(image: &'a ExtImage) -> Result<Self, FsError> {
-        check_state(image)?;
         image.refuse_damage()?;
         Ok(Self { survey: Survey::new(image)? })
     }
@@ -90,16 +91,6 @@ impl<'a> Relayout<'a> {
     ) -> Result<(), FsError> {
         write::Writer { survey: &self.survey, plan, device, progress }.run()
     }
-}
-
-/// Refuses what cannot be moved without harm.
-fn check_state(image: &ExtImage) -> Result<(), FsError> {
-    let sb = &image.volume().sb;
-    let refuse = |what: &str| Err(FsError::Unsupported(format!("rearranging {what}")));
-    if sb.has_ro_compat(ro_compat::ORPHAN_PRESENT) || sb.raw.s_last_orphan.get() != 0 {
-        return refuse("an image with orphan inodes (run e2fsck -p first)");
-    }
-    Ok(())
 }
 
 /// Inode numbers with a meaning of their own beyond the reserved ones.

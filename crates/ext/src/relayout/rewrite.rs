@@ -26,7 +26,11 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8], place: Location) -> Result<(), F
 }
 
 /// The new number of an inode that something points to.
-fn renumbered(old: Ino, renumber: Renumber<'_>, place: Location) -> Result<Ino, FsError> {
+pub(super) fn renumbered(
+    old: Ino,
+    renumber: Renumber<'_>,
+    place: Location,
+) -> Result<Ino, FsError> {
     renumber(old).ok_or_else(|| invalid("inode", u64::from(old.get()), place))
 }
 
@@ -123,6 +127,8 @@ pub(crate) struct InodeChange {
     pub(crate) inline_directory: bool,
     /// Whose value it holds, by its old number, where it says so in `i_mtime`.
     pub(crate) owner: Option<Ino>,
+    /// Of an orphan in the list: the old number of the one that follows it.
+    pub(crate) next_orphan: Option<Option<Ino>>,
 }
 
 /// Rewrites an inode. `seed` is the volume's checksum seed, when it has one.
@@ -156,6 +162,10 @@ pub(crate) fn inode(
     if let Some(owner) = change.owner {
         let owner = renumbered(owner, renumber, place)?;
         put(raw, offset_of!(InodeCore, i_mtime), &owner.get().to_le_bytes(), place)?;
+    }
+    if let Some(next) = change.next_orphan {
+        let next = next.map_or(Ok(Ino::ZERO), |next| renumbered(next, renumber, place))?;
+        put(raw, offset_of!(InodeCore, i_dtime), &next.get().to_le_bytes(), place)?;
     }
     if change.inline_directory {
         let parent = Ino::new(le32(&core.i_block.0, 0).unwrap_or(0));

@@ -6,6 +6,7 @@
     reason = "indices are object numbers of our own; blocks were checked against the volume"
 )]
 
+use super::orphans::OrphanList;
 use super::{keeps_numbers, special_inodes, uses_extents};
 use crate::build::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::hash::name_hash;
@@ -51,6 +52,7 @@ pub(crate) struct Survey<'a> {
     /// Inodes with values that name their owner, as Lustre made them, with that
     /// owner.
     pub(crate) owners: HashMap<Ino, Ino>,
+    pub(crate) orphans: OrphanList,
     walk: Vec<ObjectId>,
     lost_and_found: Option<Ino>,
 }
@@ -85,6 +87,7 @@ impl<'a> Survey<'a> {
             room: Vec::new(),
             shared: Vec::new(),
             owners: HashMap::new(),
+            orphans: OrphanList::read(volume)?,
             walk: Vec::new(),
             lost_and_found: image.lookup(image.root(), b"lost+found")?,
         };

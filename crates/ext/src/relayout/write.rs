@@ -67,12 +67,12 @@ impl Writer<'_> {
         u64::from(self.survey.volume.sb.block_size)
     }
 
-    fn seed(&self) -> Option<u32> {
+    pub(super) fn seed(&self) -> Option<u32> {
         let sb = &self.survey.volume.sb;
         sb.has_metadata_csum().then_some(sb.checksum_seed)
     }
 
-    fn put(&self, block: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
+    pub(super) fn put(&self, block: BlockNo, bytes: &[u8]) -> Result<(), FsError> {
         let at = ByteLen::new(block.get() * self.block_size());
         self.device.write(Lba::containing(at), bytes)?;
         (self.progress)(bytes.len() as u64);
@@ -80,7 +80,7 @@ impl Writer<'_> {
     }
 
     /// The new number of an inode: moved ones by plan, the others keep theirs.
-    fn renumber(&self, old: Ino) -> Option<Ino> {
+    pub(super) fn renumber(&self, old: Ino) -> Option<Ino> {
         match self.survey.object(old) {
             Some(object) => Some(self.plan.inodes[object.index()]),
             None => self.survey.pinned.binary_search(&old).ok().map(|_| old),
@@ -143,6 +143,7 @@ impl Writer<'_> {
             }
         }
         self.write_mmp()?;
+        self.write_orphan_file()?;
         self.write_journal()
     }
 
@@ -331,6 +332,7 @@ impl Writer<'_> {
             inline_entries: Vec::new(),
             inline_directory: false,
             owner: self.survey.owners.get(&moved.ino).copied(),
+            next_orphan: self.survey.orphans.next(moved.ino),
         };
         if let Some(old) = moved.xattr_block {
             change.file_acl = self.move_xattr_block(old, owns)?;
@@ -580,6 +582,11 @@ impl Writer<'_> {
         raw.s_free_inodes_count = free_inodes.into();
         raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
         raw.s_state = (raw.s_state.get() | STATE_VALID).into();
+        let first_orphan = self.first_orphan()?;
+        // Copies are made for file systems at rest.
+        raw.s_last_orphan = 0.into();
+        let ro_compat = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
+        raw.s_feature_ro_compat = ro_compat.into();
         let per_block = sb.descs_per_block() as usize * usize::from(sb.desc_size);
         let mut tables = descriptors.chunks(per_block).map(|part| {
             let mut block = part.to_vec();
@@ -596,6 +603,10 @@ impl Writer<'_> {
             }
             if !sb.group_has_super(group) {
                 continue;
+            }
+            if group == GroupNo::ZERO {
+                raw.s_last_orphan = first_orphan.get().into();
+                raw.s_feature_ro_compat = sb.raw.s_feature_ro_compat;
             }
             seal_superblock(&mut raw, group.get());
             let (block, inset) = if group == GroupNo::ZERO {

@@ -1,0 +1,121 @@
+//! Inodes that the next mount deletes, or truncates to their size: a list from
+//! inode to inode, or a file of their numbers.
+//!
+//! The list begins in the superblock and goes on through `i_dtime` (kernel
+//! `fs/ext4/orphan.c`); the file has been there since Linux 5.15
+//! (`Documentation/filesystems/ext4/orphan.rst`).
+
+use crate::checksum::crc32c;
+use crate::field::{index, invalid, le32, parse, range, truncated};
+use crate::ondisk::{ORPHAN_BLOCK_MAGIC, OrphanBlockTail, ro_compat, special};
+use crate::volume::Volume;
+use seekless_fs::{Corruption, FsError, Location};
+use seekless_units::{BlockNo, Ino, Lbn};
+use std::collections::HashSet;
+
+/// A block of the orphan file.
+pub(crate) struct OrphanBlock {
+    pub(crate) block: BlockNo,
+    /// Numbers in use by the slot they are in.
+    pub(crate) numbers: Vec<(usize, Ino)>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl Volume {
+    /// Visits the inodes of the list, in order.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] where the list comes back to an inode, or leads to one
+    /// that is not in use: a mount goes no further either.
+    pub(crate) fn listed_orphans(&self, visit: &mut dyn FnMut(Ino)) -> Result<(), FsError> {
+        let mut met = HashSet::new();
+        let mut next = Ino::new(self.sb.raw.s_last_orphan.get());
+        while next != Ino::ZERO {
+            let ino = next;
+            let place = Location::of("orphan list").in_inode(ino);
+            self.check_orphan(ino, place)?;
+            if !self.is_allocated(ino)? {
+                return Err(invalid("orphan", u64::from(ino.get()), place));
+            }
+            let inode = self.inode(ino)?;
+            if !met.insert(ino) {
+                return Err(FsError::corrupt(Corruption::Cycle, place));
+            }
+            // Of a file with links it leads on all the same.
+            next = Ino::new(inode.core.i_dtime.get());
+            visit(ino);
+        }
+        Ok(())
+    }
+
+    /// Visits the blocks of the orphan file.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] at the first block that is none of an orphan file:
+    /// its magic number, checksum or a number in it is wrong.
+    pub(crate) fn orphan_blocks(&self, visit: &mut dyn FnMut(OrphanBlock)) -> Result<(), FsError> {
+        let file = Ino::new(self.sb.raw.s_orphan_file_inum.get());
+        let place = Location::of("orphan file").in_inode(file);
+        let inode = self.inode(file)?;
+        let bsize = u64::from(self.sb.block_size);
+        let count = inode.len.checked_div(bsize).unwrap_or(0).min(self.sb.blocks);
+        for lbn in (0..count).map(Lbn::new) {
+            // The kernel reads each of its blocks when it mounts.
+            let Some(run) = self.map_block(&inode, lbn)? else {
+                return Err(invalid("hole", lbn.get(), place));
+            };
+            let block = run.extent.start;
+            let place = place.in_block(block);
+            let mut bytes = vec![0; index(bsize)];
+            self.read_bytes(block, 0, &mut bytes)?;
+            let room = slots_end(bytes.len());
+            let tail: OrphanBlockTail = parse(&bytes, room).ok_or_else(|| truncated(place))?;
+            let magic = tail.ob_magic.get();
+            if magic != ORPHAN_BLOCK_MAGIC {
+                return Err(FsError::corrupt(Corruption::Magic { found: magic.into() }, place));
+            }
+            if self.sb.has_metadata_csum() {
+                let sum = block_sum(&bytes, block, self.inode_seed(&inode));
+                self.verify(tail.ob_checksum.get(), sum, place)?;
+            }
+            let slots = bytes.get(..room).unwrap_or_default().chunks_exact(4);
+            let numbers: Vec<(usize, Ino)> = slots
+                .enumerate()
+                .filter_map(|(slot, number)| Some((slot, Ino::new(le32(number, 0)?))))
+                .filter(|&(_, ino)| ino != Ino::ZERO)
+                .collect();
+            numbers.iter().try_for_each(|&(_, ino)| self.check_orphan(ino, place))?;
+            visit(OrphanBlock { block, numbers, bytes });
+        }
+        Ok(())
+    }
+
+    /// Whether the orphan file is said to hold numbers.
+    pub(crate) fn has_filed_orphans(&self) -> bool {
+        self.sb.has_ro_compat(ro_compat::ORPHAN_PRESENT)
+    }
+
+    /// Refuses a number that no file has.
+    fn check_orphan(&self, ino: Ino, place: Location) -> Result<(), FsError> {
+        let number = ino.get();
+        let most = self.sb.raw.s_inodes_count.get();
+        if number > most {
+            return Err(range("orphan", u64::from(number), u64::from(most), place));
+        }
+        if self.is_reserved(ino) || number == special::ROOT {
+            return Err(invalid("orphan", u64::from(number), place));
+        }
+        Ok(())
+    }
+}
+
+/// Where the numbers of a block end.
+fn slots_end(block_len: usize) -> usize {
+    block_len.saturating_sub(size_of::<OrphanBlockTail>())
+}
+
+/// The checksum of a block that lies at `block`; `seed` is the file's.
+pub(crate) fn block_sum(bytes: &[u8], block: BlockNo, seed: u32) -> u32 {
+    let numbers = bytes.get(..slots_end(bytes.len())).unwrap_or_default();
+    crc32c(crc32c(seed, &block.get().to_le_bytes()), numbers)
+}

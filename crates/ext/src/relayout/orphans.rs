@@ -1,0 +1,84 @@
+//! Orphans under their new numbers, so that the next mount finishes what it
+//! would have finished on the old image.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "slots are of blocks that were just read"
+)]
+
+use super::rewrite::{inode_seed, renumbered};
+use super::write::Writer;
+use crate::ondisk::{OrphanBlockTail, compat};
+use crate::orphans::block_sum;
+use crate::volume::Volume;
+use seekless_fs::{FsError, Location};
+use seekless_units::Ino;
+use std::collections::HashMap;
+use std::mem::offset_of;
+
+/// The list of orphans, by old numbers.
+#[derive(Default)]
+pub(crate) struct OrphanList {
+    first: Option<Ino>,
+    next: HashMap<Ino, Option<Ino>>,
+}
+
+impl OrphanList {
+    /// Reads the list. It ends where a mount would end it.
+    pub(super) fn read(volume: &Volume) -> Result<Self, FsError> {
+        let mut list = Self::default();
+        let mut last = None;
+        let walked = volume.listed_orphans(&mut |ino| {
+            match last.replace(ino) {
+                Some(last) => list.next.insert(last, Some(ino)),
+                None => list.first.replace(ino).map(Some),
+            };
+            list.next.insert(ino, None);
+        });
+        match walked {
+            Ok(()) | Err(FsError::Corrupt { .. }) => Ok(list),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What follows an inode of the list; `None` where it is not in it.
+    pub(super) fn next(&self, ino: Ino) -> Option<Option<Ino>> {
+        self.next.get(&ino).copied()
+    }
+}
+
+impl Writer<'_> {
+    /// Where the list begins: zero where it is empty.
+    pub(super) fn first_orphan(&self) -> Result<Ino, FsError> {
+        let Some(first) = self.survey.orphans.first else { return Ok(Ino::ZERO) };
+        renumbered(first, &|old| self.renumber(old), Location::of("orphan list").in_inode(first))
+    }
+
+    /// Replaces the numbers in the orphan file, which lies where it lay.
+    pub(super) fn write_orphan_file(&self) -> Result<(), FsError> {
+        let volume = self.survey.volume;
+        if !volume.sb.has_compat(compat::ORPHAN_FILE) || !volume.has_filed_orphans() {
+            return Ok(());
+        }
+        let file = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
+        let generation = volume.inode(file)?.core.i_generation.get();
+        let mut blocks = Vec::new();
+        volume.orphan_blocks(&mut |block| blocks.push(block))?;
+        for mut orphans in blocks.into_iter().filter(|orphans| !orphans.numbers.is_empty()) {
+            let place = Location::of("orphan file").in_block(orphans.block);
+            for (slot, old) in orphans.numbers {
+                let new = renumbered(old, &|old| self.renumber(old), place)?;
+                orphans.bytes[slot * 4..slot * 4 + 4].copy_from_slice(&new.get().to_le_bytes());
+            }
+            if let Some(seed) = self.seed() {
+                let sum =
+                    block_sum(&orphans.bytes, orphans.block, inode_seed(seed, file, generation));
+                let tail = orphans.bytes.len() - size_of::<OrphanBlockTail>();
+                let at = tail + offset_of!(OrphanBlockTail, ob_checksum);
+                orphans.bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+            }
+            self.put(orphans.block, &orphans.bytes)?;
+        }
+        Ok(())
+    }
+}
