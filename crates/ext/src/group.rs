@@ -319,7 +319,7 @@ impl Volume {
     pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
         let (number, at) = self.inode_slot(ino)?;
         let group = self.descriptor(number)?;
-        Ok(!group.inode_uninit() && bit(&*self.inode_bitmap(&group)?, at))
+        Ok(!group.inode_uninit() && bit(&self.inode_bitmap(&group)?, at))
     }
 
     /// What a group holds.
