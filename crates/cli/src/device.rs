@@ -50,7 +50,11 @@ pub(crate) fn import(path: &Path) -> Result<Spec, Failure> {
     let dir = path.parent().unwrap_or(Path::new(""));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     disksim::import(&name, &mut |file| read(&dir.join(file)))
-        .map_err(|error| Failure::from(error).about(dir.join("").display()))
+        .map_err(Failure::from)
+        // The message names the file, which may be another than the one given.
+        .map_err(
+            |failure| if dir == Path::new("") { failure } else { failure.about(dir.display()) },
+        )
 }
 
 /// A parameter file's text.

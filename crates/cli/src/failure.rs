@@ -101,9 +101,10 @@ impl From<HostError> for Failure {
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
         let kind = match &error {
-            FsError::Corrupt { .. } | FsError::Damaged { .. } | FsError::Archive { .. } => {
-                Kind::Corrupt
-            }
+            FsError::Corrupt { .. }
+            | FsError::Damaged { .. }
+            | FsError::Archive { .. }
+            | FsError::Container { .. } => Kind::Corrupt,
             FsError::Unsupported(_) | FsError::Invalid(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
             FsError::Device(DeviceError::Open { source }) => {

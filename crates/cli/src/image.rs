@@ -1,10 +1,11 @@
 //! Opening an image by path: the table of all formats.
 
 use crate::args::OpenArgs;
-use crate::failure::Failure;
-use seekless_device::FileDevice;
+use crate::failure::{Failure, Kind};
+use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::Inspect;
-use seekless_fs::format::{Format, OpenOptions};
+use seekless_fs::format::{Format, OpenOptions, Probe};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ pub(crate) const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_ffs::FORM
 /// Opens an image file or device for reading.
 pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    refuse_others(path, &device, FORMATS, "")?;
     seekless_fs::format::open(FORMATS, Arc::new(device), open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
 }
@@ -21,4 +23,26 @@ pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Fail
 /// The options as the formats take them.
 pub(crate) fn open_options(args: OpenArgs) -> OpenOptions {
     OpenOptions { ignore_checksums: args.ignore_checksums, skip_journal: args.skip_journal }
+}
+
+/// Refuses what shows no mark of any of these formats, with what it seems to be.
+/// `only` ends the message: what the command works on.
+pub(crate) fn refuse_others(
+    path: &Path,
+    device: &dyn BlockDevice,
+    formats: &[Format],
+    only: &str,
+) -> Result<(), Failure> {
+    let claims = |format: &&Format| (format.probe)(device) != Probe::No;
+    if formats.iter().any(|format| claims(&format)) {
+        return Ok(());
+    }
+    let what = match FORMATS.iter().find(claims) {
+        Some(format) if format.name == seekless_ffs::FORMAT.name => Some("a UFS image".into()),
+        Some(format) => Some(format!("an {} image", format.name)),
+        None => File::open(path).ok().and_then(|file| seekless_source::what_it_seems(&file)),
+    };
+    let what = what.unwrap_or_else(|| "no known file system was found".into());
+    let only = if only.is_empty() { String::new() } else { format!("; {only}") };
+    Err(Failure::new(Kind::Unsupported, format!("{what}{only}")).about(path.display()))
 }

@@ -146,8 +146,8 @@ fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
 }
 
 /// What is said below a table of figures.
-pub(crate) const PREFETCH_NOTE: &str = "prefetch: what fetching the same file list whole, with its \
-    inodes and directories and sorted by place on the disk, before anything runs would cost.";
+pub(crate) const PREFETCH_NOTE: &str = "prefetch: cost of reading the same files completely, with their \
+    inodes and directories, in order of position on the disk, before the program starts.";
 
 /// The figures of several images in columns.
 pub(crate) fn summary(scored: &[Scored]) -> Table {

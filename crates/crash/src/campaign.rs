@@ -217,8 +217,9 @@ pub struct Sequences {
     pub seed: u64,
 }
 
-/// Most operations of a random sequence.
-const MOST_OPERATIONS: u32 = 64;
+/// What the longest of random sequences may have: at least as many operations as
+/// the shortest have.
+const OPERATIONS: std::ops::RangeInclusive<u32> = 3..=64;
 
 /// What the built-in workloads are called: `all`, `singles`, `pairs`, the name of
 /// one; `random:N`, or `random:N#K` for one of those. `None` for anything else.
@@ -237,7 +238,7 @@ pub fn built_in(
             Some((most, number)) => (most, number.parse::<u64>().ok()),
             None => (rest, None),
         };
-        let most = most.parse().ok().filter(|most| (1..=MOST_OPERATIONS).contains(most));
+        let most = most.parse().ok().filter(|most| OPERATIONS.contains(most));
         let Some(most) = most.filter(|_| number.is_some() == rest.contains('#')) else {
             return Ok(None);
         };

@@ -204,6 +204,15 @@ pub enum FsError {
         /// What is wrong.
         fault: ArchiveFault,
     },
+    /// A container image to be read lacks a part, or its parts contradict each
+    /// other.
+    #[error("{name}: {what}")]
+    Container {
+        /// The layout or archive.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
     /// The image or request needs something we do not do.
     #[error("unsupported: {0}")]
     Unsupported(String),
@@ -269,6 +278,20 @@ pub enum FsError {
 }
 
 impl FsError {
+    /// What a finding says of it, and where: of a corruption its kind, at its own
+    /// place, as far as that is known, and else at `place`.
+    #[must_use]
+    pub fn finding(&self, place: Location) -> (String, Location) {
+        let Self::Corrupt { kind, location } = self else { return (self.to_string(), place) };
+        let location = Location {
+            group: location.group.or(place.group),
+            ino: location.ino.or(place.ino),
+            block: location.block.or(place.block),
+            ..**location
+        };
+        (kind.to_string(), location)
+    }
+
     /// A corruption at a place.
     #[must_use]
     pub fn corrupt(kind: Corruption, location: Location) -> Self {

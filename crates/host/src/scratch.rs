@@ -25,13 +25,15 @@ pub fn own_mounts() -> Result<(), HostError> {
 }
 
 /// Like [`own_mounts`], and nothing mounted since shows elsewhere. However this
-/// process ends, it is gone when the last of them is.
+/// process ends, it is gone when the last of them is. What others unmount goes
+/// away here as well, where it is shared: a file system that is kept here stays
+/// in use, whatever they believe.
 ///
 /// # Errors
 /// Without the right to.
 pub fn private_mounts() -> Result<(), HostError> {
     own_mounts()?;
-    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
     rustix::mount::mount_change("/", flags).map_err(namespace_failed)
 }
 

@@ -19,6 +19,7 @@ pub mod manifest;
 pub mod oci;
 pub mod options;
 mod recognize;
+pub use recognize::what_it_seems;
 pub mod tar;
 mod unpack;
 

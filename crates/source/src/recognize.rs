@@ -68,6 +68,14 @@ pub(crate) fn what(file: &File, len: u64, formats: &[Format]) -> Option<String> 
     has_partitions.then(|| "a disk with a partition table (MBR)".to_string())
 }
 
+/// Names what a file or device seems to be that is no image of a format known
+/// here; `None` for what is not known at all.
+#[must_use]
+pub fn what_it_seems(file: &File) -> Option<String> {
+    let len = file.metadata().map_or(0, |data| data.len());
+    what(file, len, &[])
+}
+
 /// One of the formats that are read here, damaged or where none is taken.
 fn image(file: &File, formats: &[Format]) -> Option<String> {
     let device = FileDevice::from_file(file.try_clone().ok()?, false).ok()?;

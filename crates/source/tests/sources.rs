@@ -305,5 +305,5 @@ fn a_blob_with_another_digest_is_refused() {
         }
     }
     let opened = open(temp.path(), &OpenOptions::default()).map(drop);
-    assert!(matches!(opened, Err(FsError::Invalid(why)) if why.contains("digest")));
+    assert!(matches!(opened, Err(FsError::Container { what, .. }) if what.contains("digest")));
 }

@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
+use crate::image::{FORMATS, refuse_others};
 use crate::say::say;
 use clap::Args;
 use seekless_device::{BlockDevice, FileDevice};
@@ -170,10 +171,14 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let repaired = match (mode, format) {
         (Mode::Check, _) => {
             let report = match format {
-                Format::Ext => seekless_ext::check(device),
-                Format::Ufs => seekless_ffs::check(device),
+                Format::Ext => seekless_ext::check(device).map_err(about),
+                Format::Ufs => seekless_ffs::check(device.clone()).or_else(|error| {
+                    // Neither a superblock nor a copy of one: it may be something else.
+                    refuse_others(path, device.as_ref(), FORMATS, "")?;
+                    Err(about(error))
+                }),
             };
-            let report = report.map_err(about)?;
+            let report = report?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
             return Ok(Examined { format, report, outcome, writes: 0 });
         }
@@ -237,6 +242,10 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
     say!("{value}");
 }
 
+fn unexpected(count: u64) -> String {
+    format!("{count} unexpected {}", if count == 1 { "finding" } else { "findings" })
+}
+
 fn print(args: &CheckArgs, examined: &Examined) {
     let Examined { format, report, outcome, writes } = examined;
     let ufs = *format == Format::Ufs;
@@ -260,12 +269,12 @@ fn print(args: &CheckArgs, examined: &Examined) {
         (Outcome::Left, Mode::Check, 0) if !ufs => {
             "consistent with an unclean shutdown".to_string()
         }
-        (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {n} unexpected findings"),
+        (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {}", unexpected(n)),
         (Outcome::Left, Mode::Check, 0) => {
             "consistent with an unclean shutdown (repair with -p)".to_string()
         }
         (Outcome::Left, Mode::Check, n) => {
-            format!("damaged: {n} unexpected findings (-y repairs everything)")
+            format!("damaged: {} (-y repairs everything)", unexpected(n))
         }
         (Outcome::Left, ..) => "not everything could be repaired".to_string(),
     };

@@ -18,9 +18,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
-Short options are those of newfs (-h is the average number of files in a
-directory; --help helps). The file system is clean and has an empty root
-directory. SOURCE_DATE_EPOCH sets the time it is made at.
+Short options are those of newfs: -h is the average number of files in a
+directory, and only --help prints this text. The file system is clean and has an
+empty root directory. SOURCE_DATE_EPOCH sets its creation time.
 
 Examples:
   seekless mkfs --format ufs2 --size 1G disk.img

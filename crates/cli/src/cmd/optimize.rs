@@ -4,7 +4,7 @@ use crate::args::{Global, OpenArgs};
 use crate::cmd::build::write_built;
 use crate::cmd::trace;
 use crate::failure::Failure;
-use crate::image::open_options;
+use crate::image::{open_options, refuse_others};
 use crate::output::Output;
 use crate::progress;
 use crate::say::say;
@@ -130,6 +130,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
 
 fn open(path: &Path, args: OpenArgs) -> Result<ExtImage, Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    let only = "optimize rearranges ext2, ext3 and ext4 images";
+    refuse_others(path, &device, &[seekless_ext::FORMAT], only)?;
     ExtImage::open(Arc::new(device), open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
 }

@@ -80,7 +80,7 @@ struct ImportArgs {
     open: OpenArgs,
     /// Directory that corresponds to the root of the image; other files are left
     /// out
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "blocks")]
     root: Option<PathBuf>,
     /// Working directory in which the traced program was started
     #[arg(long, value_name = "DIR", requires = "strace")]
@@ -261,6 +261,9 @@ fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
     let output = args.output.as_deref();
     if let (Some(log), Some(image)) = (&args.from.blocks, &args.image) {
         return import_blocks(args, log, image, global);
+    }
+    if args.open.ignore_checksums || args.open.skip_journal {
+        return Err(Failure::usage("--ignore-checksums and --skip-journal need --blocks"));
     }
     if let Some(list) = &args.from.paths {
         let events = trace::read_paths(open(list)?, root.as_deref());

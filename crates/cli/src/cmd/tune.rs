@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::image::refuse_others;
 use crate::say::say;
 use clap::{ArgAction, Args, ValueEnum};
 use seekless_device::{BlockDevice, FileDevice};
@@ -77,16 +78,19 @@ enum Spare {
 
 pub(crate) fn run(args: &TuneArgs, global: &Global) -> Result<ExitCode, Failure> {
     let changes = changes(args)?;
+    let only_print = changes == Changes::default() && !args.all_copies;
+    if only_print && !args.print {
+        return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
+    }
+    let device =
+        FileDevice::open(&args.image).map_err(|error| Failure::io(args.image.display(), &error))?;
+    let only = "tune works on UFS1 and UFS2 images (for ext there is tune2fs)";
+    refuse_others(&args.image, &device, &[seekless_ffs::FORMAT], only)?;
     let about = |error: FsError| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => Failure::from(other).about(args.image.display()),
     };
-    let settings = if changes == Changes::default() && !args.all_copies {
-        if !args.print {
-            return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
-        }
-        let device = FileDevice::open(&args.image)
-            .map_err(|error| Failure::io(args.image.display(), &error))?;
+    let settings = if only_print {
         Settings::read(&device).map_err(about)?
     } else {
         let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;

@@ -5,7 +5,7 @@ use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
 use seekless_ffs::LiveOptions;
 use seekless_fs::Timestamp;
-use seekless_units::parse_size;
+use seekless_units::{ByteLen, parse_size};
 
 /// What is known, with what it means; `=` where a value follows.
 const KNOWN: &[&str] = &[
@@ -137,12 +137,15 @@ impl LiveMountOptions {
             ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
             ("seed", Some(value)) => self.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
-                self.config.limits.max_softdeps = number(option, value)?;
+                self.config.limits.max_softdeps = positive(option, value)?;
             }
-            ("tickdelay", Some(value)) => self.config.limits.tickdelay = number(option, value)?,
+            ("tickdelay", Some(value)) => self.config.limits.tickdelay = positive(option, value)?,
             ("cache", Some(value)) => {
                 self.config.capacity = parse_size(value)
                     .map_err(|error| Failure::usage(format!("-o {option}: {error}")))?;
+                if self.config.capacity < LEAST_CACHE {
+                    return Err(Failure::usage(format!("-o {option}: at least {LEAST_CACHE}")));
+                }
             }
             ("ages", Some("classic")) => self.config.ages = Ages::CLASSIC,
             ("ages", Some("freebsd")) => self.config.ages = Ages::FREEBSD,
@@ -164,6 +167,17 @@ fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Failure>
     value.parse().map_err(|_| Failure::usage(format!("-o {option}: invalid number")))
 }
 
+fn positive<T>(option: &str, value: &str) -> Result<T, Failure>
+where
+    T: std::str::FromStr + Default + PartialEq,
+{
+    let number = number(option, value)?;
+    if number == T::default() {
+        return Err(Failure::usage(format!("-o {option}: must not be zero")));
+    }
+    Ok(number)
+}
+
 /// What was meant, perhaps.
 fn unknown(option: &str) -> Failure {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
@@ -178,6 +192,10 @@ fn unknown(option: &str) -> Failure {
     };
     Failure::usage(format!("-o {option}: unknown option{hint}"))
 }
+
+/// The smallest cache: a few blocks of the largest size, with their cylinder
+/// groups and indirect blocks.
+const LEAST_CACHE: ByteLen = ByteLen::new(1 << 20);
 
 #[cfg(test)]
 mod tests {
@@ -198,6 +216,11 @@ mod tests {
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
+        for senseless in ["cache=0", "cache=1023K", "max_softdeps=0", "tickdelay=0", "tickdelay=x"]
+        {
+            let message = parse(&format!("rw,{senseless}")).unwrap_err();
+            assert!(message.contains(senseless), "{message}");
+        }
     }
 
     #[test]

@@ -122,8 +122,31 @@ fn layouts_in_directories_and_archives() {
     let at = bytes.windows(4).position(|bytes| bytes == b"base").expect("contents");
     bytes[at] ^= 1;
     fs::write(&archive, bytes).expect("write");
-    let (_, message) = failure(&seekless(&["build", &archive, "-o", &image, "--tag", "1"]));
-    assert!(message.contains("digest"), "{message}");
+    let (code, message) = failure(&seekless(&["build", &archive, "-o", &image, "--tag", "1"]));
+    assert!(code == 3 && message.contains("digest"), "{message}");
+}
+
+/// A part that is missing or unreadable is damage, and is named.
+#[test]
+fn images_in_pieces_are_corrupt() {
+    let shop = Workshop::new("pieces");
+    let [old, _] = two_images(&shop);
+    let refused = |source: &str, part: &str| {
+        let image = shop.scratch.join("image");
+        let (code, message) = failure(&seekless(&["build", source, "-o", &image]));
+        assert!(code == 3 && message.contains(part), "{message}");
+        assert!(!Path::new(&image).exists());
+    };
+    shop.layout(&[shop.image("latest", &old)]);
+    let dir = shop.dir.to_str().expect("path").to_string();
+    let layer = format!("blobs/sha256/{}", digest(&old[1]));
+    fs::remove_file(shop.dir.join(&layer)).expect("remove");
+    refused(&dir, &format!("{layer} is missing"));
+    let index = fs::read(shop.dir.join("index.json")).expect("read");
+    shop.put("index.json", b"[");
+    refused(&dir, "index.json: EOF");
+    shop.put("index.json", &index);
+    refused(&shop.pack("layout.tar"), &format!("{layer} is missing"));
 }
 
 /// What only looks a little like one is taken as it is.
@@ -158,7 +181,7 @@ fn images_without_a_valid_list_are_refused() {
     let refused = |archive: &str| {
         let image = shop.scratch.join("image");
         let (code, message) = failure(&seekless(&["build", archive, "-o", &image]));
-        assert!(code == 4 && message.contains("parts of a container image"), "{message}");
+        assert!(code == 3 && message.contains("parts of a container image"), "{message}");
         assert!(!Path::new(&image).exists());
     };
     shop.saved(&["thing:1"], &old);

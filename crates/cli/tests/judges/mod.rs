@@ -89,6 +89,17 @@ pub(crate) fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Copies an image that is mounted, again until nothing was written meanwhile.
+pub(crate) fn copy_live(image: &str, copy: &str) {
+    for _ in 0..20 {
+        run("cp", &["--sparse=always", image, copy]);
+        if Command::new("cmp").args(["-s", image, copy]).status().expect("cmp").success() {
+            return;
+        }
+    }
+    panic!("{image}: written to without end");
+}
+
 /// The exit code and the message of a command that must fail, and say why in
 /// one line.
 pub(crate) fn failure(output: &Output) -> (i32, String) {

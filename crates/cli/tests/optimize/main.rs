@@ -12,7 +12,9 @@ mod encrypted;
 mod hostile;
 mod orphans;
 
-use judges::{Mounted, Scratch, can_mount, failure, header, manifest, run, same, seekless, text};
+use judges::{
+    Mounted, Scratch, can_mount, copy_live, failure, header, manifest, run, same, seekless, text,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -277,7 +279,7 @@ fn a_live_journal() {
         fs::remove_dir_all(mounted.path().join("small")).expect("remove");
         fs::write(mounted.path().join("after"), vec![9; 50_000]).expect("write");
         fs::File::open(mounted.path()).and_then(|dir| dir.sync_all()).expect("fsync");
-        run("cp", &["--sparse=always", &image, &live]);
+        copy_live(&image, &live);
     }
     let features = header(&live);
     assert!(features.iter().any(|(_, value)| value.contains("needs_recovery")), "not live");

@@ -2,7 +2,7 @@
 //! out with them, and the next mount of the new one frees what the next mount of
 //! the old one frees.
 
-use super::judges::{Mounted, Scratch, can_mount, failure, header, manifest, run, same};
+use super::judges::{Mounted, Scratch, can_mount, copy_live, failure, header, manifest, run, same};
 use super::{seekless, text, trace_of};
 use std::fs;
 use std::path::Path;
@@ -47,11 +47,10 @@ fn copy_with_orphans(scratch: &Scratch, options: &[&str], frozen: bool) -> Strin
     if frozen {
         run("fsfreeze", &["-f", mounted.text()]);
     }
-    let copied = Command::new("cp").args(["--sparse=always", &image, &copy]).status();
+    copy_live(&image, &copy);
     if frozen {
         run("fsfreeze", &["-u", mounted.text()]);
     }
-    assert!(copied.expect("cp").success());
     drop(held);
     copy
 }

@@ -34,8 +34,9 @@ pub(super) fn open(
     };
     let Some((sb, block)) = backup::superblock(device.as_ref()) else { return Err(error) };
     let volume = Volume::with_superblock(device, sb, true)?;
-    let what = format!("{error}; its copy in block {block} was used instead");
-    report.add("superblock.corrupt", Class::Unexpected, what, Location::of("superblock"));
+    let (what, place) = error.finding(Location::of("superblock"));
+    let what = format!("{what}; its copy in block {block} was used instead");
+    report.add("superblock.corrupt", Class::Unexpected, what, place);
     Ok((volume, true))
 }
 

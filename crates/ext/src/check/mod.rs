@@ -197,7 +197,8 @@ fn recover(
             Ok(replayed)
         }
         Err(error @ FsError::Corrupt { .. }) => {
-            report.add("journal.corrupt", Class::Unexpected, error.to_string(), place);
+            let (what, place) = error.finding(place);
+            report.add("journal.corrupt", Class::Unexpected, what, place);
             Ok(device)
         }
         Err(error) => Err(error),
@@ -228,7 +229,8 @@ impl Checker {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected(code, error.to_string(), place);
+                let (what, place) = error.finding(place);
+                self.unexpected(code, what, place);
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -244,7 +246,8 @@ impl Checker {
     ) -> Result<(), FsError> {
         match result {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
-                self.unexpected(code, error.to_string(), place);
+                let (what, place) = error.finding(place);
+                self.unexpected(code, what, place);
                 Ok(())
             }
             Ok(_) | Err(FsError::Corrupt { .. }) => Ok(()),

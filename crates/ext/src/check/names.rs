@@ -106,7 +106,8 @@ impl Checker {
             match strict {
                 Ok(_) => {}
                 Err(error @ FsError::Corrupt { .. }) => {
-                    self.unexpected("directory.checksum", error.to_string(), place(inode.ino));
+                    let (what, place) = error.finding(place(inode.ino));
+                    self.unexpected("directory.checksum", what, place);
                 }
                 Err(error) => return Err(error),
             }

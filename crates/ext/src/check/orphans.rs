@@ -13,7 +13,8 @@ impl Checker {
         match walked {
             Err(error @ FsError::Corrupt { .. }) => {
                 // A mount ends the list there, and so does e2fsck, unasked.
-                self.expected("orphan.list", error.to_string(), Location::of("orphan list"));
+                let (what, place) = error.finding(Location::of("orphan list"));
+                self.expected("orphan.list", what, place);
             }
             walked => walked?,
         }

@@ -223,7 +223,7 @@ fn judge_live(name: &str, options: &[&str], mount: &str) {
         std::fs::remove_file(&path).expect("unlink");
         std::fs::create_dir(mounted.path().join("last")).expect("mkdir");
         kernel::commit(mounted.path());
-        kernel::copy_sparse(image.path(), live.path());
+        kernel::copy_live(image.path(), live.path());
         std::fs::write(mounted.path().join("not in the copy"), b"x").expect("write");
     }
     kernel::copy_sparse(live.path(), twin.path());

@@ -232,7 +232,8 @@ impl Checker {
             && let Err(error @ FsError::Corrupt { .. }) = self.volume.xattrs(inode)
         {
             claims.bad = true;
-            self.unexpected("inode.attributes", error.to_string(), place(inode.ino));
+            let (what, place) = error.finding(place(inode.ino));
+            self.unexpected("inode.attributes", what, place);
         }
         if !claims.are_sound() {
             self.give_back(&claims);

@@ -39,8 +39,8 @@ impl Checker {
         let stored = match decode_summaries(self.sb(), &area) {
             Ok(stored) => stored,
             Err(error) => {
-                let place = Location::of("summary area");
-                self.expected("summary-area", error.to_string(), place);
+                let (what, place) = error.finding(Location::of("summary area"));
+                self.expected("summary-area", what, place);
                 Vec::new()
             }
         };
@@ -85,13 +85,14 @@ impl Checker {
         self.volume.read_bytes(at, 0, &mut bytes)?;
         let findings = self.report.total();
         if let Err(error @ FsError::Corrupt { .. }) = self.strict.cylinder_group(number) {
-            self.group_hash(error.to_string(), number);
+            self.group_hash(error.finding(place(number)).0, number);
         }
         let sb = self.sb().clone();
         let group = match GroupMut::check(&sb, number, &mut bytes) {
             Ok(group) => group,
             Err(error) => {
-                self.unexpected("group.head", error.to_string(), place(number));
+                let (what, place) = error.finding(place(number));
+                self.unexpected("group.head", what, place);
                 self.fix(Stage::Heads, Fix::Head(number));
                 return Ok(None);
             }

@@ -36,7 +36,8 @@ impl Checker {
             Ok(_) if self.sb().format == Format::Ufs1 => return Ok(all),
             Ok(head) => head,
             Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected("group.head", error.to_string(), place);
+                let (what, place) = error.finding(place);
+                self.unexpected("group.head", what, place);
                 self.fix(Stage::Heads, Fix::Head(group));
                 self.lost_groups.push(group);
                 // Its inodes may be sound, and are looked at as far as they are.
@@ -78,7 +79,8 @@ impl Checker {
         let inode = match self.volume.inode(ino) {
             Ok(inode) => inode,
             Err(error @ FsError::Corrupt { .. }) => {
-                self.unexpected("inode.unreadable", error.to_string(), place(ino));
+                let (what, place) = error.finding(place(ino));
+                self.unexpected("inode.unreadable", what, place);
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -135,7 +135,8 @@ impl Checker {
             let entry = match self.volume.sb.bare_entry_at(unit, at, place) {
                 Ok(entry) => entry,
                 Err(error) => {
-                    self.unexpected("directory.corrupt", error.to_string(), place);
+                    let (what, place) = error.finding(place);
+                    self.unexpected("directory.corrupt", what, place);
                     self.names_are_missing = true;
                     self.fix(Stage::Names, Fix::Cut(spot));
                     break;

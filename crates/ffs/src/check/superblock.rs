@@ -87,7 +87,7 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
     };
     match usable(&first, device.len()) {
         Err(error) => match search(device) {
-            Some(copy) => chosen(device, &first, &copy, error.to_string()),
+            Some(copy) => chosen(device, &first, &copy, error.finding(place()).0),
             None => mended_alone(device, &first).ok_or(error),
         },
         Ok(sb) => {

@@ -44,7 +44,7 @@ pub(super) fn is_saved(store: &Store) -> Result<bool, FsError> {
     }
     match json::<Vec<Saved>>(store, "manifest.json") {
         Ok(images) => Ok(!images.is_empty()),
-        Err(FsError::Invalid(_)) => Ok(false),
+        Err(FsError::Container { .. }) => Ok(false),
         Err(error) => Err(error),
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
     let digests = config.rootfs.diff_ids;
     if digests.len() != image.layers.len() {
         let (named, told) = (image.layers.len(), digests.len());
-        return Err(store.invalid(format!("{named} layers, but {told} digests")));
+        return Err(store.broken(format!("{named} layers, but {told} digests")));
     }
     let layer = |(path, digest): (&String, String)| {
         let Some(digest) = digest.strip_prefix("sha256:").map(str::to_string) else {
@@ -71,10 +71,10 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
 fn json<T: for<'de> Deserialize<'de>>(store: &Store, path: &str) -> Result<T, FsError> {
     let section = store.open(path)?;
     if section.len > JSON_MAX {
-        return Err(store.invalid(format!("{path}: too large")));
+        return Err(store.broken(format!("{path}: too large")));
     }
     serde_json::from_slice(&whole_json(section)?)
-        .map_err(|error| store.invalid(format!("{path}: {error}")))
+        .map_err(|error| store.broken(format!("{path}: {error}")))
 }
 
 fn choose<'a>(store: &Store, images: &'a [Saved], choice: &Choice) -> Result<&'a Saved, FsError> {

@@ -12,10 +12,12 @@ use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;
 use crate::tar::{self, read_into, spool_section};
 use crate::unpack::Unpacker;
+use oci_spec::OciSpecError;
 use oci_spec::image::{Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType};
 use seekless_fs::tree::NodeId;
 use seekless_fs::{FsError, tree::TreeBuilder};
 use std::collections::{BTreeSet, HashSet};
+use std::error::Error;
 use std::io::Read;
 use std::path::Path;
 use store::{ArchiveKind, Section, Store};
@@ -98,8 +100,9 @@ const NAME_KEYS: [&str; 2] = ["org.opencontainers.image.ref.name", "io.container
 /// Opens a layout directory.
 ///
 /// # Errors
-/// [`FsError::Invalid`] when blobs do not match their digests, or there is no
-/// one image to be taken; otherwise as for archives.
+/// [`FsError::Container`] when a part is missing or does not match its digest;
+/// [`FsError::Invalid`] when there is no one image to be taken; otherwise as for
+/// archives.
 pub fn open(
     path: &Path,
     choice: &Choice,
@@ -167,7 +170,8 @@ impl Layout<'_> {
             let whole = Section::new(layer.file.clone(), layer.base, layer.len, name.clone());
             let found = whole.sha256().map_err(|error| FsError::io(&name, error))?;
             if found != digest {
-                return Err(FsError::Invalid(format!("{name}: contents do not match the digest")));
+                let what = "contents do not match the digest".into();
+                return Err(FsError::Container { name, what });
             }
             stack.add(layer, name)?;
         }
@@ -191,12 +195,12 @@ impl Layout<'_> {
         if blob.len != descriptor.size() {
             let what =
                 format!("blob {digest}: {} bytes, which does not match its descriptor", blob.len);
-            return Err(self.store.invalid(what));
+            return Err(self.store.broken(what));
         }
         let found = blob.sha256().map_err(|error| FsError::io(&blob.name, error))?;
         if found != digest.digest() {
             let what = format!("blob {digest}: contents do not match the digest");
-            return Err(self.store.invalid(what));
+            return Err(self.store.broken(what));
         }
         Ok(blob)
     }
@@ -204,7 +208,7 @@ impl Layout<'_> {
     fn json(&self, descriptor: &Descriptor) -> Result<Vec<u8>, FsError> {
         if descriptor.size() > JSON_MAX {
             let what = format!("blob {}: too large", descriptor.digest());
-            return Err(self.store.invalid(what));
+            return Err(self.store.broken(what));
         }
         whole_json(self.blob(descriptor)?)
     }
@@ -212,19 +216,29 @@ impl Layout<'_> {
     /// The manifest of the image that is wanted.
     fn manifest(&self) -> Result<ImageManifest, FsError> {
         let index = whole_json(self.store.open("index.json")?)?;
-        let invalid = |error: oci_spec::OciSpecError| self.store.invalid(error);
-        let mut index = ImageIndex::from_reader(&index[..]).map_err(invalid)?;
+        let mut index = ImageIndex::from_reader(&index[..])
+            .map_err(|error| self.unreadable("index.json", &error))?;
         for level in 0..NESTING_MAX {
             // Only the outermost index has names.
             let chosen = self.choose(&index, level == 0)?.clone();
             let json = self.json(&chosen)?;
+            let unreadable = |error| self.unreadable(&format!("blob {}", chosen.digest()), &error);
             if is_index(chosen.media_type()) {
-                index = ImageIndex::from_reader(&json[..]).map_err(invalid)?;
+                index = ImageIndex::from_reader(&json[..]).map_err(unreadable)?;
             } else {
-                return ImageManifest::from_reader(&json[..]).map_err(invalid);
+                return ImageManifest::from_reader(&json[..]).map_err(unreadable);
             }
         }
-        Err(self.store.invalid("indexes nested too deeply"))
+        Err(self.store.broken("indexes nested too deeply"))
+    }
+
+    /// A part that is no JSON, or not the JSON it should be. The crate's own
+    /// message says that it failed, its cause where.
+    fn unreadable(&self, part: &str, error: &OciSpecError) -> FsError {
+        match error.source() {
+            Some(cause) => self.store.broken(format_args!("{part}: {cause}")),
+            None => self.store.broken(format_args!("{part}: {error}")),
+        }
     }
 
     fn choose<'i>(

@@ -8,7 +8,7 @@ use seekless_fs::FsError;
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Store {
         // Blobs, or layers under their digests, are of no use as files.
         if !is_image && (store.has("oci-layout") || has_digests) {
             let what = "parts of a container image, but no valid index.json or manifest.json";
-            return Err(store.invalid(what));
+            return Err(store.broken(what));
         }
         Ok(if is_image { ArchiveKind::Parts(store) } else { ArchiveKind::Ordinary(archive) })
     }
@@ -100,6 +100,12 @@ impl Store {
         }
     }
 
+    /// A part is missing, or contradicts another.
+    pub(super) fn broken(&self, what: impl std::fmt::Display) -> FsError {
+        FsError::Container { name: self.name(), what: what.to_string() }
+    }
+
+    /// What is asked for is not there.
     pub(super) fn invalid(&self, what: impl std::fmt::Display) -> FsError {
         FsError::Invalid(format!("{}: {what}", self.name()))
     }
@@ -115,10 +121,13 @@ impl Store {
     pub(super) fn open(&self, path: &str) -> Result<Section, FsError> {
         match self {
             Self::Directory(dir) => {
-                let path = dir.join(path);
-                let name = path.display().to_string();
+                let full = dir.join(path);
+                let name = full.display().to_string();
                 let io = |error| FsError::io(name.clone(), error);
-                let file = File::open(&path).map_err(io)?;
+                let file = File::open(&full).map_err(|error| match error.kind() {
+                    ErrorKind::NotFound => self.broken(format!("{path} is missing")),
+                    _ => io(error),
+                })?;
                 let len = file.metadata().map_err(io)?.len();
                 Ok(Section::new(Arc::new(file), 0, len, name))
             }
@@ -134,7 +143,7 @@ impl Store {
                         None => break,
                     }
                 }
-                Err(FsError::NotFound(shown))
+                Err(self.broken(format!("{path} is missing")))
             }
         }
     }

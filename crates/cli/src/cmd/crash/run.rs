@@ -45,7 +45,7 @@ Exit codes: 0 if all states pass, 1 if any state fails, 2 for wrong arguments or
 script that cannot be run, otherwise as for all commands.")]
 pub(crate) struct RunArgs {
     /// Workload: a name from `seekless crash list`, a pair of names, `singles`,
-    /// `pairs`, `all`, `random:N` (random sequences of 3 to N operations),
+    /// `pairs`, `all`, `random:N` (random sequences of 3 to N operations, N up to 64),
     /// `random:N#K` (sequence K of these), or the path of a script
     #[arg(long, short, value_name = "W")]
     workload: String,
