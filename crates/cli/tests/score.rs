@@ -170,7 +170,7 @@ fn two_images_stand_side_by_side() {
     let ratio = seeks("b") as f64 / seeks("a") as f64;
     let ratio = if ratio < 0.1 { format!("{ratio:.4}") } else { format!("{ratio:.2}") };
     assert_eq!(cells, ["seeks", &seeks("a").to_string(), &seeks("b").to_string(), &ratio]);
-    assert!(shown.contains("\nprefetch seeks ") && shown.contains("\nprefetch: what fetching"));
+    assert!(shown.contains("\nprefetch seeks ") && shown.contains("\nprefetch: cost of reading"));
     assert!(shown.contains("/not/there"));
 }
 
