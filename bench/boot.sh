@@ -6,13 +6,14 @@
 # that begins by fetching the chunks which the boot needs, four at a time. The
 # table of docs/recording.md.
 #
-# Needs root, mmdebstrap, qemu-system-x86_64, e2fsprogs, 12 GB in TMPDIR. Where the
+# Needs root, mmdebstrap, qemu-system-x86_64, qemu-img, e2fsprogs, 12 GB in TMPDIR. Where the
 # processor cannot virtualize, QEMU interprets: boots take half a minute then, and
 # read what they read anyway.
 #
 #   SEEKLESS  the program [target/release/seekless]
 #   MODEL     the modelled disk [lazy-gp3]
 #   CHUNK     what it fetches at once [512K]
+#   REALTIME  1: the disk takes the time that it models, and boots last accordingly
 #   KEEP      a directory that keeps the system between runs, and the last logs
 #   MIRROR    where packages come from [http://deb.debian.org/debian]
 #   ACCEL     kvm or tcg [kvm where a first boot with it succeeds]
@@ -77,7 +78,7 @@ UNIT
     for accel in ${ACCEL:-kvm tcg}; do
         cp --sparse=always "$keep/made.img" "$keep/image"
         echo "$accel" >"$keep/accel"
-        if machine "$keep/image" off 600 | grep -a "boot-end at"; then
+        if machine "$keep/image" direct 600 | grep -a "boot-end at"; then
             e2fsck -fp "$keep/image" >/dev/null || [ $? -eq 1 ]
             rm "$keep/made.img"
             return
@@ -87,28 +88,34 @@ UNIT
     exit 1
 }
 
-# machine IMAGE on|off SECONDS: boots; with `on` writes go nowhere.
+# machine IMAGE overlay|direct SECONDS: boots; with an overlay writes stay there.
 machine() {
-    local accel cpu=max
+    local accel cpu=max drive=file=$1,format=raw
     accel=$(cat "$keep/accel")
+    if [ "$2" = overlay ]; then
+        # In units of a block: else a write would read what lies around it.
+        qemu-img create -q -f qcow2 -F raw -b "$1" -o cluster_size=4096 "$work/overlay"
+        drive=file=$work/overlay,format=qcow2
+    fi
     [ "$accel" = tcg ] || { cpu=host; [ -w /dev/kvm ] || return 1; }
     timeout "$3" qemu-system-x86_64 -accel "$accel" -cpu "$cpu" -m 1024 -smp 2 \
         -nographic -nodefaults -no-reboot -serial stdio \
         -kernel "$keep/vmlinuz" -initrd "$keep/initrd" \
         -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0" \
-        -drive "file=$1,format=raw,if=none,id=root,snapshot=$2" \
+        -drive "$drive,if=none,id=root" \
         -device virtio-blk-pci,drive=root,request-merging=off </dev/null || true
 }
 
 # boot NAME: boots an image from the modelled disk; what the disk counted.
 boot() {
-    "$seekless" disk "$work/$1" "$disk" --model "$model" --io-log "$work/$1.log" -q &
+    "$seekless" disk "$work/$1" "$disk" --model "$model" --io-log "$work/$1.log" -q \
+        ${REALTIME:+--realtime} &
     local server=$!
     until [ -e "$disk/disk" ]; do
         kill -0 $server
         sleep 0.1
     done
-    machine "$disk/disk" on 600 >"$work/$1.console"
+    machine "$disk/disk" overlay 600 >"$work/$1.console"
     grep -qa "boot-end at" "$work/$1.console" || { cat "$work/$1.console" >&2; exit 1; }
     cp "$disk/stats.json" "$work/$1.json"
     umount "$disk"
@@ -117,18 +124,22 @@ boot() {
 
 # row NAME: its figures, with the chunks that its reads lie in.
 row() {
-    python3 - "$work/$1.json" "$work/$1.log" "$chunk" "$1" <<'PY'
+    local up
+    up=$(grep -ao "boot-end at [0-9.]*" "$work/$1.console")
+    python3 - "$work/$1.json" "$work/$1.log" "$chunk" "$1" "${up##* }" <<'PY'
 import json, sys
-stats, log, chunk, name = json.load(open(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4]
-chunk = int(chunk[:-1]) << {"K": 10, "M": 20}[chunk[-1]]
-chunks = set()
+stats, log, chunk, name, up = json.load(open(sys.argv[1])), *sys.argv[2:]
+chunk, block = int(chunk[:-1]) << {"K": 10, "M": 20}[chunk[-1]], 4096
+chunks, blocks = set(), set()
 for line in open(log):
     request = json.loads(line)
     if request["op"] == "read":
         first, end = request["offset"], request["offset"] + request["bytes"]
         chunks.update(range(first // chunk, (end - 1) // chunk + 1))
-print(f"{name:22} reads {stats['reads']:6}  seeks {stats['seeks']:6}  {stats['read_bytes'] / 1e6:6.1f} MB  "
-      f"chunks {len(chunks):4}  busy {stats['busy_ms'] / 1e3:6.2f} s")
+        blocks.update(range(first // block, (end - 1) // block + 1))
+floor = -(-len(blocks) * block // chunk)
+print(f"{name:16} reads {stats['reads']:5}  seeks {stats['seeks']:5}  {stats['read_bytes'] / 1e6:5.1f} MB  "
+      f"chunks {len(chunks):3} (floor {floor:3})  busy {stats['busy_ms'] / 1e3:5.2f} s  up at {up} s")
 PY
 }
 

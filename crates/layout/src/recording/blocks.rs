@@ -1,9 +1,11 @@
 //! Reads of a device mapped back to what an image has there.
 
 use super::Index;
+use super::index::Owner;
 use crate::trace::{BlockRead, Event, Op};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn, Nanos};
+use std::collections::HashSet;
 
 /// Bytes of reads, by what they are of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,6 +114,8 @@ pub fn map_reads(
     reads.sort_by_key(|read| read.time);
     let begin = reads.first().map_or(0, |read| read.time);
     let mut mapped = MappedReads::default();
+    let mut accessed = HashSet::new();
+    let mut tables = Vec::new();
     for read in reads {
         let (from, to) = (read.offset, read.offset.saturating_add(read.length));
         let inside = from.clamp(start, start.saturating_add(len))
@@ -129,6 +133,7 @@ pub fn map_reads(
                     *(if is_directory { &mut of.directories } else { &mut of.files }) += bytes;
                     if let Some(path) = index.path(ino) {
                         let time = Nanos::new(read.time - begin);
+                        accessed.insert(ino);
                         let is_link = index.kind(ino) == Some(FileKind::Symlink);
                         let op = if is_link { Op::Readlink } else { Op::Read };
                         let mut event = Event::new(time, op, path).by(read.pid);
@@ -139,12 +144,67 @@ pub fn map_reads(
                         mapped.events.push(event);
                     }
                 }
-                Some(Content::Metadata) => mapped.bytes.metadata += bytes,
+                Some(Content::Metadata) => {
+                    mapped.bytes.metadata += bytes;
+                    // What is read around a block that is needed comes in requests of
+                    // its own, mostly of several.
+                    if end - first == 1 {
+                        let time = Nanos::new(read.time - begin);
+                        let mut event = Event::new(time, Op::Lookup, Vec::new()).by(read.pid);
+                        event.comm.clone_from(&read.comm);
+                        tables.push((mapped.events.len(), event, BlockNo::new(block)));
+                    }
+                }
                 Some(Content::Free) => mapped.bytes.free += bytes,
                 None => mapped.bytes.nameless += bytes,
             }
             block += count;
         }
     }
+    insert_lookups(&mut mapped.events, lookups(&index, accessed, tables));
     Ok(mapped)
+}
+
+/// Puts each lookup in front of the event that had its place in the log.
+fn insert_lookups(events: &mut Vec<Event>, lookups: Vec<(usize, Event)>) {
+    let mut lookups = lookups.into_iter().peekable();
+    let mut merged = Vec::with_capacity(events.len() + lookups.len());
+    for (at, event) in events.drain(..).enumerate() {
+        while let Some((_, lookup)) = lookups.next_if(|(place, _)| *place <= at) {
+            merged.push(lookup);
+        }
+        merged.push(event);
+    }
+    merged.extend(lookups.map(|(_, lookup)| lookup));
+    *events = merged;
+}
+
+/// Blocks of inode tables that were read, though nothing is known to have been
+/// accessed whose inode lies in them: something was that has no blocks, or was only
+/// looked up, such as a symlink. Which of a block's inodes cannot be told; they
+/// occupy one block together wherever they lie. Each with how many events come
+/// before it.
+fn lookups(
+    index: &Index,
+    mut accessed: HashSet<Ino>,
+    tables: Vec<(usize, Event, BlockNo)>,
+) -> Vec<(usize, Event)> {
+    // Whatever leads to a file was looked up as well.
+    for ino in accessed.clone() {
+        let mut at = ino;
+        while let Some(dir) = index.parent(at).filter(|&dir| accessed.insert(dir)) {
+            at = dir;
+        }
+    }
+    let mut events = Vec::new();
+    let mut done = HashSet::new();
+    for (place, event, block) in tables {
+        let Some(Owner::Table(inodes)) = index.owner(block) else { continue };
+        if !done.insert(block) || inodes.iter().any(|ino| accessed.contains(ino)) {
+            continue;
+        }
+        let paths = inodes.iter().filter_map(|&ino| index.path(ino));
+        events.extend(paths.map(|path| (place, Event { path, ..event.clone() })));
+    }
+    events
 }
