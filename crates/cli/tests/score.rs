@@ -352,18 +352,22 @@ fn inodes_alone_are_found_in_a_log_of_a_device() {
     let dir = dir.path();
     fs::create_dir_all(dir.join("tree/links")).unwrap();
     fs::create_dir_all(dir.join("tree/data")).unwrap();
-    for n in 0..600 {
-        fs::write(dir.join(format!("tree/data/{n}")), vec![7; 3000]).unwrap();
+    for n in 0..3000 {
+        fs::write(dir.join(format!("tree/data/{n}")), vec![7; 300]).unwrap();
         std::os::unix::fs::symlink(format!("../data/{n}"), dir.join(format!("tree/links/{n}")))
             .unwrap();
     }
+    // The same times, and so the same places, in every run.
+    let mut touch = Command::new("find");
+    touch.args(["tree", "-exec", "touch", "-h", "-d", "@1000000000", "{}", "+"]).current_dir(dir);
+    assert!(touch.status().unwrap().success());
     text(&["build", "tree", "-o", "old.img"], dir);
     let mut trace = String::from("{\"seekless_trace\":1}\n");
-    for n in [3, 250, 599] {
+    for n in [3, 250, 2999] {
         let path = format!("/links/{n}");
         trace += &format!("{{\"time\":{n},\"op\":\"lookup\",\"path\":\"{path}\"}}\n");
     }
-    trace += "{\"time\":700,\"op\":\"read\",\"path\":\"/data/5\",\"offset\":0,\"length\":3000}\n";
+    trace += "{\"time\":3700,\"op\":\"read\",\"path\":\"/data/5\",\"offset\":0,\"length\":300}\n";
     fs::write(dir.join("job.trace"), trace).unwrap();
     let asked = ranges("old.img", "job.trace", dir);
     let lines = asked.iter().map(|(offset, length)| format!("{offset} {length}\n"));
@@ -372,14 +376,14 @@ fn inodes_alone_are_found_in_a_log_of_a_device() {
     assert_eq!(code, Some(0), "{said}");
     let events = log(&dir.join("blocks.trace"));
     let paths: Vec<&str> = events.iter().filter_map(|event| event["path"].as_str()).collect();
-    for path in ["/links/3", "/links/250", "/links/599", "/data/5"] {
+    for path in ["/links/3", "/links/250", "/links/2999", "/data/5"] {
         assert!(paths.contains(&path), "no {path} in {paths:?}");
     }
     // Those of one block each, and not of what was read around it.
     let links = paths.iter().filter(|path| path.starts_with("/links/")).count();
     assert!((3..=3 * 16).contains(&links), "{links} links");
     let place = |path: &str| paths.iter().position(|other| *other == path);
-    assert!(place("/links/3") < place("/links/599") && place("/links/599") < place("/data/5"));
+    assert!(place("/links/3") < place("/links/2999") && place("/links/2999") < place("/data/5"));
     text(&["optimize", "old.img", "--trace", "blocks.trace", "-o", "new.img"], dir);
     let scores = json(&["score", "old.img", "new.img", "--trace", "job.trace", "--json"], dir);
     let seeks = |of: &str| scores[of]["seeks"].as_u64().unwrap();

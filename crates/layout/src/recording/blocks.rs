@@ -179,11 +179,12 @@ fn insert_lookups(events: &mut Vec<Event>, lookups: Vec<(usize, Event)>) {
     *events = merged;
 }
 
-/// Blocks of inode tables that were read, though nothing is known to have been
-/// accessed whose inode lies in them: something was that has no blocks, or was only
-/// looked up, such as a symlink. Which of a block's inodes cannot be told; they
-/// occupy one block together wherever they lie. Each with how many events come
-/// before it.
+/// What was looked up and nothing else, by the blocks of inode tables that were
+/// read; each with how many events come before it. Where nothing is known to have
+/// been accessed whose inode lies in a block, something was that has no blocks, or
+/// was only looked up. Which of its inodes cannot be told; they occupy one block
+/// together wherever they lie. Beside inodes of accessed files only the symlinks
+/// are taken, since most of what is only looked up is one.
 fn lookups(
     index: &Index,
     mut accessed: HashSet<Ino>,
@@ -200,11 +201,16 @@ fn lookups(
     let mut done = HashSet::new();
     for (place, event, block) in tables {
         let Some(Owner::Table(inodes)) = index.owner(block) else { continue };
-        if !done.insert(block) || inodes.iter().any(|ino| accessed.contains(ino)) {
+        if !done.insert(block) {
             continue;
         }
-        let paths = inodes.iter().filter_map(|&ino| index.path(ino));
-        events.extend(paths.map(|path| (place, Event { path, ..event.clone() })));
+        let explained = inodes.iter().any(|ino| accessed.contains(ino));
+        for &ino in inodes.iter().filter(|ino| !accessed.contains(ino)) {
+            let is_likely = !explained || index.kind(ino) == Some(FileKind::Symlink);
+            if let Some(path) = index.path(ino).filter(|_| is_likely) {
+                events.push((place, Event { path, ..event.clone() }));
+            }
+        }
     }
     events
 }
