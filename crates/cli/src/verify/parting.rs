@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(found.predicted.unwrap(), Request { block: 20, blocks: 2, name: "/b".into() });
         assert_eq!(found.counted.unwrap().blocks, 5);
         let files: Vec<&str> = found.files.iter().map(|place| &*place.name).collect();
-        assert_eq!(files, ["/a", "(file data)", "/b"]);
+        assert_eq!(files, ["(file data)", "/a", "/b"]);
         let last = &found.files[2];
         assert_eq!(
             (last.predicted.requests, last.predicted.seeks, last.predicted.bytes),
