@@ -32,10 +32,8 @@ Examples:
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl
   seekless score disk.img --trace boot.trace --verify-kernel
-  seekless score old.img new.img --trace job.trace --verify-program -- \\
-    sh -c 'find {}/src -name \"*.c\" | xargs wc'
-  seekless score disk.img --trace job.trace --verify-program --chroot --explain -- \\
-    /usr/bin/job --once")]
+  seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
+  seekless score disk.img --trace job.trace --verify-program --chroot --explain -- /bin/job")]
 pub(crate) struct ScoreArgs {
     /// Image file or block device
     image: PathBuf,
