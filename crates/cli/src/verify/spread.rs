@@ -50,7 +50,9 @@ mod tests {
 
     fn run(requests: u64, seeks: u64) -> Figures {
         let chunks = BTreeMap::from([(4096, seeks)]);
-        Figures { requests, metadata_requests: 0, bytes: requests * 512, seeks, chunks }
+        let bytes = requests * 512;
+        let (metadata_requests, seek_distance_bytes) = (0, 0);
+        Figures { requests, metadata_requests, bytes, seeks, seek_distance_bytes, chunks }
     }
 
     #[test]
