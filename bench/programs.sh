@@ -59,8 +59,8 @@ for name in names:
     except BaseException:
         pass
 PY
-printf '#!/bin/sh\nfind "$1/lib" -name "*.py" | head -3000 | xargs wc\n' >"$work/find"
-printf '#!/bin/sh\nfind "$1/lib" -name "*.py" | head -3000 | xargs -P4 -n 50 cat\n' >"$work/parallel"
+printf '#!/bin/sh\nfind "$1/lib" -name site-packages -prune -o -name "*.py" -print | xargs wc\n' >"$work/find"
+printf '#!/bin/sh\nfind "$1/lib" -name site-packages -prune -o -name "*.py" -print | xargs -P4 -n 50 cat\n' >"$work/parallel"
 chmod +x "$work/find" "$work/parallel"
 
 # command_of PROGRAM: sets `tree`, `in_it` and `command`.
@@ -75,10 +75,12 @@ command_of() {
     esac
 }
 
-# images_of TREE SIZE: one by mke2fs -d, one by cp -a.
+# images_of TREE SIZE: one by mke2fs -d, one by cp -a. Both list directories in the
+# same order, which is that of the hashes of names.
 images_of() {
-    mke2fs -q -F -t ext4 -b "$block" -d "$work/$1" "$work/$1.mke2fs" "$2" >/dev/null
-    mke2fs -q -F -t ext4 -b "$block" -E lazy_itable_init=0 "$work/$1.cp" "$2" >/dev/null
+    local seed=hash_seed=6d0a0b57-2c41-4d3a-9a52-0f3f2f1c7e11
+    mke2fs -q -F -t ext4 -b "$block" -E "$seed" -d "$work/$1" "$work/$1.mke2fs" "$2" >/dev/null
+    mke2fs -q -F -t ext4 -b "$block" -E "lazy_itable_init=0,$seed" "$work/$1.cp" "$2" >/dev/null
     mount -o loop "$work/$1.cp" "$work/mnt"
     cp -a "$work/$1/." "$work/mnt"
     umount "$work/mnt"

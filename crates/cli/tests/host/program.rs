@@ -4,7 +4,7 @@
 use crate::judges::{Scratch, command, text};
 use crate::record::wait_until;
 use crate::verify::{make_tree, write_trace};
-use crate::{can_trace, capable, machine, mke2fs, run, traces_of_us};
+use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -362,4 +362,50 @@ fn without_rights_or_a_program_it_is_said() {
         assert!(errors.contains("run it with sudo"), "{errors}");
         assert!(!errors.contains("fanotify"), "{errors}");
     }
+}
+
+/// Reads a file a little at a time, and touches pages of another.
+const STREAMS: &str = "
+import mmap, sys
+with open(sys.argv[1] + '/stream', 'rb', buffering=0) as file:
+    while file.read(20000): pass
+with open(sys.argv[1] + '/mapped', 'rb') as file:
+    pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    for at in range(0, len(pages), 4096): pages[at]
+with open(sys.argv[1] + '/whole', 'rb', buffering=0) as file: file.read()
+";
+
+#[test]
+fn a_recorded_stream_has_the_requests_in_which_it_was_read() {
+    let _machine = machine();
+    if !(capable() && can_trace()) {
+        return;
+    }
+    let scratch = Scratch::new("program-streams");
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["stream", "mapped", "whole"] {
+        fs::write(tree.join(name), vec![7; 3 << 20]).unwrap();
+    }
+    let [image, trace, dir] = ["image", "trace", "mnt"].map(|name| scratch.join(name));
+    mke2fs(&tree, Path::new(&image), "64M");
+    let program = |root: &str| ["python3", "-S", "-E", "-B", "-c", STREAMS, root].map(String::from);
+    {
+        let mounted = Mounted::new(Path::new(&image), Path::new(&dir));
+        if mounted.is_none() {
+            return crate::skip("no loop device can be mounted here");
+        }
+        let args = ["record", "--mount", &dir, "--source", "tracefs", "-o", &trace, "--"];
+        text(&command(&args).args(program(&dir)).output().unwrap());
+    }
+    let args = ["score", &image, "--trace", &trace, "--verify-program", "--runs", "1", "--json"];
+    let (found, _) = found(command(&args).arg("--").args(program("{}")));
+    let both = |name: &str| {
+        let predicted = found["predicted"][name].as_f64().unwrap();
+        (predicted, found["program"][name]["median"].as_f64().unwrap())
+    };
+    let (predicted, counted) = both("requests");
+    assert!(counted > 50.0, "{found}");
+    assert!((predicted - counted).abs() <= counted * 0.05, "{found}");
+    assert_eq!(both("bytes").0, both("bytes").1, "{found}");
 }
