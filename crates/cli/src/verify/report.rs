@@ -2,10 +2,9 @@ use super::parting::{self, Parting};
 use super::program::{Program, Run};
 use super::spread::{self, Spread};
 use super::stand::Requests;
-use super::{Compared, compare, replay};
+use super::{Compared, compare, log, replay};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, ModelArgs, Scored};
 use crate::usage;
@@ -14,7 +13,6 @@ use seekless_lab::age::distribution::parse_span;
 use seekless_layout::score::{self, Figures};
 use seekless_layout::trace::Event;
 use seekless_report::disk::Class;
-use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{Extent, Nanos};
 use serde_json::{Map, Value, json};
@@ -22,7 +20,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{BufWriter, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
@@ -91,19 +88,19 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// An image's prediction beside what a kernel did.
-struct Verified<'a> {
-    scored: &'a Scored,
+pub(super) struct Verified<'a> {
+    pub(super) scored: &'a Scored,
     predicted: Figures,
     /// In order; several of a program.
-    runs: Vec<(Figures, Requests)>,
+    pub(super) runs: Vec<(Figures, Requests)>,
     spread: Vec<Spread>,
     rows: Vec<Compared>,
     parting: Option<Parting>,
-    told: Told,
+    pub(super) told: Told,
 }
 
 /// What is told about the runs besides their figures.
-enum Told {
+pub(super) enum Told {
     /// Events of the trace that could not be done.
     Replay { failed: u64 },
     /// How each run ended, and what it left running.
@@ -143,7 +140,7 @@ pub(crate) fn verify(
         verified.push(Verified::new(scored, requests, told, wanted)?);
     }
     if let Some(path) = wanted.io_log {
-        write_log(&verified, path)?;
+        log::write(&verified, path)?;
     }
     let within = verified.iter().flat_map(|one| &one.rows);
     let within = within.clone().all(|row| row.percent().abs() <= args.tolerance);
@@ -373,40 +370,4 @@ fn show_change(a: &Verified<'_>, b: &Verified<'_>) {
         table.push(a.name.as_str(), figures);
     }
     say!("{}", table.text().trim_end());
-}
-
-/// The requests of all sides, as lines of one log.
-fn write_log(verified: &[Verified<'_>], path: &Path) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
-    let mut out = BufWriter::new(output.file()?);
-    let io = |error| Failure::io(path.display(), &error);
-    for one in verified {
-        let block_size = u64::from(one.scored.image.geometry().block_size);
-        let name = |side: String| match verified.len() {
-            1 => side,
-            _ => format!("{} {side}", one.scored.name),
-        };
-        let predicted = name("predicted".into());
-        one.scored.reads.write_log(block_size, Some(&predicted), &mut out).map_err(io)?;
-        for (number, (_, requests)) in (1..).zip(&one.runs) {
-            let side = match one.told {
-                Told::Replay { .. } => "kernel".into(),
-                Told::Program(_) => format!("program {number}"),
-            };
-            as_reads(requests).write_log(block_size, Some(&name(side)), &mut out).map_err(io)?;
-        }
-    }
-    out.flush().map_err(io)?;
-    drop(out);
-    output.finish()
-}
-
-fn as_reads(requests: &Requests) -> Reads {
-    let mut reads = Reads::default();
-    for (event, (extent, class)) in (0..).zip(requests) {
-        let purpose = reads.purposes.number(class.name());
-        let (path, op) = (reads.paths.number(""), reads.ops.number(""));
-        reads.list.push(Read { extent: *extent, purpose, path, op, event });
-    }
-    reads
 }
