@@ -1,76 +1,58 @@
 #!/usr/bin/env python3
-"""Runs a program from cold caches on a mounted image and counts the reads that the
-block layer issues for it.
-
-    programs.py IMAGE RUNS COMMAND
-
-{} in COMMAND stands for the mount point. Prints a line a run: requests, seeks
-(requests that do not begin where the one before ended), megabytes, chunks of
-512 KiB, summed distance of the seeks. Needs root."""
+"""The tables of bench/programs.sh, from its results in a directory: files
+PROGRAM.BLOCKSIZE.LAYOUT.json of `seekless score --verify-program`."""
+import json
 import os
-import re
-import subprocess
+import statistics
 import sys
-import tempfile
 
-image, runs, command = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-CHUNK = 512 << 10
-LINE = re.compile(r"block_rq_issue: \S+ (\S+) \d+ \(.*?\) (\d+) \+ (\d+)")
+NAMES = {"imports": "python imports", "log": "`git log -p`", "compile": "`gcc -O2`, linked",
+         "find": "`find`, `xargs wc`", "parallel": "`xargs -P4 cat`"}
+LAYOUTS = ["mke2fs", "cp", "optimized", "again"]
 
-work = tempfile.mkdtemp()
-mount, tracefs = work + "/mnt", work + "/tracefs"
-os.mkdir(mount)
-os.mkdir(tracefs)
-subprocess.check_call(["mount", "-t", "tracefs", "none", tracefs])
-instance = f"{tracefs}/instances/programs-{os.getpid()}"
-os.mkdir(instance)
-device = subprocess.check_output(
-    ["losetup", "--find", "--show", "--read-only", "--direct-io=on", image], text=True).strip()
+found = {}
+for name in os.listdir(sys.argv[1]):
+    program, block, layout = name.removesuffix(".json").split(".")
+    with open(os.path.join(sys.argv[1], name)) as file:
+        found[program, int(block), layout] = json.load(file)
+
+rows = [(program, block, layout) for program in NAMES for block in sorted({b for _, b, _ in found}, reverse=True)
+        for layout in LAYOUTS if (program, block, layout) in found]
 
 
-def put(path, value):
-    with open(path, "w") as file:
-        file.write(value)
+def spread(one, key, scale=1):
+    low, mid, high = (one["program"][key][of] / scale for of in ("min", "median", "max"))
+    number = "{:,.1f}" if scale > 1 else "{:,.0f}"
+    text = number.format(mid)
+    return text if low == high else f"{text} ({number.format(low)} to {number.format(high)})"
 
 
-try:
-    put(f"/sys/block/{os.path.basename(device)}/queue/read_ahead_kb", "128")
-    number = os.stat(device).st_rdev
-    kernels = os.major(number) << 20 | os.minor(number)
-    put(instance + "/buffer_size_kb", "32768")
-    put(instance + "/events/block/block_rq_issue/filter", f"dev == {kernels}")
-    put(instance + "/events/block/block_rq_issue/enable", "1")
-    for _ in range(runs):
-        subprocess.check_call(["mount", "-o", "ro,noatime", device, mount])
-        os.sync()
-        put("/proc/sys/vm/drop_caches", "3")
-        put(instance + "/trace", "")
-        put(instance + "/tracing_on", "1")
-        subprocess.run(command.replace("{}", mount), shell=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        put(instance + "/tracing_on", "0")
-        end, requests, seeks, size, distance, chunks = None, 0, 0, 0, 0, set()
-        with open(instance + "/trace") as trace:
-            for line in trace:
-                found = LINE.search(line)
-                if not found or "R" not in found[1]:
-                    continue
-                start, length = int(found[2]) * 512, int(found[3]) * 512
-                requests += 1
-                size += length
-                if end is not None and start != end:
-                    seeks += 1
-                    distance += abs(start - end)
-                end = start + length
-                chunks.update(range(start // CHUNK, (end - 1) // CHUNK + 1))
-        print(f"requests {requests}  seeks {seeks}  {size / 1e6:.1f} MB  "
-              f"chunks {len(chunks)}  distance {distance / 1e9:.2f} GB", flush=True)
-        subprocess.check_call(["umount", mount])
-finally:
-    subprocess.run(["umount", mount], stderr=subprocess.DEVNULL)
-    subprocess.run(["losetup", "-d", device])
-    put(instance + "/events/enable", "0")
-    os.rmdir(instance)
-    subprocess.run(["umount", tracefs])
-    for path in (mount, tracefs, work):
-        os.rmdir(path)
+def cell(one, predicted, key, scale=1):
+    number = "{:,.1f}" if scale > 1 else "{:,.0f}"
+    return f"{number.format(predicted / scale)}, {spread(one, key, scale)}"
+
+
+print("| program | blocks | image | requests: score, program | seeks | MB | chunks of 512K |")
+print("|---|---|---|---|---|---|---|")
+for key in rows:
+    program, block, layout = key
+    if layout == "again":
+        continue
+    one = found[key]
+    score = one["predicted"]
+    print(f"| {NAMES[program]} | {block >> 10}K | {layout} | {cell(one, score['requests'], 'requests')} "
+          f"| {cell(one, score['seeks'], 'seeks')} | {cell(one, score['bytes'], 'bytes', 1e6)} "
+          f"| {cell(one, score['chunks']['524288'], 'chunks_524288')} |")
+
+print("\n| blocks | figure | as built | optimized | recorded and optimized again |\n|---|---|---|---|---|")
+for program, block, layout in rows:
+    if layout != "mke2fs" or (program, block, "again") not in found:
+        continue
+    three = [found[program, block, which] for which in ("mke2fs", "optimized", "again")]
+    distance = [statistics.median(run["seek_distance_bytes"] for run in one["runs"]) for one in three]
+    floor = min(-(-run["bytes"] // 524288) for one in three for run in one["runs"])
+    shown = lambda key: " | ".join(spread(one, key) for one in three)
+    print(f"| {block >> 10}K | {NAMES[program]}: seeks | {shown('seeks')} |")
+    print(f"| | summed distance, GB | {' | '.join(f'{d / 1e9:,.1f}' for d in distance)} |")
+    print(f"| | chunks of 512K (floor {floor}) | {shown('chunks_524288')} |")
+print(f"\nLinux {one['kernel_release']}, read_ahead_kb {one['read_ahead_kb']}")

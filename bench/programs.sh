@@ -1,21 +1,50 @@
 #!/bin/bash
-# What laying an image out does for the programs themselves: each is recorded on
-# an image by mke2fs, the image optimized for the trace, and the program run again
-# from cold caches; then the same once more from the optimized image. The table of
-# docs/recording.md. Needs root, python3, git and 3 GB in TMPDIR.
+# What the score of a recorded trace predicts, and what the program itself, run from
+# cold caches, asks the disk for: on an image by mke2fs, on one that cp -a has filled,
+# and on one optimized for the trace; then on one that was recorded and optimized once
+# more. Prints the table of docs/validation.md and the one of docs/recording.md. The
+# trace is recorded on the image by mke2fs. Needs root, python3, git, gcc and 8 GB in
+# TMPDIR.
 #
 #   SEEKLESS  the program [target/release/seekless]
+#   BLOCKS    sizes of blocks ["4096 1024"]
+#   PROGRAMS  which ones ["imports log compile find parallel"]
+#   RUNS      cold runs of each [5]
+#   RESULTS   where to keep the results, as JSON [nowhere]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/../target/release/seekless}")
-work=$(mktemp -d)
-finish() { umount -l "$work/mnt" 2>/dev/null || true; rm -rf "$work"; }
+work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
+finish() {
+    umount -l "$work/mnt/tmp" 2>/dev/null || true
+    umount -l "$work/mnt" 2>/dev/null || true
+    rm -rf "$work"
+}
 trap finish EXIT
-mkdir -p "$work/tree" "$work/mnt"
+results=${RESULTS:-$work/results}
+mkdir -p "$work/tree" "$work/usr/usr/bin" "$work/usr/usr/lib" "$work/usr/tmp" "$work/mnt" "$results"
 
+# A Python installation and a git repository.
 cp -r "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')" "$work/tree/lib"
 git clone -q --no-local "$here/.." "$work/tree/repo"
-mke2fs -q -F -t ext4 -b 4096 -d "$work/tree" "$work/image" 1500M
+
+# A compiler with its linker, headers and libraries.
+triple=$(gcc -print-multiarch)
+for tool in gcc as ld; do
+    path=$(command -v "$tool")
+    cp "$(realpath "$path")" "$work/usr/usr/bin/$tool"
+done
+for part in /usr/include /usr/lib/gcc /usr/libexec/gcc; do
+    [ -e "$part" ] || continue
+    mkdir -p "$work/usr$(dirname "$part")"
+    cp -a "$part" "$work/usr$part"
+done
+mkdir -p "$work/usr/usr/lib/$triple"
+find "/usr/lib/$triple" -maxdepth 1 ! -type d -exec cp -a {} "$work/usr/usr/lib/$triple/" \;
+cp -a /usr/lib64 "$work/usr/usr/" 2>/dev/null || true
+ln -s usr/bin usr/lib usr/lib64 "$work/usr/"
+printf '#include <stdio.h>\n#include <stdlib.h>\n#include <math.h>\n%s\n' \
+    'int main(void) { printf("%f\n", sqrt(atof("2"))); return 0; }' >"$work/usr/hello.c"
 
 cat >"$work/imports.py" <<'PY'
 import importlib, pkgutil, sys
@@ -30,30 +59,67 @@ for name in names:
     except BaseException:
         pass
 PY
-printf '#!/bin/sh\nfind "$1/lib" -name "*.py" | head -3000 | xargs wc\n' >"$work/find"
-printf '#!/bin/sh\nfind "$1/lib" -name "*.py" | head -3000 | xargs -P4 -n 50 cat\n' >"$work/parallel"
+printf '#!/bin/sh\nfind "$1/lib" -name site-packages -prune -o -name "*.py" -print | xargs wc\n' >"$work/find"
+printf '#!/bin/sh\nfind "$1/lib" -name site-packages -prune -o -name "*.py" -print | xargs -P4 -n 50 cat\n' >"$work/parallel"
 chmod +x "$work/find" "$work/parallel"
 
-# relay FROM TO COMMAND: records on one image and optimizes it into another.
-relay() {
-    mount -o loop,ro,noatime "$work/$1" "$work/mnt"
-    # shellcheck disable=SC2086
-    "$seekless" record --mount "$work/mnt" -o "$work/trace" -- ${3//\{\}/$work/mnt} >/dev/null 2>&1 || true
+# command_of PROGRAM: sets `tree`, `in_it` and `command`.
+command_of() {
+    tree=tree in_it=
+    case $1 in
+    imports) command=(python3 -S -E -B "$work/imports.py" {}) ;;
+    log) command=(git -c 'safe.directory=*' -C {}/repo log -p) ;;
+    find) command=("$work/find" {}) ;;
+    parallel) command=("$work/parallel" {}) ;;
+    compile) tree=usr in_it=--chroot command=(/usr/bin/gcc -O2 /hello.c -lm -o /tmp/hello) ;;
+    esac
+}
+
+# images_of TREE SIZE: one by mke2fs -d, one by cp -a. Both list directories in the
+# same order, which is that of the hashes of names.
+images_of() {
+    local seed=hash_seed=6d0a0b57-2c41-4d3a-9a52-0f3f2f1c7e11
+    mke2fs -q -F -t ext4 -b "$block" -E "$seed" -d "$work/$1" "$work/$1.mke2fs" "$2" >/dev/null
+    mke2fs -q -F -t ext4 -b "$block" -E "lazy_itable_init=0,$seed" "$work/$1.cp" "$2" >/dev/null
+    mount -o loop "$work/$1.cp" "$work/mnt"
+    cp -a "$work/$1/." "$work/mnt"
     umount "$work/mnt"
-    "$seekless" optimize "$work/$1" --trace "$work/trace" -o "$work/$2" --force -q >/dev/null
 }
 
-program() {
-    echo "== $1"
-    relay image laid "$2"
-    relay laid again "$2"
-    for image in image laid again; do
-        python3 "$here/programs.py" "$work/$image" 2 "$2" | sed "s/^/$image: /"
+# relay FROM TO: records the program on one image and optimizes it into another.
+relay() {
+    mount -o loop,ro,noatime "$1" "$work/mnt"
+    local run=("${command[@]//\{\}/$work/mnt}")
+    if [ -n "$in_it" ]; then
+        mount -t tmpfs none "$work/mnt/tmp"
+        run=(chroot "$work/mnt" "${command[@]}")
+    fi
+    "$seekless" record --mount "$work/mnt" -o "$2.trace" -- "${run[@]}" >/dev/null 2>&1 || true
+    [ -z "$in_it" ] || umount "$work/mnt/tmp"
+    umount "$work/mnt"
+    "$seekless" optimize "$1" --trace "$2.trace" -o "$2" --force -q >/dev/null
+}
+
+# verify NAME IMAGE TRACE: the exit code says how good the prediction is.
+verify() {
+    "$seekless" score "$2" --trace "$3" --verify-program $in_it --explain --runs "${RUNS:-5}" --json \
+        -- "${command[@]}" >"$results/$1.json" 2>/dev/null || [ $? = 1 ]
+}
+
+for block in ${BLOCKS:-4096 1024}; do
+    images_of tree 1600M
+    images_of usr 1000M
+    for program in ${PROGRAMS:-imports log compile find parallel}; do
+        command_of "$program"
+        image=$work/$tree
+        relay "$image.mke2fs" "$image.optimized"
+        for layout in mke2fs cp optimized; do
+            verify "$program.$block.$layout" "$image.$layout" "$image.optimized.trace"
+        done
+        relay "$image.optimized" "$image.again"
+        verify "$program.$block.again" "$image.again" "$image.again.trace"
+        rm -f "$image.optimized" "$image.again"
     done
-    "$seekless" score "$work/laid" --trace "$work/trace" --chunk 512K | grep -E 'seeks  |chunks|floor'
-}
-
-program "python imports" "python3 -S -E -B $work/imports.py {}"
-program "git log -p" "git -c safe.directory=* -C {}/repo log -p"
-program "find | xargs wc" "$work/find {}"
-program "xargs -P4 cat" "$work/parallel {}"
+    rm -f "$work"/*.mke2fs "$work"/*.cp
+done
+python3 "$here/programs.py" "$results"

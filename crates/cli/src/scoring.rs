@@ -3,6 +3,7 @@
 use crate::args::OpenArgs;
 use crate::cmd::trace::load;
 use crate::failure::Failure;
+use crate::say::say;
 use crate::{device, image, show};
 use clap::Args;
 use seekless_fs::Inspect;
@@ -219,4 +220,20 @@ pub(crate) fn by_purpose(
     table.into_iter().map(move |(purpose, (requests, blocks, seeks))| {
         (purpose, requests, blocks * block_size, seeks)
     })
+}
+
+/// Prints the paths of the trace that an image does not have.
+pub(crate) fn show_missing(scored: &Scored) {
+    const SHOWN: usize = 5;
+    let missing = &scored.score.missing;
+    if missing.is_empty() {
+        return;
+    }
+    say!("\nnot in {}:", scored.name);
+    for path in missing.iter().take(SHOWN) {
+        say!("  {}", path.escape_debug());
+    }
+    if missing.len() > SHOWN {
+        say!("  and {} more (--json lists them)", missing.len() - SHOWN);
+    }
 }

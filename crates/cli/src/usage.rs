@@ -6,6 +6,9 @@ use seekless_report::disk::{Class, Usage};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::HashSet;
 
+/// Bytes of a path that are kept.
+const PATH_MAX: usize = 4096;
+
 /// The blocks of an image that lie in groups.
 pub(crate) fn whole(image: &dyn Inspect) -> Extent {
     let shape = image.geometry();
@@ -15,7 +18,7 @@ pub(crate) fn whole(image: &dyn Inspect) -> Extent {
 /// Classifies every block: fixed metadata and free blocks by the groups'
 /// summaries, directories and files by the tree; the rest is internal.
 pub(crate) fn classify(image: &dyn Inspect) -> Result<Usage, FsError> {
-    let mut walk = Walk { image, runs: Vec::new(), seen: HashSet::new() };
+    let mut walk = Walk { image, runs: Vec::new(), seen: HashSet::new(), owners: None };
     for group in 0..image.geometry().groups {
         let group = image.group(GroupNo::new(group))?;
         let metadata = group.metadata.into_iter().map(|run| (run, Class::Metadata));
@@ -25,34 +28,89 @@ pub(crate) fn classify(image: &dyn Inspect) -> Result<Usage, FsError> {
     Ok(Usage::new(whole(image), walk.runs))
 }
 
+/// The file or directory that a block belongs to, its map and attributes included.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    /// In order; with the number of a name.
+    runs: Vec<(Extent, u32)>,
+    names: Vec<Vec<u8>>,
+}
+
+impl Owners {
+    /// Takes runs in any order.
+    pub(crate) fn new(mut runs: Vec<(Extent, u32)>, names: Vec<Vec<u8>>) -> Self {
+        runs.sort_unstable();
+        Self { runs, names }
+    }
+
+    /// The path of what a block belongs to.
+    pub(crate) fn of(&self, block: BlockNo) -> Option<&[u8]> {
+        let after = self.runs.partition_point(|(run, _)| run.start <= block);
+        let (run, name) = self.runs.get(after.checked_sub(1)?)?;
+        let name = usize::try_from(*name).ok()?;
+        if block < run.end() { self.names.get(name).map(Vec::as_slice) } else { None }
+    }
+}
+
+/// Finds what the blocks of files and directories belong to. A file with several
+/// names has the one that is met first.
+pub(crate) fn owners(image: &dyn Inspect) -> Result<Owners, FsError> {
+    let owners = Some(Owners::default());
+    let mut walk = Walk { image, runs: Vec::new(), seen: HashSet::new(), owners };
+    walk.tree()?;
+    let Owners { runs, names } = walk.owners.unwrap_or_default();
+    Ok(Owners::new(runs, names))
+}
+
 struct Walk<'a> {
     image: &'a dyn Inspect,
     runs: Vec<(Extent, Class)>,
     seen: HashSet<Ino>,
+    /// Where they are wanted.
+    owners: Option<Owners>,
 }
 
 impl Walk<'_> {
     fn tree(&mut self) -> Result<(), FsError> {
         let root = self.image.root();
         self.seen.insert(root);
-        let mut pending = vec![root];
-        while let Some(dir) = pending.pop() {
-            self.file(dir, Class::Directory)?;
-            for (_, ino) in entries(self.image, dir)? {
+        let mut pending = vec![(root, Vec::new())];
+        while let Some((dir, path)) = pending.pop() {
+            self.file(dir, Class::Directory, if path.is_empty() { b"/" } else { &path })?;
+            for (name, ino) in entries(self.image, dir)? {
                 if !self.seen.insert(ino) {
                     continue;
                 }
+                let path = match self.owners {
+                    // A chain of directories may be as long as the image.
+                    Some(_) if path.len() > PATH_MAX => [&b".../"[..], &name].concat(),
+                    Some(_) => [&path[..], b"/", &name].concat(),
+                    None => Vec::new(),
+                };
                 if self.image.attr(ino)?.kind == FileKind::Directory {
-                    pending.push(ino);
+                    pending.push((ino, path));
                 } else {
-                    self.file(ino, Class::Data)?;
+                    self.file(ino, Class::Data, &path)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, ino: Ino, class: Class) -> Result<(), FsError> {
+    /// Claims the blocks of a file, and of its map and attributes.
+    fn file(&mut self, ino: Ino, class: Class, path: &[u8]) -> Result<(), FsError> {
+        let from = self.runs.len();
+        self.claim(ino, class)?;
+        if let Some(owners) = &mut self.owners {
+            let number = u32::try_from(owners.names.len()).unwrap_or(u32::MAX);
+            let claimed = self.runs.iter().skip(from);
+            owners.runs.extend(claimed.map(|(run, _)| (*run, number)));
+            owners.names.push(path.to_vec());
+        }
+        Ok(())
+    }
+
+    fn claim(&mut self, ino: Ino, class: Class) -> Result<(), FsError> {
         let map = self.image.block_map(ino)?;
         for &holder in &map.xattr_inodes {
             if self.seen.insert(holder) {

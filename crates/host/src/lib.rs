@@ -8,13 +8,15 @@
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
 //! - [`read_ahead`]: how much a device reads ahead, set for a while;
-//! - [`program`]: commands that are traced from their first instruction.
+//! - [`program`]: commands that are traced from their first instruction;
+//! - [`family`]: a command with all that it starts.
 //!
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
 
 pub mod caches;
 mod error;
+pub mod family;
 pub mod fanotify;
 pub mod fiemap;
 pub mod loop_device;

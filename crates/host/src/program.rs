@@ -2,8 +2,10 @@
 
 use crate::HostError;
 use rustix::process::{Pid, PidfdFlags};
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 
 /// The calling thread's number.
@@ -78,6 +80,26 @@ pub fn tie(command: &mut Command) {
     // SAFETY: between fork and exec only two system calls are made, and nothing
     // is allocated.
     unsafe { command.pre_exec(hook) };
+}
+
+/// Makes a program see `root` as the root of all paths, its own included, and
+/// start there (chroot(2)). That is no prison for a program with the rights of
+/// root.
+///
+/// # Errors
+/// When `root` holds a byte 0. What else fails is an error of starting the program.
+pub fn change_root(command: &mut Command, root: &Path) -> Result<(), HostError> {
+    let shown = || root.display().to_string();
+    let dir = CString::new(root.as_os_str().as_bytes())
+        .map_err(|error| HostError::new(shown(), std::io::Error::other(error)))?;
+    let hook = move || {
+        rustix::process::chroot(dir.as_c_str())?;
+        Ok(rustix::process::chdir(c"/")?)
+    };
+    // SAFETY: between fork and exec only two system calls are made, and nothing
+    // is allocated.
+    unsafe { command.pre_exec(hook) };
+    Ok(())
 }
 
 /// All threads of a process and of its descendants.

@@ -1,9 +1,18 @@
 //! Mounts that nobody else sees and that vanish with this process.
 
 use crate::HostError;
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use std::ffi::CString;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a mount that is no longer used may take to come off.
+const UNMOUNT_GRACE: Duration = Duration::from_secs(2);
+
+/// Between two tries of it.
+const UNMOUNT_POLL: Duration = Duration::from_millis(10);
 
 const RIGHTS: &str = "mounting needs root or CAP_SYS_ADMIN: run it with sudo";
 
@@ -87,17 +96,78 @@ impl Mounted {
         Ok(Self { dir: dir.into() })
     }
 
-    /// Unmounts, and says when that fails.
+    /// Shows `lower` on `dir`, with changes that go to `changes`: an empty directory
+    /// of a file system that can hold them, such as tmpfs (overlayfs,
+    /// `Documentation/filesystems/overlayfs.rst`).
     ///
     /// # Errors
-    /// When it is in use, or the last writes fail.
-    pub fn unmount(self) -> Result<(), HostError> {
-        let unmounted = rustix::mount::unmount(&self.dir, UnmountFlags::empty());
-        // Otherwise the drop detaches it.
-        unmounted
-            .map_err(|error| HostError::new(format!("unmounting {}", self.dir.display()), error))?;
+    /// What the system says; when this kernel has no overlayfs, or cannot lay it
+    /// over that file system.
+    pub fn overlay(lower: &Path, changes: &Path, dir: &Path) -> Result<Self, HostError> {
+        let (upper, work) = (changes.join("upper"), changes.join("work"));
+        let open = |path: &Path| {
+            let failed = |error| HostError::new(path.display().to_string(), error);
+            std::fs::File::open(path).map_err(failed)
+        };
+        for path in [&upper, &work] {
+            std::fs::create_dir(path)
+                .map_err(|error| HostError::new(path.display().to_string(), error))?;
+        }
+        // By their descriptors: in options, commas and colons have meanings.
+        let dirs = [open(lower)?, open(&upper)?, open(&work)?];
+        let [lower, upper, work] =
+            dirs.each_ref().map(|dir| format!("/proc/self/fd/{}", dir.as_raw_fd()));
+        let options = format!("lowerdir={lower},upperdir={upper},workdir={work}");
+        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
+        Self::new(Path::new("overlay"), dir, "overlay", flags, &options)
+    }
+
+    /// Shows the directory `from`, and all that is mounted below it, on `dir` too.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind(from: &Path, dir: &Path) -> Result<Self, HostError> {
+        rustix::mount::mount_bind_recursive(from, dir).map_err(|error| {
+            let what = format!("showing {} on {}", from.display(), dir.display());
+            HostError::new(what, error).advise_rights(RIGHTS)
+        })?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    /// Takes away the mount and those below it at once; who uses them keeps them.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn detach(self) -> Result<(), HostError> {
+        let gone = rustix::mount::unmount(&self.dir, UnmountFlags::DETACH);
+        gone.map_err(|error| HostError::new(format!("unmounting {}", self.dir.display()), error))?;
         std::mem::forget(self);
         Ok(())
+    }
+
+    /// Unmounts, and says when that fails. One that is in use is waited for a short
+    /// time: the kernel may still be closing the files of processes that have ended.
+    ///
+    /// # Errors
+    /// When it stays in use, or the last writes fail.
+    pub fn unmount(self) -> Result<(), HostError> {
+        let since = Instant::now();
+        loop {
+            match rustix::mount::unmount(&self.dir, UnmountFlags::empty()) {
+                Ok(()) => {
+                    std::mem::forget(self);
+                    return Ok(());
+                }
+                Err(Errno::BUSY) if since.elapsed() < UNMOUNT_GRACE => {
+                    std::thread::sleep(UNMOUNT_POLL);
+                }
+                // The drop detaches it.
+                Err(error) => {
+                    let what = format!("unmounting {}", self.dir.display());
+                    return Err(HostError::new(what, error));
+                }
+            }
+        }
     }
 
     /// Where it is mounted.

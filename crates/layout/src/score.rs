@@ -66,6 +66,8 @@ pub struct Figures {
     pub bytes: u64,
     /// Requests that do not begin where the one before ended.
     pub seeks: u64,
+    /// Sum of the distances of all seeks.
+    pub seek_distance_bytes: u64,
     /// Distinct chunks touched, by the chunk's size in bytes.
     pub chunks: BTreeMap<u64, u64>,
 }
@@ -85,11 +87,13 @@ pub fn figures(
     chunk_sizes: &[ByteLen],
 ) -> Figures {
     let extents = || requests.clone().map(|(extent, _)| extent);
+    let (seeks, distance) = seeks(extents());
     Figures {
         requests: extents().count() as u64,
         metadata_requests: requests.clone().filter(|(_, metadata)| *metadata).count() as u64,
         bytes: extents().map(|extent| extent.len).sum::<u64>() * block_size,
-        seeks: seeks(extents()).0,
+        seeks,
+        seek_distance_bytes: distance.saturating_mul(block_size),
         chunks: count_chunks(extents, block_size, chunk_sizes),
     }
 }

@@ -102,6 +102,13 @@ impl Usage {
         &self.runs
     }
 
+    /// What most of the blocks of an extent are used for; the last of several.
+    #[must_use]
+    pub fn most_of(&self, extent: Extent) -> Class {
+        let most = self.within(extent).max_by_key(|(part, _)| part.len);
+        most.map_or(Class::Internal, |(_, class)| class)
+    }
+
     /// The parts of `extent`, with what they are used for.
     pub fn within(&self, extent: Extent) -> impl Iterator<Item = (Extent, Class)> {
         let first = self.runs.partition_point(|(run, _)| run.end() <= extent.start);

@@ -103,9 +103,12 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .map(|path| trace::load(path).map(|events| (path.as_path(), events)))
         .collect::<Result<Vec<_>, _>>()?;
     let about = |error| Failure::from(error).about(args.image.display());
+    // What a listing reads ahead depends on what lies there now: placed is what is
+    // listed.
+    let machine = Machine { listing_read_ahead: false, ..Machine::default() };
     let replays = traces
         .iter()
-        .map(|(_, events)| replay(image.as_ref(), events, Machine::default()))
+        .map(|(_, events)| replay(image.as_ref(), events, machine))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
     if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {

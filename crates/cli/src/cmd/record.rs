@@ -158,7 +158,9 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
     };
     match args.source {
         Wanted::Fanotify => Ok(Source::Fanotify),
-        Wanted::Tracefs => usable().map(|()| Source::Tracefs),
+        Wanted::Tracefs => usable()
+            .map(|()| Source::Tracefs)
+            .map_err(|failure| failure.hint("or use --source fanotify")),
         Wanted::Auto => Ok(match usable() {
             Ok(()) => Source::Tracefs,
             Err(failure) => {

@@ -1,12 +1,18 @@
-//! The score's prediction set against what a kernel asks a disk for.
+//! The score's prediction set against what a kernel asks a disk for: when it does the
+//! trace again, and when the program itself runs.
 
-mod observe;
+mod log;
+mod parting;
 mod perform;
+mod program;
+mod replay;
+mod report;
+mod spread;
+mod stand;
 
-pub(crate) use observe::{Observation, observe};
+pub(crate) use report::{VerifyArgs, Wanted, verify};
 
 use seekless_layout::score::Figures;
-use serde_json::{Value, json};
 
 /// A figure, predicted and counted.
 #[derive(Clone, Debug)]
@@ -26,38 +32,22 @@ impl Compared {
     }
 }
 
-/// Both sides of every figure that is held to a bound.
-pub(crate) fn compare(predicted: &Figures, counted: &Figures) -> Vec<Compared> {
-    let row = |name: &str, predicted: f64, counted: f64| Compared {
-        name: name.into(),
-        predicted,
-        counted,
-    };
-    let mut rows = vec![
-        row("requests", predicted.requests as f64, counted.requests as f64),
-        row("seeks", predicted.seeks as f64, counted.seeks as f64),
-        row("metadata_share", predicted.metadata_share(), counted.metadata_share()),
-        row("bytes", predicted.bytes as f64, counted.bytes as f64),
+/// The figures that are held to a bound, with their names.
+fn values(figures: &Figures) -> Vec<(String, f64)> {
+    let mut values = vec![
+        ("requests".into(), figures.requests as f64),
+        ("seeks".into(), figures.seeks as f64),
+        ("metadata_share".into(), figures.metadata_share()),
+        ("bytes".into(), figures.bytes as f64),
     ];
-    for (size, chunks) in &predicted.chunks {
-        let other = counted.chunks.get(size).copied().unwrap_or(0);
-        rows.push(row(&format!("chunks_{size}"), *chunks as f64, other as f64));
-    }
-    rows
+    let chunks = figures.chunks.iter();
+    values.extend(chunks.map(|(size, chunks)| (format!("chunks_{size}"), *chunks as f64)));
+    values
 }
 
-/// The comparison as an object.
-pub(crate) fn as_json(predicted: &Figures, observation: &Observation, tolerance: f64) -> Value {
-    let rows = compare(predicted, &observation.figures);
-    let differences: serde_json::Map<String, Value> =
-        rows.iter().map(|row| (row.name.clone(), json!(row.percent()))).collect();
-    json!({
-        "predicted": predicted,
-        "kernel": observation.figures,
-        "difference_percent": differences,
-        "tolerance_percent": tolerance,
-        "within": rows.iter().all(|row| row.percent().abs() <= tolerance),
-        "kernel_release": observation.release,
-        "failed": observation.failed,
-    })
+/// Both sides of every figure that is held to a bound. Both were counted with the
+/// same sizes of chunks.
+fn compare(predicted: &Figures, counted: impl IntoIterator<Item = f64>) -> Vec<Compared> {
+    let both = values(predicted).into_iter().zip(counted);
+    both.map(|((name, predicted), counted)| Compared { name, predicted, counted }).collect()
 }

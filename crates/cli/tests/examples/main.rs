@@ -30,6 +30,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fusermount3 -u mnt", "goes with seekless mount"),
     ("seekless record ", "records a machine; run by tests/host"),
     ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
+    ("seekless score old.img new.img --trace job.trace --verify-program", "the same"),
+    ("seekless score disk.img --trace job.trace --verify-program", "the same"),
     ("blkparse ", "needs a log of blktrace"),
     ("strace ", "starts a program that is not there"),
     ("seekless crash replay log.img --image", "needs a log of the kernel's"),

@@ -7,6 +7,7 @@ mod disk;
 #[path = "../judges/mod.rs"]
 mod judges;
 mod order;
+mod program;
 mod record;
 mod verify;
 

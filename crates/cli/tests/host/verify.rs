@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 
-fn write_trace(path: &Path, events: &[Value]) {
+pub(crate) fn write_trace(path: &Path, events: &[Value]) {
     let mut out = File::create(path).unwrap();
     writeln!(out, "{{\"seekless_trace\":1}}").unwrap();
     events.iter().for_each(|event| writeln!(out, "{event}").unwrap());
 }
 
-fn make_tree(dir: &Path) -> Vec<String> {
+pub(crate) fn make_tree(dir: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     for at in 0..4000usize {
         let sub = format!("d{}/e{}", at % 40, at % 7);

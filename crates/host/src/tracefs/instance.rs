@@ -11,9 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const RIGHTS: &str =
-    "tracing needs root or CAP_SYS_ADMIN: run it with sudo, or use --source fanotify";
-const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING): use --source fanotify";
+const RIGHTS: &str = "tracing needs root or CAP_SYS_ADMIN: run it with sudo";
+const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING)";
 
 /// Instances of ours are called this and the process's number.
 const NAME: &str = "seekless-";

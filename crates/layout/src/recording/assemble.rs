@@ -265,8 +265,12 @@ impl Assembler<'_> {
     }
 
     /// Blocks were asked of the device: those of directories have no other sign
-    /// of it.
+    /// of it. What the thread fetches next is another request, even if it goes on in
+    /// the same file: a stream is fetched in windows.
     fn requested(&mut self, time: u64, tid: u32, extent: Extent) {
+        if self.last.is_some_and(|(of, ..)| of == tid) {
+            self.last = None;
+        }
         let size = u64::from(self.index.block_size());
         for (dir, run) in directories_in(self.index, extent) {
             self.last = None;

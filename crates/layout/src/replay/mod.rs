@@ -8,6 +8,7 @@
 //! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
 mod index;
+mod listing;
 mod readahead;
 
 use crate::by_path::components;
@@ -43,6 +44,9 @@ pub struct Machine {
     pub max_request: ByteLen,
     /// The most pieces of memory that one request fills (`max_segments`).
     pub max_segments: u64,
+    /// Whether a listing of a directory without an index reads ahead on the device,
+    /// whatever lies there; without it the requests are those for what is listed.
+    pub listing_read_ahead: bool,
 }
 
 impl Default for Machine {
@@ -52,6 +56,7 @@ impl Default for Machine {
             inode_read_ahead_blocks: 32,
             max_request: ByteLen::new(1280 << 10),
             max_segments: 128,
+            listing_read_ahead: true,
         }
     }
 }
@@ -158,6 +163,8 @@ struct Replay<'a> {
     event: usize,
     /// Metadata blocks in memory.
     buffers: HashSet<BlockNo>,
+    /// The pages of the device that hold them.
+    device: PageCache,
     files: HashMap<Ino, File>,
     /// Names in memory (`dcache`), absent ones too.
     names: HashMap<(Ino, Vec<u8>), Option<Ino>>,
@@ -179,6 +186,7 @@ impl<'a> Replay<'a> {
             block_size: u64::from(image.geometry().block_size),
             event: 0,
             buffers: HashSet::new(),
+            device: PageCache::default(),
             files: HashMap::new(),
             names: HashMap::new(),
             listed: HashSet::new(),
@@ -299,14 +307,6 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
-    }
-
-    fn list(&mut self, dir: Ino) -> Result<(), FsError> {
-        if self.kind(dir)? != FileKind::Directory || !self.listed.insert(dir) {
-            return Ok(());
-        }
-        let blocks = self.image.listing_blocks(dir)?;
-        self.read_directory(dir, &blocks)
     }
 
     fn read_directory(&mut self, dir: Ino, blocks: &[Lbn]) -> Result<(), FsError> {
@@ -499,11 +499,7 @@ impl<'a> Replay<'a> {
         end: u64,
     ) -> Result<(), FsError> {
         self.map(ino)?;
-        let limits = Limits {
-            read_ahead: self.machine.read_ahead.get() / PAGE,
-            request: self.machine.max_request.get() / PAGE,
-            segments: self.machine.max_segments,
-        };
+        let limits = self.limits();
         let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
         let pages = file.attr.size.div_ceil(PAGE).max(1);
         let state = self.states.entry((pid, ino)).or_insert_with(|| ReadAhead::new(limits));
@@ -513,6 +509,14 @@ impl<'a> Replay<'a> {
             self.read_data(ino, first, end)?;
         }
         Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            read_ahead: self.machine.read_ahead.get() / PAGE,
+            request: self.machine.max_request.get() / PAGE,
+            segments: self.machine.max_segments,
+        }
     }
 
     /// Counts what was asked for, read-ahead aside.
@@ -563,6 +567,8 @@ impl<'a> Replay<'a> {
         for at in 0..extent.len {
             let block = extent.start.saturating_add(at);
             if self.buffers.insert(block) {
+                let page = block.get() * self.block_size / PAGE;
+                self.device.add(page, page + 1);
                 match &mut run {
                     Some(run) => run.len += 1,
                     None => run = Some(Extent::new(block, 1)),

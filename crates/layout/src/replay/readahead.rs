@@ -145,6 +145,18 @@ impl ReadAhead {
         fetched
     }
 
+    /// A block of a directory is listed, which is in page `page` of a device of
+    /// `pages` pages (`ext4_readdir`, `fs/ext4/dir.c`): the runs that are fetched
+    /// ahead. Whether the page is in memory is not asked before.
+    pub(crate) fn list(&mut self, cache: &mut PageCache, page: u64, pages: u64) -> Vec<(u64, u64)> {
+        let mut fetched = Vec::new();
+        if !(self.start..self.start + self.size).contains(&page) {
+            self.missed(cache, page, 1, pages, &mut fetched);
+        }
+        self.previous = page;
+        fetched
+    }
+
     /// `page_cache_sync_ra`: a page that is not there.
     fn missed(
         &mut self,

@@ -1,0 +1,43 @@
+use super::report::{Told, Verified};
+use super::stand::Requests;
+use crate::failure::Failure;
+use crate::output::Output;
+use seekless_report::reads::{Read, Reads};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+/// The requests of all sides, as lines of one log.
+pub(super) fn write(verified: &[Verified<'_>], path: &Path) -> Result<(), Failure> {
+    let output = Output::create(path, true)?;
+    let mut out = BufWriter::new(output.file()?);
+    let io = |error| Failure::io(path.display(), &error);
+    for one in verified {
+        let block_size = u64::from(one.scored.image.geometry().block_size);
+        let name = |side: String| match verified.len() {
+            1 => side,
+            _ => format!("{} {side}", one.scored.name),
+        };
+        let predicted = name("predicted".into());
+        one.scored.reads.write_log(block_size, Some(&predicted), &mut out).map_err(io)?;
+        for (number, (_, requests)) in (1..).zip(&one.runs) {
+            let side = match one.told {
+                Told::Replay { .. } => "kernel".into(),
+                Told::Program(_) => format!("program {number}"),
+            };
+            as_reads(requests).write_log(block_size, Some(&name(side)), &mut out).map_err(io)?;
+        }
+    }
+    out.flush().map_err(io)?;
+    drop(out);
+    output.finish()
+}
+
+fn as_reads(requests: &Requests) -> Reads {
+    let mut reads = Reads::default();
+    for (event, (extent, class)) in (0..).zip(requests) {
+        let purpose = reads.purposes.number(class.name());
+        let (path, op) = (reads.paths.number(""), reads.ops.number(""));
+        reads.list.push(Read { extent: *extent, purpose, path, op, event });
+    }
+    reads
+}

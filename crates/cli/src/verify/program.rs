@@ -1,0 +1,227 @@
+//! A command run on a cold mount of an image, again and again.
+
+use super::stand::{Counter, Requests, Stand, uninterrupted};
+use crate::failure::{Failure, Kind};
+use rustix::mount::MountFlags;
+use seekless_fs::Inspect;
+use seekless_host::family::Family;
+use seekless_host::program;
+use seekless_host::scratch::Mounted;
+use seekless_layout::replay::Machine;
+use signal_hook::iterator::Signals;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What stands for the mount in a command.
+const MOUNT: &[u8] = b"{}";
+
+/// Between two looks at whether a command has ended.
+const POLL: Duration = Duration::from_millis(5);
+
+/// Directories of the host that a command needs whose root is the image.
+const OF_THE_HOST: [&str; 2] = ["proc", "dev"];
+
+/// A command, and how it is run.
+#[derive(Debug)]
+pub(crate) struct Program<'a> {
+    /// With `{}` for the mount, unless the mount is its root.
+    pub(crate) command: &'a [OsString],
+    pub(crate) chroot: bool,
+    /// Writes fail, instead of going to an overlay.
+    pub(crate) read_only: bool,
+    /// Cold runs, at least one.
+    pub(crate) runs: u32,
+    /// For one run.
+    pub(crate) timeout: Duration,
+}
+
+/// One cold run.
+pub(crate) struct Run {
+    pub(crate) requests: Requests,
+    pub(crate) status: ExitStatus,
+    /// The names of the processes that the command left behind.
+    pub(crate) left: Vec<String>,
+}
+
+impl Program<'_> {
+    /// Finds what is wrong with the command before anything is mounted.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let named = |word: &OsString| word.as_bytes().windows(2).any(|at| at == MOUNT);
+        if !self.chroot && !self.command.iter().any(named) {
+            return Err(Failure::usage(
+                "the command must contain {}, which stands for the mount of the image, or be run \
+                 with --chroot",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Runs the command on the image, each time from cold caches, and counts what the
+    /// kernel asks the device for until the command ends. The changes that it makes
+    /// are discarded, and what it leaves running is killed.
+    pub(crate) fn measure(
+        &self,
+        path: &Path,
+        image: &dyn Inspect,
+        machine: Machine,
+        signals: &mut Signals,
+    ) -> Result<Vec<Run>, Failure> {
+        let stand = Stand::new(path, image, machine)?;
+        (0..self.runs).map(|number| self.run(&stand, number == 0, signals)).collect()
+    }
+
+    fn run(&self, stand: &Stand<'_>, first: bool, signals: &mut Signals) -> Result<Run, Failure> {
+        uninterrupted(signals)?;
+        let scene = Scene::new(stand, self)?;
+        let mut command = self.command(scene.root())?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(if first { Stdio::inherit() } else { Stdio::piped() });
+        let ((family, status), requests) =
+            stand.count(|counter| self.perform(&mut command, counter, signals))?;
+        let left = family.end()?;
+        scene.unmount()?;
+        Ok(Run { requests, status, left })
+    }
+
+    /// The command for a mount at `root`.
+    fn command(&self, root: &Path) -> Result<Command, Failure> {
+        let words: Vec<OsString> = if self.chroot {
+            self.command.to_vec()
+        } else {
+            self.command.iter().map(|word| with_mount(word, root.as_os_str())).collect()
+        };
+        let Some((program, args)) = words.split_first() else {
+            return Err(Failure::usage("there is no command"));
+        };
+        let mut command = Command::new(program);
+        command.args(args);
+        if self.chroot {
+            program::change_root(&mut command, root)?;
+        }
+        Ok(command)
+    }
+
+    /// Runs the command to its end and counts no further.
+    fn perform(
+        &self,
+        command: &mut Command,
+        counter: &mut Counter,
+        signals: &mut Signals,
+    ) -> Result<(Family, ExitStatus), Failure> {
+        let since = Instant::now();
+        let mut family = Family::start(command)
+            .map_err(|error| Failure::from(error).about("the command cannot be started"))?;
+        let (out, errors) = family.pipes();
+        // Not /dev/null, which some programs know and read less for.
+        out.into_iter().for_each(discard);
+        errors.into_iter().for_each(discard);
+        loop {
+            if let Some(status) = family.poll()? {
+                counter.stop()?;
+                return Ok((family, status));
+            }
+            counter.take()?;
+            if let Err(interrupted) = uninterrupted(signals) {
+                family.stop()?;
+                return Err(interrupted);
+            }
+            if since.elapsed() >= self.timeout {
+                family.stop()?;
+                let seconds = self.timeout.as_secs_f64();
+                return Err(Failure::new(
+                    Kind::System,
+                    format!("the command has not ended after {seconds} s and was killed")
+                        + " (--timeout sets another limit)",
+                ));
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+/// Reads what a command prints; ends when no process can print any more.
+fn discard(mut pipe: impl Read + Send + 'static) {
+    std::thread::spawn(move || io::copy(&mut pipe, &mut io::sink()));
+}
+
+/// A word with the mount for each `{}` in it.
+fn with_mount(word: &OsStr, root: &OsStr) -> OsString {
+    let mut whole = Vec::with_capacity(word.len());
+    let mut rest = word.as_bytes();
+    while let Some(at) = rest.windows(MOUNT.len()).position(|part| part == MOUNT) {
+        whole.extend_from_slice(&rest[..at]);
+        whole.extend_from_slice(root.as_bytes());
+        rest = &rest[at + MOUNT.len()..];
+    }
+    whole.extend_from_slice(rest);
+    OsString::from_vec(whole)
+}
+
+/// The mounts that a run takes place on. They come off in the reverse order.
+struct Scene {
+    host: Vec<Mounted>,
+    overlay: Option<Mounted>,
+    changes: Option<Mounted>,
+    image: Mounted,
+}
+
+impl Scene {
+    fn new(stand: &Stand<'_>, program: &Program<'_>) -> Result<Self, Failure> {
+        let image = stand.mount()?;
+        let mut scene = Self { host: Vec::new(), overlay: None, changes: None, image };
+        if !program.read_only {
+            let flags = MountFlags::NODEV | MountFlags::NOSUID;
+            let changes = stand.dir("changes");
+            let changes = Mounted::new(Path::new("tmpfs"), &changes, "tmpfs", flags, "mode=0755")?;
+            let root = stand.dir("root");
+            let overlay = Mounted::overlay(scene.image.dir(), changes.dir(), &root);
+            scene.changes = Some(changes);
+            scene.overlay = Some(overlay.map_err(|error| {
+                Failure::from(error).hint("--read-only runs the command without an overlay")
+            })?);
+        }
+        if program.chroot {
+            for name in OF_THE_HOST {
+                let (from, to) = (Path::new("/").join(name), scene.root().join(name));
+                // Through a symlink it would be shown on a directory of the host.
+                let is_dir = to.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+                if is_dir {
+                    scene.host.push(Mounted::bind(&from, &to)?);
+                }
+            }
+        }
+        Ok(scene)
+    }
+
+    /// Where the command finds the image.
+    fn root(&self) -> &Path {
+        self.overlay.as_ref().unwrap_or(&self.image).dir()
+    }
+
+    fn unmount(self) -> Result<(), Failure> {
+        for mounted in self.host {
+            mounted.detach()?;
+        }
+        for mounted in [self.overlay, self.changes].into_iter().flatten() {
+            mounted.unmount()?;
+        }
+        Ok(self.image.unmount()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_takes_the_place_of_all_braces() {
+        let put = |word: &str| with_mount(word.as_ref(), "/m".as_ref());
+        assert_eq!(put("{}/a:{}"), "/m/a:/m");
+        assert_eq!(put("{{}}{"), "{/m}{");
+        assert_eq!(put("plain"), "plain");
+    }
+}

@@ -1,0 +1,60 @@
+use super::perform::Stage;
+use super::stand::{Requests, Stand, uninterrupted};
+use crate::failure::Failure;
+use seekless_fs::Inspect;
+use seekless_layout::replay::Machine;
+use seekless_layout::trace::Event;
+use signal_hook::iterator::Signals;
+use std::path::Path;
+
+/// What a kernel did.
+pub(crate) struct Observation {
+    /// The requests in order, with what lies there.
+    pub(crate) requests: Requests,
+    /// Events of the trace that could not be done.
+    pub(crate) failed: u64,
+}
+
+/// Events between two looks at what the kernel did and at signals.
+const STEP: usize = 256;
+
+/// Names that are tried to find one that leads to a block.
+const NAMES_TRIED: u32 = 4096;
+
+/// Mounts an image, does a trace on it and counts what the kernel asks the
+/// device for.
+pub(crate) fn observe(
+    path: &Path,
+    image: &dyn Inspect,
+    events: &[Event],
+    machine: Machine,
+    signals: &mut Signals,
+) -> Result<Observation, Failure> {
+    let stand = Stand::new(path, image, machine)?;
+    let mounted = stand.mount()?;
+    let (failed, requests) = stand.count(|counter| {
+        let mut stage = Stage::new(mounted.dir(), |dir, at| absent_name(image, dir, at))
+            .map_err(|error| Failure::io(mounted.dir().display(), &error))?;
+        for step in events.chunks(STEP) {
+            step.iter().for_each(|event| stage.perform(event));
+            counter.take()?;
+            uninterrupted(signals)?;
+        }
+        counter.stop()?;
+        Ok(stage.failed)
+    })?;
+    mounted.unmount()?;
+    Ok(Observation { requests, failed })
+}
+
+/// A name that is not in a directory, whose search reads the block at an offset.
+fn absent_name(image: &dyn Inspect, dir: &[u8], offset: u64) -> Option<Vec<u8>> {
+    let dir = seekless_fs::inspect::resolve(image, dir).ok()?;
+    let wanted = offset / u64::from(image.geometry().block_size);
+    (0..NAMES_TRIED).map(|number| format!("absent-{number}").into_bytes()).find(|name| {
+        let blocks = image.lookup_blocks(dir, name).unwrap_or_default();
+        // In an index the last block is the one that should hold the name.
+        blocks.last().is_some_and(|last| last.get() == wanted)
+            || (blocks.len() == 1 || wanted == 0) && blocks.iter().any(|lbn| lbn.get() == wanted)
+    })
+}

@@ -1,0 +1,373 @@
+use super::parting::{self, Parting};
+use super::program::{Program, Run};
+use super::spread::{self, Spread};
+use super::stand::Requests;
+use super::{Compared, compare, log, replay};
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::say::say;
+use crate::scoring::{self, ModelArgs, Scored};
+use crate::usage;
+use clap::Args;
+use seekless_lab::age::distribution::parse_span;
+use seekless_layout::score::{self, Figures};
+use seekless_layout::trace::Event;
+use seekless_report::disk::Class;
+use seekless_report::table::{Figure, Table};
+use seekless_units::{Extent, Nanos};
+use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+/// What the prediction is held against.
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// Mount the image, replay the trace with real system calls, and compare the
+    /// kernel's requests with the prediction (needs root)
+    #[arg(long, group = "verified", conflicts_with_all = ["other", "device"])]
+    verify_kernel: bool,
+    /// Mount the image, run COMMAND on it with cold caches, and compare the kernel's
+    /// requests with the prediction (needs root). `{}` in COMMAND is replaced by the
+    /// mount point. Writes go to an overlay that is discarded
+    #[arg(long, group = "verified", requires = "command", conflicts_with = "device")]
+    verify_program: bool,
+    /// Maximum error of the prediction, in percent, that is accepted; otherwise the
+    /// exit code is 1
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verified")]
+    tolerance: f64,
+    /// Number of cold runs of COMMAND; the figures are medians
+    #[arg(long, value_name = "N", default_value = "5", requires = "verify_program",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Maximum duration of a run, after which COMMAND is killed
+    #[arg(long, value_name = "TIME", default_value = "10min", requires = "verify_program",
+          value_parser = parse_span)]
+    timeout: Nanos,
+    /// Run COMMAND with the mount as its root directory: the program itself and its
+    /// libraries are read from the image. /proc and /dev are those of the host where
+    /// the image has such directories. `{}` is not replaced
+    #[arg(long, requires = "verify_program")]
+    chroot: bool,
+    /// Run COMMAND on the read-only mount itself, without an overlay; writes fail
+    #[arg(long, requires = "verify_program")]
+    read_only: bool,
+    /// Command to run, with its arguments. Its standard output is discarded, and its
+    /// standard error after the first run
+    #[arg(last = true, requires = "verify_program")]
+    command: Vec<OsString>,
+}
+
+impl VerifyArgs {
+    /// Whether a prediction is to be held against a kernel.
+    pub(crate) fn wanted(&self) -> bool {
+        self.verify_kernel || self.verify_program
+    }
+
+    fn program(&self) -> Option<Program<'_>> {
+        self.verify_program.then(|| Program {
+            command: &self.command,
+            chroot: self.chroot,
+            read_only: self.read_only,
+            runs: self.runs,
+            timeout: Duration::from_nanos(self.timeout.get()),
+        })
+    }
+}
+
+/// What else is asked for.
+pub(crate) struct Wanted<'a> {
+    pub(crate) model: &'a ModelArgs,
+    pub(crate) explain: bool,
+    pub(crate) io_log: Option<&'a Path>,
+}
+
+/// An image's prediction beside what a kernel did.
+pub(super) struct Verified<'a> {
+    pub(super) scored: &'a Scored,
+    predicted: Figures,
+    /// In order; several of a program.
+    pub(super) runs: Vec<(Figures, Requests)>,
+    spread: Vec<Spread>,
+    rows: Vec<Compared>,
+    parting: Option<Parting>,
+    pub(super) told: Told,
+}
+
+/// What is told about the runs besides their figures.
+pub(super) enum Told {
+    /// Events of the trace that could not be done.
+    Replay { failed: u64 },
+    /// How each run ended, and what it left running.
+    Program(Vec<(ExitStatus, Vec<String>)>),
+}
+
+/// Sets the predictions against a kernel.
+pub(crate) fn verify(
+    args: &VerifyArgs,
+    wanted: &Wanted<'_>,
+    global: &Global,
+    images: &[(&Path, &Scored)],
+    events: &[Event],
+) -> Result<ExitCode, Failure> {
+    let program = args.program();
+    if let Some(program) = &program {
+        program.check()?;
+    }
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let machine = wanted.model.machine();
+    let mut verified = Vec::new();
+    for &(path, scored) in images {
+        let image = scored.image.as_ref();
+        let (requests, told) = match &program {
+            Some(program) => {
+                let runs = program.measure(path, image, machine, &mut signals)?;
+                let told = runs.iter().map(|Run { status, left, .. }| (*status, left.clone()));
+                let told = Told::Program(told.collect());
+                (runs.into_iter().map(|run| run.requests).collect(), told)
+            }
+            None => {
+                let seen = replay::observe(path, image, events, machine, &mut signals)?;
+                (vec![seen.requests], Told::Replay { failed: seen.failed })
+            }
+        };
+        verified.push(Verified::new(scored, requests, told, wanted)?);
+    }
+    if let Some(path) = wanted.io_log {
+        log::write(&verified, path)?;
+    }
+    let within = verified.iter().flat_map(|one| &one.rows);
+    let within = within.clone().all(|row| row.percent().abs() <= args.tolerance);
+    if global.json {
+        let one = |one: &Verified<'_>| one.as_json(args, wanted);
+        match verified.as_slice() {
+            [a, b] => say!("{}", json!({ "a": one(a), "b": one(b), "change": change_json(a, b) })),
+            all => all.iter().for_each(|verified| say!("{}", one(verified))),
+        }
+    } else {
+        verified.iter().for_each(|one| one.show(args, wanted, images.len() > 1));
+        if let [a, b] = verified.as_slice() {
+            show_change(a, b);
+        }
+    }
+    verified.iter().for_each(Verified::warn);
+    Ok(if within { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+impl<'a> Verified<'a> {
+    fn new(
+        scored: &'a Scored,
+        requests: Vec<Requests>,
+        told: Told,
+        wanted: &Wanted<'_>,
+    ) -> Result<Self, Failure> {
+        let image = scored.image.as_ref();
+        let block_size = u64::from(image.geometry().block_size);
+        let chunks = &wanted.model.chunk;
+        let replayed = scored.replayed.requests.iter();
+        let predicted = score::figures(
+            replayed.clone().map(|request| (request.extent, request.purpose.is_metadata())),
+            block_size,
+            chunks,
+        );
+        let figures = |requests: &Requests| {
+            let counted = requests.iter().map(|(extent, class)| (*extent, *class != Class::Data));
+            score::figures(counted, block_size, chunks)
+        };
+        let runs: Vec<(Figures, Requests)> =
+            requests.into_iter().map(|requests| (figures(&requests), requests)).collect();
+        let all: Vec<Figures> = runs.iter().map(|(figures, _)| figures.clone()).collect();
+        let spread = spread::spread(&all);
+        let rows = compare(&predicted, spread.iter().map(|figure| figure.median));
+        let parting = if wanted.explain {
+            let usage = usage::classify(image)?;
+            let owners = usage::owners(image)?;
+            let extents = replayed.map(|request| request.extent);
+            let mine: Vec<(Extent, Class)> =
+                extents.map(|extent| (extent, usage.most_of(extent))).collect();
+            let theirs = runs.get(spread::typical(&all)).map_or(&[][..], |(_, requests)| requests);
+            Some(parting::part(&mine, theirs, &owners, block_size))
+        } else {
+            None
+        };
+        Ok(Self { scored, predicted, runs, spread, rows, parting, told })
+    }
+
+    /// The name of what the prediction is compared with.
+    fn counted(&self) -> &'static str {
+        match self.told {
+            Told::Replay { .. } => "kernel",
+            Told::Program(_) => "program",
+        }
+    }
+
+    fn show(&self, args: &VerifyArgs, wanted: &Wanted<'_>, named: bool) {
+        if named {
+            say!("{}:", self.scored.name);
+        }
+        let several = self.runs.len() > 1;
+        let mut columns = vec!["predicted", self.counted()];
+        columns.extend(several.then_some(["min", "max"]).into_iter().flatten());
+        columns.push("off by");
+        let mut table = Table::new(columns.into_iter().map(String::from).collect(), false);
+        for (row, spread) in self.rows.iter().zip(&self.spread) {
+            let figure = |value| figure(&row.name, value);
+            let mut figures = vec![figure(row.predicted), figure(row.counted)];
+            if several {
+                figures.extend([figure(spread.min), figure(spread.max)]);
+            }
+            figures.push(Figure::Percent(row.percent()));
+            table.push(row.name.as_str(), figures);
+        }
+        let release = seekless_host::kernel_release();
+        say!("{}\nLinux {release}", table.text().trim_end());
+        if let Told::Program(_) = self.told {
+            let runs = match self.runs.len() {
+                1 => "one cold run".into(),
+                runs => format!("medians of {runs} cold runs"),
+            };
+            let machine = wanted.model.machine();
+            let writes = if args.read_only { "refused" } else { "discarded" };
+            say!(
+                "{runs}, read_ahead_kb {}, max_sectors_kb {}, writes {writes}",
+                machine.read_ahead.get() >> 10,
+                machine.max_request.get() >> 10,
+            );
+        }
+        scoring::show_missing(self.scored);
+        if let Some(parting) = &self.parting {
+            say!("\n{}", parting.text(self.counted()).trim_end());
+        }
+        if named {
+            say!("");
+        }
+    }
+
+    /// What did not go as it should, on standard error.
+    fn warn(&self) {
+        match &self.told {
+            Told::Replay { failed: 0 } => {}
+            Told::Replay { failed } => {
+                eprintln!("seekless: {failed} events could not be replayed on the mount");
+            }
+            Told::Program(ends) => {
+                let name = &self.scored.name;
+                let mut failed: BTreeMap<String, u64> = BTreeMap::new();
+                for (status, _) in ends.iter().filter(|(status, _)| !status.success()) {
+                    *failed.entry(status.to_string()).or_default() += 1;
+                }
+                for (status, count) in failed {
+                    eprintln!(
+                        "seekless: {name}: the command ended with {status} in {count} of {} runs; \
+                         these are counted all the same",
+                        ends.len()
+                    );
+                }
+                let left = ends.iter().enumerate().filter(|(_, (_, left))| !left.is_empty());
+                for (run, (_, left)) in left {
+                    let (run, count, names) = (run + 1, left.len(), left.join(", "));
+                    eprintln!(
+                        "seekless: {name}: run {run} left processes running ({count}: {names}); \
+                         they were killed, and their requests after its end are not counted"
+                    );
+                }
+            }
+        }
+    }
+
+    fn as_json(&self, args: &VerifyArgs, wanted: &Wanted<'_>) -> Value {
+        let differences: Map<String, Value> =
+            self.rows.iter().map(|row| (row.name.clone(), json!(row.percent()))).collect();
+        let mut value = json!({
+            "image": self.scored.name,
+            "predicted": self.predicted,
+            "difference_percent": differences,
+            "tolerance_percent": args.tolerance,
+            "within": self.rows.iter().all(|row| row.percent().abs() <= args.tolerance),
+            "kernel_release": seekless_host::kernel_release(),
+            "missing": self.scored.score.missing,
+        });
+        match &self.told {
+            Told::Replay { failed } => {
+                value["failed"] = json!(failed);
+                value["kernel"] = json!(self.runs.first().map(|(figures, _)| figures));
+            }
+            Told::Program(ends) => {
+                let run = |((figures, _), (status, left)): (&(Figures, _), &(ExitStatus, _))| {
+                    let mut run = json!(figures);
+                    run["exit_code"] = json!(status.code());
+                    run["signal"] = json!(status.signal());
+                    run["left_running"] = json!(left);
+                    run
+                };
+                let machine = wanted.model.machine();
+                value["program"] = spread::as_json(&self.spread);
+                value["runs"] = self.runs.iter().zip(ends).map(run).collect();
+                value["read_ahead_kb"] = json!(machine.read_ahead.get() >> 10);
+                value["max_sectors_kb"] = json!(machine.max_request.get() >> 10);
+                value["writes"] = json!(if args.read_only { "refused" } else { "discarded" });
+                value["chroot"] = json!(args.chroot);
+            }
+        }
+        if let Some(parting) = &self.parting {
+            value["parting"] = json!(parting);
+        }
+        value
+    }
+}
+
+fn figure(name: &str, value: f64) -> Figure {
+    match name {
+        "metadata_share" => Figure::Share(value),
+        _ => Figure::Count(value.round() as u64),
+    }
+}
+
+/// By name, what the second image has for each of the first: of the prediction and of
+/// the program.
+fn changes<'a>(
+    a: &'a Verified<'_>,
+    b: &'a Verified<'_>,
+) -> impl Iterator<Item = (&'a Compared, &'a Compared)> {
+    a.rows.iter().zip(&b.rows)
+}
+
+fn ratio(before: f64, after: f64) -> f64 {
+    if before == after { 1.0 } else { after / before }
+}
+
+fn change_json(a: &Verified<'_>, b: &Verified<'_>) -> Value {
+    let one = |(a, b): (&Compared, &Compared)| {
+        let predicted = ratio(a.predicted, b.predicted);
+        let program = ratio(a.counted, b.counted);
+        (a.name.clone(), json!({ "predicted": predicted, "program": program }))
+    };
+    changes(a, b).map(one).collect::<Map<_, _>>().into()
+}
+
+fn show_change(a: &Verified<'_>, b: &Verified<'_>) {
+    let names = [&a.scored.name, &b.scored.name].map(|name| format!("program, {name}"));
+    let [first, second] = names;
+    let columns = vec![first, second, "ratio".into(), "predicted".into()];
+    let mut table = Table::new(columns, false);
+    for (a, b) in changes(a, b) {
+        let share = |before, after| match ratio(before, after) {
+            ratio if ratio.is_finite() => Figure::Share(ratio),
+            _ => Figure::Missing,
+        };
+        let figures = vec![
+            figure(&a.name, a.counted),
+            figure(&b.name, b.counted),
+            share(a.counted, b.counted),
+            share(a.predicted, b.predicted),
+        ];
+        table.push(a.name.as_str(), figures);
+    }
+    say!("{}", table.text().trim_end());
+}

@@ -1,0 +1,71 @@
+use super::values;
+use seekless_layout::score::Figures;
+use serde_json::{Map, Value, json};
+
+/// One figure of several runs.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Spread {
+    pub(crate) name: String,
+    /// The value in the middle; the mean of the two in the middle of an even number.
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+/// The figures of the runs, each by itself.
+pub(crate) fn spread(runs: &[Figures]) -> Vec<Spread> {
+    let runs: Vec<Vec<(String, f64)>> = runs.iter().map(values).collect();
+    let Some(first) = runs.first() else { return Vec::new() };
+    let of = |(at, (name, _)): (usize, &(String, f64))| {
+        let mut all: Vec<f64> = runs.iter().map(|run| run[at].1).collect();
+        all.sort_by(f64::total_cmp);
+        let median = f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2]);
+        Spread { name: name.clone(), median, min: all[0], max: all[all.len() - 1] }
+    };
+    first.iter().enumerate().map(of).collect()
+}
+
+/// By names.
+pub(crate) fn as_json(spread: &[Spread]) -> Value {
+    let one = |spread: &Spread| {
+        let value = json!({ "median": spread.median, "min": spread.min, "max": spread.max });
+        (spread.name.clone(), value)
+    };
+    spread.iter().map(one).collect::<Map<_, _>>().into()
+}
+
+/// The run whose number of requests is nearest to the median of all, the first of
+/// several.
+pub(crate) fn typical(runs: &[Figures]) -> usize {
+    let median = spread(runs).first().map_or(0.0, |requests| requests.median);
+    let off = |run: &Figures| (run.requests as f64 - median).abs();
+    let nearest = runs.iter().enumerate().min_by(|(_, a), (_, b)| off(a).total_cmp(&off(b)));
+    nearest.map_or(0, |(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn run(requests: u64, seeks: u64) -> Figures {
+        let chunks = BTreeMap::from([(4096, seeks)]);
+        let bytes = requests * 512;
+        let (metadata_requests, seek_distance_bytes) = (0, 0);
+        Figures { requests, metadata_requests, bytes, seeks, seek_distance_bytes, chunks }
+    }
+
+    #[test]
+    fn each_figure_has_its_own_median() {
+        let odd = [run(7, 1), run(5, 9), run(6, 2)];
+        let found = spread(&odd);
+        assert_eq!((found[0].min, found[0].median, found[0].max), (5.0, 6.0, 7.0));
+        assert_eq!(found[1].name, "seeks");
+        assert_eq!((found[1].min, found[1].median, found[1].max), (1.0, 2.0, 9.0));
+        assert_eq!(typical(&odd), 2);
+        let even = [run(4, 0), run(8, 0)];
+        assert_eq!(spread(&even)[0].median, 6.0);
+        assert_eq!(typical(&even), 0);
+        assert!(spread(&[]).is_empty());
+    }
+}
