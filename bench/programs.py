@@ -55,4 +55,15 @@ for program, block, layout in rows:
     print(f"| {block >> 10}K | {NAMES[program]}: seeks | {shown('seeks')} |")
     print(f"| | summed distance, GB | {' | '.join(f'{d / 1e9:,.1f}' for d in distance)} |")
     print(f"| | chunks of 512K (floor {floor}) | {shown('chunks_524288')} |")
+devices = sorted(key for key in one["program"] if key.startswith("ms_on_"))
+if devices:
+    columns = [f"{name.removeprefix('ms_on_')}: as built | optimized | ratio" for name in devices]
+    print(f"\n| blocks | seconds | {' | '.join(columns)} |\n|---|---|{'---|---|---|' * len(devices)}")
+for program, block, layout in rows:
+    if layout != "mke2fs" or not devices or (program, block, "optimized") not in found:
+        continue
+    pairs = [[found[program, block, which]["program"][name]["median"] / 1e3 for which in ("mke2fs", "optimized")]
+             for name in devices]
+    cells = [f"{before:.2f} | {after:.2f} | {after / before:.2f}" for before, after in pairs]
+    print(f"| {block >> 10}K | {NAMES[program]} | {' | '.join(cells)} |")
 print(f"\nLinux {one['kernel_release']}, read_ahead_kb {one['read_ahead_kb']}")

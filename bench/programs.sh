@@ -2,7 +2,7 @@
 # What the score of a recorded trace predicts, and what the program itself, run from
 # cold caches, asks the disk for: on an image by mke2fs, on one that cp -a has filled,
 # and on one optimized for the trace; then on one that was recorded and optimized once
-# more. Prints the table of docs/validation.md and the one of docs/recording.md. The
+# more. Prints the tables of docs/validation.md, docs/recording.md and docs/results.md. The
 # trace is recorded on the image by mke2fs. Needs root, python3, git, gcc and 8 GB in
 # TMPDIR.
 #
@@ -10,6 +10,7 @@
 #   BLOCKS    sizes of blocks ["4096 1024"]
 #   PROGRAMS  which ones ["imports log compile find parallel"]
 #   RUNS      cold runs of each [5]
+#   DEVICES   disks that the requests are timed on ["sata-7200 lazy-gp3"]
 #   RESULTS   where to keep the results, as JSON [nowhere]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -102,7 +103,9 @@ relay() {
 
 # verify NAME IMAGE TRACE: the exit code says how good the prediction is.
 verify() {
-    "$seekless" score "$2" --trace "$3" --verify-program $in_it --explain --runs "${RUNS:-5}" --json \
+    local devices=() device
+    for device in ${DEVICES-sata-7200 lazy-gp3}; do devices+=(--device "$device"); done
+    "$seekless" score "$2" --trace "$3" --verify-program $in_it --explain --runs "${RUNS:-5}" --json "${devices[@]}" \
         -- "${command[@]}" >"$results/$1.json" 2>/dev/null || [ $? = 1 ]
 }
 

@@ -13,7 +13,7 @@ use seekless_layout::timing::{self, Think, Timing};
 use seekless_layout::trace::{self, Event};
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
-use seekless_units::{ByteLen, Nanos, format_size, parse_size};
+use seekless_units::{ByteLen, Extent, Nanos, format_size, parse_size};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "DEVICE")]
     device: Vec<String>,
     /// Think time between the events of the trace
-    #[arg(long, value_name = "TIME", value_enum, default_value_t = ThinkTime::Zero, requires = "device")]
+    #[arg(long, value_name = "TIME", value_enum, default_value_t = ThinkTime::Zero, requires = "device",
+          conflicts_with_all = ["verify_kernel", "verify_program"])]
     think: ThinkTime,
 }
 
@@ -83,6 +84,25 @@ pub(crate) fn time(
         let timing = timing::time(spec.build().as_mut(), requests, events, block_size, think)
             .map_err(|refused| Failure::usage(format!("{} on {name}: {refused}", scored.name)))?;
         Ok(Timed { device: name.clone(), timing })
+    };
+    args.device.iter().map(one).collect()
+}
+
+/// What the names of figures of devices begin with.
+pub(crate) const TIME_ON: &str = "ms_on_";
+
+/// Milliseconds that requests take on each device, one at a time in their order.
+pub(crate) fn in_order(
+    scored: &Scored,
+    requests: &[Extent],
+    args: &DeviceArgs,
+) -> Result<Vec<(String, f64)>, Failure> {
+    let block_size = ByteLen::new(u64::from(scored.image.geometry().block_size));
+    let one = |name: &String| {
+        let mut device = device::spec(name)?.build();
+        let timing = timing::in_order(device.as_mut(), requests.iter().copied(), block_size)
+            .map_err(|refused| Failure::usage(format!("{} on {name}: {refused}", scored.name)))?;
+        Ok((format!("{TIME_ON}{name}"), timing.total.get() as f64 / 1e6))
     };
     args.device.iter().map(one).collect()
 }

@@ -3,7 +3,7 @@
 use crate::replay::{Purpose, Request};
 use crate::trace::Event;
 use seekless_model::{DeviceModel, Refused, Tag};
-use seekless_units::{ByteLen, Lba, Nanos, SECTOR};
+use seekless_units::{ByteLen, Extent, Lba, Nanos, SECTOR};
 
 /// Requests for one file's data that an event has in flight at once: Linux
 /// reads one window ahead while it waits for the one before.
@@ -59,10 +59,28 @@ pub fn time(
             recorded = at;
             clock.now = started;
         }
-        clock.submit(request)?;
+        clock.submit(request.extent)?;
         last = Some(request);
     }
     clock.wait(0);
+    Ok(Timing { total: clock.now, busy: clock.device.busy() })
+}
+
+/// Times requests that follow each other one at a time, in an order that somebody
+/// else decided, on a device that is at rest.
+///
+/// # Errors
+/// [`Refused`] when the image is larger than the device.
+pub fn in_order(
+    device: &mut dyn DeviceModel,
+    requests: impl IntoIterator<Item = Extent>,
+    block_size: ByteLen,
+) -> Result<Timing, Refused> {
+    let mut clock = Clock { device, flying: 0, now: Nanos::ZERO, block_size: block_size.get() };
+    for extent in requests {
+        clock.submit(extent)?;
+        clock.wait(0);
+    }
     Ok(Timing { total: clock.now, busy: clock.device.busy() })
 }
 
@@ -90,10 +108,10 @@ impl Clock<'_> {
         }
     }
 
-    fn submit(&mut self, request: &Request) -> Result<(), Refused> {
+    fn submit(&mut self, extent: Extent) -> Result<(), Refused> {
         let per_block = self.block_size / SECTOR;
-        let mut at = request.extent.start.get().saturating_mul(per_block);
-        let mut left = request.extent.len.saturating_mul(per_block);
+        let mut at = extent.start.get().saturating_mul(per_block);
+        let mut left = extent.len.saturating_mul(per_block);
         while left > 0 {
             self.wait(AHEAD - 1);
             let sectors = left.min(LARGEST);
@@ -113,7 +131,7 @@ mod tests {
     use super::*;
     use crate::trace::Op;
     use seekless_model::from_toml;
-    use seekless_units::{BlockNo, Extent, Ino, Lbn};
+    use seekless_units::{BlockNo, Ino, Lbn};
 
     /// A device on which a 4 KiB read takes a millisecond of latency and next
     /// to no transfer.
@@ -152,6 +170,9 @@ mod tests {
         let data = [1, 2, 3, 4].map(|at| request(at, Purpose::Data, 0));
         let timing = run(&data, &[], Think::Zero);
         assert_eq!((ms(timing.total), ms(timing.busy)), (2, 2));
+        let extents = data.iter().map(|request| request.extent);
+        let timing = in_order(device().as_mut(), extents, ByteLen::new(4096)).unwrap();
+        assert_eq!((ms(timing.total), ms(timing.busy)), (4, 4));
     }
 
     #[test]

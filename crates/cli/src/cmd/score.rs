@@ -73,7 +73,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         let paths = std::iter::once(&args.image).chain(&args.other);
         let images: Vec<_> = paths.map(PathBuf::as_path).zip(&scored).collect();
         let (model, io_log) = (&args.model, args.io_log.as_deref());
-        let wanted = Wanted { model, explain: args.explain, io_log };
+        let wanted = Wanted { model, devices: &args.devices, explain: args.explain, io_log };
         return verify::verify(&args.verify, &wanted, global, &images, &events);
     }
     if let Some(path) = &args.io_log {

@@ -6,7 +6,7 @@ use super::{Compared, compare, log, replay};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::say::say;
-use crate::scoring::{self, ModelArgs, Scored};
+use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
 use crate::usage;
 use clap::Args;
 use seekless_lab::age::distribution::parse_span;
@@ -30,12 +30,12 @@ use std::time::Duration;
 pub(crate) struct VerifyArgs {
     /// Mount the image, replay the trace with real system calls, and compare the
     /// kernel's requests with the prediction (needs root)
-    #[arg(long, group = "verified", conflicts_with_all = ["other", "device"])]
+    #[arg(long, group = "verified", conflicts_with = "other")]
     verify_kernel: bool,
     /// Mount the image, run COMMAND on it with cold caches, and compare the kernel's
     /// requests with the prediction (needs root). `{}` in COMMAND is replaced by the
     /// mount point. Writes go to an overlay that is discarded
-    #[arg(long, group = "verified", requires = "command", conflicts_with = "device")]
+    #[arg(long, group = "verified", requires = "command")]
     verify_program: bool,
     /// Maximum error of the prediction, in percent, that is accepted; otherwise the
     /// exit code is 1
@@ -83,6 +83,7 @@ impl VerifyArgs {
 /// What else is asked for.
 pub(crate) struct Wanted<'a> {
     pub(crate) model: &'a ModelArgs,
+    pub(crate) devices: &'a DeviceArgs,
     pub(crate) explain: bool,
     pub(crate) io_log: Option<&'a Path>,
 }
@@ -183,14 +184,26 @@ impl<'a> Verified<'a> {
         let runs: Vec<(Figures, Requests)> =
             requests.into_iter().map(|requests| (figures(&requests), requests)).collect();
         let all: Vec<Figures> = runs.iter().map(|(figures, _)| figures.clone()).collect();
-        let spread = spread::spread(&all);
-        let rows = compare(&predicted, spread.iter().map(|figure| figure.median));
+        let extents: Vec<Extent> = replayed.clone().map(|request| request.extent).collect();
+        let times = |requests: &[Extent]| scoring::in_order(scored, requests, wanted.devices);
+        let runs_times = runs.iter().map(|(_, requests)| {
+            times(&requests.iter().map(|(extent, _)| *extent).collect::<Vec<_>>())
+        });
+        let mut spread = spread::spread(&all);
+        let mut rows = compare(&predicted, spread.iter().map(|figure| figure.median));
+        let more = spread::spread_of(&runs_times.collect::<Result<Vec<_>, _>>()?);
+        let both = times(&extents)?.into_iter().zip(&more);
+        rows.extend(both.map(|((name, predicted), figure)| Compared {
+            name,
+            predicted,
+            counted: figure.median,
+        }));
+        spread.extend(more);
         let parting = if wanted.explain {
             let usage = usage::classify(image)?;
             let owners = usage::owners(image)?;
-            let extents = replayed.map(|request| request.extent);
             let mine: Vec<(Extent, Class)> =
-                extents.map(|extent| (extent, usage.most_of(extent))).collect();
+                extents.iter().map(|&extent| (extent, usage.most_of(extent))).collect();
             let theirs = runs.get(spread::typical(&all)).map_or(&[][..], |(_, requests)| requests);
             Some(parting::part(&mine, theirs, &owners, block_size))
         } else {
@@ -293,6 +306,9 @@ impl<'a> Verified<'a> {
             "kernel_release": seekless_host::kernel_release(),
             "missing": self.scored.score.missing,
         });
+        for row in self.rows.iter().filter(|row| row.name.starts_with(scoring::TIME_ON)) {
+            value["predicted"][&row.name] = json!(row.predicted);
+        }
         match &self.told {
             Told::Replay { failed } => {
                 value["failed"] = json!(failed);

@@ -14,7 +14,11 @@ pub(crate) struct Spread {
 
 /// The figures of the runs, each by itself.
 pub(crate) fn spread(runs: &[Figures]) -> Vec<Spread> {
-    let runs: Vec<Vec<(String, f64)>> = runs.iter().map(values).collect();
+    spread_of(&runs.iter().map(values).collect::<Vec<_>>())
+}
+
+/// The same of figures by their names, which all runs have in the same order.
+pub(crate) fn spread_of(runs: &[Vec<(String, f64)>]) -> Vec<Spread> {
     let Some(first) = runs.first() else { return Vec::new() };
     let of = |(at, (name, _)): (usize, &(String, f64))| {
         let mut all: Vec<f64> = runs.iter().map(|run| run[at].1).collect();
