@@ -29,8 +29,8 @@ finish() {
     rm -rf "$work"
 }
 trap finish EXIT
-keep=${KEEP:-$work/system}
-mkdir -p "$keep" "$disk"
+mkdir -p "${KEEP:-$work/system}" "$disk"
+keep=$(realpath "${KEEP:-$work/system}")
 
 # The system, as a person would make one. A unit at the end of the boot asks the
 # database and the server something, and powers off.
@@ -76,10 +76,11 @@ UNIT
     rm -rf "$work/root"
     # The first boot writes keys, an identity and a journal; later ones only read.
     for accel in ${ACCEL:-kvm tcg}; do
-        cp --sparse=always "$keep/made.img" "$keep/image"
+        cp --sparse=always "$keep/made.img" "$keep/first"
         echo "$accel" >"$keep/accel"
-        if machine "$keep/image" direct 600 | grep -a "boot-end at"; then
-            e2fsck -fp "$keep/image" >/dev/null || [ $? -eq 1 ]
+        if machine "$keep/first" direct 600 | grep -a "boot-end at"; then
+            e2fsck -fp "$keep/first" >/dev/null || [ $? -eq 1 ]
+            mv "$keep/first" "$keep/image"
             rm "$keep/made.img"
             return
         fi
@@ -148,7 +149,7 @@ ln -s "$keep/image" "$work/built"
 boot built
 "$seekless" trace import --blocks "$work/built.log" --image "$keep/image" -o "$work/trace"
 "$seekless" optimize "$keep/image" --trace "$work/trace" -o "$work/optimized" --chunk "$chunk" -q
-e2fsck -fn "$work/optimized" >/dev/null 2>&1
+e2fsck -fn "$work/optimized" >&2
 echo "promised:"
 "$seekless" score "$keep/image" "$work/optimized" --trace "$work/trace" --chunk "$chunk" --device "$model" |
     grep -vE "^ *prefetch"
@@ -168,6 +169,7 @@ for line in open(sys.argv[1]):
 PY
     cp --sparse=always "$work/$name" "$work/$name,fetch"
     debugfs -w -R "write $work/list /fetch.list" "$work/$name,fetch" >/dev/null 2>&1
+    debugfs -R "stat /fetch.list" "$work/$name,fetch" 2>/dev/null | grep -q "Type: regular"
     boot "$name,fetch"
 done
 echo "booted:"

@@ -37,12 +37,18 @@ pub(crate) fn refuse_others(
     if formats.iter().any(|format| claims(&format)) {
         return Ok(());
     }
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: is a directory", path.display())));
+    }
     let what = match FORMATS.iter().find(claims) {
         Some(format) if format.name == seekless_ffs::FORMAT.name => Some("a UFS image".into()),
         Some(format) => Some(format!("an {} image", format.name)),
         None => File::open(path).ok().and_then(|file| seekless_source::what_it_seems(&file)),
     };
-    let what = what.unwrap_or_else(|| "no known file system was found".into());
+    let what = what.map_or_else(
+        || "no known file system was found".into(),
+        |what| format!("is {what}, not an image that can be read here"),
+    );
     let only = if only.is_empty() { String::new() } else { format!("; {only}") };
     Err(Failure::new(Kind::Unsupported, format!("{what}{only}")).about(path.display()))
 }

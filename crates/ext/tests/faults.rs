@@ -308,6 +308,10 @@ fn damage_under_checksums_is_named() {
             ("orphan.file", Debugfs("zap_block -f <12> -p 0x11 0")),
             ("orphan.file", Debugfs("zap_block -f <12> -p 0 -o 1016 -l 4 0")),
             ("orphan.file", Bytes(Place::File("<12>", 0), 0, &[13, 0, 0, 0])),
+            (
+                "orphan.file",
+                Debugfs("feature orphan_present; zap_block -f <12> -p 0 -o 1016 -l 4 0"),
+            ),
             ("inode.links-high", Debugfs("sif /a/file links_count 5")),
             ("inode.partly-cleared", Debugfs("unlink /a/other; sif <14> links_count 0")),
         ],

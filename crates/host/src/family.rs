@@ -6,7 +6,6 @@ use crate::{HostError, program};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -43,7 +42,8 @@ impl Family {
         rustix::process::set_child_subreaper(own).map_err(|error| failed(error.into()))?;
         let others = children()?.into_keys().collect();
         program::tie(command);
-        let program = command.process_group(0).spawn().map_err(failed)?;
+        program::lead_session(command);
+        let program = command.spawn().map_err(failed)?;
         Ok(Self { program, others })
     }
 
@@ -218,6 +218,19 @@ mod tests {
         let mut rest = children().unwrap();
         assert!(rest.remove(&other.id()).is_some_and(|child| !child.ended));
         assert!(rest.is_empty());
+
+        // It has no terminal: asking for one fails, and stops nothing.
+        let script = "read -r pid name state parent group session rest </proc/self/stat; \
+                      [ $session = $$ ] && ! true </dev/tty";
+        let mut family = Family::start(Command::new("sh").args(["-c", script])).unwrap();
+        let status = loop {
+            if let Some(status) = family.poll().unwrap() {
+                break status;
+            }
+            std::thread::sleep(POLL);
+        };
+        assert_eq!(status.code(), Some(0));
+        family.end().unwrap();
 
         let family = Family::start(Command::new("sleep").arg("100")).unwrap();
         family.stop().unwrap();

@@ -82,6 +82,16 @@ pub fn tie(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
+/// Makes a program the first of a session of its own. It has no terminal then: one
+/// that asks for it fails at once, instead of being stopped for being in the
+/// background.
+pub fn lead_session(command: &mut Command) {
+    let hook = || rustix::process::setsid().map(drop).map_err(std::io::Error::from);
+    // SAFETY: between fork and exec only one system call is made, and nothing is
+    // allocated.
+    unsafe { command.pre_exec(hook) };
+}
+
 /// Makes a program see `root` as the root of all paths, its own included, and
 /// start there (chroot(2)). That is no prison for a program with the rights of
 /// root.

@@ -156,7 +156,9 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
     let io = |error| FsError::io(path.display().to_string(), error);
     let kind = std::fs::metadata(path).map_err(io)?.file_type();
     if kind.is_dir() {
-        let is_layout = path.join("oci-layout").is_file() && path.join("index.json").is_file();
+        // One whose list is missing is damaged, not a tree of files.
+        let has_parts = path.join("index.json").exists() || path.join("blobs/sha256").is_dir();
+        let is_layout = path.join("oci-layout").is_file() && has_parts;
         return Ok(if is_layout { SourceKind::Oci } else { SourceKind::Directory });
     }
     if kind.is_file() || kind.is_block_device() {

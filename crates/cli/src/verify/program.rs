@@ -203,6 +203,12 @@ impl Scene {
     }
 
     fn unmount(self) -> Result<(), Failure> {
+        self.take_off().map_err(|failure| {
+            failure.hint("the command mounted something on the image, or unmounted it")
+        })
+    }
+
+    fn take_off(self) -> Result<(), Failure> {
         for mounted in self.host {
             mounted.detach()?;
         }

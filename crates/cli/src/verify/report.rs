@@ -5,6 +5,7 @@ use super::stand::Requests;
 use super::{Compared, compare, log, replay};
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
 use crate::usage;
@@ -25,6 +26,9 @@ use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
+/// Names of processes that are told.
+const NAMES_SHOWN: usize = 5;
+
 /// What the prediction is held against.
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArgs {
@@ -33,13 +37,15 @@ pub(crate) struct VerifyArgs {
     #[arg(long, group = "verified", conflicts_with = "other")]
     verify_kernel: bool,
     /// Mount the image, run COMMAND on it with cold caches, and compare the kernel's
-    /// requests with the prediction (needs root). `{}` in COMMAND is replaced by the
-    /// mount point. Writes go to an overlay that is discarded
+    /// requests with the prediction (needs root). Every `{}` in COMMAND is replaced by
+    /// the mount point; put a command that has a `{}` of its own, as `find -exec`, into a
+    /// script. Writes go to an overlay that is discarded
     #[arg(long, group = "verified", requires = "command")]
     verify_program: bool,
     /// Maximum error of the prediction, in percent, that is accepted; otherwise the
     /// exit code is 1
-    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verified")]
+    #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verified",
+          value_parser = parse_tolerance)]
     tolerance: f64,
     /// Number of cold runs of COMMAND; the figures are medians
     #[arg(long, value_name = "N", default_value = "5", requires = "verify_program",
@@ -54,13 +60,23 @@ pub(crate) struct VerifyArgs {
     /// the image has such directories. `{}` is not replaced
     #[arg(long, requires = "verify_program")]
     chroot: bool,
-    /// Run COMMAND on the read-only mount itself, without an overlay; writes fail
+    /// Run COMMAND on the read-only mount itself, without an overlay; writes fail. An
+    /// overlay adds reads if files have large extended attributes, or the root of the
+    /// image is listed
     #[arg(long, requires = "verify_program")]
     read_only: bool,
     /// Command to run, with its arguments. Its standard output is discarded, and its
     /// standard error after the first run
     #[arg(last = true, requires = "verify_program")]
     command: Vec<OsString>,
+}
+
+fn parse_tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent),
+        Ok(_) => Err("must be 0 or more".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 impl VerifyArgs {
@@ -123,6 +139,11 @@ pub(crate) fn verify(
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let machine = wanted.model.machine();
+    if let Some(path) = wanted.io_log {
+        // A log that cannot be written is told before anything is run. It is begun
+        // again later: the mounts are others then.
+        drop(Output::create(path, true)?);
+    }
     let mut verified = Vec::new();
     for &(path, scored) in images {
         let image = scored.image.as_ref();
@@ -235,7 +256,9 @@ impl<'a> Verified<'a> {
             if several {
                 figures.extend([figure(spread.min), figure(spread.max)]);
             }
-            figures.push(Figure::Percent(row.percent()));
+            let percent = row.percent();
+            let is_finite = percent.is_finite();
+            figures.push(if is_finite { Figure::Percent(percent) } else { Figure::Missing });
             table.push(row.name.as_str(), figures);
         }
         let release = seekless_host::kernel_release();
@@ -284,7 +307,10 @@ impl<'a> Verified<'a> {
                 }
                 let left = ends.iter().enumerate().filter(|(_, (_, left))| !left.is_empty());
                 for (run, (_, left)) in left {
-                    let (run, count, names) = (run + 1, left.len(), left.join(", "));
+                    let shown = &left[..left.len().min(NAMES_SHOWN)];
+                    let more = if left.len() > shown.len() { ", ..." } else { "" };
+                    let names = shown.join(", ") + more;
+                    let (run, count) = (run + 1, left.len());
                     eprintln!(
                         "seekless: {name}: run {run} left processes running ({count}: {names}); \
                          they were killed, and their requests after its end are not counted"

@@ -24,8 +24,9 @@ const BUFFER_KIB: usize = 16 << 10;
 /// Requests in their order, each with what most of it is.
 pub(crate) type Requests = Vec<(Extent, Class)>;
 
-/// An image as a block device. Nobody else sees what is mounted of it, and nothing
-/// is left however this process ends.
+/// An image as a block device. Nobody else sees what is mounted of it. Device and
+/// mounts go with the last process that sees them, also if this one is killed; the
+/// directory of the mounts then stays.
 pub(super) struct Stand<'a> {
     image: &'a dyn Inspect,
     machine: Machine,

@@ -90,8 +90,9 @@ fn fewest(runs: Vec<Value>) -> Value {
     runs.into_iter().min_by_key(|run| run["requests"].as_u64()).unwrap()
 }
 
-fn nothing_is_left() {
-    let left = traces_of_us("seekless-verify-");
+fn nothing_is_left(scratch: &Scratch) {
+    let mut left = traces_of_us("seekless-verify-");
+    left.extend(traces_of_us(scratch.path().to_str().unwrap()));
     assert!(left.is_empty(), "{left:?}");
     let dirs = fs::read_dir(crate::judges::SCRATCH).unwrap().flatten();
     let names = dirs.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -143,7 +144,7 @@ fn a_program_makes_the_requests_of_its_own_trace() {
     assert!(output.status.success());
     assert_eq!(fewest(plain["runs"].as_array().unwrap().clone()), run);
     assert_eq!((&plain["writes"], &program["writes"]), (&json!("refused"), &json!("discarded")));
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -221,7 +222,7 @@ fn what_a_program_writes_is_discarded() {
     let (found, _) = bench.script(&["--read-only"], script);
     assert_eq!(found["runs"][0]["exit_code"], 2, "{found}");
     assert!(bench.hash() == before, "the image was changed");
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -257,7 +258,7 @@ fn a_program_in_the_image_is_read_from_it() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{errors}");
     assert!(errors.contains("cannot be started: /bin/none: No such file"), "{errors}");
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -276,7 +277,7 @@ fn a_program_that_fails_is_counted_and_told() {
         (&Value::Null, &json!(9))
     );
     assert!(errors.contains("signal: 9"), "{errors}");
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -294,7 +295,7 @@ fn what_a_program_leaves_running_is_killed() {
     assert_eq!(found["runs"][0]["left_running"].as_array().unwrap().len(), 1, "{errors}");
     assert!(errors.contains("run 1 left processes running (1: s"), "{errors}");
     assert!(!is_alive(fs::read_to_string(pid).unwrap().trim()));
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 }
 
 #[test]
@@ -309,7 +310,7 @@ fn a_program_that_never_ends_is_killed() {
     assert!(errors.contains("has not ended after 0.3 s and was killed (--timeout"), "{errors}");
     assert!(output.stdout.is_empty());
     assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
 
     // The same until a signal comes.
     fs::remove_file(&pid).unwrap();
@@ -325,7 +326,7 @@ fn a_program_that_never_ends_is_killed() {
         assert!(errors.contains("interrupted by signal"), "{errors}");
         assert!(!is_alive(fs::read_to_string(&pid).unwrap().trim()));
         fs::remove_file(&pid).unwrap();
-        nothing_is_left();
+        nothing_is_left(&bench.scratch);
     }
 }
 
@@ -362,11 +363,15 @@ fn without_rights_or_a_program_it_is_said() {
     let _machine = machine();
     let Some(bench) = Bench::new("program-rights") else { return };
     let [image, trace] = ["image", "trace"].map(|name| bench.scratch.join(name));
+    let log = ["--io-log", "/no/such/log"];
+    let output = bench.score(&log, &["/no/such/program", "{}"]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("/no/such/log") && !errors.contains("program"), "{errors}");
     let output = bench.score(&[], &["/no/such/program", "{}"]).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{errors}");
     assert!(errors.contains("cannot be started: /no/such/program: No such file"), "{errors}");
-    nothing_is_left();
+    nothing_is_left(&bench.scratch);
     for verify in [&["--verify-kernel"][..], &["--verify-program", "--", "true", "{}"]] {
         let output = Command::new("setpriv")
             .args(["--reuid=65534", "--clear-groups", "--inh-caps=-all"])

@@ -38,7 +38,14 @@ impl Checker {
             .orphan_blocks(&mut |block| filed.extend(block.numbers.iter().map(|&(_, ino)| ino)));
         self.sound(read, "orphan.file", place)?;
         if self.volume.has_filed_orphans() {
-            self.orphans.extend(filed);
+            for ino in filed {
+                if self.volume.is_allocated(ino).unwrap_or(false) {
+                    self.orphans.insert(ino);
+                } else {
+                    let what = format!("lists inode {ino}, which is not in use");
+                    self.unexpected("orphan.file", what, place);
+                }
+            }
         } else if let Some(first) = filed.first() {
             let what = format!(
                 "lists {} inodes, {first} first, but the superblock says that it is empty",

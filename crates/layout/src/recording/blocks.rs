@@ -7,6 +7,9 @@ use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn, Nanos};
 use std::collections::HashSet;
 
+/// Bytes of the smallest request that a device with sectors of 4 KiB is given.
+const PAGE: u64 = 4096;
+
 /// Bytes of reads, by what they are of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bytes {
@@ -147,12 +150,16 @@ pub fn map_reads(
                 Some(Content::Metadata) => {
                     mapped.bytes.metadata += bytes;
                     // What is read around a block that is needed comes in requests of
-                    // its own, mostly of several.
-                    if end - first == 1 {
+                    // its own, mostly of several pages.
+                    if (end - first) * size <= PAGE.max(size) {
                         let time = Nanos::new(read.time - begin);
                         let mut event = Event::new(time, Op::Lookup, Vec::new()).by(read.pid);
                         event.comm.clone_from(&read.comm);
-                        tables.push((mapped.events.len(), event, BlockNo::new(block)));
+                        let here = mapped.events.len();
+                        tables.extend(
+                            (block..block + count)
+                                .map(|at| (here, event.clone(), BlockNo::new(at))),
+                        );
                     }
                 }
                 Some(Content::Free) => mapped.bytes.free += bytes,
