@@ -168,15 +168,19 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         Probe::Damaged(_) if ufs == Probe::No => Format::Ext,
         Probe::Damaged(_) | Probe::No => Format::Ufs,
     };
+    // With neither a superblock nor a copy of one it may be something else.
+    let other = |error: FsError| {
+        let is_corrupt = matches!(error, FsError::Corrupt { .. });
+        match refuse_others(path, device.as_ref(), FORMATS, "") {
+            Err(failure) if is_corrupt => failure,
+            _ => about(error),
+        }
+    };
     let repaired = match (mode, format) {
         (Mode::Check, _) => {
             let report = match format {
-                Format::Ext => seekless_ext::check(device).map_err(about),
-                Format::Ufs => seekless_ffs::check(device.clone()).or_else(|error| {
-                    // Neither a superblock nor a copy of one: it may be something else.
-                    refuse_others(path, device.as_ref(), FORMATS, "")?;
-                    Err(about(error))
-                }),
+                Format::Ext => seekless_ext::check(device.clone()).map_err(about),
+                Format::Ufs => seekless_ffs::check(device.clone()).map_err(other),
             };
             let report = report?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
@@ -186,8 +190,8 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             let what = "ext images are not repaired; use e2fsck";
             return Err(Failure::new(Kind::Unsupported, what).about(path.display()));
         }
-        (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device).map_err(about)?,
-        (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device).map_err(about)?,
+        (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device.clone()).map_err(other)?,
+        (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device.clone()).map_err(other)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })
