@@ -107,7 +107,10 @@ impl Volume {
     /// kind, and may have extents as any file.
     pub(crate) fn bad_blocks(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
         let mut found = Found::new(self.sb.blocks, true);
-        self.walk_blocks(inode, &EVERYTHING, &mut found)?;
+        // libext2fs begins a tree where there is none yet (`ext2fs_extent_open2`).
+        if inode.core.i_block.0.iter().any(|&byte| byte != 0) {
+            self.walk_blocks(inode, &EVERYTHING, &mut found)?;
+        }
         let map = found.index.unwrap_or_default().into_iter();
         let map = map.map(|node| Extent::new(node.block, 1));
         Ok(map.chain(found.runs.iter().map(|run| run.extent)).collect())

@@ -400,6 +400,31 @@ impl Volume {
         };
         ino.get() < first && ino.get() != special::ROOT
     }
+
+    /// Whether an inode is the volume's own: reserved, or named by the superblock,
+    /// as quota and orphan files may be above the reserved numbers.
+    pub(crate) fn is_own(&self, ino: Ino) -> bool {
+        self.is_reserved(ino) || self.is_named_by_superblock(ino)
+    }
+
+    fn is_named_by_superblock(&self, ino: Ino) -> bool {
+        let raw = &self.sb.raw;
+        let named = [
+            raw.s_usr_quota_inum.get(),
+            raw.s_grp_quota_inum.get(),
+            raw.s_prj_quota_inum.get(),
+            raw.s_journal_inum.get(),
+            raw.s_orphan_file_inum.get(),
+        ];
+        named.contains(&ino.get())
+    }
+
+    /// Whether a number is kept for something that this volume does not have: a
+    /// journal or quotas.
+    pub(crate) fn is_kept_unused(&self, ino: Ino) -> bool {
+        matches!(ino.get(), special::USER_QUOTA | special::GROUP_QUOTA | special::JOURNAL)
+            && !self.is_named_by_superblock(ino)
+    }
 }
 
 /// Whether bit `at` of a bitmap is set; past its end it counts as set.

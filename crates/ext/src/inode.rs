@@ -52,6 +52,9 @@ impl Volume {
         let bytes = self.inode_bytes(ino)?;
         let core: InodeCore =
             parse(&bytes, 0).ok_or_else(|| truncated(Location::of("inode").in_inode(ino)))?;
+        if self.is_kept_unused(ino) {
+            return Ok(is_idle(&core));
+        }
         let is_mapped = core.i_block.0.iter().any(|&byte| byte != 0);
         Ok(core.i_links_count.get() == 0 && core.i_mode.get() == 0 && !is_mapped)
     }
@@ -63,11 +66,10 @@ impl Volume {
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;
-        let extra = match parse_extra(bytes, place) {
-            // The list of bad blocks, and what was never in use, has no such fields.
-            Err(_) if core.i_mode.get() == 0 => InodeExtra::default(),
-            extra => extra?,
-        };
+        // e2fsck asks nothing of the size of these fields in the volume's own
+        // inodes, nor where nothing was ever written.
+        let is_sized = core.i_mode.get() != 0 && !self.is_own(ino);
+        let extra = parse_extra(bytes, is_sized, place)?;
         let mut inode = Inode { ino, core, extra, block, offset, size, len: 0 };
         inode.len = self.file_len(&inode, place)?;
         self.verify_inode(&inode, place)?;
@@ -191,7 +193,16 @@ impl Volume {
         let bit64 = self.sb.has_incompat(incompat::BIT64);
         let high = if bit64 { u64::from(inode.core.i_file_acl_high.get()) } else { 0 };
         let number = (high << 32) | u64::from(inode.core.i_file_acl_lo.get());
-        (number != 0).then(|| BlockNo::new(number))
+        // A block outside the volume is passed over by e2fsck in an inode that no
+        // name leads to: `mark_inode_bad` is acted upon in pass 2.
+        let is_nameless = self.is_own(inode.ino) || self.is_value(inode);
+        let is_nowhere = number >= self.sb.blocks && is_nameless;
+        (number != 0 && !is_nowhere).then(|| BlockNo::new(number))
+    }
+
+    /// Whether an inode holds the value of an attribute.
+    pub(crate) fn is_value(&self, inode: &Inode) -> bool {
+        self.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
     }
 
     /// Whether a symlink's target lies in `i_block`, decided as the kernel does.
@@ -220,6 +231,12 @@ impl Inode {
     /// All bytes of the inode.
     pub(crate) fn raw(&self) -> &[u8] {
         slice(&self.block, self.offset, self.size).unwrap_or_default()
+    }
+
+    /// Whether a number that is kept for something the volume does not have leads
+    /// to nothing (e2fsck, `PR_1_JOURNAL_INODE_NOT_CLEAR`).
+    pub(crate) fn is_idle(&self) -> bool {
+        is_idle(&self.core)
     }
 
     /// What it is, if its mode says something known.
@@ -270,13 +287,21 @@ impl Inode {
     }
 }
 
-/// The fields behind the first 128 bytes, as far as they are there.
-fn parse_extra(bytes: &[u8], place: Location) -> Result<InodeExtra, FsError> {
+/// Without links, sectors and a first block.
+fn is_idle(core: &InodeCore) -> bool {
+    core.i_links_count.get() == 0
+        && core.i_blocks_lo.get() == 0
+        && le32(&core.i_block.0, 0) == Some(0)
+}
+
+/// The fields behind the first 128 bytes, as far as they are there; with
+/// `is_sized` their size must be a possible one.
+fn parse_extra(bytes: &[u8], is_sized: bool, place: Location) -> Result<InodeExtra, FsError> {
     let Some(rest) = bytes.get(INODE_CORE_SIZE..).filter(|rest| !rest.is_empty()) else {
         return Ok(InodeExtra::default());
     };
     let have = rest.first_chunk().map_or(0, |pair| u16::from_le_bytes(*pair));
-    if index(have) > rest.len() || have & 3 != 0 {
+    if is_sized && (index(have) > rest.len() || have & 3 != 0) {
         return Err(range("i_extra_isize", u64::from(have), crate::field::wide(rest.len()), place));
     }
     let mut whole = [0; size_of::<InodeExtra>()];

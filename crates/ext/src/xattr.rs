@@ -149,7 +149,10 @@ impl Volume {
         inode: &Inode,
         visit: &mut dyn FnMut(Stored<'_>) -> Result<(), FsError>,
     ) -> Result<(), FsError> {
-        in_inode(inode)?.into_iter().try_for_each(&mut *visit)?;
+        // Nobody reads those of the volume's own inodes.
+        if !self.is_own(inode.ino) {
+            in_inode(inode)?.into_iter().try_for_each(&mut *visit)?;
+        }
         let Some(number) = self.xattr_block_of(inode) else { return Ok(()) };
         let block = self.xattr_block(inode, number)?;
         let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);

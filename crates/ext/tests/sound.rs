@@ -172,6 +172,69 @@ fn lists_of_bad_blocks_in_extents() {
     clean("extents", &image);
 }
 
+/// What e2fsck asks of no inode that is the volume's own: the size of its extra
+/// fields, a time of deletion, where its attributes are; nor anything of one that
+/// is kept for a journal or quotas the volume does not have.
+#[test]
+fn fields_of_reserved_inodes_that_say_nothing() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("reserved");
+    let with_journal = ["-t", "ext4"];
+    let without = ["-t", "ext4", "-O", "^has_journal"];
+    for (options, fields) in [
+        (
+            &with_journal[..],
+            &[
+                "<7> extra_isize 65535",
+                "<8> extra_isize 65535",
+                "<8> extra_isize 3",
+                "<7> dtime 33188",
+                "<8> dtime 4294967295",
+                "<7> file_acl 65535",
+                "<8> file_acl_hi 1",
+                "<1> flags 524288",
+                "<3> mode 1",
+                "<3> mode 0100644",
+                "<4> mode 040755",
+                "<5> mode 0170000",
+            ][..],
+        ),
+        (&without[..], &["<8> mode 040755", "<8> block[1] 77", "<3> extra_isize 5"]),
+    ] {
+        let base = scene.make("base", options, "9000");
+        let image = scene.path("image");
+        for field in fields {
+            fs::copy(&base, &image).expect("copy");
+            scene.debugfs(&image, &format!("sif {field}"));
+            assert_ne!(fs::read(&base).expect("read"), fs::read(&image).expect("read"), "{field}");
+            clean(field, &image);
+        }
+    }
+}
+
+/// And what it does ask of them.
+#[test]
+fn fields_of_reserved_inodes_that_are_wrong() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("reserved-wrong");
+    let image = scene.path("image");
+    let base = scene.make("base", &["-t", "ext4", "-O", "^has_journal"], "9000");
+    let of_reserved =
+        ["<9> mode 0100644", "<5> mode 040755", "<8> block[0] 7", "<3> links_count 1"];
+    for field in of_reserved {
+        fs::copy(&base, &image).expect("copy");
+        scene.debugfs(&image, &format!("sif {field}"));
+        let said = run("e2fsck", &["-fn", &image]);
+        assert!(!said.status.success(), "{field}: {said:?}");
+        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+        assert_eq!(codes, ["inode.reserved"], "{field}");
+    }
+}
+
 /// An inode with a value that says in its time of modification whose value it
 /// holds, as Lustre made them: it has no hash, and its blocks are not the owner's.
 #[test]

@@ -178,6 +178,42 @@ fn said(image: &str) -> BTreeSet<String> {
     lines
 }
 
+/// Fields of an inode that debugfs sets.
+const INODE_FIELDS: &[&str] = &[
+    "mode",
+    "uid",
+    "gid",
+    "size",
+    "size_high",
+    "atime",
+    "ctime",
+    "mtime",
+    "dtime",
+    "links_count",
+    "blocks",
+    "blocks_hi",
+    "flags",
+    "version",
+    "block[0]",
+    "block[1]",
+    "block[2]",
+    "block[3]",
+    "block[4]",
+    "block[5]",
+    "block[IND]",
+    "block[DIND]",
+    "block[TIND]",
+    "generation",
+    "file_acl",
+    "file_acl_hi",
+    "faddr",
+    "frag",
+    "fsize",
+    "extra_isize",
+    "crtime",
+    "projid",
+];
+
 /// One random command.
 fn command(random: &mut Random, blocks: u64) -> String {
     // Most of what matters lies in front.
@@ -191,7 +227,9 @@ fn command(random: &mut Random, blocks: u64) -> String {
         1 => 11 + random.below(20),
         _ => 11 + random.below(110),
     };
-    let number = |random: &mut Random| match random.below(5) {
+    let number = |random: &mut Random| match random.below(7) {
+        5 => 1 << random.below(32),
+        6 => (1 << (8 << random.below(3))) - 1,
         0 => 0,
         1 => 1,
         2 => random.below(blocks),
@@ -205,29 +243,7 @@ fn command(random: &mut Random, blocks: u64) -> String {
         4 => format!("seti <{}>", ino(random)),
         5 => format!("clri <{}>", ino(random)),
         6 | 7 => {
-            let field = random.of(&[
-                "mode",
-                "size",
-                "links_count",
-                "blocks",
-                "flags",
-                "file_acl",
-                "block[0]",
-                "block[1]",
-                "block[2]",
-                "block[3]",
-                "block[4]",
-                "block[5]",
-                "block[IND]",
-                "block[DIND]",
-                "dtime",
-                "generation",
-                "uid",
-                "extra_isize",
-                "size_high",
-                "blocks_hi",
-                "mtime",
-            ]);
+            let field = random.of(INODE_FIELDS);
             format!("sif <{}> {field} {}", ino(random), number(random))
         }
         8 | 9 => {

@@ -20,6 +20,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("inode.orphan", 0),
     ("inode.unreadable", 1),
     ("inode.unknown-kind", 1),
+    ("inode.reserved", 1),
     ("inode.partly-cleared", 1),
     ("inode.deletion-time", 1),
     ("inode.checksum", 1),

@@ -64,7 +64,7 @@ impl Checker {
         let read = self.volume.inode(ino);
         let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
         let is_orphan = self.orphans.contains(&ino);
-        let is_special = self.volume.is_reserved(ino) || self.is_named_by_superblock(ino);
+        let is_special = self.volume.is_own(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
@@ -73,16 +73,22 @@ impl Checker {
             }
             return Ok(());
         }
+        if is_special && !self.reserved(&inode) {
+            return Ok(());
+        }
         if is_special && mode == 0 {
             return self.bad_blocks(&inode);
         }
         let Some(kind) = inode.kind() else {
+            if ino.get() == special::BOOT_LOADER {
+                return Ok(());
+            }
             let what = format!("mode {mode:#o} is not a valid file type");
             self.unexpected("inode.unknown-kind", what, place(ino));
             return Ok(());
         };
         self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))?;
-        if links > 0 && !is_orphan && inode.core.i_dtime.get() != 0 {
+        if links > 0 && !is_orphan && !is_special && inode.core.i_dtime.get() != 0 {
             let what = "in use, but has a deletion time".to_string();
             self.unexpected("inode.deletion-time", what, place(ino));
         }
@@ -97,24 +103,38 @@ impl Checker {
             parent: None,
             named_in: None,
             is_special: is_special && ino.get() != special::ROOT,
-            is_value: inode.has_flag(flags::EA_INODE),
+            is_value: self.volume.is_value(&inode),
             bad_map,
         };
         self.seen.insert(ino, seen);
         Ok(())
     }
 
-    /// Quota and orphan files need not have numbers below the first ordinary.
-    fn is_named_by_superblock(&self, ino: Ino) -> bool {
-        let raw = &self.sb().raw;
-        let own = [
-            raw.s_usr_quota_inum.get(),
-            raw.s_grp_quota_inum.get(),
-            raw.s_prj_quota_inum.get(),
-            raw.s_journal_inum.get(),
-            raw.s_orphan_file_inum.get(),
-        ];
-        own.contains(&ino.get())
+    /// Looks at one of the volume's own inodes as e2fsck does (`e2fsck_pass1`);
+    /// whether it is in use. Where the volume has no journal or no quotas, the
+    /// inode kept for them is only looked at for contents.
+    fn reserved(&mut self, inode: &Inode) -> bool {
+        let (number, mode) = (inode.ino.get(), inode.core.i_mode.get());
+        if self.volume.is_kept_unused(inode.ino) {
+            if !inode.is_idle() {
+                let what = "not in use, but contains data".to_string();
+                self.unexpected("inode.reserved", what, place(inode.ino));
+            }
+            return false;
+        }
+        let is_wrong = self.volume.is_reserved(inode.ino)
+            && match number {
+                special::BAD_BLOCKS | special::JOURNAL => false,
+                special::USER_QUOTA | special::GROUP_QUOTA => false,
+                special::BOOT_LOADER => inode.kind() == Some(FileKind::Directory),
+                special::RESIZE => mode != 0 && inode.kind() != Some(FileKind::Regular),
+                _ => mode != 0,
+            };
+        if is_wrong {
+            let what = format!("a reserved inode, its mode {mode:#o} is not valid");
+            self.unexpected("inode.reserved", what, place(inode.ino));
+        }
+        !is_wrong
     }
 
     /// The list of bad blocks has a map but no kind.
