@@ -103,9 +103,9 @@ impl Volume {
         }
     }
 
-    /// All blocks of the list of bad blocks, those of its map first. It has no
-    /// kind, and may have extents as any file.
-    pub(crate) fn bad_blocks(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
+    /// All blocks of an inode whose kind says nothing, those of its map first: the
+    /// list of bad blocks has none, and may have extents as any file.
+    pub(crate) fn blocks_of_any_kind(&self, inode: &Inode) -> Result<Vec<Extent>, FsError> {
         let mut found = Found::new(self.sb.blocks, true);
         // libext2fs begins a tree where there is none yet (`ext2fs_extent_open2`).
         if inode.core.i_block.0.iter().any(|&byte| byte != 0) {

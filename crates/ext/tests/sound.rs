@@ -201,6 +201,8 @@ fn fields_of_reserved_inodes_that_say_nothing() {
                 "<5> mode 0170000",
             ][..],
         ),
+        // e2fsck goes by the copy in the superblock.
+        (&["-t", "ext3"][..], &["<8> links_count 0"]),
         (&without[..], &["<8> mode 040755", "<8> block[1] 77", "<3> extra_isize 5"]),
     ] {
         let base = scene.make("base", options, "9000");
@@ -214,7 +216,7 @@ fn fields_of_reserved_inodes_that_say_nothing() {
     }
 }
 
-/// And what it does ask of them.
+/// And what it does ask of them: one finding each.
 #[test]
 fn fields_of_reserved_inodes_that_are_wrong() {
     if !there() {
@@ -222,17 +224,70 @@ fn fields_of_reserved_inodes_that_are_wrong() {
     }
     let scene = Scene::new("reserved-wrong");
     let image = scene.path("image");
-    let base = scene.make("base", &["-t", "ext4", "-O", "^has_journal"], "9000");
-    let of_reserved =
-        ["<9> mode 0100644", "<5> mode 040755", "<8> block[0] 7", "<3> links_count 1"];
-    for field in of_reserved {
-        fs::copy(&base, &image).expect("copy");
-        scene.debugfs(&image, &format!("sif {field}"));
-        let said = run("e2fsck", &["-fn", &image]);
-        assert!(!said.status.success(), "{field}: {said:?}");
-        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
-        assert_eq!(codes, ["inode.reserved"], "{field}");
+    let bare = ["-t", "ext4", "-O", "^has_journal"];
+    let rich = ["-t", "ext4", "-O", "quota,orphan_file", "-I", "256"];
+    for (options, fields) in [
+        (
+            &bare[..],
+            &[
+                "<9> mode 0100644",
+                "<5> mode 040755",
+                "<8> block[0] 7",
+                "<3> links_count 1",
+                "<7> links_count 0",
+                "<7> mode 0120777",
+            ][..],
+        ),
+        (
+            &rich[..],
+            &[
+                "<8> links_count 0",
+                "<8> mode 040600",
+                "<3> mode 040600",
+                "<4> mode 0",
+                "<12> mode 040600",
+            ],
+        ),
+    ] {
+        let base = scene.make("base", options, "9000");
+        run("e2fsck", &["-fy", &base]);
+        clean("base", &base);
+        for field in fields {
+            fs::copy(&base, &image).expect("copy");
+            scene.debugfs(&image, &format!("sif {field}"));
+            let said = run("e2fsck", &["-fn", &image]);
+            let text = String::from_utf8_lossy(&said.stdout);
+            assert!(!said.status.success() || text.contains("? no"), "{field}: {text}");
+            let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+            assert_eq!(codes, ["inode.reserved"], "{field}");
+        }
     }
+}
+
+/// The head of a journal is looked at also where nothing waits in it.
+#[test]
+fn the_head_of_an_empty_journal() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("journal-head");
+    let image = scene.make("image", &["-t", "ext4"], "9000");
+    clean("image", &image);
+    let at = scene.block(&image, "<8>", 0) * 1024;
+    let file = fs::File::options().read(true).write(true).open(&image).expect("open");
+    // Magic number, kind, block size, length, start: what e2fsck would replay.
+    for (offset, value) in [(0, 9u32), (4, 9), (12, 9), (16, 99_999), (28, 9)] {
+        let mut word = [0; 4];
+        file.read_exact_at(&mut word, at + offset).expect("read");
+        file.write_all_at(&value.to_be_bytes(), at + offset).expect("write");
+        let said = run("e2fsck", &["-fn", &image]);
+        let text = String::from_utf8_lossy(&said.stdout);
+        assert!(!said.status.success() || text.contains("? no"), "{offset}: {said:?}");
+        let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
+        assert_eq!(codes, ["journal.corrupt"], "{offset}");
+        file.write_all_at(&word, at + offset).expect("write");
+    }
+    clean("image", &image);
 }
 
 /// An inode with a value that says in its time of modification whose value it

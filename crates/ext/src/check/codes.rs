@@ -13,6 +13,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.fields", 0),
     ("journal.pending", 0),
     ("journal.corrupt", 0),
+    ("journal.checksum", 0),
     ("group.head", 0),
     ("group.checksum", 0),
     ("orphan.list", 0),

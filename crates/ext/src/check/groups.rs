@@ -152,7 +152,9 @@ impl Checker {
         for at in 0..count {
             let ino = Ino::new(first.saturating_add(at));
             let seen = self.seen.get(&ino);
-            let used = seen.is_some() || self.volume.is_reserved(ino);
+            let used = seen.is_some()
+                || self.volume.is_reserved(ino)
+                || self.file_of_the_volume(ino).is_some();
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
             let marked = match &bitmap {

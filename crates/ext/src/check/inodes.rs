@@ -8,7 +8,7 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::{BlockMap, FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 
-fn place(ino: Ino) -> Location {
+pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
 }
 
@@ -18,7 +18,7 @@ const MOST_DUPLICATES: u64 = 1024;
 
 /// What an inode's blocks add up to.
 #[derive(Default)]
-struct Claims {
+pub(super) struct Claims {
     clusters: u64,
     /// The cluster claimed last: neighbouring runs may share it.
     last: Option<u64>,
@@ -73,14 +73,11 @@ impl Checker {
             }
             return Ok(());
         }
-        if is_special && !self.reserved(&inode) {
+        if is_special && !self.reserved(&inode)? {
             return Ok(());
         }
-        if is_special && mode == 0 {
-            return self.bad_blocks(&inode);
-        }
         let Some(kind) = inode.kind() else {
-            if ino.get() == special::BOOT_LOADER {
+            if is_special {
                 return Ok(());
             }
             let what = format!("mode {mode:#o} is not a valid file type");
@@ -107,47 +104,6 @@ impl Checker {
             bad_map,
         };
         self.seen.insert(ino, seen);
-        Ok(())
-    }
-
-    /// Looks at one of the volume's own inodes as e2fsck does (`e2fsck_pass1`);
-    /// whether it is in use. Where the volume has no journal or no quotas, the
-    /// inode kept for them is only looked at for contents.
-    fn reserved(&mut self, inode: &Inode) -> bool {
-        let (number, mode) = (inode.ino.get(), inode.core.i_mode.get());
-        if self.volume.is_kept_unused(inode.ino) {
-            if !inode.is_idle() {
-                let what = "not in use, but contains data".to_string();
-                self.unexpected("inode.reserved", what, place(inode.ino));
-            }
-            return false;
-        }
-        let is_wrong = self.volume.is_reserved(inode.ino)
-            && match number {
-                special::BAD_BLOCKS | special::JOURNAL => false,
-                special::USER_QUOTA | special::GROUP_QUOTA => false,
-                special::BOOT_LOADER => inode.kind() == Some(FileKind::Directory),
-                special::RESIZE => mode != 0 && inode.kind() != Some(FileKind::Regular),
-                _ => mode != 0,
-            };
-        if is_wrong {
-            let what = format!("a reserved inode, its mode {mode:#o} is not valid");
-            self.unexpected("inode.reserved", what, place(inode.ino));
-        }
-        !is_wrong
-    }
-
-    /// The list of bad blocks has a map but no kind.
-    fn bad_blocks(&mut self, inode: &Inode) -> Result<(), FsError> {
-        if inode.ino.get() != special::BAD_BLOCKS {
-            return Ok(());
-        }
-        let blocks = self.volume.bad_blocks(inode);
-        let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
-        let mut claims = Claims::default();
-        for run in blocks.unwrap_or_default() {
-            self.claim(run, &mut claims);
-        }
         Ok(())
     }
 
@@ -204,7 +160,7 @@ impl Checker {
         Ok(false)
     }
 
-    fn claim(&mut self, run: Extent, claims: &mut Claims) {
+    pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {
         for cluster in self.sb().clusters_of(run) {
             if claims.is_hopeless() {
                 return;

@@ -1,7 +1,7 @@
 //! Looking at all of an image, as `e2fsck -fn` does: its passes.
 //!
 //! 0. [`metadata`]: superblock and group descriptors, against their copies
-//! 1. [`inodes`], [`attributes`]: every inode, the blocks it claims, attributes
+//! 1. [`inodes`], [`reserved`], [`attributes`]: every inode, the blocks it claims, attributes
 //! 2. [`names`], [`index`]: every directory and what its entries lead to
 //! 3. [`names`]: directories that the root does not lead to
 //! 4. [`links`]: numbers of links, unreferenced inodes, shared attributes
@@ -22,6 +22,7 @@ mod links;
 mod metadata;
 mod names;
 mod orphans;
+mod reserved;
 
 pub use codes::{CODES, phase_of};
 

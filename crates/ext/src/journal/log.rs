@@ -30,6 +30,7 @@ pub(super) struct Log<'a> {
     map: BlockMap,
     incompat: u32,
     compat: u32,
+    read_only: u32,
     /// The ring: `first .. last`.
     first: u32,
     pub(super) last: u32,
@@ -44,14 +45,26 @@ pub(super) struct Log<'a> {
 }
 
 impl<'a> Log<'a> {
-    /// Reads and checks the journal's superblock.
+    /// Reads and checks the journal's superblock, and the ring that it describes.
     pub(super) fn open(volume: &'a Volume, inode: &Inode) -> Result<Self, FsError> {
+        let (mut log, sb) = Self::head(volume, inode)?;
+        log.check_ring(&sb)?;
+        Ok(log)
+    }
+
+    /// Reads the journal's superblock and checks it as far as e2fsck does where
+    /// nothing waits (`e2fsck_journal_load`): where the log begins is not asked then.
+    pub(super) fn head(
+        volume: &'a Volume,
+        inode: &Inode,
+    ) -> Result<(Self, JournalSuperblock), FsError> {
         let runs = volume.runs(inode, EVERYTHING)?;
         let mut log = Self {
             volume,
             map: BlockMap { runs, ..BlockMap::default() },
             incompat: 0,
             compat: 0,
+            read_only: 0,
             first: 0,
             last: 1,
             len: 1,
@@ -62,11 +75,11 @@ impl<'a> Log<'a> {
         let block = log.block(0)?;
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
         log.read_superblock(&sb)?;
-        log.check_shape(&sb, inode)?;
+        log.check_len(&sb, inode)?;
         if log.has_block_checksums() {
             checksum::verify_superblock(volume, &block, sb.s_checksum.get())?;
         }
-        Ok(log)
+        Ok((log, sb))
     }
 
     fn read_superblock(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
@@ -79,6 +92,7 @@ impl<'a> Log<'a> {
             journal_block::SUPERBLOCK_V2 => {
                 self.incompat = sb.s_feature_incompat.get();
                 self.compat = sb.s_feature_compat.get();
+                self.read_only = sb.s_feature_ro_compat.get();
             }
             other => return Err(invalid("h_blocktype", u64::from(other), place())),
         }
@@ -86,14 +100,19 @@ impl<'a> Log<'a> {
         if unknown != 0 {
             return Err(FsError::Unsupported(format!("journal feature {unknown:#x}")));
         }
+        // None is known to the kernel either: it does not mount then.
+        if self.read_only != 0 {
+            let what = format!("journal feature {:#x}, which writing needs", self.read_only);
+            return Err(FsError::Unsupported(what));
+        }
         self.seed = crc32c(!0, &sb.s_uuid);
         self.sequence = sb.s_sequence.get();
         self.start = Some(sb.s_start.get()).filter(|&start| start != 0);
         Ok(())
     }
 
-    /// The ring lies in the journal, and the journal in its inode.
-    fn check_shape(&mut self, sb: &JournalSuperblock, inode: &Inode) -> Result<(), FsError> {
+    /// The journal lies in its inode.
+    fn check_len(&mut self, sb: &JournalSuperblock, inode: &Inode) -> Result<(), FsError> {
         let block_size = self.volume.sb.block_size;
         if sb.s_blocksize.get() != block_size {
             return Err(invalid("s_blocksize", u64::from(sb.s_blocksize.get()), place()));
@@ -103,6 +122,11 @@ impl<'a> Log<'a> {
         if u64::from(self.len) > held.min(self.volume.sb.blocks) {
             return Err(range("s_maxlen", u64::from(self.len), held, place()));
         }
+        Ok(())
+    }
+
+    /// The ring lies in the journal.
+    fn check_ring(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
         self.first = sb.s_first.get();
         self.last = self.len;
         if self.has(journal_feature::INCOMPAT_FAST_COMMIT) {

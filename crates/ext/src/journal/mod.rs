@@ -21,7 +21,7 @@ use crate::volume::Volume;
 use log::Log;
 use scan::{Kind, Step};
 use seekless_device::{BlockDevice, Overlay};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Ino, Lba};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,6 +31,16 @@ const REVOKE_RECORDS_AT: usize = 16;
 
 fn place() -> Location {
     Location::of("journal")
+}
+
+/// Reads and checks the superblock of the journal that an inode holds, where the
+/// superblock of the volume says that nothing waits in it: a mount then drops
+/// what is there, but e2fsck offers to replay it.
+pub(crate) fn check_idle(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
+    let (log, _) = Log::head(volume, inode)?;
+    let Some(start) = log.start else { return Ok(()) };
+    let found = u64::from(start);
+    Err(FsError::corrupt(Corruption::Invalid { field: "s_start", value: found }, place()))
 }
 
 /// The device as a mount would leave it after recovery; `None` when there is

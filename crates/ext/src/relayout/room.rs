@@ -164,7 +164,7 @@ fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
     }
     let inode = volume.inode(ino)?;
     let mut blocks: Vec<Extent> = match ino.get() {
-        special::BAD_BLOCKS => volume.bad_blocks(&inode)?,
+        special::BAD_BLOCKS => volume.blocks_of_any_kind(&inode)?,
         // What it leads to belongs to the groups.
         special::RESIZE => {
             double_block(&inode).map(|block| Extent::new(block, 1)).into_iter().collect()

@@ -1,0 +1,121 @@
+//! Pass 1, of the volume's own inodes: what e2fsck asks of them
+//! (`e2fsck_pass1`), and no more.
+
+use super::Checker;
+use super::inodes::{Claims, place};
+use crate::inode::Inode;
+use crate::journal;
+use crate::ondisk::{compat, flags, ro_compat, special};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::Ino;
+use zerocopy::IntoBytes;
+
+const JOURNAL: &str = "the journal";
+
+impl Checker {
+    /// Looks at one of the volume's own inodes; whether the rest of it is to be
+    /// looked at as that of a file. Where the volume has no journal or no quotas,
+    /// the inode kept for them is only looked at for contents.
+    pub(super) fn reserved(&mut self, inode: &Inode) -> Result<bool, FsError> {
+        if self.volume.is_kept_unused(inode.ino) {
+            if !inode.is_idle() {
+                let what = "not in use, but contains data".to_string();
+                self.unexpected("inode.reserved", what, place(inode.ino));
+            }
+            return Ok(false);
+        }
+        if let Some(what) = self.misuse(inode) {
+            self.unexpected("inode.reserved", what, place(inode.ino));
+            // Its blocks are its own all the same.
+            self.claim_map(inode)?;
+            return Ok(false);
+        }
+        // Where something waits in the journal its head has been read.
+        let is_read = |code: &str| code == "journal.corrupt" || code == "journal.pending";
+        if self.file_of_the_volume(inode.ino) == Some(JOURNAL)
+            && !self.report.findings.iter().any(|finding| is_read(finding.code))
+        {
+            let place = Location::of("journal");
+            self.sound(journal::check_idle(&self.volume, inode), "journal.corrupt", place)?;
+            self.checksum(journal::check_idle(&self.strict, inode), "journal.checksum", place)?;
+        }
+        if inode.ino.get() == special::BAD_BLOCKS {
+            self.claim_map(inode)?;
+            return Ok(false);
+        }
+        Ok(inode.core.i_mode.get() != 0)
+    }
+
+    /// What is wrong with the mode and the links of one of the volume's own
+    /// inodes.
+    fn misuse(&self, inode: &Inode) -> Option<String> {
+        let (mode, links) = (inode.core.i_mode.get(), inode.core.i_links_count.get());
+        let is_file = inode.kind() == Some(FileKind::Regular);
+        if let Some(name) = self.file_of_the_volume(inode.ino) {
+            if !is_file {
+                return Some(format!("{name}, its mode {mode:#o} is not that of a file"));
+            }
+            // The kernel takes it for a deleted one.
+            let is_lost = name == JOURNAL && links == 0 && !self.has_copied_map(inode);
+            return is_lost.then(|| format!("{name}, without links"));
+        }
+        let is_wrong = match inode.ino.get() {
+            special::BAD_BLOCKS | special::JOURNAL => false,
+            special::USER_QUOTA | special::GROUP_QUOTA => false,
+            special::BOOT_LOADER => inode.kind() == Some(FileKind::Directory),
+            special::RESIZE => {
+                let is_used = self.sb().has_compat(compat::RESIZE_INODE);
+                let has_extents = inode.has_flag(flags::EXTENTS);
+                (mode != 0 && !is_file) || (is_used && (links == 0 || has_extents))
+            }
+            _ => self.volume.is_reserved(inode.ino) && mode != 0,
+        };
+        is_wrong.then(|| {
+            format!(
+                "a reserved inode, with mode {mode:#o}, {links} links and flags {:#x}",
+                inode.core.i_flags.get()
+            )
+        })
+    }
+
+    /// Whether the superblock has a copy of the journal's map that e2fsck goes by
+    /// where the inode is damaged (`e2fsck_get_journal`): of block numbers, not of
+    /// extents, since it drops the inode's flags.
+    fn has_copied_map(&self, inode: &Inode) -> bool {
+        const BLOCKS: u8 = 1;
+        let raw = &self.sb().raw;
+        raw.s_jnl_backup_type == BLOCKS
+            && !inode.has_flag(flags::EXTENTS)
+            && raw.s_jnl_blocks.as_bytes().starts_with(&inode.core.i_block.0)
+    }
+
+    /// What the superblock says an inode holds.
+    pub(super) fn file_of_the_volume(&self, ino: Ino) -> Option<&'static str> {
+        let raw = &self.sb().raw;
+        let quota = self.sb().has_ro_compat(ro_compat::QUOTA);
+        let files = [
+            (self.sb().has_compat(compat::HAS_JOURNAL), raw.s_journal_inum.get(), JOURNAL),
+            (quota, raw.s_usr_quota_inum.get(), "the quota file of users"),
+            (quota, raw.s_grp_quota_inum.get(), "the quota file of groups"),
+            (quota, raw.s_prj_quota_inum.get(), "the quota file of projects"),
+            (
+                self.sb().has_compat(compat::ORPHAN_FILE),
+                raw.s_orphan_file_inum.get(),
+                "the orphan file",
+            ),
+        ];
+        let holds = |&&(there, number, _): &&(bool, u32, _)| there && number == ino.get();
+        files.iter().find(holds).map(|&(_, _, name)| name)
+    }
+
+    /// Claims what an inode's map leads to, whatever its kind.
+    fn claim_map(&mut self, inode: &Inode) -> Result<(), FsError> {
+        let blocks = self.volume.blocks_of_any_kind(inode);
+        let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let mut claims = Claims::default();
+        for run in blocks.unwrap_or_default() {
+            self.claim(run, &mut claims);
+        }
+        Ok(())
+    }
+}
