@@ -315,6 +315,37 @@ impl Volume {
             .collect())
     }
 
+    /// Inodes whose block of the inode table is on the list of bad blocks, in order:
+    /// e2fsck takes them for used, and none may be.
+    pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
+        let list = self.inode(Ino::new(special::BAD_BLOCKS))?;
+        let bad = self.blocks_of_any_kind(&list)?;
+        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
+        let mut inodes = Vec::new();
+        if bad.is_empty() {
+            return Ok(inodes);
+        }
+        for group in (0..self.sb.groups).map(GroupNo::new) {
+            let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
+            let before = group.get().saturating_mul(self.sb.inodes_per_group);
+            for run in bad.iter().filter(|run| run.overlaps(table)) {
+                let first = run.start.max(table.start).saturating_since(table.start);
+                let end = run.end().min(table.end()).saturating_since(table.start);
+                let slot = |block: u64| {
+                    let slot = block.saturating_mul(u64::from(per_block));
+                    u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)
+                };
+                let slots = slot(first)..slot(end);
+                inodes.extend(
+                    slots.map(|slot| Ino::new(before.saturating_add(slot).saturating_add(1))),
+                );
+            }
+        }
+        inodes.sort_unstable();
+        inodes.dedup();
+        Ok(inodes)
+    }
+
     /// Whether the bitmap of its group has an inode in use.
     pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
         let (number, at) = self.inode_slot(ino)?;

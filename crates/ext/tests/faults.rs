@@ -271,6 +271,8 @@ fn damage_without_checksums_is_named() {
             ("directory.dot-dot", Bytes(Place::File("/sub/below", 0), 12, &[2, 0])),
             ("directory.dot", Bytes(Place::File("/a", 0), 8, b"x")),
             ("entry.kind", Bytes(Place::File("/a", 0), 31, &[2])),
+            ("entry.kind", Bytes(Place::File("/a", 0), 7, &[1])),
+            ("entry.kind", Bytes(Place::File("/a", 0), 19, &[1])),
             ("entry.name", Bytes(Place::File("/a", 0), 32, b"/")),
             ("directory.corrupt", Bytes(Place::File("/a", 0), 28, &[3])),
             ("entry.unallocated", Bytes(Place::File("/a", 0), 24, &[0x20, 3])),

@@ -152,6 +152,30 @@ fn lists_of_bad_blocks() {
     }
 }
 
+/// Inodes in a bad block of an inode table count as used, and none may be.
+#[test]
+fn lists_of_bad_blocks_in_an_inode_table() {
+    if !there() {
+        return;
+    }
+    let scene = Scene::new("bad-table");
+    let image = scene.make("image", &["-t", "ext2", "-N", "512"], "9000");
+    let said = run("dumpe2fs", &[&image]);
+    let text = String::from_utf8(said.stdout).expect("text");
+    let at = text.split("Inode table at ").nth(1).and_then(|rest| rest.split('-').next());
+    let table: u64 = at.expect("table").parse().expect("number");
+    scene.debugfs(&image, &format!("sif <1> block[0] {}; sif <1> blocks 2", table + 50));
+    let codes = || check(&image).findings.iter().map(|found| found.code).collect::<Vec<_>>();
+    assert_eq!(codes(), ["bitmap.inodes-free", "group.counts", "superblock.totals"]);
+    run("e2fsck", &["-fy", &image]);
+    assert!(scene.debugfs(&image, "stat <1>").contains(&format!("{}", table + 50)), "repaired");
+    clean("bad block", &image);
+    // Where somebody is.
+    scene.debugfs(&image, &format!("sif <1> block[0] {}", table + 5));
+    assert!(!run("e2fsck", &["-fn", &image]).status.success());
+    assert!(codes().contains(&"inode.unreadable"), "{:?}", codes());
+}
+
 /// The list may have extents, as files have.
 #[test]
 fn lists_of_bad_blocks_in_extents() {

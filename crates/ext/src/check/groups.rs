@@ -154,6 +154,7 @@ impl Checker {
             let seen = self.seen.get(&ino);
             let used = seen.is_some()
                 || self.volume.is_reserved(ino)
+                || self.unusable.binary_search(&ino).is_ok()
                 || self.file_of_the_volume(ino).is_some();
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));

@@ -76,6 +76,10 @@ impl Checker {
         if is_special && !self.reserved(&inode)? {
             return Ok(());
         }
+        if self.unusable.binary_search(&ino).is_ok() {
+            let what = "in use, but in a bad block".to_string();
+            self.unexpected("inode.unreadable", what, place(ino));
+        }
         let Some(kind) = inode.kind() else {
             if is_special {
                 return Ok(());

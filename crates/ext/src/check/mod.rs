@@ -78,6 +78,8 @@ struct Checker {
     seen: BTreeMap<Ino, Seen>,
     /// Inodes that a mount would delete or truncate.
     orphans: BTreeSet<Ino>,
+    /// Inodes in bad blocks, in order: they count as used.
+    unusable: Vec<Ino>,
     /// The superblock is a copy.
     from_copy: bool,
     /// Groups whose descriptor's checksum does not match: its marks of what was
@@ -131,6 +133,7 @@ pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Resul
         fixed: Bits::new(clusters),
         seen: BTreeMap::new(),
         orphans: BTreeSet::new(),
+        unusable: Vec::new(),
         from_copy,
         doubtful_groups: BTreeSet::new(),
         damaged_descriptors: BTreeSet::new(),

@@ -143,8 +143,12 @@ impl Checker {
     /// any bytes.
     fn entry(&mut self, dir: Ino, number: usize, entry: &Name, encrypted: bool) {
         match (number, entry.name.as_slice()) {
-            (0, b".") => return self.dot(dir, entry.ino),
+            (0, b".") => {
+                self.kind(dir, entry, FileKind::Directory);
+                return self.dot(dir, entry.ino);
+            }
             (1, b"..") => {
+                self.kind(dir, entry, FileKind::Directory);
                 if let Some(seen) = self.seen.get_mut(&dir) {
                     seen.parent = Some(entry.ino);
                 }
@@ -193,10 +197,14 @@ impl Checker {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
             self.unexpected("directory.two-names", what, place(dir));
         }
+        self.kind(dir, entry, kind);
+    }
+
+    /// An entry says the kind of what it leads to, or nothing: from before the
+    /// feature was set.
+    fn kind(&mut self, dir: Ino, entry: &Name, kind: FileKind) {
         let typed = self.sb().has_incompat(incompat::FILETYPE);
-        // Entries from before the feature was set say nothing.
-        let wrong = entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind));
-        if wrong {
+        if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
             self.unexpected("entry.kind", what, place(dir));

@@ -41,6 +41,8 @@ impl Checker {
         }
         if inode.ino.get() == special::BAD_BLOCKS {
             self.claim_map(inode)?;
+            // A list that cannot be read was reported just now.
+            self.unusable = self.volume.inodes_in_bad_blocks().unwrap_or_default();
             return Ok(false);
         }
         Ok(inode.core.i_mode.get() != 0)

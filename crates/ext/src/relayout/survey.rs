@@ -63,8 +63,11 @@ impl<'a> Survey<'a> {
         let cluster = u64::from(volume.sb.cluster_ratio);
         let special: HashSet<u32> = special_inodes(image).into_iter().collect();
         let first = volume.sb.raw.s_first_ino.get().max(special::FIRST_ORDINARY);
+        let unusable = volume.inodes_in_bad_blocks()?;
         let stays = |ino: Ino| {
-            special.contains(&ino.get()) || (ino.get() < first && ino.get() != special::ROOT)
+            special.contains(&ino.get())
+                || (ino.get() < first && ino.get() != special::ROOT)
+                || unusable.binary_search(&ino).is_ok()
         };
         let allocated: Vec<Vec<Ino>> = (0..volume.sb.groups)
             .into_par_iter()
