@@ -318,13 +318,14 @@ impl Volume {
     /// Inodes whose block of the inode table is on the list of bad blocks, in order:
     /// e2fsck takes them for used, and none may be.
     pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
-        let list = self.inode(Ino::new(special::BAD_BLOCKS))?;
-        let bad = self.blocks_of_any_kind(&list)?;
-        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
+        let list = Ino::new(special::BAD_BLOCKS);
         let mut inodes = Vec::new();
-        if bad.is_empty() {
+        // One that was never written has no checksum yet.
+        if self.is_unused(list)? {
             return Ok(inodes);
         }
+        let bad = self.blocks_of_any_kind(&self.inode(list)?)?;
+        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
         for group in (0..self.sb.groups).map(GroupNo::new) {
             let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
             let before = group.get().saturating_mul(self.sb.inodes_per_group);
