@@ -30,11 +30,9 @@ impl Checker {
             self.claim_map(inode)?;
             return Ok(false);
         }
-        // Where something waits in the journal its head has been read.
-        let is_read = |code: &str| code == "journal.corrupt" || code == "journal.pending";
-        if self.file_of_the_volume(inode.ino) == Some(JOURNAL)
-            && !self.report.findings.iter().any(|finding| is_read(finding.code))
-        {
+        // Where something waits in the journal, its head has been read and reported.
+        let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");
+        if self.file_of_the_volume(inode.ino) == Some(JOURNAL) && !is_told {
             let place = Location::of("journal");
             self.sound(journal::check_idle(&self.volume, inode), "journal.corrupt", place)?;
             self.checksum(journal::check_idle(&self.strict, inode), "journal.checksum", place)?;

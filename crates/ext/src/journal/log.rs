@@ -27,7 +27,7 @@ const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
 /// An open journal.
 pub(super) struct Log<'a> {
     pub(super) volume: &'a Volume,
-    map: BlockMap,
+    pub(super) map: BlockMap,
     incompat: u32,
     compat: u32,
     read_only: u32,

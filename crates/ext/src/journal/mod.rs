@@ -14,17 +14,19 @@ mod log;
 mod scan;
 mod tags;
 
+use crate::checksum::crc32c;
 use crate::field::{range, slice, truncated};
 use crate::inode::Inode;
-use crate::ondisk::{JOURNAL_MAGIC, compat, incompat};
+use crate::ondisk::{JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_feature};
 use crate::volume::Volume;
 use log::Log;
 use scan::{Kind, Step};
 use seekless_device::{BlockDevice, Overlay};
 use seekless_fs::{Corruption, FsError, Location};
-use seekless_units::{BlockNo, ByteLen, Ino, Lba};
+use seekless_units::{BlockNo, ByteLen, Ino, Lba, Lbn};
 use std::collections::HashMap;
 use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// Where revoke records start in their block.
 const REVOKE_RECORDS_AT: usize = 16;
@@ -64,7 +66,30 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Arc<dyn BlockDevice>>, Fs
         write_back(&log, step, &revoked, &overlay)?;
     }
     fast_commit::replay(&log, scanned.end, &overlay)?;
+    // Nothing waits any more.
+    let mut head = log.block(0)?;
+    empty(&mut head);
+    if let Some(run) = log.map.find(Lbn::ZERO) {
+        let byte = run.extent.start.get().saturating_mul(block_size);
+        overlay.write(Lba::containing(ByteLen::new(byte)), &head)?;
+    }
     Ok(Some(overlay))
+}
+
+/// Makes the first block of a journal that of an empty one, which goes on behind
+/// the transactions that were there.
+pub(crate) fn empty(block: &mut [u8]) {
+    let Some((head, _)) = block.split_at_mut_checked(size_of::<JournalSuperblock>()) else {
+        return;
+    };
+    let Ok(superblock) = JournalSuperblock::mut_from_bytes(head) else { return };
+    superblock.s_start = 0.into();
+    superblock.s_sequence = superblock.s_sequence.get().wrapping_add(1).max(1).into();
+    let with_sum = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
+    if superblock.s_feature_incompat.get() & with_sum != 0 {
+        superblock.s_checksum = 0.into();
+        superblock.s_checksum = crc32c(!0, superblock.as_bytes()).into();
+    }
 }
 
 /// Each revoked block with the last transaction that revokes it.

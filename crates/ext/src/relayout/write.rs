@@ -19,9 +19,10 @@ use crate::dir::Directory;
 use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;
+use crate::journal::empty;
 use crate::ondisk::{
-    BG_BLOCK_UNINIT, BG_INODE_UNINIT, JournalSuperblock, MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock,
-    STATE_VALID, flags, incompat, journal_feature, ro_compat,
+    BG_BLOCK_UNINIT, BG_INODE_UNINIT, MMP_MAGIC, MMP_SEQ_CLEAN, MmpBlock, STATE_VALID, flags,
+    incompat, ro_compat,
 };
 use rayon::prelude::*;
 use seekless_device::BlockDevice;
@@ -174,15 +175,7 @@ impl Writer<'_> {
         let Some(first) = self.journal()?.first().map(|run| run.start) else { return Ok(()) };
         let mut block = vec![0; self.block_size() as usize];
         self.survey.volume.read_bytes(first, 0, &mut block)?;
-        let (head, _) = block.split_at_mut(size_of::<JournalSuperblock>());
-        let Ok(superblock) = JournalSuperblock::mut_from_bytes(head) else { return Ok(()) };
-        superblock.s_start = 0.into();
-        superblock.s_sequence = superblock.s_sequence.get().wrapping_add(1).max(1).into();
-        let with_sum = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
-        if superblock.s_feature_incompat.get() & with_sum != 0 {
-            superblock.s_checksum = 0.into();
-            superblock.s_checksum = crc32c(!0, superblock.as_bytes()).into();
-        }
+        empty(&mut block);
         self.put(first, &block)
     }
 
