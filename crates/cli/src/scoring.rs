@@ -7,7 +7,7 @@ use crate::say::say;
 use crate::{device, image, show};
 use clap::Args;
 use seekless_fs::Inspect;
-use seekless_layout::replay::{Machine, Purpose, Replayed};
+use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score};
 use seekless_layout::timing::{self, Think, Timing};
 use seekless_layout::trace::{self, Event};
@@ -29,12 +29,36 @@ pub(crate) struct ModelArgs {
     /// Maximum size of a request, as max_sectors_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
     pub(crate) max_request: ByteLen,
+    /// Order of the events of processes that run at the same time
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Drawn)]
+    pub(crate) order: Order,
+    /// Seed of the order that is drawn
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+}
+
+/// See [`Processes`].
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// As in another run: each process at its own pace, around that of the trace
+    Drawn,
+    /// As in the trace
+    Recorded,
 }
 
 impl ModelArgs {
     /// The machine that is modelled.
     pub(crate) fn machine(&self) -> Machine {
-        Machine { read_ahead: self.read_ahead, max_request: self.max_request, ..Machine::default() }
+        let processes = match self.order {
+            Order::Drawn => Processes::SideBySide(self.seed),
+            Order::Recorded => Processes::AsRecorded,
+        };
+        Machine {
+            read_ahead: self.read_ahead,
+            max_request: self.max_request,
+            processes,
+            ..Machine::default()
+        }
     }
 }
 
@@ -186,6 +210,9 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     row("bytes read", &|score| bytes(score.bytes));
     row("  asked for by the trace", &|score| bytes(score.touched_bytes));
     row("seeks", &|score| Figure::Count(score.seeks));
+    if scored.iter().any(|one| one.score.seeks != one.score.recorded_order.seeks) {
+        row("  in recorded order", &|score| Figure::Count(score.recorded_order.seeks));
+    }
     row("seek distance", &|score| bytes(score.seek_distance_bytes));
     for &size in &chunk_sizes {
         let label = format_size(ByteLen::new(size));

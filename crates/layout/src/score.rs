@@ -1,7 +1,7 @@
 //! What the requests of a replay cost: their number, the seeks between them,
 //! the bytes and the chunks of a lazily fetched volume that they touch.
 
-use crate::replay::{Machine, Purpose, Replayed, Request, replay};
+use crate::replay::{Machine, Processes, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
 use seekless_fs::{FsError, Inspect, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
@@ -24,6 +24,9 @@ pub struct Score {
     pub seeks: u64,
     /// Sum of the distances of all seeks.
     pub seek_distance_bytes: u64,
+    /// The same two where processes that run at the same time read in the order of
+    /// the trace.
+    pub recorded_order: Seeks,
     /// Distinct chunks touched, by the chunk's size in bytes.
     pub chunks: BTreeMap<u64, u64>,
     /// The fewest chunks of that size that could hold what was read.
@@ -39,6 +42,15 @@ pub struct Score {
     pub missing: Vec<String>,
     /// The same files fetched whole and in disk order before anything runs.
     pub prefetch: Prefetch,
+}
+
+/// Seeks and how far they go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Seeks {
+    /// Requests that do not begin where the one before ended.
+    pub seeks: u64,
+    /// Sum of the distances of all seeks.
+    pub seek_distance_bytes: u64,
 }
 
 /// What plain prefetch of the trace's files would cost: every inode, directory
@@ -112,7 +124,18 @@ pub fn score(
     let bs = u64::from(image.geometry().block_size);
     let requests = &replayed.requests;
     let metadata = requests.iter().filter(|request| request.purpose.is_metadata()).count() as u64;
-    let (seeks, distance) = seeks(requests.iter().map(|request| request.extent));
+    let path = |replayed: &Replayed| {
+        let (seeks, distance) = seeks(replayed.requests.iter().map(|request| request.extent));
+        Seeks { seeks, seek_distance_bytes: distance.saturating_mul(bs) }
+    };
+    let moved = path(&replayed);
+    let recorded_order = match machine.processes {
+        Processes::SideBySide(_) if has_several_processes(events) => {
+            let machine = Machine { processes: Processes::AsRecorded, ..machine };
+            path(&replay(image, events, machine)?)
+        }
+        _ => moved,
+    };
     let blocks: u64 = requests.iter().map(|request| request.extent.len).sum();
     let extents = || requests.iter().map(|request| request.extent);
     let floor = |size: &ByteLen| (size.get(), (blocks * bs).div_ceil(size.get().max(1)));
@@ -122,12 +145,13 @@ pub fn score(
         data_requests: requests.len() as u64 - metadata,
         bytes: blocks * bs,
         touched_bytes: replayed.touched_blocks * bs,
-        seeks,
-        seek_distance_bytes: distance.saturating_mul(bs),
+        seeks: moved.seeks,
+        seek_distance_bytes: moved.seek_distance_bytes,
+        recorded_order,
         chunks: count_chunks(extents, bs, chunk_sizes),
         chunks_floor: chunk_sizes.iter().map(floor).collect(),
         layout_score: layout_score(image, &replayed.files)?,
-        dynamic_layout_score: share(blocks.saturating_sub(seeks), blocks),
+        dynamic_layout_score: share(blocks.saturating_sub(moved.seeks), blocks),
         missing: replayed
             .missing
             .iter()
@@ -136,6 +160,10 @@ pub fn score(
         prefetch: prefetch(image, &replayed, bs, chunk_sizes)?,
     };
     Ok((score, replayed))
+}
+
+fn has_several_processes(events: &[Event]) -> bool {
+    events.windows(2).any(|pair| pair[0].pid != pair[1].pid)
 }
 
 /// Requests that do not begin where the one before ended, and the sum of the

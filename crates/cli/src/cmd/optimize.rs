@@ -15,7 +15,7 @@ use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fs::FsError;
 use seekless_fs::plan::{ObjectId, Run};
 use seekless_layout::planner::{self, Part};
-use seekless_layout::replay::{Machine, Replayed, replay};
+use seekless_layout::replay::{Machine, Processes, Replayed, replay};
 use seekless_layout::score::{Score, score};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn, format_size, parse_size};
@@ -122,7 +122,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let mut results = Vec::new();
     for (path, events) in &traces {
         let scored = |image: &ExtImage| {
-            score(image, events, Machine::default(), &[args.chunk]).map(|(score, _)| score)
+            let machine = Machine { processes: Processes::SideBySide(0), ..Machine::default() };
+            score(image, events, machine, &[args.chunk]).map(|(score, _)| score)
         };
         results.push((*path, scored(&image).map_err(about)?, scored(&new)?));
     }

@@ -4,7 +4,7 @@ use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
-use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
+use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
 use crate::verify::{self, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_report::table::{Figure, Table};
@@ -61,10 +61,14 @@ pub(crate) struct ScoreArgs {
 
 pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure> {
     let events = scoring::events(&args.trace)?;
+    let mut model = args.model.clone();
+    if args.verify.in_recorded_order() {
+        model.order = Order::Recorded;
+    }
     let images = std::iter::once(&args.image).chain(&args.other);
     let scored: Vec<Scored> = images
         .map(|image| {
-            let mut scored = scoring::run(image, args.open, &events, &args.model)?;
+            let mut scored = scoring::run(image, args.open, &events, &model)?;
             scored.times = scoring::time(&scored, &events, &args.devices)?;
             Ok(scored)
         })
@@ -72,7 +76,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     if args.verify.wanted() {
         let paths = std::iter::once(&args.image).chain(&args.other);
         let images: Vec<_> = paths.map(PathBuf::as_path).zip(&scored).collect();
-        let (model, io_log) = (&args.model, args.io_log.as_deref());
+        let (model, io_log) = (&model, args.io_log.as_deref());
         let wanted = Wanted { model, devices: &args.devices, explain: args.explain, io_log };
         return verify::verify(&args.verify, &wanted, global, &images, &events);
     }

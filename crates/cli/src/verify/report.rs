@@ -85,6 +85,11 @@ impl VerifyArgs {
         self.verify_kernel || self.verify_program
     }
 
+    /// Whether the trace is done again, one event after the other.
+    pub(crate) fn in_recorded_order(&self) -> bool {
+        self.verify_kernel
+    }
+
     fn program(&self) -> Option<Program<'_>> {
         self.verify_program.then(|| Program {
             command: &self.command,

@@ -8,6 +8,7 @@
 //! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
 mod index;
+mod interleave;
 mod listing;
 mod readahead;
 
@@ -47,6 +48,19 @@ pub struct Machine {
     /// Whether a listing of a directory without an index reads ahead on the device,
     /// whatever lies there; without it the requests are those for what is listed.
     pub listing_read_ahead: bool,
+    /// What becomes of the order between processes.
+    pub processes: Processes,
+}
+
+/// How the events of different processes fall between each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Processes {
+    /// As in the trace.
+    #[default]
+    AsRecorded,
+    /// As in another run: each goes at its own pace, with pauses drawn around
+    /// those of the trace, by a seed.
+    SideBySide(u64),
 }
 
 impl Default for Machine {
@@ -57,6 +71,7 @@ impl Default for Machine {
             max_request: ByteLen::new(1280 << 10),
             max_segments: 128,
             listing_read_ahead: true,
+            processes: Processes::AsRecorded,
         }
     }
 }
@@ -141,9 +156,18 @@ pub fn replay(
     machine: Machine,
 ) -> Result<Replayed, FsError> {
     let mut replay = Replay::new(image, machine);
-    for (at, event) in events.iter().enumerate() {
+    let mut run = |at: usize, event: &Event| {
         replay.event = at;
-        replay.run(event)?;
+        replay.run(event)
+    };
+    match machine.processes {
+        Processes::AsRecorded => {
+            events.iter().enumerate().try_for_each(|(at, event)| run(at, event))?;
+        }
+        Processes::SideBySide(seed) => {
+            let order = interleave::order(events, seed);
+            order.into_iter().try_for_each(|at| run(at, &events[at]))?;
+        }
     }
     replay.out.touched_blocks = replay.touched.len() as u64;
     Ok(replay.out)

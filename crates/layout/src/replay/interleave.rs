@@ -1,0 +1,143 @@
+//! Several processes side by side: in which order what they read is asked for.
+//!
+//! A trace has the one order that came about when it was recorded. Each process
+//! keeps its own order in every run; how those of different processes fall
+//! between each other hangs on when each is given a processor and the disk, and
+//! no two runs agree. So here every process goes at its own pace, its pauses
+//! drawn around those of the trace.
+
+use crate::trace::Event;
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::HashMap;
+
+/// A pause is drawn from this many percent of the one in the trace, to
+/// `MOST_PERCENT`. What a cold read takes differs by that much between two runs on
+/// a machine at rest (`docs/validation.md`).
+const LEAST_PERCENT: u64 = 50;
+/// See [`LEAST_PERCENT`].
+const MOST_PERCENT: u64 = 150;
+
+/// A pause this many times as long as half of a process's pauses is one in which
+/// it waited for another process: it goes on behind that, not at its own pace.
+const LONG_PAUSE: u64 = 16;
+
+/// What is known of a process on the way.
+struct Process {
+    /// When its last event was, in the trace and here, in nanoseconds.
+    recorded: u64,
+    here: u64,
+    /// Its pauses that are longer than this many nanoseconds are waits.
+    patience: u64,
+}
+
+/// The events in the order of one more run, by their places in the trace. The
+/// events of a process stay in their order, and so do all of a trace in which
+/// processes follow each other; a trace without processes is left as it is.
+pub(super) fn order(events: &[Event], seed: u64) -> Vec<usize> {
+    let mut random = Pcg64Mcg::seed_from_u64(seed);
+    let mut drawn = |pause: u64| {
+        let percent = LEAST_PERCENT + random.next_u64() % (MOST_PERCENT - LEAST_PERCENT + 1);
+        u64::try_from(u128::from(pause) * u128::from(percent) / 100).unwrap_or(u64::MAX)
+    };
+    let patience = patience(events);
+    let mut processes: HashMap<u32, Process> = HashMap::new();
+    // The event before, whoever made it.
+    let (mut before, mut before_here) = (events.first().map_or(0, |event| event.time.get()), 0u64);
+    let mut times: Vec<(u64, usize)> = Vec::with_capacity(events.len());
+    for (at, event) in events.iter().enumerate() {
+        let time = event.time.get();
+        let patience = patience.get(&event.pid).copied().unwrap_or(0);
+        let process = processes.get(&event.pid);
+        let own = process.filter(|own| time.saturating_sub(own.recorded) <= own.patience);
+        let here = match (own, process) {
+            (Some(own), _) => own.here.saturating_add(drawn(time.saturating_sub(own.recorded))),
+            // It waited for what was done just before, or began then.
+            (None, last) => before_here
+                .saturating_add(drawn(time.saturating_sub(before)))
+                .max(last.map_or(0, |own| own.here)),
+        };
+        processes.insert(event.pid, Process { recorded: time, here, patience });
+        (before, before_here) = (time, here);
+        times.push((here, at));
+    }
+    times.sort_unstable();
+    times.into_iter().map(|(_, at)| at).collect()
+}
+
+/// For each process, the pause beyond which it is taken to have waited for
+/// another one.
+fn patience(events: &[Event]) -> HashMap<u32, u64> {
+    let mut pauses: HashMap<u32, (u64, Vec<u64>)> = HashMap::new();
+    for event in events {
+        let time = event.time.get();
+        let (last, pauses) = pauses.entry(event.pid).or_insert_with(|| (time, Vec::new()));
+        if time > *last {
+            pauses.push(time - *last);
+            *last = time;
+        }
+    }
+    let patience = |(pid, (_, mut pauses)): (u32, (u64, Vec<u64>))| {
+        let middle = pauses.len() / 2;
+        let median = match pauses.is_empty() {
+            true => 0,
+            false => *pauses.select_nth_unstable(middle).1,
+        };
+        (pid, median.saturating_mul(LONG_PAUSE))
+    };
+    pauses.into_iter().map(patience).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Op;
+    use seekless_units::Nanos;
+
+    fn event(time: u64, pid: u32) -> Event {
+        Event::new(Nanos::new(time), Op::Read, format!("/{pid}").into_bytes()).by(pid)
+    }
+
+    fn in_order(events: &[Event]) -> bool {
+        order(events, 1).is_sorted()
+    }
+
+    #[test]
+    fn one_process_keeps_its_order() {
+        let events: Vec<Event> = (0..100).map(|n| event(n * n, 7)).collect();
+        assert!(in_order(&events));
+        // Without times, and without processes.
+        assert!(in_order(&[event(0, 7), event(0, 8), event(0, 7), event(0, 8)]));
+        assert!(in_order(&(0..100).map(|n| event(n * 10, 0)).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn processes_that_take_turns_keep_their_order() {
+        // A shell that waits for each of its children.
+        let mut events = Vec::new();
+        for child in 0..20u64 {
+            let start = child * 1000;
+            events.push(event(start, 1));
+            events.push(event(start + 1, 1));
+            let of_child = (0..30).map(|n| event(start + 10 + n * 10, 100 + child as u32));
+            events.extend(of_child);
+        }
+        assert!(in_order(&events));
+    }
+
+    #[test]
+    fn processes_side_by_side_drift_apart() {
+        let events: Vec<Event> = (0..4000).map(|n| event(n * 100, 1 + (n % 4) as u32)).collect();
+        let order = order(&events, 1);
+        for pid in 1..=4 {
+            let own: Vec<usize> =
+                order.iter().copied().filter(|at| events[*at].pid == pid).collect();
+            assert!(own.is_sorted());
+            assert_eq!(own.len(), 1000);
+        }
+        let followed = order.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+        assert!(followed < 2000, "{followed} of 3999 still follow each other");
+        assert_eq!(order, super::order(&events, 1), "one seed, one order");
+        assert_ne!(order, super::order(&events, 2));
+    }
+}
