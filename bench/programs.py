@@ -7,7 +7,8 @@ import statistics
 import sys
 
 NAMES = {"imports": "python imports", "log": "`git log -p`", "compile": "`gcc -O2`, linked",
-         "find": "`find`, `xargs wc`", "parallel": "`xargs -P4 cat`"}
+         "find": "`find`, `xargs wc`", "parallel": "`xargs -P4 cat`",
+         "postgres": "PostgreSQL started, asked, stopped", "install": "`apt-get install hello`"}
 LAYOUTS = ["mke2fs", "cp", "optimized", "again"]
 
 found = {}

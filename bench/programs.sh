@@ -8,7 +8,10 @@
 #
 #   SEEKLESS  the program [target/release/seekless]
 #   BLOCKS    sizes of blocks ["4096 1024"]
-#   PROGRAMS  which ones ["imports log compile find parallel"]
+#   PROGRAMS  which ones ["imports log compile find parallel"]; postgres and install
+#             are run in a Debian system that mmdebstrap makes
+#   SYSTEM    a tar of such a system, with postgresql and /hello.deb [made]
+#   MIRROR    where its packages come from [http://deb.debian.org/debian]
 #   RUNS      cold runs of each [5]
 #   DEVICES   disks that the requests are timed on ["sata-7200 lazy-gp3"]
 #   RESULTS   where to keep the results, as JSON [nowhere]
@@ -17,13 +20,15 @@ here=$(cd "$(dirname "$0")" && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/../target/release/seekless}")
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 finish() {
+    umount -R -l "$work/merged" 2>/dev/null || true
+    umount -l "$work/over" 2>/dev/null || true
     umount -l "$work/mnt/tmp" 2>/dev/null || true
     umount -l "$work/mnt" 2>/dev/null || true
     rm -rf "$work"
 }
 trap finish EXIT
 results=${RESULTS:-$work/results}
-mkdir -p "$work/tree" "$work/usr/usr/bin" "$work/usr/usr/lib" "$work/usr/tmp" "$work/mnt" "$results"
+mkdir -p "$work/merged" "$work/over" "$work/tree" "$work/usr/usr/bin" "$work/usr/usr/lib" "$work/usr/tmp" "$work/mnt" "$results"
 
 # A Python installation and a git repository.
 cp -r "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')" "$work/tree/lib"
@@ -46,6 +51,28 @@ cp -a /usr/lib64 "$work/usr/usr/" 2>/dev/null || true
 ln -s usr/bin usr/lib usr/lib64 "$work/usr/"
 printf '#include <stdio.h>\n#include <stdlib.h>\n#include <math.h>\n%s\n' \
     'int main(void) { printf("%f\n", sqrt(atof("2"))); return 0; }' >"$work/usr/hello.c"
+
+# A Debian system with a database, and a package that is not installed yet.
+programs=${PROGRAMS:-imports log compile find parallel}
+case $programs in
+*postgres* | *install*)
+    system=${SYSTEM:-$work/system.tar}
+    [ -e "$system" ] || mmdebstrap --quiet --variant=minbase --include=apt,procps,postgresql \
+        --customize-hook='chroot "$1" sh -c "cd /tmp && apt-get download hello && mv hello_*.deb /hello.deb"' \
+        bookworm "$system" "${MIRROR:-http://deb.debian.org/debian}"
+    mkdir "$work/system"
+    tar -C "$work/system" -xpf "$system"
+    cat >"$work/system/start-postgres" <<'SH'
+#!/bin/sh
+bin=$(echo /usr/lib/postgresql/*/bin) data=$(echo /var/lib/postgresql/*/main) etc=$(echo /etc/postgresql/*/main)
+run() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
+run "$bin/pg_ctl" -s -w -D "$data" -o "-c config_file=$etc/postgresql.conf -c dynamic_shared_memory_type=mmap -c unix_socket_directories=/tmp" -l /tmp/log start
+run "$bin/psql" -h /tmp -qtc "select count(*) from pg_class" postgres
+run "$bin/pg_ctl" -s -w -m fast -D "$data" stop
+SH
+    chmod +x "$work/system/start-postgres"
+    ;;
+esac
 
 cat >"$work/imports.py" <<'PY'
 import importlib, pkgutil, sys
@@ -72,6 +99,8 @@ command_of() {
     log) command=(git -c 'safe.directory=*' -C {}/repo log -p) ;;
     find) command=("$work/find" {}) ;;
     parallel) command=("$work/parallel" {}) ;;
+    postgres) tree=system in_it=--chroot command=(/start-postgres) ;;
+    install) tree=system in_it=--chroot command=(/usr/bin/apt-get install -qq -y /hello.deb) ;;
     compile) tree=usr in_it=--chroot command=(/usr/bin/gcc -O2 /hello.c -lm -o /tmp/hello) ;;
     esac
 }
@@ -92,11 +121,20 @@ relay() {
     mount -o loop,ro,noatime "$1" "$work/mnt"
     local run=("${command[@]//\{\}/$work/mnt}")
     if [ -n "$in_it" ]; then
-        mount -t tmpfs none "$work/mnt/tmp"
-        run=(chroot "$work/mnt" "${command[@]}")
+        # As seekless runs it: under an overlay that takes what is written.
+        mount -t tmpfs none "$work/over"
+        mkdir "$work/over/upper" "$work/over/work"
+        mount -t overlay -o "lowerdir=$work/mnt,upperdir=$work/over/upper,workdir=$work/over/work" none "$work/merged"
+        for part in proc dev; do
+            [ ! -d "$work/merged/$part" ] || mount --rbind --make-rslave "/$part" "$work/merged/$part"
+        done
+        run=(chroot "$work/merged" "${command[@]}")
     fi
     "$seekless" record --mount "$work/mnt" -o "$2.trace" -- "${run[@]}" >/dev/null 2>&1 || true
-    [ -z "$in_it" ] || umount "$work/mnt/tmp"
+    if [ -n "$in_it" ]; then
+        umount -R "$work/merged"
+        umount "$work/over"
+    fi
     umount "$work/mnt"
     "$seekless" optimize "$1" --trace "$2.trace" -o "$2" --force -q >/dev/null
 }
@@ -112,7 +150,8 @@ verify() {
 for block in ${BLOCKS:-4096 1024}; do
     images_of tree 1600M
     images_of usr 1000M
-    for program in ${PROGRAMS:-imports log compile find parallel}; do
+    [ ! -d "$work/system" ] || images_of system 1600M
+    for program in $programs; do
         command_of "$program"
         image=$work/$tree
         relay "$image.mke2fs" "$image.optimized"

@@ -61,6 +61,9 @@ pub enum Processes {
     /// As in another run: each goes at its own pace, with pauses drawn around
     /// those of the trace, by a seed.
     SideBySide(u64),
+    /// What a process reads until it waits for another one in one piece: the order
+    /// to lay out by.
+    Apart,
 }
 
 impl Default for Machine {
@@ -160,15 +163,12 @@ pub fn replay(
         replay.event = at;
         replay.run(event)
     };
-    match machine.processes {
-        Processes::AsRecorded => {
-            events.iter().enumerate().try_for_each(|(at, event)| run(at, event))?;
-        }
-        Processes::SideBySide(seed) => {
-            let order = interleave::order(events, seed);
-            order.into_iter().try_for_each(|at| run(at, &events[at]))?;
-        }
-    }
+    let order = match machine.processes {
+        Processes::AsRecorded => (0..events.len()).collect(),
+        Processes::SideBySide(seed) => interleave::drawn(events, seed),
+        Processes::Apart => interleave::stretches(events),
+    };
+    order.into_iter().try_for_each(|at| run(at, &events[at]))?;
     replay.out.touched_blocks = replay.touched.len() as u64;
     Ok(replay.out)
 }
