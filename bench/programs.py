@@ -13,6 +13,8 @@ LAYOUTS = ["mke2fs", "cp", "optimized", "again"]
 
 found = {}
 for name in os.listdir(sys.argv[1]):
+    if not name.endswith(".json"):
+        continue
     program, block, layout = name.removesuffix(".json").split(".")
     with open(os.path.join(sys.argv[1], name)) as file:
         found[program, int(block), layout] = json.load(file)

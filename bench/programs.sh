@@ -14,7 +14,7 @@
 #   MIRROR    where its packages come from [http://deb.debian.org/debian]
 #   RUNS      cold runs of each [5]
 #   DEVICES   disks that the requests are timed on ["sata-7200 lazy-gp3"]
-#   RESULTS   where to keep the results, as JSON [nowhere]
+#   RESULTS   where to keep the results, as JSON, and what the programs said [nowhere]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/../target/release/seekless}")
@@ -65,7 +65,7 @@ case $programs in
     cat >"$work/system/start-postgres" <<'SH'
 #!/bin/sh
 bin=$(echo /usr/lib/postgresql/*/bin) data=$(echo /var/lib/postgresql/*/main) etc=$(echo /etc/postgresql/*/main)
-run() { setpriv --reuid=postgres --regid=postgres --clear-groups "$@"; }
+run() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 run "$bin/pg_ctl" -s -w -D "$data" -o "-c config_file=$etc/postgresql.conf -c dynamic_shared_memory_type=mmap -c unix_socket_directories=/tmp" -l /tmp/log start
 run "$bin/psql" -h /tmp -qtc "select count(*) from pg_class" postgres
 run "$bin/pg_ctl" -s -w -m fast -D "$data" stop
@@ -130,7 +130,7 @@ relay() {
         done
         run=(chroot "$work/merged" "${command[@]}")
     fi
-    "$seekless" record --mount "$work/mnt" -o "$2.trace" -- "${run[@]}" >/dev/null 2>&1 || true
+    "$seekless" record --mount "$work/mnt" -o "$2.trace" -- "${run[@]}" >"$results/$program.record" 2>&1 || true
     if [ -n "$in_it" ]; then
         umount -R "$work/merged"
         umount "$work/over"
@@ -144,7 +144,7 @@ verify() {
     local devices=() device
     for device in ${DEVICES-sata-7200 lazy-gp3}; do devices+=(--device "$device"); done
     "$seekless" score "$2" --trace "$3" --verify-program $in_it --explain --runs "${RUNS:-5}" --json "${devices[@]}" \
-        -- "${command[@]}" >"$results/$1.json" 2>/dev/null || [ $? = 1 ]
+        -- "${command[@]}" >"$results/$1.json" 2>"$results/$1.err" || [ $? = 1 ]
 }
 
 for block in ${BLOCKS:-4096 1024}; do
