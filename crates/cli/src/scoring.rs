@@ -29,7 +29,8 @@ pub(crate) struct ModelArgs {
     /// Maximum size of a request, as max_sectors_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
     pub(crate) max_request: ByteLen,
-    /// Order of the events of processes that run at the same time
+    /// Order of the events of processes that run at the same time; with --verify-kernel
+    /// always as recorded
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Drawn)]
     pub(crate) order: Order,
     /// Seed of the order that is drawn

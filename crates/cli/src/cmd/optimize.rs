@@ -105,11 +105,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let about = |error| Failure::from(error).about(args.image.display());
     // What a listing reads ahead depends on what lies there now: placed is what is
     // listed.
-    let machine = Machine {
-        listing_read_ahead: false,
-        processes: Processes::Apart,
-        ..Machine::default()
-    };
+    let machine =
+        Machine { listing_read_ahead: false, processes: Processes::Apart, ..Machine::default() };
     let replays = traces
         .iter()
         .map(|(_, events)| replay(image.as_ref(), events, machine))

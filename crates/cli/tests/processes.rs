@@ -1,0 +1,96 @@
+//! Traces of several processes that read at the same time: scored as another run
+//! would have them, and laid out so that each finds its own in one piece.
+
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const READERS: u64 = 4;
+const FILES: u64 = 60;
+
+fn seekless(args: &[&str], dir: &Path) -> Value {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_seekless")).args(args).current_dir(dir).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or_default()
+}
+
+fn seeks(value: &Value) -> u64 {
+    value["seeks"].as_u64().unwrap()
+}
+
+/// Each reader reads files of its own, a millisecond for each, all at once. With
+/// `known`, the trace says which process it was.
+fn trace(path: &Path, readers: std::ops::Range<u64>, known: bool) {
+    let mut lines = vec![json!({ "seekless_trace": 1 }).to_string()];
+    for file in 0..FILES {
+        for reader in readers.clone() {
+            let mut event = json!({
+                "time": file * 1_000_000 + reader * 200_000,
+                "op": "read",
+                "path": format!("/reader{reader}/file{file:02}"),
+            });
+            if known {
+                event["pid"] = json!(100 + reader);
+            }
+            lines.push(event.to_string());
+        }
+    }
+    fs::write(path, lines.join("\n") + "\n").unwrap();
+}
+
+fn prepare(dir: &Path) {
+    for reader in 0..READERS {
+        let sub = dir.join(format!("tree/reader{reader}"));
+        fs::create_dir_all(&sub).unwrap();
+        for file in 0..FILES {
+            fs::write(sub.join(format!("file{file:02}")), vec![file as u8; 9000]).unwrap();
+        }
+    }
+    seekless(&["build", "tree", "-o", "built.img", "--size", "64M", "-q"], dir);
+    trace(&dir.join("all.trace"), 0..READERS, true);
+    trace(&dir.join("nameless.trace"), 0..READERS, false);
+    for (trace, image) in [("all.trace", "apart.img"), ("nameless.trace", "mixed.img")] {
+        seekless(&["optimize", "built.img", "--trace", trace, "-o", image, "-q"], dir);
+    }
+}
+
+#[test]
+fn each_of_several_readers_finds_its_own_in_one_piece() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    for reader in 0..READERS {
+        trace(&dir.join("one.trace"), reader..reader + 1, true);
+        let both =
+            ["apart.img", "mixed.img", "--trace", "one.trace", "--json"].map(String::from).to_vec();
+        let args: Vec<&str> =
+            std::iter::once("score").chain(both.iter().map(String::as_str)).collect();
+        let both = seekless(&args, dir);
+        let (apart, mixed) = (seeks(&both["a"]), seeks(&both["b"]));
+        assert!(apart < 8 && mixed > FILES / 2, "reader {reader}: {apart}, mixed {mixed}");
+    }
+}
+
+#[test]
+fn the_order_between_processes_is_that_of_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    prepare(dir);
+    let score = |more: &[&str]| {
+        seekless(&[&["score", "mixed.img", "--trace", "all.trace", "--json"], more].concat(), dir)
+    };
+    let (drawn, recorded) = (score(&[]), score(&["--order", "recorded"]));
+    // Laid out in the order of the trace, which no other run keeps to.
+    assert!(seeks(&recorded) < 8, "{recorded}");
+    assert!(seeks(&drawn) > READERS * FILES / 2, "{drawn}");
+    assert_eq!(drawn["recorded_order"]["seeks"], recorded["seeks"]);
+    assert_eq!(recorded["recorded_order"]["seeks"], recorded["seeks"]);
+    assert_eq!(drawn["bytes"], recorded["bytes"]);
+    assert_eq!(drawn, score(&["--seed", "0"]));
+    assert_ne!(seeks(&drawn), seeks(&score(&["--seed", "1"])));
+    // Without processes there is one order only.
+    let args = ["score", "mixed.img", "--trace", "nameless.trace", "--json"];
+    assert_eq!(seekless(&args, dir)["seeks"], recorded["seeks"]);
+}
