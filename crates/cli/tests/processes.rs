@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
@@ -22,7 +23,7 @@ fn seeks(value: &Value) -> u64 {
 
 /// Each reader reads files of its own, a millisecond for each, all at once. With
 /// `known`, the trace says which process it was.
-fn trace(path: &Path, readers: std::ops::Range<u64>, known: bool) {
+fn trace(path: &Path, readers: Range<u64>, known: bool) {
     let mut lines = vec![json!({ "seekless_trace": 1 }).to_string()];
     for file in 0..FILES {
         for reader in readers.clone() {
@@ -70,6 +71,53 @@ fn each_of_several_readers_finds_its_own_in_one_piece() {
         let both = seekless(&args, dir);
         let (apart, mixed) = (seeks(&both["a"]), seeks(&both["b"]));
         assert!(apart < 8 && mixed > FILES / 2, "reader {reader}: {apart}, mixed {mixed}");
+    }
+}
+
+/// Another run: the readers begin in the opposite order, one after the other, and
+/// each run has files of its own between theirs.
+fn another_run(path: &Path, own: &str) {
+    let mut lines = vec![json!({ "seekless_trace": 1 }).to_string()];
+    for (turn, reader) in (0..READERS).rev().enumerate() {
+        for file in 0..FILES {
+            let time = (turn as u64 * FILES + file) * 500_000;
+            let pid = 900 - reader;
+            let read =
+                |path: String| json!({ "time": time, "pid": pid, "op": "read", "path": path });
+            lines.push(read(format!("/reader{reader}/file{file:02}")).to_string());
+            if file % 10 == 5 {
+                lines.push(read(format!("/own/{own}{reader}{file:02}")).to_string());
+            }
+        }
+    }
+    fs::write(path, lines.join("\n") + "\n").unwrap();
+}
+
+#[test]
+fn what_runs_have_in_common_is_not_scattered_by_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir_all(dir.join("tree/own")).unwrap();
+    for run in ["first", "second"] {
+        for (reader, file) in (0..READERS).flat_map(|r| (0..FILES).map(move |file| (r, file))) {
+            fs::write(dir.join(format!("tree/own/{run}{reader}{file:02}")), vec![1; 9000]).unwrap();
+        }
+    }
+    prepare(dir);
+    another_run(&dir.join("first.trace"), "first");
+    another_run(&dir.join("second.trace"), "second");
+    let traces = ["--trace", "first.trace", "--trace", "all.trace", "--trace", "second.trace"];
+    let args = [&["optimize", "built.img", "-o", "merged.img", "-q"], &traces[..]].concat();
+    seekless(&args, dir);
+    let args = ["score", "merged.img", "--trace", "all.trace", "--chunk", "64K", "--json"];
+    let all = seekless(&args, dir);
+    let chunks = |of: &str| all[of]["65536"].as_u64().unwrap();
+    assert!(chunks("chunks") <= chunks("chunks_floor") + 2, "{all}");
+    for reader in 0..READERS {
+        trace(&dir.join("one.trace"), reader..reader + 1, true);
+        let args = ["score", "merged.img", "--trace", "one.trace", "--json"];
+        let one = seekless(&args, dir);
+        assert!(seeks(&one) < 8, "reader {reader}: {one}");
     }
 }
 
