@@ -57,6 +57,9 @@ impl Program<'_> {
                  with --chroot",
             ));
         }
+        if self.timeout.is_zero() {
+            return Err(Failure::usage("--timeout must be longer than 0"));
+        }
         Ok(())
     }
 

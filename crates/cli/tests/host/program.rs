@@ -338,13 +338,14 @@ fn what_cannot_be_run_is_told_before_anything_is_mounted() {
     mke2fs(&dir.path().join("tree"), &image, "8M");
     write_trace(&dir.path().join("trace"), &[]);
     let [image, trace] = ["image", "trace"].map(|name| dir.join(name));
-    let refused: [(&[&str], &str); 7] = [
+    let refused: [(&[&str], &str); 8] = [
         (&["--verify-program", "--", "true"], "must contain {}"),
         (&["--verify-program"], "<COMMAND>..."),
         (&["--", "true", "{}"], "--verify-program"),
         (&["--runs", "3"], "--verify-program"),
         (&["--verify-program", "--verify-kernel", "--", "true", "{}"], "cannot be used with"),
         (&["--verify-program", "--runs", "0", "--", "true", "{}"], "0 is not in 1..=1000"),
+        (&["--verify-program", "--timeout", "0s", "--", "true", "{}"], "longer than 0"),
         (
             &["--verify-program", "--device", "gp3", "--think", "trace", "--", "true", "{}"],
             "cannot be used with",

@@ -180,7 +180,7 @@ impl Checker {
         let blocks = what == "blocks";
         if let Some(first) = found.free.first() {
             let count = found.free.len();
-            let text = format!("{count} {what} in use are marked as free, {first} first");
+            let text = format!("{what} in use, but marked as free: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
             self.unexpected(code, text, place);
         }
@@ -188,7 +188,7 @@ impl Checker {
         let known = !blocks || !self.has_lost_blocks();
         if let Some(first) = found.leaked.first().filter(|_| known) {
             let count = found.leaked.len();
-            let text = format!("{count} {what} not in use are marked as used, {first} first");
+            let text = format!("{what} not in use, but marked as used: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };
             self.unexpected(code, text, place);
         }
