@@ -103,10 +103,14 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .map(|path| trace::load(path).map(|events| (path.as_path(), events)))
         .collect::<Result<Vec<_>, _>>()?;
     let about = |error| Failure::from(error).about(args.image.display());
-    // What a listing reads ahead depends on what lies there now: placed is what is
-    // listed.
-    let machine =
-        Machine { listing_read_ahead: false, processes: Processes::Apart, ..Machine::default() };
+    // What a listing reads ahead depends on what lies there now, and so does what is
+    // one request: placed are the blocks that are listed and read.
+    let machine = Machine {
+        listing_read_ahead: false,
+        merges: false,
+        processes: Processes::Apart,
+        ..Machine::default()
+    };
     let replays = traces
         .iter()
         .map(|(_, events)| replay(image.as_ref(), events, machine))

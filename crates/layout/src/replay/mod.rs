@@ -48,6 +48,10 @@ pub struct Machine {
     /// Whether a listing of a directory without an index reads ahead on the device,
     /// whatever lies there; without it the requests are those for what is listed.
     pub listing_read_ahead: bool,
+    /// Whether runs of a file that follow each other on the disk, with a hole between
+    /// them in the file, are one request; without it each run is one, and a request's
+    /// blocks are those of the file from `lbn` on.
+    pub merges: bool,
     /// What becomes of the order between processes.
     pub processes: Processes,
 }
@@ -74,6 +78,7 @@ impl Default for Machine {
             max_request: ByteLen::new(1280 << 10),
             max_segments: 128,
             listing_read_ahead: true,
+            merges: true,
             processes: Processes::AsRecorded,
         }
     }
@@ -576,10 +581,25 @@ impl<'a> Replay<'a> {
         Ok(extents)
     }
 
+    /// Reads a window. It is submitted at once, and so what follows each other on the
+    /// disk is one request, be there a hole between in the file; reading a block of
+    /// the map in between sends off what there is (`blk_start_plug`).
     fn read_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let most = (self.machine.max_request.get() / self.block_size).max(1);
         for (lbn, extent) in self.extents(ino, from, to)? {
+            let before = self.out.requests.len();
             self.read_map(ino, lbn)?;
-            self.request(extent, Purpose::Data, ino, lbn);
+            let is_next = |last: &&mut Request| {
+                (last.event, last.ino, last.purpose) == (self.event, ino, Purpose::Data)
+                    && last.lbn.get() >= from * PAGE / self.block_size
+                    && last.extent.end() == extent.start
+                    && last.extent.len + extent.len <= most
+            };
+            let may_merge = self.machine.merges && self.out.requests.len() == before;
+            match self.out.requests.last_mut().filter(is_next).filter(|_| may_merge) {
+                Some(last) => last.extent.len += extent.len,
+                None => self.request(extent, Purpose::Data, ino, lbn),
+            }
         }
         Ok(())
     }
