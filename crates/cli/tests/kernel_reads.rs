@@ -222,6 +222,42 @@ fn listings_without_an_index_read_ahead_as_the_model_says() {
     }
 }
 
+/// Where a file has a hole of a block its next blocks follow on the disk all the
+/// same: one window of read-ahead is one request.
+#[test]
+fn files_with_small_holes_are_read_as_the_model_says() {
+    let _machine = machine();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tree = dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    let files = 30usize;
+    for at in 0..files {
+        let mut bytes = vec![at as u8 + 1; 90_000];
+        for hole in [3, 9, 17, 18, 40, 61] {
+            let start = (hole + at % 3) * 1024;
+            bytes[start..start + 1024].fill(0);
+        }
+        fs::write(tree.join(format!("f{at:02}")), bytes).unwrap();
+    }
+    for block in ["1024", "2048"] {
+        let image = dir.join("image");
+        let made = ["-q", "-F", "-t", "ext4", "-b", block, "-E", "lazy_itable_init=0", "-d"];
+        let paths = [&tree, &image].map(|path| path.to_str().unwrap());
+        if run("mke2fs", &[&made[..], &paths, &["32M"]].concat()).is_none() {
+            skip::skip("mke2fs is not installed");
+            return;
+        }
+        let steps: Vec<Step> = (0..files).map(|at| Step::whole(format!("/f{at:02}"))).collect();
+        let Some(sides) = both_sides(&image, dir, &steps) else {
+            skip::skip("no loop device can be mounted here");
+            return;
+        };
+        compare(&format!("small holes, blocks of {block}"), sides);
+        fs::remove_file(&image).unwrap();
+    }
+}
+
 #[test]
 fn the_kernel_asks_for_what_the_model_says() {
     let _machine = machine();
