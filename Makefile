@@ -2,10 +2,23 @@
 
 CARGO ?= cargo
 
-.PHONY: all test judges lint bench demo
+.PHONY: all static test judges lint bench demo
 
 all:
 	$(CARGO) build --release
+
+# One file that needs no other, for an initramfs: with musl where Rust and the C
+# compiler have it, else with the C library of this system. Printed: its size, and
+# where it is.
+ARCH := $(shell uname -m)
+static:
+	@set -e; target=$(ARCH)-unknown-linux-musl; \
+	if ! [ -d "$$(rustc --print target-libdir --target $$target)" ] || ! command -v musl-gcc >/dev/null; then \
+	    target=$(ARCH)-unknown-linux-gnu; fi; \
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless --profile static --target $$target; \
+	made=$${CARGO_TARGET_DIR:-target}/$$target/static/seekless; \
+	if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
+	stat -c "%s bytes  %n" "$$made"
 
 # Formatting, lints, and every test. The judges (e2fsck, the kernel's own mount,
 # GNU tar and others) need packages and, to mount, root. As root a missing judge

@@ -73,12 +73,19 @@ impl Failure {
             let value = serde_json::json!({
                 "error": { "kind": self.kind.name(), "message": self.message }
             });
-            eprintln!("{value}");
+            say(&format!("{value}\n"));
         } else {
-            eprintln!("seekless: {}", self.message);
+            say(&format!("seekless: {}\n", self.message));
         }
         ExitCode::from(self.kind as u8)
     }
+}
+
+/// One write: in the kernel's log each is an entry of its own.
+fn say(line: &str) {
+    use io::Write;
+    // Nothing can be done where nobody listens.
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 impl fmt::Display for Failure {

@@ -2,9 +2,9 @@
 
 use crate::HostError;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+use rustix::fs::FileType;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 const RIGHTS: &str = "watching a file system needs root or CAP_SYS_ADMIN: run it with sudo";
@@ -129,9 +129,10 @@ impl Watch {
     }
 
     fn push(&self, fd: BorrowedFd<'_>, mask: MaskFlags, tid: u32, noticed: &mut Vec<Noticed>) {
-        let link = Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
-        let Ok(meta) = std::fs::metadata(&link) else { return };
-        let path = self.paths.then(|| std::fs::read_link(&link).ok()).flatten();
+        // By the descriptor: while the root is switched there is no /proc to ask.
+        let Ok(stat) = rustix::fs::fstat(fd) else { return };
+        let link = || Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string());
+        let path = self.paths.then(|| std::fs::read_link(link()).ok()).flatten();
         let path = path.map(|path| path.into_os_string().into_vec());
         let comm = self.paths.then(|| crate::program::name_of(tid)).flatten();
         let time = crate::now();
@@ -142,7 +143,8 @@ impl Watch {
             (MaskFlags::FAN_ACCESS, Did::Access),
         ];
         for (_, did) in kinds.into_iter().filter(|(flag, _)| mask.contains(*flag)) {
-            let (ino, directory) = (meta.ino(), meta.is_dir());
+            let ino = stat.st_ino;
+            let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
             let (path, comm) = (path.clone(), comm.clone());
             noticed.push(Noticed { time, tid, did, ino, directory, comm, path });
         }

@@ -7,6 +7,7 @@
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
+//! - [`initramfs`]: living through the switch to the root file system;
 //! - [`read_ahead`]: how much a device reads ahead, set for a while;
 //! - [`program`]: commands that are traced from their first instruction;
 //! - [`family`]: a command with all that it starts.
@@ -19,6 +20,7 @@ mod error;
 pub mod family;
 pub mod fanotify;
 pub mod fiemap;
+pub mod initramfs;
 pub mod loop_device;
 pub mod mounts;
 pub mod program;

@@ -4,7 +4,7 @@ use crate::HostError;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// A device number as the kernel keeps it.
@@ -37,10 +37,32 @@ impl DeviceNumber {
         start.ok().and_then(|start| start.trim().parse().ok()).unwrap_or(0)
     }
 
+    /// Its statistics, which stay readable by this wherever sysfs is moved; `None`
+    /// for what is no block device.
+    #[must_use]
+    pub fn statistics(self) -> Option<Statistics> {
+        Some(Statistics(fs::File::open(self.in_sysfs().join("stat")).ok()?))
+    }
+
     /// Its directory in sysfs.
     #[must_use]
     pub fn in_sysfs(self) -> PathBuf {
         PathBuf::from(format!("/sys/dev/block/{}:{}", self.major, self.minor))
+    }
+}
+
+/// The counters of a block device (`Documentation/block/stat.rst`).
+#[derive(Debug)]
+pub struct Statistics(fs::File);
+
+impl Statistics {
+    /// Reads that the device has completed since it is there; `None` when it is gone.
+    #[must_use]
+    pub fn reads(&self) -> Option<u64> {
+        let mut text = [0; 512];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let text = std::str::from_utf8(text.get(..len)?).ok()?;
+        text.split_ascii_whitespace().next()?.parse().ok()
     }
 }
 
@@ -88,6 +110,20 @@ pub fn holding(path: &Path) -> Result<Mount, HostError> {
     found
         .map(|(_, mount)| mount.clone())
         .ok_or_else(|| HostError::lacking(shown(), "its mount is not in /proc/self/mountinfo"))
+}
+
+/// The mount of a device that is nearest to the root: its place after somebody has
+/// moved it.
+///
+/// # Errors
+/// When it is not mounted where this process sees it.
+pub fn of_device(device: DeviceNumber) -> Result<Mount, HostError> {
+    let whole = |mount: &Mount| (mount.root.components().count(), mount.dir.components().count());
+    let found = all()?.into_iter().filter(|mount| mount.device == device).min_by_key(whole);
+    found.ok_or_else(|| {
+        let what = format!("device {}:{}", device.major, device.minor);
+        HostError::lacking(what, "its mount is not in /proc/self/mountinfo")
+    })
 }
 
 fn parse(line: &[u8]) -> Option<Mount> {

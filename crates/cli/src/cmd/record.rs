@@ -1,18 +1,20 @@
 //! `seekless record`: what programs touch on a mounted file system.
 
+mod boot;
+mod outcome;
+
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::recording::{self, Collected, End, ReadAhead, Recorder, Source, Whose};
+use crate::recording::{self, ReadAhead, Recorder, Source, Subject, Whose};
+use boot::BootArgs;
 use clap::{Args, ValueEnum};
-use seekless_host::mounts::{self, Mount};
+use seekless_host::mounts;
 use seekless_host::tracefs::{self, Root};
-use seekless_layout::recording::{Assembled, Pages};
+use seekless_layout::recording::Pages;
 use seekless_units::{ByteLen, parse_size};
-use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,11 +27,22 @@ Examples:
   seekless record --pid 812 --mount /var -o server.trace
   seekless record --boot-unit multi-user.target -o boot.trace
   seekless record --mount /mnt -o day.trace      (until Ctrl-C)
+  seekless record --install-boot                 (each boot from now on)
+  seekless record --install-boot -- --until-unit nginx.service --until-idle 10s
+  seekless record --install-boot --root /mnt -- -o /dev/virtio-ports/org.seekless.trace
+  seekless record --remove-boot
 
 Records one file system: that of --mount, by default the root file system. With a
 COMMAND, records the accesses of the command and its child processes until it
 ends, and exits with its exit code. Unless --keep-caches is given, the caches of
 the machine are dropped first, so that all reads are seen. Needs root.
+
+--install-boot writes a hook for initramfs-tools or dracut that runs `seekless
+record --boot` before the root is switched. It records the accesses of all
+processes to the root file system, from a cold start, and writes the trace to
+/var/lib/seekless/boot.trace when default.target is active and nothing has been
+read for 5 seconds, after 10 minutes, or when the system is shut down.
+
 docs/recording.md describes what each source records and what it misses.")]
 pub(crate) struct RecordArgs {
     /// File system to record: any path on it
@@ -41,9 +54,11 @@ pub(crate) struct RecordArgs {
     /// Record all processes until this systemd unit is active
     #[arg(long, value_name = "UNIT", conflicts_with = "command")]
     boot_unit: Option<String>,
-    /// Trace file to write
-    #[arg(long, short, value_name = "TRACE")]
-    output: PathBuf,
+    /// Trace file to write, a character device, or `-` for standard output
+    /// [default with --boot: /var/lib/seekless/boot.trace]
+    #[arg(long, short, value_name = "TRACE",
+          required_unless_present_any = ["boot", "install_boot", "remove_boot"])]
+    output: Option<PathBuf>,
     /// Source of events
     #[arg(long, value_enum, default_value_t = Wanted::Auto)]
     source: Wanted,
@@ -63,9 +78,18 @@ pub(crate) struct RecordArgs {
     /// Size of the kernel's event buffer for each processor
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "16M")]
     buffer: ByteLen,
-    /// Command to run and record
+    #[command(flatten)]
+    boot: BootArgs,
+    /// Command to run and record; with --install-boot, options of the recorder
     #[arg(last = true)]
     command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Where the trace goes.
+    fn destination(&self) -> &Path {
+        self.output.as_deref().unwrap_or(Path::new(boot::TRACE))
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,10 +129,16 @@ enum WantedPages {
 }
 
 pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if let Some(code) = args.boot.run(args, global)? {
+        return Ok(code);
+    }
+    if !args.command.is_empty() && recording::is_stdout(args.destination()) {
+        return Err(Failure::usage("standard output is the command's: give -o a file"));
+    }
     // Before anything is set up: a signal in between must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
-    let mount = mounts::holding(&args.mount)?;
+    let mut mount = mounts::holding(&args.mount)?;
     let source = source(args)?;
     if source == Source::Fanotify && args.pages == WantedPages::Touched {
         return Err(Failure::usage(
@@ -116,29 +146,38 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         ));
     }
     let whose = match (&*args.command, args.pid) {
+        _ if args.boot.boot => Whose::Everybody(args.boot.subject(&mount)?),
         ([], Some(pid)) => Whose::Process(pid),
-        ([], None) => Whose::Everybody(args.boot_unit.clone()),
+        ([], None) => {
+            Whose::Everybody(args.boot_unit.as_deref().map_or(Subject::Nobody, Subject::unit))
+        }
         (command, _) => Whose::Program(command),
     };
     let buffer_kib = usize::try_from(args.buffer.get() >> 10).unwrap_or(usize::MAX).max(64);
     let read_ahead = match args.read_ahead {
+        // Its guard would not survive the switch of the root.
+        _ if args.boot.boot => ReadAhead::Keep,
         None => ReadAhead::IfPossible(READ_AHEAD_KIB),
         Some(WantedReadAhead(None)) => ReadAhead::Keep,
         Some(WantedReadAhead(Some(size))) => ReadAhead::Set(size.get() >> 10),
     };
-    let recorder =
-        Recorder { mount: &mount, source, keep_caches: args.keep_caches, buffer_kib, read_ahead };
-    let collected = recorder.run(&whose, &mut signals)?;
-    let code = exit_code(&collected.end);
-    let header = header(args, &mount, &collected);
+    let keep_caches = args.keep_caches || args.boot.boot;
+    let recorder = Recorder { mount: &mount, source, keep_caches, buffer_kib, read_ahead };
+    let collected = recorder.run(whose, &mut signals)?;
+    if args.boot.boot {
+        mount = mounts::of_device(mount.device)?;
+        boot::make_directory(args)?;
+    }
+    let code = outcome::exit_code(&collected.end);
+    let header = outcome::header(args, &mount, &collected);
     let (lost, strangers) = (collected.lost, collected.strangers);
     let pages = match args.pages {
         WantedPages::Fetched => Pages::Fetched,
         WantedPages::Touched => Pages::Touched,
     };
-    let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
-    recording::store(&args.output, &header, &assembled)?;
-    report(args, global, &mount, source, &assembled, lost, strangers);
+    let assembled = recording::assemble(collected, &mount, pages, keep_caches)?;
+    recording::store(args.destination(), &header, &assembled)?;
+    outcome::report(args, global, &mount, source, &assembled, lost, strangers);
     Ok(code)
 }
 
@@ -161,97 +200,14 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
         Wanted::Tracefs => usable()
             .map(|()| Source::Tracefs)
             .map_err(|failure| failure.hint("or use --source fanotify")),
+        // The other needs paths while there are none.
+        Wanted::Auto if args.boot.boot => usable().map(|()| Source::Tracefs),
         Wanted::Auto => Ok(match usable() {
             Ok(()) => Source::Tracefs,
             Err(failure) => {
-                eprintln!("seekless: {failure}; recording with fanotify");
+                recording::tell(&format!("{failure}; recording with fanotify"));
                 Source::Fanotify
             }
         }),
     }
-}
-
-/// The program's exit code, as a shell has it.
-fn exit_code(end: &End) -> ExitCode {
-    match end {
-        End::Exit(status) => {
-            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-            ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
-        }
-        End::Done | End::Signal(_) => ExitCode::SUCCESS,
-    }
-}
-
-fn header(args: &RecordArgs, mount: &Mount, collected: &Collected) -> Map<String, Value> {
-    let text = |path: &Path| Value::from(path.to_string_lossy());
-    let mut header = Map::new();
-    header.insert("recorder".into(), collected.source.name().into());
-    header.insert("mount".into(), text(&mount.dir));
-    header.insert("fs".into(), mount.fs_type.clone().into());
-    header.insert("source".into(), text(&mount.source));
-    if !args.command.is_empty() {
-        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
-        header.insert("command".into(), json!(words));
-    }
-    header.insert("kernel".into(), seekless_host::kernel_release().into());
-    if let Some(kib) = collected.read_ahead_kib {
-        header.insert("read_ahead_kb".into(), kib.into());
-    }
-    if let Ok(space) = rustix::fs::statvfs(&mount.dir) {
-        header.insert("block_size".into(), space.f_bsize.into());
-    }
-    let pages = match args.pages {
-        WantedPages::Fetched => "fetched",
-        WantedPages::Touched => "touched",
-    };
-    header.insert("pages".into(), pages.into());
-    if collected.lost > 0 {
-        header.insert("lost".into(), collected.lost.into());
-    }
-    header
-}
-
-/// What is not in the trace is told; with --json, so is what is.
-fn report(
-    args: &RecordArgs,
-    global: &Global,
-    mount: &Mount,
-    source: Source,
-    assembled: &Assembled,
-    lost: u64,
-    strangers: u64,
-) {
-    let unknown = assembled.unknown;
-    if global.json {
-        // Standard output is the command's.
-        eprintln!(
-            "{}",
-            json!({
-                "trace": args.output.to_string_lossy(),
-                "source": source.name(),
-                "mount": mount.dir.to_string_lossy(),
-                "events": assembled.events.len(),
-                "lost": lost,
-                "strangers": strangers,
-                "nameless": unknown.nameless,
-                "unnamed_inodes": unknown.inodes,
-            })
-        );
-        return;
-    }
-    let tell = |count: u64, what: &str| {
-        if count > 0 {
-            eprintln!("seekless: {count} {what}");
-        }
-    };
-    tell(lost, "events were lost in the kernel (use a larger --buffer)");
-    tell(
-        strangers,
-        "accesses are left out because their processes ended before they could be identified",
-    );
-    tell(
-        unknown.nameless,
-        "accesses to files without a name (deleted, or internal to the file system) are left out",
-    );
-    tell(unknown.inodes, "inode reads are left out because they could belong to several files");
 }

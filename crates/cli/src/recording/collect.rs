@@ -39,8 +39,8 @@ pub(crate) enum Whose<'a> {
     Program(&'a [OsString]),
     /// Those of a process and of what it starts.
     Process(u32),
-    /// Everybody's but ours.
-    Everybody(Option<String>),
+    /// Everybody's but ours, until something happens.
+    Everybody(Subject),
 }
 
 /// What was seen.
@@ -102,7 +102,7 @@ impl Recorder<'_> {
     /// Records until the subject ends or a signal comes.
     pub(crate) fn run(
         &self,
-        whose: &Whose<'_>,
+        whose: Whose<'_>,
         signals: &mut Signals,
     ) -> Result<Collected, Failure> {
         let device = self.mount.device;
@@ -119,7 +119,7 @@ impl Recorder<'_> {
         let mut noticed = Vec::new();
         let end = loop {
             let any = ears.listen(&mut traced, &mut noticed)?;
-            if let Some(end) = subject.poll(signals)? {
+            if let Some(end) = subject.poll(signals, any)? {
                 break end;
             }
             if !any {
@@ -134,6 +134,9 @@ impl Recorder<'_> {
         }
         while ears.listen(&mut traced, &mut noticed)? {}
         traced.sort_by_key(|event| event.time);
+        let own = std::process::id();
+        let helpers = subject.helpers();
+        noticed.retain(|event| event.tid != own && !helpers.contains(&event.tid));
         let strangers = match &mut ours {
             Some(ours) => ours.keep(&traced, &mut noticed),
             None => 0,
@@ -154,11 +157,7 @@ impl Recorder<'_> {
     }
 
     /// Starts to listen, and then the program.
-    fn begin(
-        &self,
-        whose: &Whose<'_>,
-        ears: &mut Ears,
-    ) -> Result<(Subject, Option<Ours>), Failure> {
+    fn begin(&self, whose: Whose<'_>, ears: &mut Ears) -> Result<(Subject, Option<Ours>), Failure> {
         match whose {
             Whose::Program(command) => {
                 let mut ours = None;
@@ -169,20 +168,16 @@ impl Recorder<'_> {
                 Ok((Subject::Program(child), ours))
             }
             Whose::Process(pid) => {
-                let threads = program::threads_of(*pid)?;
+                let threads = program::threads_of(pid)?;
                 self.open(ears, Who::With(threads.clone()), Scope::FileSystem)?;
                 Ok((
-                    Subject::Process(*pid),
+                    Subject::Process(pid),
                     Some(Ours::new(threads, self.source == Source::Tracefs)),
                 ))
             }
-            Whose::Everybody(unit) => {
+            Whose::Everybody(subject) => {
                 let ours = program::threads_of(std::process::id())?;
                 self.open(ears, Who::AllBut(ours), Scope::FileSystem)?;
-                let subject = match unit {
-                    Some(unit) => Subject::Unit(unit.clone(), std::time::Instant::now()),
-                    None => Subject::Nobody,
-                };
                 Ok((subject, None))
             }
         }
@@ -205,7 +200,9 @@ impl Recorder<'_> {
         match (watch, self.source) {
             (Ok(watch), _) => ears.watch = Some(watch),
             // Opens are then known by what they lead to only.
-            (Err(error), Source::Tracefs) => eprintln!("seekless: opens are not recorded: {error}"),
+            (Err(error), Source::Tracefs) => {
+                super::tell(&format!("opens are not recorded: {error}"))
+            }
             (Err(error), Source::Fanotify) => return Err(error.into()),
         }
         if self.source == Source::Tracefs {

@@ -1,25 +1,25 @@
 //! Recording what programs touch on a file system that the kernel has mounted.
 
+pub(crate) mod boot;
 mod collect;
+mod destination;
+pub(crate) mod install;
 mod naming;
 mod subject;
 
 pub(crate) use collect::{Collected, ReadAhead, Recorder, Source, Whose};
+pub(crate) use destination::{is_stdout, store};
 pub(crate) use naming::Names;
 pub(crate) use subject::{End, Subject};
 
 use crate::failure::Failure;
-use crate::output::Output;
 use seekless_host::caches::{self, Caches};
 use seekless_host::mounts::Mount;
 use seekless_host::tracefs::{self, Filter, Instance, Root, Who};
 use seekless_layout::recording::{Assembled, Pages};
-use seekless_layout::trace::Writer;
 use seekless_units::Ino;
-use serde_json::{Map, Value};
 use std::collections::HashSet;
-use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::io::Write;
 
 /// The inodes of a file system that are in memory, found by dropping them.
 pub(crate) fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Failure> {
@@ -57,19 +57,8 @@ pub(crate) fn assemble(
     Ok(names.assemble(collected, pages, &loaded, kept_caches))
 }
 
-/// Writes the trace.
-pub(crate) fn store(
-    path: &Path,
-    header: &Map<String, Value>,
-    assembled: &Assembled,
-) -> Result<(), Failure> {
-    let failed = |error| Failure::io(path.display(), &error);
-    let output = Output::create(path, true)?;
-    let mut out = BufWriter::new(output.file()?);
-    let mut writer = Writer::new(&mut out, header).map_err(failed)?;
-    assembled.events.iter().try_for_each(|event| writer.write(event)).map_err(failed)?;
-    writer.flush().map_err(failed)?;
-    out.flush().map_err(failed)?;
-    drop(out);
-    output.finish()
+/// Prints a message, as one write: the kernel's log makes an entry of each.
+pub(crate) fn tell(message: &str) {
+    // Nothing can be done where nobody listens.
+    let _ = std::io::stderr().write_all(format!("seekless: {message}\n").as_bytes());
 }

@@ -47,9 +47,9 @@ impl<'a> Names<'a> {
             });
             match read {
                 Ok(names) => return Ok(names),
-                Err(failure) => eprintln!(
-                    "seekless: {failure}: the underlying device cannot be read, so metadata blocks are not named"
-                ),
+                Err(failure) => super::tell(&format!(
+                    "{failure}: the underlying device cannot be read, so metadata blocks are not named"
+                )),
             }
         }
         let mut wanted = inodes(collected);

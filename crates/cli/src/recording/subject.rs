@@ -1,7 +1,8 @@
+use super::boot::Boot;
 use crate::failure::{Failure, Kind};
 use seekless_host::program;
 use signal_hook::iterator::Signals;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often a unit's state is asked for.
@@ -18,6 +19,8 @@ pub(crate) enum Subject {
     Process(u32),
     /// A unit of systemd that is to become active.
     Unit(String, Instant),
+    /// A whole boot, from before the switch of the root.
+    Boot(Box<Boot>),
     /// Only a signal.
     Nobody,
 }
@@ -33,9 +36,30 @@ pub(crate) enum End {
 }
 
 impl Subject {
-    /// Whether it is over.
-    pub(crate) fn poll(&mut self, signals: &mut Signals) -> Result<Option<End>, Failure> {
-        if let Some(signal) = signals.pending().next() {
+    /// A unit to wait for.
+    pub(crate) fn unit(name: &str) -> Self {
+        Self::Unit(name.into(), Instant::now())
+    }
+
+    /// Processes that were started to learn whether it is over.
+    pub(crate) fn helpers(&self) -> &[u32] {
+        match self {
+            Self::Boot(boot) => &boot.helpers,
+            _ => &[],
+        }
+    }
+
+    /// Whether it is over; `any` tells whether events came since the last time.
+    pub(crate) fn poll(
+        &mut self,
+        signals: &mut Signals,
+        any: bool,
+    ) -> Result<Option<End>, Failure> {
+        let signal = signals.pending().next();
+        if let Self::Boot(boot) = self {
+            return boot.poll(signal, any);
+        }
+        if let Some(signal) = signal {
             return Ok(Some(End::Signal(signal)));
         }
         Ok(match self {
@@ -48,7 +72,7 @@ impl Subject {
                 *asked = Instant::now();
                 is_active(name)?.then_some(End::Done)
             }
-            Self::Unit(..) | Self::Nobody => None,
+            Self::Unit(..) | Self::Boot(_) | Self::Nobody => None,
         })
     }
 
@@ -72,20 +96,48 @@ impl Subject {
     }
 }
 
+/// What systemd says about a unit.
+pub(crate) enum UnitState {
+    Active,
+    Failed,
+    /// It may still become active.
+    Other,
+    /// systemd cannot be asked, and why.
+    Unknown(String),
+}
+
 /// Whether a unit is active; an error when it has failed, or there is no systemd.
 fn is_active(unit: &str) -> Result<bool, Failure> {
-    let output = Command::new("systemctl").args(["is-active", "--", unit]).output();
-    let output = output.map_err(|error| {
-        Failure::io("systemctl (--boot-unit needs systemd; --mount records without it)", &error)
-    })?;
-    match output.stdout.trim_ascii() {
-        b"active" => Ok(true),
-        b"failed" => Err(Failure::new(Kind::System, format!("{unit} has failed to start"))),
-        // Nothing on standard output: systemd itself cannot be asked.
-        b"" => {
-            let why = String::from_utf8_lossy(output.stderr.trim_ascii()).into_owned();
+    match unit_state(unit)?.0 {
+        UnitState::Active => Ok(true),
+        UnitState::Failed => Err(Failure::new(Kind::System, format!("{unit} has failed to start"))),
+        UnitState::Unknown(why) => {
             Err(Failure::new(Kind::System, format!("systemctl is-active {unit}: {why}")))
         }
-        _ => Ok(false),
+        UnitState::Other => Ok(false),
     }
+}
+
+/// Asks systemd about a unit; the process that asked.
+pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Failure> {
+    let failed = |error| {
+        Failure::io(
+            "systemctl (a unit to wait for needs systemd; --mount records without it)",
+            &error,
+        )
+    };
+    let mut command = Command::new("systemctl");
+    command.args(["is-active", "--", unit]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(failed)?;
+    let helper = child.id();
+    let output = child.wait_with_output().map_err(failed)?;
+    let state = match output.stdout.trim_ascii() {
+        b"active" => UnitState::Active,
+        b"failed" => UnitState::Failed,
+        // Nothing on standard output: systemd itself cannot be asked.
+        b"" => UnitState::Unknown(String::from_utf8_lossy(output.stderr.trim_ascii()).into_owned()),
+        _ => UnitState::Other,
+    };
+    Ok((state, helper))
 }

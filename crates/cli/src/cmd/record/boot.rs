@@ -1,0 +1,235 @@
+//! `seekless record --boot`, and the options that put it into an initramfs.
+
+use super::{RecordArgs, Wanted, WantedReadAhead};
+use crate::args::{Cli, Global};
+use crate::failure::Failure;
+use crate::output::directory_of;
+use crate::recording::boot::{Boot, Until, detach};
+use crate::recording::install::{self, Tool};
+use crate::recording::{self, Subject};
+use crate::say::say;
+use clap::{Args, Parser};
+use seekless_host::mounts::Mount;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Where the trace of a boot goes.
+pub(super) const TRACE: &str = "/var/lib/seekless/boot.trace";
+
+/// Recording a boot.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options for a boot")]
+pub(super) struct BootArgs {
+    /// Record the boot of this system, in the background: started in an
+    /// initramfs, from before the root is switched (--mount: where it is mounted)
+    #[arg(long, conflicts_with_all = ["pid", "boot_unit", "command"])]
+    pub(super) boot: bool,
+    /// End when this systemd unit is active [default: default.target]
+    #[arg(long, value_name = "UNIT", requires = "boot")]
+    until_unit: Option<String>,
+    /// End when nothing has been read from the device for this time; with
+    /// --until-unit, since the unit is active [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "boot")]
+    until_idle: Option<Duration>,
+    /// End after this time in any case [default: 10min]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "boot")]
+    until_time: Option<Duration>,
+    /// Install a hook that records each boot; options of the recorder follow `--`
+    #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "remove_boot", "output"])]
+    install_boot: bool,
+    /// Remove that hook, and the recorder
+    #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "command", "output"])]
+    remove_boot: bool,
+    /// What makes the initramfs [default: the one that is installed]
+    #[arg(long, value_name = "TOOL", value_enum, requires = "install_boot")]
+    initramfs: Option<Tool>,
+    /// Install into (remove from) the system in this directory, which is not the
+    /// running one
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// Do not make the initramfs anew
+    #[arg(long)]
+    no_rebuild: bool,
+    /// This process is the one in the background
+    #[arg(long, hide = true, requires = "boot")]
+    detached: bool,
+}
+
+impl BootArgs {
+    /// Does what is not a recording by this process; its exit code then.
+    pub(super) fn run(
+        &self,
+        args: &RecordArgs,
+        global: &Global,
+    ) -> Result<Option<ExitCode>, Failure> {
+        if self.install_boot {
+            return self.install(args, global).map(Some);
+        }
+        if self.remove_boot {
+            return self.remove(global).map(Some);
+        }
+        if self.root != Path::new("/") || self.no_rebuild {
+            return Err(Failure::usage(
+                "--root and --no-rebuild need --install-boot or --remove-boot",
+            ));
+        }
+        if !self.boot {
+            return Ok(None);
+        }
+        self.check(args)?;
+        if self.detached {
+            seekless_host::initramfs::leave_control_group();
+            return Ok(None);
+        }
+        detach(recording::is_stdout(args.destination())).map(Some)
+    }
+
+    /// What a recording of a boot cannot do.
+    fn check(&self, args: &RecordArgs) -> Result<(), Failure> {
+        if args.source == Wanted::Fanotify {
+            return Err(Failure::usage("--boot needs --source tracefs"));
+        }
+        if !matches!(args.read_ahead, None | Some(WantedReadAhead(None))) {
+            return Err(Failure::usage("--boot records with the read-ahead of the device"));
+        }
+        let to = args.destination();
+        if !to.is_absolute() && !recording::is_stdout(to) {
+            let message = format!("{}: --boot needs an absolute path", to.display());
+            return Err(Failure::usage(message));
+        }
+        Ok(())
+    }
+
+    /// What is waited for.
+    pub(super) fn subject(&self, mount: &Mount) -> Result<Subject, Failure> {
+        let until = Until::new(self.until_unit.as_deref(), self.until_idle, self.until_time);
+        Ok(Subject::Boot(Box::new(Boot::new(until, mount, self.detached)?)))
+    }
+
+    fn install(&self, args: &RecordArgs, global: &Global) -> Result<ExitCode, Failure> {
+        let options = recorder_options(args)?;
+        let tool = install::tool_of(&self.root, self.initramfs)?;
+        let itself = std::env::current_exe().and_then(fs::read);
+        let program = itself.map_err(|error| Failure::io("this program", &error))?;
+        let dynamic = install::is_dynamic(&program);
+        let installed = install::install(&self.root, tool, &program, &options)?;
+        let files = installed.files.clone();
+        let rebuilt = match self.rebuild(tool) {
+            Ok(rebuilt) => rebuilt,
+            Err(failure) => {
+                installed.undo();
+                return Err(failure.hint("nothing is installed; --no-rebuild leaves this step out"));
+            }
+        };
+        if dynamic {
+            recording::tell(
+                "this program is not static: its libraries are copied into the initramfs as well (`make static` builds one that needs none)",
+            );
+        }
+        show(global, "installed", tool, &files, rebuilt, self.no_rebuild);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn remove(&self, global: &Global) -> Result<ExitCode, Failure> {
+        let (tool, files) = install::remove(&self.root)?;
+        let rebuilt = self
+            .rebuild(tool)
+            .map_err(|failure| failure.hint("the files are removed, but the initramfs has them"))?;
+        show(global, "removed", tool, &files, rebuilt, self.no_rebuild);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn rebuild(&self, tool: Tool) -> Result<bool, Failure> {
+        if self.no_rebuild { Ok(false) } else { install::rebuild(&self.root, tool) }
+    }
+}
+
+/// Makes the directory of a trace that goes where all such traces go.
+pub(super) fn make_directory(args: &RecordArgs) -> Result<(), Failure> {
+    if args.output.is_some() {
+        return Ok(());
+    }
+    let dir = directory_of(args.destination());
+    fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))
+}
+
+/// The options that follow `--`: those of `record --boot`, tried here, since nobody
+/// reads an error message of an initramfs.
+fn recorder_options(args: &RecordArgs) -> Result<Vec<String>, Failure> {
+    let mut options = Vec::new();
+    for option in &args.command {
+        let text = option.to_str().filter(|text| !text.contains('\n'));
+        options.push(text.ok_or_else(|| {
+            Failure::usage(format!("{}: not one line of UTF-8", option.to_string_lossy()))
+        })?);
+    }
+    let begin = ["seekless", "record", "--boot", "--mount", "/"];
+    let cli = Cli::try_parse_from(begin.iter().chain(&options)).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::usage(format!("options of the recorder: {line}"))
+    })?;
+    if let crate::args::Command::Record(inner) = &cli.command {
+        inner.boot.check(inner)?;
+        if recording::is_stdout(inner.destination()) {
+            return Err(Failure::usage(
+                "options of the recorder: an initramfs has no standard output",
+            ));
+        }
+    }
+    Ok(options.into_iter().map(String::from).collect())
+}
+
+fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: bool, unwanted: bool) {
+    if global.json {
+        let files: Vec<_> = files.iter().map(|path| path.to_string_lossy()).collect();
+        say!("{}", json!({ "tool": tool.name(), done: files, "rebuilt": rebuilt }));
+        return;
+    }
+    for path in files {
+        say!("{done} {}", path.display());
+    }
+    if rebuilt {
+        say!("the initramfs was made anew by {}", tool.name());
+    } else if !unwanted {
+        recording::tell(&format!(
+            "the system has no program of {} to make the initramfs anew",
+            tool.name()
+        ));
+    }
+}
+
+/// A time such as `500ms`, `10s` or `2min`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" | "" => 1000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a number of ms, s, min or h is expected".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a number of ms, s, min or h is expected")?;
+    // A century is never waited for, and can be added to any clock.
+    let total = number.checked_mul(millis).filter(|total| *total <= 3_155_760_000_000);
+    total.map(Duration::from_millis).ok_or_else(|| "too long".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "1.5s", "-1s", "5 s", "3d", "18446744073709551615h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a recording has to say of itself.
+
+use super::{RecordArgs, WantedPages};
+use crate::args::Global;
+use crate::recording::{self, Collected, End, Source};
+use seekless_host::mounts::Mount;
+use seekless_layout::recording::Assembled;
+use serde_json::{Map, Value, json};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The program's exit code, as a shell has it.
+pub(super) fn exit_code(end: &End) -> ExitCode {
+    match end {
+        End::Exit(status) => {
+            let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+            ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+        }
+        End::Done | End::Signal(_) => ExitCode::SUCCESS,
+    }
+}
+
+pub(super) fn header(
+    args: &RecordArgs,
+    mount: &Mount,
+    collected: &Collected,
+) -> Map<String, Value> {
+    let text = |path: &Path| Value::from(path.to_string_lossy());
+    let mut header = Map::new();
+    header.insert("recorder".into(), collected.source.name().into());
+    header.insert("mount".into(), text(&mount.dir));
+    header.insert("fs".into(), mount.fs_type.clone().into());
+    header.insert("source".into(), text(&mount.source));
+    if !args.command.is_empty() {
+        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+        header.insert("command".into(), json!(words));
+    }
+    header.insert("kernel".into(), seekless_host::kernel_release().into());
+    if let Some(kib) = collected.read_ahead_kib {
+        header.insert("read_ahead_kb".into(), kib.into());
+    }
+    if let Ok(space) = rustix::fs::statvfs(&mount.dir) {
+        header.insert("block_size".into(), space.f_bsize.into());
+    }
+    let pages = match args.pages {
+        WantedPages::Fetched => "fetched",
+        WantedPages::Touched => "touched",
+    };
+    header.insert("pages".into(), pages.into());
+    if collected.lost > 0 {
+        header.insert("lost".into(), collected.lost.into());
+    }
+    header
+}
+
+/// What is not in the trace is told; with --json, so is what is.
+pub(super) fn report(
+    args: &RecordArgs,
+    global: &Global,
+    mount: &Mount,
+    source: Source,
+    assembled: &Assembled,
+    lost: u64,
+    strangers: u64,
+) {
+    let unknown = assembled.unknown;
+    if global.json {
+        // Standard output is the command's.
+        eprintln!(
+            "{}",
+            json!({
+                "trace": args.destination().to_string_lossy(),
+                "source": source.name(),
+                "mount": mount.dir.to_string_lossy(),
+                "events": assembled.events.len(),
+                "lost": lost,
+                "strangers": strangers,
+                "nameless": unknown.nameless,
+                "unnamed_inodes": unknown.inodes,
+            })
+        );
+        return;
+    }
+    let tell = |count: u64, what: &str| {
+        if count > 0 {
+            recording::tell(&format!("{count} {what}"));
+        }
+    };
+    if args.boot.boot {
+        let (count, to) = (assembled.events.len(), args.destination().display());
+        recording::tell(&format!("the boot is recorded in {to} ({count} events)"));
+    }
+    tell(lost, "events were lost in the kernel (use a larger --buffer)");
+    tell(
+        strangers,
+        "accesses are left out because their processes ended before they could be identified",
+    );
+    tell(
+        unknown.nameless,
+        "accesses to files without a name (deleted, or internal to the file system) are left out",
+    );
+    tell(unknown.inodes, "inode reads are left out because they could belong to several files");
+}

@@ -1,0 +1,57 @@
+//! Where a trace goes: a file, standard output, or a device that leads out of a
+//! virtual machine.
+
+use crate::failure::Failure;
+use crate::output::Output;
+use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+use seekless_layout::recording::Assembled;
+use seekless_layout::trace::Writer;
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+/// Writes the trace. A file gets its name when it is complete.
+pub(crate) fn store(
+    path: &Path,
+    header: &Map<String, Value>,
+    assembled: &Assembled,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::io(path.display(), &error);
+    if is_stdout(path) {
+        return write(io::stdout().lock(), header, assembled).map_err(failed);
+    }
+    if path.metadata().is_ok_and(|meta| meta.file_type().is_char_device()) {
+        let device = File::options().write(true).open(path).map_err(failed)?;
+        raw(&device).map_err(failed)?;
+        write(&device, header, assembled).map_err(failed)?;
+        // A terminal may still be sending; other devices have nothing to wait for.
+        let _ = tcdrain(&device);
+        return Ok(());
+    }
+    let output = Output::create(path, true)?;
+    write(output.file()?, header, assembled).map_err(failed)?;
+    output.finish()
+}
+
+/// Whether a trace of that name goes to standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn write(out: impl Write, header: &Map<String, Value>, assembled: &Assembled) -> io::Result<()> {
+    let mut out = BufWriter::new(out);
+    let mut writer = Writer::new(&mut out, header)?;
+    assembled.events.iter().try_for_each(|event| writer.write(event))?;
+    writer.flush()?;
+    out.flush()
+}
+
+/// Makes a serial line send bytes as they are, without a carriage return before
+/// each line feed. Other devices are left as they are.
+fn raw(device: &File) -> io::Result<()> {
+    let Ok(mut settings) = tcgetattr(device) else { return Ok(()) };
+    settings.make_raw();
+    Ok(tcsetattr(device, OptionalActions::Now, &settings)?)
+}

@@ -1,0 +1,307 @@
+//! The recorder of boots, put into a system's initramfs and taken out again.
+
+mod hooks;
+mod rebuild;
+
+pub(crate) use hooks::Tool;
+pub(crate) use rebuild::rebuild;
+
+use crate::failure::{Failure, Kind};
+use crate::output::Output;
+use hooks::MARK;
+use std::fs::{self, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where the recorder is, in the system and in its initramfs.
+const PROGRAM: &str = "usr/lib/seekless/boot-recorder";
+
+/// Says what was installed: the tool, and the directories that were made.
+const RECEIPT: &str = "usr/lib/seekless/boot-recorder.receipt";
+
+/// Writes the recorder, the hooks and a receipt below `root`. `options` are those of
+/// the recorder. Where anything fails, all is as it was.
+pub(crate) fn install(
+    root: &Path,
+    tool: Tool,
+    program: &[u8],
+    options: &[String],
+) -> Result<Installed, Failure> {
+    let quoted: String = options.iter().map(|option| format!(" {}", quote(option))).collect();
+    let mut files: Vec<(&str, Vec<u8>, u32)> = Vec::new();
+    for (path, text) in tool.scripts(&quoted) {
+        files.push((path, text.into_bytes(), 0o755));
+    }
+    files.push((PROGRAM, program.to_vec(), 0o755));
+    let before = receipt(root)?;
+    if let Some(other) = before.as_ref().filter(|before| before.tool != tool) {
+        let message = format!("the recorder is installed for {}", other.tool.name());
+        return Err(Failure::new(Kind::System, message).hint("remove it first: --remove-boot"));
+    }
+    for (path, ..) in &files {
+        is_free_or_ours(root, path, before.is_some())?;
+    }
+    let mut installed = Installed { root: root.into(), undo: Vec::new(), files: Vec::new() };
+    let written = installed.write(&files, tool, before);
+    match written {
+        Ok(()) => Ok(installed),
+        Err(failure) => {
+            installed.undo();
+            Err(failure)
+        }
+    }
+}
+
+/// What was done, until it is kept or undone.
+pub(crate) struct Installed {
+    root: PathBuf,
+    undo: Vec<Undo>,
+    /// What was written, without the receipt.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+enum Undo {
+    /// A file had these contents, or was not there.
+    File(PathBuf, Option<Vec<u8>>),
+    Directory(PathBuf),
+}
+
+impl Installed {
+    fn write(
+        &mut self,
+        files: &[(&str, Vec<u8>, u32)],
+        tool: Tool,
+        before: Option<Receipt>,
+    ) -> Result<(), Failure> {
+        let mut made = before.map(|before| before.made).unwrap_or_default();
+        for (path, ..) in files {
+            self.make_directories(path, &mut made)?;
+        }
+        for (path, contents, mode) in files {
+            self.put(path, contents, *mode)?;
+            self.files.push(self.root.join(path));
+        }
+        let lines: String = made.iter().map(|dir| format!("{dir}\n")).collect();
+        self.put(RECEIPT, format!("{}\n{lines}", tool.name()).as_bytes(), 0o644)
+    }
+
+    /// Makes what is lacking above a file.
+    fn make_directories(&mut self, file: &str, made: &mut Vec<String>) -> Result<(), Failure> {
+        for (at, _) in file.match_indices('/') {
+            let Some(dir) = file.get(..at) else { continue };
+            let path = within(&self.root, dir)?;
+            match fs::create_dir(&path) {
+                Ok(()) => {
+                    self.undo.push(Undo::Directory(path));
+                    made.push(dir.into());
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Failure::io(path.display(), &error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, path: &str, contents: &[u8], mode: u32) -> Result<(), Failure> {
+        let path = within(&self.root, path)?;
+        let old = read(&path)?;
+        put(&path, contents, mode)?;
+        self.undo.push(Undo::File(path, old));
+        Ok(())
+    }
+
+    /// Puts everything back.
+    pub(crate) fn undo(self) {
+        for undo in self.undo.into_iter().rev() {
+            // What cannot be put back is left; the failure that led here is reported.
+            let _ = match undo {
+                Undo::File(path, Some(old)) => {
+                    let mode = path.metadata().map_or(0o755, |meta| meta.permissions().mode());
+                    put(&path, &old, mode).ok()
+                }
+                Undo::File(path, None) => fs::remove_file(path).ok(),
+                Undo::Directory(path) => fs::remove_dir(path).ok(),
+            };
+        }
+    }
+}
+
+/// Removes what was installed below `root`; for which tool it was.
+pub(crate) fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Failure> {
+    let Some(receipt) = receipt(root)? else {
+        let message = format!("{}: no recorder of boots is installed", root.display());
+        return Err(Failure::new(Kind::System, message));
+    };
+    let scripts = receipt.tool.scripts("");
+    let paths = scripts.iter().map(|(path, _)| *path).chain([PROGRAM]);
+    let mut files = Vec::new();
+    for path in paths {
+        is_free_or_ours(root, path, true)?;
+        files.push(within(root, path)?);
+    }
+    // Last, so that a removal that was interrupted can be made again.
+    for path in files.iter().cloned().chain([within(root, RECEIPT)?]) {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Failure::io(path.display(), &error));
+            }
+            _ => {}
+        }
+    }
+    for dir in receipt.made.iter().rev() {
+        // One that holds something of others by now stays.
+        let _ = fs::remove_dir(within(root, dir)?);
+    }
+    Ok((receipt.tool, files))
+}
+
+/// The tool of a system: the one asked for, or the one that is there.
+pub(crate) fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Failure> {
+    let there = |tool: Tool| tool.signs().iter().any(|sign| root.join(sign).exists());
+    let lacking = |what: &str| {
+        Failure::new(Kind::Unsupported, format!("{}: {what} is not installed", root.display()))
+    };
+    if let Some(tool) = asked {
+        return if there(tool) { Ok(tool) } else { Err(lacking(tool.name())) };
+    }
+    match Tool::ALL.into_iter().filter(|tool| there(*tool)).collect::<Vec<_>>()[..] {
+        [tool] => Ok(tool),
+        [] => Err(lacking("neither initramfs-tools nor dracut")),
+        _ => Err(Failure::usage("both initramfs-tools and dracut are installed: use --initramfs")),
+    }
+}
+
+/// What an earlier run has left.
+struct Receipt {
+    tool: Tool,
+    /// The directories that it made, outer ones first.
+    made: Vec<String>,
+}
+
+fn receipt(root: &Path) -> Result<Option<Receipt>, Failure> {
+    let path = within(root, RECEIPT)?;
+    let Some(bytes) = read(&path)? else { return Ok(None) };
+    let wrong = |line: &str| {
+        let message = format!("{}: not a receipt of this program: {line:?}", path.display());
+        Failure::new(Kind::Corrupt, message)
+    };
+    let text = String::from_utf8(bytes).map_err(|_| wrong("not UTF-8"))?;
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default();
+    let tool = Tool::ALL.into_iter().find(|tool| tool.name() == first);
+    let tool = tool.ok_or_else(|| wrong(first))?;
+    let scripts = tool.scripts("");
+    let above = |dir: &str| {
+        let below = |file: &str| file.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+        below(PROGRAM) || scripts.iter().any(|(file, _)| below(file))
+    };
+    let made: Vec<String> = lines.map(String::from).collect();
+    match made.iter().find(|dir| !above(dir)) {
+        Some(dir) => Err(wrong(dir)),
+        None => Ok(Some(Receipt { tool, made })),
+    }
+}
+
+/// A path below `root`, refused when a symlink on the way leads out of it.
+fn within(root: &Path, path: &str) -> Result<PathBuf, Failure> {
+    let failed = |error| Failure::io(root.display(), &error);
+    let root = root.canonicalize().map_err(failed)?;
+    let whole = root.join(path);
+    let dir = whole.ancestors().skip(1).find_map(|dir| dir.canonicalize().ok());
+    if dir.is_some_and(|dir| dir.starts_with(&root)) {
+        return Ok(whole);
+    }
+    Err(Failure::new(
+        Kind::System,
+        format!("{}: a symbolic link leads out of {}", whole.display(), root.display()),
+    ))
+}
+
+/// Refuses to touch what others have written. The program and its receipt have a
+/// directory of their own; a script is known by a line of it.
+fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Failure> {
+    let whole = within(root, path)?;
+    let Some(contents) = read(&whole)? else { return Ok(()) };
+    let mark = MARK.as_bytes();
+    let ours = match path {
+        PROGRAM => installed,
+        _ => contents.windows(mark.len()).any(|window| window == mark),
+    };
+    if ours {
+        return Ok(());
+    }
+    let message = format!("{}: was not written by this program", whole.display());
+    Err(Failure::new(Kind::System, message))
+}
+
+/// The contents of a regular file; `None` when there is none.
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    let failed = |error| Failure::io(path.display(), &error);
+    match path.symlink_metadata() {
+        Ok(meta) if meta.is_file() => fs::read(path).map(Some).map_err(failed),
+        Ok(_) => {
+            let message = format!("{}: not a regular file", path.display());
+            Err(Failure::new(Kind::System, message))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Failure> {
+    let failed = |error| Failure::io(path.display(), &error);
+    let output = Output::create(path, true)?;
+    let mut file = output.file()?;
+    file.write_all(contents).map_err(failed)?;
+    file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    output.finish()
+}
+
+/// A word as the shell reads it again.
+fn quote(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Whether a program needs others to be loaded (elf(5): it names an interpreter).
+pub(crate) fn is_dynamic(program: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    let number = |at: usize, len: usize| -> Option<u64> {
+        let bytes = program.get(at..at.checked_add(len)?)?;
+        Some(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+    };
+    // 64-bit, in the order of bytes of the machines that this is built for.
+    let (Some(start), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2))
+    else {
+        return false;
+    };
+    (0..count).any(|at| {
+        let at = usize::try_from(start.saturating_add(at * size)).unwrap_or(usize::MAX);
+        number(at, 4) == Some(u64::from(PT_INTERP))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_survive_the_shell() {
+        let word = "a'b \"$c\" `d`";
+        let output = std::process::Command::new("sh")
+            .args(["-c", &format!("printf %s {}", quote(word))])
+            .output()
+            .unwrap();
+        assert_eq!(output.stdout, word.as_bytes());
+    }
+
+    #[test]
+    fn an_interpreter_is_found() {
+        let shell = fs::read("/bin/sh").unwrap();
+        let told = std::process::Command::new("readelf").args(["-lW", "/bin/sh"]).output();
+        let Ok(told) = told else { return };
+        assert_eq!(is_dynamic(&shell), String::from_utf8_lossy(&told.stdout).contains("INTERP"));
+        assert!(!is_dynamic(b"\x7fELF"));
+    }
+}

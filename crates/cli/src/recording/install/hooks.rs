@@ -1,0 +1,125 @@
+//! What the two tools that make an initramfs are told.
+
+use super::PROGRAM;
+
+/// A line of every file that is written here, by which it is known again.
+pub(super) const MARK: &str =
+    "# Written by `seekless record --install-boot`; `--remove-boot` removes it.";
+
+/// What makes the initramfs of a system.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tool {
+    /// Debian's initramfs-tools
+    InitramfsTools,
+    /// dracut
+    Dracut,
+}
+
+impl Tool {
+    pub(super) const ALL: [Self; 2] = [Self::InitramfsTools, Self::Dracut];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::InitramfsTools => "initramfs-tools",
+            Self::Dracut => "dracut",
+        }
+    }
+
+    /// What is there where it is installed; no other package has it.
+    pub(super) const fn signs(self) -> &'static [&'static str] {
+        match self {
+            Self::InitramfsTools => &["usr/share/initramfs-tools/hook-functions"],
+            Self::Dracut => {
+                &["usr/lib/dracut/dracut-functions.sh", "usr/lib/dracut/dracut-init.sh"]
+            }
+        }
+    }
+
+    /// The program that makes the initramfs anew, in all places where it may be, and
+    /// its arguments: for every kernel that is installed.
+    pub(super) const fn rebuild(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::InitramfsTools => {
+                (&["usr/sbin/update-initramfs", "sbin/update-initramfs"], &["-u", "-k", "all"])
+            }
+            Self::Dracut => {
+                (&["usr/bin/dracut", "usr/sbin/dracut", "sbin/dracut"], &["-f", "--regenerate-all"])
+            }
+        }
+    }
+
+    /// The scripts: their paths and contents. `options` are those of the recorder,
+    /// quoted for the shell, each after a blank.
+    pub(super) fn scripts(self, options: &str) -> Vec<(&'static str, String)> {
+        match self {
+            Self::InitramfsTools => vec![
+                ("etc/initramfs-tools/hooks/seekless", initramfs_tools_hook()),
+                ("etc/initramfs-tools/scripts/init-bottom/seekless", init_bottom(options)),
+            ],
+            Self::Dracut => vec![
+                ("usr/lib/dracut/modules.d/90seekless/module-setup.sh", dracut_module()),
+                ("usr/lib/dracut/modules.d/90seekless/record.sh", pre_pivot(options)),
+            ],
+        }
+    }
+}
+
+/// initramfs-tools(7): a hook copies into the initramfs.
+fn initramfs_tools_hook() -> String {
+    format!(
+        "#!/bin/sh
+{MARK}
+# Copies the recorder into the initramfs.
+case \"$1\" in prereqs) exit 0;; esac
+. /usr/share/initramfs-tools/hook-functions
+copy_exec /{PROGRAM} /{PROGRAM}
+"
+    )
+}
+
+/// initramfs-tools(7): run when the root is mounted, before it is switched.
+fn init_bottom(options: &str) -> String {
+    format!(
+        "#!/bin/sh
+{MARK}
+# Starts the recorder. A boot goes on without it where it fails.
+case \"$1\" in prereqs) exit 0;; esac
+/{PROGRAM} record --boot --mount \"$rootmnt\"{options}
+exit 0
+"
+    )
+}
+
+/// dracut.modules(7): what is copied, and when the script is run.
+fn dracut_module() -> String {
+    format!(
+        "#!/bin/bash
+{MARK}
+# Copies the recorder into the initramfs.
+check() {{
+    return 0
+}}
+
+depends() {{
+    return 0
+}}
+
+install() {{
+    inst /{PROGRAM}
+    inst_hook pre-pivot 90 \"$moddir/record.sh\"
+}}
+"
+    )
+}
+
+/// dracut.bootup(7): run when the root is mounted, before it is switched. It is
+/// sourced, so it must not exit.
+fn pre_pivot(options: &str) -> String {
+    format!(
+        "#!/bin/sh
+{MARK}
+# Starts the recorder. A boot goes on without it where it fails.
+/{PROGRAM} record --boot --mount \"$NEWROOT\"{options} || :
+"
+    )
+}

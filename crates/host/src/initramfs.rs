@@ -1,0 +1,130 @@
+//! Living through the start of a system: from the initramfs to the root file
+//! system that PID 1 switches to.
+
+use crate::HostError;
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+
+/// `f_type` of ramfs and tmpfs (`include/uapi/linux/magic.h`): an initramfs is in
+/// one of them.
+const IN_MEMORY: [u64; 2] = [0x8584_58f6, 0x0102_1994];
+
+/// The name of a process that is to survive the switch. systemd's kills what it
+/// finds in the initramfs, except for programs of root whose first argument begins
+/// with this sign
+/// (<https://systemd.io/ROOT_STORAGE_DAEMONS>); that of initramfs-tools kills none.
+const KEPT: &str = "@seekless";
+
+/// The same without the sign, and as long.
+const PLAIN: &[u8] = b"seekless\0";
+
+const _: () = assert!(KEPT.len() == PLAIN.len());
+
+/// The switch from an initramfs to the root file system, by somebody else.
+#[derive(Debug)]
+pub struct Switch {
+    /// `/proc`, which is reached by this wherever it is moved.
+    proc: OwnedFd,
+    /// The root before the switch, by device and inode; none when there is nothing
+    /// to switch from.
+    before: Option<(u64, u64)>,
+}
+
+impl Switch {
+    /// Begins to watch for the switch. Where the root is no longer in memory, it
+    /// has happened before.
+    ///
+    /// # Errors
+    /// When `/proc` is not mounted.
+    pub fn watch() -> Result<Self, HostError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let proc = rustix::fs::openat(CWD, "/proc", flags, Mode::empty());
+        let proc = proc.map_err(|error| HostError::new("/proc", error))?;
+        let failed = |error: rustix::io::Errno| HostError::new("/", error);
+        let kind = u64::try_from(rustix::fs::statfs("/").map_err(failed)?.f_type).unwrap_or(0);
+        let root = rustix::fs::stat("/").map_err(failed)?;
+        let before = IN_MEMORY.contains(&kind).then_some((root.st_dev, root.st_ino));
+        Ok(Self { proc, before })
+    }
+
+    /// Makes the root of PID 1 the root of this process, and its working directory,
+    /// once it has been switched; whether it has. From then on all paths are those
+    /// of the running system.
+    ///
+    /// # Errors
+    /// Without the right to.
+    pub fn enter(&self) -> Result<bool, HostError> {
+        let failed = |error: rustix::io::Errno| HostError::new("the root of PID 1", error);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root =
+            rustix::fs::openat(&self.proc, "1/root", flags, Mode::empty()).map_err(failed)?;
+        let now = rustix::fs::fstat(&root).map_err(failed)?;
+        if self.before == Some((now.st_dev, now.st_ino)) {
+            return Ok(false);
+        }
+        rustix::process::fchdir(&root).map_err(failed)?;
+        rustix::process::chroot(".").map_err(failed)?;
+        Ok(true)
+    }
+}
+
+/// Gives a program the name that the switch spares. [`no_longer_kept`] takes it
+/// away.
+pub fn keep(command: &mut Command) {
+    std::os::unix::process::CommandExt::arg0(command, KEPT);
+}
+
+/// Takes this process's special name away, so that a shutdown ends it like any
+/// other process: it is spared there too. Does nothing when it has none.
+///
+/// # Errors
+/// When the name cannot be read or changed.
+pub fn no_longer_kept() -> Result<(), HostError> {
+    let failed = |error| HostError::new("/proc/self/mem", error);
+    let text = fs::read_to_string("/proc/self/stat").map_err(failed)?;
+    // Field 48 is `arg_start`, the second may hold blanks (proc_pid_stat(5)).
+    let start = text
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(45)?.parse::<u64>().ok())
+        .ok_or_else(|| HostError::lacking("/proc/self/stat", "it has no arg_start"))?;
+    let memory = fs::File::options().read(true).write(true).open("/proc/self/mem");
+    let memory = memory.map_err(failed)?;
+    let mut name = [0; KEPT.len()];
+    memory.read_exact_at(&mut name, start).map_err(failed)?;
+    if name == KEPT.as_bytes() {
+        // The program's arguments: nothing is read from there while this writes.
+        memory.write_all_at(PLAIN, start).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Leaves the control group of whoever started this process, which may be emptied
+/// when that service ends. Where there is no hierarchy of version 2, there is
+/// nothing to leave.
+pub fn leave_control_group() {
+    let _ = fs::write("/sys/fs/cgroup/cgroup.procs", "0");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kept_name_is_given_and_not_taken_from_others() {
+        // This test's own process was not started by that name: it stays as it is.
+        let before = fs::read("/proc/self/cmdline").unwrap();
+        no_longer_kept().unwrap();
+        assert_eq!(fs::read("/proc/self/cmdline").unwrap(), before);
+
+        let mut command = Command::new("sleep");
+        keep(command.arg("60"));
+        let mut child = command.spawn().unwrap();
+        let named = fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(named.starts_with(b"@seekless\0"), "{}", String::from_utf8_lossy(&named));
+    }
+}
