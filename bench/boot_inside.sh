@@ -1,0 +1,73 @@
+#!/bin/bash
+# A boot recorded from inside, and from outside: what of the files that were read does
+# the recorder in the initramfs see? The system of bench/boot.sh gets the recorder by
+# `seekless record --install-boot`, and is booted in QEMU. The trace leaves the
+# machine by a virtio port. The requests of the same boot are logged at the disk and
+# mapped to files. The figure of docs/recording.md.
+#
+# Needs what bench/boot.sh needs, and loop devices; the program must be static
+# (`make static`).
+#
+#   SEEKLESS, MODEL, KEEP, MIRROR, ACCEL   as for bench/boot.sh
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+seekless=$(realpath "${SEEKLESS:-$here/../target/$(uname -m)-unknown-linux-gnu/static/seekless}")
+. "$here/boot_machine.sh"
+
+[ -e "$keep/image" ] || make_system
+port=org.seekless.trace
+cp --sparse=always "$keep/image" "$work/inside"
+mkdir "$work/mnt"
+mount -o loop "$work/inside" "$work/mnt"
+trap 'umount -l "$work/mnt"; finish' EXIT
+# The system powers off when it is up: that ends the recording.
+"$seekless" record --install-boot --root "$work/mnt" -- -o "/dev/virtio-ports/$port"
+cp "$work"/mnt/boot/initrd.img-* "$work/initrd"
+umount "$work/mnt"
+trap finish EXIT
+stat -c "initramfs: %s bytes" "$keep/initrd" "$work/initrd"
+
+initrd=$work/initrd
+devices="-device virtio-serial-pci -chardev file,id=trace,path=$work/inside.trace"
+devices+=" -device virtserialport,chardev=trace,name=$port"
+boot inside
+[ -z "${KEEP:-}" ] || cp "$work/inside.trace" "$keep/"
+"$seekless" trace import --blocks "$work/inside.log" --image "$work/inside" -o "$work/outside.trace"
+
+# Blocks of regular files that were read from the disk, as each sees them.
+mount -o loop,ro,noload "$work/inside" "$work/mnt"
+trap 'umount -l "$work/mnt"; finish' EXIT
+python3 - "$work/mnt" "$work/inside.trace" "$work/outside.trace" <<'PY'
+import json, os, stat, sys
+root, block = sys.argv[1], 4096
+def blocks(trace):
+    found = set()
+    lines = open(trace)
+    next(lines)
+    for event in map(json.loads, lines):
+        if event["op"] not in ("read", "fault") or "path" not in event or "length" not in event:
+            continue
+        try:
+            meta = os.lstat(root + event["path"])
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISREG(meta.st_mode):
+            continue
+        start, end = event.get("offset", 0), min(event.get("offset", 0) + event["length"], meta.st_size)
+        found.update((event["path"], at) for at in range(start // block, -(-end // block)))
+    return found
+inside, outside = map(blocks, sys.argv[2:])
+both = inside & outside
+def files(found):
+    return {path for path, _ in found}
+def share(name, of, count):
+    print(f"{name}: {len(of)} of {count} ({len(of) / count:.1%})")
+share("files read from the disk that the recorder has", files(both), len(files(outside)))
+share("their blocks that the recorder has", both, len(outside))
+share("blocks that only the recorder has", inside - outside, len(inside))
+lacking = {}
+for path, _ in outside - inside:
+    lacking[path] = lacking.get(path, 0) + 1
+for path, count in sorted(lacking.items(), key=lambda item: (-item[1], item[0]))[:10]:
+    print(f"  lacking {count:5} blocks of {path}")
+PY
