@@ -41,7 +41,8 @@ python3 - "$work/mnt" "$work/inside.trace" "$work/outside.trace" <<'PY'
 import json, os, stat, sys
 root, block = sys.argv[1], 4096
 def blocks(trace):
-    found = set()
+    """The regular files' blocks of each read, in the order of the trace."""
+    reads = []
     lines = open(trace)
     next(lines)
     for event in map(json.loads, lines):
@@ -54,9 +55,20 @@ def blocks(trace):
         if not stat.S_ISREG(meta.st_mode):
             continue
         start, end = event.get("offset", 0), min(event.get("offset", 0) + event["length"], meta.st_size)
-        found.update((event["path"], at) for at in range(start // block, -(-end // block)))
-    return found
+        reads.append([(event["path"], at) for at in range(start // block, -(-end // block))])
+    return reads
 inside, outside = map(blocks, sys.argv[2:])
+# When the recording is over, the recorder reads the whole file system's structures, and
+# the disk's read-ahead takes blocks of files with them. What was last read before, of
+# the files that a boot does not write to, ends the comparison.
+order = {}
+for place, read in enumerate(outside):
+    for key in read:
+        order.setdefault(key, place)
+late = [key for read in inside[-10:] for key in read if not key[0].startswith("/var/")]
+end = max(order[key] for key in late if key in order)
+inside = {key for read in inside for key in read}
+outside = {key for key, place in order.items() if place <= end}
 both = inside & outside
 def files(found):
     return {path for path, _ in found}

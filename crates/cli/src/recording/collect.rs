@@ -134,9 +134,7 @@ impl Recorder<'_> {
         }
         while ears.listen(&mut traced, &mut noticed)? {}
         traced.sort_by_key(|event| event.time);
-        let own = std::process::id();
-        let helpers = subject.helpers();
-        noticed.retain(|event| event.tid != own && !helpers.contains(&event.tid));
+        leave_out(subject.helpers(), &mut traced, &mut noticed);
         let strangers = match &mut ours {
             Some(ours) => ours.keep(&traced, &mut noticed),
             None => 0,
@@ -266,6 +264,24 @@ impl Ears {
     }
 }
 
+/// Leaves out what this process and its helpers did. But of a file that others open
+/// as well, a helper that came first may have fetched the pages: they would have been
+/// fetched all the same.
+fn leave_out(helpers: &[u32], traced: &mut Vec<Traced>, noticed: &mut Vec<Noticed>) {
+    let helpers: HashSet<u32> = helpers.iter().copied().chain([std::process::id()]).collect();
+    noticed.retain(|event| !helpers.contains(&event.tid));
+    let opened: HashSet<u64> = noticed.iter().map(|event| event.ino).collect();
+    traced.retain(|event| match event.what {
+        _ if !helpers.contains(&event.tid) => true,
+        What::Asked { ino, .. }
+        | What::Faulted { ino, .. }
+        | What::Mapped { ino, .. }
+        | What::Fetched { ino, .. }
+        | What::Loaded { ino } => opened.contains(&ino),
+        _ => false,
+    });
+}
+
 /// The threads whose accesses are ours to record.
 struct Ours {
     threads: HashSet<u32>,
@@ -321,4 +337,32 @@ fn parent_of(tid: u32) -> Option<u32> {
         |name: &str| status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok();
     let leader: u32 = field("Tgid:")?;
     if leader != tid { Some(leader) } else { field("PPid:").filter(|parent| *parent != 0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_host::fanotify::Did;
+
+    #[test]
+    fn of_a_helper_only_what_others_use_too_is_kept() {
+        let fetched =
+            |tid, ino| Traced { time: 0, tid, what: What::Fetched { ino, first: 0, last: 3 } };
+        let opened = |tid, ino| Noticed {
+            time: 0,
+            tid,
+            did: Did::Open,
+            ino,
+            directory: false,
+            comm: None,
+            path: None,
+        };
+        let (helper, other) = (u32::MAX, u32::MAX - 1);
+        let mut traced = vec![fetched(helper, 20), fetched(helper, 21), fetched(other, 22)];
+        traced.push(Traced { time: 0, tid: helper, what: What::Buffer { block: 9, size: 4096 } });
+        let mut noticed = vec![opened(helper, 20), opened(helper, 21), opened(other, 21)];
+        leave_out(&[helper], &mut traced, &mut noticed);
+        assert_eq!(traced, [fetched(helper, 21), fetched(other, 22)]);
+        assert_eq!(noticed, [opened(other, 21)]);
+    }
 }

@@ -18,11 +18,20 @@ pub(crate) enum Subject {
     /// A process that was there before.
     Process(u32),
     /// A unit of systemd that is to become active.
-    Unit(String, Instant),
+    Unit(Unit),
     /// A whole boot, from before the switch of the root.
     Boot(Box<Boot>),
     /// Only a signal.
     Nobody,
+}
+
+/// A unit that is waited for.
+pub(crate) struct Unit {
+    name: String,
+    /// When it was last asked for.
+    asked: Instant,
+    /// The processes that asked.
+    helpers: Vec<u32>,
 }
 
 /// Why a recording ended.
@@ -38,12 +47,13 @@ pub(crate) enum End {
 impl Subject {
     /// A unit to wait for.
     pub(crate) fn unit(name: &str) -> Self {
-        Self::Unit(name.into(), Instant::now())
+        Self::Unit(Unit { name: name.into(), asked: Instant::now(), helpers: Vec::new() })
     }
 
     /// Processes that were started to learn whether it is over.
     pub(crate) fn helpers(&self) -> &[u32] {
         match self {
+            Self::Unit(unit) => &unit.helpers,
             Self::Boot(boot) => &boot.helpers,
             _ => &[],
         }
@@ -68,9 +78,9 @@ impl Subject {
                 status.map(End::Exit)
             }
             Self::Process(pid) => (!program::is_alive(*pid)).then_some(End::Done),
-            Self::Unit(name, asked) if asked.elapsed() >= UNIT_INTERVAL => {
-                *asked = Instant::now();
-                is_active(name)?.then_some(End::Done)
+            Self::Unit(unit) if unit.asked.elapsed() >= UNIT_INTERVAL => {
+                unit.asked = Instant::now();
+                unit.is_active()?.then_some(End::Done)
             }
             Self::Unit(..) | Self::Boot(_) | Self::Nobody => None,
         })
@@ -106,15 +116,18 @@ pub(crate) enum UnitState {
     Unknown(String),
 }
 
-/// Whether a unit is active; an error when it has failed, or there is no systemd.
-fn is_active(unit: &str) -> Result<bool, Failure> {
-    match unit_state(unit)?.0 {
-        UnitState::Active => Ok(true),
-        UnitState::Failed => Err(Failure::new(Kind::System, format!("{unit} has failed to start"))),
-        UnitState::Unknown(why) => {
-            Err(Failure::new(Kind::System, format!("systemctl is-active {unit}: {why}")))
+impl Unit {
+    /// Whether it is active; an error when it has failed, or there is no systemd.
+    fn is_active(&mut self) -> Result<bool, Failure> {
+        let (state, helper) = unit_state(&self.name)?;
+        self.helpers.push(helper);
+        let failed = |message| Err(Failure::new(Kind::System, message));
+        match state {
+            UnitState::Active => Ok(true),
+            UnitState::Other => Ok(false),
+            UnitState::Failed => failed(format!("{} has failed to start", self.name)),
+            UnitState::Unknown(why) => failed(format!("systemctl is-active {}: {why}", self.name)),
         }
-        UnitState::Other => Ok(false),
     }
 }
 

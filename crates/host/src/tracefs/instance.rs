@@ -94,7 +94,7 @@ fn mount_detached() -> Result<OwnedFd, HostError> {
 /// Whose events are taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// All but these threads, and what they fork from now on.
+    /// All but these threads.
     AllBut(Vec<u32>),
     /// These threads, and what they fork from now on.
     With(Vec<u32>),
@@ -148,11 +148,12 @@ impl Instance {
         // The clock that user space has too.
         instance.set("trace_clock", "mono")?;
         instance.set("buffer_size_kb", &filter.buffer_kib.to_string())?;
-        // It holds for both lists: what these threads start is as they are.
-        instance.set("options/event-fork", "1")?;
         match &filter.who {
             Who::AllBut(threads) => instance.set("set_event_notrace_pid", &list(threads))?,
-            Who::With(threads) => instance.set("set_event_pid", &list(threads))?,
+            Who::With(threads) => {
+                instance.set("options/event-fork", "1")?;
+                instance.set("set_event_pid", &list(threads))?;
+            }
         }
         for &source in filter.sources.iter().filter(|&&source| root.has(source)) {
             instance.enable(source, filter.device)?;
