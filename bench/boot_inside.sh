@@ -77,6 +77,7 @@ def share(name, of, count):
 share("files read from the disk that the recorder has", files(both), len(files(outside)))
 share("their blocks that the recorder has", both, len(outside))
 share("blocks that only the recorder has", inside - outside, len(inside))
+print(f"blocks that were read after the end of the recording: {len(order) - len(outside)}")
 lacking = {}
 for path, _ in outside - inside:
     lacking[path] = lacking.get(path, 0) + 1

@@ -71,7 +71,8 @@ UNIT
 }
 
 # machine IMAGE overlay|direct SECONDS: boots; with an overlay writes stay there. With
-# `initrd` another one than that of the system, and with more `devices`.
+# `initrd` another one than that of the system, with more `devices`, and with `append`
+# more arguments of the kernel.
 machine() {
     local accel cpu=max drive=file=$1,format=raw
     accel=$(cat "$keep/accel")
@@ -84,7 +85,7 @@ machine() {
     timeout "$3" qemu-system-x86_64 -accel "$accel" -cpu "$cpu" -m 1024 -smp 2 \
         -nographic -nodefaults -no-reboot -serial stdio \
         -kernel "$keep/vmlinuz" -initrd "${initrd:-$keep/initrd}" \
-        -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0" \
+        -append "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 ${append:-}" \
         -drive "$drive,if=none,id=root" \
         -device virtio-blk-pci,drive=root,request-merging=off ${devices:-} </dev/null || true
 }

@@ -51,18 +51,19 @@ impl Switch {
     }
 
     /// Makes the root of PID 1 the root of this process, and its working directory,
-    /// once it has been switched; whether it has. From then on all paths are those
+    /// once it has been switched; whether it has, or had before the watch. From then on all paths are those
     /// of the running system.
     ///
     /// # Errors
     /// Without the right to.
     pub fn enter(&self) -> Result<bool, HostError> {
         let failed = |error: rustix::io::Errno| HostError::new("the root of PID 1", error);
+        let Some(before) = self.before else { return Ok(true) };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
             rustix::fs::openat(&self.proc, "1/root", flags, Mode::empty()).map_err(failed)?;
         let now = rustix::fs::fstat(&root).map_err(failed)?;
-        if self.before == Some((now.st_dev, now.st_ino)) {
+        if before == (now.st_dev, now.st_ino) {
             return Ok(false);
         }
         rustix::process::fchdir(&root).map_err(failed)?;

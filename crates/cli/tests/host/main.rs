@@ -3,6 +3,7 @@
 //! devices, FUSE and e2fsprogs; says so where they are not.
 
 mod age;
+mod boot;
 mod disk;
 #[path = "../judges/mod.rs"]
 mod judges;

@@ -1,0 +1,172 @@
+//! A recording of a boot, where there is nothing to boot: on a running system, and
+//! through a switch of the root in a process namespace of its own.
+
+use crate::judges::{Scratch, command};
+use crate::record::events;
+use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Long enough for any machine: nothing is measured by it.
+const LONG: Duration = Duration::from_secs(60);
+
+fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !happened() {
+        assert!(since.elapsed() < LONG, "{what} does not happen");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+fn paths(trace: &Path, op: &str) -> Vec<String> {
+    let events = events(trace);
+    let of_op = events.iter().filter(|event| event["op"] == op);
+    of_op.map(|event| event["path"].as_str().unwrap().to_string()).collect()
+}
+
+/// The process that records to `trace`, in the background.
+fn recorder_of(trace: &Path) -> Option<u32> {
+    let wanted = trace.to_str().unwrap().as_bytes();
+    fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let mut words = line.split(|&byte| byte == 0);
+        let ours =
+            words.clone().any(|word| word == b"--detached") && words.any(|word| word == wanted);
+        entry.file_name().to_str()?.parse().ok().filter(|_| ours)
+    })
+}
+
+#[test]
+fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
+    let _machine = machine();
+    if !capable() || !can_trace() {
+        return;
+    }
+    let scratch = Scratch::new("boot-running");
+    let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
+    fs::create_dir_all(&tree).unwrap();
+    fs::write(tree.join("file"), vec![5; 70_000]).unwrap();
+    mke2fs(&tree, &image, "16M");
+    for by_signal in [false, true] {
+        let Some(mounted) = Mounted::new(&image, &scratch.path().join("mnt")) else { return };
+        let trace = scratch.path().join(if by_signal { "signal" } else { "silence" });
+        let until = if by_signal { ["--until-time", "1h"] } else { ["--until-idle", "2s"] };
+        // It returns when the other one records.
+        let begun = command(&["record", "--boot", "--mount"])
+            .args([mounted.0.as_os_str(), "-o".as_ref(), trace.as_os_str()])
+            .args(until)
+            .status();
+        assert!(begun.unwrap().success());
+        let recorder = recorder_of(&trace).expect("nothing is in the background");
+        fs::read(mounted.0.join("file")).unwrap();
+        // Nothing shields it from a shutdown where there is no root to be switched.
+        let name = format!("/proc/{recorder}/cmdline");
+        wait_for("its own name", || fs::read(&name).is_ok_and(|line| !line.starts_with(b"@")));
+        if by_signal {
+            run("kill", &["-TERM", &recorder.to_string()]).unwrap();
+        }
+        wait_for("the end", || trace.exists() && recorder_of(&trace).is_none());
+        let read = paths(&trace, "read");
+        assert!(read.iter().any(|path| path == "/file"), "{read:?}");
+        drop(mounted);
+    }
+    assert!(traces_of_us(scratch.path().to_str().unwrap()).is_empty());
+}
+
+/// Copies a program to a tree, with what it needs.
+fn put_program(tree: &Path, program: &str, to: &str) {
+    let listed = run("ldd", &[program]).unwrap_or_default();
+    let libraries = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    let copies = libraries.map(|file| (file, file.trim_start_matches('/')));
+    for (from, to) in copies.chain([(program, to)]) {
+        let to = tree.join(to);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(from, to).unwrap();
+    }
+}
+
+/// What the first process does in the memory that the system starts in: it mounts the
+/// root, starts the recorder and switches the root, as `run-init` does.
+const EARLY: &str = "
+set -e
+mount -n -o loop,noatime /image /root
+/bin/seekless record --boot --mount /root --until-idle 1s -o /boot.trace
+mount -n --move /proc /root/proc
+mount -n --move /sys /root/sys
+mount -n --move /dev /root/dev
+cd /root
+mount -n --move . /
+exec chroot . /bin/sh /late
+";
+
+/// What it does afterwards.
+const LATE: &str = "
+cat /file >/dev/null
+until [ -e /boot.trace ] || [ -e /gone ]; do
+    sleep 0.2
+    grep -q seekless /proc/[0-9]*/comm || : >/gone
+done
+[ -e /boot.trace ]
+cat /boot.trace >/dev/shm/result
+";
+
+#[test]
+fn a_recording_lives_through_the_switch_of_the_root() {
+    let _machine = machine();
+    if !capable() || !can_trace() {
+        return;
+    }
+    let scratch = Scratch::new("boot-switch");
+    let (tree, early) = (scratch.path().join("tree"), scratch.path().join("early"));
+    for program in ["sh", "cat", "sleep", "grep"] {
+        let from = run("sh", &["-c", &format!("command -v {program}")]).unwrap();
+        put_program(&tree, &from, &format!("bin/{program}"));
+    }
+    for program in ["sh", "mount", "chroot"] {
+        let from = run("sh", &["-c", &format!("command -v {program}")]).unwrap();
+        put_program(&early, &from, &format!("bin/{program}"));
+    }
+    put_program(&early, env!("CARGO_BIN_EXE_seekless"), "bin/seekless");
+    for dir in ["proc", "sys", "dev"] {
+        fs::create_dir(tree.join(dir)).unwrap();
+        fs::create_dir(early.join(dir)).unwrap();
+    }
+    fs::create_dir(early.join("root")).unwrap();
+    fs::write(tree.join("file"), vec![5; 70_000]).unwrap();
+    fs::write(tree.join("late"), LATE).unwrap();
+    fs::write(early.join("early"), EARLY).unwrap();
+    mke2fs(&tree, &early.join("image"), "32M");
+    let memory = scratch.path().join("memory");
+    let shared = scratch.path().join("shared");
+    fs::create_dir_all(&memory).unwrap();
+    fs::create_dir_all(&shared).unwrap();
+    let start = "
+        set -e
+        mount --make-rprivate /
+        mount -t tmpfs none \"$2\"
+        cp -a \"$1\"/. \"$2\"
+        mount -t proc none \"$2/proc\"
+        mount --rbind /sys \"$2/sys\"
+        mount --rbind /dev \"$2/dev\"
+        mount --bind \"$3\" \"$2/dev/shm\"
+        cd \"$2\"
+        mount --move . /
+        exec chroot . /bin/sh /early";
+    let done = Command::new("unshare")
+        .args(["--pid", "--fork", "--mount", "--kill-child", "sh", "-c", start, "sh"])
+        .args([&early, &memory, &shared])
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{}: {errors}", done.status);
+    let trace = shared.join("result");
+    let read = paths(&trace, "read");
+    for wanted in ["/file", "/bin/cat", "/late"] {
+        assert!(read.iter().any(|path| path == wanted), "{wanted}: {read:?}");
+    }
+    assert!(!read.iter().any(|path| path.starts_with("/root")), "not of the new root: {read:?}");
+}
