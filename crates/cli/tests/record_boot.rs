@@ -252,3 +252,10 @@ fn options_that_exclude_each_other_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
     }
 }
+
+#[test]
+fn a_recorder_that_cannot_start_is_not_taken_for_one_that_records() {
+    let args = ["record", "--boot", "--mount", "/there/is/no/such/root", "-o", "/nowhere/trace"];
+    let (code, message) = failure_after_note(&seekless(&args));
+    assert!(code == 6 && message.contains("could not start"), "{code}: {message}");
+}

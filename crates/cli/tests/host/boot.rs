@@ -2,11 +2,11 @@
 //! through a switch of the root in a process namespace of its own.
 
 use crate::judges::{Scratch, command};
-use crate::record::events;
+use crate::record::{events, make_tree, slow_reader};
 use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -74,6 +74,54 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
         drop(mounted);
     }
     assert!(traces_of_us(scratch.path().to_str().unwrap()).is_empty());
+}
+
+/// Runs a program whose output goes to a terminal, of which it gets the name as its
+/// last argument, and prints what comes out at the other end.
+const TERMINAL: &str = "
+import os, pty, select, subprocess, sys
+ours, theirs = pty.openpty()
+child = subprocess.Popen(sys.argv[1:] + [os.ttyname(theirs)], stdout=subprocess.DEVNULL)
+while True:
+    over = child.poll() is not None
+    while select.select([ours], [], [], 0.1)[0]:
+        sys.stdout.buffer.write(os.read(ours, 65536))
+    if over: sys.exit(child.returncode)
+";
+
+#[test]
+fn a_trace_goes_to_a_device_and_to_standard_output_as_it_is() {
+    let _machine = machine();
+    if !capable() || !can_trace() {
+        return;
+    }
+    let scratch = Scratch::new("record-device");
+    let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    for terminal in [false, true] {
+        let Some(mounted) = Mounted::new(&image, &scratch.path().join("mnt")) else { return };
+        let to = mounted.0.to_str().unwrap();
+        let mut reader = slow_reader(&scratch, to, 0);
+        let pid = reader.id().to_string();
+        let args = ["record", "--source", "tracefs", "--mount", to, "--pid", &pid, "-o"];
+        let mut recorder = if terminal {
+            let mut python = Command::new("python3");
+            python.args(["-c", TERMINAL, env!("CARGO_BIN_EXE_seekless")]).args(args);
+            python
+        } else {
+            command(&[&args[..], &["-"]].concat())
+        };
+        let recorder = recorder.stdout(Stdio::piped()).spawn().unwrap();
+        assert!(reader.wait().unwrap().success());
+        let output = recorder.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert!(!output.stdout.contains(&b'\r'), "terminal: {terminal}: a line was changed");
+        let trace = scratch.path().join("trace");
+        fs::write(&trace, output.stdout).unwrap();
+        let read = paths(&trace, "read");
+        assert!(read.iter().any(|path| path == "/d8/f298"), "terminal: {terminal}: {read:?}");
+    }
 }
 
 /// Copies a program to a tree, with what it needs.

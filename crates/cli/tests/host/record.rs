@@ -26,7 +26,7 @@ for name in ('absent', 'd1/absent'):
     assert not os.path.exists(name)
 ";
 
-fn make_tree(dir: &Path) {
+pub(crate) fn make_tree(dir: &Path) {
     for at in 0..300 {
         let sub = dir.join(format!("d{}", at % 10));
         fs::create_dir_all(&sub).unwrap();
@@ -313,7 +313,7 @@ for n in range(first, 300, 2):
 open(done, 'w').close()
 ";
 
-fn slow_reader(scratch: &Scratch, dir: &str, first: usize) -> Child {
+pub(crate) fn slow_reader(scratch: &Scratch, dir: &str, first: usize) -> Child {
     let done = scratch.path().join(format!("done-{first}"));
     Command::new("python3")
         .args(["-c", SLOW_READER, dir, &first.to_string(), done.to_str().unwrap()])
