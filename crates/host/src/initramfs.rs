@@ -6,6 +6,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
 /// `f_type` of ramfs and tmpfs (`include/uapi/linux/magic.h`): an initramfs is in
@@ -48,6 +49,16 @@ impl Switch {
         let root = rustix::fs::stat("/").map_err(failed)?;
         let before = IN_MEMORY.contains(&kind).then_some((root.st_dev, root.st_ino));
         Ok(Self { proc, before })
+    }
+
+    /// Whether a path is in what the switch leaves behind: nothing is mounted there.
+    ///
+    /// # Errors
+    /// When the path is not there.
+    pub fn leaves(&self, path: &Path) -> Result<bool, HostError> {
+        let stat = rustix::fs::stat(path)
+            .map_err(|error| HostError::new(path.display().to_string(), error))?;
+        Ok(self.before.is_some_and(|(device, _)| device == stat.st_dev))
     }
 
     /// Makes the root of PID 1 the root of this process, and its working directory,
@@ -123,7 +134,9 @@ mod tests {
         let mut command = Command::new("sleep");
         keep(command.arg("60"));
         let mut child = command.spawn().unwrap();
-        let named = fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+        // It has no arguments for a moment while it begins.
+        let read = || fs::read(format!("/proc/{}/cmdline", child.id())).unwrap();
+        let named = std::iter::repeat_with(read).find(|line| !line.is_empty()).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(named.starts_with(b"@seekless\0"), "{}", String::from_utf8_lossy(&named));

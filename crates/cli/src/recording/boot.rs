@@ -91,9 +91,15 @@ impl Boot {
     /// started it when it is recording.
     pub(crate) fn new(until: Until, mount: &Mount, detached: bool) -> Result<Self, Failure> {
         let now = Instant::now();
+        let switch = Switch::watch()?;
+        if switch.leaves(&mount.dir)? {
+            return Err(Failure::usage(
+                "--mount names a part of the initramfs: no root is mounted there",
+            ));
+        }
         Ok(Self {
             until,
-            switch: Switch::watch()?,
+            switch,
             entered: None,
             start: now,
             looked: None,

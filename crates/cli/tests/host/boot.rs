@@ -136,10 +136,11 @@ fn put_program(tree: &Path, program: &str, to: &str) {
     }
 }
 
-/// What the first process does in the memory that the system starts in: it mounts the
-/// root, starts the recorder and switches the root, as `run-init` does.
+/// What the first process does in the memory that the system starts in: a recorder
+/// that comes too early is refused; it mounts the root, starts the recorder and switches the root, as `run-init` does.
 const EARLY: &str = "
 set -e
+if /bin/seekless record --boot --mount /root -o /boot.trace; then exit 9; fi
 mount -n -o loop,noatime /image /root
 /bin/seekless record --boot --mount /root --until-idle 1s -o /boot.trace
 mount -n --move /proc /root/proc

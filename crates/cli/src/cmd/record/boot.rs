@@ -27,11 +27,12 @@ pub(super) struct BootArgs {
     /// initramfs, from before the root is switched (--mount: where it is mounted)
     #[arg(long, conflicts_with_all = ["pid", "boot_unit", "command"])]
     pub(super) boot: bool,
-    /// End when this systemd unit is active [default: default.target]
+    /// End when this systemd unit is active. Without any --until option:
+    /// default.target, then idle for 5s, at most 10min
     #[arg(long, value_name = "UNIT", requires = "boot")]
     until_unit: Option<String>,
     /// End when nothing has been read from the device for this time; with
-    /// --until-unit, since the unit is active [default: 5s]
+    /// --until-unit, since the unit is active
     #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "boot")]
     until_idle: Option<Duration>,
     /// End after this time in any case [default: 10min]
