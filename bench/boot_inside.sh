@@ -25,7 +25,7 @@ trap 'umount -l "$work/mnt"; finish' EXIT
 cp "$work"/mnt/boot/initrd.img-* "$work/initrd"
 umount "$work/mnt"
 trap finish EXIT
-stat -c "initramfs: %s bytes" "$keep/initrd" "$work/initrd"
+stat -L -c "initramfs: %s bytes" "$keep/initrd" "$work/initrd"
 
 initrd=$work/initrd
 devices="-device virtio-serial-pci -chardev file,id=trace,path=$work/inside.trace"
