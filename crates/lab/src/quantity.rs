@@ -2,7 +2,7 @@
 //! knows what is right when it is read, so that an error has its line.
 
 use seekless_cache::Discipline;
-use seekless_units::{ByteLen, Nanos, parse_size, parse_span};
+use seekless_units::{ByteLen, Nanos, parse_size};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -38,15 +38,32 @@ impl<'de> Deserialize<'de> for Size {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        short_span(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
+        parse_span(&String::deserialize(from)?).map(Self).map_err(D::Error::custom)
     }
 }
 
-/// A span of time up to a day: more than anything here waits.
-fn short_span(text: &str) -> Result<Nanos, String> {
-    let day = Nanos::new(86_400_000_000_000);
-    let span = parse_span(text)?;
-    if span <= day { Ok(span) } else { Err(format!("'{text}' is longer than a day")) }
+/// A span of time as people write it, `100us` or `1.5ms` or `30s`.
+///
+/// # Errors
+/// What to show, for a text without a number or without a unit.
+pub fn parse_span(text: &str) -> Result<Nanos, String> {
+    let bad = || format!("'{text}' is not a valid duration (try 800ns, 100us, 1.5ms, 30s)");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(split);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(bad()),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
+    let nanos = number * scale;
+    // A day is more than anything here waits.
+    if !(0.0..=86_400e9).contains(&nanos) {
+        return Err(bad());
+    }
+    Ok(Nanos::new(nanos.round() as u64))
 }
 
 impl<'de> Deserialize<'de> for DisciplineName {
@@ -102,11 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_short() {
-        assert_eq!(short_span("1.5ms"), Ok(Nanos::new(1_500_000)));
-        assert_eq!(short_span("24h"), Ok(Nanos::new(86_400_000_000_000)));
-        for wrong in ["25h", "2d", "1e9s", ""] {
-            assert!(short_span(wrong).is_err(), "{wrong}");
+    fn spans_have_units() {
+        assert_eq!(parse_span("100us"), Ok(Nanos::new(100_000)));
+        assert_eq!(parse_span("1.5ms"), Ok(Nanos::new(1_500_000)));
+        assert_eq!(parse_span("30s"), Ok(Nanos::new(30_000_000_000)));
+        for wrong in ["", "100", "us", "5m", "-1s", "NaNs", "1e9s", "2 days"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
         }
     }
 }

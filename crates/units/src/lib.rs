@@ -153,41 +153,6 @@ impl fmt::Display for Extent {
     }
 }
 
-/// The longest time that [`parse_span`] takes, in seconds: a century.
-const LONGEST_SPAN: f64 = 100.0 * YEAR;
-const DAY: f64 = 86_400.0;
-const YEAR: f64 = 365.25 * DAY;
-
-/// A span of time as people write it, `800ns`, `1.5ms`, `30s`, `15min` or `2w`; up
-/// to a century.
-///
-/// # Errors
-/// What to show, for a text without a number or without a unit, or of more.
-pub fn parse_span(text: &str) -> Result<Nanos, String> {
-    let bad = || format!("'{text}' is not a valid duration (try 100us, 1.5ms, 30s, 15min, 2w)");
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
-    let (digits, unit) = text.split_at(split);
-    let seconds = match unit {
-        "ns" => 1e-9,
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "min" => 60.0,
-        "h" => 3600.0,
-        "d" => DAY,
-        "w" => 7.0 * DAY,
-        "y" => YEAR,
-        _ => return Err(bad()),
-    };
-    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
-    let span = number * seconds;
-    if !(0.0..=LONGEST_SPAN).contains(&span) {
-        return Err(bad());
-    }
-    // A century of nanoseconds fits in 62 bits.
-    Ok(Nanos::new((span * 1e9).round() as u64))
-}
-
 /// A size as people write it, `512K` or `1.5GiB` or `4096`, in bytes.
 ///
 /// Suffixes `K M G T P` (with or without `iB`/`B`, either case) are powers of
@@ -251,25 +216,6 @@ pub fn format_size(len: ByteLen) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans_as_people_write_them() {
-        for (text, nanos) in [
-            ("800ns", 800),
-            ("100us", 100_000),
-            ("1.5ms", 1_500_000),
-            ("30s", 30_000_000_000),
-            ("2min", 120_000_000_000),
-            ("1.5h", 5_400_000_000_000),
-            ("2w", 14 * 86_400_000_000_000),
-            ("0s", 0),
-        ] {
-            assert_eq!(parse_span(text), Ok(Nanos::new(nanos)), "{text}");
-        }
-        for wrong in ["", "100", "us", "d", "5m", "-1s", "NaNs", "infs", "2 days", "200y"] {
-            assert!(parse_span(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn sizes_as_people_write_them() {

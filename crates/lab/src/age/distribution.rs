@@ -2,7 +2,7 @@
 //! knows what is right when it is read, so that an error has its line.
 
 use seekless_model::random::Random;
-use seekless_units::{ByteLen, Nanos, parse_size, parse_span};
+use seekless_units::{ByteLen, Nanos, parse_size};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -62,6 +62,30 @@ fn number(value: f64, most: f64) -> Result<f64, String> {
     } else {
         Err(format!("not in the range 0 to {most}"))
     }
+}
+
+/// A span of virtual time as profiles write it.
+///
+/// # Errors
+/// What to show, for a text without a number, without a unit, or of more than
+/// a century.
+pub fn parse_span(text: &str) -> Result<Nanos, String> {
+    let bad = || format!("'{text}' is not a valid duration (try 5ms, 90s, 15min, 6h, 30d, 2w, 1y)");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(split);
+    let seconds = match unit {
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "w" => 7.0 * 86_400.0,
+        "y" => 365.25 * 86_400.0,
+        _ => return Err(bad()),
+    };
+    let value: f64 = digits.trim().parse().map_err(|_| bad())?;
+    let span = value * seconds;
+    if (0.0..=MOST_SECONDS).contains(&span) { Ok(nanos(span)) } else { Err(bad()) }
 }
 
 fn nanos(seconds: f64) -> Nanos {
@@ -297,6 +321,16 @@ mod tests {
             "{}",
         ] {
             assert!(sizes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!(parse_span("5ms"), Ok(Nanos::new(5_000_000)));
+        assert_eq!(parse_span("1.5h"), Ok(Nanos::new(5400 * SECOND)));
+        assert_eq!(parse_span("2w"), Ok(Nanos::new(14 * 86_400 * SECOND)));
+        for wrong in ["", "3", "d", "3 days", "-1d", "200y", "NaNs", "5m"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -10,7 +10,6 @@ use crate::recording::{self, Subject};
 use crate::say::say;
 use clap::{Args, Parser};
 use seekless_host::mounts::Mount;
-use seekless_units::parse_span;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -204,6 +203,34 @@ fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: boo
     }
 }
 
+/// A time such as `500ms`, `10s` or `2min`.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    parse_span(text).map(|span| Duration::from_nanos(span.get()))
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" | "" => 1000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err("a number of ms, s, min or h is expected".into()),
+    };
+    let number: u64 = number.parse().map_err(|_| "a number of ms, s, min or h is expected")?;
+    // A century is never waited for, and can be added to any clock.
+    let total = number.checked_mul(millis).filter(|total| *total <= 3_155_760_000_000);
+    total.map(Duration::from_millis).ok_or_else(|| "too long".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
+        for wrong in ["", "s", "1.5s", "-1s", "5 s", "3d", "18446744073709551615h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
 }
