@@ -146,6 +146,8 @@ impl Checker {
             self.sound(self.volume.inode_bitmap(group), "bitmap.unreadable", place)?
         };
         let first = number.get().saturating_mul(count).saturating_add(1);
+        // e2fsck does not come to those behind, which were never written.
+        let scanned = self.used_slots(group);
         let mut found = Differences::default();
         let unread = bitmap.is_none() && !group.inode_uninit();
         let mut directories = 0u32;
@@ -154,7 +156,7 @@ impl Checker {
             let seen = self.seen.get(&ino);
             let used = seen.is_some()
                 || self.volume.is_reserved(ino)
-                || self.unusable.binary_search(&ino).is_ok()
+                || (at < scanned && self.unusable.binary_search(&ino).is_ok())
                 || self.file_of_the_volume(ino).is_some();
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));

@@ -50,7 +50,7 @@ impl Checker {
     }
 
     /// Inodes of a group that may be in use: those behind were never written.
-    fn used_slots(&self, group: &crate::group::Group) -> u32 {
+    pub(super) fn used_slots(&self, group: &crate::group::Group) -> u32 {
         let all = self.sb().inodes_per_group;
         let counted = self.has_uninit() && !self.doubtful_groups.contains(&group.number);
         match (counted, group.inode_uninit()) {

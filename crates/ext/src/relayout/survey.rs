@@ -73,8 +73,12 @@ impl<'a> Survey<'a> {
             .into_par_iter()
             .map(|group| volume.allocated_inodes(GroupNo::new(group)))
             .collect::<Result<_, _>>()?;
-        let (pinned, movable): (Vec<Ino>, Vec<Ino>) =
+        let (mut pinned, movable): (Vec<Ino>, Vec<Ino>) =
             allocated.into_iter().flatten().partition(|&ino| stays(ino));
+        // Those that were never written count as free; no file may get one.
+        pinned.extend(&unusable);
+        pinned.sort_unstable();
+        pinned.dedup();
         let moved: Vec<Moved> = movable
             .par_iter()
             .with_min_len(64)
