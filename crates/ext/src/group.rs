@@ -2,7 +2,7 @@
 
 use crate::checksum::{crc16, crc32c};
 use crate::field::{index, low16, parse, range, slice, truncated};
-use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, ro_compat, special};
+use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc, ro_compat};
 use crate::volume::Volume;
 use seekless_fs::{FsError, GroupSummary, InodeLocation, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
@@ -315,38 +315,6 @@ impl Volume {
             .collect())
     }
 
-    /// Inodes whose block of the inode table is on the list of bad blocks, in order:
-    /// e2fsck takes them for used, and none may be.
-    pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
-        let list = Ino::new(special::BAD_BLOCKS);
-        let mut inodes = Vec::new();
-        // One that was never written has no checksum yet.
-        if self.is_unused(list)? {
-            return Ok(inodes);
-        }
-        let bad = self.blocks_of_any_kind(&self.inode(list)?)?;
-        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
-        for group in (0..self.sb.groups).map(GroupNo::new) {
-            let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
-            let before = group.get().saturating_mul(self.sb.inodes_per_group);
-            for run in bad.iter().filter(|run| run.overlaps(table)) {
-                let first = run.start.max(table.start).saturating_since(table.start);
-                let end = run.end().min(table.end()).saturating_since(table.start);
-                let slot = |block: u64| {
-                    let slot = block.saturating_mul(u64::from(per_block));
-                    u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)
-                };
-                let slots = slot(first)..slot(end);
-                inodes.extend(
-                    slots.map(|slot| Ino::new(before.saturating_add(slot).saturating_add(1))),
-                );
-            }
-        }
-        inodes.sort_unstable();
-        inodes.dedup();
-        Ok(inodes)
-    }
-
     /// Whether the bitmap of its group has an inode in use.
     pub(crate) fn is_allocated(&self, ino: Ino) -> Result<bool, FsError> {
         let (number, at) = self.inode_slot(ino)?;
@@ -421,41 +389,6 @@ impl Volume {
             }
         }
         (blocks.saturating_mul(u64::from(self.sb.cluster_ratio)), inodes)
-    }
-
-    /// Whether an inode number is kept for the file system's own use.
-    pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
-        let first = if self.sb.raw.s_rev_level.get() == 0 {
-            special::FIRST_ORDINARY
-        } else {
-            self.sb.raw.s_first_ino.get()
-        };
-        ino.get() < first && ino.get() != special::ROOT
-    }
-
-    /// Whether an inode is the volume's own: reserved, or named by the superblock,
-    /// as quota and orphan files may be above the reserved numbers.
-    pub(crate) fn is_own(&self, ino: Ino) -> bool {
-        self.is_reserved(ino) || self.is_named_by_superblock(ino)
-    }
-
-    fn is_named_by_superblock(&self, ino: Ino) -> bool {
-        let raw = &self.sb.raw;
-        let named = [
-            raw.s_usr_quota_inum.get(),
-            raw.s_grp_quota_inum.get(),
-            raw.s_prj_quota_inum.get(),
-            raw.s_journal_inum.get(),
-            raw.s_orphan_file_inum.get(),
-        ];
-        named.contains(&ino.get())
-    }
-
-    /// Whether a number is kept for something that this volume does not have: a
-    /// journal or quotas.
-    pub(crate) fn is_kept_unused(&self, ino: Ino) -> bool {
-        matches!(ino.get(), special::USER_QUOTA | special::GROUP_QUOTA | special::JOURNAL)
-            && !self.is_named_by_superblock(ino)
     }
 }
 

@@ -43,6 +43,7 @@ mod ondisk;
 mod orphans;
 mod part;
 mod relayout;
+mod reserved;
 mod superblock;
 mod volume;
 mod xattr;

@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod bad_blocks;
 mod damaged;
 mod encrypted;
 mod hostile;

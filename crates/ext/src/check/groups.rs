@@ -155,9 +155,8 @@ impl Checker {
             let ino = Ino::new(first.saturating_add(at));
             let seen = self.seen.get(&ino);
             let used = seen.is_some()
-                || self.volume.is_reserved(ino)
-                || (at < scanned && self.unusable.binary_search(&ino).is_ok())
-                || self.file_of_the_volume(ino).is_some();
+                || self.volume.is_own(ino)
+                || (at < scanned && self.is_unusable(ino));
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
             let marked = match &bitmap {

@@ -49,6 +49,11 @@ impl Checker {
         Ok(())
     }
 
+    /// Whether an inode lies in a block on the list of bad blocks.
+    pub(super) fn is_unusable(&self, ino: Ino) -> bool {
+        self.unusable.binary_search(&ino).is_ok()
+    }
+
     /// Inodes of a group that may be in use: those behind were never written.
     pub(super) fn used_slots(&self, group: &crate::group::Group) -> u32 {
         let all = self.sb().inodes_per_group;
@@ -61,10 +66,14 @@ impl Checker {
     }
 
     fn inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        // Whatever stands in a bad block is not looked at (`ext2fs_get_next_inode`).
+        if self.is_unusable(ino) {
+            return Ok(());
+        }
         let read = self.volume.inode(ino);
         let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
         let is_orphan = self.orphans.contains(&ino);
-        let is_special = self.volume.is_own(ino);
+        let is_special = self.volume.is_own(ino) || self.volume.is_kept_unused(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
         if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
@@ -75,10 +84,6 @@ impl Checker {
         }
         if is_special && !self.reserved(&inode)? {
             return Ok(());
-        }
-        if self.unusable.binary_search(&ino).is_ok() {
-            let what = "in use, but in a bad block".to_string();
-            self.unexpected("inode.unreadable", what, place(ino));
         }
         let Some(kind) = inode.kind() else {
             if is_special {

@@ -171,11 +171,12 @@ impl Checker {
         let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
             if !self.is_lost(entry.ino) {
-                let what = format!(
-                    "`{}` points to inode {}, which is not in use",
-                    show(&entry.name),
-                    entry.ino
-                );
+                let state = match self.is_unusable(entry.ino) {
+                    true => "lies in a bad block",
+                    false => "is not in use",
+                };
+                let name = show(&entry.name);
+                let what = format!("`{name}` points to inode {}, which {state}", entry.ino);
                 self.unexpected("entry.unallocated", what, place(dir));
             }
             return;

@@ -5,12 +5,10 @@ use super::Checker;
 use super::inodes::{Claims, place};
 use crate::inode::Inode;
 use crate::journal;
-use crate::ondisk::{compat, flags, ro_compat, special};
+use crate::ondisk::{compat, flags, special};
+use crate::reserved::OwnFile;
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_units::Ino;
 use zerocopy::IntoBytes;
-
-const JOURNAL: &str = "the journal";
 
 impl Checker {
     /// Looks at one of the volume's own inodes; whether the rest of it is to be
@@ -32,7 +30,7 @@ impl Checker {
         }
         // Where something waits in the journal, its head has been read and reported.
         let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");
-        if self.file_of_the_volume(inode.ino) == Some(JOURNAL) && !is_told {
+        if self.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
             self.sound(journal::check_idle(&self.volume, inode), "journal.corrupt", place)?;
             self.checksum(journal::check_idle(&self.strict, inode), "journal.checksum", place)?;
@@ -51,12 +49,13 @@ impl Checker {
     fn misuse(&self, inode: &Inode) -> Option<String> {
         let (mode, links) = (inode.core.i_mode.get(), inode.core.i_links_count.get());
         let is_file = inode.kind() == Some(FileKind::Regular);
-        if let Some(name) = self.file_of_the_volume(inode.ino) {
+        if let Some(file) = self.volume.own_file(inode.ino) {
+            let name = file.name();
             if !is_file {
                 return Some(format!("{name}, its mode {mode:#o} is not that of a file"));
             }
             // The kernel takes it for a deleted one.
-            let is_lost = name == JOURNAL && links == 0 && !self.has_copied_map(inode);
+            let is_lost = file == OwnFile::Journal && links == 0 && !self.has_copied_map(inode);
             return is_lost.then(|| format!("{name}, without links"));
         }
         let is_wrong = match inode.ino.get() {
@@ -87,25 +86,6 @@ impl Checker {
         raw.s_jnl_backup_type == BLOCKS
             && !inode.has_flag(flags::EXTENTS)
             && raw.s_jnl_blocks.as_bytes().starts_with(&inode.core.i_block.0)
-    }
-
-    /// What the superblock says an inode holds.
-    pub(super) fn file_of_the_volume(&self, ino: Ino) -> Option<&'static str> {
-        let raw = &self.sb().raw;
-        let quota = self.sb().has_ro_compat(ro_compat::QUOTA);
-        let files = [
-            (self.sb().has_compat(compat::HAS_JOURNAL), raw.s_journal_inum.get(), JOURNAL),
-            (quota, raw.s_usr_quota_inum.get(), "the quota file of users"),
-            (quota, raw.s_grp_quota_inum.get(), "the quota file of groups"),
-            (quota, raw.s_prj_quota_inum.get(), "the quota file of projects"),
-            (
-                self.sb().has_compat(compat::ORPHAN_FILE),
-                raw.s_orphan_file_inum.get(),
-                "the orphan file",
-            ),
-        ];
-        let holds = |&&(there, number, _): &&(bool, u32, _)| there && number == ino.get();
-        files.iter().find(holds).map(|&(_, _, name)| name)
     }
 
     /// Claims what an inode's map leads to, whatever its kind.

@@ -22,7 +22,7 @@ pub(crate) mod survey;
 pub(crate) mod write;
 
 use crate::image::ExtImage;
-use crate::ondisk::{compat, flags, incompat, special};
+use crate::ondisk::{compat, flags, incompat};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
@@ -91,18 +91,6 @@ impl<'a> Relayout<'a> {
     ) -> Result<(), FsError> {
         write::Writer { survey: &self.survey, plan, device, progress }.run()
     }
-}
-
-/// Inode numbers with a meaning of their own beyond the reserved ones.
-fn special_inodes(image: &ExtImage) -> Vec<u32> {
-    let raw = &image.volume().sb.raw;
-    let mut inodes = vec![raw.s_journal_inum.get(), raw.s_usr_quota_inum.get()];
-    inodes.extend([raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()]);
-    if image.volume().sb.has_compat(compat::ORPHAN_FILE) {
-        inodes.push(raw.s_orphan_file_inum.get());
-    }
-    inodes.retain(|&ino| ino != 0 && ino != special::ROOT);
-    inodes
 }
 
 /// Whether an inode's map is an extent tree.

@@ -29,7 +29,9 @@ impl Survey<'_> {
             fixed.push(Extent::new(BlockNo::new(volume.sb.raw.s_mmp_block.get()), 1));
         }
         for &ino in &self.pinned {
-            fixed.extend(blocks_of(volume, ino)?);
+            if !self.says_nothing(ino)? {
+                fixed.extend(blocks_of(volume, ino)?);
+            }
         }
         Ok(fixed)
     }
@@ -159,9 +161,6 @@ pub(super) fn split(runs: &[Mapping], shared: &[Extent]) -> Vec<Mapping> {
 
 /// All blocks of an inode that stays: its map's, and of its attributes.
 fn blocks_of(volume: &Volume, ino: Ino) -> Result<Vec<Extent>, FsError> {
-    if volume.is_unused(ino)? {
-        return Ok(Vec::new());
-    }
     let inode = volume.inode(ino)?;
     let mut blocks: Vec<Extent> = match ino.get() {
         special::BAD_BLOCKS => volume.blocks_of_any_kind(&inode)?,

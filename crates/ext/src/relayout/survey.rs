@@ -7,7 +7,7 @@
 )]
 
 use super::orphans::OrphanList;
-use super::{keeps_numbers, special_inodes, uses_extents};
+use super::{keeps_numbers, uses_extents};
 use crate::build::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::hash::name_hash;
 use crate::image::ExtImage;
@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use seekless_fs::plan::{Demand, InodeTable, ObjectId, Placed, Run, Space};
 use seekless_fs::{Corruption, FileKind, FsError, Inspect, Location, Mapping};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// An inode that may move.
@@ -43,6 +43,8 @@ pub(crate) struct Survey<'a> {
     pub(crate) moved: Vec<Moved>,
     /// Inodes in use that stay, with their blocks.
     pub(crate) pinned: Vec<Ino>,
+    /// Those of them that lie in a bad block: nobody knows what they hold.
+    pub(crate) unusable: Vec<Ino>,
     /// The object whose overhead holds an attribute block.
     pub(crate) xattr_owner: HashMap<BlockNo, ObjectId>,
     /// Clusters that are free or hold what moves, in order.
@@ -61,11 +63,11 @@ impl<'a> Survey<'a> {
     pub(crate) fn new(image: &'a ExtImage) -> Result<Self, FsError> {
         let volume = image.volume();
         let cluster = u64::from(volume.sb.cluster_ratio);
-        let special: HashSet<u32> = special_inodes(image).into_iter().collect();
         let first = volume.sb.raw.s_first_ino.get().max(special::FIRST_ORDINARY);
         let unusable = volume.inodes_in_bad_blocks()?;
         let stays = |ino: Ino| {
-            special.contains(&ino.get())
+            volume.is_own(ino)
+                || volume.is_kept_unused(ino)
                 || (ino.get() < first && ino.get() != special::ROOT)
                 || unusable.binary_search(&ino).is_ok()
         };
@@ -75,7 +77,7 @@ impl<'a> Survey<'a> {
             .collect::<Result<_, _>>()?;
         let (mut pinned, movable): (Vec<Ino>, Vec<Ino>) =
             allocated.into_iter().flatten().partition(|&ino| stays(ino));
-        // Those that were never written count as free; no file may get one.
+        // Where the table was never written they count as free; no file may get one.
         pinned.extend(&unusable);
         pinned.sort_unstable();
         pinned.dedup();
@@ -90,6 +92,7 @@ impl<'a> Survey<'a> {
             cluster,
             moved,
             pinned,
+            unusable,
             xattr_owner: HashMap::new(),
             room: Vec::new(),
             shared: Vec::new(),
@@ -104,6 +107,11 @@ impl<'a> Survey<'a> {
         survey.find_room()?;
         survey.walk = survey.walk_tree()?;
         Ok(survey)
+    }
+
+    /// Whether nothing that stands in an inode counts.
+    pub(crate) fn says_nothing(&self, ino: Ino) -> Result<bool, FsError> {
+        Ok(self.unusable.binary_search(&ino).is_ok() || self.volume.is_unused(ino)?)
     }
 
     /// The object of an old inode number.
@@ -130,7 +138,7 @@ impl<'a> Survey<'a> {
             return Ok(());
         }
         for &owner in self.pinned.iter().chain(self.moved.iter().map(|moved| &moved.ino)) {
-            if self.volume.is_unused(owner)? {
+            if self.says_nothing(owner)? {
                 continue;
             }
             let inode = self.volume.inode(owner)?;

@@ -1,0 +1,110 @@
+//! The volume's own inodes: reserved numbers, and what the superblock names.
+
+use crate::ondisk::{compat, ro_compat, special};
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_units::{Extent, GroupNo, Ino};
+
+/// A file that belongs to the volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OwnFile {
+    Journal,
+    UserQuota,
+    GroupQuota,
+    ProjectQuota,
+    Orphans,
+}
+
+impl OwnFile {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Journal => "the journal",
+            Self::UserQuota => "the quota file of users",
+            Self::GroupQuota => "the quota file of groups",
+            Self::ProjectQuota => "the quota file of projects",
+            Self::Orphans => "the orphan file",
+        }
+    }
+}
+
+impl Volume {
+    /// Whether an inode number is kept for the file system's own use.
+    pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
+        let first = if self.sb.raw.s_rev_level.get() == 0 {
+            special::FIRST_ORDINARY
+        } else {
+            self.sb.raw.s_first_ino.get()
+        };
+        ino.get() < first && ino.get() != special::ROOT
+    }
+
+    /// The files that the superblock names, be their features set or not. They need
+    /// not have reserved numbers.
+    fn named_files(&self) -> [(OwnFile, Ino, bool); 5] {
+        let (sb, raw) = (&self.sb, &self.sb.raw);
+        let quota = sb.has_ro_compat(ro_compat::QUOTA);
+        let journal = sb.has_compat(compat::HAS_JOURNAL);
+        let orphans = sb.has_compat(compat::ORPHAN_FILE);
+        [
+            (OwnFile::Journal, raw.s_journal_inum.get(), journal),
+            (OwnFile::UserQuota, raw.s_usr_quota_inum.get(), quota),
+            (OwnFile::GroupQuota, raw.s_grp_quota_inum.get(), quota),
+            (OwnFile::ProjectQuota, raw.s_prj_quota_inum.get(), quota),
+            (OwnFile::Orphans, raw.s_orphan_file_inum.get(), orphans),
+        ]
+        .map(|(file, number, used)| (file, Ino::new(number), used))
+    }
+
+    /// Which of the volume's files an inode holds.
+    pub(crate) fn own_file(&self, ino: Ino) -> Option<OwnFile> {
+        let found = self.named_files().into_iter().find(|&(_, at, used)| used && at == ino);
+        found.map(|(file, ..)| file).filter(|_| ino.get() != special::ROOT)
+    }
+
+    /// Whether an inode is the volume's own: nothing leads to it by a name.
+    pub(crate) fn is_own(&self, ino: Ino) -> bool {
+        self.is_reserved(ino) || self.own_file(ino).is_some()
+    }
+
+    /// Whether a number is kept for something that this volume does not have: a
+    /// journal, quotas or an orphan file.
+    pub(crate) fn is_kept_unused(&self, ino: Ino) -> bool {
+        let kept = [special::USER_QUOTA, special::GROUP_QUOTA, special::JOURNAL];
+        let is_named = self.named_files().iter().any(|&(_, at, _)| at == ino);
+        (kept.contains(&ino.get()) || is_named)
+            && self.own_file(ino).is_none()
+            && ino.get() != special::ROOT
+    }
+
+    /// Inodes whose block of the inode table is on the list of bad blocks, in order:
+    /// e2fsck takes them for used, and none may be.
+    pub(crate) fn inodes_in_bad_blocks(&self) -> Result<Vec<Ino>, FsError> {
+        let list = Ino::new(special::BAD_BLOCKS);
+        let mut inodes = Vec::new();
+        // One that was never written has no checksum yet.
+        if self.is_unused(list)? {
+            return Ok(inodes);
+        }
+        let bad = self.blocks_of_any_kind(&self.inode(list)?)?;
+        let per_block = self.sb.block_size.checked_div(u32::from(self.sb.inode_size)).unwrap_or(0);
+        for group in (0..self.sb.groups).map(GroupNo::new) {
+            let table = Extent::new(self.descriptor(group)?.inode_table(), self.sb.itable_blocks());
+            let before = group.get().saturating_mul(self.sb.inodes_per_group);
+            for run in bad.iter().filter(|run| run.overlaps(table)) {
+                let first = run.start.max(table.start).saturating_since(table.start);
+                let end = run.end().min(table.end()).saturating_since(table.start);
+                let slot = |block: u64| {
+                    let slot = block.saturating_mul(u64::from(per_block));
+                    u32::try_from(slot).unwrap_or(u32::MAX).min(self.sb.inodes_per_group)
+                };
+                let slots = slot(first)..slot(end);
+                inodes.extend(
+                    slots.map(|slot| Ino::new(before.saturating_add(slot).saturating_add(1))),
+                );
+            }
+        }
+        inodes.sort_unstable();
+        inodes.dedup();
+        Ok(inodes)
+    }
+}
