@@ -19,23 +19,31 @@ const MOST_PERCENT: u64 = 200;
 /// it waited for another process: it goes on behind that, not at its own pace.
 const LONG_PAUSE: u64 = 16;
 
-/// What is known of a process on the way.
-struct Process {
-    /// When its last event was, in the trace, in nanoseconds.
-    recorded: u64,
-    /// Its pauses that are longer than this many nanoseconds are waits.
-    patience: u64,
-    /// When its last event was in the run that is drawn, or where the stretch began
-    /// that it belongs to.
-    here: u64,
+/// How an event follows those before it.
+#[derive(Clone, Copy)]
+struct Step {
+    /// The event of the same process before it.
+    own: Option<usize>,
+    /// Whether its process went on to it by itself, and did not wait for others.
+    goes_on: bool,
 }
 
-impl Process {
-    /// Whether it goes on by itself at `time`, and did not wait for others. Without
-    /// times there is no telling.
-    fn goes_on(&self, time: u64) -> bool {
-        self.patience > 0 && time.saturating_sub(self.recorded) <= self.patience
-    }
+/// Each event's step. Without times there is no telling that a process goes on by
+/// itself.
+fn steps(events: &[Event]) -> impl Iterator<Item = Step> {
+    let patience = patience(events);
+    let mut last: HashMap<u32, usize> = HashMap::new();
+    events.iter().enumerate().map(move |(at, event)| {
+        let own = last.insert(event.pid, at);
+        let pause = own.map(|own| pause_between(events, own, at));
+        let longest = patience.get(&event.pid).copied().unwrap_or(0);
+        Step { own, goes_on: longest > 0 && pause.is_some_and(|pause| pause <= longest) }
+    })
+}
+
+/// How long after event `from` event `to` was, in the trace, in nanoseconds.
+fn pause_between(events: &[Event], from: usize, to: usize) -> u64 {
+    events[to].time.get().saturating_sub(events[from].time.get())
 }
 
 /// The events with each stretch of a process in one piece: what it reads until it
@@ -44,19 +52,12 @@ impl Process {
 /// finds what it reads in one place, whichever is ahead in a run, and a drive sees
 /// as many sequential streams as there are processes.
 pub(super) fn stretches(events: &[Event]) -> Vec<usize> {
-    let patience = patience(events);
-    let mut processes: HashMap<u32, Process> = HashMap::new();
-    let mut places: Vec<(u64, usize)> = Vec::with_capacity(events.len());
-    for (at, event) in events.iter().enumerate() {
-        let time = event.time.get();
-        let patience = patience.get(&event.pid).copied().unwrap_or(0);
-        let own = processes.get(&event.pid).filter(|own| own.goes_on(time));
-        let here = own.map_or(at as u64, |own| own.here);
-        processes.insert(event.pid, Process { recorded: time, patience, here });
-        places.push((here, at));
+    // The event that each one's stretch began with.
+    let mut began: Vec<usize> = Vec::with_capacity(events.len());
+    for (at, step) in steps(events).enumerate() {
+        began.push(step.own.filter(|_| step.goes_on).map_or(at, |own| began[own]));
     }
-    places.sort_unstable();
-    places.into_iter().map(|(_, at)| at).collect()
+    sorted_by(&began)
 }
 
 /// The events in the order of one more run, by their places in the trace. The
@@ -68,29 +69,28 @@ pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
         let percent = random.next_u64() % (MOST_PERCENT + 1);
         u64::try_from(u128::from(pause) * u128::from(percent) / 100).unwrap_or(u64::MAX)
     };
-    let patience = patience(events);
-    let mut processes: HashMap<u32, Process> = HashMap::new();
-    // The event before, whoever made it.
-    let (mut before, mut before_here) = (events.first().map_or(0, |event| event.time.get()), 0u64);
-    let mut times: Vec<(u64, usize)> = Vec::with_capacity(events.len());
-    for (at, event) in events.iter().enumerate() {
-        let time = event.time.get();
-        let patience = patience.get(&event.pid).copied().unwrap_or(0);
-        let process = processes.get(&event.pid);
-        let own = process.filter(|own| own.goes_on(time));
-        let here = match (own, process) {
-            (Some(own), _) => own.here.saturating_add(draw(time.saturating_sub(own.recorded))),
+    // When each event is in the run that is drawn.
+    let mut times: Vec<u64> = Vec::with_capacity(events.len());
+    for (at, step) in steps(events).enumerate() {
+        let own_time = step.own.map_or(0, |own| times[own]);
+        let time = match (step.own.filter(|_| step.goes_on), at.checked_sub(1)) {
+            (Some(own), _) => own_time.saturating_add(draw(pause_between(events, own, at))),
             // It waited for what was done just before, or began then.
-            (None, last) => before_here
-                .saturating_add(draw(time.saturating_sub(before)))
-                .max(last.map_or(0, |own| own.here)),
+            (None, Some(before)) => {
+                times[before].saturating_add(draw(pause_between(events, before, at))).max(own_time)
+            }
+            (None, None) => 0,
         };
-        processes.insert(event.pid, Process { recorded: time, patience, here });
-        (before, before_here) = (time, here);
-        times.push((here, at));
+        times.push(time);
     }
-    times.sort_unstable();
-    times.into_iter().map(|(_, at)| at).collect()
+    sorted_by(&times)
+}
+
+/// The places of `keys` in ascending order of their values; equal ones stay in order.
+fn sorted_by<K: Ord>(keys: &[K]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..keys.len()).collect();
+    places.sort_by_key(|&at| &keys[at]);
+    places
 }
 
 /// For each process, the pause beyond which it is taken to have waited for
