@@ -1,5 +1,6 @@
 //! How a command fails: a message, and the exit code that says what kind.
 
+use crate::say;
 use seekless_device::DeviceError;
 use seekless_fs::FsError;
 use seekless_host::HostError;
@@ -73,19 +74,12 @@ impl Failure {
             let value = serde_json::json!({
                 "error": { "kind": self.kind.name(), "message": self.message }
             });
-            say(&format!("{value}\n"));
+            say::error_line(&value.to_string());
         } else {
-            say(&format!("seekless: {}\n", self.message));
+            say::tell(&self.message);
         }
         ExitCode::from(self.kind as u8)
     }
-}
-
-/// One write: in the kernel's log each is an entry of its own.
-fn say(line: &str) {
-    use io::Write;
-    // Nothing can be done where nobody listens.
-    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 impl fmt::Display for Failure {

@@ -1,4 +1,4 @@
-//! Standard output that does not mind when nobody listens any more.
+//! Standard output and standard error that do not mind when nobody listens any more.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -11,9 +11,21 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
         if error.kind() == io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
-        eprintln!("seekless: standard output: {error}");
+        tell(&format!("standard output: {error}"));
         std::process::exit(crate::failure::Kind::System as i32);
     }
+}
+
+/// Prints a message on standard error.
+pub(crate) fn tell(message: &str) {
+    error_line(&format!("seekless: {message}"));
+}
+
+/// Prints a line on standard error, as one write: the kernel's log makes an entry of
+/// each.
+pub(crate) fn error_line(line: &str) {
+    // Nothing can be done where nobody listens.
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 /// [`println!`] by way of [`line()`].

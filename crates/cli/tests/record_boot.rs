@@ -241,7 +241,7 @@ fn options_that_exclude_each_other_are_refused() {
         &["--boot", "-o", "relative.trace"],
         &["--boot", "--source", "fanotify"],
         &["--boot", "--read-ahead", "256K"],
-        &["--boot", "--until-time", "1.5s"],
+        &["--boot", "--until-time", "5 weeks"],
         &["--until-idle", "5s", "-o", "/nowhere/trace"],
         &["--install-boot", "--remove-boot"],
         &["--root", "/nowhere", "-o", "/nowhere/trace"],

@@ -205,7 +205,7 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
         Wanted::Auto => Ok(match usable() {
             Ok(()) => Source::Tracefs,
             Err(failure) => {
-                recording::tell(&format!("{failure}; recording with fanotify"));
+                crate::say::tell(&format!("{failure}; recording with fanotify"));
                 Source::Fanotify
             }
         }),

@@ -182,7 +182,7 @@ impl Boot {
             UnitState::Active => self.active = Some(Instant::now()),
             // What has been read until then is worth keeping.
             UnitState::Failed => {
-                super::tell(&format!(
+                crate::say::tell(&format!(
                     "{unit} has failed to start: the recording goes on without it"
                 ));
                 self.until.unit = None;

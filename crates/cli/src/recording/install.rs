@@ -264,24 +264,6 @@ fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Whether a program needs others to be loaded (elf(5): it names an interpreter).
-pub(crate) fn is_dynamic(program: &[u8]) -> bool {
-    const PT_INTERP: u32 = 3;
-    let number = |at: usize, len: usize| -> Option<u64> {
-        let bytes = program.get(at..at.checked_add(len)?)?;
-        Some(bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
-    };
-    // 64-bit, in the order of bytes of the machines that this is built for.
-    let (Some(start), Some(size), Some(count)) = (number(32, 8), number(54, 2), number(56, 2))
-    else {
-        return false;
-    };
-    (0..count).any(|at| {
-        let at = usize::try_from(start.saturating_add(at * size)).unwrap_or(usize::MAX);
-        number(at, 4) == Some(u64::from(PT_INTERP))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,14 +276,5 @@ mod tests {
             .output()
             .unwrap();
         assert_eq!(output.stdout, word.as_bytes());
-    }
-
-    #[test]
-    fn an_interpreter_is_found() {
-        let shell = fs::read("/bin/sh").unwrap();
-        let told = std::process::Command::new("readelf").args(["-lW", "/bin/sh"]).output();
-        let Ok(told) = told else { return };
-        assert_eq!(is_dynamic(&shell), String::from_utf8_lossy(&told.stdout).contains("INTERP"));
-        assert!(!is_dynamic(b"\x7fELF"));
     }
 }

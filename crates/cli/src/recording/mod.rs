@@ -19,7 +19,6 @@ use seekless_host::tracefs::{self, Filter, Instance, Root, Who};
 use seekless_layout::recording::{Assembled, Pages};
 use seekless_units::Ino;
 use std::collections::HashSet;
-use std::io::Write;
 
 /// The inodes of a file system that are in memory, found by dropping them.
 pub(crate) fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Failure> {
@@ -55,10 +54,4 @@ pub(crate) fn assemble(
     };
     let mut names = Names::new(mount, &collected)?;
     Ok(names.assemble(collected, pages, &loaded, kept_caches))
-}
-
-/// Prints a message, as one write: the kernel's log makes an entry of each.
-pub(crate) fn tell(message: &str) {
-    // Nothing can be done where nobody listens.
-    let _ = std::io::stderr().write_all(format!("seekless: {message}\n").as_bytes());
 }

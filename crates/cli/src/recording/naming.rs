@@ -47,7 +47,7 @@ impl<'a> Names<'a> {
             });
             match read {
                 Ok(names) => return Ok(names),
-                Err(failure) => super::tell(&format!(
+                Err(failure) => crate::say::tell(&format!(
                     "{failure}: the underlying device cannot be read, so metadata blocks are not named"
                 )),
             }

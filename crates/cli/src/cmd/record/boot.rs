@@ -10,6 +10,7 @@ use crate::recording::{self, Subject};
 use crate::say::say;
 use clap::{Args, Parser};
 use seekless_host::mounts::Mount;
+use seekless_lab::age::distribution::parse_span;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,10 +34,10 @@ pub(super) struct BootArgs {
     until_unit: Option<String>,
     /// End when nothing has been read from the device for this time; with
     /// --until-unit, since the unit is active
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "boot")]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "boot")]
     until_idle: Option<Duration>,
     /// End after this time in any case [default: 10min]
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "boot")]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait, requires = "boot")]
     until_time: Option<Duration>,
     /// Install a hook that records each boot; options of the recorder follow `--`
     #[arg(long, conflicts_with_all = ["boot", "pid", "boot_unit", "remove_boot", "output"])]
@@ -115,7 +116,7 @@ impl BootArgs {
         let tool = install::tool_of(&self.root, self.initramfs)?;
         let itself = std::env::current_exe().and_then(fs::read);
         let program = itself.map_err(|error| Failure::io("this program", &error))?;
-        let dynamic = install::is_dynamic(&program);
+        let dynamic = !cfg!(target_feature = "crt-static");
         let installed = install::install(&self.root, tool, &program, &options)?;
         let files = installed.files.clone();
         let rebuilt = match self.rebuild(tool) {
@@ -126,7 +127,7 @@ impl BootArgs {
             }
         };
         if dynamic {
-            recording::tell(
+            crate::say::tell(
                 "this program is not static: its libraries are copied into the initramfs as well (`make static` builds one that needs none)",
             );
         }
@@ -196,41 +197,14 @@ fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: boo
     if rebuilt {
         say!("the initramfs was made anew by {}", tool.name());
     } else if !unwanted {
-        recording::tell(&format!(
+        crate::say::tell(&format!(
             "the system has no program of {} to make the initramfs anew",
             tool.name()
         ));
     }
 }
 
-/// A time such as `500ms`, `10s` or `2min`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let millis: u64 = match unit {
-        "ms" => 1,
-        "s" | "" => 1000,
-        "min" | "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a number of ms, s, min or h is expected".into()),
-    };
-    let number: u64 = number.parse().map_err(|_| "a number of ms, s, min or h is expected")?;
-    // A century is never waited for, and can be added to any clock.
-    let total = number.checked_mul(millis).filter(|total| *total <= 3_155_760_000_000);
-    total.map(Duration::from_millis).ok_or_else(|| "too long".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_read() {
-        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(parse_duration("10"), Ok(Duration::from_secs(10)));
-        assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));
-        for wrong in ["", "s", "1.5s", "-1s", "5 s", "3d", "18446744073709551615h"] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
-    }
+/// How long to wait, as a time of the system's clocks.
+fn parse_wait(text: &str) -> Result<Duration, String> {
+    parse_span(text).map(|span| Duration::from_nanos(span.get()))
 }

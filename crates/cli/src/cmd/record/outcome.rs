@@ -2,7 +2,7 @@
 
 use super::{RecordArgs, WantedPages};
 use crate::args::Global;
-use crate::recording::{self, Collected, End, Source};
+use crate::recording::{Collected, End, Source};
 use seekless_host::mounts::Mount;
 use seekless_layout::recording::Assembled;
 use serde_json::{Map, Value, json};
@@ -84,12 +84,12 @@ pub(super) fn report(
     }
     let tell = |count: u64, what: &str| {
         if count > 0 {
-            recording::tell(&format!("{count} {what}"));
+            crate::say::tell(&format!("{count} {what}"));
         }
     };
     if args.boot.boot {
         let (count, to) = (assembled.events.len(), args.destination().display());
-        recording::tell(&format!("the boot is recorded in {to} ({count} events)"));
+        crate::say::tell(&format!("the boot is recorded in {to} ({count} events)"));
     }
     tell(lost, "events were lost in the kernel (use a larger --buffer)");
     tell(
