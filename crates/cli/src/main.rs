@@ -10,6 +10,7 @@ mod disk;
 mod extract;
 mod failure;
 mod image;
+mod interrupt;
 mod mount;
 mod output;
 mod progress;

@@ -3,23 +3,29 @@
 //! Everything is mounted in a namespace of its own and the loop device goes with
 //! its last user, so that nothing is left however this ends.
 
+mod file_system;
+mod programs;
+
+pub(crate) use file_system::{FileSystem, make};
+
 use crate::disk;
 use crate::failure::{Failure, Kind};
+use crate::interrupt::interrupted;
 use crate::source::temp_dir;
+use programs::{command, end, exit_code, run_program};
 use rustix::mount::MountFlags;
 use seekless_host::HostError;
 use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::program;
 use seekless_host::scratch::{self, Mounted};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Nanos};
 use signal_hook::iterator::Signals;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// Directories of ours are called this and the process's number.
@@ -30,55 +36,6 @@ const START: Duration = Duration::from_secs(60);
 
 /// How often it is looked whether the script has ended.
 const POLL: Duration = Duration::from_millis(10);
-
-/// How long a script may take to end after a signal.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// A file system of the kernel's.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum FileSystem {
-    /// ext4
-    Ext4,
-    /// XFS
-    Xfs,
-    /// Btrfs
-    Btrfs,
-}
-
-impl FileSystem {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Ext4 => "ext4",
-            Self::Xfs => "xfs",
-            Self::Btrfs => "btrfs",
-        }
-    }
-
-    /// The program that makes one, and the package it comes in.
-    fn maker(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Ext4 => ("mkfs.ext4", "e2fsprogs"),
-            Self::Xfs => ("mkfs.xfs", "xfsprogs"),
-            Self::Btrfs => ("mkfs.btrfs", "btrfs-progs"),
-        }
-    }
-
-    /// No questions, no chatter.
-    fn maker_args(self) -> &'static [&'static str] {
-        match self {
-            Self::Ext4 => &["-q", "-F"],
-            Self::Xfs | Self::Btrfs => &["-q", "-f"],
-        }
-    }
-
-    /// ext4 would go on zeroing inode tables behind the script's back.
-    fn mount_options(self) -> &'static str {
-        match self {
-            Self::Ext4 => "noinit_itable",
-            Self::Xfs | Self::Btrfs => "",
-        }
-    }
-}
 
 /// A directory that is removed with all that is in it.
 struct Scratch(PathBuf);
@@ -166,7 +123,6 @@ impl Drop for Server {
 /// What the disk is to be.
 pub(crate) struct ModelledDisk<'a> {
     pub(crate) model: &'a str,
-    pub(crate) size: ByteLen,
     pub(crate) realtime: bool,
     pub(crate) io_log: Option<&'a Path>,
 }
@@ -180,21 +136,74 @@ pub(crate) struct Workbench {
 }
 
 impl Workbench {
-    pub(crate) fn new(fs: FileSystem, disk: &ModelledDisk<'_>) -> Result<Self, Failure> {
+    /// A new disk, all zeros.
+    pub(crate) fn new(
+        fs: FileSystem,
+        size: ByteLen,
+        disk: &ModelledDisk<'_>,
+    ) -> Result<Self, Failure> {
         let scratch = Scratch(make_dir()?);
         let image = scratch.0.join("image");
-        drop(disk::open_image(&image, Some(disk.size))?);
+        drop(disk::open_image(&image, Some(size))?);
+        let title = format!("{} of {}", fs.name(), seekless_units::format_size(size));
+        Self::with(fs, disk, scratch, &title)
+    }
+
+    /// A disk that is an image with a file system of that kind.
+    pub(crate) fn of(
+        fs: FileSystem,
+        image: &Path,
+        disk: &ModelledDisk<'_>,
+    ) -> Result<Self, Failure> {
+        let scratch = Scratch(make_dir()?);
+        let failed = |error| Failure::io(image.display(), &error);
+        let whole = image.canonicalize().map_err(failed)?;
+        std::os::unix::fs::symlink(whole, scratch.0.join("image")).map_err(failed)?;
+        Self::with(fs, disk, scratch, &image.display().to_string())
+    }
+
+    /// A disk that is the file `image` of a directory; it loses this name.
+    fn with(
+        fs: FileSystem,
+        disk: &ModelledDisk<'_>,
+        scratch: Scratch,
+        title: &str,
+    ) -> Result<Self, Failure> {
+        let image = scratch.0.join("image");
         for name in ["disk", "mnt"] {
             let dir = scratch.0.join(name);
             std::fs::create_dir(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         }
-        let title = format!("{} of {}", fs.name(), seekless_units::format_size(disk.size));
-        let server = Server::new(disk, &scratch.0, &title)?;
+        let server = Server::new(disk, &scratch.0, title)?;
         // Nothing of it is left however this ends: the file has no name any more.
         std::fs::remove_file(&image).map_err(|error| Failure::io(image.display(), &error))?;
         let options = LoopOptions { read_only: false, direct: true };
         let device = LoopDevice::new(&server.dir.join("disk"), options)?;
         Ok(Self { fs, device, server, scratch })
+    }
+
+    /// Mounts the file system that is there read-only, the device reading ahead so
+    /// many KiB, and works with it. Besides what that gives, what the disk says as
+    /// JSON.
+    pub(crate) fn visit<T>(
+        self,
+        read_ahead_kib: u64,
+        work: impl FnOnce(&Path, &Control<'_>) -> Result<T, Failure>,
+    ) -> Result<(T, String), Failure> {
+        // Dropped from the last to the first.
+        let Self { scratch, server, device, fs } = self;
+        let (dir, flags) = (scratch.0.join("mnt"), MountFlags::RDONLY | MountFlags::NOATIME);
+        let mounted = Mounted::new(device.path(), &dir, fs.name(), flags, "")?;
+        device.set_queue("read_ahead_kb", read_ahead_kib)?;
+        let done = work(mounted.dir(), &Control(&server));
+        let unmounted = mounted.unmount();
+        let done = done?;
+        unmounted?;
+        let report = server.report("stats.json")?;
+        drop(device);
+        drop(server);
+        drop(scratch);
+        Ok((done, report))
     }
 
     /// Makes the file system, runs the script and takes all down again. The report
@@ -232,12 +241,24 @@ impl Workbench {
         drop(server);
         drop(scratch);
         match signal {
-            Some(signal) => Err(Failure::new(
-                Kind::System,
-                format!("interrupted by signal {signal}; everything was cleaned up"),
-            )),
+            Some(signal) => Err(interrupted(signal)),
             None => Ok((report, exit_code(status))),
         }
+    }
+}
+
+/// Whoever works with a mounted file system tells the disk what to count.
+pub(crate) struct Control<'a>(&'a Server);
+
+impl Control<'_> {
+    /// Begins a phase, with cold caches.
+    pub(crate) fn phase(&self, name: &str) -> Result<(), Failure> {
+        self.0.control(&format!("phase {name}"))
+    }
+
+    /// Lets time pass in which nothing is asked of the disk.
+    pub(crate) fn wait(&self, time: Nanos) -> Result<(), Failure> {
+        self.0.control(&format!("wait {}ns", time.get()))
     }
 }
 
@@ -252,20 +273,20 @@ pub(crate) fn settle(dir: &Path) -> io::Result<()> {
     caches::drop_clean(Caches::All).map_err(failed)
 }
 
-/// Removes the directories that killed runs have left: empty ones, for what was
-/// mounted there went with them.
-fn clean(dir: &Path) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-            drop(Scratch(entry.path()));
-        }
-    }
+/// What killed runs have left among temporary files: their directories are called
+/// `prefix` and the number of the process.
+pub(crate) fn left_behind(prefix: &str) -> Vec<PathBuf> {
+    let is_left = |name: &std::ffi::OsStr| {
+        let owner = name.to_str().and_then(|name| name.strip_prefix(prefix)?.split('-').next());
+        owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists())
+    };
+    let entries = std::fs::read_dir(temp_dir()).into_iter().flatten().flatten();
+    entries.filter(|entry| is_left(&entry.file_name())).map(|entry| entry.path()).collect()
 }
 
 fn make_dir() -> Result<PathBuf, Failure> {
-    clean(&temp_dir());
+    // Empty ones: what was mounted there went with them.
+    left_behind(PREFIX).into_iter().map(Scratch).for_each(drop);
     let mut number = 0;
     loop {
         let dir = temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
@@ -275,112 +296,4 @@ fn make_dir() -> Result<PathBuf, Failure> {
             Err(error) => return Err(Failure::io(dir.display(), &error)),
         }
     }
-}
-
-fn make(
-    fs: FileSystem,
-    args: &[OsString],
-    device: &Path,
-    signals: &mut Signals,
-) -> Result<(), Failure> {
-    let (program, package) = fs.maker();
-    let mut command = Command::new(program);
-    command.args(fs.maker_args()).args(args).arg(device).stdin(Stdio::null());
-    // Standard output is for the report.
-    command.stdout(io::stderr());
-    let (status, signal) = run_program(&mut command, signals)
-        .map_err(|failure| failure.about(format!("{program} (of the package {package})")))?;
-    if let Some(signal) = signal {
-        return Err(Failure::new(
-            Kind::System,
-            format!("interrupted by signal {signal}; everything was cleaned up"),
-        ));
-    }
-    if status.success() {
-        return Ok(());
-    }
-    Err(Failure::new(Kind::System, format!("{program}: {status}")))
-}
-
-/// A command with its arguments; a single word that is no program is a line for
-/// the shell.
-fn command(script: &[OsString], dir: &Path) -> Command {
-    match script {
-        [line] if !is_program(line, dir) => {
-            let mut command = Command::new("sh");
-            command.arg("-ec").arg(line);
-            command
-        }
-        [] => Command::new("true"),
-        [program, args @ ..] => {
-            // What is named by a path is meant from where we were called.
-            let whole = Path::new(program).canonicalize().ok().filter(|path| path.is_file());
-            let mut command = match whole {
-                Some(path) if program.as_encoded_bytes().contains(&b'/') => Command::new(path),
-                _ => Command::new(program),
-            };
-            command.args(args);
-            command
-        }
-    }
-}
-
-fn is_program(word: &OsStr, dir: &Path) -> bool {
-    if word.as_encoded_bytes().contains(&b'/') {
-        return Path::new(word).is_file() || dir.join(word).is_file();
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|dir| dir.join(word).is_file())
-}
-
-/// Runs a program to its end, or until a signal comes and it has been ended. What
-/// it has started ends with it.
-fn run_program(
-    command: &mut Command,
-    signals: &mut Signals,
-) -> Result<(ExitStatus, Option<i32>), Failure> {
-    program::contained(|| watch_program(command, signals))
-}
-
-fn watch_program(
-    command: &mut Command,
-    signals: &mut Signals,
-) -> Result<(ExitStatus, Option<i32>), Failure> {
-    program::tie(command);
-    let name = command.get_program().to_string_lossy().into_owned();
-    let failed = |error| Failure::io(&name, &error);
-    let mut child = command.spawn().map_err(failed)?;
-    loop {
-        if let Some(status) = child.try_wait().map_err(failed)? {
-            return Ok((status, signals.pending().next()));
-        }
-        if let Some(signal) = signals.pending().next() {
-            return end(&mut child, signal).map(|status| (status, Some(signal))).map_err(failed);
-        }
-        std::thread::sleep(POLL);
-    }
-}
-
-/// Hands a signal on, and kills what does not heed it: the first process of a
-/// namespace does only if it has a handler.
-fn end(child: &mut Child, signal: i32) -> io::Result<ExitStatus> {
-    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-    if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(signal)) {
-        let _ = rustix::process::kill_process(pid, signal);
-    }
-    let since = Instant::now();
-    while since.elapsed() < GRACE {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
-        }
-        std::thread::sleep(POLL);
-    }
-    child.kill()?;
-    child.wait()
-}
-
-/// The script's exit code, as a shell has it.
-fn exit_code(status: ExitStatus) -> ExitCode {
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-    ExitCode::from(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
 }

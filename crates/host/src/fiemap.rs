@@ -7,8 +7,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// `_IOWR('f', 11, struct fiemap)`.
-const FS_IOC_FIEMAP: libc::c_ulong = 0xC020_660B;
+/// `_IOWR('f', 11, struct fiemap)`, as the C library takes it: musl has another type
+/// for it than glibc.
+const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
 /// The file is written first, so that everything has its place.
 const FIEMAP_FLAG_SYNC: u32 = 1;
 /// Extents that are asked for in one go.

@@ -23,8 +23,10 @@
 //! - [`grids`]: the cells of a sweep, laid out by its keys
 //! - [`rank`]: how well two orders agree
 //! - [`age`]: file systems used for a long time in a short one
+//! - [`boots`]: what ageing costs a boot, on file systems of the kernel
 
 pub mod age;
+pub mod boots;
 pub mod builtin;
 pub mod cells;
 pub mod disk;

@@ -172,13 +172,9 @@ fn run_script(args: &RunArgs, global: &Global, mut signals: Signals) -> Result<E
     device::spec(&args.model)?;
     let io_log = args.io_log.as_deref().map(std::path::absolute).transpose();
     let io_log = io_log.map_err(|error| Failure::io("--io-log", &error))?;
-    let disk = ModelledDisk {
-        model: &args.model,
-        size: args.size,
-        realtime: args.realtime,
-        io_log: io_log.as_deref(),
-    };
-    let bench = Workbench::new(args.fs, &disk)?;
+    let disk =
+        ModelledDisk { model: &args.model, realtime: args.realtime, io_log: io_log.as_deref() };
+    let bench = Workbench::new(args.fs, args.size, &disk)?;
     let report = if global.json { "stats.json" } else { "stats" };
     let (report, code) =
         bench.run(&args.mkfs_arg, &args.mount_options, &args.script, report, &mut signals)?;

@@ -1,5 +1,6 @@
 //! `seekless lab`: experiments, run again and set beside what was published.
 
+mod boots;
 mod go;
 mod keep;
 mod page;
@@ -11,6 +12,8 @@ use crate::output::{Output, directory_of};
 use crate::say::say;
 use clap::{Args, Subcommand};
 use go::RunArgs;
+use seekless_lab::boots::BootExperiment;
+use seekless_lab::builtin::Heading;
 use seekless_lab::experiment::Experiment;
 use seekless_lab::parquet::parquet;
 use seekless_lab::run::{Run, digest};
@@ -26,12 +29,14 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 An experiment is built in or a TOML file; docs/experiments.md describes the file
-format and the results of the built-in experiments.
+format and the results of the built-in experiments. Experiments of the kind
+'boots' use the kernel's file systems and need root.
 
 Examples:
   seekless lab list
   seekless lab show dirpref > mine.toml
   seekless lab run dirpref -o results
+  seekless lab run boots --only raptor-74
   seekless lab run dirpref --only second/softdep --io-log requests.tsv
   seekless lab run dirpref --repetitions 5 --json | jq '.cells[].new.range_s'
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1
@@ -80,8 +85,12 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
     match &args.what {
         What::List => list(global)?,
         What::Show { experiment } => {
-            let subject = Subject::named(experiment)?;
-            say!("{}", subject.text.trim_end());
+            let text = text_of(experiment)?;
+            // Nobody is to go on with a file that is none.
+            if !BootExperiment::is_one(&text) {
+                Subject::new(text.clone(), experiment)?;
+            }
+            say!("{}", text.trim_end());
         }
         What::Run(args) => return go::run(args, global),
         What::Merge { dirs, output } => {
@@ -148,28 +157,34 @@ struct Subject {
     experiment: Experiment,
 }
 
+/// The text of a built-in experiment, or of a file.
+fn text_of(name: &str) -> Result<String, Failure> {
+    if let Some(text) = builtin::text(name) {
+        return Ok(text.into());
+    }
+    let path = Path::new(name);
+    if !path.exists() && !name.contains(['/', '.']) {
+        return Err(builtin::unknown(name).into());
+    }
+    std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), &error))
+}
+
 impl Subject {
-    /// A built-in experiment, or that of a file.
-    fn named(name: &str) -> Result<Self, Failure> {
-        if let Some(text) = builtin::text(name) {
-            return Ok(Self { text: text.into(), experiment: builtin::experiment(name)? });
-        }
-        let path = Path::new(name);
-        if !path.exists() && !name.contains(['/', '.']) {
-            return Err(builtin::experiment(name).map(|_| ()).err().map_or_else(
-                || Failure::usage(format!("unknown experiment '{name}'")),
-                Failure::from,
-            ));
-        }
-        Self::read(path)
+    /// An experiment in virtual time; `name` is its name in errors.
+    fn new(text: String, name: &str) -> Result<Self, Failure> {
+        let experiment = Experiment::parse(&text, name).map_err(LabError::from)?;
+        Ok(Self { text, experiment })
     }
 
+    /// That of a directory of results.
     fn read(path: &Path) -> Result<Self, Failure> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| Failure::io(path.display(), &error))?;
         let name = path.display().to_string();
-        let experiment = Experiment::parse(&text, &name).map_err(LabError::from)?;
-        Ok(Self { text, experiment })
+        let text = text_of(&name)?;
+        if BootExperiment::is_one(&text) {
+            let why = "results of boots are shown by the run that made them (lab run -o)";
+            return Err(Failure::usage(format!("{name}: {why}")));
+        }
+        Self::new(text, &name)
     }
 
     fn digest(&self) -> String {
@@ -178,16 +193,16 @@ impl Subject {
 }
 
 fn list(global: &Global) -> Result<(), Failure> {
-    let experiments: Vec<Experiment> =
-        builtin::names().map(builtin::experiment).collect::<Result<_, _>>()?;
+    let all: Vec<Heading> = builtin::headings()?;
     if global.json {
-        let list: Vec<_> = experiments
+        let list: Vec<_> = all
             .iter()
             .map(|e| json!({"name": e.name, "summary": e.summary, "sources": e.sources}))
             .collect();
         say!("{}", json!(list));
     } else {
-        experiments.iter().for_each(|e| say!("{:<10} {}", e.name, e.summary));
+        let width = all.iter().map(|e| e.name.len()).max().unwrap_or_default();
+        all.iter().for_each(|e| say!("{:<width$} {}", e.name, e.summary));
     }
     Ok(())
 }

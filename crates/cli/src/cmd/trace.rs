@@ -9,7 +9,7 @@ use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Wri
 use seekless_units::{ByteLen, format_size, parse_size};
 use serde_json::{Map, Value, json};
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -146,7 +146,12 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
 
 /// All events of a trace.
 pub(crate) fn load(path: &Path) -> Result<Vec<Event>, Failure> {
-    let reader = Reader::new(open(path)?).map_err(|error| failed(path, &error))?;
+    parse(open(path)?, path)
+}
+
+/// All events of a trace that is read from somewhere; `path` is its name in errors.
+pub(crate) fn parse(input: impl BufRead, path: &Path) -> Result<Vec<Event>, Failure> {
+    let reader = Reader::new(input).map_err(|error| failed(path, &error))?;
     reader.collect::<Result<_, _>>().map_err(|error| failed(path, &error))
 }
 

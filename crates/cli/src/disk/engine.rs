@@ -270,6 +270,19 @@ impl Disk {
         }
     }
 
+    /// Lets time pass in which nothing is asked of the device.
+    pub(crate) fn wait(&self, time: Nanos) {
+        if self.clock == Clock::Real {
+            std::thread::sleep(Duration::from_nanos(time.get()));
+            return;
+        }
+        let mut state = self.lock();
+        let until = state.now.saturating_add(time.get());
+        state.run(until);
+        state.now = state.now.max(until);
+        self.progress.notify_all();
+    }
+
     /// Begins a phase; figures from now on are its own.
     pub(crate) fn phase(&self, name: &str) -> io::Result<()> {
         if let Some(before) = &self.before_phase {

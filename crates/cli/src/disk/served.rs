@@ -8,6 +8,7 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL,
     TimeOrNow, WriteFlags,
 };
+use seekless_lab::quantity::parse_span;
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::io;
@@ -91,9 +92,16 @@ impl DiskMount {
                 None if line == "reset" => self.disk.reset(),
                 Some(("phase", name)) => self.disk.phase(name.trim())?,
                 Some(("begin", name)) => self.disk.first_phase(name.trim())?,
+                Some(("wait", time)) => {
+                    let told = |why| {
+                        eprintln!("seekless: control: {why}");
+                        io::Error::from(io::ErrorKind::InvalidInput)
+                    };
+                    self.disk.wait(parse_span(time.trim()).map_err(told)?);
+                }
                 _ => {
                     eprintln!(
-                        "seekless: control: '{line}' is not one of 'reset', 'begin NAME' and 'phase NAME'"
+                        "seekless: control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME' and 'wait TIME'"
                     );
                     return Err(io::ErrorKind::InvalidInput.into());
                 }

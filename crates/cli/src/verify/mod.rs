@@ -10,6 +10,7 @@ mod report;
 mod spread;
 mod stand;
 
+pub(crate) use perform::Stage;
 pub(crate) use report::{VerifyArgs, Wanted, verify};
 
 use seekless_layout::score::Figures;

@@ -22,7 +22,7 @@ const PAGE: u64 = 4096;
 type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
 
 /// A mounted file system that a trace is done on. Paths never lead out of it.
-pub(super) struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     root: OwnedFd,
     /// Open files, by process and path: each has its read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
@@ -30,11 +30,11 @@ pub(super) struct Stage<'a> {
     /// A name that is not in a directory, and is looked for at that offset of it.
     absent: Box<Absent<'a>>,
     /// Events that could not be done, by why.
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
 }
 
 impl<'a> Stage<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         root: &Path,
         absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
     ) -> io::Result<Self> {
@@ -45,7 +45,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Does what an event says.
-    pub(super) fn perform(&mut self, event: &Event) {
+    pub(crate) fn perform(&mut self, event: &Event) {
         let done = match event.op {
             Op::Lookup | Op::Stat => {
                 self.open(&event.path, OFlags::PATH | OFlags::NOFOLLOW).map(drop)

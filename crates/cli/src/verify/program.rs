@@ -1,7 +1,8 @@
 //! A command run on a cold mount of an image, again and again.
 
-use super::stand::{Counter, Requests, Stand, uninterrupted};
+use super::stand::{Counter, Requests, Stand};
 use crate::failure::{Failure, Kind};
+use crate::interrupt::uninterrupted;
 use rustix::mount::MountFlags;
 use seekless_fs::Inspect;
 use seekless_host::family::Family;

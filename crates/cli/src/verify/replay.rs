@@ -1,6 +1,7 @@
 use super::perform::Stage;
-use super::stand::{Requests, Stand, uninterrupted};
+use super::stand::{Requests, Stand};
 use crate::failure::Failure;
+use crate::interrupt::uninterrupted;
 use seekless_fs::Inspect;
 use seekless_layout::replay::Machine;
 use seekless_layout::trace::Event;

@@ -14,7 +14,6 @@ use seekless_host::tracefs::{Filter, Instance, Root, Source, Traced, What, Who};
 use seekless_layout::replay::Machine;
 use seekless_report::disk::{Class, Usage};
 use seekless_units::{BlockNo, Extent, SECTOR};
-use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -138,17 +137,6 @@ impl Counter {
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
         self.instance.stop()?;
         self.take()
-    }
-}
-
-/// An error if a signal to end has come.
-pub(super) fn uninterrupted(signals: &mut Signals) -> Result<(), Failure> {
-    match signals.pending().next() {
-        Some(signal) => Err(Failure::new(
-            Kind::System,
-            format!("interrupted by signal {signal}; everything was cleaned up"),
-        )),
-        None => Ok(()),
     }
 }
 

@@ -1,11 +1,12 @@
 //! `seekless lab run`.
 
 use super::keep::Keeper;
-use super::{Subject, is_result, show};
+use super::{Subject, boots, is_result, show, text_of};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
 use clap::Args;
+use seekless_lab::boots::BootExperiment;
 use seekless_lab::plan::{Shard, Wanted, runs};
 use seekless_lab::pool::perform_all;
 use seekless_lab::run::{Run, RunId, perform};
@@ -20,36 +21,40 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
     /// Built-in experiment, or path of a file
-    experiment: String,
+    pub(super) experiment: String,
     /// Run only these cells, selected by system, discipline, workload, phase or
     /// policy, or by several of them, as in first/normal or as shown in the
     /// tables
     #[arg(long, value_name = "CELL", num_args = 1..)]
-    only: Vec<String>,
+    pub(super) only: Vec<String>,
     /// Number of seeds, starting with the first one of the experiment
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: Option<u64>,
+    pub(super) seeds: Option<u64>,
     /// Number of repetitions of each seed, with different random numbers and
     /// start times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    repetitions: Option<u64>,
+    pub(super) repetitions: Option<u64>,
     /// Number of parallel runs [default: number of processors]
     #[arg(short, long, value_name = "J", value_parser = clap::value_parser!(u16).range(1..))]
-    jobs: Option<u16>,
+    pub(super) jobs: Option<u16>,
     /// Run only one part of the experiment, such as 1/4
     #[arg(long, value_name = "I/N")]
-    shard: Option<Shard>,
+    pub(super) shard: Option<Shard>,
     /// Save each completed run in DIR; runs already saved there are not repeated
     #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
     /// Log the requests of one cell to FILE, one per line: time and duration
     /// (ms), type, sector, sectors
     #[arg(long, value_name = "FILE", requires = "only")]
-    io_log: Option<PathBuf>,
+    pub(super) io_log: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let subject = Subject::named(&args.experiment)?;
+    let text = text_of(&args.experiment)?;
+    if BootExperiment::is_one(&text) {
+        return boots::run(&text, args, global);
+    }
+    let subject = Subject::new(text, &args.experiment)?;
     let wanted = Wanted {
         only: args.only.clone(),
         seeds: args.seeds,

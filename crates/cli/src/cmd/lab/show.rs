@@ -105,7 +105,7 @@ fn against_published(cells: &[Cell]) -> String {
 }
 
 /// The first column to the left, the others to the right.
-fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+pub(super) fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut text = String::new();

@@ -1,0 +1,220 @@
+//! One boot: a trace done again on a mounted image, with its pauses, on a modelled
+//! disk.
+
+use super::Subject;
+use crate::failure::{Failure, Kind};
+use crate::interrupt::uninterrupted;
+use crate::verify::Stage;
+use crate::workbench::{Control, ModelledDisk, Workbench};
+use seekless_host::fiemap;
+use seekless_lab::boots::BootMachine;
+use seekless_lab::boots::outcome::{Boot, BootId};
+use seekless_layout::trace::{Event, Op};
+use seekless_units::Nanos;
+use signal_hook::iterator::Signals;
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Events between two looks at signals.
+const STEP: usize = 256;
+
+/// Extents that have no place of their own on the disk.
+const NOWHERE: u32 =
+    fiemap::flag::UNKNOWN | fiemap::flag::DELALLOC | fiemap::flag::INLINE | fiemap::flag::ENCODED;
+
+/// What a boot reads, and when.
+pub(super) struct BootTrace {
+    /// As its file has it.
+    pub(super) text: Vec<u8>,
+    events: Vec<Event>,
+}
+
+/// What a boot took.
+pub(super) struct Counted {
+    boot_ns: u64,
+    think_ns: u64,
+    busy_ns: u64,
+    reads: u64,
+    read_bytes: u64,
+    seeks: u64,
+    seek_bytes: u64,
+    failed: u64,
+}
+
+/// Part of a file, and where it lies.
+struct Piece {
+    physical: u64,
+    path: Vec<u8>,
+    offset: u64,
+    len: u64,
+}
+
+impl BootTrace {
+    pub(super) fn new(text: Vec<u8>, events: Vec<Event>) -> Self {
+        Self { text, events }
+    }
+
+    /// The paths of its events, from the root of the file system.
+    pub(super) fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.events.iter().map(|event| relative(&event.path).to_path_buf())
+    }
+
+    /// What of which files it reads, in bytes.
+    fn ranges(&self) -> BTreeMap<&[u8], Vec<(u64, u64)>> {
+        let mut ranges: BTreeMap<&[u8], Vec<(u64, u64)>> = BTreeMap::new();
+        for event in &self.events {
+            if let (Op::Read | Op::Fault | Op::Exec | Op::Mmap, Some(len)) =
+                (&event.op, event.length)
+            {
+                ranges.entry(&event.path).or_default().push((event.offset, len));
+            }
+        }
+        ranges
+    }
+}
+
+fn relative(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
+}
+
+/// Boots an image.
+pub(super) fn measure(
+    trace: &BootTrace,
+    machine: &BootMachine,
+    image: &Path,
+    prefetched: bool,
+    signals: &mut Signals,
+) -> Result<Counted, Failure> {
+    let disk = ModelledDisk { model: &machine.drive.0, realtime: false, io_log: None };
+    let bench = Workbench::of(machine.fs.into(), image, &disk)?;
+    let read_ahead_kib = machine.read_ahead.0.get() >> 10;
+    let ((think_ns, failed), report) = bench.visit(read_ahead_kib, |root, control| {
+        // The kernel knew that from an earlier boot, as ureadahead does from its pack.
+        let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
+        let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
+        control.phase("boot")?;
+        // The offset is as good a part of a name that is nowhere as any.
+        let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
+        let failed = |error| Failure::io(root.display(), &error);
+        let mut stage = Stage::new(root, absent).map_err(failed)?;
+        for path in files {
+            stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
+        }
+        for piece in pieces {
+            let mut event = Event::new(Nanos::ZERO, Op::Read, piece.path);
+            event.fetched = true;
+            stage.perform(&event.on(piece.offset, piece.len));
+        }
+        let think_ns = play(trace, &mut stage, control, signals)?;
+        control.phase("end")?;
+        Ok((think_ns, stage.failed))
+    })?;
+    Counted::read(&report, think_ns, failed)
+}
+
+/// Does the events, each as long after the one before as it was recorded.
+fn play(
+    trace: &BootTrace,
+    stage: &mut Stage<'_>,
+    control: &Control<'_>,
+    signals: &mut Signals,
+) -> Result<u64, Failure> {
+    let mut last = trace.events.first().map_or(Nanos::ZERO, |event| event.time);
+    let mut think_ns = 0;
+    for step in trace.events.chunks(STEP) {
+        uninterrupted(signals)?;
+        for event in step {
+            let pause = event.time.saturating_since(last);
+            if pause > 0 {
+                control.wait(Nanos::new(pause))?;
+                think_ns += pause;
+            }
+            last = last.max(event.time);
+            stage.perform(event);
+        }
+    }
+    Ok(think_ns)
+}
+
+/// What the boot reads of regular files, as it lies on the disk.
+fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
+    let mut pieces = Vec::new();
+    for (path, ranges) in trace.ranges() {
+        let whole = root.join(relative(path));
+        if !std::fs::symlink_metadata(&whole).is_ok_and(|meta| meta.is_file()) {
+            continue;
+        }
+        for extent in fiemap::extents(&whole)? {
+            if extent.flags & NOWHERE != 0 {
+                continue;
+            }
+            for &(offset, len) in &ranges {
+                let from = offset.max(extent.logical);
+                let end = offset.saturating_add(len).min(extent.logical + extent.len);
+                if from < end {
+                    let physical = extent.physical + (from - extent.logical);
+                    let path = path.to_vec();
+                    pieces.push(Piece { physical, path, offset: from, len: end - from });
+                }
+            }
+        }
+    }
+    pieces.sort_by(|a, b| (a.physical, &a.path, a.offset).cmp(&(b.physical, &b.path, b.offset)));
+    Ok(pieces)
+}
+
+/// The files of a boot in the order of their inodes.
+fn by_inode(trace: &BootTrace, root: &Path) -> Vec<Vec<u8>> {
+    let numbered = |path: &&[u8]| {
+        let meta = std::fs::symlink_metadata(root.join(relative(path))).ok()?;
+        Some((meta.ino(), path.to_vec()))
+    };
+    let mut files: Vec<(u64, Vec<u8>)> = trace.ranges().keys().filter_map(numbered).collect();
+    files.sort();
+    files.into_iter().map(|(_, path)| path).collect()
+}
+
+impl Counted {
+    /// What the disk says of the phase.
+    fn read(report: &str, think_ns: u64, failed: u64) -> Result<Self, Failure> {
+        let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
+        let phases = report["phases"].as_array();
+        let phase = phases.and_then(|all| all.iter().find(|phase| phase["name"] == "boot"));
+        let count = |name: &str| {
+            let number = phase.and_then(|phase| phase[name].as_u64());
+            number.ok_or_else(|| Failure::new(Kind::System, format!("the disk tells no {name}")))
+        };
+        Ok(Self {
+            boot_ns: count("elapsed_ns")?,
+            think_ns,
+            busy_ns: count("busy_ns")?,
+            reads: count("reads")?,
+            read_bytes: count("read_bytes")?,
+            seeks: count("seeks")?,
+            seek_bytes: count("seek_distance_bytes")?,
+            failed,
+        })
+    }
+
+    /// As results have it.
+    pub(super) fn told(self, subject: &Subject, id: &BootId) -> Boot {
+        Boot {
+            experiment: subject.experiment.name.clone(),
+            digest: subject.digest.clone(),
+            version: seekless_lab::run::VERSION.into(),
+            kernel: seekless_host::kernel_release(),
+            id: id.clone(),
+            boot_ns: self.boot_ns,
+            think_ns: self.think_ns,
+            busy_ns: self.busy_ns,
+            reads: self.reads,
+            read_bytes: self.read_bytes,
+            seeks: self.seeks,
+            seek_bytes: self.seek_bytes,
+            failed: self.failed,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The images that are booted: installed, aged and copied on file systems of the
+//! kernel.
+
+use super::Subject;
+use crate::failure::{Failure, Kind};
+use crate::interrupt::uninterrupted;
+use crate::source::temp_dir;
+use crate::workbench::{self, FileSystem};
+use rustix::mount::MountFlags;
+use seekless_host::caches;
+use seekless_host::loop_device::{LoopDevice, LoopOptions};
+use seekless_host::scratch::{self, Mounted};
+use seekless_lab::boots::hand::{Hand, reinstallations};
+use seekless_lab::boots::order::{listed_first, walk};
+use seekless_lab::boots::system::Package;
+use seekless_lab::boots::{BootMachine, KernelFs, State};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Directories of ours are called this and the process's number.
+const PREFIX: &str = "seekless-boots-";
+
+/// The UUID of every ext4 of an experiment: the copies keep it, and the order of names
+/// with it.
+const UUID: &str = "5ee61e55-b007-4000-8000-000000000001";
+
+impl From<KernelFs> for FileSystem {
+    fn from(fs: KernelFs) -> Self {
+        match fs {
+            KernelFs::Ext4 => Self::Ext4,
+            KernelFs::Xfs => Self::Xfs,
+            KernelFs::Btrfs => Self::Btrfs,
+        }
+    }
+}
+
+/// What a machine's images are made of, and those that are there.
+pub(super) struct Images<'a> {
+    subject: &'a Subject,
+    machine: &'a BootMachine,
+    seed: u64,
+    dir: TempDir,
+    /// What the first image is: it becomes the aged one.
+    first: Option<State>,
+}
+
+/// An image that is mounted for the time of a change.
+struct Open {
+    mounted: Mounted,
+    _device: LoopDevice,
+}
+
+impl Open {
+    /// Mounts an image with options for what is written, or to be read only.
+    fn new(
+        fs: FileSystem,
+        image: &Path,
+        dir: &Path,
+        options: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let read_only = options.is_none();
+        let device = LoopDevice::new(image, LoopOptions { read_only, direct: false })?;
+        let flags = MountFlags::NOATIME;
+        let flags = if read_only { flags | MountFlags::RDONLY } else { flags };
+        let options: Vec<&str> = [Some(fs.mount_options()), options]
+            .into_iter()
+            .flatten()
+            .filter(|o| !o.is_empty())
+            .collect();
+        let mounted = Mounted::new(device.path(), dir, fs.name(), flags, &options.join(","))?;
+        Ok(Self { mounted, _device: device })
+    }
+
+    /// Installs, reinstalls or copies what is to be on it.
+    fn hand(&self) -> Hand<impl FnMut() -> io::Result<()> + use<>> {
+        let dir = self.mounted.dir().to_path_buf();
+        Hand::new(dir.clone(), move || {
+            caches::write_back(&dir).map_err(|error| io::Error::other(error.to_string()))
+        })
+    }
+
+    fn close(self) -> Result<(), Failure> {
+        Ok(self.mounted.unmount()?)
+    }
+}
+
+impl<'a> Images<'a> {
+    pub(super) fn new(
+        subject: &'a Subject,
+        machine: &'a BootMachine,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        scratch::private_mounts()?;
+        for left in workbench::left_behind(PREFIX) {
+            // Whoever cannot remove it did not leave it.
+            let _ = std::fs::remove_dir_all(left);
+        }
+        let prefix = format!("{PREFIX}{}-", std::process::id());
+        let made = tempfile::Builder::new().prefix(&prefix).tempdir_in(temp_dir());
+        let dir = made.map_err(|error| Failure::io(temp_dir().display(), &error))?;
+        for name in ["from", "to"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).map_err(|error| Failure::io(path.display(), &error))?;
+        }
+        Ok(Self { subject, machine, seed, dir, first: None })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn fs(&self) -> FileSystem {
+        self.machine.fs.into()
+    }
+
+    /// The image of a state. States are asked for in their order; what was made for
+    /// an earlier one is gone then, but for what the next is made of.
+    pub(super) fn of(&mut self, state: State, signals: &mut Signals) -> Result<PathBuf, Failure> {
+        let (first, copy) = (self.path("first"), self.path("copy"));
+        if self.first.is_none() {
+            self.make(&first, signals)?;
+            let open = Open::new(self.fs(), &first, &self.path("to"), Some(&self.machine.options))?;
+            open.hand().install(&self.subject.system)?;
+            open.close()?;
+            self.first = Some(State::Fresh);
+        }
+        if state == State::Fresh {
+            return Ok(first);
+        }
+        if self.first == Some(State::Fresh) {
+            self.age(&first, signals)?;
+            self.first = Some(State::Aged);
+        }
+        let _ = std::fs::remove_file(&copy);
+        match state {
+            State::Fresh | State::Aged => Ok(first),
+            State::ReaddirOrder | State::ProfileOrder => {
+                self.make(&copy, signals)?;
+                self.copy(&first, &copy, state)?;
+                Ok(copy)
+            }
+            State::Optimized => {
+                self.optimize(&first, &copy)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    fn make(&self, image: &Path, signals: &mut Signals) -> Result<(), Failure> {
+        let failed = |error| Failure::io(image.display(), &error);
+        let file = File::create(image).map_err(failed)?;
+        file.set_len(self.machine.size.0.get()).map_err(failed)?;
+        // XFS and Btrfs do not mount two file systems with one UUID.
+        let args: Vec<OsString> = match self.machine.fs {
+            KernelFs::Ext4 => {
+                ["-U", UUID, "-E", &format!("hash_seed={UUID}")].map(OsString::from).into()
+            }
+            KernelFs::Xfs | KernelFs::Btrfs => Vec::new(),
+        };
+        workbench::make(self.fs(), &args, image, signals)
+    }
+
+    fn age(&self, image: &Path, signals: &mut Signals) -> Result<(), Failure> {
+        let (system, experiment) = (&self.subject.system, &self.subject.experiment);
+        let open = Open::new(self.fs(), image, &self.path("to"), Some(&self.machine.options))?;
+        let mut hand = open.hand();
+        for batch in reinstallations(system, experiment.reinstalls, self.seed) {
+            uninterrupted(signals)?;
+            let packages: Vec<&Package> = batch.iter().map(|&at| &system.packages[at]).collect();
+            hand.reinstall(&packages, experiment.archive)?;
+        }
+        open.close()
+    }
+
+    fn copy(&self, from: &Path, to: &Path, state: State) -> Result<(), Failure> {
+        let source = Open::new(self.fs(), from, &self.path("from"), None)?;
+        let target = Open::new(self.fs(), to, &self.path("to"), Some(&self.machine.options))?;
+        let walked = walk(source.mounted.dir())?;
+        let order = match state {
+            State::ProfileOrder => listed_first(&walked, self.subject.trace.paths()),
+            _ => walked,
+        };
+        target.hand().copy(source.mounted.dir(), &order)?;
+        target.close()?;
+        source.close()
+    }
+
+    /// As the command does it: what is measured is what everybody gets.
+    fn optimize(&self, from: &Path, to: &Path) -> Result<(), Failure> {
+        let trace = self.path("trace");
+        std::fs::write(&trace, &self.subject.trace.text)
+            .map_err(|error| Failure::io(trace.display(), &error))?;
+        let program = std::env::current_exe().map_err(|error| Failure::io("seekless", &error))?;
+        let mut command = Command::new(program);
+        command.args(["optimize", "--quiet", "--json", "--trace"]).arg(&trace).arg(from);
+        let output = command.arg("-o").arg(to).output();
+        let output = output.map_err(|error| Failure::io("seekless optimize", &error))?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+                Err(Failure::new(Kind::System, format!("seekless optimize: {why}")))
+            }
+        }
+    }
+}
