@@ -4,6 +4,7 @@ use crate::judge::{run, text};
 use crate::state::contents;
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
@@ -141,4 +142,11 @@ pub(super) fn fill_dir(root: &Path) {
 /// Another block for the file that has all the others: it gets one that was freed.
 pub(super) fn append_to_all(root: &Path) {
     append(root, "all", 900);
+}
+
+/// More names in that directory, of the same length.
+pub(super) fn add_names(root: &Path, numbers: Range<u32>) {
+    for n in numbers {
+        link(root, "d/in", &format!("x/{}{n}", "m".repeat(239)));
+    }
 }

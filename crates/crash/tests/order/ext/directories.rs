@@ -1,6 +1,6 @@
 //! Directories.
 
-use super::act::{cross, dir_before, fill_dir, link, mkdir, rename, rmdir, write};
+use super::act::{add_names, cross, dir_before, fill_dir, link, mkdir, rename, rmdir, write};
 use super::{Do, Format, Operation};
 use crate::case::Verdict::{Clean, Leak, Lost, Person, Repaired};
 use crate::case::{Case, Order, rule};
@@ -214,6 +214,93 @@ pub(super) const OPERATIONS: &[Operation] = &[
                 ("grown", Person(Harm::None)),
                 ("links", Person(Harm::None)),
             ],
+        },
+    },
+    Operation {
+        format: Format::Ext2Indexed,
+        prepare: fill_dir,
+        steps: &[Do::Kernel(|r| link(r, "d/in", "x/new"))],
+        case: Case {
+            operation: "a directory gets an index",
+            writes: &[
+                ("leaves", "block 1 of /x & block 2 of /x"),
+                ("size", "inode /x only size,pointers,count"),
+                ("root", "block 0 of /x"),
+                ("flag", "inode /x only flags"),
+                ("rest", "inode /d/in & block bitmap & the rest"),
+            ],
+            order: Order::Impossible,
+            rows: &[
+                ("", Clean(Before)),
+                ("leaves", Clean(Before)),
+                ("size", Person(Harm::None)),
+                ("leaves size", Person(Harm::None)),
+                ("root", Person(Harm::Lost)),
+                ("leaves root", Person(Harm::Lost)),
+                ("size root", Person(Harm::Lost)),
+                ("leaves size root", Repaired(After)),
+                ("flag", Repaired(Before)),
+                ("leaves flag", Repaired(Before)),
+                ("size flag", Person(Harm::None)),
+                ("leaves size flag", Person(Harm::None)),
+                ("root flag", Person(Harm::Lost)),
+                ("leaves root flag", Person(Harm::Lost)),
+                ("size root flag", Person(Harm::Lost)),
+                ("leaves size root flag", Repaired(After)),
+                ("leaves size root flag rest", Clean(After)),
+            ],
+        },
+    },
+    Operation {
+        format: Format::Ext2Indexed,
+        prepare: |r| {
+            fill_dir(r);
+            add_names(r, 0..2)
+        },
+        steps: &[Do::Kernel(|r| add_names(r, 2..3))],
+        case: Case {
+            operation: "a leaf of an index is split",
+            writes: &[
+                ("leaf", "block 3 of /x"),
+                ("size", "inode /x"),
+                ("root", "block 0 of /x"),
+                ("old", "block 2 of /x"),
+                ("rest", "inode /d/in & block bitmap & the rest"),
+            ],
+            order: Order::Impossible,
+            rows: &[
+                ("", Clean(Before)),
+                ("leaf", Clean(Before)),
+                ("size", Person(Harm::None)),
+                ("leaf size", Person(Harm::None)),
+                ("root", Person(Harm::None)),
+                ("leaf root", Person(Harm::None)),
+                ("size root", Person(Harm::None)),
+                ("leaf size root", Person(Harm::None)),
+                ("old", Lost),
+                ("leaf old", Lost),
+                ("size old", Person(Harm::Lost)),
+                ("leaf size old", Person(Harm::None)),
+                ("root old", Person(Harm::Lost)),
+                ("leaf root old", Person(Harm::Lost)),
+                ("size root old", Person(Harm::Lost)),
+                ("leaf size root old", Repaired(After)),
+                ("leaf size root old rest", Clean(After)),
+            ],
+        },
+    },
+    Operation {
+        format: Format::Ext2Indexed,
+        prepare: |r| {
+            fill_dir(r);
+            link(r, "d/in", "x/new")
+        },
+        steps: &[Do::Debugfs(&["sif x flags 0"], &[])],
+        case: Case {
+            operation: "an index is given up",
+            writes: &[("flag", "inode /x")],
+            order: Order::Rules(&[]),
+            rows: &[("", Clean(Before)), ("flag", Clean(Before))],
         },
     },
 ];

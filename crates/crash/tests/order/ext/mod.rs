@@ -50,6 +50,8 @@ pub(crate) enum Format {
     Ext2,
     /// As `Ext2`, without the feature flag for files of 2 GiB and more.
     Ext2Small,
+    /// As `Ext2`, with indexes of directories.
+    Ext2Indexed,
     /// Extents and checksums of metadata, without a journal.
     Ext4,
 }
@@ -61,6 +63,7 @@ impl Format {
             Self::Ext2Small => {
                 &["-t", "ext2", "-I", "128", "-O", "^resize_inode,^dir_index,^large_file"]
             }
+            Self::Ext2Indexed => &["-t", "ext2", "-I", "128", "-O", "^resize_inode,dir_index"],
             Self::Ext4 => {
                 &["-t", "ext4", "-O", "^resize_inode,^dir_index,^has_journal,^64bit,^orphan_file"]
             }
@@ -69,7 +72,7 @@ impl Format {
 
     fn driver(self) -> &'static str {
         match self {
-            Self::Ext2 | Self::Ext2Small => "ext2",
+            Self::Ext2 | Self::Ext2Small | Self::Ext2Indexed => "ext2",
             Self::Ext4 => "ext4",
         }
     }
@@ -158,6 +161,7 @@ pub(crate) fn record(operation: &Operation) -> (Recorded, Vec<Tree>) {
     fs::File::create(&image).and_then(|file| file.set_len(1 << 20)).expect("image");
     let mut make = vec!["-q", "-F", "-b", "1024", "-m", "0", "-N", "64"];
     make.extend(["-U", "12345678-1234-1234-1234-123456789abc"]);
+    make.extend(["-E", "hash_seed=12345678-1234-1234-1234-123456789abc"]);
     make.extend_from_slice(format.options());
     make.push(text(&image));
     run("mke2fs", &make);

@@ -1,5 +1,5 @@
-//! Roles of an ext volume's bytes. The volumes have one group, and directories
-//! without an index; a byte that fits no role is an error.
+//! Roles of an ext volume's bytes. The volumes have one group; a byte that fits no
+//! role is an error.
 
 use crate::state::{LAZY, Part, SECTOR, changed_sectors, u16_at, u32_at};
 use std::collections::BTreeMap;
@@ -14,6 +14,7 @@ const FIELDS: &[(&str, &[Span])] = &[
     ("dtime", &[(20, 24)]),
     ("links", &[(26, 28)]),
     ("count", &[(28, 32)]),
+    ("flags", &[(32, 36)]),
     ("pointers", &[(40, 100)]),
 ];
 
@@ -41,6 +42,8 @@ struct Roles {
 #[derive(Clone, Debug, PartialEq)]
 enum Role {
     Entries,
+    /// A block of a directory with an index, by its number in the directory.
+    Indexed(usize),
     /// A block of contents, by its number in the file.
     Contents(usize),
     /// A block of a file's map, by its level: those of level 1 name contents.
@@ -156,9 +159,11 @@ impl<'a> Volume<'a> {
         roles.paths.insert(ino, shown.clone());
         let at = self.inode_at(ino);
         let directory = u16_at(self.image, at) >> 12 == 4;
+        let indexed = u32_at(self.image, at + 32) & 0x1000 != 0;
         let (data, map) = self.data(ino);
         for (n, block) in data.iter().enumerate().filter(|(_, block)| **block != 0) {
             let role = match directory {
+                true if indexed => Role::Indexed(n),
                 true => Role::Entries,
                 false => Role::Contents(n),
             };
@@ -231,6 +236,7 @@ pub(super) fn parts(before: &[u8], after: &[u8]) -> Vec<Part> {
                 Role::Contents(n) => format!("contents of {path} [{n}]"),
                 Role::Map(level) => format!("map of {path}, level {level}"),
                 Role::Attributes => format!("attributes of {path}"),
+                Role::Indexed(n) => format!("block {n} of {path}"),
                 Role::Entries if fresh => format!("new entries of {path}"),
                 Role::Entries => {
                     let here = |volume: &Volume<'_>| -> Vec<(String, usize)> {

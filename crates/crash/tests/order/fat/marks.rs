@@ -3,7 +3,7 @@
 use super::{Do, Operation};
 use crate::case::Verdict::{Clean, Foreign, Leak, Lost, Repaired};
 use crate::case::{Case, Order, rule};
-use crate::tree::Shows::{After, Before};
+use crate::tree::Shows::{After, Before, Part};
 
 pub(super) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -56,6 +56,82 @@ pub(super) const OPERATIONS: &[Operation] = &[
                 ("size", Foreign),
                 ("first", Lost),
                 ("second", Repaired(Before)),
+            ],
+        },
+    },
+    Operation {
+        bits: 12,
+        prepare: &[
+            "write BIG 169472",
+            "write D/X 1400",
+            "write D/G 8000",
+            "mdel ::D/X",
+            "write D/F 900",
+        ],
+        steps: &[Do::Instead(&[
+            "write BIG 169472",
+            "write D/X 1400",
+            "write D/G 8000",
+            "mdel ::D/X",
+            "write D/F 1400",
+        ])],
+        case: Case {
+            operation: "append after the cluster of which the entry is in two sectors",
+            writes: &[
+                ("data", "contents of /D/F [1] & contents of /D/F [2]"),
+                ("first", "table, sector 0"),
+                ("second", "table, sector 1"),
+                ("copy", "copy of table, sector 0 & copy of table, sector 1"),
+                ("size", "entry of /D/F"),
+            ],
+            order: Order::Rules(&[rule("data", "size"), rule("first", "second")]),
+            rows: &[
+                ("", Clean(Before)),
+                ("data", Clean(Before)),
+                ("data first", Repaired(Before)),
+                ("data first second", Repaired(Before)),
+                ("data first second size", Repaired(After)),
+                ("data first second copy size", Clean(After)),
+                ("size", Foreign),
+                ("second", Lost),
+                ("first", Repaired(Before)),
+            ],
+        },
+    },
+    Operation {
+        bits: 12,
+        prepare: &[
+            "write BIG 169472",
+            "write D/X 1400",
+            "write D/G 8000",
+            "mdel ::D/X",
+            "write D/F 1400",
+        ],
+        steps: &[Do::Instead(&[
+            "write BIG 169472",
+            "write D/X 1400",
+            "write D/G 8000",
+            "mdel ::D/X",
+            "write D/F 900",
+        ])],
+        case: Case {
+            operation: "truncate at the cluster of which the entry is in two sectors",
+            writes: &[
+                ("first", "table, sector 0"),
+                ("second", "table, sector 1"),
+                ("copy", "copy of table, sector 0 & copy of table, sector 1"),
+                ("size", "entry of /D/F"),
+            ],
+            order: Order::Rules(&[rule("second", "first")]),
+            rows: &[
+                ("", Clean(Before)),
+                ("size", Repaired(After)),
+                ("second size", Repaired(After)),
+                ("first second size", Repaired(After)),
+                ("first second copy size", Clean(After)),
+                ("first", Foreign),
+                ("second", Repaired(Part)),
+                ("first size", Lost),
             ],
         },
     },
