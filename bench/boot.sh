@@ -11,6 +11,7 @@
 # read what they read anyway.
 #
 #   SEEKLESS  the program [target/release/seekless]
+#   TRACE     a trace of a boot of KEEP/image, instead of the one of the log
 #   MODEL     the modelled disk [lazy-gp3]
 #   CHUNK     what it fetches at once [512K]
 #   REALTIME  1: the disk takes the time that it models, and boots last accordingly
@@ -46,14 +47,19 @@ PY
 [ -e "$keep/image" ] || make_system
 ln -s "$keep/image" "$work/built"
 boot built
-"$seekless" trace import --blocks "$work/built.log" --image "$keep/image" -o "$work/trace"
+if [ -n "${TRACE:-}" ]; then
+    cp "$TRACE" "$work/trace"
+else
+    "$seekless" trace import --blocks "$work/built.log" --image "$keep/image" -o "$work/trace"
+fi
 "$seekless" optimize "$keep/image" --trace "$work/trace" -o "$work/optimized" --chunk "$chunk" -q
 e2fsck -fn "$work/optimized" >&2
 echo "promised:"
 "$seekless" score "$keep/image" "$work/optimized" --trace "$work/trace" --chunk "$chunk" --device "$model" |
     grep -vE "^ *prefetch"
 boot optimized
-# The chunks that the trace needs of an image, in the order of first use.
+# The chunks that the trace needs of an image, in the order of first use: touching one
+# fetches it.
 for name in built optimized; do
     "$seekless" score "$work/$name" --trace "$work/trace" --io-log "$work/$name.asked" -q >/dev/null
     python3 - "$work/$name.asked" "$chunk" >"$work/list" <<'PY'
@@ -64,7 +70,7 @@ for line in open(sys.argv[1]):
     for number in range(request["offset"] // chunk, (request["offset"] + request["bytes"] - 1) // chunk + 1):
         if number not in seen:
             seen.add(number)
-            print(number * chunk, chunk)
+            print(number * chunk, 4096)
 PY
     cp --sparse=always "$work/$name" "$work/$name,fetch"
     debugfs -w -R "write $work/list /fetch.list" "$work/$name,fetch" >/dev/null 2>&1

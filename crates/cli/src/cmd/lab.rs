@@ -36,7 +36,7 @@ Examples:
   seekless lab list
   seekless lab show dirpref > mine.toml
   seekless lab run dirpref -o results
-  seekless lab run boots --only raptor-74
+  seekless lab run boots --only raptor-74/fresh
   seekless lab run dirpref --only second/softdep --io-log requests.tsv
   seekless lab run dirpref --repetitions 5 --json | jq '.cells[].new.range_s'
   seekless lab run ./mine.toml --seeds 5 --shard 1/4 -o part1

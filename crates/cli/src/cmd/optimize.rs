@@ -15,7 +15,7 @@ use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fs::FsError;
 use seekless_fs::plan::{ObjectId, Run};
 use seekless_layout::planner::{self, Part};
-use seekless_layout::replay::{Machine, Processes, Replayed, replay};
+use seekless_layout::replay::{Machine, Processes, Replayed, add_symlinks, replay};
 use seekless_layout::score::{Score, score};
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn, format_size, parse_size};
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         processes: Processes::Apart,
         ..Machine::default()
     };
-    let replays = traces
+    let mut replays = traces
         .iter()
         .map(|(_, events)| replay(image.as_ref(), events, machine))
         .collect::<Result<Vec<_>, _>>()
@@ -120,8 +120,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         eprintln!("seekless: the traces do not access any file of {}", args.image.display());
     }
     match args.rebuild(&image)? {
-        None => write_relayout(args, &image, &replays, &output, global)?,
-        Some(options) => write_rebuilt(args, &image, &options, &replays, &output, global)?,
+        None => write_relayout(args, &image, &mut replays, &output, global)?,
+        Some(options) => write_rebuilt(args, &image, &options, &mut replays, &output, global)?,
     }
     let new = open_written(&output, &args.output)?;
     let mut results = Vec::new();
@@ -155,13 +155,14 @@ fn open_written(output: &Output, path: &Path) -> Result<ExtImage, Failure> {
 fn write_relayout(
     args: &OptimizeArgs,
     image: &ExtImage,
-    replays: &[Replayed],
+    replays: &mut [Replayed],
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
     use seekless_fs::Inspect;
     let about = |error| Failure::from(error).about(args.image.display());
     let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image))?;
+    add_symlinks(image, replays).map_err(about)?;
     let unit = relayout.cluster_blocks();
     let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
     let unit_bytes = u64::from(image.geometry().block_size) * unit;
@@ -192,12 +193,13 @@ fn write_rebuilt(
     args: &OptimizeArgs,
     image: &Arc<ExtImage>,
     options: &BuildOptions,
-    replays: &[Replayed],
+    replays: &mut [Replayed],
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
     image.refuse_damage().map_err(|error| refused(error, &args.image))?;
+    add_symlinks(image.as_ref(), replays).map_err(about)?;
     let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
     let nodes = tree.nodes_by_inode().map_err(about)?;
     let builder = Builder::new(&tree, options).map_err(about)?;

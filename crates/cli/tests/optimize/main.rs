@@ -12,6 +12,7 @@ mod damaged;
 mod encrypted;
 mod hostile;
 mod orphans;
+mod symlinks;
 
 use judges::{
     Mounted, Scratch, can_mount, copy_live, failure, header, manifest, run, same, seekless, text,

@@ -11,6 +11,9 @@ mod index;
 mod interleave;
 mod listing;
 mod readahead;
+mod symlinks;
+
+pub use symlinks::add_symlinks;
 
 use crate::by_path::components;
 use crate::trace::{Event, Op};
