@@ -29,6 +29,10 @@ pub(crate) struct ModelArgs {
     /// Maximum size of a request, as max_sectors_kb
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "1280K")]
     pub(crate) max_request: ByteLen,
+    /// Version of Linux whose read-ahead is modelled, as uname -r prints it. Since 6.17 a
+    /// page fault in an executable mapping reads forward; before, it reads around the page
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel, default_value = "6.18")]
+    pub(crate) kernel: (u32, u32),
     /// Order of the events of processes that run at the same time; with --verify-kernel
     /// always as recorded
     #[arg(long, value_name = "ORDER", value_enum, default_value_t = Order::Drawn)]
@@ -57,6 +61,7 @@ impl ModelArgs {
         Machine {
             read_ahead: self.read_ahead,
             max_request: self.max_request,
+            executable_forward: self.kernel >= (6, 17),
             processes,
             ..Machine::default()
         }
@@ -130,6 +135,14 @@ pub(crate) fn in_order(
         Ok((format!("{TIME_ON}{name}"), timing.total.get() as f64 / 1e6))
     };
     args.device.iter().map(one).collect()
+}
+
+/// The first two numbers of a kernel's version.
+fn parse_kernel(text: &str) -> Result<(u32, u32), String> {
+    let bad = || format!("'{text}' is not a version of Linux (try 6.1)");
+    let (major, rest) = text.split_once('.').ok_or_else(bad)?;
+    let minor = rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+    Ok((major.parse().map_err(|_| bad())?, minor.parse().map_err(|_| bad())?))
 }
 
 /// The size of a chunk, which holds something.

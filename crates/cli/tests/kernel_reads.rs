@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Dropping caches is the whole machine's: one test at a time.
@@ -71,7 +71,25 @@ enum Step {
     List(String),
     /// A file opened, and ranges of it read.
     Read(String, Vec<(u64, u64)>),
+    /// A file mapped, from one page to another, and pages of it touched.
+    Touch {
+        path: String,
+        within: (u64, u64),
+        executable: bool,
+        pages: Vec<u64>,
+    },
 }
+
+/// Maps part of a file and touches pages of it.
+const TOUCH: &str = "
+import mmap, os, sys
+path, first, end, executable = sys.argv[1], *map(int, sys.argv[2:5])
+protection = mmap.PROT_READ | (mmap.PROT_EXEC if executable else 0)
+with open(path, 'rb', 0) as file:
+    mapped = mmap.mmap(file.fileno(), (end - first) * 4096, mmap.MAP_PRIVATE, protection, offset=first * 4096)
+    for page in map(int, sys.stdin.read().split()):
+        mapped[(page - first) * 4096]
+";
 
 impl Step {
     fn whole(path: String) -> Self {
@@ -86,6 +104,11 @@ impl Step {
                 let read = |&(offset, length): &(u64, u64)| json!({ "op": "read", "path": path, "pid": 1, "offset": offset, "length": length });
                 std::iter::once(open).chain(ranges.iter().map(read)).collect()
             }
+            Self::Touch { path, pages, .. } => {
+                let open = json!({ "op": "open", "path": path, "pid": 1 });
+                let touch = |page: &u64| json!({ "op": "fault", "path": path, "pid": 1, "offset": page * 4096, "length": 4096 });
+                std::iter::once(open).chain(pages.iter().map(touch)).collect()
+            }
         }
     }
 
@@ -99,6 +122,15 @@ impl Step {
                     let length = usize::try_from(length).unwrap();
                     assert!(file.read_at(&mut buf[..length], offset).unwrap() > 0);
                 }
+            }
+            Self::Touch { path, within, executable, pages } => {
+                let mut command = Command::new("python3");
+                command.args(["-c", TOUCH]).arg(root.join(&path[1..]));
+                command.args([within.0, within.1, u64::from(*executable)].map(|n| n.to_string()));
+                let mut child = command.stdin(Stdio::piped()).spawn().expect("python3");
+                let pages: String = pages.iter().map(|page| format!("{page} ")).collect();
+                child.stdin.take().unwrap().write_all(pages.as_bytes()).unwrap();
+                assert!(child.wait().unwrap().success());
             }
         }
     }
@@ -163,7 +195,9 @@ fn both_sides(image: &Path, dir: &Path, steps: &[Step]) -> Option<[[u64; 2]; 2]>
     }
     let (image, trace) = (image.to_str().unwrap(), trace.to_str().unwrap());
     let seekless = env!("CARGO_BIN_EXE_seekless");
-    let score = run(seekless, &["score", image, "--trace", trace, "--json"]).expect("score");
+    let kernel = run("uname", &["-r"]).expect("uname");
+    let args = ["score", image, "--trace", trace, "--kernel", &kernel, "--json"];
+    let score = run(seekless, &args).expect("score");
     let score: Value = serde_json::from_str(&score).unwrap();
     let model = [&score["requests"], &score["bytes"]].map(|value| value.as_u64().unwrap());
     Some([model, [after.0 - before.0, after.1 - before.1]])
@@ -274,5 +308,83 @@ fn the_kernel_asks_for_what_the_model_says() {
             return;
         };
         compare(name, sides);
+    }
+}
+
+/// The pages of a program's executable segment.
+fn executable_segment(program: &[u8]) -> (u64, u64) {
+    let number = |at: usize, len: usize| {
+        program[at..at + len].iter().rev().fold(0u64, |sum, byte| sum << 8 | u64::from(*byte))
+    };
+    let (start, count) = (number(32, 8) as usize, number(56, 2) as usize);
+    let header = (0..count).map(|at| start + at * 56).find(|at| {
+        // A segment that is loaded and executed.
+        number(*at, 4) == 1 && number(at + 4, 4) & 1 == 1
+    });
+    let at = header.expect("an executable segment");
+    let (offset, len) = (number(at + 8, 8), number(at + 32, 8));
+    (offset / 4096, (offset + len).div_ceil(4096))
+}
+
+/// Faults in mapped files read around the page that is touched; in executable mappings
+/// from it on, on kernels that do.
+#[test]
+fn faults_in_mapped_files_are_read_as_the_model_says() {
+    let _machine = machine();
+    if run("python3", &["-c", "import mmap"]).is_none() {
+        skip::skip("python3 is not installed");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let tree = dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    // Programs are large enough for many windows: this one is.
+    let program = fs::read(env!("CARGO_BIN_EXE_seekless")).unwrap();
+    let program = &program[..program.len().min(64 << 20)];
+    let (first, end) = executable_segment(program);
+    assert!(end > first + 1000 && end * 4096 <= program.len() as u64);
+    fs::write(tree.join("program"), program).unwrap();
+    let all = program.len() as u64 / 4096;
+    let touch = |path: &str, within: (u64, u64), executable, pages: Vec<u64>| {
+        vec![Step::Touch { path: path.into(), within, executable, pages }]
+    };
+    let chance = |count: u64, from: u64, to: u64| -> Vec<u64> {
+        (0..count).map(|at| from + at * at * 7919 % (to - from)).collect()
+    };
+    // The other segments lie before the executable one, or behind it.
+    let before = (0, first);
+    let workloads = [
+        ("at random", touch("/program", before, false, chance(60, 0, first))),
+        ("forward", touch("/program", before, false, (0..first.min(400)).collect())),
+        ("in steps", touch("/program", before, false, (0..first).step_by(9).collect())),
+        ("backward", touch("/program", before, false, (0..first.min(400)).rev().collect())),
+        ("a program", touch("/program", (first, end), true, chance(200, first, end))),
+        (
+            "a program, forward",
+            touch("/program", (first, end), true, (first..first + 300).collect()),
+        ),
+        (
+            "a program's end",
+            touch("/program", (first, end), true, vec![end - 1, end - 5, end - 40]),
+        ),
+        ("behind it", touch("/program", (end, all), false, chance(400, end, all))),
+    ];
+    for block in ["1024", "4096"] {
+        let image = dir.join("image");
+        let made = ["-q", "-F", "-t", "ext4", "-b", block, "-E", "lazy_itable_init=0", "-d"];
+        let paths = [&tree, &image].map(|path| path.to_str().unwrap());
+        if run("mke2fs", &[&made[..], &paths, &["200M"]].concat()).is_none() {
+            skip::skip("mke2fs is not installed");
+            return;
+        }
+        for (name, steps) in &workloads {
+            let Some(sides) = both_sides(&image, dir, steps) else {
+                skip::skip("no loop device can be mounted here");
+                return;
+            };
+            compare(&format!("faults: {name}, blocks of {block}"), sides);
+        }
+        fs::remove_file(&image).unwrap();
     }
 }

@@ -22,6 +22,7 @@ pub mod fanotify;
 pub mod fiemap;
 pub mod initramfs;
 pub mod loop_device;
+pub mod mapping;
 pub mod mounts;
 pub mod program;
 pub mod read_ahead;

@@ -2,6 +2,7 @@
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use seekless_host::mapping::Mapping;
 use seekless_layout::trace::{Event, Op};
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -18,17 +19,54 @@ const CALL_MAX: u64 = 64 << 20;
 /// Bytes in a page of memory.
 const PAGE: u64 = 4096;
 
+/// A file that is mapped as a whole, and its executable segments as programs are.
+struct Mapped {
+    whole: Mapping,
+    /// Each with its first page and the one behind its last.
+    executable: Vec<(u64, u64, Mapping)>,
+}
+
+impl Mapped {
+    /// Maps a file of so many pages, one at least.
+    fn new(file: &File, pages: u64, segments: &[(u64, u64)]) -> io::Result<Self> {
+        let bytes = |pages: u64| usize::try_from(pages * PAGE).map_err(io::Error::other);
+        let whole = Mapping::new(file, 0, bytes(pages.max(1))?, false)?;
+        let mut executable = Vec::new();
+        for &(from, to) in segments {
+            let to = to.min(pages);
+            if from < to {
+                let mapping = Mapping::new(file, from * PAGE, bytes(to - from)?, true)?;
+                executable.push((from, to, mapping));
+            }
+        }
+        Ok(Self { whole, executable })
+    }
+
+    fn touch(&self, page: u64) {
+        let own = self.executable.iter().find(|(from, to, _)| (*from..*to).contains(&page));
+        let (first, mapping) = own.map_or((0, &self.whole), |(from, _, own)| (*from, own));
+        let at = usize::try_from((page - first) * PAGE).unwrap_or(usize::MAX);
+        let _ = mapping.touch(at);
+    }
+}
+
 /// Finds a name by the directory's path and the offset.
 type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
+
+/// Finds a file's executable segments by its path, without reading the mounted file.
+type Segments<'a> = dyn Fn(&[u8]) -> Vec<(u64, u64)> + 'a;
 
 /// A mounted file system that a trace is done on. Paths never lead out of it.
 pub(crate) struct Stage<'a> {
     root: OwnedFd,
     /// Open files, by process and path: each has its read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
+    mapped: HashMap<(u32, Vec<u8>), Mapped>,
     buf: Vec<u8>,
     /// A name that is not in a directory, and is looked for at that offset of it.
     absent: Box<Absent<'a>>,
+    /// The executable segments of a program or library, in pages.
+    segments: Box<Segments<'a>>,
     /// Events that could not be done, by why.
     pub(crate) failed: u64,
 }
@@ -37,11 +75,13 @@ impl<'a> Stage<'a> {
     pub(crate) fn new(
         root: &Path,
         absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
+        segments: impl Fn(&[u8]) -> Vec<(u64, u64)> + 'a,
     ) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
-        let absent = Box::new(absent);
-        Ok(Self { root, files: HashMap::new(), buf: Vec::new(), absent, failed: 0 })
+        let (absent, segments) = (Box::new(absent), Box::new(segments));
+        let (files, mapped) = (HashMap::new(), HashMap::new());
+        Ok(Self { root, files, mapped, buf: Vec::new(), absent, segments, failed: 0 })
     }
 
     /// Does what an event says.
@@ -53,6 +93,7 @@ impl<'a> Stage<'a> {
             Op::Readlink => self.read_link(&event.path),
             Op::Readdir => self.list(&event.path),
             Op::Open => self.open_file(event),
+            Op::Fault if !event.fetched => self.touch(event),
             Op::Read | Op::Mmap | Op::Fault => self.read(event, event.length),
             Op::Exec => self.exec(event),
             Op::Other(_) => Ok(()),
@@ -80,6 +121,7 @@ impl<'a> Stage<'a> {
     fn open_file(&mut self, event: &Event) -> Result<(), Errno> {
         let key = (event.pid, event.path.clone());
         self.files.remove(&key);
+        self.mapped.remove(&key);
         // Devices and pipes are looked up, but not woken.
         let handle = self.open(&event.path, OFlags::PATH)?;
         let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode);
@@ -145,6 +187,25 @@ impl<'a> Stage<'a> {
                 Err(_) => return Err(Errno::IO),
             }
         }
+        Ok(())
+    }
+
+    /// Touches pages of a mapped file.
+    fn touch(&mut self, event: &Event) -> Result<(), Errno> {
+        let key = (event.pid, event.path.clone());
+        if !self.files.contains_key(&key) {
+            self.open_file(event)?;
+        }
+        let Some(file) = self.files.get(&key) else { return Ok(()) };
+        let pages = file.metadata().map_err(|_| Errno::IO)?.len().div_ceil(PAGE);
+        if !self.mapped.contains_key(&key) {
+            let segments = (self.segments)(&event.path);
+            let mapped = Mapped::new(file, pages, &segments).map_err(|_| Errno::IO)?;
+            self.mapped.insert(key.clone(), mapped);
+        }
+        let end = event.offset.saturating_add(event.length.unwrap_or(PAGE)).div_ceil(PAGE);
+        let mapped = &self.mapped[&key];
+        (event.offset / PAGE..end.min(pages)).for_each(|page| mapped.touch(page));
         Ok(())
     }
 

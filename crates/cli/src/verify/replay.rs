@@ -3,8 +3,9 @@ use super::stand::{Requests, Stand};
 use crate::failure::Failure;
 use crate::interrupt::uninterrupted;
 use seekless_fs::Inspect;
-use seekless_layout::replay::Machine;
+use seekless_layout::replay::{Machine, executable_segments};
 use seekless_layout::trace::Event;
+use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
 use std::path::Path;
 
@@ -34,7 +35,8 @@ pub(crate) fn observe(
     let stand = Stand::new(path, image, machine)?;
     let mounted = stand.mount()?;
     let (failed, requests) = stand.count(|counter| {
-        let mut stage = Stage::new(mounted.dir(), |dir, at| absent_name(image, dir, at))
+        let absent = |dir: &[u8], at| absent_name(image, dir, at);
+        let mut stage = Stage::new(mounted.dir(), absent, |path| segments(image, path))
             .map_err(|error| Failure::io(mounted.dir().display(), &error))?;
         for step in events.chunks(STEP) {
             step.iter().for_each(|event| stage.perform(event));
@@ -46,6 +48,14 @@ pub(crate) fn observe(
     })?;
     mounted.unmount()?;
     Ok(Observation { requests, failed })
+}
+
+/// The executable segments of a program or library; none of what is neither.
+fn segments(image: &dyn Inspect, path: &[u8]) -> Vec<(u64, u64)> {
+    let mut head = vec![0; 4096];
+    let read = seekless_fs::inspect::resolve(image, path)
+        .and_then(|ino| image.read(ino, ByteLen::ZERO, &mut head));
+    read.map_or_else(|_| Vec::new(), |len| executable_segments(&head[..len]))
 }
 
 /// A name that is not in a directory, whose search reads the block at an offset.

@@ -7,15 +7,18 @@
 //! once stays in memory. Sources: `fs/ext4/inode.c` (`__ext4_get_inode_loc`),
 //! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
+mod faults;
 mod index;
 mod interleave;
 mod listing;
 mod readahead;
 mod symlinks;
 
+pub use faults::executable_segments;
 pub use symlinks::add_symlinks;
 
 use crate::by_path::components;
+use crate::pages::PageSet;
 use crate::trace::{Event, Op};
 use index::Index;
 use readahead::{Limits, PageCache, ReadAhead};
@@ -55,6 +58,9 @@ pub struct Machine {
     /// them in the file, are one request; without it each run is one, and a request's
     /// blocks are those of the file from `lbn` on.
     pub merges: bool,
+    /// Whether a fault in an executable mapping reads from the page on (Linux 6.17),
+    /// or around it as in others.
+    pub executable_forward: bool,
     /// What becomes of the order between processes.
     pub processes: Processes,
 }
@@ -82,6 +88,7 @@ impl Default for Machine {
             max_segments: 128,
             listing_read_ahead: true,
             merges: true,
+            executable_forward: true,
             processes: Processes::AsRecorded,
         }
     }
@@ -204,6 +211,10 @@ struct Replay<'a> {
     /// Where in a directory without an index a name was found last.
     searches: HashMap<Ino, usize>,
     states: HashMap<(u32, Ino), ReadAhead>,
+    /// The pages of mapped files that each process has mapped.
+    mapped: HashMap<(u32, Ino), PageSet>,
+    /// The pages of the executable segments of mapped files.
+    segments: HashMap<Ino, Vec<(u64, u64)>>,
     touched: HashSet<BlockNo>,
     read: HashSet<Ino>,
     missing: HashSet<Vec<u8>>,
@@ -224,6 +235,8 @@ impl<'a> Replay<'a> {
             listed: HashSet::new(),
             searches: HashMap::new(),
             states: HashMap::new(),
+            mapped: HashMap::new(),
+            segments: HashMap::new(),
             touched: HashSet::new(),
             read: HashSet::new(),
             missing: HashSet::new(),
@@ -252,6 +265,7 @@ impl<'a> Replay<'a> {
             Op::Readlink => self.read_target(ino).map(|_| ()),
             Op::Open => {
                 self.states.remove(&(event.pid, ino));
+                self.mapped.remove(&(event.pid, ino));
                 Ok(())
             }
             Op::Lookup | Op::Stat | Op::Other(_) => Ok(()),
@@ -464,6 +478,9 @@ impl<'a> Replay<'a> {
         }
         if event.fetched {
             return self.fetch(ino, offset / PAGE, end.div_ceil(PAGE));
+        }
+        if event.op == Op::Fault {
+            return self.fault(event.pid, ino, offset / PAGE, end.div_ceil(PAGE));
         }
         self.read_bytes(event.pid, ino, offset, end)
     }

@@ -14,6 +14,11 @@ const NODE: u64 = 64;
 /// 4 KiB).
 const ORDER_MAX: u32 = 9;
 
+/// Faults that miss, more than others, after which nothing is read around them
+/// (`MMAP_LOTSAMISS`), and as many as are counted.
+const MISSES_MAX: u32 = 100;
+const MISSES_COUNTED: u32 = 10 * MISSES_MAX;
+
 /// Which pages of a file are in memory, and which folios carry the mark that
 /// starts the next read-ahead.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +36,16 @@ impl PageCache {
 
     fn range_at(&self, page: u64) -> Option<(u64, u64)> {
         self.held.run_at(page)
+    }
+
+    /// Of pages `from..to`, the runs that are there and carry no mark.
+    pub(crate) fn unmarked(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let marked = |page: u64| {
+            let mark = self.marks.range(..=page).next_back();
+            mark.is_some_and(|(start, len)| page < start + len)
+        };
+        let there = (from..to).filter(|page| self.has(*page) && !marked(*page));
+        there.map(|page| (page, page + 1)).collect()
     }
 
     /// Adds pages `from..to` and returns the runs that were not there.
@@ -106,6 +121,9 @@ pub(crate) struct ReadAhead {
     order: u32,
     /// The page that the last read ended in, or before; none is [`u64::MAX`].
     previous: u64,
+    /// Faults for pages that were not there, less those for pages that were
+    /// (`mmap_miss`).
+    faults_missed: u32,
     limits: Limits,
 }
 
@@ -116,7 +134,15 @@ impl ReadAhead {
             request: limits.request.max(1),
             segments: limits.segments.max(1),
         };
-        Self { start: 0, size: 0, async_size: 0, order: 0, previous: u64::MAX, limits }
+        Self {
+            start: 0,
+            size: 0,
+            async_size: 0,
+            order: 0,
+            previous: u64::MAX,
+            faults_missed: 0,
+            limits,
+        }
     }
 
     /// Reads pages `from..to` of a file of `pages` pages, of the last up to byte
@@ -142,6 +168,48 @@ impl ReadAhead {
         if from < to {
             self.previous = end / PAGE;
         }
+        fetched
+    }
+
+    /// So many pages that are there were mapped with one that was touched
+    /// (`filemap_map_pages`).
+    pub(crate) fn mapped(&mut self, pages: u32) {
+        self.faults_missed = self.faults_missed.saturating_sub(pages);
+    }
+
+    /// A page of a mapped file of `pages` pages is touched that is not mapped yet, in an
+    /// executable segment up to page `within` or in any other mapping: the runs that
+    /// have to be fetched.
+    pub(crate) fn fault(
+        &mut self,
+        cache: &mut PageCache,
+        page: u64,
+        within: Option<u64>,
+        pages: u64,
+    ) -> Vec<(u64, u64)> {
+        let mut fetched = Vec::new();
+        let most = self.limits.read_ahead;
+        if page >= pages {
+            return fetched;
+        }
+        if cache.has(page) {
+            self.faults_missed = self.faults_missed.saturating_sub(1);
+            if let Some(folio) = cache.take_mark(page).filter(|_| most > 0) {
+                self.marked(cache, folio, most, pages, &mut fetched);
+            }
+            return fetched;
+        }
+        self.faults_missed = (self.faults_missed + 1).min(MISSES_COUNTED);
+        if most > 0 && self.faults_missed <= MISSES_MAX {
+            (self.start, self.size, self.async_size) = match within {
+                Some(end) => (page, most.min(end - page), 0),
+                None => (page.saturating_sub(most / 2), most, most / 4),
+            };
+            self.order = 0;
+            self.submit(cache, pages, &mut fetched);
+        }
+        // Without read-ahead just this one.
+        fetched.extend(cache.add(page, page + 1));
         fetched
     }
 

@@ -99,7 +99,8 @@ pub(super) fn measure(
         // The offset is as good a part of a name that is nowhere as any.
         let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
         let failed = |error| Failure::io(root.display(), &error);
-        let mut stage = Stage::new(root, absent).map_err(failed)?;
+        // What it reads is what was fetched: nothing is mapped.
+        let mut stage = Stage::new(root, absent, |_| Vec::new()).map_err(failed)?;
         for path in files {
             stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
         }
