@@ -175,7 +175,8 @@ pub(crate) fn run(args: &RecordArgs, global: &Global) -> Result<ExitCode, Failur
         WantedPages::Fetched => Pages::Fetched,
         WantedPages::Touched => Pages::Touched,
     };
-    let assembled = recording::assemble(collected, &mount, pages, keep_caches)?;
+    // A boot began with what was in memory: the root, just mounted, and little else.
+    let assembled = recording::assemble(collected, &mount, pages, args.keep_caches)?;
     recording::store(args.destination(), &header, &assembled)?;
     outcome::report(args, global, &mount, source, &assembled, lost, strangers);
     Ok(code)
