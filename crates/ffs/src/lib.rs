@@ -40,6 +40,7 @@ pub mod tune;
 mod volume;
 mod words;
 mod xattr;
+mod zones;
 
 pub use build::{BuildOptions, Builder};
 pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};

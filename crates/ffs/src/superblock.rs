@@ -62,8 +62,8 @@ pub(crate) struct Super {
     /// The summary area.
     pub(crate) summaries: Extent,
     /// UFS1 shifts the metadata of its groups.
-    old_cgoffset: u32,
-    old_cgmask: u32,
+    pub(crate) old_cgoffset: u32,
+    pub(crate) old_cgmask: u32,
     pub(crate) maxsymlinklen: u32,
     /// Directory entries have a type.
     pub(crate) typed_entries: bool,
@@ -332,32 +332,6 @@ impl Super {
             return no("a gjournal (tunefs -J disable)");
         }
         Ok(())
-    }
-
-    /// The volume as policies are told of it.
-    pub(crate) fn shape(&self) -> seekless_placement::Volume {
-        seekless_placement::Volume {
-            ncg: self.ncg,
-            ipg: self.ipg,
-            fpg: self.fpg,
-            fsize: self.fsize,
-            bsize: self.bsize,
-            frag: self.frag,
-            size: self.size,
-            dsize: self.tuning.dsize,
-            dblkno: self.dblkno,
-            cgoffset: if self.format == Format::Ufs1 { self.old_cgoffset } else { 0 },
-            cgmask: self.old_cgmask,
-            nindir: self.pointers(),
-            minfree: self.tuning.minfree,
-            maxbpg: self.tuning.maxbpg,
-            maxcontig: self.tuning.maxcontig,
-            contigsumsize: self.tuning.contigsumsize,
-            metaspace: self.tuning.metaspace,
-            rotdelay_frags: 0,
-            avgfilesize: self.tuning.avgfilesize,
-            avgfpdir: self.tuning.avgfpdir,
-        }
     }
 
     /// `ffs_calc_sbhash`: over `fs_sbsize` bytes, its own field being zero; where

@@ -2,6 +2,8 @@
 //! knows what is right when it is read, so that an error has its line.
 
 use seekless_cache::Discipline;
+use seekless_placement::block::{self, Zones};
+use seekless_placement::directory::{self, Expected};
 use seekless_units::{ByteLen, Nanos, parse_size};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -75,7 +77,7 @@ impl<'de> Deserialize<'de> for DisciplineName {
 impl<'de> Deserialize<'de> for PolicyName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
-        seekless_placement::directory::by_name(&name, 1, 0).map_err(D::Error::custom)?;
+        directory::by_name(&name, 1, Expected::default(), 0).map_err(D::Error::custom)?;
         Ok(Self(name))
     }
 }
@@ -83,7 +85,7 @@ impl<'de> Deserialize<'de> for PolicyName {
 impl<'de> Deserialize<'de> for BlockPolicyName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let name = String::deserialize(from)?;
-        seekless_placement::block::by_name(&name, 0).map_err(D::Error::custom)?;
+        block::by_name(&name, Zones::default(), 0).map_err(D::Error::custom)?;
         Ok(Self(name))
     }
 }

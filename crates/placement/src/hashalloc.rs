@@ -1,35 +1,16 @@
-//! The order in which groups are tried.
+//! The order in which FFS tries groups.
 
 use seekless_units::GroupNo;
 
-/// Tries groups until one has what is asked for (`ffs_hashalloc`): the
-/// preferred one, which alone is told to heed the preference within the group;
-/// then those 1, 2, 4 ... further on, each counted from the one before; then
-/// all, from the second behind the preferred.
-///
-/// `try_group` answers `None` when a group has nothing. `None` in the end means
-/// that no group has.
-///
-/// # Errors
-/// The first one that `try_group` gives.
-pub fn hashalloc<T, E>(
-    ncg: u32,
-    start: GroupNo,
-    mut try_group: impl FnMut(GroupNo, bool) -> Result<Option<T>, E>,
-) -> Result<Option<T>, E> {
-    if let Some(found) = try_group(start, true)? {
-        return Ok(Some(found));
-    }
-    for group in rehash(ncg, start).chain(brute_force(ncg, start)) {
-        if let Some(found) = try_group(group, false)? {
-            return Ok(Some(found));
-        }
-    }
-    Ok(None)
+/// The order of FFS (`ffs_hashalloc`): the preferred group; then those 1, 2, 4
+/// ... further on, each counted from the one before; then all, from the second
+/// behind the preferred. A group may come more than once.
+pub fn hashalloc(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
+    std::iter::once(start).chain(rehash(ncg, start)).chain(brute_force(ncg, start))
 }
 
 /// The groups of the second step.
-fn rehash(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
+fn rehash(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
     let steps = std::iter::successors(Some(1u64), |step| step.checked_mul(2));
     steps.take_while(move |&step| step < u64::from(ncg)).scan(start, move |at, step| {
         *at = wrap(*at, step, ncg);
@@ -38,7 +19,7 @@ fn rehash(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
 }
 
 /// The groups of the last step: the first was tried, and the one behind it too.
-fn brute_force(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
+fn brute_force(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> + use<> {
     (2..u64::from(ncg)).map(move |by| wrap(start, by, ncg))
 }
 
@@ -53,15 +34,7 @@ mod tests {
     use super::*;
 
     fn order(ncg: u32, start: u32) -> Vec<u32> {
-        let mut tried = Vec::new();
-        let nothing: Result<Option<()>, ()> =
-            hashalloc(ncg, GroupNo::new(start), |group, preferred| {
-                assert_eq!(preferred, tried.is_empty());
-                tried.push(group.get());
-                Ok(None)
-            });
-        assert_eq!(nothing, Ok(None));
-        tried
+        hashalloc(ncg, GroupNo::new(start)).map(GroupNo::get).collect()
     }
 
     #[test]
@@ -70,6 +43,8 @@ mod tests {
         assert_eq!(order(2, 1), [1, 0]);
         // 5; +1, +2, +4 from one another; then 7, 0, 1 ... 4.
         assert_eq!(order(8, 5), [5, 6, 0, 4, 7, 0, 1, 2, 3, 4]);
+        // 1 + 2 + 4 leads back to the preferred one.
+        assert_eq!(order(7, 5), [5, 6, 1, 5, 0, 1, 2, 3, 4]);
     }
 
     #[test]
@@ -82,14 +57,5 @@ mod tests {
                 assert_eq!(tried, (0..ncg).collect::<Vec<_>>(), "{ncg} groups from {start}");
             }
         }
-    }
-
-    #[test]
-    fn the_first_answer_ends_the_search() {
-        let found: Result<_, ()> =
-            hashalloc(8, GroupNo::new(5), |group, _| Ok((group.get() == 0).then_some(group)));
-        assert_eq!(found, Ok(Some(GroupNo::new(0))));
-        let failed: Result<Option<()>, _> = hashalloc(8, GroupNo::new(5), |_, _| Err("damaged"));
-        assert_eq!(failed, Err("damaged"));
     }
 }

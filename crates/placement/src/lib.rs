@@ -2,13 +2,14 @@
 //!
 //! A policy says where the search for a free inode or block shall begin; the
 //! format searches its own bitmaps from there. Policies see no bytes and no
-//! device: what they decide from is a [`View`], what they answer is a group or
+//! device: what they decide from are [`Groups`], what they answer is a group or
 //! a block. Where one needs chance it draws from a seed that it was given, so
 //! equal calls give equal answers.
 //!
-//! - [`directory`]: where new directories go;
+//! - [`inode`]: where new inodes go, and in which order groups are tried;
+//! - [`directory`]: in which group FFS's policies put new directories;
 //! - [`block`]: where a file's next block goes;
-//! - [`hashalloc`](hashalloc()): in which order groups are tried;
+//! - [`first_with`]: groups tried in an order, such as [`hashalloc`](hashalloc());
 //! - [`realloccg`]: whether a growing tail asks for its size or for a block;
 //! - [`reallocblks`]: whether written blocks are gathered into a cluster.
 //!
@@ -33,12 +34,15 @@
 pub mod block;
 mod chance;
 pub mod directory;
+mod groups;
 mod hashalloc;
+pub mod inode;
 mod names;
 pub mod reallocblks;
 pub mod realloccg;
-mod volume;
+mod search;
 
+pub use groups::{GroupSummary, Groups, Shape, Totals};
 pub use hashalloc::hashalloc;
 pub use names::UnknownPolicy;
-pub use volume::{GroupSummary, Totals, View, Volume};
+pub use search::first_with;

@@ -1,12 +1,12 @@
 //! Whether blocks just written are gathered into a cluster (`ffs_reallocblks`).
 
-use crate::View;
+use crate::Groups;
 use seekless_units::{BlockNo, GroupNo, Lbn};
 
 /// Direct blocks of an inode.
 const DIRECT: u64 = 12;
 /// Percent of the space below which nothing is gathered.
-const LEAST_FREE: u32 = 4;
+const LEAST_FREE: u128 = 4;
 /// Most groups in which a cluster is looked for (`vfs.ffs.maxclustersearch`).
 const MOST_GROUPS: u32 = 10;
 
@@ -36,23 +36,30 @@ pub enum Refusal {
     AcrossGroups,
 }
 
-/// Whether a cluster may be gathered.
+/// Whether a cluster may be gathered, on a volume that counts clusters of up to
+/// `contigsumsize` blocks (none where it is 0) and has `dsize` fragments for data.
 ///
 /// # Errors
 /// Why not.
-pub fn permit(view: &View<'_>, cluster: &Cluster) -> Result<(), Refusal> {
-    let tracked = view.volume.contigsumsize;
-    if tracked == 0 || cluster.len > tracked {
+pub fn permit(
+    groups: &Groups,
+    contigsumsize: u32,
+    dsize: u64,
+    cluster: &Cluster,
+) -> Result<(), Refusal> {
+    if contigsumsize == 0 || cluster.len > contigsumsize {
         return Err(Refusal::NotTracked);
     }
-    if view.free_space(LEAST_FREE) < 0 {
+    let least = u128::from(dsize).saturating_mul(LEAST_FREE) / 100;
+    if u128::from(groups.free_frags()) < least {
         return Err(Refusal::LittleSpace);
     }
     let last = cluster.start.get().saturating_add(u64::from(cluster.len.saturating_sub(1)));
     if cluster.start.get() < DIRECT && last >= DIRECT {
         return Err(Refusal::AcrossIndirect);
     }
-    if view.volume.group_of(cluster.first) != view.volume.group_of(cluster.last) {
+    let shape = groups.shape();
+    if shape.group_of(cluster.first) != shape.group_of(cluster.last) {
         return Err(Refusal::AcrossGroups);
     }
     Ok(())
@@ -68,41 +75,33 @@ pub fn groups(ncg: u32, start: GroupNo) -> impl Iterator<Item = GroupNo> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Totals, Volume};
+    use crate::{GroupSummary, Shape};
 
     #[test]
     fn refuses_what_would_do_harm() {
-        let mut volume = Volume {
-            ncg: 4,
-            fpg: 1000,
-            frag: 8,
-            dsize: 4000,
-            contigsumsize: 16,
-            ..Volume::default()
-        };
-        let mut totals = Totals { nbfree: 19, nffree: 8, ..Totals::default() };
+        let shape = Shape { ncg: 4, fpg: 1000, frag: 8, ..Shape::default() };
+        let mut groups = Groups::new(shape, |group| shape.base(group));
+        let free = |nffree| GroupSummary { nbfree: 19, nffree, ..GroupSummary::default() };
+        groups.set(GroupNo::new(3), free(8));
         let cluster = |start, len, first, last| Cluster {
             start: Lbn::new(start),
             len,
             first: BlockNo::new(first),
             last: BlockNo::new(last),
         };
-        let ask = |volume: &Volume, totals: &Totals, cluster| {
-            permit(&View { volume, groups: &[], totals }, &cluster)
-        };
+        let ask = |groups: &Groups, cluster| permit(groups, 16, 4000, &cluster);
         // 160 fragments are 4%.
         let good = cluster(0, 12, 0, 88);
-        assert_eq!(ask(&volume, &totals, good), Ok(()));
-        assert_eq!(ask(&volume, &totals, cluster(12, 16, 0, 999)), Ok(()));
+        assert_eq!(ask(&groups, good), Ok(()));
+        assert_eq!(ask(&groups, cluster(12, 16, 0, 999)), Ok(()));
         let across = cluster(11, 2, 0, 8);
-        assert_eq!(ask(&volume, &totals, across), Err(Refusal::AcrossIndirect));
+        assert_eq!(ask(&groups, across), Err(Refusal::AcrossIndirect));
         let moved = cluster(20, 2, 992, 1000);
-        assert_eq!(ask(&volume, &totals, moved), Err(Refusal::AcrossGroups));
-        assert_eq!(ask(&volume, &totals, cluster(20, 17, 0, 8)), Err(Refusal::NotTracked));
-        totals.nffree = 7;
-        assert_eq!(ask(&volume, &totals, good), Err(Refusal::LittleSpace));
-        volume.contigsumsize = 0;
-        assert_eq!(ask(&volume, &totals, good), Err(Refusal::NotTracked));
+        assert_eq!(ask(&groups, moved), Err(Refusal::AcrossGroups));
+        assert_eq!(ask(&groups, cluster(20, 17, 0, 8)), Err(Refusal::NotTracked));
+        groups.set(GroupNo::new(3), free(7));
+        assert_eq!(ask(&groups, good), Err(Refusal::LittleSpace));
+        assert_eq!(permit(&groups, 0, 4000, &good), Err(Refusal::NotTracked));
     }
 
     #[test]

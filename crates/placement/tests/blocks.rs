@@ -1,54 +1,57 @@
 //! Block policies against the rules of `ffs_blkpref`.
 
-use seekless_placement::block::{Request, Wanted, by_name};
-use seekless_placement::{GroupSummary, Totals, View, Volume};
+use seekless_placement::block::{Hints, Request, Wanted, Zones, by_name};
+use seekless_placement::{GroupSummary, Groups, Shape};
 use seekless_units::{BlockNo, GroupNo, Lbn};
 
 const NCG: u32 = 8;
 const FPG: u64 = 10_000;
 
-fn volume() -> Volume {
-    Volume {
-        ncg: NCG,
-        fpg: FPG as u32,
-        frag: 8,
-        size: u64::from(NCG) * FPG,
-        dblkno: 100,
-        cgmask: u32::MAX,
-        nindir: 2048,
-        maxbpg: 1024,
-        maxcontig: 4,
-        metaspace: 400,
-        ..Volume::default()
+const ZONES: Zones =
+    Zones { metaspace: 400, nindir: 2048, maxbpg: 1024, maxcontig: 4, rotdelay_frags: 0 };
+
+fn shape() -> Shape {
+    Shape { ncg: NCG, fpg: FPG as u32, frag: 8, size: u64::from(NCG) * FPG, ..Shape::default() }
+}
+
+/// With so many free blocks; data begin behind 100 fragments.
+fn groups(nbfree: impl Fn(u32) -> u32) -> Groups {
+    let shape = shape();
+    let mut groups = Groups::new(shape, |group| shape.base(group).saturating_add(100));
+    for at in 0..NCG {
+        let summary = GroupSummary { nbfree: nbfree(at), ..GroupSummary::default() };
+        groups.set(GroupNo::new(at), summary);
     }
+    groups
 }
 
 /// Groups 0, 3 and 6 have less than the average.
-fn groups() -> Vec<GroupSummary> {
-    let free = |at: u32| GroupSummary {
-        nbfree: if at.is_multiple_of(3) { 10 } else { 500 },
-        ..GroupSummary::default()
-    };
-    (0..NCG).map(free).collect()
+fn uneven() -> Groups {
+    groups(|at| if at.is_multiple_of(3) { 10 } else { 500 })
 }
 
-fn data(lbn: u64, index: u64, previous: u64) -> Request {
-    let some = |block| (block != 0).then(|| BlockNo::new(block));
+fn request(lbn: u64, hints: Hints) -> Request<Hints> {
     Request {
         group: GroupNo::new(2),
         is_directory: false,
         lbn: Lbn::new(lbn),
-        wanted: Wanted::Data { index, previous: some(previous), run_before: None },
-        last_direct: None,
-        first_indirect: None,
+        nearest: hints.nearest(),
+        hints,
     }
 }
 
-fn ask(policy: &str, volume: &Volume, request: &Request) -> Option<u64> {
-    let groups = groups();
-    let totals: Totals = groups.iter().copied().collect();
-    let view = View { volume, groups: &groups, totals: &totals };
-    by_name(policy, 1).unwrap().prefer(&view, request).map(BlockNo::get)
+fn hints(wanted: Wanted) -> Hints {
+    Hints { wanted, last_direct: None, first_indirect: None }
+}
+
+fn data(lbn: u64, index: u64, previous: u64) -> Request<Hints> {
+    let some = |block| (block != 0).then(|| BlockNo::new(block));
+    let wanted = Wanted::Data { index, previous: some(previous), run_before: None };
+    request(lbn, hints(wanted))
+}
+
+fn ask(policy: &str, zones: Zones, request: &Request<Hints>) -> Option<u64> {
+    by_name(policy, zones, 1).unwrap().prefer(&uneven(), request).map(BlockNo::get)
 }
 
 const META: u64 = 2 * FPG + 100;
@@ -56,13 +59,15 @@ const DATA: u64 = META + 400;
 
 #[test]
 fn blkpref_of_today() {
-    let indirect = |level, lbn, last_direct: Option<u64>| Request {
-        wanted: Wanted::Indirect(level),
-        last_direct: last_direct.map(BlockNo::new),
-        ..data(lbn, 0, 0)
+    let indirect = |level, lbn, last_direct: Option<u64>| {
+        let last_direct = last_direct.map(BlockNo::new);
+        request(lbn, Hints { last_direct, ..hints(Wanted::Indirect(level)) })
     };
     let directory = Request { is_directory: true, ..data(0, 0, 0) };
-    let behind = |at| Request { first_indirect: Some(BlockNo::new(at)), ..data(12, 0, 0) };
+    let behind = |at| {
+        let first_indirect = Some(BlockNo::new(at));
+        request(12, Hints { first_indirect, ..data(12, 0, 0).hints })
+    };
     for (what, request, expected) in [
         ("a file begins in the data zone", data(0, 0, 0), DATA),
         ("a directory begins in the metadata zone", directory, META),
@@ -83,7 +88,7 @@ fn blkpref_of_today() {
         // Group 7's next is 0, which has too little, as has none behind 1.
         ("the sweep begins anew", data(3084, 1024, 7 * FPG), FPG + 500),
     ] {
-        assert_eq!(ask("blkpref", &volume(), &request), Some(expected), "{what}");
+        assert_eq!(ask("blkpref", ZONES, &request), Some(expected), "{what}");
     }
 }
 
@@ -95,9 +100,9 @@ fn blkpref_of_old() {
             previous: Some(BlockNo::new(previous)),
             run_before: Some(BlockNo::new(run)),
         };
-        Request { wanted, ..data(index, index, 0) }
+        request(index, hints(wanted))
     };
-    let indirect = Request { wanted: Wanted::Indirect(1), ..data(12, 0, 0) };
+    let indirect = request(12, hints(Wanted::Indirect(1)));
     for (what, request, expected) in [
         ("a file begins in its group", data(0, 0, 0), 2 * FPG + 8),
         ("a block follows the one before", data(5, 5, 24_000), 24_008),
@@ -109,52 +114,59 @@ fn blkpref_of_old() {
         ("not in a row", with_run(6, 24_024, 23_000), 24_032),
         ("not yet four", with_run(3, 24_024, 24_000), 24_032),
     ] {
-        let volume = Volume { rotdelay_frags: 9, ..volume() };
-        assert_eq!(ask("old-blkpref", &volume, &request), Some(expected), "{what}");
+        let zones = Zones { rotdelay_frags: 9, ..ZONES };
+        assert_eq!(ask("old-blkpref", zones, &request), Some(expected), "{what}");
     }
 }
 
 #[test]
-fn nowhere_when_all_groups_are_below_the_average() {
-    let volume = volume();
-    let groups = vec![GroupSummary::default(); NCG as usize];
-    let totals = Totals { nbfree: 800, ..Totals::default() };
-    let view = View { volume: &volume, groups: &groups, totals: &totals };
+fn a_full_volume() {
+    let full = groups(|_| 0);
     let beyond = data(3084, 1024, 24_000);
-    assert_eq!(by_name("blkpref", 1).unwrap().prefer(&view, &beyond), None);
+    let prefer = |policy: &str, request| by_name(policy, ZONES, 1).unwrap().prefer(&full, request);
+    // Every group has the average.
+    assert_eq!(prefer("blkpref", &beyond), Some(BlockNo::new(3 * FPG + 500)));
+    assert_eq!(prefer("near-start", &data(0, 0, 0)), None);
 }
 
+/// What policies without hints go by.
 #[test]
-fn metadata_of_old_volumes_are_shifted() {
-    let volume = Volume { cgoffset: 16, cgmask: !3, ..volume() };
-    assert_eq!(volume.meta_zone(GroupNo::new(6)).get(), 6 * FPG + 100 + 2 * 16);
-    assert_eq!(volume.group_of(BlockNo::new(6 * FPG + 9999)), GroupNo::new(6));
+fn the_nearest_block() {
+    let (direct, indirect, before) = (BlockNo::new(800), BlockNo::new(808), BlockNo::new(1600));
+    let nearest = |wanted, last_direct, first_indirect| {
+        Hints { wanted, last_direct, first_indirect }.nearest()
+    };
+    let at = |index, previous| Wanted::Data { index, previous, run_before: None };
+    let of_map = Wanted::Indirect(1);
+    assert_eq!(nearest(of_map, Some(direct), Some(indirect)), Some(direct));
+    assert_eq!(nearest(at(0, None), Some(direct), Some(indirect)), Some(indirect));
+    assert_eq!(nearest(at(0, None), Some(direct), None), Some(direct));
+    assert_eq!(nearest(at(5, Some(before)), Some(direct), Some(indirect)), Some(before));
+    assert_eq!(nearest(at(5, None), Some(direct), Some(indirect)), None);
 }
 
 #[test]
 fn plain_policies() {
-    let volume = volume();
-    let groups = groups();
-    let totals: Totals = groups.iter().copied().collect();
-    let view = View { volume: &volume, groups: &groups, totals: &totals };
+    let (shape, groups) = (shape(), uneven());
     let (first, later) = (data(0, 0, 0), data(5, 5, 24_000));
 
-    let mut next = by_name("next-free", 1).unwrap();
-    assert_eq!(next.prefer(&view, &later), Some(BlockNo::new(100)));
+    let mut next = by_name("next-free", ZONES, 1).unwrap();
+    assert_eq!(next.prefer(&groups, &later), Some(BlockNo::new(100)));
     next.allocated(BlockNo::new(70_000));
-    assert_eq!(next.prefer(&view, &first), Some(BlockNo::new(70_008)));
-    next.allocated(BlockNo::new(volume.size - 8));
-    assert_eq!(next.prefer(&view, &first), Some(BlockNo::new(100)));
+    assert_eq!(next.prefer(&groups, &first), Some(BlockNo::new(70_008)));
+    next.allocated(BlockNo::new(shape.size - 8));
+    assert_eq!(next.prefer(&groups, &first), Some(BlockNo::new(100)));
 
-    assert_eq!(ask("near-start", &volume, &first), Some(100));
-    assert_eq!(ask("near-start", &volume, &later), Some(24_008));
+    assert_eq!(ask("near-start", ZONES, &first), Some(100));
+    assert_eq!(ask("near-start", ZONES, &later), Some(24_008));
 
-    let mut random = by_name("random-start", 1).unwrap();
-    let starts: Vec<u64> = (0..200).map(|_| random.prefer(&view, &first).unwrap().get()).collect();
-    assert!(starts.iter().all(|at| at % 8 == 0 && *at < volume.size));
+    let mut random = by_name("random-start", ZONES, 1).unwrap();
+    let starts: Vec<u64> =
+        (0..200).map(|_| random.prefer(&groups, &first).unwrap().get()).collect();
+    assert!(starts.iter().all(|at| at % 8 == 0 && *at < shape.size));
     for group in 0..u64::from(NCG) {
         let here = starts.iter().filter(|&&at| at / FPG == group).count();
         assert!((10..45).contains(&here), "{here} of 200 in group {group}");
     }
-    assert_eq!(random.prefer(&view, &later), Some(BlockNo::new(24_008)));
+    assert_eq!(random.prefer(&groups, &later), Some(BlockNo::new(24_008)));
 }

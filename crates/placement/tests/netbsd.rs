@@ -9,8 +9,9 @@
 //! 4 * 3968, so that 61 times 1 MiB (64 files of 16 KiB) find room in an average
 //! group from the third block taken on.
 
-use seekless_placement::directory::{Parent, by_name};
-use seekless_placement::{GroupSummary, Totals, View, Volume, hashalloc};
+use seekless_placement::directory::{Expected, by_name};
+use seekless_placement::inode::{BesideParent, InodePlace, InodePlacement, NewInode, Parent};
+use seekless_placement::{GroupSummary, Groups, Shape, first_with};
 use seekless_units::GroupNo;
 
 const FRAG: u32 = 8;
@@ -19,50 +20,65 @@ const IPG: u32 = 7936;
 const METADATA: u32 = 8 + 8 + IPG / 8;
 const GAP: u32 = 40;
 
+const ROOT: Parent = Parent {
+    at: InodePlace { group: GroupNo::ZERO, slot: 2 },
+    is_root: true,
+    depth: 0,
+    subdirectories: 0,
+};
+
+fn below_root(group: GroupNo, subdirectories: u32) -> Parent {
+    Parent { at: InodePlace { group, slot: 0 }, is_root: false, depth: 1, subdirectories }
+}
+
 struct Simulation {
-    volume: Volume,
-    groups: Vec<GroupSummary>,
-    policy: Box<dyn seekless_placement::directory::DirectoryPlacement>,
+    groups: Groups,
+    policy: BesideParent,
 }
 
 impl Simulation {
     fn new(policy: &str, seed: u64) -> Self {
-        let volume = Volume {
-            ncg: 4,
-            ipg: IPG,
-            fpg: 32768,
-            fsize: 2048,
-            bsize: 16384,
-            frag: FRAG,
-            size: 4 * 32768,
-            minfree: 5,
-            avgfilesize: 16384,
-            avgfpdir: 64,
-            ..Volume::default()
-        };
+        let shape =
+            Shape { ncg: 4, ipg: IPG, fpg: 32768, fsize: 2048, frag: FRAG, size: 4 * 32768 };
+        let mut groups = Groups::new(shape, |group| shape.base(group));
         let data = (32768 - METADATA) / FRAG;
-        let empty = GroupSummary { nbfree: data, nifree: IPG, ..GroupSummary::default() };
-        let mut groups = vec![empty; 4];
+        let mut summary = GroupSummary { nbfree: data, nifree: IPG, ..GroupSummary::default() };
+        for group in 1..4 {
+            groups.set(GroupNo::new(group), summary);
+        }
         // The boot area; the summary area and the root's fragment share a block.
-        groups[0].nbfree -= GAP / FRAG + 1;
-        groups[0].nffree = FRAG - 2;
-        groups[0].nifree -= 3;
-        groups[0].ndir = 1;
-        let policy = by_name(policy, volume.ncg, seed).unwrap();
-        Self { volume, groups, policy }
+        summary.nbfree -= GAP / FRAG + 1;
+        summary.nffree = FRAG - 2;
+        summary.nifree -= 3;
+        summary.ndir = 1;
+        groups.set(GroupNo::ZERO, summary);
+        let expected = Expected { avgfilesize: 16384, avgfpdir: 64 };
+        let policy = BesideParent::new(by_name(policy, shape.ncg, expected, seed).unwrap());
+        Self { groups, policy }
+    }
+
+    /// Takes an inode in the first group that has one.
+    fn take(&mut self, parent: Parent, is_directory: bool) -> (GroupNo, GroupSummary) {
+        let new = NewInode { parent, name: b"name", is_directory };
+        let goal = self.policy.goal(&self.groups, &new);
+        let order = self.policy.order(&self.groups, goal);
+        let found = first_with::<_, ()>(order, |group, _| {
+            let summary = self.groups.summary(group).unwrap();
+            Ok((summary.nifree > 0).then_some((group, summary)))
+        });
+        let (group, mut summary) = found.unwrap().unwrap();
+        self.policy.taken(&new, goal, Some(InodePlace { group, slot: 0 }));
+        summary.nifree -= 1;
+        (group, summary)
+    }
+
+    fn create(&mut self, parent: Parent) {
+        let (group, summary) = self.take(parent, false);
+        self.groups.set(group, summary);
     }
 
     fn mkdir(&mut self, parent: Parent) -> GroupNo {
-        let totals: Totals = self.groups.iter().copied().collect();
-        let view = View { volume: &self.volume, groups: &self.groups, totals: &totals };
-        let preferred = self.policy.prefer(&view, &parent);
-        self.policy.allocating(preferred, true);
-        let found = hashalloc::<_, ()>(self.volume.ncg, preferred, |group, _| {
-            Ok((self.groups[group.get() as usize].nifree > 0).then_some(group))
-        });
-        let group = found.unwrap().unwrap();
-        let summary = &mut self.groups[group.get() as usize];
-        summary.nifree -= 1;
+        let (group, mut summary) = self.take(parent, true);
         summary.ndir += 1;
         // Its entries take a fragment.
         if summary.nffree == 0 {
@@ -70,17 +86,17 @@ impl Simulation {
             summary.nffree = FRAG;
         }
         summary.nffree -= 1;
+        self.groups.set(group, summary);
         group
     }
 
     /// The parent and the directories in it; by group, how many there are.
     fn run(&mut self, directories: u32) -> Vec<u32> {
-        let root = Parent { group: GroupNo::ZERO, is_root: true, depth: 0, subdirectories: 0 };
-        let group = self.mkdir(root);
+        let group = self.mkdir(ROOT);
         for subdirectories in 0..directories {
-            self.mkdir(Parent { group, is_root: false, depth: 1, subdirectories });
+            self.mkdir(below_root(group, subdirectories));
         }
-        self.groups.iter().map(|group| group.ndir).collect()
+        (0..4).map(|group| self.groups.summary(GroupNo::new(group)).unwrap().ndir).collect()
     }
 }
 
@@ -99,12 +115,11 @@ fn filled_groups_hold_61_directories() {
 #[test]
 fn files_in_between_let_directories_stay_together() {
     let mut simulation = Simulation::new("orlov", 1);
-    let root = Parent { group: GroupNo::ZERO, is_root: true, depth: 0, subdirectories: 0 };
-    let group = simulation.mkdir(root);
+    let group = simulation.mkdir(ROOT);
     for subdirectories in 0..201 {
-        let made = simulation.mkdir(Parent { group, is_root: false, depth: 1, subdirectories });
+        let made = simulation.mkdir(below_root(group, subdirectories));
         assert_eq!(made, group);
-        simulation.policy.allocating(made, false);
+        simulation.create(below_root(made, 0));
     }
 }
 

@@ -1,8 +1,9 @@
 //! Each directory policy beside an independent restatement of its rule, on
 //! random volumes.
 
-use seekless_placement::directory::{Parent, by_name};
-use seekless_placement::{GroupSummary, Totals, View, Volume};
+use seekless_placement::directory::{Expected, by_name};
+use seekless_placement::inode::{InodePlace, Parent};
+use seekless_placement::{GroupSummary, Groups, Shape, Totals};
 use seekless_units::GroupNo;
 
 /// A congruential generator: what chance there is need not be good.
@@ -17,25 +18,33 @@ impl Draw {
 }
 
 struct Case {
-    volume: Volume,
+    shape: Shape,
+    expected: Expected,
     groups: Vec<GroupSummary>,
     totals: Totals,
     contigdirs: Vec<u8>,
 }
 
+impl Case {
+    /// As a policy is told of it.
+    fn told(&self) -> Groups {
+        let mut groups = Groups::new(self.shape, |group| self.shape.base(group));
+        for (at, &summary) in self.groups.iter().enumerate() {
+            groups.set(GroupNo::new(at as u32), summary);
+        }
+        groups
+    }
+}
+
 fn case(draw: &mut Draw) -> Case {
     let ncg = 1 + draw.below(40) as u32;
     let (ipg, blocks) = (64 + draw.below(4000) as u32, 100 + draw.below(6000) as u32);
-    let volume = Volume {
-        ncg,
-        ipg,
-        fpg: (blocks + 50) * 8,
-        fsize: 2048,
-        bsize: 16384,
-        frag: 8,
+    let fpg = (blocks + 50) * 8;
+    let size = u64::from(ncg) * u64::from(fpg);
+    let shape = Shape { ncg, ipg, fpg, fsize: 2048, frag: 8, size };
+    let expected = Expected {
         avgfilesize: [16384, 1024, 1 << 20, 0][draw.below(4) as usize],
         avgfpdir: [64, 8, 1000, 0][draw.below(4) as usize],
-        ..Volume::default()
     };
     // From empty volumes to full ones.
     let full = draw.below(100);
@@ -48,37 +57,37 @@ fn case(draw: &mut Draw) -> Case {
     let groups: Vec<GroupSummary> = (0..ncg).map(|_| group(draw)).collect();
     let totals = groups.iter().copied().collect();
     let contigdirs = (0..ncg).map(|_| draw.below(90) as u8).collect();
-    Case { volume, groups, totals, contigdirs }
+    Case { shape, expected, groups, totals, contigdirs }
 }
 
 fn restated_old(case: &Case) -> u32 {
-    let average = case.totals.nifree / u64::from(case.volume.ncg);
-    let candidates =
-        case.groups.iter().enumerate().filter(|(_, group)| {
-            u64::from(group.nifree) >= average && group.ndir < case.volume.ipg
-        });
+    let average = case.totals.nifree / u64::from(case.shape.ncg);
+    let candidates = case
+        .groups
+        .iter()
+        .enumerate()
+        .filter(|(_, group)| u64::from(group.nifree) >= average && group.ndir < case.shape.ipg);
     candidates.min_by_key(|(at, group)| (group.ndir, *at)).map_or(0, |(at, _)| at as u32)
 }
 
 /// The scan of a directory that is not below the root, with floats and
 /// fractions in place of the integers' order of operations where both agree.
 fn restated_near(case: &Case, start: u32, more: u64) -> u32 {
-    let volume = &case.volume;
-    let ncg = u64::from(volume.ncg);
+    let (shape, expected) = (case.shape, case.expected);
+    let ncg = u64::from(shape.ncg);
     let (ifree, bfree, dirs) =
         (case.totals.nifree / ncg, case.totals.nbfree / ncg, case.totals.ndir / ncg);
     let free_bytes = bfree * 16384;
-    let current = (u64::from(volume.fpg) * 2048 - free_bytes).checked_div(dirs).unwrap_or(0);
-    let dirsize = current.max(u64::from(volume.avgfilesize) * u64::from(volume.avgfpdir));
+    let current = (u64::from(shape.fpg) * 2048 - free_bytes).checked_div(dirs).unwrap_or(0);
+    let dirsize = current.max(u64::from(expected.avgfilesize) * u64::from(expected.avgfpdir));
     let by_space = free_bytes.checked_div(dirsize).unwrap_or(0);
-    let by_inodes = volume.ipg.checked_div(volume.avgfpdir).map_or(255, u64::from);
+    let by_inodes = shape.ipg.checked_div(expected.avgfpdir).map_or(255, u64::from);
     let follow = [by_space, by_inodes, 255].into_iter().min().unwrap().max(1);
-    let order: Vec<usize> =
-        (0..volume.ncg).map(|by| ((start + by) % volume.ncg) as usize).collect();
+    let order: Vec<usize> = (0..shape.ncg).map(|by| ((start + by) % shape.ncg) as usize).collect();
     let three_quarters = |average: u64| ((average * 3).div_ceil(4)).max(1);
     for &at in &order {
         let group = case.groups[at];
-        let room = u64::from(group.ndir) < (dirs + more).min(u64::from(volume.ipg))
+        let room = u64::from(group.ndir) < (dirs + more).min(u64::from(shape.ipg))
             && u64::from(group.nifree) >= three_quarters(ifree)
             && u64::from(group.nbfree) >= three_quarters(bfree);
         if room && u64::from(case.contigdirs[at]) < follow {
@@ -113,21 +122,22 @@ fn policies_agree_with_their_rules() {
     let mut moved = 0;
     for round in 0..3000 {
         let case = case(&mut draw);
-        let ncg = case.volume.ncg;
-        let view = View { volume: &case.volume, groups: &case.groups, totals: &case.totals };
+        let ncg = case.shape.ncg;
+        let groups = case.told();
         let group = draw.below(u64::from(ncg)) as u32;
         let depth = 1 + draw.below(5) as u32;
         let subdirectories = draw.below(50) as u32;
-        let parent = Parent { group: GroupNo::new(group), is_root: false, depth, subdirectories };
+        let at = InodePlace { group: GroupNo::new(group), slot: 5 };
+        let parent = Parent { at, is_root: false, depth, subdirectories };
         let ask = |name: &str, parent: &Parent| {
-            let mut policy = by_name(name, ncg, 3).unwrap();
+            let mut policy = by_name(name, ncg, case.expected, 3).unwrap();
             for (at, &count) in case.contigdirs.iter().enumerate() {
-                (0..count).for_each(|_| policy.allocating(GroupNo::new(at as u32), true));
+                (0..count).for_each(|_| policy.allocated(GroupNo::new(at as u32), true));
             }
-            policy.prefer(&view, parent).get()
+            policy.prefer(&groups, parent).get()
         };
         assert_eq!(ask("old-dirpref", &parent), restated_old(&case), "round {round}");
-        let near = restated_near(&case, group, u64::from(case.volume.ipg / 16));
+        let near = restated_near(&case, group, u64::from(case.shape.ipg / 16));
         assert_eq!(ask("orlov", &parent), near, "round {round}");
         moved += u32::from(near != group);
         let start = restated_probe(ncg, group, depth, subdirectories);
@@ -148,9 +158,14 @@ fn the_first_level_is_spread() {
     let (mut several, mut spread) = (0, 0);
     for round in 0..1000 {
         let case = case(&mut draw);
-        let ncg = u64::from(case.volume.ncg);
-        let view = View { volume: &case.volume, groups: &case.groups, totals: &case.totals };
-        let parent = Parent { group: GroupNo::ZERO, is_root: true, depth: 0, subdirectories: 0 };
+        let ncg = u64::from(case.shape.ncg);
+        let groups = case.told();
+        let at = InodePlace { group: GroupNo::ZERO, slot: 2 };
+        let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0 };
+        let ask = |seed| {
+            let policy = by_name("orlov", case.shape.ncg, case.expected, seed);
+            policy.unwrap().prefer(&groups, &parent)
+        };
         let enough = |group: &&GroupSummary| {
             u64::from(group.nifree) >= case.totals.nifree / ncg
                 && u64::from(group.nbfree) >= case.totals.nbfree / ncg
@@ -158,11 +173,10 @@ fn the_first_level_is_spread() {
         let fewest = case.groups.iter().filter(enough).map(|group| group.ndir).min();
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..20 {
-            let chosen = by_name("orlov", case.volume.ncg, seed).unwrap().prefer(&view, &parent);
-            let again = by_name("orlov", case.volume.ncg, seed).unwrap().prefer(&view, &parent);
-            assert_eq!(chosen, again, "round {round}");
+            let chosen = ask(seed);
+            assert_eq!(chosen, ask(seed), "round {round}");
             let group = case.groups[chosen.get() as usize];
-            if let Some(fewest) = fewest.filter(|&fewest| fewest < case.volume.ipg) {
+            if let Some(fewest) = fewest.filter(|&fewest| fewest < case.shape.ipg) {
                 assert!(enough(&&group) && group.ndir == fewest, "round {round}: {group:?}");
             }
             seen.insert(chosen);

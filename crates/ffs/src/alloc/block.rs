@@ -252,9 +252,7 @@ impl GroupMut<'_> {
 
     /// Where the group's zone for data begins.
     pub(super) fn data_zone(&self) -> u32 {
-        let zone = self.sb.in_group(self.number, self.sb.dblkno);
-        let zone = zone.saturating_add(self.sb.tuning.metaspace);
-        self.within(zone).unwrap_or(0)
+        self.within(self.sb.data_zone(self.number)).unwrap_or(0)
     }
 
     /// Where the search for a block begins, in fragments of the group.
@@ -266,10 +264,9 @@ impl GroupMut<'_> {
         if let Some(at) = self.within(block) {
             return at;
         }
-        let volume = self.sb.shape();
-        let there = volume.group_of(block);
-        if block < volume.data_zone(there) {
-            return self.within(volume.meta_zone(self.number)).unwrap_or(0);
+        let there = self.sb.shape().group_of(block);
+        if block < self.sb.data_zone(there) {
+            return self.within(self.sb.meta_zone(self.number)).unwrap_or(0);
         }
         self.data_zone()
     }

@@ -43,21 +43,21 @@ impl GroupMut<'_> {
         Ok(byte >> (slot & 7) & 1 == 1)
     }
 
-    /// Takes an inode: the preferred one, or else the first free one from the
-    /// last taken on. `None` when none is free.
+    /// Takes an inode: the preferred one, a place below the number of inodes in a
+    /// group, or else the first free one from the last taken on. `None` when none is free.
     ///
     /// # Errors
     /// [`FsError::Corrupt`] when the group's map and counts contradict.
     pub(crate) fn alloc_inode(
         &mut self,
-        preferred: Option<Ino>,
+        preferred: Option<u32>,
         is_directory: bool,
     ) -> Result<Option<TakenInode>, FsError> {
         if self.summary().nifree == 0 {
             return Ok(None);
         }
-        let wanted = preferred.and_then(|ino| ino.get().checked_rem(self.sb.ipg));
-        let slot = match wanted.filter(|&slot| !self.bit(self.maps.inodes, slot)) {
+        debug_assert!(preferred.is_none_or(|slot| slot < self.sb.ipg), "{preferred:?}");
+        let slot = match preferred.filter(|&slot| !self.bit(self.maps.inodes, slot)) {
             Some(slot) => slot,
             None => self.search_inode()?,
         };

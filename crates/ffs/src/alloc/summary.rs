@@ -3,7 +3,7 @@
 use crate::superblock::{Order, SUMMARY, Super};
 use seekless_fs::field::{index, range, truncated};
 use seekless_fs::{FsError, Location};
-use seekless_placement::{GroupSummary, Totals};
+use seekless_placement::GroupSummary;
 use seekless_units::GroupNo;
 
 /// By how much a group's summary changed.
@@ -34,17 +34,6 @@ impl Delta {
             nbfree: old.nbfree.checked_add_signed(self.nbfree)?,
             nifree: old.nifree.checked_add_signed(self.nifree)?,
             nffree: old.nffree.checked_add_signed(self.nffree)?,
-        })
-    }
-
-    /// The totals after the change; likewise.
-    pub(crate) fn of_totals(self, old: Totals) -> Option<Totals> {
-        let add = |old: u64, by: i32| old.checked_add_signed(i64::from(by));
-        Some(Totals {
-            ndir: add(old.ndir, self.ndir)?,
-            nbfree: add(old.nbfree, self.nbfree)?,
-            nifree: add(old.nifree, self.nifree)?,
-            nffree: add(old.nffree, self.nffree)?,
         })
     }
 }

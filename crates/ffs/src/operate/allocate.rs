@@ -6,10 +6,10 @@ use crate::group::verify_group;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, range, wide};
 use seekless_fs::{FsError, Location};
-use seekless_placement::block::{Request, Wanted};
-use seekless_placement::directory::Parent;
+use seekless_placement::block::{Hints, Request, Wanted};
+use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::realloccg::{Ask, grow};
-use seekless_placement::{View, hashalloc};
+use seekless_placement::{first_with, hashalloc};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 
 /// The error of a full volume.
@@ -66,17 +66,10 @@ impl FfsLive {
     fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
         let place = Location::of("summary").in_group(number);
         let wrong = || invalid("cs", u64::from(number.get()), place);
-        let group = self.groups.get_mut(index(number.get())).ok_or_else(wrong)?;
-        *group = delta.of_group(*group).ok_or_else(wrong)?;
-        self.totals = delta.of_totals(self.totals).ok_or_else(wrong)?;
+        let old = self.groups.summary(number).ok_or_else(wrong)?;
+        self.groups.set(number, delta.of_group(old).ok_or_else(wrong)?);
         self.stale_summaries.insert(number);
         Ok(())
-    }
-
-    /// Fragments that are free now.
-    pub(super) fn free_frags(&self) -> u64 {
-        let blocks = self.totals.nbfree.saturating_mul(u64::from(self.sb.frag));
-        blocks.saturating_add(self.totals.nffree)
     }
 
     /// Fragments kept from ordinary users (`minfree`).
@@ -87,13 +80,14 @@ impl FfsLive {
 
     /// Whether who asks may take so many fragments more.
     fn may_take(&self, count: u32) -> bool {
-        let left = self.free_frags().saturating_sub(u64::from(count));
+        let left = self.groups.free_frags().saturating_sub(u64::from(count));
         self.may_spend_reserve || left >= self.kept_frags()
     }
 
     fn has_frags(&self, number: GroupNo, count: u32) -> bool {
-        let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
-        group.nbfree > 0 || (count < self.sb.frag && group.nffree >= count)
+        let enough = |nbfree, nffree| nbfree > 0 || (count < self.sb.frag && nffree >= count);
+        let group = self.groups.summary(number);
+        group.is_some_and(|group| enough(group.nbfree, group.nffree))
     }
 
     /// Takes `count` fragments in a row, all in one block; near a preferred
@@ -109,9 +103,10 @@ impl FfsLive {
             return Err(full("blocks for ordinary users"));
         }
         let preference = preference.filter(|at| at.get() < self.sb.size);
-        let start = preference.map_or(group, |at| self.volume.group_of(at));
+        let start = preference.map_or(group, |at| self.groups.shape().group_of(at));
         let frag = self.sb.frag;
-        let found = hashalloc(self.sb.ncg, start, |number, preferred| {
+        let order = hashalloc(self.sb.ncg, start);
+        let found = first_with(order, |number, preferred| {
             let preference = preference.filter(|_| preferred);
             if !self.has_frags(number, count) {
                 return Ok(None);
@@ -151,16 +146,19 @@ impl FfsLive {
         let (group, _) = self.sb.inode_slot(ino)?;
         let node = self.node(ino)?;
         let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
-        let request = Request {
-            group,
-            is_directory: node.kind == seekless_fs::FileKind::Directory,
-            lbn: Lbn::new(lbn),
+        let hints = Hints {
             wanted,
             last_direct: node.direct.last().copied().and_then(some),
             first_indirect: node.indirect.first().copied().and_then(some),
         };
-        let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
-        let preference = self.blocks.prefer(&view, &request);
+        let request = Request {
+            group,
+            is_directory: node.kind == seekless_fs::FileKind::Directory,
+            lbn: Lbn::new(lbn),
+            nearest: hints.nearest(),
+            hints,
+        };
+        let preference = self.blocks.prefer(&self.groups, &request);
         Ok((group, preference))
     }
 
@@ -174,7 +172,8 @@ impl FfsLive {
     ) -> Result<(BlockNo, ChangeId), FsError> {
         let (group, preference) = self.preference(ino, lbn, wanted)?;
         let tuning = &self.sb.tuning;
-        let (ask, then) = grow(self.optim, tuning.minfree, self.totals.nffree, tuning.dsize);
+        let (ask, then) =
+            grow(self.optim, tuning.minfree, self.groups.totals().nffree, tuning.dsize);
         self.optim = then;
         match self.take(count, ask, group, preference) {
             // Of whole blocks there may be none, and yet a run that fits.
@@ -195,7 +194,7 @@ impl FfsLive {
         if !self.may_take(new.saturating_sub(old)) {
             return Ok(None);
         }
-        let number = self.volume.group_of(at);
+        let number = self.groups.shape().group_of(at);
         let extended = self.change_group(number, Role::BitmapSet, |group| {
             Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))
         })?;
@@ -207,9 +206,9 @@ impl FfsLive {
         let frag = u64::from(self.sb.frag);
         let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
         while let Some(&first) = pieces.peek() {
-            let number = self.volume.group_of(first.start);
-            let volume = self.volume.clone();
-            let here = |piece: &Extent| volume.group_of(piece.start) == number;
+            let number = self.groups.shape().group_of(first.start);
+            let shape = *self.groups.shape();
+            let here = |piece: &Extent| shape.group_of(piece.start) == number;
             self.change_group(number, Role::BitmapClear, |group| {
                 let mut all = Delta::default();
                 while let Some(piece) = pieces.next_if(here) {
@@ -221,39 +220,48 @@ impl FfsLive {
         Ok(())
     }
 
-    /// Takes an inode for a new file in a directory.
+    /// Takes an inode for a file that gets its first name in a directory.
     pub(super) fn take_inode(
         &mut self,
         parent: Ino,
+        name: &[u8],
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        let (group, _) = self.sb.inode_slot(parent)?;
+        let at = self.inode_at(parent)?;
         let node = self.node(parent)?;
-        let about = Parent {
-            group,
+        let parent = Parent {
+            at,
             is_root: parent.get() == crate::ondisk::ROOT,
             depth: node.depth,
             subdirectories: u32::from(node.effective.saturating_sub(2)),
         };
-        let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
-        let start = if is_directory { self.directories.prefer(&view, &about) } else { about.group };
-        let wanted =
-            if is_directory { Ino::new(start.get().saturating_mul(self.sb.ipg)) } else { parent };
-        self.directories.allocating(start, is_directory);
-        let found = hashalloc(self.sb.ncg, start, |number, preferred| {
-            let group = self.groups.get(index(number.get())).copied().unwrap_or_default();
-            if group.nifree == 0 {
+        let new = NewInode { parent, name, is_directory };
+        let goal = self.inodes.goal(&self.groups, &new);
+        let order = self.inodes.order(&self.groups, goal);
+        let found = first_with(order, |number, preferred| {
+            if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
                 return Ok(None);
             }
-            self.take_inode_in(number, Some(wanted).filter(|_| preferred), is_directory)
-        })?;
-        found.ok_or_else(|| full("inodes"))
+            let slot = preferred.then_some(goal.slot);
+            self.take_inode_in(number, slot, is_directory)
+        });
+        let at = match found {
+            Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
+            _ => None,
+        };
+        self.inodes.taken(&new, goal, at);
+        found?.ok_or_else(|| full("inodes"))
+    }
+
+    fn inode_at(&self, ino: Ino) -> Result<InodePlace, FsError> {
+        let (group, slot) = self.sb.inode_slot(ino)?;
+        Ok(InodePlace { group, slot })
     }
 
     fn take_inode_in(
         &mut self,
         number: GroupNo,
-        wanted: Option<Ino>,
+        wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
         // That a block of inodes is part of the file system is no bit of a map,
@@ -272,7 +280,7 @@ impl FfsLive {
     fn initialize_inodes(
         &mut self,
         number: GroupNo,
-        wanted: Option<Ino>,
+        wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<bool, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
@@ -303,10 +311,11 @@ impl FfsLive {
 
     /// Gives an inode back.
     pub(super) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        let (number, _) = self.sb.inode_slot(ino)?;
-        self.change_group(number, Role::InodeBitmapClear, |group| {
+        let at = self.inode_at(ino)?;
+        self.change_group(at.group, Role::InodeBitmapClear, |group| {
             Ok(Some(((), group.free_inode(ino, is_directory)?)))
         })?;
+        self.inodes.given_back(at, is_directory);
         Ok(())
     }
 
@@ -325,7 +334,7 @@ impl FfsLive {
         let run = Extent::new(BlockNo::new(number), u64::from(frags));
         let within = number.checked_rem(u64::from(self.sb.frag)).unwrap_or(0);
         let crosses = within.saturating_add(run.len) > u64::from(self.sb.frag);
-        let group = self.volume.group_of(run.start);
+        let group = self.groups.shape().group_of(run.start);
         let outside = number.saturating_add(run.len) > self.sb.size;
         if outside || crosses || run.overlaps(self.sb.group_metadata(group)) {
             return Err(range("block number", number, self.sb.size, place));

@@ -184,7 +184,7 @@ impl Operate for FfsLive {
     }
 
     fn space(&mut self) -> Space {
-        let free = self.free_frags().saturating_add(self.pending.frags);
+        let free = self.groups.free_frags().saturating_add(self.pending.frags);
         Space {
             block_size: self.sb.fsize,
             file_block: self.sb.bsize,
@@ -193,7 +193,7 @@ impl Operate for FfsLive {
             available: free.saturating_sub(self.kept_frags()),
             // The first two are nobody's.
             inodes: u64::from(self.sb.inodes().saturating_sub(2)),
-            free_inodes: self.totals.nifree.saturating_add(self.pending.inodes),
+            free_inodes: self.groups.totals().nifree.saturating_add(self.pending.inodes),
             name_max: u32::try_from(directory::NAME_MAX).unwrap_or(255),
         }
     }

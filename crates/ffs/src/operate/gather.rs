@@ -6,7 +6,6 @@ use super::map::Way;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{FileKind, FsError};
-use seekless_placement::View;
 use seekless_placement::block::Wanted;
 use seekless_placement::reallocblks::{Cluster, groups, permit};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
@@ -42,7 +41,7 @@ impl FfsLive {
     /// map and of which the disk has nothing; in the order of the file.
     fn unwritten_up_to(&mut self, ino: Ino, lbn: u64) -> Result<Vec<BlockNo>, FsError> {
         let frag = u64::from(self.sb.frag);
-        let longest = self.volume.maxcontig.min(self.volume.contigsumsize);
+        let longest = self.sb.tuning.maxcontig.min(self.sb.tuning.contigsumsize);
         let in_map = match self.way(lbn) {
             Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
             _ => lbn,
@@ -74,14 +73,15 @@ impl FfsLive {
             return Ok(None);
         };
         let start = lbn.saturating_sub(u64::from(len).saturating_sub(1));
-        let view = View { volume: &self.volume, groups: &self.groups, totals: &self.totals };
-        if permit(&view, &Cluster { start: Lbn::new(start), len, first, last }).is_err() {
+        let cluster = Cluster { start: Lbn::new(start), len, first, last };
+        let tuning = &self.sb.tuning;
+        if permit(&self.groups, tuning.contigsumsize, tuning.dsize, &cluster).is_err() {
             return Ok(None);
         }
         let wanted = self.wanted(ino, start)?;
         let (group, preference) = self.preference(ino, start, wanted)?;
         let preference = preference.filter(|at| at.get() < self.sb.size);
-        let from = preference.map_or(group, |at| self.volume.group_of(at));
+        let from = preference.map_or(group, |at| self.groups.shape().group_of(at));
         for number in groups(self.sb.ncg, from) {
             let taken = self.change_group(number, Role::BitmapSet, |group| {
                 Ok(group.alloc_cluster(len, preference)?.map(|taken| (taken.run, taken.delta)))

@@ -150,9 +150,9 @@ impl FfsLive {
         let (at, previous, before) = match self.way(lbn) {
             Some(Way::Indirect { places, .. }) => {
                 let at = places.last().copied().unwrap_or(0);
-                (at, at.checked_sub(1), at.checked_sub(u64::from(self.volume.maxcontig)))
+                (at, at.checked_sub(1), at.checked_sub(u64::from(self.sb.tuning.maxcontig)))
             }
-            _ => (lbn, lbn.checked_sub(1), lbn.checked_sub(u64::from(self.volume.maxcontig))),
+            _ => (lbn, lbn.checked_sub(1), lbn.checked_sub(u64::from(self.sb.tuning.maxcontig))),
         };
         let mut neighbour = |place: Option<u64>| -> Result<Option<BlockNo>, FsError> {
             let Some(place) = place else { return Ok(None) };

@@ -30,6 +30,8 @@ mod map;
 mod mount;
 mod names;
 mod node;
+#[cfg(test)]
+mod placing;
 mod reach;
 mod read;
 mod rename;
@@ -53,10 +55,10 @@ use reach::Reach;
 use seekless_cache::{Cache, Counters};
 use seekless_device::BlockDevice;
 use seekless_fs::{FsError, Timestamp};
-use seekless_placement::block::BlockPlacement;
-use seekless_placement::directory::DirectoryPlacement;
+use seekless_placement::Groups;
+use seekless_placement::block::{BlockPlacement, Hints};
+use seekless_placement::inode::InodePlacement;
 use seekless_placement::realloccg::Optimization;
-use seekless_placement::{GroupSummary, Totals, Volume};
 use seekless_units::{GroupNo, Ino, Nanos};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -94,14 +96,12 @@ pub struct FfsLive {
     sb: Arc<Super>,
     device: Arc<dyn BlockDevice>,
     cache: Cache<Action>,
-    volume: Volume,
-    groups: Vec<GroupSummary>,
-    totals: Totals,
+    groups: Groups,
     /// Groups of which the summary area does not know the latest.
     stale_summaries: BTreeSet<GroupNo>,
     optim: Optimization,
-    directories: Box<dyn DirectoryPlacement>,
-    blocks: Box<dyn BlockPlacement>,
+    inodes: Box<dyn InodePlacement>,
+    blocks: Box<dyn BlockPlacement<Hints>>,
     reallocblks: bool,
     wall: Wall,
     nodes: HashMap<Ino, Node>,

@@ -15,8 +15,9 @@ use seekless_fs::FsError;
 use seekless_fs::field::index;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
+use seekless_placement::inode::BesideParent;
 use seekless_placement::realloccg::Optimization;
-use seekless_placement::{GroupSummary, Totals};
+use seekless_placement::{GroupSummary, UnknownPolicy};
 use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,24 +42,23 @@ impl FfsLive {
         if let Some(seal) = Sealer::of(&sb) {
             cache.set_seal(seal);
         }
-        let unknown =
-            |error: seekless_placement::UnknownPolicy| FsError::Invalid(error.to_string());
-        let directories = directory::by_name(&options.directories, sb.ncg, options.seed);
+        let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
+        let (expected, seed) = (sb.expected(), options.seed);
+        let directories = directory::by_name(&options.directories, sb.ncg, expected, seed);
         let old = options.directories == OldDirpref::NAME;
         let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
-        let blocks = block::by_name(options.blocks.as_deref().unwrap_or(usual), options.seed);
+        let blocks = options.blocks.as_deref().unwrap_or(usual);
+        let blocks = block::by_name(blocks, sb.zones(), seed);
         let optim = if sb.tuning.optim == 0 { Optimization::Time } else { Optimization::Space };
         let mut live = Self {
-            volume: sb.shape(),
+            groups: sb.groups(),
             verified_groups: vec![false; index(sb.ncg)],
             sb,
             device,
             cache,
-            groups: Vec::new(),
-            totals: Totals::default(),
             stale_summaries: BTreeSet::new(),
             optim,
-            directories: directories.map_err(unknown)?,
+            inodes: Box::new(BesideParent::new(directories.map_err(unknown)?)),
             blocks: blocks.map_err(unknown)?,
             reallocblks: options.reallocblks,
             wall: options.wall,
@@ -83,17 +83,20 @@ impl FfsLive {
     /// What the groups have: from the summary area of a clean image, and from
     /// the groups themselves of any other.
     fn read_summaries(&mut self) -> Result<(), FsError> {
+        let numbers = (0..self.sb.ncg).map(GroupNo::new);
         if self.sb.clean {
             let mut area = vec![0; index(self.sb.tuning.cssize)];
             self.cache.read_run(self.sb.summaries.start, 0, &mut area)?;
-            self.groups = decode_summaries(&self.sb, &area)?;
+            for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {
+                self.groups.set(number, summary);
+            }
         } else {
-            self.groups = (0..self.sb.ncg)
-                .map(|number| self.own_summary(GroupNo::new(number)))
-                .collect::<Result<_, _>>()?;
-            self.stale_summaries = (0..self.sb.ncg).map(GroupNo::new).collect();
+            for number in numbers.clone() {
+                let summary = self.own_summary(number)?;
+                self.groups.set(number, summary);
+            }
+            self.stale_summaries = numbers.collect();
         }
-        self.totals = self.groups.iter().copied().collect();
         Ok(())
     }
 
@@ -107,7 +110,7 @@ impl FfsLive {
     pub(super) fn put_summaries(&mut self) -> Result<(), FsError> {
         let fsize = u64::from(self.sb.fsize).max(1);
         for number in std::mem::take(&mut self.stale_summaries) {
-            let summary = self.groups.get(index(number.get())).copied().unwrap_or_default();
+            let summary = self.groups.summary(number).unwrap_or_default();
             let byte = u64::from(number.get()).saturating_mul(crate::superblock::SUMMARY);
             let at = self.sb.summaries.start.saturating_add(byte.checked_div(fsize).unwrap_or(0));
             let skip = index(byte.checked_rem(fsize).unwrap_or(0));
@@ -135,7 +138,7 @@ impl FfsLive {
         }
         let mut bytes = SuperblockMut::read(&self.sb, self.device.as_ref())?;
         bytes.set_flags(flags);
-        bytes.set_totals(self.totals);
+        bytes.set_totals(*self.groups.totals());
         bytes.set_time(secs);
         bytes.set_clean(clean);
         bytes.write(self.device.as_ref(), false)?;

@@ -108,7 +108,7 @@ impl FfsLive {
         }
         let spot = self.reserve(dir, name)?;
         let is_directory = matches!(new, NewFile::Directory);
-        let (ino, bitmap) = self.take_inode(dir, is_directory)?;
+        let (ino, bitmap) = self.take_inode(dir, name, is_directory)?;
         match self.make_inode(dir, ino, new, owner) {
             Ok(contents) => self.publish(dir, name, &spot, ino, bitmap, &contents)?,
             Err(error) => {

@@ -1,5 +1,5 @@
-use super::{BlockPlacement, Request, Wanted};
-use crate::{View, Volume};
+use super::{BlockPlacement, Hints, Request, Wanted, Zones};
+use crate::{Groups, Shape};
 use seekless_units::{BlockNo, GroupNo};
 
 /// Direct blocks of an inode.
@@ -14,120 +14,139 @@ const DIRECT: u64 = 12;
 /// group with at least the average of free blocks. All else follows the block
 /// in front of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Blkpref;
+pub struct Blkpref {
+    zones: Zones,
+}
 
 /// 4.4BSD's `ffs_blkpref`: no zone for metadata; a file moves on already behind
 /// its direct blocks, and leaves a gap for the disk to turn after `maxcontig`
 /// blocks where the volume has one.
 #[derive(Clone, Copy, Debug)]
-pub struct OldBlkpref;
+pub struct OldBlkpref {
+    zones: Zones,
+}
 
 impl Blkpref {
     /// What it is called.
     pub const NAME: &'static str = "blkpref";
+
+    /// For a volume so divided.
+    #[must_use]
+    pub fn new(zones: Zones) -> Self {
+        Self { zones }
+    }
 }
 
 impl OldBlkpref {
     /// What it is called.
     pub const NAME: &'static str = "old-blkpref";
+
+    /// For a volume so divided.
+    #[must_use]
+    pub fn new(zones: Zones) -> Self {
+        Self { zones }
+    }
 }
 
-impl BlockPlacement for Blkpref {
+impl BlockPlacement<Hints> for Blkpref {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, request: &Request) -> Option<BlockNo> {
-        let volume = view.volume;
-        let inline_end = DIRECT.saturating_add(volume.nindir);
+    fn prefer(&mut self, groups: &Groups, request: &Request<Hints>) -> Option<BlockNo> {
+        let (shape, zones, hints) = (groups.shape(), &self.zones, &request.hints);
+        let inline_end = DIRECT.saturating_add(zones.nindir);
         let lbn = request.lbn.get();
-        let (index, previous) = match request.wanted {
+        let (index, previous) = match request.hints.wanted {
             Wanted::Indirect(level) => {
                 let inline = level == 1 && lbn < inline_end;
-                let behind = request.last_direct.filter(|_| inline);
-                let zone = volume.meta_zone(request.group);
-                return Some(behind.map_or(zone, |last| after(volume, last)));
+                let behind = hints.last_direct.filter(|_| inline);
+                let zone = groups.data_start(request.group);
+                return Some(behind.map_or(zone, |last| after(shape, last)));
             }
             Wanted::Data { index, previous, .. } => (index, previous),
         };
         if lbn == DIRECT {
-            let (from, to) = (volume.data_zone(request.group), next_base(volume, request.group));
-            let inline = request.first_indirect.filter(|&at| at >= from && at < to);
+            let (from, to) =
+                (zones.data_zone(groups, request.group), next_base(shape, request.group));
+            let inline = hints.first_indirect.filter(|&at| at >= from && at < to);
             if let Some(indirect) = inline {
-                return Some(after(volume, indirect));
+                return Some(after(shape, indirect));
             }
         }
-        match previous.filter(|_| !is_boundary(volume, index)) {
-            Some(previous) => Some(after(volume, previous)),
-            None if request.is_directory => Some(volume.meta_zone(request.group)),
-            None if lbn < inline_end => Some(volume.data_zone(request.group)),
+        match previous.filter(|_| !is_boundary(zones, index)) {
+            Some(previous) => Some(after(shape, previous)),
+            None if request.is_directory => Some(groups.data_start(request.group)),
+            None if lbn < inline_end => Some(zones.data_zone(groups, request.group)),
             None => {
-                let group = roomy_group(view, request, index, previous)?;
-                Some(volume.data_zone(group))
+                let group = roomy_group(groups, zones, request, index, previous)?;
+                Some(zones.data_zone(groups, group))
             }
         }
     }
 }
 
-impl BlockPlacement for OldBlkpref {
+impl BlockPlacement<Hints> for OldBlkpref {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, request: &Request) -> Option<BlockNo> {
-        let volume = view.volume;
+    fn prefer(&mut self, groups: &Groups, request: &Request<Hints>) -> Option<BlockNo> {
+        let (shape, zones) = (groups.shape(), &self.zones);
         // Where a group begins to be searched: a block behind its start.
-        let begin = |group| after(volume, volume.base(group));
-        let (index, previous, run_before) = match request.wanted {
+        let begin = |group| after(shape, shape.base(group));
+        let (index, previous, run_before) = match request.hints.wanted {
             Wanted::Indirect(_) => (0, None, None),
             Wanted::Data { index, previous, run_before } => (index, previous, run_before),
         };
-        let Some(previous) = previous.filter(|_| !is_boundary(volume, index)) else {
+        let Some(previous) = previous.filter(|_| !is_boundary(zones, index)) else {
             if request.lbn.get() < DIRECT {
                 return Some(begin(request.group));
             }
-            return roomy_group(view, request, index, previous).map(begin);
+            return roomy_group(groups, zones, request, index, previous).map(begin);
         };
-        let next = after(volume, previous);
-        let run = u64::from(volume.maxcontig).saturating_mul(u64::from(volume.frag));
-        let full = index >= u64::from(volume.maxcontig)
+        let next = after(shape, previous);
+        let run = u64::from(zones.maxcontig).saturating_mul(u64::from(shape.frag));
+        let full = index >= u64::from(zones.maxcontig)
             && run_before.is_some_and(|first| first.saturating_add(run) == next);
-        let gap = u64::from(volume.rotdelay_frags).next_multiple_of(u64::from(volume.frag).max(1));
+        let gap = u64::from(zones.rotdelay_frags).next_multiple_of(u64::from(shape.frag).max(1));
         Some(if full { next.saturating_add(gap) } else { next })
     }
 }
 
 /// The place a block behind another.
-fn after(volume: &Volume, block: BlockNo) -> BlockNo {
-    block.saturating_add(u64::from(volume.frag))
+fn after(shape: &Shape, block: BlockNo) -> BlockNo {
+    block.saturating_add(u64::from(shape.frag))
 }
 
-fn next_base(volume: &Volume, group: GroupNo) -> BlockNo {
-    volume.base(group.saturating_add(1))
+fn next_base(shape: &Shape, group: GroupNo) -> BlockNo {
+    shape.base(group.saturating_add(1))
 }
 
 /// Whether a file has had its share of a group.
-fn is_boundary(volume: &Volume, index: u64) -> bool {
-    index.checked_rem(u64::from(volume.maxbpg)).unwrap_or(0) == 0
+fn is_boundary(zones: &Zones, index: u64) -> bool {
+    index.checked_rem(u64::from(zones.maxbpg)).unwrap_or(0) == 0
 }
 
 /// The next group with at least the average of free blocks, from behind the one
 /// that the file lies in; guessed from the logical block where there is none in
 /// front of it.
 fn roomy_group(
-    view: &View<'_>,
-    request: &Request,
+    groups: &Groups,
+    zones: &Zones,
+    request: &Request<Hints>,
     index: u64,
     previous: Option<BlockNo>,
 ) -> Option<GroupNo> {
-    let volume = view.volume;
+    let shape = groups.shape();
     let start = match previous.filter(|_| index != 0) {
-        Some(previous) => volume.group_after(volume.group_of(previous), 1),
+        Some(previous) => shape.group_after(shape.group_of(previous), 1),
         None => {
-            let share = request.lbn.get().checked_div(u64::from(volume.maxbpg)).unwrap_or(0);
-            volume.group_after(request.group, share)
+            let share = request.lbn.get().checked_div(u64::from(zones.maxbpg)).unwrap_or(0);
+            shape.group_after(request.group, share)
         }
     };
-    let average = view.average(view.totals.nbfree);
-    view.from(start).find(|(_, group)| u64::from(group.nbfree) >= average).map(|(number, _)| number)
+    let average = groups.average(groups.totals().nbfree);
+    let mut from = groups.from(start);
+    from.find(|(_, group)| u64::from(group.nbfree) >= average).map(|(number, _)| number)
 }

@@ -1,8 +1,8 @@
 //! Policies to compare with, which know nothing of groups (after B. Evans'
 //! comparisons of dirpref and blkpref with simpler rules).
 
-use super::{BlockPlacement, Request, Wanted};
-use crate::View;
+use super::{BlockPlacement, Request};
+use crate::Groups;
 use crate::chance::Chance;
 use seekless_units::{BlockNo, GroupNo};
 
@@ -44,27 +44,21 @@ impl NearStart {
     pub const NAME: &'static str = "near-start";
 }
 
-/// The place behind the block in front, where there is one: the last direct
-/// block for the first indirect one, and that for the block that follows.
-fn following(view: &View<'_>, request: &Request) -> Option<BlockNo> {
-    let before = match request.wanted {
-        Wanted::Indirect(_) => request.last_direct,
-        Wanted::Data { index: 0, .. } => request.first_indirect.or(request.last_direct),
-        Wanted::Data { previous, .. } => previous,
-    };
-    before.map(|block| block.saturating_add(u64::from(view.volume.frag)))
+/// The place behind the block in front, where there is one.
+fn following<H>(groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
+    request.nearest.map(|block| block.saturating_add(u64::from(groups.shape().frag)))
 }
 
-impl BlockPlacement for NextFree {
+impl<H> BlockPlacement<H> for NextFree {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, _: &Request) -> Option<BlockNo> {
-        let frag = u64::from(view.volume.frag);
+    fn prefer(&mut self, groups: &Groups, _: &Request<H>) -> Option<BlockNo> {
+        let frag = u64::from(groups.shape().frag);
         let next = self.last.map(|last| last.saturating_add(frag));
-        let begin = view.volume.meta_zone(GroupNo::ZERO);
-        Some(next.filter(|next| next.get() < view.volume.size).unwrap_or(begin))
+        let begin = groups.data_start(GroupNo::ZERO);
+        Some(next.filter(|next| next.get() < groups.shape().size).unwrap_or(begin))
     }
 
     fn allocated(&mut self, at: BlockNo) {
@@ -72,30 +66,29 @@ impl BlockPlacement for NextFree {
     }
 }
 
-impl BlockPlacement for RandomStart {
+impl<H> BlockPlacement<H> for RandomStart {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, request: &Request) -> Option<BlockNo> {
-        let frag = u64::from(view.volume.frag).max(1);
-        following(view, request).or_else(|| {
-            let blocks = view.volume.size.checked_div(frag).unwrap_or(0);
+    fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
+        let frag = u64::from(groups.shape().frag).max(1);
+        following(groups, request).or_else(|| {
+            let blocks = groups.shape().size.checked_div(frag).unwrap_or(0);
             Some(BlockNo::new(self.chance.below(blocks).saturating_mul(frag)))
         })
     }
 }
 
-impl BlockPlacement for NearStart {
+impl<H> BlockPlacement<H> for NearStart {
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, request: &Request) -> Option<BlockNo> {
-        following(view, request).or_else(|| {
-            let mut groups = view.from(GroupNo::ZERO);
-            let (first, _) = groups.find(|(_, group)| group.nbfree > 0)?;
-            Some(view.volume.meta_zone(first))
+    fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
+        following(groups, request).or_else(|| {
+            let (first, _) = groups.from(GroupNo::ZERO).find(|(_, group)| group.nbfree > 0)?;
+            Some(groups.data_start(first))
         })
     }
 }

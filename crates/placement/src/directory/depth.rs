@@ -1,6 +1,7 @@
 use super::contiguous::{ContigDirs, Limits, nearest};
-use super::{DirectoryPlacement, Parent};
-use crate::View;
+use super::{DirectoryPlacement, Expected};
+use crate::Groups;
+use crate::inode::Parent;
 use seekless_units::GroupNo;
 
 /// Today's FreeBSD: directories near the root are spread over the volume, those
@@ -14,6 +15,7 @@ use seekless_units::GroupNo;
 #[derive(Clone, Debug)]
 pub struct Depth {
     contigdirs: ContigDirs,
+    expected: Expected,
 }
 
 impl Depth {
@@ -22,8 +24,8 @@ impl Depth {
 
     /// For a volume of so many groups, just mounted.
     #[must_use]
-    pub fn new(ncg: u32) -> Self {
-        Self { contigdirs: ContigDirs::new(ncg) }
+    pub fn new(ncg: u32, expected: Expected) -> Self {
+        Self { contigdirs: ContigDirs::new(ncg), expected }
     }
 }
 
@@ -39,7 +41,7 @@ fn probe(ncg: u32, parent: &Parent) -> GroupNo {
     let parts = 2u64 << power;
     let within = range.saturating_mul(odd).checked_div(parts).unwrap_or(0);
     // `ncg` more, so that it does not fall below zero in between.
-    let at = u64::from(parent.group.get()).saturating_add(ncg).saturating_add(within);
+    let at = u64::from(parent.at.group.get()).saturating_add(ncg).saturating_add(within);
     let at = at.saturating_sub(range / 2).checked_rem(ncg).unwrap_or(0);
     GroupNo::new(u32::try_from(at).unwrap_or(0))
 }
@@ -49,26 +51,28 @@ impl DirectoryPlacement for Depth {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
         let known = parent.depth > 0 || parent.is_root;
-        let start = if known { probe(view.volume.ncg, parent) } else { parent.group };
-        let limits = Limits::new(view, 1u64.checked_shl(parent.depth).unwrap_or(u64::MAX));
-        nearest(view, &self.contigdirs, start, &limits)
+        let start = if known { probe(groups.shape().ncg, parent) } else { parent.at.group };
+        let more = 1u64.checked_shl(parent.depth).unwrap_or(u64::MAX);
+        let limits = Limits::new(groups, &self.expected, more);
+        nearest(groups, &self.contigdirs, start, &limits)
     }
 
-    fn allocating(&mut self, preferred: GroupNo, is_directory: bool) {
-        self.contigdirs.allocating(preferred, is_directory);
+    fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {
+        self.contigdirs.allocated(preferred, is_directory);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inode::InodePlace;
 
     fn probes(ncg: u32, group: u32, depth: u32, count: u32) -> Vec<u32> {
         let at = |subdirectories| {
-            let group = GroupNo::new(group);
-            probe(ncg, &Parent { group, is_root: depth == 0, depth, subdirectories }).get()
+            let at = InodePlace { group: GroupNo::new(group), slot: 0 };
+            probe(ncg, &Parent { at, is_root: depth == 0, depth, subdirectories }).get()
         };
         (0..count).map(at).collect()
     }

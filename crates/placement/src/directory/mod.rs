@@ -14,21 +14,17 @@ pub use depth::Depth;
 pub use old_dirpref::OldDirpref;
 pub use orlov::Orlov;
 
-use crate::{UnknownPolicy, View};
+use crate::inode::Parent;
+use crate::{Groups, UnknownPolicy};
 use seekless_units::GroupNo;
 
-/// The directory in which a new one is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Parent {
-    /// The group of its inode.
-    pub group: GroupNo,
-    /// Whether it is the root of the volume.
-    pub is_root: bool,
-    /// How far it lies below the root; 0 for the root, and for any other where
-    /// the format does not say (`di_dirdepth`).
-    pub depth: u32,
-    /// The directories in it, the new one not counted.
-    pub subdirectories: u32,
+/// What a directory is expected to hold, under the names of `struct fs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Expected {
+    /// Average length of files, in bytes.
+    pub avgfilesize: u32,
+    /// Average number of files in a directory.
+    pub avgfpdir: u32,
 }
 
 /// A policy for directories.
@@ -37,17 +33,17 @@ pub trait DirectoryPlacement: Send {
     fn name(&self) -> &'static str;
 
     /// The group in which to look first for the inode of a new directory.
-    fn prefer(&mut self, view: &View<'_>, parent: &Parent) -> GroupNo;
+    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo;
 
-    /// To be told of every new inode, before it is looked for, with the group
-    /// that is preferred for it, whichever it then ends up in.
-    fn allocating(&mut self, preferred: GroupNo, is_directory: bool);
+    /// To be told of every new inode that was looked for, with the group that was
+    /// preferred for it, whichever it ended up in.
+    fn allocated(&mut self, preferred: GroupNo, is_directory: bool);
 }
 
 /// The names of all policies, the oldest first.
 pub const NAMES: [&str; 3] = [OldDirpref::NAME, Orlov::NAME, Depth::NAME];
 
-/// The policy of a name for a volume of so many groups, which draws from `seed`
+/// The policy of a name for a volume of so many groups with such files, which draws from `seed`
 /// what it leaves to chance.
 ///
 /// # Errors
@@ -55,12 +51,13 @@ pub const NAMES: [&str; 3] = [OldDirpref::NAME, Orlov::NAME, Depth::NAME];
 pub fn by_name(
     name: &str,
     ncg: u32,
+    expected: Expected,
     seed: u64,
 ) -> Result<Box<dyn DirectoryPlacement>, UnknownPolicy> {
     match name {
         OldDirpref::NAME => Ok(Box::new(OldDirpref)),
-        Orlov::NAME => Ok(Box::new(Orlov::new(ncg, seed))),
-        Depth::NAME => Ok(Box::new(Depth::new(ncg))),
+        Orlov::NAME => Ok(Box::new(Orlov::new(ncg, expected, seed))),
+        Depth::NAME => Ok(Box::new(Depth::new(ncg, expected))),
         _ => Err(UnknownPolicy::new(name, &NAMES)),
     }
 }
@@ -72,9 +69,9 @@ mod tests {
     #[test]
     fn every_policy_has_its_name() {
         for name in NAMES {
-            assert_eq!(by_name(name, 4, 1).unwrap().name(), name);
+            assert_eq!(by_name(name, 4, Expected::default(), 1).unwrap().name(), name);
         }
-        let unknown = by_name("newest", 4, 1).err().unwrap().to_string();
+        let unknown = by_name("newest", 4, Expected::default(), 1).err().unwrap().to_string();
         assert_eq!(unknown, "unknown policy 'newest' (available: old-dirpref, orlov, depth)");
     }
 }

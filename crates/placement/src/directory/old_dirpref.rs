@@ -1,5 +1,6 @@
-use super::{DirectoryPlacement, Parent};
-use crate::View;
+use super::DirectoryPlacement;
+use crate::Groups;
+use crate::inode::Parent;
 use seekless_units::GroupNo;
 
 /// 4.4BSD's: of the groups with at least the average of free inodes, the one
@@ -17,23 +18,23 @@ impl DirectoryPlacement for OldDirpref {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, _: &Parent) -> GroupNo {
-        let average = view.average(view.totals.nifree);
-        fewest(view, GroupNo::ZERO, |nifree, _| nifree >= average)
+    fn prefer(&mut self, groups: &Groups, _: &Parent) -> GroupNo {
+        let average = groups.average(groups.totals().nifree);
+        fewest(groups, GroupNo::ZERO, |nifree, _| nifree >= average)
     }
 
-    fn allocating(&mut self, _: GroupNo, _: bool) {}
+    fn allocated(&mut self, _: GroupNo, _: bool) {}
 }
 
 /// The first group with the fewest directories, fewer than it has inodes, among
 /// those whose free inodes and free blocks are `enough`; `start` where none is.
 pub(super) fn fewest(
-    view: &View<'_>,
+    groups: &Groups,
     start: GroupNo,
     enough: impl Fn(u64, u64) -> bool,
 ) -> GroupNo {
-    let (mut best, mut least) = (start, view.volume.ipg);
-    for (number, group) in view.from(start) {
+    let (mut best, mut least) = (start, groups.shape().ipg);
+    for (number, group) in groups.from(start) {
         if group.ndir < least && enough(u64::from(group.nifree), u64::from(group.nbfree)) {
             (best, least) = (number, group.ndir);
         }

@@ -1,8 +1,9 @@
 use super::contiguous::{ContigDirs, Limits, nearest};
 use super::old_dirpref::fewest;
-use super::{DirectoryPlacement, Parent};
-use crate::View;
+use super::{DirectoryPlacement, Expected};
+use crate::Groups;
 use crate::chance::Chance;
+use crate::inode::Parent;
 use seekless_units::GroupNo;
 
 /// Orlov's (FreeBSD 4.4 to 13, NetBSD, OpenBSD): directories below the root are
@@ -13,6 +14,7 @@ use seekless_units::GroupNo;
 #[derive(Clone, Debug)]
 pub struct Orlov {
     contigdirs: ContigDirs,
+    expected: Expected,
     chance: Chance,
 }
 
@@ -22,17 +24,17 @@ impl Orlov {
 
     /// For a volume of so many groups, just mounted.
     #[must_use]
-    pub fn new(ncg: u32, seed: u64) -> Self {
-        Self { contigdirs: ContigDirs::new(ncg), chance: Chance::new(seed) }
+    pub fn new(ncg: u32, expected: Expected, seed: u64) -> Self {
+        Self { contigdirs: ContigDirs::new(ncg), expected, chance: Chance::new(seed) }
     }
 
     /// A directory below the root: the fewest directories, from anywhere on.
-    fn spread(&mut self, view: &View<'_>) -> GroupNo {
-        let start = self.chance.below(u64::from(view.volume.ncg));
+    fn spread(&mut self, groups: &Groups) -> GroupNo {
+        let start = self.chance.below(u64::from(groups.shape().ncg));
         let start = GroupNo::new(u32::try_from(start).unwrap_or(0));
-        let inodes = view.average(view.totals.nifree);
-        let blocks = view.average(view.totals.nbfree);
-        fewest(view, start, |nifree, nbfree| nifree >= inodes && nbfree >= blocks)
+        let inodes = groups.average(groups.totals().nifree);
+        let blocks = groups.average(groups.totals().nbfree);
+        fewest(groups, start, |nifree, nbfree| nifree >= inodes && nbfree >= blocks)
     }
 }
 
@@ -41,15 +43,15 @@ impl DirectoryPlacement for Orlov {
         Self::NAME
     }
 
-    fn prefer(&mut self, view: &View<'_>, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
         if parent.is_root {
-            return self.spread(view);
+            return self.spread(groups);
         }
-        let limits = Limits::new(view, u64::from(view.volume.ipg) / 16);
-        nearest(view, &self.contigdirs, parent.group, &limits)
+        let limits = Limits::new(groups, &self.expected, u64::from(groups.shape().ipg) / 16);
+        nearest(groups, &self.contigdirs, parent.at.group, &limits)
     }
 
-    fn allocating(&mut self, preferred: GroupNo, is_directory: bool) {
-        self.contigdirs.allocating(preferred, is_directory);
+    fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {
+        self.contigdirs.allocated(preferred, is_directory);
     }
 }
