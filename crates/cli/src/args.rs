@@ -1,6 +1,7 @@
 //! What the command line takes. Man pages and completions come from here too.
 
 use crate::cmd;
+use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand};
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -28,8 +29,13 @@ pub(crate) struct Cli {
 /// Prints why the arguments are wrong, or the help that was asked for, and gives
 /// the exit code, in which `check` follows `fsck`.
 pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    // Nothing can be done where nobody reads it.
-    let _ = error.print();
+    if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
+        let text = error.to_string();
+        Failure::usage(text.trim_end().trim_start_matches("error: ")).report(true);
+    } else {
+        // Nothing can be done where nobody reads it.
+        let _ = error.print();
+    }
     let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
     match u8::try_from(error.exit_code()) {
         Ok(0) => ExitCode::SUCCESS,
@@ -46,7 +52,7 @@ fn is_option(arg: &OsStr) -> bool {
 /// Options every command takes.
 #[derive(Args, Debug)]
 pub(crate) struct Global {
-    /// Print results (and errors) as JSON
+    /// Print results as JSON on standard output, errors and warnings as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Do not show progress bars

@@ -70,6 +70,11 @@ impl Failure {
 
     /// Prints the failure on standard error and gives the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
+        ExitCode::from(self.tell(json))
+    }
+
+    /// The same, with the exit code as a number.
+    pub(crate) fn tell(&self, json: bool) -> u8 {
         if json {
             let value = serde_json::json!({
                 "error": { "kind": self.kind.name(), "message": self.message }
@@ -78,7 +83,7 @@ impl Failure {
         } else {
             say::tell(&self.message);
         }
-        ExitCode::from(self.kind as u8)
+        self.kind as u8
     }
 }
 

@@ -2,6 +2,7 @@
 //! environment.
 
 #![deny(clippy::print_stdout, reason = "`say!` copes with a reader that has gone")]
+#![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]
 
 mod args;
 mod cmd;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return args::refuse(&error),
     };
+    say::begin(&cli.global);
     match cmd::run(&cli) {
         Ok(code) => code,
         Err(failure) => failure.report(cli.global.json),

@@ -1,24 +1,56 @@
 //! Standard output and standard error that do not mind when nobody listens any more.
 
+use crate::args::Global;
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether messages are JSON. Of the process, since messages come from every thread.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+/// Determines the form of all messages that follow.
+pub(crate) fn begin(global: &Global) {
+    JSON.store(global.json, Ordering::Relaxed);
+}
 
 /// Prints a line; a reader that has gone ends the process quietly, as it would
 /// end `cat`.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
+    bytes(format!("{text}\n").as_bytes());
+}
+
+/// Prints bytes as they are; a reader that has gone ends the process, as with
+/// [`line()`].
+pub(crate) fn bytes(bytes: &[u8]) {
     let mut out = io::stdout().lock();
-    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            std::process::exit(0);
-        }
-        tell(&format!("standard output: {error}"));
-        std::process::exit(crate::failure::Kind::System as i32);
+    if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
+        drop(out);
+        end(&error);
     }
+}
+
+/// Ends the process because standard output takes nothing more.
+fn end(error: &io::Error) -> ! {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    let failure = crate::failure::Failure::io("standard output", error);
+    std::process::exit(i32::from(failure.tell(JSON.load(Ordering::Relaxed))));
 }
 
 /// Prints a message on standard error.
 pub(crate) fn tell(message: &str) {
     error_line(&format!("seekless: {message}"));
+}
+
+/// Prints a warning on standard error: with `--json`, an object with the key
+/// `warning`.
+pub(crate) fn warn(message: fmt::Arguments<'_>) {
+    if JSON.load(Ordering::Relaxed) {
+        error_line(&serde_json::json!({ "warning": message.to_string() }).to_string());
+    } else {
+        tell(&message.to_string());
+    }
 }
 
 /// Prints a line on standard error, as one write: the kernel's log makes an entry of
@@ -33,3 +65,9 @@ macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
 pub(crate) use say;
+
+/// [`eprintln!`] by way of [`warn()`].
+macro_rules! warning {
+    ($($arg:tt)*) => { $crate::say::warn(format_args!($($arg)*)) };
+}
+pub(crate) use warning;

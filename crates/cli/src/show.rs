@@ -1,5 +1,6 @@
 //! How values are shown: names, modes, times.
 
+use crate::failure::Failure;
 use seekless_fs::{Attr, FileKind, Timestamp};
 use std::fmt::Write;
 
@@ -92,6 +93,11 @@ pub(crate) fn json_bytes(bytes: &[u8]) -> serde_json::Value {
             serde_json::json!({ "hex": hex })
         }
     }
+}
+
+/// A TOML file as JSON; `name` is its name in errors.
+pub(crate) fn json_of_toml(text: &str, name: &str) -> Result<serde_json::Value, Failure> {
+    toml::from_str(text).map_err(|error| Failure::usage(format!("{name}: {error}")))
 }
 
 #[cfg(test)]

@@ -88,7 +88,9 @@ pub(crate) struct AgeArgs {
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print a built-in profile
-    #[arg(long, value_name = "NAME", exclusive = true)]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["image", "mounted", "any_directory",
+          "output", "force", "profile", "ops", "fullness", "seed", "samples", "into",
+          "mount_options", "plot"])]
     show_profile: Option<String>,
 }
 
@@ -120,7 +122,12 @@ struct Outcome {
 
 pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> {
     if let Some(name) = &args.show_profile {
-        say!("{}", profile::text(name)?.trim_end());
+        let text = profile::text(name)?;
+        if global.json {
+            say!("{}", crate::show::json_of_toml(text, name)?);
+        } else {
+            say!("{}", text.trim_end());
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let others: Vec<&Path> =

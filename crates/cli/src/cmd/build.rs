@@ -115,7 +115,7 @@ impl BuildArgs {
         let list = self.features.as_deref().unwrap_or_default();
         let (features, left_out) = base.change(list).map_err(wrong)?;
         for LeftOut { feature, needs } in left_out {
-            eprintln!("seekless: {feature} is disabled too: it depends on {needs}");
+            crate::say::warning!("{feature} is disabled too: it depends on {needs}");
         }
         Ok(BuildOptions {
             size: self.size,
@@ -323,8 +323,8 @@ pub(crate) fn write_built(
 ) -> Result<(), Failure> {
     let clamped = builder.clamped_times();
     if clamped > 0 {
-        eprintln!(
-            "seekless: {clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
+        crate::say::warning!(
+            "{clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
         );
     }
     let file = output.file()?;

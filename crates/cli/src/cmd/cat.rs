@@ -1,6 +1,6 @@
 //! `seekless cat`: the contents of files of an image.
 
-use crate::args::OpenArgs;
+use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::image;
 use clap::Args;
@@ -32,7 +32,11 @@ pub(crate) struct CatArgs {
     open: OpenArgs,
 }
 
-pub(crate) fn run(args: &CatArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &CatArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if global.json {
+        let why = "cat prints the contents of files as they are, which is not JSON";
+        return Err(Failure::usage(why).hint("leave --json out"));
+    }
     let image = image::open(&args.image, args.open)?;
     let mut out = io::stdout().lock();
     for path in &args.paths {

@@ -81,7 +81,7 @@ fn finish(summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
         say!("{value}");
     } else {
         for warning in &summary.warnings {
-            eprintln!("seekless: {warning}");
+            crate::say::warning!("{warning}");
         }
     }
     match summary.skipped {

@@ -146,8 +146,8 @@ pub(crate) fn run(args: &DiskArgs, global: &Global) -> Result<ExitCode, Failure>
     }
     served.map_err(|error| Failure::io(format!("disk on {}", dir.display()), &error))?;
     if !image.exists() && args.settle.is_none() {
-        eprintln!(
-            "seekless: {} was removed while it was being served; the data written to it is lost",
+        crate::say::warning!(
+            "{} was removed while it was being served; the data written to it is lost",
             image.display()
         );
     }

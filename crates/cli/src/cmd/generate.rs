@@ -1,10 +1,12 @@
 //! `seekless generate`: man pages and shell completions from the same
 //! definitions that the command line is parsed with.
 
-use crate::args::Cli;
+use crate::args::{Cli, Global};
 use crate::failure::Failure;
+use crate::say::{self, say};
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,7 +35,7 @@ enum What {
     },
 }
 
-pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: &GenerateArgs, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Man { dir } => {
             let io = |error: std::io::Error| Failure::io(dir.display(), &error);
@@ -42,7 +44,15 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         }
         What::Completions { shell } => {
             let mut command = Cli::command();
-            clap_complete::generate(*shell, &mut command, "seekless", &mut std::io::stdout());
+            // The generator panics where a write fails.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "seekless", &mut script);
+            if global.json {
+                let script = String::from_utf8_lossy(&script);
+                say!("{}", json!({ "shell": shell.to_string(), "script": script }));
+            } else {
+                say::bytes(&script);
+            }
         }
     }
     Ok(ExitCode::SUCCESS)

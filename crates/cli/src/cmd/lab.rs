@@ -90,7 +90,11 @@ pub(crate) fn run(args: &LabCommand, global: &Global) -> Result<ExitCode, Failur
             if !BootExperiment::is_one(&text) {
                 Subject::new(text.clone(), experiment)?;
             }
-            say!("{}", text.trim_end());
+            if global.json {
+                say!("{}", crate::show::json_of_toml(&text, experiment)?);
+            } else {
+                say!("{}", text.trim_end());
+            }
         }
         What::Run(args) => return go::run(args, global),
         What::Merge { dirs, output } => {

@@ -2,9 +2,11 @@
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
+use crate::show;
 use crate::source::{self, SourceArgs};
 use clap::Args;
 use seekless_source::manifest;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,12 +18,15 @@ use std::process::ExitCode;
 Examples:
   seekless manifest disk.img
   seekless manifest rootfs/ -o rootfs.mtree
+  seekless manifest --json disk.img | jq -r .path
   seekless manifest --compare rootfs/ disk.img
   seekless manifest --compare rootfs.mtree disk.img
   zcat rootfs.tar.gz | seekless manifest -
 
 PATH is an image, a directory, a tar archive (- for standard input) or an OCI
-image layout. --compare also accepts manifests. Equal trees have equal manifests.")]
+image layout. --compare also accepts manifests. Equal trees have equal manifests.
+With --json, standard output has one object per entry, with the keywords of mtree as
+keys; a file written with -o is in mtree format.")]
 pub(crate) struct ManifestArgs {
     /// Image, directory, archive or container image to list
     #[arg(value_name = "PATH", required_unless_present = "compare")]
@@ -54,9 +59,67 @@ fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, F
             let mut out = BufWriter::new(File::create(output).map_err(io)?);
             out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io)?;
         }
+        None if global.json => print(&as_json(&text))?,
         None => print(&text)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The entries of a manifest, one JSON object per line: `path`, and the keywords of
+/// `mtree` as keys.
+fn as_json(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    lines.map(|line| format!("{}\n", entry(line))).collect()
+}
+
+/// One entry. What is not of the form KEYWORD=VALUE is kept as a keyword whose value is
+/// `true`.
+fn entry(line: &str) -> Value {
+    let mut words = line.split_ascii_whitespace();
+    let path = show::json_bytes(&unescaped(words.next().unwrap_or_default()));
+    let (mut entry, mut xattrs) = (Map::new(), Map::new());
+    entry.insert("path".into(), path);
+    for word in words {
+        let Some((key, value)) = word.split_once('=') else {
+            entry.insert(word.into(), true.into());
+            continue;
+        };
+        if let Some(name) = key.strip_prefix("xattr.") {
+            let name = String::from_utf8_lossy(&unescaped(name)).into_owned();
+            xattrs.insert(name, value.into());
+            continue;
+        }
+        let value = match (key, value.parse::<u64>()) {
+            ("uid" | "gid" | "nlink" | "size", Ok(number)) => number.into(),
+            ("link" | "hardlink", _) => show::json_bytes(&unescaped(value)),
+            _ => value.into(),
+        };
+        entry.insert(key.into(), value);
+    }
+    if !xattrs.is_empty() {
+        entry.insert("xattrs".into(), xattrs.into());
+    }
+    entry.into()
+}
+
+/// The bytes that `mtree` writes as a backslash and three octal digits.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        let code = behind.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) if *first == b'\\' => {
+                plain.push(byte);
+                rest = behind.get(3..).unwrap_or_default();
+            }
+            _ => {
+                plain.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    plain
 }
 
 /// The manifest of what is at a path; of a manifest, itself.
@@ -81,7 +144,7 @@ fn ready_made(path: &Path) -> Option<io::Result<String>> {
 }
 
 fn progress(bytes: u64, global: &Global) -> indicatif::ProgressBar {
-    if global.quiet || !io::stderr().is_terminal() {
+    if global.quiet || global.json || !io::stderr().is_terminal() {
         return indicatif::ProgressBar::hidden();
     }
     let bar = indicatif::ProgressBar::new(bytes);

@@ -37,7 +37,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Manifest(args) => manifest::run(args, &cli.global),
         Command::Lab(args) => lab::run(args, &cli.global),
         Command::Ls(args) => ls::run(args, &cli.global),
-        Command::Cat(args) => cat::run(args),
+        Command::Cat(args) => cat::run(args, &cli.global),
         Command::Check(args) => check::run(args, &cli.global),
         Command::Cp(args) => cp::run(args, &cli.global),
         Command::Map(args) => map::run(args, &cli.global),
@@ -49,6 +49,6 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Tune(args) => tune::run(args, &cli.global),
-        Command::Generate(args) => generate::run(args),
+        Command::Generate(args) => generate::run(args, &cli.global),
     }
 }

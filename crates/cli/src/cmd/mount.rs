@@ -15,7 +15,6 @@ use seekless_fs::FsError;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -161,7 +160,7 @@ fn run_writable(
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
-    print_when_asked(counted.clone())?;
+    print_when_asked(counted.clone(), global.json)?;
     let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), true);
     drop(stop);
     let _ = ticker.join();
@@ -176,13 +175,19 @@ fn run_writable(
 }
 
 /// Prints what was counted to standard error each time a signal asks for it.
-fn print_when_asked(counted: impl Fn() -> Counters + Send + 'static) -> Result<(), Failure> {
+fn print_when_asked(
+    counted: impl Fn() -> Counters + Send + 'static,
+    json: bool,
+) -> Result<(), Failure> {
     let asked = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
     std::thread::spawn(move || {
         let mut asked = asked;
         for _ in &mut asked {
-            // Nobody may be listening; the mount goes on.
-            let _ = writeln!(std::io::stderr(), "{}", statistics::text(&counted()));
+            crate::say::error_line(&if json {
+                statistics::json(&counted()).to_string()
+            } else {
+                statistics::text(&counted())
+            });
         }
     });
     Ok(())

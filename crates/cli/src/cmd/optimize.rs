@@ -117,7 +117,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
     if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {
-        eprintln!("seekless: the traces do not access any file of {}", args.image.display());
+        crate::say::warning!("the traces do not access any file of {}", args.image.display());
     }
     match args.rebuild(&image)? {
         None => write_relayout(args, &image, &mut replays, &output, global)?,

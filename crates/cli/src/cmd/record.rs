@@ -206,7 +206,7 @@ fn source(args: &RecordArgs) -> Result<Source, Failure> {
         Wanted::Auto => Ok(match usable() {
             Ok(()) => Source::Tracefs,
             Err(failure) => {
-                crate::say::tell(&format!("{failure}; recording with fanotify"));
+                crate::say::warning!("{failure}; recording with fanotify");
                 Source::Fanotify
             }
         }),

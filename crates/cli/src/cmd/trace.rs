@@ -2,7 +2,8 @@
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
-use crate::image;
+use crate::say::{self, say, warning};
+use crate::{image, show as shown_as};
 use clap::{Args, Subcommand, ValueEnum};
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         What::Import(import) => self::import(import, global)?,
         What::Show { trace } => show(trace, global)?,
         What::Export { trace, format, all, output } => {
-            export(trace, *format, *all, output.as_deref())?;
+            export(trace, *format, *all, output.as_deref(), global)?;
         }
         What::Merge { traces, output } => merge(traces, output.as_deref())?,
     }
@@ -221,10 +222,10 @@ fn import_blocks(
             "nameless": bytes.nameless, "free": bytes.free, "outside": bytes.outside,
             "other_lines": log.other_lines, "cut_short": log.cut_short,
         });
-        eprintln!("{report}");
+        say::error_line(&report.to_string());
     } else {
-        eprintln!(
-            "seekless: {reads} reads of {}: files {}, directories {}, other metadata {}, \
+        say::tell(&format!(
+            "{reads} reads of {}: files {}, directories {}, other metadata {}, \
              blocks without a name (journal, deleted files) {}, free space {}, outside the image {}",
             shown(bytes.total()),
             shown(bytes.files),
@@ -233,12 +234,12 @@ fn import_blocks(
             shown(bytes.nameless),
             shown(bytes.free),
             shown(bytes.outside),
-        );
+        ));
         if log.other_lines > 0 {
-            eprintln!("seekless: {} lines are not requests and were left out", log.other_lines);
+            warning!("{} lines are not requests and were left out", log.other_lines);
         }
         if log.cut_short {
-            eprintln!("seekless: the last line of {} is incomplete", path.display());
+            warning!("the last line of {} is incomplete", path.display());
         }
     }
     let fitting = bytes.files + bytes.directories + bytes.metadata;
@@ -251,8 +252,8 @@ fn import_blocks(
         return Err(Failure::new(Kind::Corrupt, why));
     }
     if fitting * 100 < bytes.total() * FITTING {
-        eprintln!(
-            "seekless: only {}% of the bytes read are of files and metadata of {}: is this the log of another image, or does it need --offset?",
+        warning!(
+            "only {}% of the bytes read are of files and metadata of {}: is this the log of another image, or does it need --offset?",
             fitting * 100 / bytes.total().max(1),
             image.display()
         );
@@ -322,21 +323,60 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if event.missing { " (missing)" } else { "" })
 }
 
-fn export(path: &Path, form: Form, all: bool, output: Option<&Path>) -> Result<(), Failure> {
+fn export(
+    path: &Path,
+    form: Form,
+    all: bool,
+    output: Option<&Path>,
+    global: &Global,
+) -> Result<(), Failure> {
     let events = load(path)?;
     let paths = trace::first_touches(&events, all && form == Form::Paths);
     let mut left_out = 0;
-    write_to(output, |out| match form {
+    let mut write = |out: &mut dyn Write| match form {
         Form::Paths => trace::write_paths(&paths, out),
         Form::SquashfsSort => {
             left_out = trace::write_squashfs_sort(&paths, out)?;
             Ok(())
         }
-    })?;
+    };
+    if global.json && output.is_none() {
+        let mut list = Vec::new();
+        write(&mut list).map_err(|error| Failure::io("standard output", &error))?;
+        say!("{}", exported(form, &paths, &list));
+    } else {
+        write_to(output, write)?;
+    }
     if left_out > 0 {
-        eprintln!("seekless: {left_out} paths that contain a newline were left out");
+        warning!("{left_out} paths that contain a newline were left out");
     }
     Ok(())
+}
+
+/// What is exported as JSON: the paths, or the priorities of a list for `mksquashfs`.
+fn exported(form: Form, paths: &[&[u8]], list: &[u8]) -> Value {
+    if form == Form::Paths {
+        let paths: Vec<Value> = paths.iter().map(|path| shown_as::json_bytes(path)).collect();
+        return json!({ "paths": paths });
+    }
+    let row = |line: &[u8]| {
+        let space = line.iter().rposition(|&byte| byte == b' ')?;
+        let (path, priority) = line.split_at(space);
+        let priority: i64 = std::str::from_utf8(priority).ok()?.trim().parse().ok()?;
+        Some(json!({ "path": shown_as::json_bytes(&unescaped(path)), "priority": priority }))
+    };
+    let lines = list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    json!({ "priorities": lines.filter_map(row).collect::<Vec<_>>() })
+}
+
+/// A path without the backslashes in front of special characters.
+fn unescaped(path: &[u8]) -> Vec<u8> {
+    let mut bytes = path.iter();
+    let mut plain = Vec::with_capacity(path.len());
+    while let Some(&byte) = bytes.next() {
+        plain.push(if byte == b'\\' { *bytes.next().unwrap_or(&byte) } else { byte });
+    }
+    plain
 }
 
 fn merge(traces: &[PathBuf], output: Option<&Path>) -> Result<(), Failure> {

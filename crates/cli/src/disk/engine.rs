@@ -266,7 +266,7 @@ impl Disk {
                 io::ErrorKind::UnexpectedEof => "it has been truncated since it was opened".into(),
                 _ => error.to_string(),
             };
-            eprintln!("seekless: {}: {} at {offset}: {why}", self.name.0, kind.name());
+            crate::say::warning!("{}: {} at {offset}: {why}", self.name.0, kind.name());
         }
     }
 

@@ -94,14 +94,14 @@ impl DiskMount {
                 Some(("begin", name)) => self.disk.first_phase(name.trim())?,
                 Some(("wait", time)) => {
                     let told = |why| {
-                        eprintln!("seekless: control: {why}");
+                        crate::say::warning!("control: {why}");
                         io::Error::from(io::ErrorKind::InvalidInput)
                     };
                     self.disk.wait(parse_span(time.trim()).map_err(told)?);
                 }
                 _ => {
-                    eprintln!(
-                        "seekless: control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME' and 'wait TIME'"
+                    crate::say::warning!(
+                        "control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME' and 'wait TIME'"
                     );
                     return Err(io::ErrorKind::InvalidInput.into());
                 }

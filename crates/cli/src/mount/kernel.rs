@@ -106,7 +106,7 @@ pub(super) fn errno(error: FsError) -> Errno {
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::Unsupported(_) => Errno::EOPNOTSUPP,
         other => {
-            eprintln!("seekless: mount: {other}");
+            crate::say::warning!("mount: {other}");
             Errno::EIO
         }
     }

@@ -150,7 +150,7 @@ pub(crate) fn tick(live: &Shared, stopped: &std::sync::mpsc::Receiver<()>) {
     while stopped.recv_timeout(second) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         match lock(live).tick() {
             Ok(()) | Err(FsError::ReadOnly(_)) => {}
-            Err(error) => eprintln!("seekless: mount: {error}"),
+            Err(error) => crate::say::warning!("mount: {error}"),
         }
     }
 }

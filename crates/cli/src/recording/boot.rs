@@ -182,9 +182,9 @@ impl Boot {
             UnitState::Active => self.active = Some(Instant::now()),
             // What has been read until then is worth keeping.
             UnitState::Failed => {
-                crate::say::tell(&format!(
+                crate::say::warning!(
                     "{unit} has failed to start: the recording goes on without it"
-                ));
+                );
                 self.until.unit = None;
                 self.until.idle.get_or_insert(IDLE);
             }

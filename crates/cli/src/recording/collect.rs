@@ -199,7 +199,7 @@ impl Recorder<'_> {
             (Ok(watch), _) => ears.watch = Some(watch),
             // Opens are then known by what they lead to only.
             (Err(error), Source::Tracefs) => {
-                crate::say::tell(&format!("opens are not recorded: {error}"))
+                crate::say::warning!("opens are not recorded: {error}")
             }
             (Err(error), Source::Fanotify) => return Err(error.into()),
         }

@@ -47,9 +47,9 @@ impl<'a> Names<'a> {
             });
             match read {
                 Ok(names) => return Ok(names),
-                Err(failure) => crate::say::tell(&format!(
+                Err(failure) => crate::say::warning!(
                     "{failure}: the underlying device cannot be read, so metadata blocks are not named"
-                )),
+                ),
             }
         }
         let mut wanted = inodes(collected);

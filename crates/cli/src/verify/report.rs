@@ -295,7 +295,7 @@ impl<'a> Verified<'a> {
         match &self.told {
             Told::Replay { failed: 0 } => {}
             Told::Replay { failed } => {
-                eprintln!("seekless: {failed} events could not be replayed on the mount");
+                crate::say::warning!("{failed} events could not be replayed on the mount");
             }
             Told::Program(ends) => {
                 let name = &self.scored.name;
@@ -304,8 +304,8 @@ impl<'a> Verified<'a> {
                     *failed.entry(status.to_string()).or_default() += 1;
                 }
                 for (status, count) in failed {
-                    eprintln!(
-                        "seekless: {name}: the command ended with {status} in {count} of {} runs; \
+                    crate::say::warning!(
+                        "{name}: the command ended with {status} in {count} of {} runs; \
                          these are counted all the same",
                         ends.len()
                     );
@@ -316,8 +316,8 @@ impl<'a> Verified<'a> {
                     let more = if left.len() > shown.len() { ", ..." } else { "" };
                     let names = shown.join(", ") + more;
                     let (run, count) = (run + 1, left.len());
-                    eprintln!(
-                        "seekless: {name}: run {run} left processes running ({count}: {names}); \
+                    crate::say::warning!(
+                        "{name}: run {run} left processes running ({count}: {names}); \
                          they were killed, and their requests after its end are not counted"
                     );
                 }

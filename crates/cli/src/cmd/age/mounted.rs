@@ -82,8 +82,8 @@ impl Kernel for Live {
         match fiemap::extents(path) {
             Ok(extents) => Ok(placed(&extents)),
             Err(error) if error.source.kind() == ErrorKind::Unsupported => {
-                eprintln!(
-                    "seekless: {}: {}; no layout score is available",
+                crate::say::warning!(
+                    "{}: {}; no layout score is available",
                     self.dir.display(),
                     error.source
                 );

@@ -127,7 +127,7 @@ impl BootArgs {
             }
         };
         if dynamic {
-            crate::say::tell(
+            crate::say::warning!(
                 "this program is not static: its libraries are copied into the initramfs as well (`make static` builds one that needs none)",
             );
         }
@@ -197,10 +197,10 @@ fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: boo
     if rebuilt {
         say!("the initramfs was made anew by {}", tool.name());
     } else if !unwanted {
-        crate::say::tell(&format!(
+        crate::say::warning!(
             "the system has no program of {} to make the initramfs anew",
             tool.name()
-        ));
+        );
     }
 }
 

@@ -67,24 +67,22 @@ pub(super) fn report(
     let unknown = assembled.unknown;
     if global.json {
         // Standard output is the command's.
-        eprintln!(
-            "{}",
-            json!({
-                "trace": args.destination().to_string_lossy(),
-                "source": source.name(),
-                "mount": mount.dir.to_string_lossy(),
-                "events": assembled.events.len(),
-                "lost": lost,
-                "strangers": strangers,
-                "nameless": unknown.nameless,
-                "unnamed_inodes": unknown.inodes,
-            })
-        );
+        let value = json!({
+            "trace": args.destination().to_string_lossy(),
+            "source": source.name(),
+            "mount": mount.dir.to_string_lossy(),
+            "events": assembled.events.len(),
+            "lost": lost,
+            "strangers": strangers,
+            "nameless": unknown.nameless,
+            "unnamed_inodes": unknown.inodes,
+        });
+        crate::say::error_line(&value.to_string());
         return;
     }
     let tell = |count: u64, what: &str| {
         if count > 0 {
-            crate::say::tell(&format!("{count} {what}"));
+            crate::say::warning!("{count} {what}");
         }
     };
     if args.boot.boot {

@@ -1,0 +1,51 @@
+//! How every command answers: as JSON with `--json`, with a line about what was
+//! written, to readers that go away, and with the same words for the same fault.
+
+#[path = "../judges/mod.rs"]
+mod judges;
+
+mod json;
+
+use judges::{SCRATCH, Scratch};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// The command under test, in a directory.
+fn at(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_seekless"));
+    command.args(args).current_dir(dir);
+    command.env_remove("SOURCE_DATE_EPOCH").env("TMPDIR", SCRATCH);
+    command
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    at(dir, args).output().expect("seekless")
+}
+
+/// What a command that must succeed prints on standard output.
+fn said(dir: &Path, args: &[&str]) -> String {
+    let output = run(dir, args);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {}: {errors}", output.status);
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A directory with a tree, images of it and a trace.
+fn workshop(name: &str) -> Scratch {
+    let scratch = Scratch::new(name);
+    let dir = scratch.path();
+    fs::create_dir_all(dir.join("tree/bin")).expect("directory");
+    fs::write(dir.join("tree/bin/job"), vec![b'x'; 9000]).expect("file");
+    fs::write(dir.join("tree/bin/a b"), "spaced").expect("file");
+    fs::hard_link(dir.join("tree/bin/job"), dir.join("tree/same")).expect("link");
+    fs::write(dir.join("list"), "/bin/job\n/bin/a b\n").expect("list");
+    said(dir, &["build", "tree", "-o", "disk.img"]);
+    said(dir, &["mkfs", "--format", "ufs2", "--size", "8M", "ufs.img"]);
+    said(dir, &["trace", "import", "--paths", "list", "-o", "job.trace"]);
+    scratch
+}
