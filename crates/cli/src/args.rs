@@ -55,7 +55,7 @@ pub(crate) struct Global {
     /// Print results as JSON on standard output, errors and warnings as JSON on standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Do not show progress bars
+    /// Do not show progress bars, nor the line that says what was written
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }

@@ -24,6 +24,7 @@ mod ufs_args;
 mod usage;
 mod verify;
 mod workbench;
+mod written;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -155,7 +155,7 @@ pub(crate) fn run(args: &AgeArgs, global: &Global) -> Result<ExitCode, Failure> 
     // Should the picture fail, the figures are told; should nobody listen, there
     // is the picture.
     let drawn = plot.map_or(Ok(()), |plot| plot.write(&run, subject, &outcome));
-    show::report(&run, subject, &outcome);
+    show::report(&run, subject, &outcome)?;
     drawn?;
     finish(&outcome.aged, args.output.as_deref())
 }

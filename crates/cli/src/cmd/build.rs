@@ -5,9 +5,9 @@ use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::output::{Output, directory_of};
 use crate::progress;
-use crate::say::say;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
+use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
@@ -199,14 +199,14 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let output = Output::create(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let source = source::open(&args.source, &args.tree, args.open, purpose)?;
-    let size = match &options {
+    match &options {
         Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
         Options::Ufs(options) => write_ufs(args, source.as_ref(), options, &output, global)?,
-    };
+    }
     output.finish()?;
-    if global.json {
-        let nodes = source.tree().nodes().len();
-        say!("{}", serde_json::json!({ "bytes": size.get(), "files": nodes }));
+    if !global.quiet || global.json {
+        let files = source.tree().nodes().len() as u64;
+        Written::image(&args.output, files)?.tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -223,14 +223,13 @@ fn write_ext(
     options: &BuildOptions,
     output: &Output,
     global: &Global,
-) -> Result<ByteLen, Failure> {
+) -> Result<(), Failure> {
     let about = |error: FsError| wrong(error).about(args.source.display());
     let builder = Builder::new(source, options).map_err(about)?;
     let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)?;
-    Ok(builder.size())
+    write_built(&builder, &plan, &args.source, output, &args.output, global)
 }
 
 fn write_ufs(
@@ -239,7 +238,7 @@ fn write_ufs(
     options: &ufs::BuildOptions,
     output: &Output,
     global: &Global,
-) -> Result<ByteLen, Failure> {
+) -> Result<(), Failure> {
     let about = |error: FsError| wrong(error).about(args.source.display());
     let block_size = options.make.block_size;
     let mut touches = touches(args, source, block_size)?;
@@ -249,8 +248,7 @@ fn write_ufs(
     touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
     let align = (args.chunk.get() / u64::from(block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)?;
-    Ok(builder.size())
+    write_built(&builder, &plan, &args.source, output, &args.output, global)
 }
 
 /// A touch, and that of the block in which another file has its last fragments.

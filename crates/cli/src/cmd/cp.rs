@@ -8,6 +8,8 @@ use crate::say::say;
 use clap::Args;
 use seekless_fs::FileKind;
 use seekless_fs::inspect::resolve;
+use seekless_report::table::grouped;
+use seekless_units::{ByteLen, format_size};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
         Some(name) => extraction.copy(ino, &name)?,
         None => extraction.copy_contents(ino)?,
     }
-    finish(&extraction.summary, global)
+    finish(&args.dest, &extraction.summary, global)
 }
 
 /// The directory to write in, and the name there; no name for the contents of
@@ -70,9 +72,10 @@ fn target(dest: &Path, path: &[u8]) -> Result<(PathBuf, Option<Vec<u8>>), Failur
     Ok((parent.to_path_buf(), name))
 }
 
-fn finish(summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
+fn finish(dest: &Path, summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
     if global.json {
         let value = serde_json::json!({
+            "path": dest.to_string_lossy(),
             "files": summary.files,
             "directories": summary.directories,
             "bytes": summary.bytes,
@@ -82,6 +85,18 @@ fn finish(summary: &Summary, global: &Global) -> Result<ExitCode, Failure> {
     } else {
         for warning in &summary.warnings {
             crate::say::warning!("{warning}");
+        }
+        if !global.quiet {
+            let count = |count: u64, one: &str, many: &str| {
+                format!("{} {}", grouped(count), if count == 1 { one } else { many })
+            };
+            say!(
+                "{}: {}, {}, {}",
+                dest.display(),
+                format_size(ByteLen::new(summary.bytes)),
+                count(summary.files, "file", "files"),
+                count(summary.directories, "directory", "directories"),
+            );
         }
     }
     match summary.skipped {

@@ -4,7 +4,7 @@
 use crate::args::{Cli, Global};
 use crate::failure::Failure;
 use crate::say::{self, say};
-use clap::{Args, CommandFactory, Subcommand};
+use clap::{Args, Command, CommandFactory, Subcommand};
 use clap_complete::Shell;
 use serde_json::json;
 use std::path::PathBuf;
@@ -35,12 +35,23 @@ enum What {
     },
 }
 
+/// Manual pages: one for a command, and those of the commands below it.
+fn pages(command: &Command) -> usize {
+    1 + command.get_subcommands().filter(|below| !below.is_hide_set()).map(pages).sum::<usize>()
+}
+
 pub(crate) fn run(args: &GenerateArgs, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Man { dir } => {
             let io = |error: std::io::Error| Failure::io(dir.display(), &error);
             std::fs::create_dir_all(dir).map_err(io)?;
             clap_mangen::generate_to(Cli::command(), dir).map_err(io)?;
+            let pages = pages(&Cli::command());
+            if global.json {
+                say!("{}", json!({ "path": dir.to_string_lossy(), "pages": pages }));
+            } else if !global.quiet {
+                say!("{}: {pages} pages", dir.display());
+            }
         }
         What::Completions { shell } => {
             let mut command = Cli::command();

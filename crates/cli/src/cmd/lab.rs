@@ -10,6 +10,7 @@ use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::output::{Output, directory_of};
 use crate::say::say;
+use crate::written::Written;
 use clap::{Args, Subcommand};
 use go::RunArgs;
 use seekless_lab::boots::BootExperiment;
@@ -148,9 +149,9 @@ fn report(dir: &Path, output: Option<&Path>, global: &Global) -> Result<(), Fail
     written.map_err(|error| Failure::io(path.display(), &error))?;
     output.finish()?;
     if global.json {
-        say!("{}", json!({ "report": path, "bytes": page.len() }));
+        say!("{}", json!({ "report": path, "path": path, "bytes": page.len() }));
     } else {
-        say!("{}", path.display());
+        Written::file(&path).tell(global);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
 use crate::show;
 use crate::source::{self, SourceArgs};
+use crate::written::Written;
 use clap::Args;
 use seekless_source::manifest;
 use serde_json::{Map, Value};
@@ -58,6 +59,8 @@ fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, F
             let io = |error| Failure::io(output.display(), &error);
             let mut out = BufWriter::new(File::create(output).map_err(io)?);
             out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io)?;
+            let entries = text.lines().filter(|line| is_entry(line)).count();
+            Written::file(output).with("names", entries as u64).tell(global);
         }
         None if global.json => print(&as_json(&text))?,
         None => print(&text)?,
@@ -68,8 +71,12 @@ fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, F
 /// The entries of a manifest, one JSON object per line: `path`, and the keywords of
 /// `mtree` as keys.
 fn as_json(text: &str) -> String {
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    lines.map(|line| format!("{}\n", entry(line))).collect()
+    text.lines().filter(|line| is_entry(line)).map(|line| format!("{}\n", entry(line))).collect()
+}
+
+/// Whether a line of a manifest is neither empty nor a comment.
+fn is_entry(line: &str) -> bool {
+    !line.starts_with('#') && !line.is_empty()
 }
 
 /// One entry. What is not of the form KEYWORD=VALUE is kept as a keyword whose value is

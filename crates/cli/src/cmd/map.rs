@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, ModelArgs, Scored};
+use crate::written::Written;
 use crate::{image, usage};
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
@@ -78,6 +79,8 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
         }
     } else if args.html.is_none() {
         return show(&terminal::draw(&disks, style(args.width)));
+    } else if let Some(path) = &args.html {
+        Written::file(path).tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }

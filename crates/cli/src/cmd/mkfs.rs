@@ -3,8 +3,8 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::say::say;
 use crate::source::source_date_epoch;
+use crate::written::Written;
 use clap::{ArgAction, Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
@@ -105,13 +105,14 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     file.set_len(size.get()).map_err(|error| Failure::io(args.image.display(), &error))?;
     let io = |error| Failure::io(args.image.display(), &error);
     let device = FileDevice::from_file(file, true).map_err(io)?;
-    let used = make(&device, &options).map_err(|error| match error {
+    make(&device, &options).map_err(|error| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => other.into(),
     })?;
     output.finish()?;
-    if global.json {
-        say!("{}", serde_json::json!({ "bytes": size.get(), "used_bytes": used.get() }));
+    if !global.quiet || global.json {
+        // The root directory.
+        Written::image(&args.image, 1)?.tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -8,6 +8,7 @@ use crate::device;
 use crate::failure::{Failure, Kind};
 use crate::output::Output;
 use crate::say::say;
+use crate::written::Written;
 use clap::{Args, Subcommand};
 use seekless_model::preset::{self, Spec};
 use serde_json::{Value, json};
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &ModelCommand, global: &Global) -> Result<ExitCode, Fail
                     let io = |error| Failure::io(path.display(), &error);
                     output.file()?.write_all(text(&spec)?.as_bytes()).map_err(io)?;
                     output.finish()?;
+                    Written::file(path).tell(global);
                 }
                 None if global.json => say!("{}", json!(spec)),
                 None => say!("{}", text(&spec)?.trim_end()),

@@ -9,6 +9,7 @@ use crate::output::Output;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::parse_chunk;
+use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
@@ -132,8 +133,11 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         };
         results.push((*path, scored(&image).map_err(about)?, scored(&new)?));
     }
+    let files =
+        files_in(&new).map_err(|error| Failure::from(error).about(args.output.display()))?;
     output.finish()?;
-    report(&results, args.chunk, global);
+    let written = Written::image(&args.output, files)?;
+    report(&results, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -218,7 +222,7 @@ fn write_rebuilt(
     write_built(&builder, &plan, &args.image, output, &args.output, global)
 }
 
-fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
+fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, written: &Written, global: &Global) {
     if global.json {
         let traces: Vec<_> = results
             .iter()
@@ -226,7 +230,7 @@ fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
                 serde_json::json!({ "trace": path, "before": before, "after": after })
             })
             .collect();
-        say!("{}", serde_json::json!({ "traces": traces }));
+        say!("{}", serde_json::json!({ "traces": traces, "written": written.fields() }));
         return;
     }
     for (path, before, after) in results {
@@ -249,4 +253,5 @@ fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, global: &Global) {
             say!("  {name:<28}{before:>14}{after:>14}");
         }
     }
+    written.tell_text(global);
 }

@@ -1,9 +1,12 @@
 //! `seekless trace`: access traces in, out and side by side.
 
+mod export;
+
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
-use crate::say::{self, say, warning};
-use crate::{image, show as shown_as};
+use crate::image;
+use crate::say::{self, warning};
+use crate::written::Written;
 use clap::{Args, Subcommand, ValueEnum};
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
@@ -121,9 +124,9 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         What::Import(import) => self::import(import, global)?,
         What::Show { trace } => show(trace, global)?,
         What::Export { trace, format, all, output } => {
-            export(trace, *format, *all, output.as_deref(), global)?;
+            export::run(trace, *format, *all, output.as_deref(), global)?;
         }
-        What::Merge { traces, output } => merge(traces, output.as_deref())?,
+        What::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -175,13 +178,22 @@ fn write_to(
     write(&mut out).and_then(|()| out.flush()).map_err(io)
 }
 
-fn store(output: Option<&Path>, origin: &str, events: &[Event]) -> Result<(), Failure> {
+fn store(
+    output: Option<&Path>,
+    origin: &str,
+    events: &[Event],
+    global: &Global,
+) -> Result<(), Failure> {
     let mut header = Map::new();
     header.insert("recorder".into(), Value::from(origin));
     write_to(output, |out| {
         let mut writer = Writer::new(out, &header)?;
         events.iter().try_for_each(|event| writer.write(event))
-    })
+    })?;
+    if let Some(path) = output {
+        Written::file(path).with("events", events.len() as u64).tell(global);
+    }
+    Ok(())
 }
 
 /// Less of the bytes read than this share, in percent, being of files and metadata
@@ -258,7 +270,7 @@ fn import_blocks(
             image.display()
         );
     }
-    store(args.output.as_deref(), "blocks", &mapped.events)
+    store(args.output.as_deref(), "blocks", &mapped.events, global)
 }
 
 fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
@@ -273,14 +285,14 @@ fn import(args: &ImportArgs, global: &Global) -> Result<(), Failure> {
     }
     if let Some(list) = &args.from.paths {
         let events = trace::read_paths(open(list)?, root.as_deref());
-        return store(output, "paths", &events.map_err(|error| failed(list, &error))?);
+        return store(output, "paths", &events.map_err(|error| failed(list, &error))?, global);
     }
     let Some(file) = &args.from.strace else {
         return Err(Failure::usage("nothing to import (use --paths, --strace or --blocks)"));
     };
     let options = StraceOptions { root, cwd: args.cwd.as_ref().map(bytes) };
     let events = trace::read_strace(open(file)?, &options).map_err(|error| failed(file, &error))?;
-    store(output, "strace", &events)
+    store(output, "strace", &events, global)
 }
 
 fn show(path: &Path, global: &Global) -> Result<(), Failure> {
@@ -323,63 +335,7 @@ fn show_event(event: &Event, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if event.missing { " (missing)" } else { "" })
 }
 
-fn export(
-    path: &Path,
-    form: Form,
-    all: bool,
-    output: Option<&Path>,
-    global: &Global,
-) -> Result<(), Failure> {
-    let events = load(path)?;
-    let paths = trace::first_touches(&events, all && form == Form::Paths);
-    let mut left_out = 0;
-    let mut write = |out: &mut dyn Write| match form {
-        Form::Paths => trace::write_paths(&paths, out),
-        Form::SquashfsSort => {
-            left_out = trace::write_squashfs_sort(&paths, out)?;
-            Ok(())
-        }
-    };
-    if global.json && output.is_none() {
-        let mut list = Vec::new();
-        write(&mut list).map_err(|error| Failure::io("standard output", &error))?;
-        say!("{}", exported(form, &paths, &list));
-    } else {
-        write_to(output, write)?;
-    }
-    if left_out > 0 {
-        warning!("{left_out} paths that contain a newline were left out");
-    }
-    Ok(())
-}
-
-/// What is exported as JSON: the paths, or the priorities of a list for `mksquashfs`.
-fn exported(form: Form, paths: &[&[u8]], list: &[u8]) -> Value {
-    if form == Form::Paths {
-        let paths: Vec<Value> = paths.iter().map(|path| shown_as::json_bytes(path)).collect();
-        return json!({ "paths": paths });
-    }
-    let row = |line: &[u8]| {
-        let space = line.iter().rposition(|&byte| byte == b' ')?;
-        let (path, priority) = line.split_at(space);
-        let priority: i64 = std::str::from_utf8(priority).ok()?.trim().parse().ok()?;
-        Some(json!({ "path": shown_as::json_bytes(&unescaped(path)), "priority": priority }))
-    };
-    let lines = list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    json!({ "priorities": lines.filter_map(row).collect::<Vec<_>>() })
-}
-
-/// A path without the backslashes in front of special characters.
-fn unescaped(path: &[u8]) -> Vec<u8> {
-    let mut bytes = path.iter();
-    let mut plain = Vec::with_capacity(path.len());
-    while let Some(&byte) = bytes.next() {
-        plain.push(if byte == b'\\' { *bytes.next().unwrap_or(&byte) } else { byte });
-    }
-    plain
-}
-
-fn merge(traces: &[PathBuf], output: Option<&Path>) -> Result<(), Failure> {
+fn merge(traces: &[PathBuf], output: Option<&Path>, global: &Global) -> Result<(), Failure> {
     let loaded = traces.iter().map(|path| load(path)).collect::<Result<Vec<_>, _>>()?;
-    store(output, "merge", &trace::merge(loaded))
+    store(output, "merge", &trace::merge(loaded), global)
 }

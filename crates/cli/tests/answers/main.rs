@@ -5,6 +5,7 @@
 mod judges;
 
 mod json;
+mod success;
 
 use judges::{SCRATCH, Scratch};
 use std::fs;

@@ -1,9 +1,12 @@
 //! What a run gave, for people, for programs, and as curves.
 
 use super::{Outcome, Run};
+use crate::args::OpenArgs;
 use crate::failure::Failure;
+use crate::image;
 use crate::output::{Output, directory_of};
 use crate::say::say;
+use crate::written::{Written, files_in};
 use seekless_fs::{FsError, Inspect};
 use seekless_lab::age::{End, Sample};
 use seekless_report::curves::{self, Chart, Curve};
@@ -165,15 +168,32 @@ fn said(run: &Run<'_>, outcome: &Outcome) -> String {
     )
 }
 
-pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) {
+pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result<(), Failure> {
+    // Half a run is no output.
+    let output = run.args.output.as_deref().filter(|_| outcome.aged.end != End::Interrupted);
+    let written = output.map(aged_copy).transpose()?;
     if run.global.json {
-        say!("{}", as_json(run, subject, outcome));
-        return;
+        let mut value = as_json(run, subject, outcome);
+        if let Some(written) = written {
+            value["written"] = written.fields().clone().into();
+        }
+        say!("{value}");
+        return Ok(());
     }
     say!("{}: {}", subject.display(), said(run, outcome));
     for (what, value) in rows(run, outcome) {
         say!("  {what:<18}{value}");
     }
+    if let Some(written) = written {
+        written.tell_text(run.global);
+    }
+    Ok(())
+}
+
+fn aged_copy(path: &Path) -> Result<Written, Failure> {
+    let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
+    let files = files_in(image::open(path, plain)?.as_ref());
+    Written::image(path, files.map_err(|error| Failure::from(error).about(path.display()))?)
 }
 
 fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {

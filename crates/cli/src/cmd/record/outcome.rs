@@ -2,7 +2,8 @@
 
 use super::{RecordArgs, WantedPages};
 use crate::args::Global;
-use crate::recording::{Collected, End, Source};
+use crate::recording::{self, Collected, End, Source};
+use crate::written::Written;
 use seekless_host::mounts::Mount;
 use seekless_layout::recording::Assembled;
 use serde_json::{Map, Value, json};
@@ -65,9 +66,10 @@ pub(super) fn report(
     strangers: u64,
 ) {
     let unknown = assembled.unknown;
+    let written = Written::file(args.destination()).with("events", assembled.events.len() as u64);
     if global.json {
         // Standard output is the command's.
-        let value = json!({
+        let mut value = json!({
             "trace": args.destination().to_string_lossy(),
             "source": source.name(),
             "mount": mount.dir.to_string_lossy(),
@@ -77,6 +79,9 @@ pub(super) fn report(
             "nameless": unknown.nameless,
             "unnamed_inodes": unknown.inodes,
         });
+        if let Some(bytes) = written.fields().get("bytes") {
+            value["bytes"] = bytes.clone();
+        }
         crate::say::error_line(&value.to_string());
         return;
     }
@@ -85,9 +90,9 @@ pub(super) fn report(
             crate::say::warning!("{count} {what}");
         }
     };
-    if args.boot.boot {
-        let (count, to) = (assembled.events.len(), args.destination().display());
-        crate::say::tell(&format!("the boot is recorded in {to} ({count} events)"));
+    if !recording::is_stdout(args.destination()) {
+        // Standard output is the command's.
+        written.tell_aside(global);
     }
     tell(lost, "events were lost in the kernel (use a larger --buffer)");
     tell(

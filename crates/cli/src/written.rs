@@ -1,0 +1,107 @@
+//! What a command has written, in one line: a file's path and size and what it holds.
+//! With `--json` the same as fields, without either with `--quiet`.
+
+use crate::args::{Global, OpenArgs};
+use crate::cmd::ls::entries;
+use crate::failure::Failure;
+use crate::image;
+use crate::say::{self, say};
+use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_report::table::grouped;
+use seekless_units::{ByteLen, Ino, format_size};
+use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// A file that is complete under its name.
+pub(crate) struct Written {
+    /// `path`, `bytes` and what else is known.
+    fields: Map<String, Value>,
+    text: String,
+}
+
+impl Written {
+    /// A file; its size is asked of the system. A device or a pipe has none.
+    pub(crate) fn file(path: &Path) -> Self {
+        let mut fields = Map::new();
+        fields.insert("path".into(), path.to_string_lossy().into());
+        let mut text = path.display().to_string();
+        if let Some(meta) = path.metadata().ok().filter(std::fs::Metadata::is_file) {
+            fields.insert("bytes".into(), meta.len().into());
+            text += &format!(": {}", format_size(ByteLen::new(meta.len())));
+        }
+        Self { fields, text }
+    }
+
+    /// An image with the share of its blocks that are in use; `files` counts its files of
+    /// all kinds, directories included.
+    pub(crate) fn image(path: &Path, files: u64) -> Result<Self, Failure> {
+        let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
+        let image = image::open(path, plain)?;
+        let shape = image.geometry();
+        let used = shape.blocks.saturating_sub(shape.free_blocks);
+        let percent = used as f64 * 100.0 / shape.blocks.max(1) as f64;
+        let mut written = Self::file(path);
+        let bytes = used.saturating_mul(shape.block_size.into());
+        written.fields.insert("used_bytes".into(), bytes.into());
+        written.text += &format!(", {percent:.1}% used");
+        Ok(written.with("files", files))
+    }
+
+    /// The same with a count of what is in it, such as `events`.
+    pub(crate) fn with(mut self, what: &str, count: u64) -> Self {
+        self.fields.insert(what.into(), count.into());
+        let one = what.strip_suffix('s').filter(|_| count == 1);
+        self.text += &format!(", {} {}", grouped(count), one.unwrap_or(what));
+        self
+    }
+
+    /// The fields, for a report that has others, too.
+    pub(crate) fn fields(&self) -> &Map<String, Value> {
+        &self.fields
+    }
+
+    /// Tells it on standard output.
+    pub(crate) fn tell(&self, global: &Global) {
+        if global.json {
+            say!("{}", Value::from(self.fields.clone()));
+        } else {
+            self.tell_text(global);
+        }
+    }
+
+    /// Tells it where the fields are told with others, if at all.
+    pub(crate) fn tell_text(&self, global: &Global) {
+        if !global.json && !global.quiet {
+            say!("{}", self.text);
+        }
+    }
+
+    /// Tells it on standard error, where standard output is not the command's own.
+    pub(crate) fn tell_aside(&self, global: &Global) {
+        if !global.json && !global.quiet {
+            say::tell(&self.text);
+        }
+    }
+}
+
+/// Files of all kinds in an image, the root included, each once. As in manifests, an
+/// empty `lost+found` in the root is none.
+pub(crate) fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
+    let root = image.root();
+    let mut seen = HashSet::from([root]);
+    let mut pending: Vec<Ino> = vec![root];
+    while let Some(dir) = pending.pop() {
+        for (name, ino) in entries(image, dir)? {
+            let is_new = !seen.contains(&ino);
+            if is_new && image.attr(ino)?.kind == FileKind::Directory {
+                if dir == root && name == b"lost+found" && entries(image, ino)?.is_empty() {
+                    continue;
+                }
+                pending.push(ino);
+            }
+            seen.insert(ino);
+        }
+    }
+    Ok(seen.len() as u64)
+}
