@@ -10,6 +10,7 @@
 use crate::failure::Failure;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use std::fs::File;
+use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
@@ -91,6 +92,38 @@ impl Drop for Output {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Writes a file that takes the place of any of its name when it is complete. A device
+/// or a pipe of that name is written to; a reader that has gone is no failure.
+pub(crate) fn replace(
+    target: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let failed = |error| Failure::io(target.display(), &error);
+    let to = |file| {
+        let mut out = BufWriter::new(file);
+        write(&mut out).and_then(|()| out.flush())
+    };
+    // What a link leads to is replaced, not the link: it may be /dev/stdout.
+    let place = target.canonicalize();
+    let place = place.as_deref().unwrap_or(target);
+    if place.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) || is_open(target) {
+        let file = File::options().write(true).open(target).map_err(failed)?;
+        return match to(file) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+            _ => Ok(()),
+        };
+    }
+    let output = Output::create(place, true)?;
+    to(output.file()?).map_err(failed)?;
+    output.finish()
+}
+
+/// Whether a path is that of a file which this process has open, such as /dev/stdout.
+fn is_open(path: &Path) -> bool {
+    let link = path.read_link();
+    path.starts_with("/proc") || link.is_ok_and(|to| to.starts_with("/proc"))
 }
 
 /// The directory a path stands in.

@@ -2,14 +2,14 @@
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
-use crate::show;
 use crate::source::{self, SourceArgs};
 use crate::written::Written;
+use crate::{output, show};
 use clap::Args;
 use seekless_source::manifest;
 use serde_json::{Map, Value};
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,9 +56,7 @@ fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, F
     let text = read(args, path, global)?;
     match &args.output {
         Some(output) => {
-            let io = |error| Failure::io(output.display(), &error);
-            let mut out = BufWriter::new(File::create(output).map_err(io)?);
-            out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(io)?;
+            output::replace(output, |out| out.write_all(text.as_bytes()))?;
             let entries = text.lines().filter(|line| is_entry(line)).count();
             Written::file(output).with("names", entries as u64).tell(global);
         }

@@ -4,9 +4,9 @@ mod export;
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
-use crate::image;
 use crate::say::{self, warning};
 use crate::written::Written;
+use crate::{image, output};
 use clap::{Args, Subcommand, ValueEnum};
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
@@ -173,9 +173,7 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    let io = |error| Failure::io(path.display(), &error);
-    let mut out = BufWriter::new(File::create(path).map_err(io)?);
-    write(&mut out).and_then(|()| out.flush()).map_err(io)
+    output::replace(path, write)
 }
 
 fn store(

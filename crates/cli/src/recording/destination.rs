@@ -20,7 +20,11 @@ pub(crate) fn store(
 ) -> Result<(), Failure> {
     let failed = |error| Failure::io(path.display(), &error);
     if is_stdout(path) {
-        return write(io::stdout().lock(), header, assembled).map_err(failed);
+        // A reader that has seen enough is no failure.
+        return match write(io::stdout().lock(), header, assembled) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
+            _ => Ok(()),
+        };
     }
     if path.metadata().is_ok_and(|meta| meta.file_type().is_char_device()) {
         let device = File::options().write(true).open(path).map_err(failed)?;

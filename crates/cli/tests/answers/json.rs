@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::fs;
 
 /// Commands that print an answer, each with its arguments.
-const ANSWERS: &[&[&str]] = &[
+pub(crate) const ANSWERS: &[&[&str]] = &[
     &["info", "disk.img"],
     &["ls", "-R", "disk.img"],
     &["check", "disk.img"],

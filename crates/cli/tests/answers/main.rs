@@ -5,6 +5,7 @@
 mod judges;
 
 mod json;
+mod pipes;
 mod success;
 
 use judges::{SCRATCH, Scratch};

@@ -1,0 +1,80 @@
+//! Readers that go away: a command whose output nobody reads any more ends quietly, as
+//! `cat` does.
+
+use super::json::ANSWERS;
+use super::{at, workshop};
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+
+/// The exit code of a command with standard output going to a pipe that nobody reads,
+/// and what it prints on standard error.
+fn unread(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let (reader, writer) = std::io::pipe().expect("pipe");
+    drop(reader);
+    let output = at(dir, args).stdout(writer).stderr(Stdio::piped()).output().expect("seekless");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_reader_that_has_gone_ends_every_command_quietly() {
+    let scratch = workshop("pipes");
+    let dir = scratch.path();
+    fs::create_dir(dir.join("copied")).expect("directory");
+    let others: [&[&str]; 7] = [
+        &["cat", "disk.img", "/bin/job"],
+        &["--help"],
+        &["help", "build"],
+        &["--version"],
+        &["generate", "man", "man"],
+        &["generate", "completions", "zsh"],
+        &["trace", "import", "--paths", "list", "-o", "/dev/stdout"],
+    ];
+    for args in ANSWERS.iter().chain(&others) {
+        let (code, told) = unread(dir, args);
+        let found_differences = args.contains(&"--compare") && code == Some(1);
+        assert!(code == Some(0) || found_differences, "{args:?}: {code:?} {told}");
+        assert!(told.is_empty(), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn what_was_to_be_written_is_written_all_the_same() {
+    let scratch = workshop("pipes-written");
+    let dir = scratch.path();
+    assert_eq!(unread(dir, &["build", "tree", "-o", "new.img"]), (Some(0), String::new()));
+    assert!(fs::metadata(dir.join("new.img")).is_ok_and(|meta| meta.len() > 0));
+}
+
+/// A warning that nobody reads is no reason to stop.
+#[test]
+fn nobody_has_to_listen_to_warnings() {
+    let scratch = workshop("pipes-warnings");
+    let dir = scratch.path();
+    let (reader, writer) = std::io::pipe().expect("pipe");
+    drop(reader);
+    let args = ["build", "tree", "-o", "new.img", "-O", "^metadata_csum", "--quiet"];
+    let status = at(dir, &args).stderr(writer).status().expect("seekless");
+    assert_eq!(status.code(), Some(0));
+    assert!(dir.join("new.img").exists());
+}
+
+/// An output that cannot take more is a failure, and said so.
+#[test]
+fn a_full_output_is_a_failure() {
+    let scratch = workshop("pipes-full");
+    let dir = scratch.path();
+    for args in
+        [&["generate", "completions", "bash"][..], &["manifest", "tree"], &["info", "disk.img"]]
+    {
+        let full = fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+        let mut child =
+            at(dir, args).stdout(full).stderr(Stdio::piped()).spawn().expect("seekless");
+        let mut told = String::new();
+        child.stderr.take().expect("stderr").read_to_string(&mut told).expect("message");
+        // A file system without room is a lack of space.
+        assert_eq!(child.wait().expect("wait").code(), Some(5), "{args:?}: {told}");
+        assert!(told.starts_with("seekless: standard output: "), "{told}");
+    }
+}
