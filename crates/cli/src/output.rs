@@ -7,7 +7,7 @@
 //! removes. Where the file system has no nameless files, a hidden temporary one
 //! stands in and is removed on failure.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -27,15 +27,16 @@ impl Output {
     /// Begins writing `target`; without `force` it must not exist.
     pub(crate) fn create(target: &Path, force: bool) -> Result<Self, Failure> {
         let exists = target.symlink_metadata().is_ok();
-        if exists && !force {
-            return Err(Failure::new(
-                crate::failure::Kind::System,
-                format!("{}: already exists (use --force to replace it)", target.display()),
-            ));
-        }
         if exists && !target.is_file() {
-            return Err(Failure::usage(format!("{}: not a regular file", target.display())));
+            let what = if target.is_dir() { "is a directory" } else { "not a regular file" };
+            return Err(Failure::usage(format!("{}: {what}", target.display())));
         }
+        if exists && !force {
+            return Err(in_the_way(target, "use --force to replace it"));
+        }
+        // What a link leads to is replaced, not the link: it may be /dev/stdout.
+        let resolved = if target.is_symlink() { target.canonicalize().ok() } else { None };
+        let target = resolved.as_deref().unwrap_or(target);
         remove_left_behind(target);
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
@@ -62,7 +63,11 @@ impl Output {
 
     /// Gives the file its name.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        let failed = |error: rustix::io::Errno| Failure::io(self.target.display(), &error.into());
+        let failed = |error| match error {
+            // Made by somebody else in the meantime.
+            rustix::io::Errno::EXIST => in_the_way(&self.target, "use --force to replace it"),
+            error => Failure::io(self.target.display(), &error.into()),
+        };
         let named = match &self.temporary {
             Some(path) => path.clone(),
             None => {
@@ -82,7 +87,7 @@ impl Output {
         let flags = if self.force { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         let moved = rustix::fs::renameat_with(CWD, &named, CWD, &self.target, flags);
         self.temporary = if moved.is_ok() { None } else { Some(named) };
-        moved.map_err(|error| Failure::io(self.target.display(), &error.into()))
+        moved.map_err(failed)
     }
 }
 
@@ -105,17 +110,14 @@ pub(crate) fn replace(
         let mut out = BufWriter::new(file);
         write(&mut out).and_then(|()| out.flush())
     };
-    // What a link leads to is replaced, not the link: it may be /dev/stdout.
-    let place = target.canonicalize();
-    let place = place.as_deref().unwrap_or(target);
-    if place.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) || is_open(target) {
+    if target.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) || is_open(target) {
         let file = File::options().write(true).open(target).map_err(failed)?;
         return match to(file) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(failed(error)),
             _ => Ok(()),
         };
     }
-    let output = Output::create(place, true)?;
+    let output = Output::create(target, true)?;
     to(output.file()?).map_err(failed)?;
     output.finish()
 }
@@ -124,6 +126,11 @@ pub(crate) fn replace(
 fn is_open(path: &Path) -> bool {
     let link = path.read_link();
     path.starts_with("/proc") || link.is_ok_and(|to| to.starts_with("/proc"))
+}
+
+/// The failure where a file must not be there yet, with what helps.
+pub(crate) fn in_the_way(path: &Path, hint: &str) -> Failure {
+    Failure::new(Kind::System, format!("{}: already exists", path.display())).hint(hint)
 }
 
 /// The directory a path stands in.

@@ -11,6 +11,7 @@ pub(crate) use engine::{BeforePhase, Clock, Disk, Kind};
 pub(crate) use served::{DiskMount, serve};
 
 use crate::failure::Failure;
+use crate::output::in_the_way;
 use seekless_units::ByteLen;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -26,6 +27,9 @@ pub(crate) fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, F
             format!("{} (use --create --size SIZE to create it)", path.display()),
             &error,
         ),
+        std::io::ErrorKind::AlreadyExists => {
+            in_the_way(path, "without --create it is served as it is")
+        }
         _ => failed(error),
     })?;
     if let Some(size) = create {

@@ -5,6 +5,7 @@
 mod judges;
 
 mod json;
+mod outputs;
 mod pipes;
 mod success;
 
