@@ -28,12 +28,18 @@ The image has the default features of mke2fs for ext4, or of newfs for UFS, and 
 as small as its contents allow unless --size is given. The same source gives the
 same bytes. The output file appears only when it is complete.
 
+If the environment variable SOURCE_DATE_EPOCH is set (seconds since 1970), it is
+the creation time of the file system, and later modification times of files are
+set to it. Otherwise the creation time is the latest modification time in the
+source.
+
 Examples:
   seekless build rootfs/ -o disk.img
   seekless build rootfs.tar.zst -o disk.img --size 2G --label root
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
+  SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
   seekless build old.img -o new.img --features ^has_journal --inode-size 512

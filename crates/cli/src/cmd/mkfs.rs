@@ -20,7 +20,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[command(after_help = "\
 Short options are those of newfs: -h is the average number of files in a
 directory, and only --help prints this text. The file system is clean and has an
-empty root directory. SOURCE_DATE_EPOCH sets its creation time.
+empty root directory. Its creation time is the current time, or that of the
+environment variable SOURCE_DATE_EPOCH (seconds since 1970): with it, the same
+options give the same bytes.
 
 Examples:
   seekless mkfs --format ufs2 --size 1G disk.img

@@ -7,6 +7,7 @@ mod judges;
 mod json;
 mod outputs;
 mod pipes;
+mod reproducible;
 mod success;
 
 use judges::{SCRATCH, Scratch};
