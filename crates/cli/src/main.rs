@@ -22,6 +22,7 @@ mod show;
 mod source;
 mod ufs_args;
 mod usage;
+mod uuid;
 mod verify;
 mod workbench;
 mod written;

@@ -4,17 +4,20 @@
 use crate::args::{Global, OpenArgs};
 use crate::cmd::ls::entries;
 use crate::failure::Failure;
-use crate::image;
 use crate::say::{self, say};
+use crate::{image, uuid};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, Ino, format_size};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+const PLAIN: OpenArgs = OpenArgs { ignore_checksums: false, skip_journal: false };
 
 /// A file that is complete under its name.
 pub(crate) struct Written {
+    path: PathBuf,
     /// `path`, `bytes` and what else is known.
     fields: Map<String, Value>,
     text: String,
@@ -30,14 +33,13 @@ impl Written {
             fields.insert("bytes".into(), meta.len().into());
             text += &format!(": {}", format_size(ByteLen::new(meta.len())));
         }
-        Self { fields, text }
+        Self { path: path.into(), fields, text }
     }
 
     /// An image with the share of its blocks that are in use; `files` counts its files of
     /// all kinds, directories included.
     pub(crate) fn image(path: &Path, files: u64) -> Result<Self, Failure> {
-        let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
-        let image = image::open(path, plain)?;
+        let image = image::open(path, PLAIN)?;
         let shape = image.geometry();
         let used = shape.blocks.saturating_sub(shape.free_blocks);
         let percent = used as f64 * 100.0 / shape.blocks.max(1) as f64;
@@ -54,6 +56,14 @@ impl Written {
         let one = what.strip_suffix('s').filter(|_| count == 1);
         self.text += &format!(", {} {}", grouped(count), one.unwrap_or(what));
         self
+    }
+
+    /// The same with an image's UUID.
+    pub(crate) fn with_uuid(mut self) -> Result<Self, Failure> {
+        let uuid = uuid::text(&image::open(&self.path, PLAIN)?.geometry().uuid);
+        self.text += &format!(", UUID {uuid}");
+        self.fields.insert("uuid".into(), uuid.into());
+        Ok(self)
     }
 
     /// The fields, for a report that has others, too.

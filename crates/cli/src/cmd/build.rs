@@ -7,6 +7,7 @@ use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
+use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
@@ -39,6 +40,7 @@ Examples:
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
+  seekless build rootfs/ -o disk.img --uuid random
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
@@ -84,9 +86,10 @@ pub(crate) struct BuildArgs {
     /// Volume label (at most 16 bytes, or 31 for UFS)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Volume UUID [default: derived from the contents]
-    #[arg(long, short = 'U', value_parser = parse_uuid)]
-    uuid: Option<[u8; 16]>,
+    /// Volume UUID, or `random` for a new one in each image (ext only)
+    /// [default: derived from the contents]
+    #[arg(long, short = 'U', value_parser = WantedUuid::parse)]
+    uuid: Option<WantedUuid>,
     /// Journal size [default: chosen from the size of the file system]
     #[arg(long, value_parser = parse_size)]
     journal_size: Option<ByteLen>,
@@ -130,7 +133,7 @@ impl BuildArgs {
             inodes: self.inodes,
             features,
             label: self.label.clone().into_bytes(),
-            uuid: self.uuid,
+            uuid: self.uuid.map(WantedUuid::bytes).transpose()?,
             journal_size: self.journal_size,
             reserved: self.reserved.unwrap_or(plain.reserved),
             made: source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 }),
@@ -212,7 +215,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     output.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
-        Written::image(&args.output, files)?.tell(global);
+        let written = Written::image(&args.output, files)?;
+        let is_random = args.uuid == Some(WantedUuid::Random);
+        if is_random { written.with_uuid()? } else { written }.tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -366,13 +371,6 @@ fn wrong(error: FsError) -> Failure {
         FsError::Invalid(why) => Failure::usage(why),
         other => Failure::from(other),
     }
-}
-
-fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
-    let bad = || format!("'{text}' is not a UUID");
-    let digits: String = text.chars().filter(|&c| c != '-').collect();
-    let value = u128::from_str_radix(&digits, 16).map_err(|_| bad())?;
-    if digits.len() == 32 { Ok(value.to_be_bytes()) } else { Err(bad()) }
 }
 
 /// Percent with up to two decimals, in hundredths.

@@ -21,15 +21,7 @@ pub(crate) struct InfoArgs {
 pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure> {
     let image = image::open(&args.image, args.open)?;
     let shape = image.geometry();
-    let uuid: String = shape
-        .uuid
-        .iter()
-        .enumerate()
-        .map(|(at, byte)| {
-            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
-            format!("{dash}{byte:02x}")
-        })
-        .collect();
+    let uuid = crate::uuid::text(&shape.uuid);
     let label = String::from_utf8_lossy(&shape.label).into_owned();
     if global.json {
         let value = serde_json::json!({

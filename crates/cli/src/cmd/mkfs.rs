@@ -4,6 +4,7 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::source::source_date_epoch;
+use crate::uuid::random;
 use crate::written::Written;
 use clap::{ArgAction, Args, ValueEnum};
 use seekless_device::FileDevice;
@@ -27,7 +28,8 @@ options give the same bytes.
 Examples:
   seekless mkfs --format ufs2 --size 1G disk.img
   seekless mkfs --format ufs1 -s 40G -b 8192 -f 1024 -L ports disk.img
-  seekless mkfs --format ufs2 -s 8G -U -o space -m 5 disk.img")]
+  seekless mkfs --format ufs2 -s 8G -U -o space -m 5 disk.img
+  seekless mkfs --format ufs2 -s 1G --uuid random disk.img")]
 pub(crate) struct MkfsArgs {
     /// The image to write
     image: PathBuf,
@@ -70,6 +72,10 @@ pub(crate) struct MkfsArgs {
     /// Volume label (at most 31 bytes)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
+    /// Identification of the volume: `random` replaces the second half of the 64
+    /// bits that UFS has for it, as newfs does [default: derived from label and size]
+    #[arg(long, value_enum)]
+    uuid: Option<Identification>,
     /// Enable soft updates
     #[arg(long, short = 'U')]
     soft_updates: bool,
@@ -88,6 +94,12 @@ pub(crate) struct MkfsArgs {
 enum Format {
     Ufs1,
     Ufs2,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Identification {
+    /// Random numbers of the operating system
+    Random,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +126,8 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     output.finish()?;
     if !global.quiet || global.json {
         // The root directory.
-        Written::image(&args.image, 1)?.tell(global);
+        let written = Written::image(&args.image, 1)?;
+        if args.uuid.is_some() { written.with_uuid()? } else { written }.tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -140,9 +153,13 @@ fn options(args: &MkfsArgs, size: ByteLen) -> Result<MakeOptions, Failure> {
     };
     let label = args.label.as_bytes().to_vec();
     // The second word tells volumes made in the same second apart.
-    let mark = label.iter().chain(&size.get().to_le_bytes()).fold(0u32, |mark, &byte| {
+    let derived = label.iter().chain(&size.get().to_le_bytes()).fold(0u32, |mark, &byte| {
         mark.rotate_left(5).wrapping_mul(31).wrapping_add(u32::from(byte))
     });
+    let mark = match args.uuid {
+        Some(Identification::Random) => u32::from_ne_bytes(random()?),
+        None => derived,
+    };
     let id = [u32::try_from(time.secs & 0xFFFF_FFFF).unwrap_or(0), mark];
     Ok(MakeOptions {
         big_endian: args.big_endian,

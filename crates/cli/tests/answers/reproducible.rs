@@ -1,6 +1,6 @@
-//! What makes images differ: the time of the environment.
+//! What makes images differ: the time of the environment, and a UUID that is asked for.
 
-use super::{at, errors, said, workshop};
+use super::{at, errors, run, said, workshop};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -48,5 +48,49 @@ fn nothing_in_an_image_is_later_than_the_time_of_the_environment() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(errors(&output).contains("SOURCE_DATE_EPOCH is not a number of seconds"));
         assert!(!dir.join("x.img").exists());
+    }
+}
+
+/// The identification of an image that a command makes.
+fn made(dir: &Path, args: &[&str]) -> (Value, Vec<u8>) {
+    let json = [args, &["--json", "--force"]].concat();
+    let output = at(dir, &json).env("SOURCE_DATE_EPOCH", "1000").output().expect("run");
+    assert!(output.status.success(), "{args:?}: {}", errors(&output));
+    let fields: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let image = fields["path"].as_str().expect("path");
+    let info = said(dir, &["info", image, "--json"]);
+    let info: Value = serde_json::from_str(&info).expect("JSON");
+    assert!(fields["uuid"].is_null() || fields["uuid"] == info["uuid"], "{fields}");
+    (info["uuid"].clone(), fs::read(dir.join(image)).expect("image"))
+}
+
+#[test]
+fn a_random_uuid_is_another_each_time_and_is_said() {
+    let scratch = workshop("uuid");
+    let dir = scratch.path();
+    let makers: [&[&str]; 2] =
+        [&["build", "tree", "-o", "x.img"], &["mkfs", "--format", "ufs2", "--size", "8M", "x.img"]];
+    for args in makers {
+        let first = made(dir, args);
+        assert!(first == made(dir, args), "{args:?}: the same input gave other bytes");
+        let random = [args, &["--uuid", "random"]].concat();
+        let uuids = [0, 1, 2].map(|_| made(dir, &random).0);
+        assert!(uuids.iter().all(|uuid| *uuid != first.0), "{args:?}: {uuids:?}");
+        assert!(uuids[0] != uuids[1] && uuids[1] != uuids[2] && uuids[0] != uuids[2]);
+        let line = said(dir, &[&random[..], &["--force"]].concat());
+        let info = said(dir, &["info", "x.img", "--json"]);
+        let info: Value = serde_json::from_str(&info).expect("JSON");
+        let uuid = info["uuid"].as_str().expect("uuid");
+        assert!(line.trim_end().ends_with(&format!(", UUID {uuid}")), "{line}");
+        // Version 4, variant 1, of RFC 9562.
+        if args[0] == "build" {
+            let bytes = uuid.as_bytes();
+            assert!(bytes[14] == b'4' && matches!(bytes[19], b'8' | b'9' | b'a' | b'b'), "{uuid}");
+        }
+    }
+    // What is not a UUID is refused as before.
+    for wrong in ["Random", "1234", "random "] {
+        let output = run(dir, &["build", "tree", "-o", "y.img", "--uuid", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}");
     }
 }
