@@ -1,5 +1,9 @@
 //! A trace scored on images, as `score` and `map` both need it.
 
+mod fit;
+
+pub(crate) use fit::Fit;
+
 use crate::args::OpenArgs;
 use crate::cmd::trace::load;
 use crate::failure::Failure;
@@ -159,6 +163,7 @@ pub(crate) struct Scored {
     pub(crate) image: Arc<dyn Inspect>,
     pub(crate) score: Score,
     pub(crate) replayed: Replayed,
+    pub(crate) fit: Fit,
     pub(crate) reads: Reads,
     pub(crate) times: Vec<Timed>,
 }
@@ -181,7 +186,13 @@ pub(crate) fn run(
         .map_err(|error| Failure::from(error).about(path.display()))?;
     let reads = reads(&replayed, events);
     let name = path.display().to_string();
-    Ok(Scored { name, image, score, replayed, reads, times: Vec::new() })
+    let fit = Fit::new(events, &replayed);
+    Ok(Scored { name, image, score, replayed, fit, reads, times: Vec::new() })
+}
+
+/// The names of traces in messages.
+pub(crate) fn names(traces: &[PathBuf]) -> String {
+    traces.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 /// The requests with names, as the reports take them.
@@ -290,7 +301,8 @@ pub(crate) fn show_missing(scored: &Scored) {
     if missing.is_empty() {
         return;
     }
-    say!("\nnot in {}:", scored.name);
+    let Fit { events, fitting, .. } = scored.fit;
+    say!("\nnot in {} ({fitting} of {events} events are of files there):", scored.name);
     for path in missing.iter().take(SHOWN) {
         say!("  {}", path.escape_debug());
     }

@@ -64,6 +64,7 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
             disks.push(disk(path, image.as_ref(), Reads::default()).map_err(about)?);
         } else {
             let one = scoring::run(path, args.open, &events, &args.model)?;
+            one.fit.warn(&scoring::names(&args.trace), &one.name);
             disks.push(disk(path, one.image.as_ref(), one.reads.clone()).map_err(about)?);
             scored.push(one);
         }

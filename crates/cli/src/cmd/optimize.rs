@@ -8,7 +8,7 @@ use crate::image::{open_options, refuse_others};
 use crate::output::Output;
 use crate::progress;
 use crate::say::say;
-use crate::scoring::parse_chunk;
+use crate::scoring::{Fit, parse_chunk};
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
@@ -119,6 +119,10 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .map_err(about)?;
     if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {
         crate::say::warning!("the traces do not access any file of {}", args.image.display());
+    }
+    for ((path, events), replayed) in traces.iter().zip(&replays) {
+        let (path, image) = (path.display().to_string(), args.image.display().to_string());
+        Fit::new(events, replayed).warn(&path, &image);
     }
     match args.rebuild(&image)? {
         None => write_relayout(args, &image, &mut replays, &output, global)?,

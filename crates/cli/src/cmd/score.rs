@@ -69,6 +69,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     let scored: Vec<Scored> = images
         .map(|image| {
             let mut scored = scoring::run(image, args.open, &events, &model)?;
+            scored.fit.warn(&scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
             Ok(scored)
         })
@@ -110,6 +111,7 @@ fn worst(scored: &Scored) -> Vec<seekless_report::reads::FileCost> {
 fn as_json(scored: &Scored, explain: bool) -> Value {
     let mut value = json!(scored.score);
     value["image"] = scored.name.clone().into();
+    value["events"] = json!({ "all": scored.fit.events, "fitting": scored.fit.fitting });
     if !scored.times.is_empty() {
         let seconds = |time: seekless_units::Nanos| time.get() as f64 / 1e9;
         value["devices"] = scored

@@ -9,6 +9,7 @@ mod outputs;
 mod pipes;
 mod reproducible;
 mod success;
+mod unfitting;
 
 use judges::{SCRATCH, Scratch};
 use std::fs;
