@@ -28,8 +28,7 @@ impl Output {
     pub(crate) fn create(target: &Path, force: bool) -> Result<Self, Failure> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
-            let what = if target.is_dir() { "is a directory" } else { "not a regular file" };
-            return Err(Failure::usage(format!("{}: {what}", target.display())));
+            return Err(Failure::usage(format!("{}: not a regular file", target.display())));
         }
         if exists && !force {
             return Err(in_the_way(target, "use --force to replace it"));

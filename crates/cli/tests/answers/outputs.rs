@@ -44,11 +44,15 @@ fn what_is_no_file_is_never_replaced() {
     let scratch = workshop("outputs-kinds");
     let dir = scratch.path();
     symlink("nowhere", dir.join("dangling")).expect("link");
-    for (name, what) in [("tree", "is a directory"), ("dangling", "not a regular file")] {
+    for name in ["tree", "dangling"] {
         for force in [&[][..], &["--force"]] {
             let output = run(dir, &[&["build", "disk.img", "-o", name], force].concat());
             assert_eq!(output.status.code(), Some(USAGE), "{name} {force:?}");
-            assert_eq!(errors(&output), format!("seekless: {name}: {what}\n"), "{force:?}");
+            assert_eq!(
+                errors(&output),
+                format!("seekless: {name}: not a regular file\n"),
+                "{force:?}"
+            );
         }
     }
     for args in [
@@ -57,7 +61,7 @@ fn what_is_no_file_is_never_replaced() {
     ] {
         let output = run(dir, args);
         assert_eq!(output.status.code(), Some(USAGE), "{args:?}");
-        assert_eq!(errors(&output), "seekless: tree: is a directory\n", "{args:?}");
+        assert_eq!(errors(&output), "seekless: tree: not a regular file\n", "{args:?}");
     }
 }
 
