@@ -117,12 +117,16 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         .map(|(_, events)| replay(image.as_ref(), events, machine))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
-    if replays.iter().all(|replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1) {
-        crate::say::warning!("the traces do not access any file of {}", args.image.display());
-    }
+    let mut fits = false;
     for ((path, events), replayed) in traces.iter().zip(&replays) {
         let (path, image) = (path.display().to_string(), args.image.display().to_string());
-        Fit::new(events, replayed).warn(&path, &image);
+        let fit = Fit::new(events, replayed);
+        fit.warn(&path, &image);
+        fits |= fit.fitting > 0;
+    }
+    let is_idle = |replayed: &Replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1;
+    if fits && replays.iter().all(is_idle) {
+        crate::say::warning!("the traces do not access any file of {}", args.image.display());
     }
     match args.rebuild(&image)? {
         None => write_relayout(args, &image, &mut replays, &output, global)?,
