@@ -27,6 +27,9 @@ pub const VERSION: u64 = 1;
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
+    /// It does not begin as a trace does.
+    #[error("line 1: not the header of a trace")]
+    Header,
     /// A line is not what the format says.
     #[error("line {line}: {why}")]
     Line {
@@ -242,20 +245,19 @@ impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`TraceError::Line`] when the first line is no header,
+    /// [`TraceError::Header`] when the first line is no header,
     /// [`TraceError::Version`] when it is of a later version.
     pub fn new(input: R) -> Result<Self, TraceError> {
         let mut reader = Self { input, line: 0, header: Map::new(), buf: Vec::new() };
-        let not_a_trace = || TraceError::Line { line: 1, why: "not the header of a trace".into() };
         if !reader.next_line()? {
-            return Err(not_a_trace());
+            return Err(TraceError::Header);
         }
         let header: Map<String, Value> =
-            serde_json::from_slice(&reader.buf).map_err(|_| not_a_trace())?;
+            serde_json::from_slice(&reader.buf).map_err(|_| TraceError::Header)?;
         match header.get("seekless_trace").and_then(Value::as_u64) {
             Some(VERSION) => {}
             Some(version) => return Err(TraceError::Version(version)),
-            None => return Err(not_a_trace()),
+            None => return Err(TraceError::Header),
         }
         reader.header = header;
         Ok(reader)

@@ -138,14 +138,12 @@ fn failed(path: &Path, error: &TraceError) -> Failure {
         TraceError::Version(_) => {
             Failure::new(Kind::Unsupported, format!("{}: {error}", path.display()))
         }
-        TraceError::Line { why, .. } => {
+        TraceError::Header => {
             let failure = Failure::new(Kind::Corrupt, format!("{}: {error}", path.display()));
-            match why.as_str() {
-                "not the header of a trace" => {
-                    failure.hint("traces are made by record, mount --record and trace import")
-                }
-                _ => failure,
-            }
+            failure.hint("traces are made by record, mount --record and trace import")
+        }
+        TraceError::Line { .. } => {
+            Failure::new(Kind::Corrupt, format!("{}: {error}", path.display()))
         }
     }
 }
