@@ -12,9 +12,6 @@ use seekless_units::ByteLen;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where a file's contents have no place of their own.
-const NOWHERE: u32 = flag::UNKNOWN | flag::DELALLOC | flag::ENCODED | flag::INLINE | flag::TAIL;
-
 /// What is asked of the kernel about a directory's file system.
 struct Live {
     dir: PathBuf,
@@ -99,7 +96,7 @@ impl Kernel for Live {
 fn placed(extents: &[MappedExtent]) -> Option<Vec<ByteRun>> {
     let run = |extent: &MappedExtent| {
         let (at, len) = (ByteLen::new(extent.physical), ByteLen::new(extent.len));
-        (extent.flags & NOWHERE == 0).then_some(ByteRun { at, len })
+        (extent.flags & flag::NOWHERE == 0).then_some(ByteRun { at, len })
     };
     extents.iter().map(run).collect()
 }

@@ -4,6 +4,7 @@
 use super::Subject;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
+use crate::say::warning;
 use crate::verify::Stage;
 use crate::workbench::{Control, ModelledDisk, Workbench};
 use seekless_host::fiemap;
@@ -20,10 +21,6 @@ use std::path::{Path, PathBuf};
 
 /// Events between two looks at signals.
 const STEP: usize = 256;
-
-/// Extents that have no place of their own on the disk.
-const NOWHERE: u32 =
-    fiemap::flag::UNKNOWN | fiemap::flag::DELALLOC | fiemap::flag::INLINE | fiemap::flag::ENCODED;
 
 /// What a boot reads, and when.
 pub(super) struct BootTrace {
@@ -113,6 +110,10 @@ pub(super) fn measure(
         control.phase("end")?;
         Ok((think_ns, stage.failed))
     })?;
+    if failed > 0 {
+        let all = trace.events.len();
+        warning!("{}: {failed} of {all} events of the trace could not be done", machine.name);
+    }
     Counted::read(&report, think_ns, failed)
 }
 
@@ -149,7 +150,7 @@ fn pieces(trace: &BootTrace, root: &Path) -> Result<Vec<Piece>, Failure> {
             continue;
         }
         for extent in fiemap::extents(&whole)? {
-            if extent.flags & NOWHERE != 0 {
+            if extent.flags & fiemap::flag::NOWHERE != 0 {
                 continue;
             }
             for &(offset, len) in &ranges {
