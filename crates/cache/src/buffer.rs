@@ -1,21 +1,12 @@
 //! The blocks that are kept: a slab of buffers, found by block and linked from
 //! the least to the most recently used.
 
-use crate::cache::bits;
-use crate::change::ChangeId;
+use crate::order::Held;
+use crate::shape::bits;
 use hashbrown::HashMap;
 
 /// No buffer: the end of the list.
 const NONE: u32 = u32::MAX;
-
-/// A change that may not be written yet, and between which bytes of its block
-/// it lies: most can be passed over without a look into the graph.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Blocked {
-    pub(crate) id: ChangeId,
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-}
 
 /// A block of the device in memory, or part of one. Masks have a bit for each
 /// fragment.
@@ -31,10 +22,8 @@ pub(crate) struct Buffer {
     cost: u64,
     /// What holds something that may be written.
     pub(crate) dirty: u64,
-    /// Changes that may not be written yet, oldest first.
-    pub(crate) blocked: Vec<Blocked>,
-    /// Changes that may be written, and that somebody may wait for.
-    pub(crate) open: Vec<ChangeId>,
+    /// What the order holds back in it, and who may be waited for.
+    pub(crate) held: Held,
     /// When the syncer comes for it.
     pub(crate) due: Option<u64>,
     /// How often the syncer has put it off.
@@ -48,12 +37,7 @@ pub(crate) struct Buffer {
 impl Buffer {
     /// Whether dropping it would lose something.
     pub(crate) fn holds_changes(&self) -> bool {
-        self.dirty != 0 || !self.blocked.is_empty()
-    }
-
-    /// The changes that may not be written yet, oldest first.
-    pub(crate) fn blocked_ids(&self) -> impl DoubleEndedIterator<Item = ChangeId> {
-        self.blocked.iter().map(|blocked| blocked.id)
+        self.dirty != 0 || self.held.waits()
     }
 
     /// The parts that are buffers of their own, from which fragment to which.
@@ -69,11 +53,6 @@ impl Buffer {
             left &= !(bits(last) & !bits(first));
         }
         pieces
-    }
-
-    /// A change is no longer one that may not be written.
-    pub(crate) fn unblock(&mut self, id: ChangeId) {
-        self.blocked.retain(|blocked| blocked.id != id);
     }
 }
 
@@ -189,8 +168,7 @@ impl Buffers {
             starts: 0,
             cost: 0,
             dirty: 0,
-            blocked: Vec::new(),
-            open: Vec::new(),
+            held: Held::default(),
             due: None,
             put_off: 0,
             metadata: false,

@@ -22,23 +22,26 @@
 //! - [`change`]: changes, their roles, and the kinds they are counted by
 //! - [`discipline`]: when a change is written
 //! - [`config`]: sizes, ages, limits; counters
-//! - `graph`: who waits for whom
-//! - `buffer`: the blocks
+//! - `shape`, `buffer`, `wheel`, `memory`: the blocks, and when each is due
+//! - `order`: what keeps changes in order; soft updates are one kind
 //! - `cache`: what it is made of, and reading
 //! - `modify`: changing blocks
 //! - `retract`: waiting for changes, and taking them back
-//! - `write`: undoing, gathering, committing
-//! - `syncer`: the wheel, and what happens when the graph is full
+//! - `write`: gathering blocks, and writing them
+//! - `syncer`: turning the wheel, and what happens when the graph is full
 
 mod buffer;
 mod cache;
 pub mod change;
 pub mod config;
 pub mod discipline;
-mod graph;
+mod memory;
 mod modify;
+mod order;
 mod retract;
+mod shape;
 mod syncer;
+mod wheel;
 mod write;
 
 pub use cache::{Cache, Seal};

@@ -1,17 +1,15 @@
-//! The syncer: a wheel of one-second slots that dirty blocks are hung on when
-//! they first become dirty (trickle sync, `vfs_subr.c`), and what happens when
+//! The syncer: what is done as the wheel turns on which dirty blocks hang since
+//! they first became dirty (trickle sync, `vfs_subr.c`), and what happens when
 //! the graph of changes is full.
 //!
 //! There is no thread here. Whoever uses the cache calls [`Cache::tick`] now
 //! and then, and [`Cache::begin`] before each operation that changes something.
 
 use crate::cache::Cache;
-use crate::change::Role;
+use crate::wheel::SECOND;
 use seekless_fs::FsError;
 use seekless_units::Nanos;
-use std::collections::BTreeMap;
 
-const SECOND: u64 = 1_000_000_000;
 /// A tick of the clock that delays are given in (`hz` = 100).
 const TICK: u64 = SECOND / 100;
 /// Most slots that rush requests may let the wheel run ahead before callers
@@ -23,68 +21,7 @@ const PATIENCE: u8 = 5;
 /// Free places in the graph that an operation may count on once it has begun.
 const RESERVE: usize = 64;
 
-/// Dirty blocks by the slot in which they are due.
-pub(crate) struct Wheel {
-    slots: BTreeMap<u64, Vec<u64>>,
-    /// The slot to be done next; ahead of the clock when rushed.
-    position: u64,
-    /// The second up to which the clock has been followed.
-    second: u64,
-    /// Slots to be done ahead of time.
-    rushes: u32,
-}
-
-impl Wheel {
-    pub(crate) fn new(now: Nanos) -> Self {
-        let second = now.get() / SECOND;
-        Self { slots: BTreeMap::new(), position: second, second, rushes: 0 }
-    }
-
-    fn hang(&mut self, block: u64, delay: u32) -> u64 {
-        let due = self.position + u64::from(delay.max(1));
-        self.slots.entry(due).or_default().push(block);
-        due
-    }
-
-    /// Lets the seconds up to one pass, as far as nothing hangs there and nobody
-    /// is in a hurry.
-    fn skip_idle(&mut self, second: u64) {
-        if self.rushes > 0 {
-            return;
-        }
-        let before = self.slots.keys().next().map_or(second, |slot| slot.saturating_sub(1));
-        self.second = self.second.max(second.min(before));
-        self.position = self.position.max(self.second);
-    }
-
-    /// The second in which something is to be done next.
-    fn next_due(&self) -> Option<u64> {
-        match self.rushes {
-            0 => self.slots.keys().next().copied(),
-            _ => Some(self.second.saturating_add(1)),
-        }
-    }
-
-    /// Moves on by one slot and gives what hung there.
-    fn turn(&mut self) -> (u64, Vec<u64>) {
-        self.position += 1;
-        (self.position, self.slots.remove(&self.position).unwrap_or_default())
-    }
-}
-
 impl<A> Cache<A> {
-    /// Hangs a block on the wheel, unless it hangs there.
-    pub(crate) fn schedule(&mut self, block: u64, role: Role) {
-        let delay = self.config.ages.of(role.age());
-        let Some(buffer) = self.buffers.get_mut(block) else {
-            debug_assert!(false, "only what is in memory is due");
-            return;
-        };
-        if buffer.due.is_none() && buffer.holds_changes() {
-            buffer.due = Some(self.wheel.hang(block, delay));
-        }
-    }
-
     /// Does what is due by the clock. Seconds in which nothing is due take no
     /// time, however many there are.
     ///
@@ -93,13 +30,13 @@ impl<A> Cache<A> {
     pub fn tick(&mut self) -> Result<(), FsError> {
         let second = self.clock.now().get() / SECOND;
         loop {
-            self.wheel.skip_idle(second);
-            if self.wheel.second >= second {
+            self.memory.wheel.skip_idle(second);
+            if self.memory.wheel.second >= second {
                 return Ok(());
             }
-            self.wheel.second += 1;
+            self.memory.wheel.second += 1;
             // A slot that was done ahead of time is not done again.
-            if self.wheel.position < self.wheel.second {
+            if self.memory.wheel.position < self.memory.wheel.second {
                 self.turn()?;
             }
             self.serve_rush()?;
@@ -110,14 +47,14 @@ impl<A> Cache<A> {
     /// nothing is due at any time. Until then ticks may be left out.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        Some(Nanos::new(self.wheel.next_due()?.saturating_mul(SECOND)))
+        Some(Nanos::new(self.memory.wheel.next_due()?.saturating_mul(SECOND)))
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {
-        if self.wheel.rushes == 0 {
+        if self.memory.wheel.rushes == 0 {
             return Ok(false);
         }
-        self.wheel.rushes -= 1;
+        self.memory.wheel.rushes -= 1;
         self.turn()?;
         Ok(true)
     }
@@ -125,30 +62,30 @@ impl<A> Cache<A> {
     /// Does one slot: writes what may be written, and hangs what still waits
     /// for something on the next.
     fn turn(&mut self) -> Result<(), FsError> {
-        let (slot, blocks) = self.wheel.turn();
+        let (slot, blocks) = self.memory.wheel.turn();
         let mut due = Vec::new();
         for block in blocks {
             // Blocks are not taken off the wheel when somebody else has them
             // written, or when they are dropped.
-            let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due != Some(slot) {
                 continue;
             }
             buffer.due = None;
             // What waits is better written in whole a little later.
-            let waits = !buffer.blocked.is_empty() && buffer.put_off < PATIENCE;
+            let waits = buffer.held.waits() && buffer.put_off < PATIENCE;
             if waits || buffer.dirty == 0 {
                 buffer.put_off = buffer.put_off.saturating_add(1);
-                buffer.due = buffer.holds_changes().then(|| self.wheel.hang(block, 1));
+                buffer.due = buffer.holds_changes().then(|| self.memory.wheel.hang(block, 1));
             } else {
                 due.push(block);
             }
         }
         let written = self.write_with_neighbours(&due);
         for block in due {
-            let Some(buffer) = self.buffers.get_mut(block) else { continue };
+            let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due.is_none() && buffer.holds_changes() {
-                buffer.due = Some(self.wheel.hang(block, 1));
+                buffer.due = Some(self.memory.wheel.hang(block, 1));
             }
         }
         written
@@ -171,22 +108,22 @@ impl<A> Cache<A> {
     /// Whether the graph holds three quarters of what it may.
     fn graph_is_full(&self) -> bool {
         let limits = &self.config.limits;
-        self.graph.len() > limits.max_softdeps / 4 * 3
-            || self.graph.undo_bytes().get() > limits.max_undo.get() / 4 * 3
+        self.order.len() > limits.max_softdeps / 4 * 3
+            || self.order.undo_bytes().get() > limits.max_undo.get() / 4 * 3
     }
 
     /// Asks the syncer to hurry; when it was asked too often, or there is no
     /// room at all, sleeps while it works (`request_cleanup` in
     /// `ffs_softdep.c`).
     fn wait_for_the_graph(&mut self) -> Result<(), FsError> {
-        if self.wheel.rushes < MOST_RUSHES {
-            self.wheel.rushes += 1;
-            self.counters.rush_requests += 1;
+        if self.memory.wheel.rushes < MOST_RUSHES {
+            self.memory.wheel.rushes += 1;
+            self.memory.counters.rush_requests += 1;
             if !self.graph_is_at_its_cap() {
                 return Ok(());
             }
         }
-        self.counters.max_limit_hit += 1;
+        self.memory.counters.max_limit_hit += 1;
         let began = self.clock.now();
         let delay = u64::from(self.config.limits.tickdelay.max(2)) * TICK;
         while self.serve_rush()? {}
@@ -197,20 +134,22 @@ impl<A> Cache<A> {
         let spent = self.clock.now().saturating_since(began);
         self.clock.sleep(Nanos::new(delay.saturating_sub(spent)));
         let slept = self.clock.now().saturating_since(began);
-        self.counters.slept = self.counters.slept.saturating_add(slept);
+        self.memory.counters.slept = self.memory.counters.slept.saturating_add(slept);
         self.tick()
     }
 
     fn graph_is_at_its_cap(&self) -> bool {
         let limits = &self.config.limits;
-        self.graph.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
-            || self.graph.undo_bytes() > limits.max_undo
+        self.order.len() + RESERVE.min(limits.max_softdeps / 8) > limits.max_softdeps
+            || self.order.undo_bytes() > limits.max_undo
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::change::Role;
+    use crate::wheel::Wheel;
     use crate::{Config, Discipline};
     use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
     use seekless_units::{BlockNo, ByteLen, Lba};
@@ -261,9 +200,9 @@ mod tests {
     /// As [`Cache::tick`], a second after the other.
     fn tick_by_seconds(cache: &mut Cache<u64>) {
         let second = cache.clock.now().get() / SECOND;
-        while cache.wheel.second < second {
-            cache.wheel.second += 1;
-            if cache.wheel.position < cache.wheel.second {
+        while cache.memory.wheel.second < second {
+            cache.memory.wheel.second += 1;
+            if cache.memory.wheel.position < cache.memory.wheel.second {
                 cache.turn().unwrap();
             }
             cache.serve_rush().unwrap();
@@ -289,14 +228,14 @@ mod tests {
         assert_eq!(cache.next_due(), None);
         disk.0.sleep(Nanos::new(50 * YEAR * SECOND));
         cache.tick().unwrap();
-        assert_eq!(cache.wheel.second, disk.0.now().get() / SECOND);
+        assert_eq!(cache.memory.wheel.second, disk.0.now().get() / SECOND);
         assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
     }
 
     #[test]
     fn what_is_skipped_changes_nothing() {
         let state = |cache: &Cache<u64>| {
-            let Wheel { slots, position, second, rushes } = &cache.wheel;
+            let Wheel { slots, position, second, rushes } = &cache.memory.wheel;
             (slots.clone(), *position, *second, *rushes)
         };
         let ((mut one, one_disk), (mut two, two_disk)) = (cache(), cache());
@@ -305,7 +244,7 @@ mod tests {
                 if round % 3 == 0 {
                     dirty(cache, round * 7 % 100);
                 }
-                cache.wheel.rushes += u32::from(round % 29 == 0) * (round % 13) as u32;
+                cache.memory.wheel.rushes += u32::from(round % 29 == 0) * (round % 13) as u32;
                 cache.clock.sleep(Nanos::new(round * round % 97 * SECOND / 3));
             }
             one.tick().unwrap();

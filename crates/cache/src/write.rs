@@ -2,8 +2,9 @@
 //! in one request, and what is on the disk is told to those that wait.
 
 use crate::buffer::Buffer;
-use crate::cache::{Cache, bits};
+use crate::cache::Cache;
 use crate::change::ChangeId;
+use crate::shape::bits;
 use hashbrown::HashSet;
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent};
@@ -30,8 +31,8 @@ impl<A> Cache<A> {
     /// of these fragments. Disciplines that write at once keep no graph: there
     /// is nothing to commit.
     fn write_pieces(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
-        let fragment = self.shape.fragment as usize;
-        let base = self.shape.first_fragment(block);
+        let fragment = self.memory.shape.fragment as usize;
+        let base = self.memory.shape.first_fragment(block);
         let Some(image) = self.image(block) else { return Ok(()) };
         let within = |&&(first, last): &&(usize, usize)| bits(last) & !bits(first) & mask != 0;
         let run = |&(first, last): &(usize, usize)| Run {
@@ -48,11 +49,11 @@ impl<A> Cache<A> {
             self.write_run(run, true)?;
         }
         self.barrier()?;
-        let Some(buffer) = self.buffers.get_mut(block) else {
+        let Some(buffer) = self.memory.buffers.get_mut(block) else {
             debug_assert!(false, "it was written from memory");
             return Ok(());
         };
-        debug_assert!(buffer.open.is_empty() && buffer.blocked.is_empty(), "no graph is kept");
+        debug_assert!(buffer.held.is_empty(), "no graph is kept");
         // The other pieces were not written: they stay dirty, and due when they
         // were.
         buffer.dirty &= !written;
@@ -76,7 +77,7 @@ impl<A> Cache<A> {
             self.write_run(run, waited)?;
         }
         self.barrier()?;
-        self.commit_blocks(&blocks);
+        self.order.written(&mut self.memory, &blocks);
         Ok(())
     }
 
@@ -85,22 +86,25 @@ impl<A> Cache<A> {
         if !self.config.barriers {
             return Ok(());
         }
-        self.counters.flushes += 1;
+        self.memory.counters.flushes += 1;
         self.device.flush().map_err(|error| self.fail(error.into()))
     }
 
     fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
-        let at = self.shape.lba(run.at);
+        let at = self.memory.shape.lba(run.at);
         let written = if waited {
             self.device.write(at, &run.bytes)
         } else {
             self.device.write_behind(at, &run.bytes)
         };
         written.map_err(|error| self.fail(error.into()))?;
-        let count =
-            if waited { &mut self.counters.sync_writes } else { &mut self.counters.async_writes };
+        let count = if waited {
+            &mut self.memory.counters.sync_writes
+        } else {
+            &mut self.memory.counters.async_writes
+        };
         *count += 1;
-        self.counters.written_bytes += run.bytes.len() as u64;
+        self.memory.counters.written_bytes += run.bytes.len() as u64;
         Ok(())
     }
 
@@ -112,12 +116,12 @@ impl<A> Cache<A> {
 
     /// The runs of fragments to be written for some blocks, in order.
     fn runs(&mut self, blocks: &[u64]) -> Vec<Run> {
-        let fragment = self.shape.fragment as usize;
+        let fragment = self.memory.shape.fragment as usize;
         let most = self.config.cluster.get() as usize;
         let joins = self.config.page.is_none();
         let mut runs: Vec<Run> = Vec::new();
         for &block in blocks {
-            let base = self.shape.first_fragment(block);
+            let base = self.memory.shape.first_fragment(block);
             let Some(image) = self.image(block) else { continue };
             for (first, last) in image.parts {
                 let at = base.saturating_add(first as u64);
@@ -139,30 +143,25 @@ impl<A> Cache<A> {
 
     /// A block as it may be written.
     fn image(&mut self, block: u64) -> Option<Image<'_>> {
-        let base = self.shape.first_fragment(block);
-        let whole = bits(self.shape.per_block as usize);
-        let buffer = self.buffers.get(block).filter(|buffer| buffer.dirty != 0)?;
+        let base = self.memory.shape.first_fragment(block);
+        let whole = bits(self.memory.shape.per_block as usize);
+        let buffer = self.memory.buffers.get(block).filter(|buffer| buffer.dirty != 0)?;
         let parts = match self.config.page {
             Some(_) => dirty_pieces(buffer),
             None => parts(buffer.dirty, buffer.valid & whole),
         };
         let sealed = buffer.metadata && self.seal.is_some();
-        if buffer.blocked.is_empty() && !sealed {
+        if !buffer.held.waits() && !sealed {
             return Some(Image { bytes: std::borrow::Cow::Borrowed(&buffer.bytes), parts });
         }
         let mut copy = buffer.bytes.to_vec();
-        for record in buffer.blocked_ids().rev().filter_map(|id| self.graph.get(id)) {
-            for undo in record.undo.iter().rev() {
-                let start = undo.offset as usize;
-                copy[start..start + undo.bytes.len()].copy_from_slice(&undo.bytes);
-            }
-        }
-        self.counters.rollbacks += buffer.blocked.len() as u64;
-        self.counters.rolled_back_writes += u64::from(!buffer.blocked.is_empty());
+        let undone = self.order.roll_back(buffer, &mut copy);
+        self.memory.counters.rollbacks += undone as u64;
+        self.memory.counters.rolled_back_writes += u64::from(undone > 0);
         if let Some(seal) = self.seal.as_ref().filter(|_| sealed) {
             // What is not valid is whatever the memory held before: another
             // block, or what was forgotten of this one.
-            let fragment = self.shape.fragment as usize;
+            let fragment = self.memory.shape.fragment as usize;
             for (n, part) in copy.chunks_exact_mut(fragment).enumerate() {
                 if buffer.valid & (1 << n) == 0 {
                     part.fill(0);
@@ -173,37 +172,12 @@ impl<A> Cache<A> {
         Some(Image { bytes: std::borrow::Cow::Owned(copy), parts })
     }
 
-    /// What was dirty in these blocks is on the disk. First for all of them,
-    /// then whoever waited is told: what may be written from now on was not.
-    fn commit_blocks(&mut self, blocks: &[u64]) {
-        let mut written = Vec::new();
-        for &block in blocks {
-            let Some(buffer) = self.buffers.get_mut(block) else { continue };
-            #[cfg(debug_assertions)]
-            for record in buffer.open.iter().filter_map(|&id| self.graph.get(id)) {
-                debug_assert_eq!(record.waiting, 0, "an open change waits");
-                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
-            }
-            buffer.dirty = 0;
-            buffer.put_off = 0;
-            if buffer.blocked.is_empty() {
-                buffer.due = None;
-            }
-            written.append(&mut buffer.open);
-        }
-        let mut freed = Vec::new();
-        for id in written {
-            self.graph.commit(id, &mut freed, &mut self.counters);
-        }
-        self.unblock(&freed);
-    }
-
     /// As [`Cache::write_blocks`], with the dirty blocks that lie beside them
     /// and wait for nothing: as many on either side as a cluster has blocks. They
     /// cost no further request where all that is joined fits a cluster, and two
     /// where both sides are full.
     pub(crate) fn write_with_neighbours(&mut self, blocks: &[u64]) -> Result<(), FsError> {
-        let most = (self.config.cluster.get() / self.shape.block_bytes() as u64).max(1);
+        let most = (self.config.cluster.get() / self.memory.shape.block_bytes() as u64).max(1);
         let mut wanted: HashSet<u64> = blocks.iter().copied().collect();
         for &block in blocks {
             for next in (block.saturating_add(1)..).take(most as usize) {
@@ -223,23 +197,23 @@ impl<A> Cache<A> {
     }
 
     fn joins(&self, block: u64) -> bool {
-        let whole = bits(self.shape.per_block as usize);
+        let whole = bits(self.memory.shape.per_block as usize);
         self.config.page.is_none()
-            && self.buffers.get(block).is_some_and(|b| b.dirty == whole && b.blocked.is_empty())
+            && self.memory.buffers.get(block).is_some_and(|b| b.dirty == whole && !b.held.waits())
     }
 
     /// Drops the least recently used blocks that hold nothing new, until the
     /// cache is no larger than it may be.
     pub(crate) fn drop_clean(&mut self) {
         let capacity = self.config.capacity.get();
-        while self.buffers.bytes() > capacity {
-            let clean = self.buffers.oldest_first().filter(|buffer| !buffer.holds_changes());
+        while self.memory.buffers.bytes() > capacity {
+            let clean = self.memory.buffers.oldest_first().filter(|buffer| !buffer.holds_changes());
             let blocks: Vec<u64> = clean.take(self.batch()).map(|buffer| buffer.block).collect();
             if blocks.is_empty() {
                 return;
             }
             for block in blocks {
-                self.buffers.remove(block);
+                self.memory.buffers.remove(block);
             }
         }
     }
@@ -247,7 +221,7 @@ impl<A> Cache<A> {
     /// Blocks that are looked at in one go when room is made: a sixteenth of
     /// all at most.
     fn batch(&self) -> usize {
-        let blocks = self.config.capacity.get() / self.shape.block_bytes() as u64;
+        let blocks = self.config.capacity.get() / self.memory.shape.block_bytes() as u64;
         usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
     }
 
@@ -255,14 +229,14 @@ impl<A> Cache<A> {
     /// something is kept, and what it waits for is written instead.
     pub(crate) fn make_room(&mut self) -> Result<(), FsError> {
         let capacity = self.config.capacity.get();
-        while self.buffers.bytes() > capacity {
-            let before = self.buffers.bytes();
-            let oldest = self.buffers.oldest_first().take(BATCH);
-            let writable = |buffer: &&Buffer| buffer.dirty != 0 && buffer.blocked.is_empty();
+        while self.memory.buffers.bytes() > capacity {
+            let before = self.memory.buffers.bytes();
+            let oldest = self.memory.buffers.oldest_first().take(BATCH);
+            let writable = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.held.waits();
             let dirty: Vec<u64> = oldest.filter(writable).map(|buffer| buffer.block).collect();
             self.write_with_neighbours(&dirty)?;
             self.drop_clean();
-            if dirty.is_empty() && self.buffers.bytes() >= before && !self.sync_round()? {
+            if dirty.is_empty() && self.memory.buffers.bytes() >= before && !self.sync_round()? {
                 break;
             }
         }
@@ -277,12 +251,12 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`].
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
-        let dirty = self.buffers.iter().filter(|b| b.dirty != 0);
-        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| b.blocked.is_empty());
+        let dirty = self.memory.buffers.iter().filter(|b| b.dirty != 0);
+        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| !b.held.waits());
         let chosen = if whole.is_empty() { part } else { whole };
         let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
         self.write_blocks(&blocks, false)?;
-        Ok(!blocks.is_empty() || self.graph.has_ready())
+        Ok(!blocks.is_empty() || self.order.has_ready())
     }
 
     /// Writes some of the blocks that hold something that may be written: those
@@ -294,7 +268,7 @@ impl<A> Cache<A> {
     /// [`FsError::Device`].
     pub fn write_some(&mut self, mut pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
         self.check_writable()?;
-        let dirty = self.buffers.iter().filter(|buffer| buffer.dirty != 0);
+        let dirty = self.memory.buffers.iter().filter(|buffer| buffer.dirty != 0);
         let mut blocks: Vec<u64> = dirty.map(|buffer| buffer.block).collect();
         blocks.sort_unstable();
         blocks.retain(|&block| pick(block));
@@ -308,32 +282,12 @@ impl<A> Cache<A> {
     /// [`FsError::Device`].
     pub fn settle(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
         loop {
-            let blocks = self.blocks_to_settle(changes);
+            let blocks = self.order.blocks_to_settle(&self.memory, changes);
             if blocks.is_empty() {
                 return Ok(());
             }
             self.write_blocks(&blocks, true)?;
         }
-    }
-
-    /// The blocks that can be written now and have to be for these changes.
-    fn blocks_to_settle(&self, changes: &[ChangeId]) -> Vec<u64> {
-        let mut seen: HashSet<ChangeId> = HashSet::new();
-        let mut blocks = HashSet::new();
-        let mut stack = changes.to_vec();
-        while let Some(id) = stack.pop() {
-            let Some(record) = self.graph.get(id) else { continue };
-            if !seen.insert(id) {
-                continue;
-            }
-            if record.waiting == 0 {
-                let dirty = self.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
-                debug_assert!(dirty, "it can be written, and nothing writes it");
-                blocks.insert(record.block);
-            }
-            stack.extend(record.after.iter().chain(&record.on));
-        }
-        blocks.into_iter().collect()
     }
 
     /// Returns once all that was changed in some runs of fragments is on the
@@ -347,8 +301,8 @@ impl<A> Cache<A> {
         let mut dirty = Vec::new();
         for &run in runs {
             waiting.extend(self.waiting_in(run));
-            for (block, mask) in self.blocks_of(run) {
-                if self.buffers.get(block).is_some_and(|b| b.dirty & mask != 0) {
+            for (block, mask) in self.memory.shape.blocks_of(run) {
+                if self.memory.buffers.get(block).is_some_and(|b| b.dirty & mask != 0) {
                     dirty.push(block);
                 }
             }
@@ -363,14 +317,14 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`].
     pub fn sync(&mut self) -> Result<(), FsError> {
-        while !self.graph.has_ready() && self.sync_round()? {}
+        while !self.order.has_ready() && self.sync_round()? {}
         Ok(())
     }
 
     /// Whether anything is not on the disk yet.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.graph.len() > 0 || self.buffers.iter().any(|buffer| buffer.holds_changes())
+        self.order.len() > 0 || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())
     }
 }
 

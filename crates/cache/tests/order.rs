@@ -267,6 +267,7 @@ impl Run {
             }
         }
         self.do_ready();
+        assert_eq!(self.cache.broken_invariant(), None);
     }
 
     fn finish(mut self) -> Cache<u64> {

@@ -11,54 +11,22 @@
 //! place waits until the other is on the disk. A record **on** another, which
 //! changes some of the same bytes, waits only until the other may be written:
 //! they go in the same write, or are undone together.
+//!
+//! The invariants that comments name by number are argued in
+//! docs/design/order.md.
 
+use super::actions::Actions;
+use super::mutation::{Early, Mutation, describe, take_out};
+use super::undo::Undos;
 use crate::change::{ChangeId, Kind, Role};
-use crate::config::{Counters, Dropped};
-use hashbrown::HashSet;
+use crate::config::Counters;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
 
-/// Bytes as they were before a change.
-#[derive(Clone, Debug)]
-pub(crate) struct Undo {
-    /// From the start of the block.
-    pub(crate) offset: u32,
-    pub(crate) bytes: SmallVec<[u8; 32]>,
-}
-
-impl Undo {
-    pub(crate) fn end(&self) -> u32 {
-        debug_assert!(self.bytes.len() <= (u32::MAX - self.offset) as usize, "out of its block");
-        self.offset + self.bytes.len() as u32
-    }
-
-    /// Appends what of it lies outside some fragments, in as few parts as there
-    /// are.
-    fn outside(self, fragment: u32, mask: u64, kept: &mut Undos) {
-        let own = kept.len();
-        let mut at = self.offset;
-        while at < self.end() {
-            let number = at / fragment;
-            let end = ((number + 1) * fragment).min(self.end());
-            if mask & (1 << number) == 0 {
-                let from = (at - self.offset) as usize..(end - self.offset) as usize;
-                let bytes = &self.bytes[from];
-                match kept[own..].last_mut() {
-                    Some(last) if last.end() == at => last.bytes.extend_from_slice(bytes),
-                    _ => kept.push(Self { offset: at, bytes: SmallVec::from_slice(bytes) }),
-                }
-            }
-            at = end;
-        }
-    }
-}
-
-pub(crate) type Undos = SmallVec<[Undo; 2]>;
-
 /// What an edge leads from: something that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiter {
+pub(super) enum Waiter {
     /// A change that goes after.
     After(ChangeId),
     /// A change to the same bytes.
@@ -67,36 +35,29 @@ pub(crate) enum Waiter {
     Action(u32),
 }
 
-/// What goes too early since an order was forgotten.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Early {
-    Change(ChangeId),
-    Action(u32),
-}
-
 /// A change in the graph.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(super) struct Record {
     /// The buffer it changed.
-    pub(crate) block: u64,
-    pub(crate) role: Role,
+    pub(super) block: u64,
+    pub(super) role: Role,
     /// The fragments of the block that it touches.
-    pub(crate) mask: u64,
+    pub(super) mask: u64,
     /// What it undoes; empty when it needs no undoing.
-    pub(crate) undo: Undos,
+    pub(super) undo: Undos,
     /// How many records it still waits for. Zero: it may be written.
-    pub(crate) waiting: u32,
+    pub(super) waiting: u32,
     /// What it waits for or waited for.
-    pub(crate) after: SmallVec<[ChangeId; 3]>,
+    pub(super) after: SmallVec<[ChangeId; 3]>,
     /// Those under it in the same bytes.
-    pub(crate) on: SmallVec<[ChangeId; 2]>,
-    pub(crate) waiters: SmallVec<[Waiter; 3]>,
+    pub(super) on: SmallVec<[ChangeId; 2]>,
+    pub(super) waiters: SmallVec<[Waiter; 3]>,
     /// It has taken in later changes: undoing it would undo those too.
-    pub(crate) took_in: bool,
+    pub(super) took_in: bool,
 }
 
 impl Record {
-    fn undo_bytes(&self) -> u64 {
+    pub(super) fn undo_bytes(&self) -> u64 {
         self.undo.iter().map(|undo| undo.bytes.len() as u64).sum()
     }
 }
@@ -106,58 +67,40 @@ struct Slot {
     record: Option<Record>,
 }
 
-struct Deferred<A> {
-    waiting: u32,
-    kind: Kind,
-    action: A,
-}
-
 /// The graph, and the actions that wait for it.
-pub(crate) struct Graph<A> {
+pub(super) struct Graph<A> {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    actions: Vec<Option<Deferred<A>>>,
-    free_actions: Vec<u32>,
-    /// Actions that need wait no longer, in the order they became so.
-    ready: std::collections::VecDeque<A>,
+    pub(super) actions: Actions<A>,
     records: usize,
-    deferred: usize,
+    /// Bytes of all that is undone (invariant 5).
     undo: u64,
-    /// The number of the order that is forgotten.
-    drop: Option<u64>,
-    /// The change that the order just forgotten would have waited for.
-    lost: Option<ChangeId>,
-    /// A change that goes too early, and what it should have waited for.
-    misled: Option<(Early, ChangeId)>,
+    mutation: Option<Box<Mutation>>,
 }
 
 impl<A> Graph<A> {
-    pub(crate) fn new(drop: Option<u64>) -> Self {
+    /// An empty graph; it forgets the order with the number `drop`.
+    pub(super) fn new(drop: Option<u64>) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            actions: Vec::new(),
-            free_actions: Vec::new(),
-            ready: std::collections::VecDeque::new(),
+            actions: Actions::new(),
             records: 0,
-            deferred: 0,
             undo: 0,
-            drop,
-            lost: None,
-            misled: None,
+            mutation: drop.map(|number| Box::new(Mutation::new(number))),
         }
     }
 
     /// Changes and actions in the graph.
-    pub(crate) fn len(&self) -> usize {
-        self.records + self.deferred
+    pub(super) fn len(&self) -> usize {
+        self.records + self.actions.len()
     }
 
-    pub(crate) fn undo_bytes(&self) -> ByteLen {
+    pub(super) fn undo_bytes(&self) -> ByteLen {
         ByteLen::new(self.undo)
     }
 
-    pub(crate) fn get(&self, id: ChangeId) -> Option<&Record> {
+    pub(super) fn get(&self, id: ChangeId) -> Option<&Record> {
         let slot = self.slots.get(id.slot as usize)?;
         if Some(slot.generation) != id.generation {
             return None;
@@ -165,8 +108,17 @@ impl<A> Graph<A> {
         slot.record.as_ref()
     }
 
+    /// All records, by number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ChangeId, &Record)> {
+        self.slots.iter().enumerate().filter_map(|(at, slot)| {
+            // Slots are numbered in 32 bits.
+            let id = ChangeId { slot: at as u32, generation: Some(slot.generation) };
+            Some((id, slot.record.as_ref()?))
+        })
+    }
+
     /// Whether a change elsewhere waits for this one to be on the disk.
-    pub(crate) fn is_waited_for(&self, record: &Record) -> bool {
+    pub(super) fn is_waited_for(&self, record: &Record) -> bool {
         record.waiters.iter().any(|waiter| match *waiter {
             Waiter::After(id) => self.get(id).is_some(),
             Waiter::On(_) | Waiter::Action(_) => false,
@@ -174,7 +126,7 @@ impl<A> Graph<A> {
     }
 
     /// Whether a later change to the same bytes stands on this one.
-    pub(crate) fn has_change_on(&self, record: &Record) -> bool {
+    pub(super) fn has_change_on(&self, record: &Record) -> bool {
         record.waiters.iter().any(|waiter| match *waiter {
             Waiter::On(id) => self.get(id).is_some(),
             Waiter::After(_) | Waiter::Action(_) => false,
@@ -182,11 +134,11 @@ impl<A> Graph<A> {
     }
 
     /// Whether a change that still stands builds upon this one in either way.
-    pub(crate) fn is_built_upon(&self, record: &Record) -> bool {
+    pub(super) fn is_built_upon(&self, record: &Record) -> bool {
         self.is_waited_for(record) || self.has_change_on(record)
     }
 
-    pub(crate) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
+    pub(super) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if Some(slot.generation) != id.generation {
             return None;
@@ -195,13 +147,13 @@ impl<A> Graph<A> {
     }
 
     /// The name of what lies in a slot.
-    pub(crate) fn id(&self, slot: u32) -> ChangeId {
+    pub(super) fn id(&self, slot: u32) -> ChangeId {
         let generation = self.slots.get(slot as usize).map(|slot| slot.generation);
         ChangeId { slot, generation }
     }
 
     /// Adds a record that waits for `after` and lies on `on`.
-    pub(crate) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
+    pub(super) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
         let undo = record.undo_bytes();
         let slot = self.free.pop().unwrap_or_else(|| {
             debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
@@ -218,13 +170,13 @@ impl<A> Graph<A> {
         for &id in &record.on {
             record.waiting += u32::from(self.order(id, Waiter::On(new), counters));
         }
-        if let Some(lost) = self.lost.take() {
+        if let Some(lost) = self.take_lost() {
             if !take_out(&mut record.after, lost) {
                 take_out(&mut record.on, lost);
             }
             let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
-            counters.dropped = self.describe(lost, &others, Some(&record));
-            self.misled = Some((Early::Change(new), lost));
+            counters.dropped = describe(self, lost, &others, Some(&record));
+            self.watch(Early::Change(new), lost);
         }
         // What may be written at once is never undone, so that nothing is kept
         // for it: the disk may show it with the next write of its block.
@@ -262,150 +214,73 @@ impl<A> Graph<A> {
     /// As [`Graph::wait`], for an order that a format asks for: counts it, and
     /// forgets the one that shall be forgotten.
     fn order(&mut self, id: ChangeId, waiter: Waiter, counters: &mut Counters) -> bool {
-        if self.drop.is_none() || self.get(id).is_none() {
-            let waits = self.wait(id, waiter);
-            counters.orders += u64::from(waits);
-            return waits;
+        if self.mutation.is_some() && self.would_wait(id, waiter) {
+            let number = counters.orders;
+            if self.mutation.as_mut().is_some_and(|mutation| mutation.forgets(number, id)) {
+                counters.orders += 1;
+                return false;
+            }
         }
-        let needless = matches!(waiter, Waiter::On(_))
-            && self.get(id).is_some_and(|record| record.waiting == 0);
-        if needless {
-            return false;
-        }
-        let number = counters.orders;
-        counters.orders += 1;
-        if self.drop == Some(number) {
-            self.lost = Some(id);
-            return false;
-        }
-        self.wait(id, waiter)
+        let waits = self.wait(id, waiter);
+        counters.orders += u64::from(waits);
+        waits
     }
 
-    /// What the loss of an order means for who should have waited, besides for
-    /// `others`: a change, or an action.
-    fn describe(
-        &self,
-        lost: ChangeId,
-        others: &[ChangeId],
-        waiter: Option<&Record>,
-    ) -> Option<Dropped> {
-        let before = self.get(lost)?;
-        let inseparable = waiter.is_some_and(|waiter| {
-            before.waiting == 0
-                && before.block == waiter.block
-                && (before.mask | waiter.mask).count_ones() == 1
-        });
-        let covers = |undo: &Undo| {
-            let within = |old: &Undo| old.offset <= undo.offset && undo.end() <= old.end();
-            before.undo.iter().any(within)
-        };
-        let covered = waiter
-            .is_some_and(|waiter| waiter.block == before.block && waiter.undo.iter().all(covers));
-        let waited_for = self.closure(others);
-        // What may be written goes with anything else in its block.
-        let goes_along = |id: &ChangeId| {
-            before.waiting == 0 && self.get(*id).is_some_and(|other| other.block == before.block)
-        };
-        let implied = waited_for.contains(&lost) || waited_for.iter().any(goes_along);
-        let late = self.late(lost, &waited_for);
-        let (before, after) = (before.role, waiter.map(|waiter| waiter.role));
-        Some(Dropped {
-            before,
-            after,
-            implied,
-            inseparable,
-            covered,
-            misled: false,
-            shown: false,
-            moot: false,
-            late,
-        })
+    fn would_wait(&self, id: ChangeId, waiter: Waiter) -> bool {
+        let needless = |record: &Record| matches!(waiter, Waiter::On(_)) && record.waiting == 0;
+        self.get(id).is_some_and(|record| !needless(record))
     }
 
-    /// Some changes, and all that they wait for.
-    fn closure(&self, ids: &[ChangeId]) -> HashSet<ChangeId> {
-        let mut seen = HashSet::new();
-        let mut stack = ids.to_vec();
-        while let Some(id) = stack.pop() {
-            let Some(record) = self.get(id).filter(|_| seen.insert(id)) else { continue };
-            stack.extend(record.after.iter().chain(&record.on));
+    fn take_lost(&mut self) -> Option<ChangeId> {
+        self.mutation.as_mut()?.take_lost()
+    }
+
+    fn watch(&mut self, early: Early, late: ChangeId) {
+        if let Some(mutation) = &mut self.mutation {
+            mutation.watch(early, late);
         }
-        seen
-    }
-
-    /// Blocks that keep a change from the disk if they are late, and not those
-    /// of `others`.
-    fn late(&self, lost: ChangeId, others: &HashSet<ChangeId>) -> [Option<u64>; 4] {
-        let writable = |id: &ChangeId| self.get(*id).filter(|record| record.waiting == 0);
-        let needed: HashSet<u64> = others.iter().filter_map(writable).map(|r| r.block).collect();
-        let mut blocks: Vec<u64> =
-            self.closure(&[lost]).iter().filter_map(writable).map(|r| r.block).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        blocks.retain(|block| !needed.contains(block));
-        blocks.truncate(3);
-        blocks.extend(self.get(lost).map(|record| record.block));
-        blocks.dedup();
-        let mut late = [None; 4];
-        late.iter_mut().zip(blocks).for_each(|(to, block)| *to = Some(block));
-        late
     }
 
     /// An action to be done once all of `after` is on the disk.
-    pub(crate) fn defer(
+    pub(super) fn defer(
         &mut self,
         after: &[ChangeId],
         kind: Kind,
         action: A,
         counters: &mut Counters,
     ) {
-        let slot = self.free_actions.pop().unwrap_or_else(|| {
-            debug_assert!(self.actions.len() < u32::MAX as usize, "no number is left");
-            self.actions.push(None);
-            self.actions.len() as u32 - 1
-        });
-        debug_assert!(self.actions[slot as usize].is_none(), "a free slot holds nothing");
+        let slot = self.actions.number();
         let mut waiting = 0;
         for &id in after {
             waiting += u32::from(self.order(id, Waiter::Action(slot), counters));
         }
-        if let Some(lost) = self.lost.take() {
+        if let Some(lost) = self.take_lost() {
             let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
             take_out(&mut others, lost);
-            counters.dropped = self.describe(lost, &others, None);
-            self.misled = Some((Early::Action(slot), lost));
+            counters.dropped = describe(self, lost, &others, None);
+            self.watch(Early::Action(slot), lost);
         }
         counters.made[kind as usize] += 1;
-        if waiting == 0 {
-            self.note_too_early(slot, counters);
-            self.free_actions.push(slot);
-            self.ready.push_back(action);
-            return;
+        if self.actions.hold(slot, waiting, kind, action) {
+            counters.live[kind as usize] += 1;
+            self.note_high_water(counters);
+        } else {
+            self.note_ready(slot, counters);
         }
-        counters.live[kind as usize] += 1;
-        self.actions[slot as usize] = Some(Deferred { waiting, kind, action });
-        self.deferred += 1;
-        self.note_high_water(counters);
-    }
-
-    pub(crate) fn next_ready(&mut self) -> Option<A> {
-        self.ready.pop_front()
-    }
-
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
     }
 
     /// A record is on the disk, or as good as: takes it out and tells those
     /// that wait. Those that may now be written are appended to `freed`.
-    pub(crate) fn commit(
+    pub(super) fn commit(
         &mut self,
         id: ChangeId,
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
         let Some(record) = self.take(id, counters) else { return };
-        self.note_misled(id, &record, counters);
+        if let Some(mutation) = &self.mutation {
+            mutation.note_commit(self, id, &record, counters);
+        }
         for waiter in record.waiters {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
@@ -414,34 +289,20 @@ impl<A> Graph<A> {
         }
     }
 
-    /// Notes whether a change goes too early, and whether somebody waits for it.
-    fn note_misled(&self, id: ChangeId, record: &Record, counters: &mut Counters) {
-        let Some((Early::Change(early), late)) = self.misled else { return };
-        let Some(dropped) = &mut counters.dropped else { return };
-        if early == id && self.get(late).is_some() {
-            dropped.shown = true;
-            dropped.misled |= !record.waiters.is_empty();
+    fn note_ready(&self, slot: u32, counters: &mut Counters) {
+        if let Some(mutation) = &self.mutation {
+            mutation.note_ready(self, slot, counters);
         }
     }
 
-    /// Notes whether an action is done too early.
-    fn note_too_early(&self, slot: u32, counters: &mut Counters) {
-        let Some((Early::Action(early), late)) = self.misled else { return };
-        let Some(dropped) = &mut counters.dropped else { return };
-        dropped.shown |= early == slot && self.get(late).is_some();
-    }
-
-    /// Notes that a change gets other orders, or will never be on the disk,
-    /// before it was or what it should have waited for was.
     fn note_moot(&self, id: ChangeId, counters: &mut Counters) {
-        let Some((Early::Change(early), late)) = self.misled else { return };
-        let Some(dropped) = &mut counters.dropped else { return };
-        let in_time = self.get(early).is_some() && self.get(late).is_some();
-        dropped.moot |= in_time && (id == early || id == late);
+        if let Some(mutation) = &self.mutation {
+            mutation.note_moot(self, id, counters);
+        }
     }
 
     /// As [`Graph::commit`], but the actions that waited wait for `instead`.
-    pub(crate) fn dissolve(
+    pub(super) fn dissolve(
         &mut self,
         id: ChangeId,
         instead: ChangeId,
@@ -463,7 +324,7 @@ impl<A> Graph<A> {
     }
 
     /// What a record undoes in some fragments of its block matters no more.
-    pub(crate) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
+    pub(super) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
         let Some(record) = self.get_mut(id) else { return };
         let before = record.undo_bytes();
         let mut kept = Undos::new();
@@ -476,21 +337,21 @@ impl<A> Graph<A> {
     }
 
     /// Takes a record out that will never be on the disk, and tells nobody.
-    pub(crate) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+    pub(super) fn take_back(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         self.note_moot(id, counters);
         self.take(id, counters)
     }
 
     /// As [`Graph::commit`], of a record that was undone.
-    pub(crate) fn revoke(
+    pub(super) fn revoke(
         &mut self,
         id: ChangeId,
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
         self.note_moot(id, counters);
-        if self.misled.is_some_and(|(early, _)| early == Early::Change(id)) {
-            self.misled = None;
+        if let Some(mutation) = &mut self.mutation {
+            mutation.note_undone(id);
         }
         self.commit(id, freed, counters);
     }
@@ -551,30 +412,15 @@ impl<A> Graph<A> {
     }
 
     fn satisfy_action(&mut self, slot: u32, counters: &mut Counters) {
-        // Unlike changes actions are never taken back, so that whoever names one
-        // names one that waits.
-        let entry = self.actions.get_mut(slot as usize);
-        debug_assert!(entry.as_ref().is_some_and(|entry| entry.is_some()), "it was done before");
-        let Some(entry) = entry else { return };
-        let Some(deferred) = entry else { return };
-        debug_assert!(deferred.waiting > 0, "told more often than it waits");
-        deferred.waiting -= 1;
-        if deferred.waiting > 0 {
-            return;
-        }
-        let taken = entry.take();
-        self.note_too_early(slot, counters);
-        if let Some(deferred) = taken {
-            counters.live[deferred.kind as usize] -= 1;
-            self.free_actions.push(slot);
-            self.deferred -= 1;
-            self.ready.push_back(deferred.action);
+        if let Some(kind) = self.actions.satisfy(slot) {
+            self.note_ready(slot, counters);
+            counters.live[kind as usize] -= 1;
         }
     }
 
     /// Lets those that waited for something else wait for `id`. That was taken
     /// out without telling them, so that they go on counting it: as `id` now.
-    pub(crate) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
+    pub(super) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
         debug_assert!(waiters.is_empty() || self.get(id).is_some(), "nobody would ever tell them");
         for &waiter in waiters {
             let alive = match waiter {
@@ -600,7 +446,7 @@ impl<A> Graph<A> {
 
     /// A record that waits shall wait for `after` and nothing else (what it
     /// lies on excepted). Those that may now be written are appended to `freed`.
-    pub(crate) fn rewire(
+    pub(super) fn rewire(
         &mut self,
         id: ChangeId,
         after: &[ChangeId],
@@ -626,7 +472,7 @@ impl<A> Graph<A> {
         for &order in after {
             new += u32::from(self.order(order, waiter, counters));
         }
-        let lost = self.lost.take();
+        let lost = self.take_lost();
         let Some(record) = self.get_mut(id) else { return };
         record.after.extend_from_slice(after);
         if let Some(lost) = lost {
@@ -638,22 +484,10 @@ impl<A> Graph<A> {
         record.waiting = waiting;
         if let (Some(lost), Some(record)) = (lost, self.get(id)) {
             let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
-            counters.dropped = self.describe(lost, &others, Some(record));
+            counters.dropped = describe(self, lost, &others, Some(record));
         }
         if waiting == 0 {
             self.set_free(id, freed);
         }
     }
-}
-
-/// Takes one mention of a change out of a list; false when there is none.
-fn take_out<const N: usize>(list: &mut SmallVec<[ChangeId; N]>, id: ChangeId) -> bool
-where
-    [ChangeId; N]: smallvec::Array<Item = ChangeId>,
-{
-    let found = list.iter().position(|&at| at == id);
-    if let Some(at) = found {
-        list.remove(at);
-    }
-    found.is_some()
 }

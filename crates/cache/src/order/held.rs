@@ -1,0 +1,59 @@
+//! What an order holds back in one block.
+
+use crate::change::ChangeId;
+
+/// A change that may not be written yet, and between which bytes of its block
+/// it lies: most can be passed over without a look into the graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blocked {
+    pub(crate) id: ChangeId,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// The changes to a block that are not on the disk.
+///
+/// A record is in exactly one of the two lists while it is in the graph, and in
+/// neither when it is not (invariant 4 of docs/design/order.md). Both are short:
+/// what may be written has one record for each fragment at most.
+#[derive(Default, Debug)]
+pub(crate) struct Held {
+    /// Changes that may not be written yet, oldest first: undone from the last
+    /// to the first they leave the block as the disk may show it.
+    pub(super) blocked: Vec<Blocked>,
+    /// Changes that may be written, and that somebody may wait for.
+    pub(super) open: Vec<ChangeId>,
+}
+
+impl Held {
+    /// Whether something in the block may not be written yet.
+    pub(crate) fn waits(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Whether nothing is held at all.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.blocked.is_empty() && self.open.is_empty()
+    }
+
+    /// The changes that may not be written yet, oldest first.
+    pub(super) fn blocked_ids(&self) -> impl DoubleEndedIterator<Item = ChangeId> {
+        self.blocked.iter().map(|blocked| blocked.id)
+    }
+
+    /// All of them: first those that wait.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ChangeId> {
+        self.blocked_ids().chain(self.open.iter().copied())
+    }
+
+    /// A change is no longer one that may not be written.
+    pub(super) fn unblock(&mut self, id: ChangeId) {
+        self.blocked.retain(|blocked| blocked.id != id);
+    }
+
+    /// A change is neither.
+    pub(super) fn drop_all(&mut self, gone: &[ChangeId]) {
+        self.open.retain(|id| !gone.contains(id));
+        self.blocked.retain(|blocked| !gone.contains(&blocked.id));
+    }
+}

@@ -1,0 +1,221 @@
+//! What keeps changes in order: one set of calls, whatever the discipline.
+//!
+//! A cache tells its order of every change ([`Order::edited`],
+//! [`Order::changed`]), asks what of a block may be written now
+//! ([`Order::roll_back`]), and tells what is on the disk ([`Order::written`]).
+//! Everything that a discipline knows of changes lies behind these calls, and in
+//! the [`Held`] of each block; the rest of the cache knows blocks, bytes and
+//! times.
+//!
+//! - `plain`: `sync`, `normal` and `async`, which differ only in what the cache
+//!   writes at once
+//! - `soft`: soft updates
+
+mod held;
+mod plain;
+mod soft;
+
+pub(crate) use held::Held;
+
+use crate::buffer::Buffer;
+use crate::change::{ChangeId, Changed, Kind, Piece, Role};
+use crate::config::Config;
+use crate::memory::Memory;
+use crate::shape::Place;
+use plain::Plain;
+use seekless_units::ByteLen;
+use soft::Soft;
+
+/// A change to some places of a block, all of them in memory.
+pub(crate) struct Change<'a> {
+    pub(crate) block: u64,
+    pub(crate) places: &'a [Place],
+    /// What shall stand there, a piece for each place.
+    pub(crate) pieces: &'a [Piece<'a>],
+    pub(crate) role: Role,
+    /// What must be on the disk before.
+    pub(crate) after: &'a [ChangeId],
+    /// It may take the place of the one earlier change to these places, and then
+    /// does not wait for any of these.
+    pub(crate) replace: Option<&'a [ChangeId]>,
+}
+
+impl Change<'_> {
+    /// The fragments it touches.
+    pub(crate) fn mask(&self) -> u64 {
+        self.places.iter().fold(0, |mask, place| mask | place.mask)
+    }
+}
+
+/// An order of changes. `A` is an action of the format.
+pub(crate) enum Order<A> {
+    Plain(Plain<A>),
+    Soft(Box<Soft<A>>),
+}
+
+impl<A> Order<A> {
+    /// The order that a discipline asks for.
+    pub(crate) fn new(config: &Config) -> Self {
+        if config.discipline.keeps_graph() {
+            Self::Soft(Box::new(Soft::new(config.drop_order)))
+        } else {
+            Self::Plain(Plain::new())
+        }
+    }
+
+    /// Whether the bytes at a place may be changed where they are: nothing that
+    /// may not be written yet lies over or under them.
+    pub(crate) fn may_edit(&self, memory: &Memory, place: Place) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Soft(soft) => !soft.touches_blocked(memory, place),
+        }
+    }
+
+    /// Bytes were changed that nothing holds back and nothing has to precede.
+    pub(crate) fn edited(
+        &mut self,
+        memory: &mut Memory,
+        block: u64,
+        mask: u64,
+        role: Role,
+    ) -> ChangeId {
+        match self {
+            Self::Plain(_) => ChangeId::COMMITTED,
+            Self::Soft(soft) => soft.edited(memory, block, mask, role),
+        }
+    }
+
+    /// Makes a change, and holds it back until what it waits for is on the disk.
+    pub(crate) fn changed(&mut self, memory: &mut Memory, change: &Change<'_>) -> Changed {
+        match self {
+            Self::Plain(_) => Plain::<A>::changed(memory, change),
+            Self::Soft(soft) => soft.changed(memory, change),
+        }
+    }
+
+    /// Undoes in a copy of a block what may not be written yet. Returns how many
+    /// changes that were.
+    pub(crate) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Soft(soft) => soft.roll_back(buffer, copy),
+        }
+    }
+
+    /// What could be written of these blocks is on the disk.
+    pub(crate) fn written(&mut self, memory: &mut Memory, blocks: &[u64]) {
+        match self {
+            Self::Plain(_) => blocks.iter().for_each(|&block| memory.mark_written(block)),
+            Self::Soft(soft) => soft.written(memory, blocks),
+        }
+    }
+
+    /// The blocks that can be written now and have to be before some changes are
+    /// on the disk; none when they are.
+    pub(crate) fn blocks_to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> Vec<u64> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Soft(soft) => soft.blocks_to_settle(memory, changes),
+        }
+    }
+
+    /// Does an action once all of `after` is on the disk; at once, if it is.
+    pub(crate) fn defer(&mut self, memory: &mut Memory, after: &[ChangeId], kind: Kind, action: A) {
+        match self {
+            Self::Plain(plain) => plain.defer(memory, kind, action),
+            Self::Soft(soft) => soft.defer(memory, after, kind, action),
+        }
+    }
+
+    /// An action that need wait no longer.
+    pub(crate) fn next_ready(&mut self) -> Option<A> {
+        match self {
+            Self::Plain(plain) => plain.ready.pop_front(),
+            Self::Soft(soft) => soft.next_ready(),
+        }
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        match self {
+            Self::Plain(plain) => !plain.ready.is_empty(),
+            Self::Soft(soft) => soft.has_ready(),
+        }
+    }
+
+    pub(crate) fn is_committed(&self, id: ChangeId) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Soft(soft) => soft.is_committed(id),
+        }
+    }
+
+    /// Changes and deferred actions that are kept.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Plain(_) => 0,
+            Self::Soft(soft) => soft.len(),
+        }
+    }
+
+    /// Bytes that are kept to undo changes with.
+    pub(crate) fn undo_bytes(&self) -> ByteLen {
+        match self {
+            Self::Plain(_) => ByteLen::new(0),
+            Self::Soft(soft) => soft.undo_bytes(),
+        }
+    }
+
+    /// The changes to some fragments of a block that wait for something.
+    pub(crate) fn waiting_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Soft(soft) => soft.waiting_in(buffer, mask),
+        }
+    }
+
+    /// The changes to some fragments of a block that are not on the disk.
+    pub(crate) fn changes_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Soft(soft) => soft.changes_in(buffer, mask),
+        }
+    }
+
+    /// The first invariant of docs/design/order.md that does not hold.
+    pub(crate) fn broken_invariant(&self, memory: &Memory) -> Option<String> {
+        match self {
+            Self::Plain(_) => {
+                let holds = memory.buffers.iter().any(|buffer| !buffer.held.is_empty());
+                holds.then(|| "4: a block holds changes, and no order is kept".to_string())
+            }
+            Self::Soft(soft) => soft.broken_invariant(memory),
+        }
+    }
+
+    pub(crate) fn can_revert(&self, id: ChangeId) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Soft(soft) => soft.can_revert(id),
+        }
+    }
+
+    /// Undoes a change that no other builds upon; those to its own bytes go with
+    /// it. False when it is too late.
+    pub(crate) fn discard(&mut self, memory: &mut Memory, id: ChangeId) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Soft(soft) => soft.discard(memory, id),
+        }
+    }
+
+    /// The contents of some fragments of a block matter no more, but for what
+    /// other changes wait for still. Actions that wait for changes in them wait
+    /// for `until` instead.
+    pub(crate) fn forget(&mut self, memory: &mut Memory, block: u64, mask: u64, until: ChangeId) {
+        match self {
+            Self::Plain(_) => memory.drop_contents(block, mask),
+            Self::Soft(soft) => soft.forget(memory, block, mask, until),
+        }
+    }
+}

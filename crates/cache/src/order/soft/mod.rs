@@ -1,0 +1,187 @@
+//! Soft updates: any block may be written at any time, and what the disk may not
+//! show yet is undone in the copy that is written (Ganger and Patt 1994; McKusick
+//! and Ganger 1999).
+//!
+//! - `graph`: who waits for whom
+//! - `actions`: what the format does when it need wait no longer
+//! - `changing`: what becomes of earlier changes to the same bytes
+//! - `retract`: changes taken back, and contents that matter no more
+//! - `undo`: bytes as they were
+//! - `invariants`: what must hold, for tests
+//! - `mutation`: forgetting an order, for tests
+
+mod actions;
+mod changing;
+mod graph;
+mod invariants;
+mod mutation;
+mod retract;
+mod undo;
+
+use crate::buffer::Buffer;
+use crate::change::{ChangeId, Kind, Role};
+use crate::memory::Memory;
+use graph::{Graph, Record};
+use hashbrown::HashSet;
+use seekless_units::ByteLen;
+use smallvec::SmallVec;
+use undo::Undos;
+
+pub(crate) struct Soft<A> {
+    graph: Graph<A>,
+}
+
+impl<A> Soft<A> {
+    /// Nothing waits. The order with the number `drop` will be forgotten.
+    pub(super) fn new(drop: Option<u64>) -> Self {
+        Self { graph: Graph::new(drop) }
+    }
+
+    /// Notes a change that nothing has to precede, made already.
+    pub(super) fn edited(
+        &mut self,
+        memory: &mut Memory,
+        block: u64,
+        mask: u64,
+        role: Role,
+    ) -> ChangeId {
+        // Nobody waits for these.
+        if matches!(role, Role::Attributes | Role::Summary) {
+            return ChangeId::COMMITTED;
+        }
+        self.open_record(memory, block, mask, role)
+    }
+
+    /// The record of undo-free changes to these fragments.
+    fn open_record(&mut self, memory: &mut Memory, block: u64, mask: u64, role: Role) -> ChangeId {
+        let open = memory.buffers.get(block).map(|buffer| buffer.held.open.as_slice());
+        debug_assert!(open.is_some(), "what was changed is in memory");
+        // One record does for all changes to a fragment: they go with the next
+        // write of it, and whoever waits for one waits for that write.
+        for &id in open.unwrap_or_default() {
+            if let Some(record) = self.graph.get_mut(id).filter(|record| record.mask & mask != 0) {
+                record.mask |= mask;
+                return id;
+            }
+        }
+        let record = Record {
+            block,
+            role,
+            mask,
+            undo: Undos::new(),
+            waiting: 0,
+            after: SmallVec::new(),
+            on: SmallVec::new(),
+            waiters: SmallVec::new(),
+            took_in: false,
+        };
+        let id = self.graph.insert(record, &mut memory.counters);
+        if let Some(buffer) = memory.buffers.get_mut(block) {
+            buffer.held.open.push(id);
+        }
+        id
+    }
+
+    /// Undoes in a copy of a block what may not be written yet, the newest first:
+    /// where two lie over each other the older undo is what the disk has.
+    pub(super) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
+        for record in buffer.held.blocked_ids().rev().filter_map(|id| self.graph.get(id)) {
+            record.undo.iter().rev().for_each(|undo| undo.apply(copy));
+        }
+        buffer.held.blocked.len()
+    }
+
+    /// What was dirty in these blocks is on the disk. First for all of them,
+    /// then whoever waited is told: what may be written from now on was not.
+    pub(super) fn written(&mut self, memory: &mut Memory, blocks: &[u64]) {
+        let mut written = Vec::new();
+        for &block in blocks {
+            let Some(buffer) = memory.buffers.get_mut(block) else { continue };
+            #[cfg(debug_assertions)]
+            for record in buffer.held.open.iter().filter_map(|&id| self.graph.get(id)) {
+                debug_assert_eq!(record.waiting, 0, "an open change waits");
+                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
+            }
+            written.append(&mut buffer.held.open);
+            memory.mark_written(block);
+        }
+        let mut freed = Vec::new();
+        for id in written {
+            self.graph.commit(id, &mut freed, &mut memory.counters);
+        }
+        self.let_go(memory, &freed);
+    }
+
+    /// Changes may now be written: their blocks are dirty with them.
+    fn let_go(&self, memory: &mut Memory, freed: &[ChangeId]) {
+        for &id in freed {
+            let Some(record) = self.graph.get(id) else { continue };
+            let (block, mask, role) = (record.block, record.mask, record.role);
+            debug_assert!(memory.buffers.get(block).is_some(), "blocks with changes are kept");
+            if let Some(buffer) = memory.buffers.get_mut(block) {
+                buffer.held.unblock(id);
+                buffer.held.open.push(id);
+                buffer.dirty |= mask;
+            }
+            memory.schedule(block, role);
+        }
+    }
+
+    /// Everything that these changes wait for, at once or by way of others, and
+    /// that can be written, stands in these blocks. There is some as long as one
+    /// of them is not on the disk (invariant 1).
+    pub(super) fn blocks_to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> Vec<u64> {
+        let mut seen: HashSet<ChangeId> = HashSet::new();
+        let mut blocks = HashSet::new();
+        let mut stack = changes.to_vec();
+        while let Some(id) = stack.pop() {
+            let Some(record) = self.graph.get(id) else { continue };
+            if !seen.insert(id) {
+                continue;
+            }
+            if record.waiting == 0 {
+                let dirty = memory.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
+                debug_assert!(dirty, "it can be written, and nothing writes it");
+                blocks.insert(record.block);
+            }
+            stack.extend(record.after.iter().chain(&record.on));
+        }
+        blocks.into_iter().collect()
+    }
+
+    pub(super) fn defer(&mut self, memory: &mut Memory, after: &[ChangeId], kind: Kind, action: A) {
+        self.graph.defer(after, kind, action, &mut memory.counters);
+    }
+
+    pub(super) fn next_ready(&mut self) -> Option<A> {
+        self.graph.actions.next_ready()
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        self.graph.actions.has_ready()
+    }
+
+    pub(super) fn is_committed(&self, id: ChangeId) -> bool {
+        self.graph.get(id).is_none()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.graph.len()
+    }
+
+    pub(super) fn undo_bytes(&self) -> ByteLen {
+        self.graph.undo_bytes()
+    }
+
+    pub(super) fn waiting_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        buffer.held.blocked_ids().filter(|&id| self.lies_in(id, mask)).collect()
+    }
+
+    pub(super) fn changes_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        buffer.held.ids().filter(|&id| self.lies_in(id, mask)).collect()
+    }
+
+    fn lies_in(&self, id: ChangeId, mask: u64) -> bool {
+        self.graph.get(id).is_some_and(|record| record.mask & mask != 0)
+    }
+}
