@@ -90,11 +90,6 @@ impl Entry<'_> {
     pub(crate) fn needed(&self) -> usize {
         if self.is_used() { needed(self.name.len()).min(self.len) } else { 0 }
     }
-
-    /// Bytes behind what it needs.
-    pub(crate) fn slack(&self) -> usize {
-        self.len.saturating_sub(self.needed())
-    }
 }
 
 impl Super {

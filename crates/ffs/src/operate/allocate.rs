@@ -1,6 +1,6 @@
 //! Space: the policies say where, a group's bytes say whether, the cache writes.
 
-use super::{FfsLive, Node};
+use super::{Core, Ffs};
 use crate::alloc::{Delta, GroupMut, Taken};
 use crate::group::verify_group;
 use seekless_cache::{ChangeId, Role};
@@ -17,15 +17,15 @@ pub(super) fn full(what: &str) -> FsError {
     FsError::NoSpace(format!("no free {what} left"))
 }
 
-impl FfsLive {
+impl Ffs {
     /// Checks a group's hash, the first time it is looked at.
-    fn verify(&mut self, number: GroupNo) -> Result<(), FsError> {
+    fn verify(&mut self, core: &mut Core, number: GroupNo) -> Result<(), FsError> {
         let done = self.verified_groups.get(index(number.get())).copied().unwrap_or(true);
         if done {
             return Ok(());
         }
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
         if !self.ignore_checksums {
             verify_group(&self.sb, bytes, number)?;
         }
@@ -39,15 +39,16 @@ impl FfsLive {
     /// has not got what is asked for.
     pub(super) fn change_group<R>(
         &mut self,
+        core: &mut Core,
         number: GroupNo,
         role: Role,
         change: impl FnOnce(&mut GroupMut<'_>) -> Result<Option<(R, Delta)>, FsError>,
     ) -> Result<Option<(R, ChangeId)>, FsError> {
-        self.verify(number)?;
+        self.verify(core, number)?;
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let secs = self.now().secs;
+        let secs = core.now().secs;
         let sb = &self.sb;
-        let edited = self.cache.edit(at, 0, index(sb.cgsize), role, |bytes| {
+        let edited = core.cache.edit(at, 0, index(sb.cgsize), role, |bytes| {
             let mut group = GroupMut::check(sb, number, bytes)?;
             let (given, delta) = change(&mut group)?.ok_or_else(|| full("space"))?;
             group.touch(secs);
@@ -79,9 +80,9 @@ impl FfsLive {
     }
 
     /// Whether who asks may take so many fragments more.
-    fn may_take(&self, count: u32) -> bool {
+    fn may_take(&self, core: &Core, count: u32) -> bool {
         let left = self.groups.free_frags().saturating_sub(u64::from(count));
-        self.may_spend_reserve || left >= self.kept_frags()
+        core.may_spend_reserve || left >= self.kept_frags()
     }
 
     fn has_frags(&self, number: GroupNo, count: u32) -> bool {
@@ -94,12 +95,13 @@ impl FfsLive {
     /// place, or else in a group, or else anywhere.
     fn take(
         &mut self,
+        core: &mut Core,
         count: u32,
         ask: Ask,
         group: GroupNo,
         preference: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
-        if !self.may_take(count) {
+        if !self.may_take(core, count) {
             return Err(full("blocks for ordinary users"));
         }
         let preference = preference.filter(|at| at.get() < self.sb.size);
@@ -111,7 +113,7 @@ impl FfsLive {
             if !self.has_frags(number, count) {
                 return Ok(None);
             }
-            self.change_group(number, Role::BitmapSet, |group| {
+            self.change_group(core, number, Role::BitmapSet, |group| {
                 let taken = match ask {
                     _ if count == frag => group.alloc_block(preference)?,
                     Ask::Block => group.alloc_in_block(count, preference)?,
@@ -128,28 +130,30 @@ impl FfsLive {
     /// A new run for a block of a file, of `count` fragments.
     pub(super) fn take_data(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         lbn: u64,
         count: u32,
         wanted: Wanted,
     ) -> Result<(BlockNo, ChangeId), FsError> {
-        let (group, preference) = self.preference(ino, lbn, wanted)?;
-        self.take(count, Ask::Exact, group, preference)
+        let (group, preference) = self.preference(core, ino, lbn, wanted)?;
+        self.take(core, count, Ask::Exact, group, preference)
     }
 
     pub(super) fn preference(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         lbn: u64,
         wanted: Wanted,
     ) -> Result<(GroupNo, Option<BlockNo>), FsError> {
         let (group, _) = self.sb.inode_slot(ino)?;
-        let node = self.node(ino)?;
+        let node = core.node(ino)?;
         let some = |number: u64| (number != 0).then(|| BlockNo::new(number));
         let hints = Hints {
             wanted,
-            last_direct: node.direct.last().copied().and_then(some),
-            first_indirect: node.indirect.first().copied().and_then(some),
+            last_direct: node.map.trees.direct.last().copied().and_then(some),
+            first_indirect: node.map.trees.indirect.first().copied().and_then(some),
         };
         let request = Request {
             group,
@@ -165,20 +169,21 @@ impl FfsLive {
     /// A longer run for a tail that cannot grow where it lies.
     pub(super) fn take_larger(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         lbn: u64,
         count: u32,
         wanted: Wanted,
     ) -> Result<(BlockNo, ChangeId), FsError> {
-        let (group, preference) = self.preference(ino, lbn, wanted)?;
+        let (group, preference) = self.preference(core, ino, lbn, wanted)?;
         let tuning = &self.sb.tuning;
         let (ask, then) =
             grow(self.optim, tuning.minfree, self.groups.totals().nffree, tuning.dsize);
         self.optim = then;
-        match self.take(count, ask, group, preference) {
+        match self.take(core, count, ask, group, preference) {
             // Of whole blocks there may be none, and yet a run that fits.
             Err(FsError::NoSpace(_)) if ask == Ask::Block => {
-                self.take(count, Ask::Exact, group, preference)
+                self.take(core, count, Ask::Exact, group, preference)
             }
             taken => taken,
         }
@@ -187,29 +192,30 @@ impl FfsLive {
     /// Lets a run grow where it lies, if it can.
     pub(super) fn extend(
         &mut self,
+        core: &mut Core,
         at: BlockNo,
         old: u32,
         new: u32,
     ) -> Result<Option<ChangeId>, FsError> {
-        if !self.may_take(new.saturating_sub(old)) {
+        if !self.may_take(core, new.saturating_sub(old)) {
             return Ok(None);
         }
         let number = self.groups.shape().group_of(at);
-        let extended = self.change_group(number, Role::BitmapSet, |group| {
+        let extended = self.change_group(core, number, Role::BitmapSet, |group| {
             Ok(group.extend(at, old, new)?.map(|delta| ((), delta)))
         })?;
         Ok(extended.map(|((), id)| id))
     }
 
     /// Gives runs back.
-    pub(super) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+    pub(super) fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
         let frag = u64::from(self.sb.frag);
         let mut pieces = runs.iter().flat_map(|&run| by_block(run, frag)).peekable();
         while let Some(&first) = pieces.peek() {
             let number = self.groups.shape().group_of(first.start);
             let shape = *self.groups.shape();
             let here = |piece: &Extent| shape.group_of(piece.start) == number;
-            self.change_group(number, Role::BitmapClear, |group| {
+            self.change_group(core, number, Role::BitmapClear, |group| {
                 let mut all = Delta::default();
                 while let Some(piece) = pieces.next_if(here) {
                     all = all.and(group.free(piece)?);
@@ -223,12 +229,13 @@ impl FfsLive {
     /// Takes an inode for a file that gets its first name in a directory.
     pub(super) fn take_inode(
         &mut self,
+        core: &mut Core,
         parent: Ino,
         name: &[u8],
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
         let at = self.inode_at(parent)?;
-        let node = self.node(parent)?;
+        let node = core.node(parent)?;
         let parent = Parent {
             at,
             is_root: parent.get() == crate::ondisk::ROOT,
@@ -243,7 +250,7 @@ impl FfsLive {
                 return Ok(None);
             }
             let slot = preferred.then_some(goal.slot);
-            self.take_inode_in(number, slot, is_directory)
+            self.take_inode_in(core, number, slot, is_directory)
         });
         let at = match found {
             Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
@@ -260,15 +267,16 @@ impl FfsLive {
 
     fn take_inode_in(
         &mut self,
+        core: &mut Core,
         number: GroupNo,
         wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
         // That a block of inodes is part of the file system is no bit of a map,
         // which a repair makes anew.
-        let grown = self.initialize_inodes(number, wanted, is_directory)?;
+        let grown = self.initialize_inodes(core, number, wanted, is_directory)?;
         let role = if grown { Role::InodeBlockInit } else { Role::InodeBitmapSet };
-        self.change_group(number, role, |group| {
+        self.change_group(core, number, role, |group| {
             let taken = group.alloc_inode(wanted, is_directory)?;
             Ok(taken.map(|taken| (taken.ino, taken.delta)))
         })
@@ -279,12 +287,13 @@ impl FfsLive {
     /// are. False when there were none to be.
     fn initialize_inodes(
         &mut self,
+        core: &mut Core,
         number: GroupNo,
         wanted: Option<u32>,
         is_directory: bool,
     ) -> Result<bool, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
         if !GroupMut::has_uninitialized(&self.sb, bytes) {
             return Ok(false);
         }
@@ -300,19 +309,31 @@ impl FfsLive {
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(per_block)) {
             let place = self.sb.inode_place(Ino::new(ino))?;
-            let ((), id) = self.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
+            let ((), id) = core.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
         let frags = u64::from(self.sb.frag);
         let runs: Vec<Extent> = ids.iter().map(|&(at, _)| Extent::new(at, frags)).collect();
-        self.cache.settle_runs(&runs)?;
+        core.cache.settle_runs(&runs)?;
         Ok(true)
     }
 
+    /// The fragment that an inode lies in.
+    pub(super) fn inode_fragment(&self, ino: Ino) -> Result<Extent, FsError> {
+        let place = self.sb.inode_place(ino)?;
+        let within = wide(place.skip.checked_div(index(self.sb.fsize)).unwrap_or(0));
+        Ok(Extent::new(place.block.saturating_add(within), 1))
+    }
+
     /// Gives an inode back.
-    pub(super) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
+    pub(super) fn free_inode(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        is_directory: bool,
+    ) -> Result<(), FsError> {
         let at = self.inode_at(ino)?;
-        self.change_group(at.group, Role::InodeBitmapClear, |group| {
+        self.change_group(core, at.group, Role::InodeBitmapClear, |group| {
             Ok(Some(((), group.free_inode(ino, is_directory)?)))
         })?;
         self.inodes.given_back(at, is_directory);
@@ -320,10 +341,15 @@ impl FfsLive {
     }
 
     /// Whether an inode is in use.
-    pub(super) fn inode_in_use(&mut self, number: GroupNo, slot: u32) -> Result<bool, FsError> {
-        self.verify(number)?;
+    pub(super) fn inode_in_use(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        slot: u32,
+    ) -> Result<bool, FsError> {
+        self.verify(core, number)?;
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let bytes = self.cache.read(at, 0, index(self.sb.cgsize))?;
+        let bytes = core.cache.read(at, 0, index(self.sb.cgsize))?;
         GroupMut::inode_in_use(&self.sb, number, bytes, slot)
     }
 
@@ -351,15 +377,6 @@ impl FfsLive {
     /// Sectors that fragments take, as `di_blocks` counts them.
     pub(super) fn sectors(&self, frags: u64) -> u64 {
         frags.saturating_mul(u64::from(self.sb.fsize) / 512)
-    }
-
-    /// The fragments of a file's direct block that are in use (`blksize`).
-    pub(super) fn frags_at(&self, node: &Node, lbn: u64) -> u32 {
-        let bsize = u64::from(self.sb.bsize);
-        if lbn >= wide(crate::ondisk::DIRECT) {
-            return self.sb.frag;
-        }
-        self.frags(node.size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Inodes as bytes again, and the changes that brings.
 
-use super::FfsLive;
-use super::node::{LARGEST, Node};
+use super::Node;
+use super::node::LARGEST;
+use super::{Core, Ffs};
 use crate::inode::numbers;
 use crate::ondisk::{Dinode1, Dinode2};
 use crate::superblock::{Format, Super};
@@ -138,8 +139,8 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
         (at2!(di_mtime), node.mtime.secs.cast_unsigned()),
         (at2!(di_ctime), node.ctime.secs.cast_unsigned()),
         (at2!(di_birthtime), birth.secs.cast_unsigned()),
-        (at2!(di_extb), node.ext[0]),
-        (at2!(di_extb).saturating_add(8), node.ext[1]),
+        (at2!(di_extb), node.map.ext[0]),
+        (at2!(di_extb).saturating_add(8), node.map.ext[1]),
     ] {
         order.put_u64(raw, at, word);
     }
@@ -152,7 +153,7 @@ fn second(sb: &Super, node: &Node, raw: &mut [u8]) {
         (at2!(di_birthnsec), birth.nanos),
         (at2!(di_gen), node.generation),
         (at2!(di_flags), node.flags),
-        (at2!(di_extsize), node.ext_size),
+        (at2!(di_extsize), node.map.ext_size),
         (at2!(di_dirdepth), node.depth),
     ] {
         order.put_u32(raw, at, word);
@@ -169,7 +170,7 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
         return;
     }
     let width = index(sb.pointer_size());
-    let all = node.direct.iter().chain(&node.indirect);
+    let all = node.map.trees.direct.iter().chain(&node.map.trees.indirect);
     for (at, &number) in (at..).step_by(width.max(1)).zip(all) {
         match sb.format {
             Format::Ufs1 => sb.order.put_u32(raw, at, low32(number)),
@@ -178,17 +179,17 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
     }
 }
 
-impl FfsLive {
+impl Ffs {
     /// An inode's bytes as they are, and as its node would have them.
-    fn old_and_new(&mut self, ino: Ino) -> Result<(Raw, Raw), FsError> {
+    fn old_and_new(&mut self, core: &mut Core, ino: Ino) -> Result<(Raw, Raw), FsError> {
         let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
-        let held = self.cache.read(place.block, place.skip, len)?;
+        let held = core.cache.read(place.block, place.skip, len)?;
         let mut old = Raw { bytes: [0; LARGEST], len };
         let to = old.bytes.get_mut(..len).ok_or_else(|| truncated(Location::of("inode")))?;
         to.copy_from_slice(held);
         let mut new = Raw { bytes: old.bytes, len };
-        let node = self.nodes.get(&ino).ok_or_else(|| super::node::gone(ino))?;
+        let node = core.nodes.get(&ino).ok_or_else(|| seekless_live::gone(ino))?;
         if let Some(raw) = new.bytes.get_mut(..len) {
             encode(&self.sb, node, raw);
         }
@@ -200,13 +201,14 @@ impl FfsLive {
     /// not wait for that any more.
     pub(super) fn put_part(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         part: Part,
         role: Role,
         after: &[ChangeId],
         instead: Option<&[ChangeId]>,
     ) -> Result<Changed, FsError> {
-        let (old, new) = self.old_and_new(ino)?;
+        let (old, new) = self.old_and_new(core, ino)?;
         let all = pieces(&self.sb, part);
         let size = all.first().cloned().filter(|_| matches!(part, Part::Reach));
         let differs = |at: &Range<usize>| old.part(at) != new.part(at) || size.as_ref() == Some(at);
@@ -228,49 +230,39 @@ impl FfsLive {
             .map(|piece| Piece { offset: piece.offset.saturating_add(skip), ..*piece })
             .collect();
         let changed = if let Some(dropped) = instead {
-            self.cache.replace(place.block, &changed, role, after, dropped)?
+            core.cache.replace(place.block, &changed, role, after, dropped)?
         } else {
-            let id = self.cache.change(place.block, &changed, role, after)?;
+            let id = core.cache.change(place.block, &changed, role, after)?;
             Changed { id, replaced: false }
         };
-        self.note_fresh(ino, changed.id);
+        core.note_fresh(ino, changed.id);
         Ok(changed)
     }
 
-    /// Remembers a change of an inode that the disk has nothing of yet.
-    fn note_fresh(&mut self, ino: Ino, id: ChangeId) {
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
-        let Some(&init) = node.fresh.first() else { return };
-        if self.cache.is_committed(init) {
-            node.fresh.clear();
-        } else if !node.fresh.contains(&id) {
-            node.fresh.push(id);
-        }
-    }
-
-    /// Writes the number of links: what names are to be added waits for it.
-    pub(super) fn put_links(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Links, Role::LinkCount, &[], None)?.id)
-    }
-
-    /// Writes the number of links when a name has gone.
-    pub(super) fn put_fewer_links(&mut self, ino: Ino) -> Result<(), FsError> {
-        self.put_part(ino, Part::Links, Role::LinkDrop, &[], None).map(|_| ())
+    /// Writes the number of links.
+    pub(super) fn put_links(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        role: Role,
+    ) -> Result<ChangeId, FsError> {
+        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
     }
 
     /// Writes size and block numbers.
     pub(super) fn put_blocks(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(ino, Part::Blocks, role, after, None)?.id)
+        Ok(self.put_part(core, ino, Part::Blocks, role, after, None)?.id)
     }
 
     /// Writes times, mode, owner and the like, for which nothing waits.
-    pub(super) fn put_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
-        let (old, new) = self.old_and_new(ino)?;
+    pub(super) fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let (old, new) = self.old_and_new(core, ino)?;
         let place = self.sb.inode_place(ino)?;
         for at in pieces(&self.sb, Part::Attributes) {
             let bytes = new.part(&at);
@@ -278,7 +270,7 @@ impl FfsLive {
                 continue;
             }
             let skip = place.skip.saturating_add(at.start);
-            self.cache.edit(place.block, skip, bytes.len(), Role::Attributes, |to| {
+            core.cache.edit(place.block, skip, bytes.len(), Role::Attributes, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
@@ -287,11 +279,16 @@ impl FfsLive {
     }
 
     /// Writes a whole new inode.
-    pub(super) fn put_new(&mut self, ino: Ino, after: &[ChangeId]) -> Result<ChangeId, FsError> {
+    pub(super) fn put_new(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
         let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
         let mut new = Raw { bytes: [0; LARGEST], len };
-        let node = self.nodes.get(&ino).ok_or_else(|| super::node::gone(ino))?;
+        let node = core.nodes.get(&ino).ok_or_else(|| seekless_live::gone(ino))?;
         if let Some(raw) = new.bytes.get_mut(..len) {
             encode(&self.sb, node, raw);
             if self.sb.format == Format::Ufs2 {
@@ -299,8 +296,8 @@ impl FfsLive {
             }
         }
         let piece = Piece { offset: byte(place.skip), bytes: new.bytes() };
-        let id = self.cache.change(place.block, &[piece], Role::InodeInit, after)?;
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        let id = core.cache.change(place.block, &[piece], Role::InodeInit, after)?;
+        if let Some(node) = core.nodes.get_mut(&ino) {
             node.fresh = SmallVec::from_slice(&[id]);
         }
         // In the cache it gets no check hash: only what is written does.
@@ -311,22 +308,27 @@ impl FfsLive {
     /// Makes an inode that nothing leads to any more as good as unused: all
     /// zeros but for its generation. Without blocks there is none that could get
     /// a second owner, and no hurry.
-    pub(super) fn put_cleared(&mut self, ino: Ino, has_blocks: bool) -> Result<ChangeId, FsError> {
+    pub(super) fn put_cleared(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        has_blocks: bool,
+    ) -> Result<ChangeId, FsError> {
         let place = self.sb.inode_place(ino)?;
         let len = index(self.sb.inode_size());
-        let generation = self.nodes.get(&ino).map_or(0, |node| node.generation);
+        let generation = core.nodes.get(&ino).map_or(0, |node| node.generation);
         let mut new = Raw { bytes: [0; LARGEST], len };
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
         self.sb.order.put_u32(&mut new.bytes, at, generation);
         let piece = Piece { offset: byte(place.skip), bytes: new.bytes() };
         let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
-        self.cache.change(place.block, &[piece], role, &[])
+        core.cache.change(place.block, &[piece], role, &[])
     }
 
     /// The generation an unused inode was left with.
-    pub(super) fn last_generation(&mut self, ino: Ino) -> Result<u32, FsError> {
+    pub(super) fn last_generation(&mut self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
         let place = self.sb.inode_place(ino)?;
-        let bytes = self.cache.read(place.block, 0, index(self.sb.bsize))?;
+        let bytes = core.cache.read(place.block, 0, index(self.sb.bsize))?;
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
         Ok(self.sb.order.get_u32(bytes, place.skip.saturating_add(at)).unwrap_or(0))
     }

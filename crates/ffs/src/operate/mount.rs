@@ -1,18 +1,18 @@
 //! Opening an image for changes, and closing it again.
 
-use super::index::Indexes;
-use super::reach::Reach;
+use super::format::Typed;
 use super::seal::Sealer;
-use super::{FfsLive, LiveOptions, Pending};
+use super::{Core, Ffs, LiveOptions};
 use crate::alloc::{GroupMut, decode_summaries, encode_summary};
-use crate::ondisk::{ROOT, flag};
+use crate::ondisk::{DIRECTORY_UNIT, ROOT, flag};
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 use seekless_cache::{Cache, Config, Discipline, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::field::index;
+use seekless_live::Limits;
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
 use seekless_placement::inode::BesideParent;
@@ -22,20 +22,14 @@ use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl FfsLive {
-    /// Opens an image for changes and marks it as in use.
-    ///
-    /// # Errors
-    /// [`FsError::Unsupported`] for what cannot be kept up: journals, snapshots,
-    /// directories without types; [`FsError::Invalid`] for an image that is not
-    /// clean, unless that is forced, and for unknown policies;
-    /// [`FsError::Corrupt`]; [`FsError::Device`].
-    pub fn open(
+impl Ffs {
+    /// Opens an image, and changes nothing of it.
+    pub(super) fn open_image(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
         config: Config,
         options: LiveOptions,
-    ) -> Result<Self, FsError> {
+    ) -> Result<(Self, Core), FsError> {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
         check_state(&sb, options.force)?;
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
@@ -50,49 +44,39 @@ impl FfsLive {
         let blocks = options.blocks.as_deref().unwrap_or(usual);
         let blocks = block::by_name(blocks, sb.zones(), seed);
         let optim = if sb.tuning.optim == 0 { Optimization::Time } else { Optimization::Space };
-        let mut live = Self {
+        let mut format = Self {
+            limits: limits(&sb),
+            codec: Typed(Arc::clone(&sb)),
             groups: sb.groups(),
             verified_groups: vec![false; index(sb.ncg)],
             sb,
             device,
-            cache,
             stale_summaries: BTreeSet::new(),
             optim,
             inodes: Box::new(BesideParent::new(directories.map_err(unknown)?)),
             blocks: blocks.map_err(unknown)?,
             reallocblks: options.reallocblks,
-            wall: options.wall,
-            nodes: HashMap::new(),
-            most_nodes: super::node::MOST_NODES,
-            indexes: Indexes::default(),
-            reach: Reach::default(),
             verified_inodes: HashSet::new(),
-            pending: Pending::default(),
-            may_spend_reserve: true,
             ignore_checksums: options.ignore_checksums,
-            broken: None,
-            closed: false,
-            fault: None,
         };
-        live.read_summaries()?;
-        live.dir_node(Ino::new(ROOT))?;
-        live.write_superblock(false)?;
-        Ok(live)
+        let mut core = Core::new(cache, options.wall);
+        format.read_summaries(&mut core)?;
+        Ok((format, core))
     }
 
     /// What the groups have: from the summary area of a clean image, and from
     /// the groups themselves of any other.
-    fn read_summaries(&mut self) -> Result<(), FsError> {
+    fn read_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         let numbers = (0..self.sb.ncg).map(GroupNo::new);
         if self.sb.clean {
             let mut area = vec![0; index(self.sb.tuning.cssize)];
-            self.cache.read_run(self.sb.summaries.start, 0, &mut area)?;
+            core.cache.read_run(self.sb.summaries.start, 0, &mut area)?;
             for (number, summary) in numbers.zip(decode_summaries(&self.sb, &area)?) {
                 self.groups.set(number, summary);
             }
         } else {
             for number in numbers.clone() {
-                let summary = self.own_summary(number)?;
+                let summary = self.own_summary(core, number)?;
                 self.groups.set(number, summary);
             }
             self.stale_summaries = numbers.collect();
@@ -100,14 +84,14 @@ impl FfsLive {
         Ok(())
     }
 
-    fn own_summary(&mut self, number: GroupNo) -> Result<GroupSummary, FsError> {
+    fn own_summary(&mut self, core: &mut Core, number: GroupNo) -> Result<GroupSummary, FsError> {
         let at = self.sb.in_group(number, self.sb.cblkno);
-        let mut bytes = self.cache.read(at, 0, index(self.sb.cgsize))?.to_vec();
+        let mut bytes = core.cache.read(at, 0, index(self.sb.cgsize))?.to_vec();
         Ok(GroupMut::check(&self.sb, number, &mut bytes)?.summary())
     }
 
     /// Brings the summary area up to date in the cache.
-    pub(super) fn put_summaries(&mut self) -> Result<(), FsError> {
+    pub(super) fn write_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         let fsize = u64::from(self.sb.fsize).max(1);
         for number in std::mem::take(&mut self.stale_summaries) {
             let summary = self.groups.summary(number).unwrap_or_default();
@@ -115,7 +99,7 @@ impl FfsLive {
             let at = self.sb.summaries.start.saturating_add(byte.checked_div(fsize).unwrap_or(0));
             let skip = index(byte.checked_rem(fsize).unwrap_or(0));
             let order = self.sb.order;
-            self.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
+            core.cache.edit(at, skip, index(crate::superblock::SUMMARY), Role::Summary, |to| {
                 encode_summary(order, to, GroupNo::ZERO, summary);
                 Ok(())
             })?;
@@ -124,9 +108,9 @@ impl FfsLive {
     }
 
     /// Writes the superblock: in use, or clean as it was found.
-    pub(super) fn write_superblock(&mut self, close: bool) -> Result<(), FsError> {
-        let secs = self.now().secs;
-        let softdep = self.cache.config().discipline == Discipline::SoftUpdates;
+    pub(super) fn write_superblock(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
+        let secs = core.now().secs;
+        let softdep = core.cache.config().discipline == Discipline::SoftUpdates;
         // What an image was found with when it was not clean stays for fsck.
         let found = self.sb.flags & (flag::UNCLEAN | flag::NEEDS_FSCK);
         let clean = close && self.sb.clean && found == 0;
@@ -145,17 +129,21 @@ impl FfsLive {
         self.device.flush()?;
         Ok(())
     }
+}
 
-    /// Writes all there is, over as many rounds as that takes.
-    pub(super) fn write_everything(&mut self) -> Result<(), FsError> {
-        loop {
-            self.cache.sync()?;
-            self.run_actions()?;
-            self.put_summaries()?;
-            if !self.cache.is_dirty() {
-                return Ok(());
-            }
-        }
+fn limits(sb: &Super) -> Limits {
+    Limits {
+        root: Ino::new(ROOT),
+        inodes: sb.inodes(),
+        block: sb.bsize,
+        unit: sb.fsize,
+        name_max: 255,
+        // What `di_nlink` can count.
+        link_max: 32767,
+        // `MAXPATHLEN`, its final zero left out.
+        target_max: 1023,
+        dir_max: sb.size.saturating_mul(u64::from(sb.fsize)).min(u64::from(u32::MAX)),
+        dir_unit: DIRECTORY_UNIT,
     }
 }
 

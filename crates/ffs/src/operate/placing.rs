@@ -1,6 +1,6 @@
 //! What a policy for inodes is told by the engine, and that its answers are obeyed.
 
-use super::{FfsLive, LiveOptions};
+use super::{Ffs, FfsLive, LiveOptions};
 use crate::{MakeOptions, Version, make};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -37,8 +37,8 @@ fn open(version: Version, discipline: Discipline) -> FfsLive {
     FfsLive::open(device, Arc::new(VirtualClock::new()), Config::new(discipline), options).unwrap()
 }
 
-fn place(live: &FfsLive, ino: Ino) -> InodePlace {
-    let (group, slot) = live.sb.inode_slot(ino).unwrap();
+fn place(format: &Ffs, ino: Ino) -> InodePlace {
+    let (group, slot) = format.sb.inode_slot(ino).unwrap();
     InodePlace { group, slot }
 }
 
@@ -108,9 +108,12 @@ impl InodePlacement for Backwards {
 /// Every inode that is in use but for the first three, and which are directories.
 fn in_use(live: &mut FfsLive) -> BTreeMap<InodePlace, bool> {
     let mut used = BTreeMap::new();
-    for ino in (live.root().get() + 1..live.sb.inodes()).map(Ino::new) {
-        let at = place(live, ino);
-        if live.inode_in_use(at.group, at.slot).unwrap() {
+    let first = live.root().get() + 1;
+    let end = live.parts().0.sb.inodes();
+    for ino in (first..end).map(Ino::new) {
+        let (format, core) = live.parts();
+        let at = place(format, ino);
+        if format.inode_in_use(core, at.group, at.slot).unwrap() {
             let kind = live.attr(ino).unwrap().kind;
             used.insert(at, kind == seekless_fs::FileKind::Directory);
         }
@@ -127,8 +130,9 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
     ] {
         let mut live = open(version, discipline);
         let told = Arc::new(Mutex::new(Told::default()));
-        let policy = std::mem::replace(&mut live.inodes, Box::new(Backwards));
-        live.inodes = Box::new(Heard { policy, told: Arc::clone(&told) });
+        let inodes = &mut live.parts().0.inodes;
+        let policy = std::mem::replace(inodes, Box::new(Backwards));
+        *inodes = Box::new(Heard { policy, told: Arc::clone(&told) });
         let mut draw = Pcg64Mcg::seed_from_u64(5);
         let mut below = |limit: usize| draw.next_u32() as usize % limit;
         let mut directories = vec![live.root()];
@@ -144,7 +148,7 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
                 };
                 match live.make(dir, &name, new, OWNER) {
                     Ok(attr) => {
-                        let expected = (name.clone(), place(&live, attr.ino));
+                        let expected = (name.clone(), place(live.parts().0, attr.ino));
                         assert_eq!(told.lock().unwrap().last.as_ref(), Some(&expected));
                         if is_directory {
                             directories.push(attr.ino);
@@ -167,15 +171,15 @@ fn the_policy_hears_of_every_inode_that_is_taken_or_given_back() {
         assert!(told.in_vain > 10, "inodes never ran out");
         assert!(told.given_back > 100, "{} were given back", told.given_back);
         let directories = used.values().filter(|&&is_directory| is_directory).count() as u64;
-        assert_eq!(live.groups.totals().ndir, directories + 1);
+        assert_eq!(live.parts().0.groups.totals().ndir, directories + 1);
     }
 }
 
 #[test]
 fn inodes_go_where_the_policy_says() {
     let mut live = open(Version::Ufs2, Discipline::Async);
-    live.inodes = Box::new(Backwards);
-    let (root, shape) = (live.root(), *live.groups.shape());
+    live.parts().0.inodes = Box::new(Backwards);
+    let (root, shape) = (live.root(), *live.parts().0.groups.shape());
     assert!(shape.ncg > 2, "{shape:?}");
     let mut made = Vec::new();
     for n in 0..2 * shape.ipg {
@@ -184,7 +188,7 @@ fn inodes_go_where_the_policy_says() {
     }
     // The slot is heeded in the goal's group, as long as it is free.
     assert_eq!(made[0].get(), shape.ncg * shape.ipg - 1);
-    let groups: Vec<u32> = made.iter().map(|&ino| place(&live, ino).group.get()).collect();
+    let groups: Vec<u32> = made.iter().map(|&ino| place(live.parts().0, ino).group.get()).collect();
     let (first, second) = groups.split_at(shape.ipg as usize);
     assert!(first.iter().all(|&group| group == shape.ncg - 1), "{first:?}");
     assert!(second.iter().all(|&group| group == shape.ncg - 2), "{second:?}");

@@ -1,8 +1,8 @@
 //! Extended attributes of UFS2: a list in up to two blocks of the inode's own,
 //! written anew with every change.
 
-use super::FfsLive;
-use super::node::Node;
+use super::Node;
+use super::{Core, Ffs};
 use crate::superblock::Format;
 use crate::xattr::{decode_attributes, encode_attribute};
 use seekless_cache::{ChangeId, Kind, Role};
@@ -30,12 +30,12 @@ fn bare(name: &[u8]) -> Result<&[u8], FsError> {
     Ok(bare)
 }
 
-impl FfsLive {
+impl Ffs {
     /// The runs that hold a file's attributes, in order.
-    pub(super) fn ext_runs(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+    pub(super) fn ext_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
         let bsize = u64::from(self.sb.bsize);
-        let node: &Node = self.node(ino)?;
-        let (mut left, numbers) = (u64::from(node.ext_size), node.ext);
+        let node: &Node = core.node(ino)?;
+        let (mut left, numbers) = (u64::from(node.map.ext_size), node.map.ext);
         let mut runs = Vec::new();
         for number in numbers {
             let frags = self.frags(left.min(bsize));
@@ -48,12 +48,12 @@ impl FfsLive {
         Ok(runs)
     }
 
-    pub(super) fn read_xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
-        let size = self.node(ino)?.ext_size;
+    pub(super) fn read_xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        let size = core.node(ino)?.map.ext_size;
         let mut bytes = vec![0; index(size)];
-        let runs = self.ext_runs(ino)?;
+        let runs = self.ext_runs(core, ino)?;
         for (part, run) in bytes.chunks_mut(index(self.sb.bsize)).zip(runs) {
-            self.cache.read_run(run.start, 0, part)?;
+            core.cache.read_run(run.start, 0, part)?;
         }
         let place = Location::of("extended attribute").in_inode(ino);
         decode_attributes(self.sb.order, &bytes, place)
@@ -61,6 +61,7 @@ impl FfsLive {
 
     pub(super) fn change_xattr(
         &mut self,
+        core: &mut Core,
         ino: Ino,
         name: &[u8],
         value: Option<&[u8]>,
@@ -70,7 +71,7 @@ impl FfsLive {
             return Err(FsError::Unsupported("extended attributes in UFS1".into()));
         }
         bare(name)?;
-        let mut all = self.read_xattrs(ino)?;
+        let mut all = self.read_xattrs(core, ino)?;
         let there = all.iter().position(|xattr| xattr.name == name);
         match (there, mode) {
             (Some(_), XattrMode::Create) => return Err(FsError::Exists(shown(name))),
@@ -90,35 +91,34 @@ impl FfsLive {
             };
             encode_attribute(self.sb.order, space, name, &xattr.value, &mut area);
         }
-        self.store_area(ino, &area)?;
-        self.touch(ino)
+        self.store_area(core, ino, &area)
     }
 
     /// Writes the list to new blocks; the old ones are freed once the inode
     /// leads to the new.
-    fn store_area(&mut self, ino: Ino, area: &[u8]) -> Result<(), FsError> {
+    fn store_area(&mut self, core: &mut Core, ino: Ino, area: &[u8]) -> Result<(), FsError> {
         let bsize = index(self.sb.bsize);
         if area.len() > bsize.saturating_mul(2) {
             return Err(FsError::NoSpace("attributes longer than two blocks".into()));
         }
-        let old = self.ext_runs(ino)?;
+        let old = self.ext_runs(core, ino)?;
         let mut after: Vec<ChangeId> = Vec::new();
         let mut new: Vec<Extent> = Vec::new();
         for part in area.chunks(bsize) {
             let frags = self.frags(wide(part.len()));
             let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
-            let (at, bitmap) = match self.take_data(ino, 0, frags, wanted) {
+            let (at, bitmap) = match self.take_data(core, ino, 0, frags, wanted) {
                 Ok(taken) => taken,
                 Err(error) => {
                     for &run in &new {
-                        self.cache.forget(run, ChangeId::COMMITTED);
+                        core.cache.forget(run, ChangeId::COMMITTED);
                     }
-                    self.free_runs(&new)?;
+                    self.free_runs(core, &new)?;
                     return Err(error);
                 }
             };
             let len = index(frags.saturating_mul(self.sb.fsize));
-            let ((), data) = self.cache.fill(at, len, Role::AttributesInit, |to| {
+            let ((), data) = core.cache.fill(at, len, Role::AttributesInit, |to| {
                 to.iter_mut().zip(part).for_each(|(to, &from)| *to = from);
                 Ok(())
             })?;
@@ -127,13 +127,13 @@ impl FfsLive {
         }
         let count = |runs: &[Extent]| runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
         let (gone, come) = (self.sectors(count(&old)), self.sectors(count(&new)));
-        let node = self.node(ino)?;
+        let node = core.node(ino)?;
         node.sectors = node.sectors.saturating_sub(gone).saturating_add(come);
-        node.ext_size = byte(area.len());
+        node.map.ext_size = byte(area.len());
         let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
-        node.ext = [number(0), number(1)];
-        let changed = self.put_blocks(ino, Role::PointerMove, &after)?;
-        self.defer_free(&[changed], Kind::FreeFrag, old);
+        node.map.ext = [number(0), number(1)];
+        let changed = self.put_blocks(core, ino, Role::PointerMove, &after)?;
+        core.defer_free(&[changed], Kind::FreeFrag, old);
         Ok(())
     }
 }

@@ -1,13 +1,12 @@
 //! Renaming: the new name first, then the old one goes.
 
-use super::FfsLive;
-use super::actions::Action;
-use super::directory::Ids;
-use super::fault::Fault;
-use super::index::{Slot, UNIT};
-use super::names::{LINK_MAX, not_found};
-use super::node::flag;
+use crate::actions::Action;
+use crate::fault::Fault;
+use crate::index::Slot;
+use crate::names::not_found;
+use crate::{Format, Ids, Live};
 use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::field::wide;
 use seekless_fs::operate::RenameMode;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
@@ -15,14 +14,14 @@ use seekless_units::Ino;
 /// A name in a directory.
 type Name<'a> = (Ino, &'a [u8]);
 
-impl FfsLive {
-    pub(super) fn rename_file(
+impl<F: Format> Live<F> {
+    pub(crate) fn rename_file(
         &mut self,
         from: Name<'_>,
         to: Name<'_>,
         mode: RenameMode,
     ) -> Result<(), FsError> {
-        Self::check_name(to.1)?;
+        self.check_name(to.1)?;
         let is_dot = |name: &[u8]| matches!(name, b"." | b"..");
         if is_dot(from.1) || is_dot(to.1) {
             return Err(FsError::Invalid("`.` and `..` cannot be renamed".into()));
@@ -55,7 +54,7 @@ impl FfsLive {
     fn lies_below(&mut self, dir: Ino, above: Ino) -> Result<bool, FsError> {
         let mut at = dir;
         // No path is longer than there are inodes.
-        for _ in 0..self.sb.inodes() {
+        for _ in 0..self.format.limits().inodes {
             if at == above {
                 return Ok(true);
             }
@@ -145,14 +144,16 @@ impl FfsLive {
         old: Ino,
     ) -> Result<(), FsError> {
         let dir = from.0;
+        let unit = wide(self.format.limits().dir_unit);
+        let link_max = self.format.limits().link_max;
         let place = |slot: Option<Slot>| {
             let slot = slot.ok_or_else(|| not_found(to))?;
-            Ok::<_, FsError>((slot.at, slot.at.checked_div(UNIT).unwrap_or(0)))
+            Ok::<_, FsError>((slot.at, slot.at.checked_div(unit).unwrap_or(0)))
         };
         let (source, target) = (place(self.find(dir, from.1)?)?, place(self.find(dir, to)?)?);
-        let in_place = !self.has(Fault::RenameOverOutOfPlace);
+        let in_place = !self.core.has(Fault::RenameOverOutOfPlace);
         let goes_behind = in_place && source.0 < target.0 && source.1 != target.1;
-        if goes_behind && self.node(moved)?.links.saturating_add(2) > LINK_MAX {
+        if goes_behind && self.node(moved)?.links.saturating_add(2) > link_max {
             return Err(FsError::TooManyLinks(moved));
         }
         let mut after = self.changes_in_dir(old)?;
@@ -165,7 +166,7 @@ impl FfsLive {
             let (named, gone) = self.move_behind(dir, from.1, target.1, counted)?;
             self.note_name(moved, dir, &named)?;
             self.note_leaving(moved, dir, gone)?;
-            self.cache.defer(&[gone], Kind::DirRem, Action::DropLink(moved));
+            self.core.cache.defer(&[gone], Kind::DirRem, Action::DropLink(moved));
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
@@ -184,18 +185,19 @@ impl FfsLive {
         self.note_name(moved, dir, &named)?;
         self.note_leaving(moved, dir, changed)?;
         self.lose_dir(dir, old, Some(changed))?;
-        self.cache.defer(&[changed], Kind::DirRem, Action::DropLink(moved));
+        self.core.cache.defer(&[changed], Kind::DirRem, Action::DropLink(moved));
         self.touch(moved)?;
         self.touch_dir(dir)
     }
 
     /// Refuses what cannot be counted.
     fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
-        if self.node(moved)?.links >= LINK_MAX {
+        let link_max = self.format.limits().link_max;
+        if self.node(moved)?.links >= link_max {
             return Err(FsError::TooManyLinks(moved));
         }
         match new_parent {
-            Some(parent) if self.node(parent)?.links >= LINK_MAX => {
+            Some(parent) if self.node(parent)?.links >= link_max => {
                 Err(FsError::TooManyLinks(parent))
             }
             _ => Ok(()),
@@ -235,7 +237,7 @@ impl FfsLive {
         if !is_new {
             after.extend(self.changes_to_name(from.0, from.1)?);
         }
-        if !is_new && (!first || self.has(Fault::TurnAfterRenameOver)) {
+        if !is_new && (!first || self.core.has(Fault::TurnAfterRenameOver)) {
             return Ok(None);
         }
         let before: Ids = if is_new { Ids::from_slice(&[counted]) } else { after.clone() };
@@ -272,7 +274,7 @@ impl FfsLive {
             old.effective = old.effective.saturating_sub(1);
             let mut after = Ids::from_slice(&[dotdot]);
             after.extend(removed);
-            self.cache.defer(&after, Kind::DirRem, Action::DropLink(from.0));
+            self.core.cache.defer(&after, Kind::DirRem, Action::DropLink(from.0));
         }
         self.touch(moved)?;
         self.touch_dir(from.0)?;
@@ -282,7 +284,7 @@ impl FfsLive {
         match removed {
             Some(id) => {
                 self.note_leaving(moved, to, id)?;
-                self.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
+                self.core.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
                 Ok(())
             }
             None => self.drop_link(moved),
@@ -343,14 +345,14 @@ impl FfsLive {
         let after: Ids = [back].into_iter().chain(other_turned).collect();
         let removed = self.remove(to.0, &third, &after)?;
         // Each has lost the name it had too many, and its old parent.
-        self.cache.defer(&[back], Kind::DirRem, Action::DropLink(moved));
+        self.core.cache.defer(&[back], Kind::DirRem, Action::DropLink(moved));
         let gone: Ids = removed.into_iter().chain([back]).collect();
-        self.cache.defer(&gone, Kind::DirRem, Action::DropLink(other));
+        self.core.cache.defer(&gone, Kind::DirRem, Action::DropLink(other));
         for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
             let Some(turned) = turned else { continue };
             let node = self.node(parent)?;
             node.effective = node.effective.saturating_sub(1);
-            self.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
+            self.core.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
         }
         self.note_leaving(moved, to.0, back)?;
         self.note_leaving(other, from.0, changed)?;
@@ -367,8 +369,8 @@ impl FfsLive {
     }
 
     /// Whether a file may not be changed.
-    pub(super) fn check_changeable(&mut self, ino: Ino) -> Result<(), FsError> {
-        if self.named_node(ino)?.is(flag::IMMUTABLE | flag::SNAPSHOT) {
+    pub(crate) fn check_changeable(&mut self, ino: Ino) -> Result<(), FsError> {
+        if self.named_node(ino)?.restrictions.keep_it_as_it_is() {
             return Err(FsError::NotPermitted(format!("inode {ino} is immutable")));
         }
         Ok(())

@@ -1,8 +1,7 @@
 //! The names of directories in memory, as UFS `dirhash` has them: where each is,
 //! and which units have room for more.
 
-use super::FfsLive;
-use crate::ondisk::DIRECTORY_UNIT;
+use crate::{Codec, Format, Live};
 use hashbrown::HashMap;
 use seekless_cache::ChangeId;
 use seekless_fs::field::{index, wide};
@@ -11,25 +10,22 @@ use seekless_units::Ino;
 
 /// Names that are indexed at most, over all directories but the one at hand.
 const MOST_NAMES: usize = 1 << 20;
-/// Bytes of a unit.
-pub(super) const UNIT: u64 = 512;
-const _: () = assert!(DIRECTORY_UNIT == 512);
 
 /// An entry of a directory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
-    pub(super) ino: Ino,
+pub(crate) struct Slot {
+    pub(crate) ino: Ino,
     /// Where it begins, in bytes from the directory's start.
-    pub(super) at: u64,
-    pub(super) kind: u8,
+    pub(crate) at: u64,
+    pub(crate) kind: u8,
     /// The change that made it, if nothing but it was changed with that.
-    pub(super) added: ChangeId,
+    pub(crate) added: ChangeId,
 }
 
 /// The names of a directory.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) names: HashMap<Box<[u8]>, Slot>,
+pub(crate) struct Index {
+    pub(crate) names: HashMap<Box<[u8]>, Slot>,
     /// Entries behind others of the same name, which only damage leaves: each
     /// shows when those in front of it are gone.
     shadowed: Vec<(Box<[u8]>, Slot)>,
@@ -42,7 +38,7 @@ pub(super) struct Index {
 
 /// The indexes of the directories that were looked into.
 #[derive(Debug)]
-pub(super) struct Indexes {
+pub(crate) struct Indexes {
     of: HashMap<Ino, Index>,
     names: usize,
     /// Names at which some are forgotten.
@@ -58,7 +54,7 @@ impl Default for Indexes {
 
 impl Index {
     /// Notes how much room a unit has.
-    pub(super) fn set_room(&mut self, unit: u64, room: usize) {
+    pub(crate) fn set_room(&mut self, unit: u64, room: usize) {
         let at = index(unit);
         if self.room.len() <= at {
             self.room.resize(at.saturating_add(1), 0);
@@ -73,7 +69,7 @@ impl Index {
     }
 
     /// The first unit with room for an entry of so many bytes.
-    pub(super) fn unit_with(&mut self, needed: usize) -> Option<u64> {
+    pub(crate) fn unit_with(&mut self, needed: usize) -> Option<u64> {
         let first = self.first.get_mut(needed / 4)?;
         let behind = self.room.iter().skip(index(*first));
         let skip = behind.take_while(|&&room| usize::from(room) < needed).count();
@@ -83,14 +79,14 @@ impl Index {
     }
 
     /// The first unit from a given one on with room for an entry of so many bytes.
-    pub(super) fn unit_from(&self, needed: usize, from: u64) -> Option<u64> {
+    pub(crate) fn unit_from(&self, needed: usize, from: u64) -> Option<u64> {
         let behind = self.room.iter().enumerate().skip(index(from));
         let mut fitting = behind.filter(|(_, room)| usize::from(**room) >= needed);
         fitting.next().map(|(unit, _)| wide(unit))
     }
 
     /// Whether it holds nothing but itself.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.names.keys().all(|name| matches!(&name[..], b"." | b".."))
     }
 
@@ -128,9 +124,9 @@ impl Indexes {
     }
 }
 
-impl FfsLive {
+impl<F: Format> Live<F> {
     /// The index of a directory's names, made if there is none.
-    pub(super) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
+    pub(crate) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
         if !self.indexes.of.contains_key(&dir) {
             let made = self.read_index(dir)?;
             self.indexes.make_room();
@@ -139,25 +135,25 @@ impl FfsLive {
         }
         self.indexes.turn = self.indexes.turn.saturating_add(1);
         let turn = self.indexes.turn;
-        let index = self.indexes.of.get_mut(&dir).ok_or_else(|| super::node::gone(dir))?;
+        let index = self.indexes.of.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
         index.used = turn;
         Ok(index)
     }
 
     fn read_index(&mut self, dir: Ino) -> Result<Index, FsError> {
         let size = self.dir_size(dir)?;
-        let mut made =
-            Index { first: vec![0; (DIRECTORY_UNIT / 4).saturating_add(1)], ..Index::default() };
+        let len = self.format.limits().dir_unit;
+        let mut made = Index { first: vec![0; (len / 4).saturating_add(1)], ..Index::default() };
         let mut at = 0;
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
-            for (base, unit) in (at..).step_by(DIRECTORY_UNIT).zip(bytes.chunks(DIRECTORY_UNIT)) {
+            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
                 let place = Location::of("directory").in_inode(dir);
-                let mut room = DIRECTORY_UNIT;
-                for entry in self.sb.entries(unit, place) {
+                let mut room = len;
+                for entry in self.format.codec().entries(unit, place) {
                     let entry = entry?;
-                    room = room.saturating_sub(entry.needed());
-                    if entry.is_name() {
+                    room = room.saturating_sub(entry.needed);
+                    if entry.is_name {
                         let slot = Slot {
                             ino: entry.ino,
                             at: base.saturating_add(wide(entry.at)),
@@ -171,7 +167,7 @@ impl FfsLive {
                         }
                     }
                 }
-                made.set_room(base.checked_div(UNIT).unwrap_or(0), room);
+                made.set_room(base.checked_div(wide(len)).unwrap_or(0), room);
             }
             at = at.saturating_add(wide(bytes.len()));
         }
@@ -181,7 +177,7 @@ impl FfsLive {
     }
 
     /// Enters a name that was written.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &mut self,
         dir: Ino,
         unit: u64,
@@ -194,7 +190,7 @@ impl FfsLive {
     }
 
     /// Forgets a name that was taken out of a unit.
-    pub(super) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn leave(&mut self, dir: Ino, unit: u64, name: &[u8]) -> Result<(), FsError> {
         let index = self.index(dir)?;
         index.names.remove(name);
         if let Some(at) = index.shadowed.iter().position(|(other, _)| **other == *name) {
@@ -206,19 +202,21 @@ impl FfsLive {
     }
 
     /// Counts anew how much room a unit has.
-    pub(super) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
-        let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;
-        let bytes = self.cache.read(block, skip, DIRECTORY_UNIT)?;
+    pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
+        let len = self.format.limits().dir_unit;
+        let (block, skip) = self.dir_place(dir, unit.saturating_mul(wide(len)))?;
+        let bytes = self.core.cache.read(block, skip, len)?;
         let place = Location::of("directory").in_inode(dir);
-        let taken = self.sb.entries(bytes, place).try_fold(0usize, |taken, entry| {
-            Ok::<_, FsError>(taken.saturating_add(entry?.needed()))
-        })?;
-        self.index(dir)?.set_room(unit, DIRECTORY_UNIT.saturating_sub(taken));
+        let taken =
+            self.format.codec().entries(bytes, place).try_fold(0usize, |taken, entry| {
+                Ok::<_, FsError>(taken.saturating_add(entry?.needed))
+            })?;
+        self.index(dir)?.set_room(unit, len.saturating_sub(taken));
         Ok(())
     }
 
     /// Forgets the names of a directory that is no more.
-    pub(super) fn drop_index(&mut self, dir: Ino) {
+    pub(crate) fn drop_index(&mut self, dir: Ino) {
         self.indexes.forget(dir);
     }
 }

@@ -1,6 +1,6 @@
 //! Reading files: runs found, then read in as few requests as may be.
 
-use super::FfsLive;
+use crate::{Format, Live};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Ino};
@@ -14,26 +14,32 @@ struct Stretch {
     to: usize,
 }
 
-impl FfsLive {
+impl<F: Format> Live<F> {
     /// Reads a range that lies within the file; holes are zeros.
-    pub(super) fn read_bytes(
+    pub(crate) fn read_bytes(
         &mut self,
         ino: Ino,
         offset: u64,
         buf: &mut [u8],
     ) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
-        let frag = u64::from(self.sb.frag);
+        self.node(ino)?;
+        let limits = *self.format.limits();
+        let bsize = u64::from(limits.block);
+        let frag = bsize.checked_div(u64::from(limits.unit)).unwrap_or(1);
         let mut open: Option<Stretch> = None;
         let mut done = 0usize;
         while done < buf.len() {
             let at = offset.saturating_add(wide(done));
             let skip = index(at.checked_rem(bsize).unwrap_or(0));
             let left = buf.len().saturating_sub(done);
-            let end = done.saturating_add(index(self.sb.bsize).saturating_sub(skip).min(left));
-            let found = self.lookup_block(ino, at.checked_div(bsize).unwrap_or(0))?;
+            let end = done.saturating_add(index(limits.block).saturating_sub(skip).min(left));
+            let found = self.format.lookup_block(
+                &mut self.core,
+                ino,
+                at.checked_div(bsize).unwrap_or(0),
+            )?;
             match (&mut open, found) {
-                (Some(run), Some(block)) if run.follows(block, frag, self.sb.bsize) => run.to = end,
+                (Some(run), Some(block)) if run.follows(block, frag, limits.block) => run.to = end,
                 (_, Some(block)) => {
                     self.read_stretch(open.take(), buf)?;
                     open = Some(Stretch { at: block, skip, from: done, to: end });
@@ -51,7 +57,7 @@ impl FfsLive {
     fn read_stretch(&mut self, run: Option<Stretch>, buf: &mut [u8]) -> Result<(), FsError> {
         let Some(run) = run else { return Ok(()) };
         let part = buf.get_mut(run.from..run.to).unwrap_or_default();
-        self.cache.read_run(run.at, run.skip, part)
+        self.core.cache.read_run(run.at, run.skip, part)
     }
 }
 

@@ -1,17 +1,15 @@
 //! What may be asked of a file system in use.
 
-use super::node::flag;
-use super::{FfsLive, directory};
-use crate::ondisk::ROOT;
+use crate::{Format, Live};
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode};
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
 
-impl Operate for FfsLive {
+impl<F: Format> Operate for Live<F> {
     fn root(&self) -> Ino {
-        Ino::new(ROOT)
+        self.format.limits().root
     }
 
     fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
@@ -25,7 +23,8 @@ impl Operate for FfsLive {
 
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
         self.drop_nodes();
-        Ok(self.named_node(ino)?.attr())
+        self.named_node(ino)?;
+        self.shown(ino)
     }
 
     fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
@@ -68,7 +67,7 @@ impl Operate for FfsLive {
     fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
         let node = self.named_node(ino)?;
         match node.kind {
-            FileKind::Regular if !node.is(flag::SNAPSHOT) => {}
+            FileKind::Regular if !node.restrictions.snapshot => {}
             FileKind::Directory => return Err(FsError::IsDirectory(format!("inode {ino}"))),
             _ => return Err(FsError::Invalid(format!("inode {ino} is not a regular file"))),
         }
@@ -98,7 +97,8 @@ impl Operate for FfsLive {
 
     fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
         self.drop_nodes();
-        self.mapped_runs(ino)
+        self.named_node(ino)?;
+        self.format.mapped_runs(&mut self.core, ino)
     }
 
     fn read_dir(
@@ -111,7 +111,7 @@ impl Operate for FfsLive {
     }
 
     fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError> {
-        let bsize = u64::from(self.sb.bsize);
+        let bsize = u64::from(self.format.limits().block);
         let node = self.named_node(ino)?;
         if node.kind != FileKind::Symlink {
             return Err(FsError::Invalid(format!("inode {ino} is not a symlink")));
@@ -126,7 +126,7 @@ impl Operate for FfsLive {
 
     fn xattrs(&mut self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
         self.named_node(ino)?;
-        self.read_xattrs(ino)
+        self.format.xattrs(&mut self.core, ino)
     }
 
     fn set_xattr(
@@ -138,14 +138,16 @@ impl Operate for FfsLive {
     ) -> Result<(), FsError> {
         self.change(|live| {
             live.check_changeable(ino)?;
-            live.change_xattr(ino, name, Some(value), mode)
+            live.format.set_xattr(&mut live.core, ino, name, Some(value), mode)?;
+            live.touch(ino)
         })
     }
 
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError> {
         self.change(|live| {
             live.check_changeable(ino)?;
-            live.change_xattr(ino, name, None, XattrMode::Any)
+            live.format.set_xattr(&mut live.core, ino, name, None, XattrMode::Any)?;
+            live.touch(ino)
         })
     }
 
@@ -179,27 +181,16 @@ impl Operate for FfsLive {
     }
 
     fn tick(&mut self) -> Result<(), FsError> {
-        self.cache.tick()?;
+        self.core.cache.tick()?;
         self.run_actions()
     }
 
     fn space(&mut self) -> Space {
-        let free = self.groups.free_frags().saturating_add(self.pending.frags);
-        Space {
-            block_size: self.sb.fsize,
-            file_block: self.sb.bsize,
-            blocks: self.sb.tuning.dsize,
-            free,
-            available: free.saturating_sub(self.kept_frags()),
-            // The first two are nobody's.
-            inodes: u64::from(self.sb.inodes().saturating_sub(2)),
-            free_inodes: self.groups.totals().nifree.saturating_add(self.pending.inodes),
-            name_max: u32::try_from(directory::NAME_MAX).unwrap_or(255),
-        }
+        self.format.space(&self.core)
     }
 
     fn spend_reserve(&mut self, may: bool) {
-        self.may_spend_reserve = may;
+        self.core.may_spend_reserve = may;
     }
 
     fn unmount(&mut self) -> Result<(), FsError> {
@@ -207,8 +198,13 @@ impl Operate for FfsLive {
             return Ok(());
         }
         // Files that somebody still had open and that have no names go now.
-        let orphans: Vec<Ino> =
-            self.nodes.values().filter(|node| node.effective == 0).map(|node| node.ino).collect();
+        let orphans: Vec<Ino> = self
+            .core
+            .nodes
+            .values()
+            .filter(|node| node.effective == 0)
+            .map(|node| node.ino)
+            .collect();
         for ino in orphans {
             let node = self.node(ino)?;
             node.holds = 0;
@@ -221,7 +217,7 @@ impl Operate for FfsLive {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
         self.device.flush()?;
-        self.write_superblock(true)?;
+        self.format.mark(&mut self.core, true)?;
         self.closed = true;
         Ok(())
     }

@@ -1,13 +1,13 @@
 //! What is done once something is on the disk.
 
-use super::FfsLive;
-use seekless_cache::ChangeId;
+use crate::{Format, Live};
+use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_units::{Extent, Ino};
 
 /// Something that waits for the disk.
 #[derive(Debug)]
-pub(super) enum Action {
+pub enum Action {
     /// A name of a file is gone.
     DropLink(Ino),
     /// A directory's name is gone.
@@ -28,10 +28,10 @@ pub(super) enum Action {
     },
 }
 
-impl FfsLive {
+impl<F: Format> Live<F> {
     /// Does the actions that need wait no longer, and those that become so.
-    pub(super) fn run_actions(&mut self) -> Result<(), FsError> {
-        while let Some(action) = self.cache.next_ready() {
+    pub(crate) fn run_actions(&mut self) -> Result<(), FsError> {
+        while let Some(action) = self.core.cache.next_ready() {
             if let Err(error) = self.perform(action) {
                 // What should have happened has not, and cannot be made good.
                 self.broken.get_or_insert_with(|| error.to_string());
@@ -46,22 +46,22 @@ impl FfsLive {
             Action::DropLink(ino) => self.drop_link(ino),
             Action::DropDirectory { ino, parent } => self.drop_directory(ino, parent),
             Action::FreeRuns(runs) => {
-                let frags = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-                self.pending.frags = self.pending.frags.saturating_sub(frags);
+                let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+                self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
                 for &run in &runs {
-                    self.cache.forget(run, ChangeId::COMMITTED);
+                    self.core.cache.forget(run, ChangeId::COMMITTED);
                 }
-                self.free_runs(&runs)
+                self.format.free_runs(&mut self.core, &runs)
             }
             Action::FreeInode { ino, is_directory } => {
-                self.pending.inodes = self.pending.inodes.saturating_sub(1);
-                self.free_inode(ino, is_directory)
+                self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
+                self.format.give_inode(&mut self.core, ino, is_directory)
             }
         }
     }
 
     /// Counts one name less; without names and holders the file goes.
-    pub(super) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
+    pub(crate) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.links = node.links.saturating_sub(1);
         // A removed directory's own `.` goes with its last name.
@@ -71,7 +71,7 @@ impl FfsLive {
         if node.links == 0 && node.holds == 0 {
             self.destroy(ino)?;
         } else {
-            self.put_fewer_links(ino)?;
+            self.format.put_links(&mut self.core, ino, Role::LinkDrop)?;
         }
         Ok(())
     }
@@ -79,29 +79,33 @@ impl FfsLive {
     /// A removed directory has its name less. What was in it may still be
     /// counted, and an older name of it; when it goes its parent has one link
     /// less.
-    pub(super) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
+    pub(crate) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
         self.node(ino)?.counted_in = Some(parent);
         self.drop_link(ino)
     }
 
     /// Counts the space of a file that will go as free already.
-    pub(super) fn count_free(&mut self, ino: Ino) {
-        let Some(node) = self.nodes.get_mut(&ino) else { return };
+    pub(crate) fn count_free(&mut self, ino: Ino) {
+        let unit = self.format.limits().unit;
+        let Some(node) = self.core.nodes.get_mut(&ino) else { return };
         if node.effective > 0 || node.holds > 0 || node.counted_free {
             return;
         }
         node.counted_free = true;
-        let frags = node.sectors.saturating_mul(512).checked_div(u64::from(self.sb.fsize));
-        self.pending.frags = self.pending.frags.saturating_add(frags.unwrap_or(0));
-        self.pending.inodes = self.pending.inodes.saturating_add(1);
+        let blocks = node.blocks(unit);
+        self.core.pending.blocks = self.core.pending.blocks.saturating_add(blocks);
+        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
     }
 
     /// Takes that back, since it now goes.
-    pub(super) fn uncount(&mut self, ino: Ino) {
-        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.counted_free) else { return };
+    pub(crate) fn uncount(&mut self, ino: Ino) {
+        let unit = self.format.limits().unit;
+        let Some(node) = self.core.nodes.get_mut(&ino).filter(|node| node.counted_free) else {
+            return;
+        };
         node.counted_free = false;
-        let frags = node.sectors.saturating_mul(512).checked_div(u64::from(self.sb.fsize));
-        self.pending.frags = self.pending.frags.saturating_sub(frags.unwrap_or(0));
-        self.pending.inodes = self.pending.inodes.saturating_sub(1);
+        let blocks = node.blocks(unit);
+        self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
+        self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
     }
 }

@@ -1,12 +1,9 @@
 //! Which names lead to a file, and what must be on the disk for them to do so.
 
-use super::FfsLive;
-use super::directory::Ids;
-use super::index::UNIT;
-use crate::ondisk::{DIRECTORY_UNIT, ROOT};
+use crate::{Codec, Format, Ids, Live};
 use hashbrown::HashMap;
 use seekless_cache::ChangeId;
-use seekless_fs::field::invalid;
+use seekless_fs::field::{invalid, wide};
 use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
 use smallvec::SmallVec;
@@ -23,11 +20,11 @@ const MANY_DEPARTED: usize = 1024;
 const MANY_RETURNS: usize = 64;
 
 /// Directories in which a file was seen.
-pub(super) type SeenIn = SmallVec<[Ino; 2]>;
+pub(crate) type SeenIn = SmallVec<[Ino; 2]>;
 
 /// Names in directories as the disk has them.
 #[derive(Debug, Default)]
-pub(super) struct Reach {
+pub(crate) struct Reach {
     /// Where files were looked up of which the inodes are not in memory.
     seen: HashMap<Ino, SeenIn>,
     /// What takes a name from the disk, by directory and name: until it has, the
@@ -42,12 +39,12 @@ pub(super) struct Reach {
 
 impl Reach {
     /// Forgets that a name of a file was seen, since its inode will remember.
-    pub(super) fn take_seen(&mut self, ino: Ino) -> SeenIn {
+    pub(crate) fn take_seen(&mut self, ino: Ino) -> SeenIn {
         self.seen.remove(&ino).unwrap_or_default()
     }
 
     /// Remembers where a file was seen of which the inode goes from memory.
-    pub(super) fn keep_seen(&mut self, ino: Ino, dirs: SeenIn) {
+    pub(crate) fn keep_seen(&mut self, ino: Ino, dirs: SeenIn) {
         if dirs.is_empty() {
             return;
         }
@@ -70,17 +67,17 @@ struct Departure {
 }
 
 /// Adds a directory to those in which a file was seen.
-pub(super) fn note_seen(seen: &mut SeenIn, dir: Ino) {
+pub(crate) fn note_seen(seen: &mut SeenIn, dir: Ino) {
     if !seen.contains(&dir) {
         seen.push(dir);
     }
 }
 
-impl FfsLive {
+impl<F: Format> Live<F> {
     /// Remembers that a file has a name in a directory: a file that is made
     /// durable is so with the names by which it was reached.
-    pub(super) fn saw(&mut self, dir: Ino, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+    pub(crate) fn saw(&mut self, dir: Ino, ino: Ino) {
+        if let Some(node) = self.core.nodes.get_mut(&ino) {
             note_seen(&mut node.seen_in, dir);
             return;
         }
@@ -91,10 +88,10 @@ impl FfsLive {
 
     /// Remembers what takes a name from the disk, of which the entry begins at a
     /// byte of its directory.
-    pub(super) fn note_departure(&mut self, dir: Ino, name: &[u8], at: u64, by: ChangeId) {
+    pub(crate) fn note_departure(&mut self, dir: Ino, name: &[u8], at: u64, by: ChangeId) {
         let reach = &mut self.reach;
         if reach.departures >= reach.many.max(MANY_DEPARTED) {
-            let cache = &self.cache;
+            let cache = &self.core.cache;
             reach.departed.values_mut().for_each(|names| {
                 names.retain(|_, departure| !cache.is_committed(departure.by));
             });
@@ -111,10 +108,10 @@ impl FfsLive {
     /// Sees to it that not too many changes stand on each other where names go and
     /// come back: a name that is about to be made again is gone from the disk, when
     /// many have not been.
-    pub(super) fn settle_return(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+    pub(crate) fn settle_return(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         let departure = self.reach.departed.get(&dir).and_then(|names| names.get(name));
         let Some(&Departure { by, .. }) = departure else { return Ok(()) };
-        if self.cache.is_committed(by) {
+        if self.core.cache.is_committed(by) {
             return Ok(());
         }
         self.reach.returns = self.reach.returns.saturating_add(1);
@@ -122,28 +119,29 @@ impl FfsLive {
             return Ok(());
         }
         self.reach.returns = 0;
-        self.cache.settle(&[by])
+        self.core.cache.settle(&[by])
     }
 
     /// What a new name that is put into some bytes of a directory waits for: that
     /// an older entry of the same name is gone from the disk. Where it is put over
     /// that entry it takes its place, with whatever write that is.
-    pub(super) fn departure(&self, dir: Ino, name: &[u8], over: &[Range<u64>]) -> Option<ChangeId> {
+    pub(crate) fn departure(&self, dir: Ino, name: &[u8], over: &[Range<u64>]) -> Option<ChangeId> {
         let Departure { by, at } = *self.reach.departed.get(&dir)?.get(name)?;
         let takes_place = over.iter().any(|bytes| bytes.contains(&at));
-        (!takes_place && !self.cache.is_committed(by)).then_some(by)
+        (!takes_place && !self.core.cache.is_committed(by)).then_some(by)
     }
 
     /// The directory that a directory's `..` leads to.
-    pub(super) fn parent_of(&mut self, dir: Ino) -> Result<Ino, FsError> {
+    pub(crate) fn parent_of(&mut self, dir: Ino) -> Result<Ino, FsError> {
         let place = Location::of("directory").in_inode(dir);
         self.dir_node(dir)?;
         let (block, skip) = self.dir_place(dir, 0)?;
-        let unit = self.cache.read(block, skip, DIRECTORY_UNIT)?;
-        match self.sb.entries(unit, place).nth(1) {
+        let len = self.format.limits().dir_unit;
+        let unit = self.core.cache.read(block, skip, len)?;
+        match self.format.codec().entries(unit, place).nth(1) {
             Some(Ok(entry)) if entry.name == b".." => Ok(entry.ino),
             Some(Err(error)) => Err(error),
-            _ => Err(invalid("..", UNIT, place)),
+            _ => Err(invalid("..", wide(len), place)),
         }
     }
 
@@ -151,17 +149,18 @@ impl FfsLive {
     /// is now, and in no other way: its names and those of the directories above
     /// it, and that older names of these are gone. A check that finds a directory
     /// by two names keeps one of them, and it may be the older.
-    pub(super) fn way_to(&mut self, dir: Ino) -> Result<Ids, FsError> {
+    pub(crate) fn way_to(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
         let mut at = dir;
         // No path is longer than there are inodes.
-        for _ in 0..self.sb.inodes() {
-            if at.get() == ROOT {
+        let limits = *self.format.limits();
+        for _ in 0..limits.inodes {
+            if at == limits.root {
                 break;
             }
             ids.extend(self.leaving(at)?);
-            let cache = &self.cache;
-            if let Some(node) = self.nodes.get(&at) {
+            let cache = &self.core.cache;
+            if let Some(node) = self.core.nodes.get(&at) {
                 let pending = node.named_by.iter().map(|&(_, id)| id);
                 ids.extend(pending.filter(|&id| !cache.is_committed(id)));
             }

@@ -1,14 +1,12 @@
 //! Operations on one file, checked before they are carried out.
 
-use super::FfsLive;
-use super::node::flag;
-use crate::superblock::Format;
+use crate::{Format, Live};
 use seekless_fs::operate::SetAttr;
-use seekless_fs::{Attr, FileKind, FsError, Timestamp};
+use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::Ino;
 
-impl FfsLive {
-    pub(super) fn write_file(
+impl<F: Format> Live<F> {
+    pub(crate) fn write_file(
         &mut self,
         ino: Ino,
         offset: u64,
@@ -21,25 +19,25 @@ impl FfsLive {
         if node.kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
-        if node.is(flag::APPEND) && offset != node.size {
+        if node.restrictions.append_only && offset != node.size {
             return Err(FsError::NotPermitted(format!("inode {ino} can only be appended to")));
         }
         self.check_changeable(ino)?;
-        let done = self.write_bytes(ino, offset, bytes)?;
-        let now = self.now();
+        let done = self.format.write_bytes(&mut self.core, ino, offset, bytes)?;
+        let now = self.core.now();
         let node = self.node(ino)?;
         (node.mtime, node.ctime) = (now, now);
-        self.put_attributes(ino)?;
+        self.format.put_attributes(&mut self.core, ino)?;
         Ok(done)
     }
 
-    pub(super) fn change_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
+    pub(crate) fn change_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
         self.check_changeable(ino)?;
-        let now = self.now();
+        let now = self.core.now();
         if let Some(size) = set.size {
             let node = self.node(ino)?;
             match node.kind {
-                FileKind::Regular if node.is(flag::APPEND) => {
+                FileKind::Regular if node.restrictions.append_only => {
                     return Err(FsError::NotPermitted(format!("inode {ino} can only grow")));
                 }
                 FileKind::Regular => {}
@@ -50,23 +48,23 @@ impl FfsLive {
                     )));
                 }
             }
-            self.truncate(ino, size)?;
+            self.format.truncate(&mut self.core, ino, size)?;
             self.node(ino)?.mtime = now;
         }
-        let early = self.sb.format == Format::Ufs1;
+        let atime = set.atime.map(|time| self.format.representable(time));
+        let mtime = set.mtime.map(|time| self.format.representable(time));
         let node = self.node(ino)?;
         node.perm = set.perm.map_or(node.perm, |perm| perm & 0o7777);
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
-        node.atime = set.atime.map_or(node.atime, |time| representable(time, early));
-        node.mtime = set.mtime.map_or(node.mtime, |time| representable(time, early));
+        node.atime = atime.unwrap_or(node.atime);
+        node.mtime = mtime.unwrap_or(node.mtime);
         node.ctime = now;
-        let attr = node.attr();
-        self.put_attributes(ino)?;
-        Ok(attr)
+        self.format.put_attributes(&mut self.core, ino)?;
+        self.shown(ino)
     }
 
-    pub(super) fn allocate_file(
+    pub(crate) fn allocate_file(
         &mut self,
         ino: Ino,
         from: u64,
@@ -77,24 +75,9 @@ impl FfsLive {
         if node.kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
-        let size = node.size;
         self.check_changeable(ino)?;
-        let end = self.check_len(ino, from.checked_add(len))?;
-        if keep && end > size {
-            return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
-        }
-        if let Err(error) = self.allocate_range(ino, from, end) {
-            if self.node(ino)?.size > size {
-                self.shrink(ino, size)?;
-            }
-            return Err(error);
-        }
+        let end = from.checked_add(len);
+        self.format.allocate_range(&mut self.core, ino, from, end, keep)?;
         self.touch(ino)
     }
-}
-
-/// A time as the format can keep it: UFS1 counts seconds in 32 bits.
-fn representable(time: Timestamp, early: bool) -> Timestamp {
-    let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
-    if early { Timestamp { secs: time.secs.clamp(low, high), ..time } } else { time }
 }

@@ -1,34 +1,24 @@
-//! Directories: entries in units of 512 bytes, changed in place.
+//! Linear directories: entries in units that none of them crosses, changed in place.
 //!
 //! A name that goes leaves an unused entry; nothing else moves, so that what
 //! waits to be written in the same unit can be undone on its own. Where an
 //! unused entry or the slack behind a used one is large enough a new name goes
 //! there; else a unit is compacted.
 
-use super::FfsLive;
-use super::fault::Fault;
-use super::index::{Slot, UNIT};
-use crate::entry::{self, Entry, needed};
-use crate::ondisk::DIRECTORY_UNIT;
-use crate::superblock::Order;
+use crate::fault::Fault;
+use crate::index::Slot;
+use crate::{Codec, Entry, Format, Ids, Live};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-
-/// Longest name.
-pub(super) const NAME_MAX: usize = 255;
-
-/// Changes that must all be on the disk for something to be.
-pub(super) type Ids = SmallVec<[ChangeId; 3]>;
 
 /// Room for a name: the unit, and what must be on the disk for it to be
 /// reached.
 #[derive(Clone, Debug)]
-pub(super) struct Spot {
+pub(crate) struct Spot {
     unit: u64,
     reached_by: Ids,
 }
@@ -41,58 +31,60 @@ struct Room {
     behind: Option<usize>,
 }
 
-/// The first unit of a new directory: `.` and `..`.
-pub(super) fn first_unit(order: Order, ino: Ino, parent: Ino, to: &mut [u8]) {
-    for entry in entry::dots(ino, parent) {
-        entry::put(order, to, &entry);
-    }
-}
+/// Bytes of the number of an inode in an entry, and of the bytes up to the next.
+const INO_LEN: usize = 4;
+const LEN_LEN: usize = 2;
 
-impl FfsLive {
+impl<F: Format> Live<F> {
+    /// Bytes of a unit of a directory.
+    fn unit(&self) -> u64 {
+        wide(self.format.limits().dir_unit)
+    }
+
     /// A directory's size, checked.
-    pub(super) fn dir_size(&mut self, dir: Ino) -> Result<u64, FsError> {
+    pub(crate) fn dir_size(&mut self, dir: Ino) -> Result<u64, FsError> {
         let size = self.dir_node(dir)?.size;
-        let limit = self.sb.size.saturating_mul(u64::from(self.sb.fsize)).min(u64::from(u32::MAX));
-        if size > limit || size.checked_rem(UNIT) != Some(0) {
+        let limit = self.format.limits().dir_max;
+        if size > limit || size.checked_rem(self.unit()) != Some(0) {
             return Err(range("di_size", size, limit, Location::of("directory").in_inode(dir)));
         }
         Ok(size)
     }
 
     /// What a directory holds from byte `at` to the end of that block.
-    pub(super) fn dir_bytes(&mut self, dir: Ino, at: u64, size: u64) -> Result<Vec<u8>, FsError> {
-        let bsize = u64::from(self.sb.bsize);
+    pub(crate) fn dir_bytes(&mut self, dir: Ino, at: u64, size: u64) -> Result<Vec<u8>, FsError> {
+        let bsize = u64::from(self.format.limits().block);
         let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
         let len = index(end.saturating_sub(at));
         let (block, skip) = self.dir_place(dir, at)?;
-        Ok(self.cache.read(block, skip, len)?.to_vec())
+        Ok(self.core.cache.read(block, skip, len)?.to_vec())
     }
 
     /// Where a byte of a directory lies.
-    pub(super) fn dir_place(&mut self, dir: Ino, at: u64) -> Result<(BlockNo, usize), FsError> {
-        let bsize = u64::from(self.sb.bsize);
+    pub(crate) fn dir_place(&mut self, dir: Ino, at: u64) -> Result<(BlockNo, usize), FsError> {
+        let bsize = u64::from(self.format.limits().block);
         let lbn = at.checked_div(bsize).unwrap_or(0);
-        let block = self.lookup_block(dir, lbn)?;
+        let block = self.format.lookup_block(&mut self.core, dir, lbn)?;
         // Directories have no holes.
         let hole = || invalid("di_db", lbn, Location::of("directory").in_inode(dir));
         Ok((block.ok_or_else(hole)?, index(at.checked_rem(bsize).unwrap_or(0))))
     }
 
     /// The entry of a name.
-    pub(super) fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Slot>, FsError> {
+    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Slot>, FsError> {
         self.dir_node(dir)?;
         Ok(self.index(dir)?.names.get(name).copied())
     }
 
     /// Whether a directory holds nothing.
-    pub(super) fn is_empty_dir(&mut self, dir: Ino) -> Result<bool, FsError> {
+    pub(crate) fn is_empty_dir(&mut self, dir: Ino) -> Result<bool, FsError> {
         Ok(self.index(dir)?.is_empty())
     }
 
     /// Finds or makes room for a name. Nothing is seen of that but the
     /// directory's size.
-    pub(super) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
-        let found = self.index(dir)?.unit_with(needed(name.len()));
+    pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
+        let found = self.index(dir)?.unit_with(F::Codec::needed(name.len()));
         let unit = match found {
             Some(unit) => unit,
             None => self.grow_dir(dir)?,
@@ -102,8 +94,8 @@ impl FfsLive {
 
     /// Room in a unit, and what must be on the disk for it to be reached.
     fn spot(&mut self, dir: Ino, unit: u64) -> Result<Spot, FsError> {
-        let cache = &self.cache;
-        let node = self.nodes.get_mut(&dir).ok_or_else(|| super::node::gone(dir))?;
+        let cache = &self.core.cache;
+        let node = self.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
         node.reached_by.retain(|id| !cache.is_committed(*id));
         Ok(Spot { unit, reached_by: node.reached_by.iter().copied().collect() })
     }
@@ -111,19 +103,20 @@ impl FfsLive {
     /// Gives a directory one more unit, unused.
     fn grow_dir(&mut self, dir: Ino) -> Result<u64, FsError> {
         let size = self.dir_size(dir)?;
-        let mut unit = [0; DIRECTORY_UNIT];
-        entry::put_len(self.sb.order, &mut unit, 0, DIRECTORY_UNIT);
-        let reached = self.append(dir, &unit)?;
+        let len = self.format.limits().dir_unit;
+        let mut unit = vec![0; len];
+        self.format.codec().put_len(&mut unit, 0, len);
+        let reached = self.format.append(&mut self.core, dir, &unit)?;
         let node = self.dir_node(dir)?;
         node.reached_by.push(reached);
-        let number = size.checked_div(UNIT).unwrap_or(0);
-        self.index(dir)?.set_room(number, DIRECTORY_UNIT);
+        let number = size.checked_div(self.unit()).unwrap_or(0);
+        self.index(dir)?.set_room(number, len);
         Ok(number)
     }
 
     /// Writes a name into the room that was reserved for it. What is returned
     /// must be on the disk for the name to be.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         dir: Ino,
         spot: &Spot,
@@ -133,32 +126,32 @@ impl FfsLive {
         after: &[ChangeId],
     ) -> Result<Ids, FsError> {
         self.settle_return(dir, name)?;
-        let base = spot.unit.saturating_mul(UNIT);
+        let base = spot.unit.saturating_mul(self.unit());
         let (block, skip) = self.dir_place(dir, base)?;
-        let bytes = self.cache.read(block, skip, DIRECTORY_UNIT)?;
-        let mut unit = [0; DIRECTORY_UNIT];
-        unit.copy_from_slice(bytes);
-        let order = self.sb.order;
-        let kind = entry::code_of(to.1);
-        let needed = needed(name.len());
+        let unit_len = self.format.limits().dir_unit;
+        let bytes = self.core.cache.read(block, skip, unit_len)?;
+        let mut unit = SmallVec::<[u8; 512]>::from_slice(bytes);
+        let kind = F::Codec::code_of(to.1);
+        let needed = F::Codec::needed(name.len());
         let mut pieces: SmallVec<[(usize, usize); 2]> = SmallVec::new();
         let room = self.room_in(dir, &unit, needed)?;
         let (at, len) = match room {
             Some(Room { at, len, behind }) => {
                 if let Some(before) = behind {
-                    entry::put_len(order, &mut unit, before, at.saturating_sub(before));
-                    pieces.push((before.saturating_add(entry::LEN.0), entry::LEN.1));
+                    self.format.codec().put_len(&mut unit, before, at.saturating_sub(before));
+                    pieces.push((before.saturating_add(F::Codec::LEN), LEN_LEN));
                 }
                 pieces.push((at, needed));
                 (at, len)
             }
             None => {
                 let at = self.compact(dir, base, &mut unit)?;
-                pieces.push((0, DIRECTORY_UNIT));
-                (at, DIRECTORY_UNIT.saturating_sub(at))
+                pieces.push((0, unit_len));
+                (at, unit_len.saturating_sub(at))
             }
         };
-        entry::put(order, &mut unit, &Entry { at, len, ino: to.0, kind, name });
+        let entry = Entry { at, len, needed, ino: to.0, kind, is_name: true, name };
+        self.format.codec().put(&mut unit, &entry);
         // Never the same name twice: an older one of a file is gone before.
         let written = |&(at, len): &(usize, usize)| {
             let start = base.saturating_add(wide(at));
@@ -179,13 +172,13 @@ impl FfsLive {
     /// what another needs. `None` when only compacting helps.
     fn room_in(&self, dir: Ino, unit: &[u8], needed: usize) -> Result<Option<Room>, FsError> {
         let mut loose = None;
-        for entry in self.sb.entries(unit, Location::of("directory").in_inode(dir)) {
+        for entry in self.format.codec().entries(unit, Location::of("directory").in_inode(dir)) {
             let entry = entry?;
             if !entry.is_used() && entry.len >= needed {
                 return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
             }
             if loose.is_none() && entry.is_used() && entry.slack() >= needed {
-                let at = entry.at.saturating_add(entry.needed());
+                let at = entry.at.saturating_add(entry.needed);
                 loose = Some(Room { at, len: entry.slack(), behind: Some(entry.at) });
             }
         }
@@ -194,20 +187,25 @@ impl FfsLive {
 
     /// Moves the used entries of a unit to its start, and says where they end.
     fn compact(&mut self, dir: Ino, base: u64, unit: &mut [u8]) -> Result<usize, FsError> {
-        let (sb, old) = (Arc::clone(&self.sb), unit.to_vec());
+        let old = unit.to_vec();
         unit.fill(0);
         let mut at = 0usize;
-        for entry in sb.entries(&old, Location::of("directory").in_inode(dir)) {
+        let place = Location::of("directory").in_inode(dir);
+        let mut moved: SmallVec<[(&[u8], usize); 16]> = SmallVec::new();
+        for entry in self.format.codec().entries(&old, place) {
             let entry = entry?;
             if !entry.is_used() {
                 continue;
             }
-            let len = entry.needed();
-            entry::put(sb.order, unit, &Entry { at, len, ..entry });
-            if let Some(slot) = self.index(dir)?.names.get_mut(entry.name) {
+            let len = entry.needed;
+            self.format.codec().put(unit, &Entry { at, len, ..entry });
+            moved.push((entry.name, at));
+            at = at.saturating_add(len);
+        }
+        for (name, at) in moved {
+            if let Some(slot) = self.index(dir)?.names.get_mut(name) {
                 (slot.at, slot.added) = (base.saturating_add(wide(at)), ChangeId::COMMITTED);
             }
-            at = at.saturating_add(len);
         }
         Ok(at)
     }
@@ -229,13 +227,13 @@ impl FfsLive {
                 Some(Piece { offset: byte(skip.saturating_add(at)), bytes })
             })
             .collect();
-        self.cache.change(block, &pieces, role, after)
+        self.core.cache.change(block, &pieces, role, after)
     }
 
     /// Takes a name out. Where it has never been on the disk, and need not be,
     /// there is nothing to be waited for; else what is returned must be on the
     /// disk for it to be gone.
-    pub(super) fn remove(
+    pub(crate) fn remove(
         &mut self,
         dir: Ino,
         name: &[u8],
@@ -244,14 +242,14 @@ impl FfsLive {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let removed = if self.cache.revert(slot.added) {
+        let removed = if self.core.cache.revert(slot.added) {
             None
         } else {
             let removed = self.erase(dir, slot, after)?;
             self.note_departure(dir, name, slot.at, removed);
             Some(removed)
         };
-        self.leave(dir, slot.at.checked_div(UNIT).unwrap_or(0), name)?;
+        self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)?;
         Ok(removed)
     }
 
@@ -259,23 +257,23 @@ impl FfsLive {
     fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
         let (block, skip) = self.dir_place(dir, slot.at)?;
         if !after.is_empty() {
-            let offset = byte(skip.saturating_add(entry::INO.0));
-            let piece = Piece { offset, bytes: &[0; entry::INO.1] };
-            return self.cache.change(block, &[piece], Role::EntryRemove, after);
+            let offset = byte(skip.saturating_add(F::Codec::INO));
+            let piece = Piece { offset, bytes: &[0; INO_LEN] };
+            return self.core.cache.change(block, &[piece], Role::EntryRemove, after);
         }
         let blank = |to: &mut [u8]| {
             to.fill(0);
             Ok(())
         };
-        let at = skip.saturating_add(entry::INO.0);
-        Ok(self.cache.edit(block, at, entry::INO.1, Role::EntryRemove, blank)?.1)
+        let at = skip.saturating_add(F::Codec::INO);
+        Ok(self.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?.1)
     }
 
     /// Moves an entry of a directory's to a unit that is not in front of another,
     /// under the same name: for a while there are two of them, which lead to the
     /// same inode. Returns what must be on the disk for the new one to be, and
     /// what takes the old one away.
-    pub(super) fn move_behind(
+    pub(crate) fn move_behind(
         &mut self,
         dir: Ino,
         name: &[u8],
@@ -285,23 +283,23 @@ impl FfsLive {
         let Some(old) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let found = self.index(dir)?.unit_from(needed(name.len()), unit);
+        let found = self.index(dir)?.unit_from(F::Codec::needed(name.len()), unit);
         let unit = match found {
             Some(unit) => unit,
             None => self.grow_dir(dir)?,
         };
         let spot = self.spot(dir, unit)?;
-        let kind = entry::kind_of(old.kind).unwrap_or(FileKind::Directory);
+        let kind = F::Codec::kind_of(old.kind).unwrap_or(FileKind::Directory);
         let to = (old.ino, kind);
         let named = self.insert(dir, &spot, name, to, Role::EntryAddDirectory, &[counted])?;
         let gone = self.erase(dir, old, &named)?;
-        self.refresh_room(dir, old.at.checked_div(UNIT).unwrap_or(0))?;
+        self.refresh_room(dir, old.at.checked_div(self.unit()).unwrap_or(0))?;
         Ok((named, gone))
     }
 
     /// Lets one name lead to what another does, which goes: with one write, for
     /// both lie in one unit.
-    pub(super) fn replace_within_unit(
+    pub(crate) fn replace_within_unit(
         &mut self,
         dir: Ino,
         from: &[u8],
@@ -311,21 +309,21 @@ impl FfsLive {
         let (Some(old), Some(new)) = (self.find(dir, from)?, self.find(dir, to)?) else {
             return Err(FsError::NotFound(String::from_utf8_lossy(from).into_owned()));
         };
-        let unit = old.at.checked_div(UNIT).unwrap_or(0);
-        debug_assert_eq!(new.at.checked_div(UNIT), Some(unit));
-        let (block, skip) = self.dir_place(dir, unit.saturating_mul(UNIT))?;
+        let unit = old.at.checked_div(self.unit()).unwrap_or(0);
+        debug_assert_eq!(new.at.checked_div(self.unit()), Some(unit));
+        let (block, skip) = self.dir_place(dir, unit.saturating_mul(self.unit()))?;
+        let unit_len = self.unit();
         let at = |slot: Slot, within: usize| {
-            let into = slot.at.checked_rem(UNIT).unwrap_or(0);
+            let into = slot.at.checked_rem(unit_len).unwrap_or(0);
             byte(skip.saturating_add(index(into)).saturating_add(within))
         };
-        let mut ino = [0; entry::INO.1];
-        self.sb.order.put_u32(&mut ino, 0, old.ino.get());
+        let ino = self.format.codec().ino_bytes(old.ino);
         let pieces = [
-            Piece { offset: at(new, entry::INO.0), bytes: &ino },
-            Piece { offset: at(new, entry::KIND.0), bytes: &[old.kind] },
-            Piece { offset: at(old, entry::INO.0), bytes: &[0; entry::INO.1] },
+            Piece { offset: at(new, F::Codec::INO), bytes: &ino },
+            Piece { offset: at(new, F::Codec::KIND), bytes: &[old.kind] },
+            Piece { offset: at(old, F::Codec::INO), bytes: &[0; INO_LEN] },
         ];
-        let id = self.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
         self.note_departure(dir, from, old.at, id);
         if let Some(slot) = self.index(dir)?.names.get_mut(to) {
             (slot.ino, slot.kind, slot.added) = (old.ino, old.kind, ChangeId::COMMITTED);
@@ -335,26 +333,26 @@ impl FfsLive {
     }
 
     /// Whether a name could be taken out as if it had never been.
-    pub(super) fn is_name_pending(&mut self, dir: Ino, name: &[u8]) -> Result<bool, FsError> {
+    pub(crate) fn is_name_pending(&mut self, dir: Ino, name: &[u8]) -> Result<bool, FsError> {
         let slot = self.find(dir, name)?;
-        Ok(slot.is_some_and(|slot| self.cache.can_revert(slot.added)))
+        Ok(slot.is_some_and(|slot| self.core.cache.can_revert(slot.added)))
     }
 
     /// What must be on the disk for a name to be there as it is, its directory
     /// included.
-    pub(super) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
+    pub(crate) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
         let (block, skip) = self.dir_place(dir, slot.at)?;
         // An entry lies in one fragment.
-        let within = skip.checked_div(index(self.sb.fsize)).unwrap_or(0);
+        let within = skip.checked_div(index(self.format.limits().unit)).unwrap_or(0);
         let fragment = Extent::new(block.saturating_add(wide(within)), 1);
-        let waiting = self.cache.changes_in(fragment);
+        let waiting = self.core.cache.changes_in(fragment);
         let node = self.node(dir)?;
         Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
     }
 
     /// Lets a name lead to another inode.
-    pub(super) fn redirect(
+    pub(crate) fn redirect(
         &mut self,
         dir: Ino,
         name: &[u8],
@@ -365,15 +363,14 @@ impl FfsLive {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
         let (block, skip) = self.dir_place(dir, slot.at)?;
-        let mut ino = [0; entry::INO.1];
-        self.sb.order.put_u32(&mut ino, 0, to.0.get());
-        let kind = entry::code_of(to.1);
+        let ino = self.format.codec().ino_bytes(to.0);
+        let kind = F::Codec::code_of(to.1);
         let at = |within: usize| byte(skip.saturating_add(within));
         let pieces = [
-            Piece { offset: at(entry::INO.0), bytes: &ino },
-            Piece { offset: at(entry::KIND.0), bytes: &[kind] },
+            Piece { offset: at(F::Codec::INO), bytes: &ino },
+            Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
         ];
-        let id = self.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
         if let Some(slot) = self.index(dir)?.names.get_mut(name) {
             (slot.ino, slot.kind, slot.added) = (to.0, kind, ChangeId::COMMITTED);
         }
@@ -381,40 +378,41 @@ impl FfsLive {
     }
 
     /// What waits or may be written in a directory's blocks.
-    pub(super) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
+    pub(crate) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let size = self.dir_size(dir)?;
-        let bsize = u64::from(self.sb.bsize);
+        let bsize = u64::from(self.format.limits().block);
         let mut found = Ids::new();
         for lbn in 0..size.div_ceil(bsize) {
-            let Some(at) = self.lookup_block(dir, lbn)? else { continue };
+            let Some(at) = self.format.lookup_block(&mut self.core, dir, lbn)? else { continue };
             let left = size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize);
-            let run = seekless_units::Extent::new(at, u64::from(self.frags(left)));
-            found.extend(self.cache.changes_in(run));
+            let run = seekless_units::Extent::new(at, u64::from(self.format.limits().units(left)));
+            found.extend(self.core.cache.changes_in(run));
         }
         Ok(found)
     }
 
     /// Visits the entries behind a cookie: an entry's is the byte behind its
     /// first.
-    pub(super) fn entries_after(
+    pub(crate) fn entries_after(
         &mut self,
         dir: Ino,
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
         let size = self.dir_size(dir)?;
-        let mut at = after.checked_div(UNIT).unwrap_or(0).saturating_mul(UNIT);
+        let len = self.format.limits().dir_unit;
+        let mut at = after.checked_div(self.unit()).unwrap_or(0).saturating_mul(self.unit());
         while at < size {
             let bytes = self.dir_bytes(dir, at, size)?;
-            for (base, unit) in (at..).step_by(DIRECTORY_UNIT).zip(bytes.chunks(DIRECTORY_UNIT)) {
+            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
                 let place = Location::of("directory").in_inode(dir);
-                for entry in self.sb.entries(unit, place) {
+                for entry in self.format.codec().entries(unit, place) {
                     let entry = entry?;
                     let cookie = base.saturating_add(wide(entry.at)).saturating_add(1);
-                    if !entry.is_name() || cookie <= after {
+                    if !entry.is_name || cookie <= after {
                         continue;
                     }
-                    let kind = entry::kind_of(entry.kind);
+                    let kind = F::Codec::kind_of(entry.kind);
                     let shown = DirEntry { name: entry.name, ino: entry.ino, kind, cookie };
                     if visit(shown).is_break() {
                         return Ok(());

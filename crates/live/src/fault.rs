@@ -2,10 +2,6 @@
 //! name. Tests of the search for crash states want every one of them found;
 //! nothing else can switch one on.
 
-#![cfg_attr(not(feature = "faults"), allow(unreachable_pub, dead_code, reason = "for tests"))]
-
-use super::FfsLive;
-
 /// A rule that is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fault {
@@ -85,22 +81,4 @@ impl Fault {
         Self::FsyncWithoutNames,
         Self::FsyncWithOlderNames,
     ];
-}
-
-impl FfsLive {
-    /// Breaks a rule from now on.
-    #[cfg(feature = "faults")]
-    pub fn set_fault(&mut self, fault: Fault) {
-        self.fault = Some(fault);
-    }
-
-    /// Whether a rule is broken.
-    pub(super) fn has(&self, fault: Fault) -> bool {
-        self.fault == Some(fault)
-    }
-
-    /// What a rule asks for, unless it is broken.
-    pub(super) fn unless<T: Default>(&self, fault: Fault, asked: T) -> T {
-        if self.has(fault) { T::default() } else { asked }
-    }
 }

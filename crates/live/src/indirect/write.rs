@@ -1,45 +1,37 @@
 //! Writing: blocks found or made, tails grown, bytes put in.
 
-use super::FfsLive;
-use super::actions::Action;
-use super::encode::Part;
-use super::fault::Fault;
 use super::map::Path;
-use crate::ondisk::DIRECT;
+use super::{DIRECT, Files, Indirect, MapPart, Mapped, Purpose, units_at};
+use crate::Fault;
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Extent, Ino};
 
-impl FfsLive {
+impl<F: Indirect> Files<'_, F> {
     /// The role of what a file holds.
     pub(super) fn data_role(&mut self, ino: Ino) -> Result<Role, FsError> {
-        let kind = self.node(ino)?.kind;
+        let kind = self.core.node(ino)?.kind;
         Ok(if kind == FileKind::Directory { Role::DirectoryInit } else { Role::Data })
     }
 
     /// Refuses a length that the format cannot map.
-    pub(super) fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
+    pub fn check_len(&self, ino: Ino, end: Option<u64>) -> Result<u64, FsError> {
         let fits = |&end: &u64| {
-            let last = end.saturating_sub(1).checked_div(u64::from(self.sb.bsize)).unwrap_or(0);
-            end <= self.sb.tuning.maxfilesize && self.way(last).is_some()
+            let last = end.saturating_sub(1).checked_div(self.block()).unwrap_or(0);
+            end <= self.format.max_size() && self.way(last).is_some()
         };
         end.filter(fits).ok_or_else(|| FsError::TooLarge(format!("inode {ino}")))
     }
 
     /// Writes bytes, as many as there is space for. The number is returned.
-    pub(super) fn write_bytes(
-        &mut self,
-        ino: Ino,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<usize, FsError> {
+    pub fn write_bytes(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
         self.check_len(ino, offset.checked_add(wide(bytes.len())))?;
-        let before = self.node(ino)?.size;
-        self.node(ino)?.grown_from = Some(before);
+        let before = self.core.node(ino)?.size;
+        self.core.node(ino)?.grown_from = Some(before);
         let mut done = 0usize;
         let written = self.write_blocks_of(ino, offset, bytes, &mut done);
-        self.node(ino)?.grown_from = None;
+        self.core.node(ino)?.grown_from = None;
         let reached = before.max(offset.saturating_add(wide(done)));
         match written {
             Ok(()) => Ok(done),
@@ -63,14 +55,14 @@ impl FfsLive {
         done: &mut usize,
     ) -> Result<(), FsError> {
         self.open_gap(ino, offset)?;
-        let bsize = u64::from(self.sb.bsize);
+        let bsize = self.block();
         let end = offset.saturating_add(wide(bytes.len()));
         while *done < bytes.len() {
             let at = offset.saturating_add(wide(*done));
             let lbn = at.checked_div(bsize).unwrap_or(0);
             let within = index(at.checked_rem(bsize).unwrap_or(0));
             let len =
-                index(self.sb.bsize).saturating_sub(within).min(bytes.len().saturating_sub(*done));
+                index(self.block()).saturating_sub(within).min(bytes.len().saturating_sub(*done));
             let part = slice(bytes, *done, len).unwrap_or_default();
             if lbn >= wide(DIRECT) {
                 // Once for all blocks that are written now.
@@ -88,26 +80,26 @@ impl FfsLive {
     /// last one must be whole. What is returned has to be on the disk before any
     /// of these numbers is.
     fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
-        let node = self.node(ino)?;
+        let node = self.core.node(ino)?;
         if node.size >= size || node.kind == FileKind::Directory {
             return Ok(node.sized);
         }
         node.size = size;
         let sized = self.put_blocks(ino, Role::SizeExtend, &[])?;
-        self.node(ino)?.sized = sized;
+        self.core.node(ino)?.sized = sized;
         Ok(sized)
     }
 
     /// Takes back what was made ready for a write that then had no space.
     fn cut_back(&mut self, ino: Ino, size: u64) -> Result<(), FsError> {
-        if self.node(ino)?.size > size { self.shrink(ino, size) } else { Ok(()) }
+        if self.core.node(ino)?.size > size { self.shrink(ino, size) } else { Ok(()) }
     }
 
     /// Makes a file ready for bytes at `offset`, behind its end or not: what
     /// lies between is zeros, and only its last block may be a part of one.
     pub(super) fn open_gap(&mut self, ino: Ino, offset: u64) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
-        let size = self.node(ino)?.size;
+        let bsize = self.block();
+        let size = self.core.node(ino)?.size;
         if offset <= size {
             return Ok(());
         }
@@ -122,8 +114,8 @@ impl FfsLive {
     /// Lets the tail of a file become a whole block, since the file is to go on
     /// behind it.
     fn fill_tail(&mut self, ino: Ino, lbn: u64) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
-        let size = self.node(ino)?.size;
+        let bsize = self.block();
+        let size = self.core.node(ino)?.size;
         let last = size.checked_div(bsize).unwrap_or(0);
         if last >= lbn || last >= wide(DIRECT) || size.checked_rem(bsize) == Some(0) {
             return Ok(());
@@ -135,11 +127,12 @@ impl FfsLive {
 
     /// Zeroes what there is of a range within one block; holes stay.
     pub(super) fn zero(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
+        let bsize = self.block();
         let lbn = from.checked_div(bsize).unwrap_or(0);
         let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
-        let node = self.node(ino)?.clone();
-        let room = u64::from(self.frags_at(&node, lbn)).saturating_mul(u64::from(self.sb.fsize));
+        let node = self.core.node(ino)?.clone();
+        let room =
+            u64::from(units_at(self.format.limits(), node.size, lbn)).saturating_mul(self.unit());
         let base = lbn.saturating_mul(bsize);
         let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
         if from >= to {
@@ -150,8 +143,11 @@ impl FfsLive {
             to.fill(0);
             Ok(())
         };
-        self.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
-        self.note_unsettled(ino, Extent::new(at, u64::from(self.frags_at(&node, lbn))));
+        self.core.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
+        self.core.note_unsettled(
+            ino,
+            Extent::new(at, u64::from(units_at(self.format.limits(), node.size, lbn))),
+        );
         Ok(())
     }
 
@@ -167,26 +163,29 @@ impl FfsLive {
         bytes: &[u8],
     ) -> Result<ChangeId, FsError> {
         self.fill_tail(ino, lbn)?;
-        let bsize = u64::from(self.sb.bsize);
+        let bsize = self.block();
         let base = lbn.saturating_mul(bsize);
         let found = self.lookup_block(ino, lbn)?;
-        let node = self.node(ino)?;
+        let node = self.core.node(ino)?;
         let old_size = node.size;
         let size = old_size.max(base.saturating_add(wide(within.saturating_add(bytes.len()))));
         let direct = lbn < wide(DIRECT);
-        let want =
-            if direct { self.frags(size.saturating_sub(base).min(bsize)) } else { self.sb.frag };
+        let want = if direct {
+            self.units(size.saturating_sub(base).min(bsize))
+        } else {
+            self.per_block()
+        };
         let Some(at) = found else {
             return self.make_block(ino, lbn, want, size, (within, bytes));
         };
-        let have = if direct { self.frags(old_size.saturating_sub(base).min(bsize)) } else { want };
+        let have = if direct { self.units(old_size.saturating_sub(base).min(bsize)) } else { want };
         if have >= want {
             let role = self.data_role(ino)?;
-            let ((), data) = self.cache.edit(at, within, bytes.len(), role, |to| {
+            let ((), data) = self.core.cache.edit(at, within, bytes.len(), role, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
-            self.note_unsettled(ino, Extent::new(at, u64::from(have)));
+            self.core.note_unsettled(ino, Extent::new(at, u64::from(have)));
             return self.set_size(ino, size, &[data]);
         }
         self.grow_block(ino, lbn, (at, have, want), size, (within, bytes))
@@ -194,7 +193,7 @@ impl FfsLive {
 
     /// A longer file, nothing else. A directory's end waits for its contents.
     fn set_size(&mut self, ino: Ino, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let node = self.node(ino)?;
+        let node = self.core.node(ino)?;
         if node.size == size {
             return Ok(ChangeId::COMMITTED);
         }
@@ -214,46 +213,47 @@ impl FfsLive {
         size: u64,
         (within, bytes): (usize, &[u8]),
     ) -> Result<ChangeId, FsError> {
-        let old_size = self.node(ino)?.size;
+        let old_size = self.core.node(ino)?.size;
         let path = if lbn < wide(DIRECT) {
             None
         } else {
             self.announce(ino, size)?;
             Some(self.open_path(ino, lbn)?)
         };
-        let wanted = self.wanted(ino, lbn)?;
-        let (at, bitmap) = match (self.take_data(ino, lbn, count, wanted), &path) {
-            (Ok(taken), _) => taken,
-            (Err(error), Some(path)) => {
-                self.abandon_path(ino, path)?;
-                return Err(error);
-            }
-            (Err(error), None) => return Err(error),
-        };
+        let wanted = self.format.wanted(self.core, ino, lbn)?;
+        let (at, bitmap) =
+            match (self.format.take(self.core, ino, lbn, count, Purpose::Data(wanted)), &path) {
+                (Ok(taken), _) => taken,
+                (Err(error), Some(path)) => {
+                    self.abandon_path(ino, path)?;
+                    return Err(error);
+                }
+                (Err(error), None) => return Err(error),
+            };
         // Where a hole was there are zeros to be lost, if the disk came to lead
         // to what the new place held before.
-        let node = self.node(ino)?;
+        let node = self.core.node(ino)?;
         let end = node.grown_from.unwrap_or(old_size);
-        let fills_hole = lbn.saturating_mul(u64::from(self.sb.bsize)) < end;
+        let fills_hole = lbn.saturating_mul(self.block()) < end;
         let role = match self.data_role(ino)? {
             Role::Data if fills_hole => Role::DataMove,
             role => role,
         };
-        let len = index(count.saturating_mul(self.sb.fsize));
-        let ((), data) = self.cache.fill(at, len, role, |to| {
+        let len = index(u64::from(count).saturating_mul(self.unit()));
+        let ((), data) = self.core.cache.fill(at, len, role, |to| {
             put(to, within, bytes);
             Ok(())
         })?;
-        self.note_unsettled(ino, Extent::new(at, u64::from(count)));
-        let after: Vec<ChangeId> = self.data_first(&path, bitmap, data).collect();
+        self.core.note_unsettled(ino, Extent::new(at, u64::from(count)));
+        let after: Vec<ChangeId> = self.data_first(&path, bitmap, data);
         let reached = if let Some(path) = path {
             // Of a directory; that of a file has been announced.
-            self.node(ino)?.size = size;
+            self.core.node(ino)?.size = size;
             self.enter_indirect(ino, &path, at, &after)?
         } else {
             let sectors = self.sectors(u64::from(count));
-            let node = self.node(ino)?;
-            if let Some(number) = node.direct.get_mut(index(lbn)) {
+            let node = self.core.node(ino)?;
+            if let Some(number) = node.map.trees_mut().direct.get_mut(index(lbn)) {
                 *number = at.get();
             }
             node.sectors = node.sectors.saturating_add(sectors);
@@ -265,19 +265,14 @@ impl FfsLive {
     }
 
     /// What the number of a new block waits for.
-    fn data_first(
-        &self,
-        path: &Option<Path>,
-        bitmap: ChangeId,
-        data: ChangeId,
-    ) -> impl Iterator<Item = ChangeId> + use<> {
+    fn data_first(&self, path: &Option<Path>, bitmap: ChangeId, data: ChangeId) -> Vec<ChangeId> {
         let early = if path.is_some() {
             Fault::IndirectBeforeContents
         } else {
             Fault::PointerBeforeContents
         };
-        let bitmap = self.unless(Fault::PointerBeforeBitmap, Some(bitmap));
-        bitmap.into_iter().chain(self.unless(early, Some(data)))
+        let bitmap = self.core.unless(Fault::PointerBeforeBitmap, Some(bitmap));
+        bitmap.into_iter().chain(self.core.unless(early, Some(data))).collect()
     }
 
     /// The role of a block number in an inode, by that of what it leads to.
@@ -297,54 +292,54 @@ impl FfsLive {
         size: u64,
         (within, bytes): (usize, &[u8]),
     ) -> Result<ChangeId, FsError> {
-        let fsize = index(self.sb.fsize);
+        let fsize = index(self.unit());
         let role = self.data_role(ino)?;
         let grown = self.sectors(u64::from(want.saturating_sub(have)));
         let old_len = index(have).saturating_mul(fsize);
-        if let Some(bitmap) = self.extend(at, have, want)? {
+        if let Some(bitmap) = self.format.extend(self.core, at, have, want)? {
             let more = index(want.saturating_sub(have)).saturating_mul(fsize);
             let behind = at.saturating_add(u64::from(have));
-            let ((), fresh) = self.cache.fill(behind, more, role, |_| Ok(()))?;
-            let ((), data) = self.cache.edit(at, within, bytes.len(), role, |to| {
+            let ((), fresh) = self.core.cache.fill(behind, more, role, |_| Ok(()))?;
+            let ((), data) = self.core.cache.edit(at, within, bytes.len(), role, |to| {
                 to.copy_from_slice(bytes);
                 Ok(())
             })?;
-            self.note_unsettled(ino, Extent::new(at, u64::from(want)));
-            let node = self.node(ino)?;
+            self.core.note_unsettled(ino, Extent::new(at, u64::from(want)));
+            let node = self.core.node(ino)?;
             node.sectors = node.sectors.saturating_add(grown);
             node.size = size;
             return self.put_blocks(ino, Self::pointer_role(role), &[bitmap, fresh, data]);
         }
-        let wanted = self.wanted(ino, lbn)?;
-        let (new, bitmap) = self.take_larger(ino, lbn, want, wanted)?;
+        let wanted = self.format.wanted(self.core, ino, lbn)?;
+        let (new, bitmap) = self.format.take_larger(self.core, ino, lbn, want, wanted)?;
         // Names that wait cannot be undone in a copy, nor are names that go
         // gone while the disk leads to the old place: a directory moves with
         // nothing under way.
         let is_directory = role == Role::DirectoryInit;
         if is_directory {
-            let pending = self.cache.changes_in(Extent::new(at, u64::from(have)));
-            self.cache.settle(&pending)?;
+            let pending = self.core.cache.changes_in(Extent::new(at, u64::from(have)));
+            self.core.cache.settle(&pending)?;
         }
-        let old = self.cache.read(at, 0, old_len)?.to_vec();
+        let old = self.core.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
         let role = if is_directory { role } else { Role::DataMove };
-        let ((), data) = self.cache.fill(new, len, role, |to| {
+        let ((), data) = self.core.cache.fill(new, len, role, |to| {
             put(to, 0, &old);
             put(to, within, bytes);
             Ok(())
         })?;
-        let node = self.node(ino)?;
-        if let Some(number) = node.direct.get_mut(index(lbn)) {
+        let node = self.core.node(ino)?;
+        if let Some(number) = node.map.trees_mut().direct.get_mut(index(lbn)) {
             *number = new.get();
         }
         node.sectors = node.sectors.saturating_add(grown);
         node.size = size;
         let left = Extent::new(at, u64::from(have));
-        self.note_unsettled(ino, Extent::new(new, u64::from(want)));
-        self.forget_unsettled(ino, &[left]);
+        self.core.note_unsettled(ino, Extent::new(new, u64::from(want)));
+        self.core.forget_unsettled(ino, &[left]);
         let moved = self.move_run(ino, left, &[bitmap, data])?;
         if is_directory {
-            self.cache.settle(&[moved])?;
+            self.core.cache.settle(&[moved])?;
         }
         Ok(moved)
     }
@@ -357,8 +352,15 @@ impl FfsLive {
         old: Extent,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let dropped = self.cache.changes_in(old);
-        let changed = self.put_part(ino, Part::Blocks, Role::PointerMove, after, Some(&dropped))?;
+        let dropped = self.core.cache.changes_in(old);
+        let changed = self.format.put_map(
+            self.core,
+            ino,
+            MapPart::Numbers,
+            Role::PointerMove,
+            after,
+            Some(&dropped),
+        )?;
         self.free_moved(old, changed)
     }
 
@@ -369,43 +371,46 @@ impl FfsLive {
         old: Extent,
         changed: Changed,
     ) -> Result<ChangeId, FsError> {
-        if changed.replaced || self.has(Fault::ReuseBeforeMove) {
-            self.cache.forget(old, changed.id);
-            self.free_runs(&[old])?;
+        if changed.replaced || self.core.has(Fault::ReuseBeforeMove) {
+            self.core.cache.forget(old, changed.id);
+            self.format.free_runs(self.core, &[old])?;
         } else {
-            self.defer_free(&[changed.id], Kind::FreeFrag, vec![old]);
+            self.core.defer_free(&[changed.id], Kind::FreeFrag, vec![old]);
         }
         Ok(changed.id)
     }
 
-    /// Frees runs once nothing on the disk leads to them.
-    pub(super) fn defer_free(&mut self, after: &[ChangeId], kind: Kind, runs: Vec<Extent>) {
-        if runs.is_empty() {
-            return;
-        }
-        let frags = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-        self.pending.frags = self.pending.frags.saturating_add(frags);
-        self.cache.defer(after, kind, Action::FreeRuns(runs));
-    }
-
     /// Appends to a file of which the end is the end of what is in use.
-    pub(super) fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
-        let size = self.node(ino)?.size;
-        let bsize = u64::from(self.sb.bsize);
+    pub fn append(&mut self, ino: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
+        let size = self.core.node(ino)?.size;
+        let bsize = self.block();
         let within = index(size.checked_rem(bsize).unwrap_or(0));
         self.write_in_block(ino, size.checked_div(bsize).unwrap_or(0), within, bytes)
     }
 
-    /// Sees that a range has blocks, which read as zeros where there was none.
-    pub(super) fn allocate_range(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let bsize = u64::from(self.sb.bsize);
+    /// Sees that a range has blocks, which read as zeros where there was none. On
+    /// failure the file is as long as before.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    pub fn allocate_range(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let size = self.core.node(ino)?.size;
+        let allocated = self.allocate_blocks(ino, from, to);
+        if allocated.is_err() && self.core.node(ino)?.size > size {
+            self.shrink(ino, size)?;
+        }
+        allocated
+    }
+
+    fn allocate_blocks(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
+        let bsize = self.block();
         self.open_gap(ino, from)?;
         let mut at = from;
         while at < to {
             let lbn = at.checked_div(bsize).unwrap_or(0);
             let base = lbn.saturating_mul(bsize);
             let end = to.min(base.saturating_add(bsize));
-            let size = self.node(ino)?.size;
+            let size = self.core.node(ino)?.size;
             let hole = self.lookup_block(ino, lbn)?.is_none();
             let start = if hole { at } else { at.max(size) };
             if start < end {

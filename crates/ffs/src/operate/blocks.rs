@@ -1,0 +1,147 @@
+//! What FFS says of files that are mapped by indirect blocks.
+
+use super::encode::Part;
+use super::node::Map;
+use super::{Core, Ffs};
+use crate::superblock::Format;
+use seekless_cache::{ChangeId, Changed, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::{index, low32};
+use seekless_live::indirect::{Files, Indirect, MapPart, Mapped, Purpose, Trees, Way};
+use seekless_placement::block::Wanted;
+use seekless_units::{BlockNo, Extent, Ino};
+
+impl Mapped for Map {
+    fn trees(&self) -> &Trees {
+        &self.trees
+    }
+
+    fn trees_mut(&mut self) -> &mut Trees {
+        &mut self.trees
+    }
+}
+
+impl Ffs {
+    /// Where policy would like the block: what lies in front of it in its map.
+    pub(super) fn wish(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Wanted, FsError> {
+        let maxcontig = u64::from(self.sb.tuning.maxcontig);
+        let mut files = Files::of(self, core);
+        let at = match files.way(lbn) {
+            Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
+            _ => lbn,
+        };
+        let mut neighbour = |place: Option<u64>| -> Result<Option<BlockNo>, FsError> {
+            let Some(place) = place else { return Ok(None) };
+            let lbn = lbn.saturating_sub(at.saturating_sub(place));
+            files.lookup_block(ino, lbn)
+        };
+        let previous = neighbour(at.checked_sub(1))?;
+        let before = at.checked_sub(maxcontig);
+        let run_before = if previous.is_some() { neighbour(before)? } else { None };
+        Ok(Wanted::Data { index: at, previous, run_before })
+    }
+}
+
+impl Indirect for Ffs {
+    type Wanted = Wanted;
+
+    fn pointer_width(&self) -> usize {
+        index(self.sb.pointer_size())
+    }
+
+    fn pointer_at(&self, bytes: &[u8], at: usize) -> u64 {
+        match self.sb.format {
+            Format::Ufs1 => u64::from(self.sb.order.get_u32(bytes, at).unwrap_or(0)),
+            Format::Ufs2 => self.sb.order.get_u64(bytes, at).unwrap_or(0),
+        }
+    }
+
+    fn put_pointer(&self, bytes: &mut [u8; 8], number: u64) {
+        match self.sb.format {
+            Format::Ufs1 => self.sb.order.put_u32(bytes, 0, low32(number)),
+            Format::Ufs2 => self.sb.order.put_u64(bytes, 0, number),
+        }
+    }
+
+    fn max_size(&self) -> u64 {
+        self.sb.tuning.maxfilesize
+    }
+
+    fn volume(&self) -> u64 {
+        self.sb.size
+    }
+
+    fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError> {
+        Self::check_run(self, ino, number, units)
+    }
+
+    fn wanted(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Wanted, FsError> {
+        self.wish(core, ino, lbn)
+    }
+
+    fn take(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        purpose: Purpose<Wanted>,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        let wanted = match purpose {
+            Purpose::Data(wanted) => wanted,
+            Purpose::Indirect(level) => Wanted::Indirect(level),
+        };
+        self.take_data(core, ino, lbn, count, wanted)
+    }
+
+    fn take_larger(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        wanted: Wanted,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        Self::take_larger(self, core, ino, lbn, count, wanted)
+    }
+
+    fn extend(
+        &mut self,
+        core: &mut Core,
+        at: BlockNo,
+        old: u32,
+        new: u32,
+    ) -> Result<Option<ChangeId>, FsError> {
+        Self::extend(self, core, at, old, new)
+    }
+
+    fn gathers(&self, wanted: Wanted, at: BlockNo) -> u32 {
+        self.longest_cluster(wanted, at)
+    }
+
+    fn take_cluster(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        blocks: &[BlockNo],
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        self.cluster(core, ino, lbn, blocks)
+    }
+
+    fn put_map(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        part: MapPart,
+        role: Role,
+        after: &[ChangeId],
+        instead: Option<&[ChangeId]>,
+    ) -> Result<Changed, FsError> {
+        let part = match part {
+            MapPart::Numbers => Part::Blocks,
+            MapPart::Reach => Part::Reach,
+        };
+        self.put_part(core, ino, part, role, after, instead)
+    }
+}

@@ -1,0 +1,322 @@
+//! What FFS says to the operations on a file system in use.
+
+use super::node::{Map, raw_device};
+use super::{Core, Ffs, LiveOptions, Node};
+use crate::entry;
+use crate::superblock::{self, Super};
+use seekless_cache::{ChangeId, Config, Role};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::field::{index, wide};
+use seekless_fs::operate::{NewFile, Space, XattrMode};
+use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
+use seekless_live::indirect::Files;
+use seekless_live::{Codec, Contents, Cut, Entry, Format, Limits};
+use seekless_placement::block::Wanted;
+use seekless_units::{BlockNo, Extent, Ino};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Directories with the kinds of files in their entries, which are those since
+/// 4.4BSD.
+pub struct Typed(pub(super) Arc<Super>);
+
+impl Codec for Typed {
+    const INO: usize = entry::INO.0;
+    const LEN: usize = entry::LEN.0;
+    const KIND: usize = entry::KIND.0;
+
+    fn entries<'a>(
+        &self,
+        unit: &'a [u8],
+        place: Location,
+    ) -> impl Iterator<Item = Result<Entry<'a>, FsError>> {
+        self.0.entries(unit, place).map(|found| {
+            let found = found?;
+            Ok(Entry {
+                at: found.at,
+                len: found.len,
+                needed: found.needed(),
+                ino: found.ino,
+                kind: found.kind,
+                is_name: found.is_name(),
+                name: found.name,
+            })
+        })
+    }
+
+    fn needed(name_len: usize) -> usize {
+        entry::needed(name_len)
+    }
+
+    fn kind_of(code: u8) -> Option<FileKind> {
+        entry::kind_of(code)
+    }
+
+    fn code_of(kind: FileKind) -> u8 {
+        entry::code_of(kind)
+    }
+
+    fn put(&self, unit: &mut [u8], entry: &Entry<'_>) {
+        let &Entry { at, len, ino, kind, name, .. } = entry;
+        entry::put(self.0.order, unit, &entry::Entry { at, len, ino, kind, name });
+    }
+
+    fn put_len(&self, unit: &mut [u8], at: usize, len: usize) {
+        entry::put_len(self.0.order, unit, at, len);
+    }
+
+    fn ino_bytes(&self, ino: Ino) -> [u8; 4] {
+        let mut bytes = [0; 4];
+        self.0.order.put_u32(&mut bytes, 0, ino.get());
+        bytes
+    }
+}
+
+impl Format for Ffs {
+    type Map = Map;
+    type Options = LiveOptions;
+    type Codec = Typed;
+
+    fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: LiveOptions,
+    ) -> Result<(Self, Core), FsError> {
+        Self::open_image(device, clock, config, options)
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn codec(&self) -> &Typed {
+        &self.codec
+    }
+
+    fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
+        self.write_superblock(core, close)
+    }
+
+    fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
+        self.write_summaries(core)
+    }
+
+    fn space(&self, core: &Core) -> Space {
+        let free = self.groups.free_frags().saturating_add(core.pending.blocks);
+        Space {
+            block_size: self.sb.fsize,
+            file_block: self.sb.bsize,
+            blocks: self.sb.tuning.dsize,
+            free,
+            available: free.saturating_sub(self.kept_frags()),
+            // The first two are nobody's.
+            inodes: u64::from(self.sb.inodes().saturating_sub(2)),
+            free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
+            name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
+        }
+    }
+
+    fn load(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        self.load_node(core, ino)
+    }
+
+    fn is_in_use(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        self.is_there(core, ino)
+    }
+
+    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError> {
+        if let NewFile::Device(_, number) = new
+            && self.sb.format == superblock::Format::Ufs1
+            && u32::try_from(raw_device(*number)).is_err()
+        {
+            return Err(FsError::Invalid("the device numbers do not fit in UFS1".into()));
+        }
+        Ok(())
+    }
+
+    fn take_inode(
+        &mut self,
+        core: &mut Core,
+        parent: Ino,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError> {
+        Self::take_inode(self, core, parent, name, is_directory)
+    }
+
+    fn give_inode(&mut self, core: &mut Core, ino: Ino, is_directory: bool) -> Result<(), FsError> {
+        self.free_inode(core, ino, is_directory)
+    }
+
+    fn fit_new(
+        &mut self,
+        core: &mut Core,
+        node: &mut Node,
+        new: &NewFile<'_>,
+    ) -> Result<(), FsError> {
+        node.generation = self.last_generation(core, node.ino)?.wrapping_add(1).max(1);
+        node.birth = (self.sb.format == superblock::Format::Ufs2).then_some(node.ctime);
+        if let (NewFile::Device(_, number), Some(first)) = (new, node.map.trees.direct.first_mut())
+        {
+            *first = raw_device(*number);
+        }
+        Ok(())
+    }
+
+    fn put_new(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        Self::put_new(self, core, ino, after)
+    }
+
+    fn put_links(&mut self, core: &mut Core, ino: Ino, role: Role) -> Result<ChangeId, FsError> {
+        Self::put_links(self, core, ino, role)
+    }
+
+    fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        Self::put_attributes(self, core, ino)
+    }
+
+    fn put_cleared(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        has_blocks: bool,
+    ) -> Result<ChangeId, FsError> {
+        Self::put_cleared(self, core, ino, has_blocks)
+    }
+
+    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
+        self.inode_fragment(ino)
+    }
+
+    fn shown_flags(&self, node: &Node) -> u32 {
+        crate::inode::linux_flags(node.flags)
+    }
+
+    /// UFS1 counts seconds in 32 bits.
+    fn representable(&self, time: Timestamp) -> Timestamp {
+        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        match self.sb.format {
+            superblock::Format::Ufs1 => Timestamp { secs: time.secs.clamp(low, high), ..time },
+            superblock::Format::Ufs2 => time,
+        }
+    }
+
+    fn keeps_in_inode(&self, target: &[u8]) -> bool {
+        target.len() < index(self.sb.maxsymlinklen)
+    }
+
+    fn first_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        len: usize,
+        role: Role,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Contents, FsError> {
+        let frags = self.frags(wide(len));
+        let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
+        let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
+        let bytes = index(frags.saturating_mul(self.sb.fsize));
+        let ((), data) = core.cache.fill(at, bytes, role, |to| {
+            fill(to);
+            Ok(())
+        })?;
+        let sectors = self.sectors(u64::from(frags));
+        let node = core.node(ino)?;
+        if let Some(first) = node.map.trees.direct.first_mut() {
+            *first = at.get();
+        }
+        (node.size, node.sectors) = (wide(len), sectors);
+        let run = Extent::new(at, u64::from(frags));
+        Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
+    }
+
+    fn lookup_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<Option<BlockNo>, FsError> {
+        Files::of(self, core).lookup_block(ino, lbn)
+    }
+
+    fn write_bytes(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        Files::of(self, core).write_bytes(ino, offset, bytes)
+    }
+
+    fn append(&mut self, core: &mut Core, dir: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
+        Files::of(self, core).append(dir, bytes)
+    }
+
+    fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        Files::of(self, core).truncate(ino, len)
+    }
+
+    fn allocate_range(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        from: u64,
+        to: Option<u64>,
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        let size = core.node(ino)?.size;
+        let mut files = Files::of(self, core);
+        let end = files.check_len(ino, to)?;
+        if keep_size && end > size {
+            return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
+        }
+        files.allocate_range(ino, from, end)
+    }
+
+    fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
+        Files::of(self, core).everything(ino)
+    }
+
+    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        Self::free_runs(self, core, runs)
+    }
+
+    fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        Files::of(self, core).runs_of(ino)
+    }
+
+    fn attribute_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        self.ext_runs(core, ino)
+    }
+
+    fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        Files::of(self, core).mapped_runs(ino)
+    }
+
+    fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        Files::unnoted(self, core, ino, noted)
+    }
+
+    fn xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        self.read_xattrs(core, ino)
+    }
+
+    fn set_xattr(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        self.change_xattr(core, ino, name, value, mode)
+    }
+}

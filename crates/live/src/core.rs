@@ -1,0 +1,128 @@
+//! What a format's code works on besides its own state: the cache, inodes in
+//! memory, and space that is about to become free.
+
+use crate::actions::Action;
+use crate::fault::Fault;
+use crate::node::{Node, gone};
+use crate::removal::Cut;
+use hashbrown::HashMap;
+use seekless_cache::{Cache, ChangeId, Kind};
+use seekless_fs::{FsError, Timestamp};
+use seekless_units::{Extent, Ino};
+
+/// The time of day, for the times of files.
+pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
+
+/// Space that counts as free, but is not yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pending {
+    /// In units of block numbers.
+    pub blocks: u64,
+    /// Inodes.
+    pub inodes: u64,
+}
+
+impl Pending {
+    /// Whether nothing is about to become free.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.blocks == 0 && self.inodes == 0
+    }
+}
+
+/// What the code of a format works on. `M` is what the format knows of a file
+/// besides what every format does.
+pub struct Core<M> {
+    /// The blocks of the device, with the changes to them.
+    pub cache: Cache<Action>,
+    /// The inodes in memory.
+    pub nodes: HashMap<Ino, Node<M>>,
+    /// What is about to become free.
+    pub pending: Pending,
+    /// Whether it is the superuser who changes something.
+    pub may_spend_reserve: bool,
+    wall: Wall,
+    /// A rule that a test has broken.
+    fault: Option<Fault>,
+}
+
+impl<M> Core<M> {
+    /// Nothing in memory yet.
+    #[must_use]
+    pub fn new(cache: Cache<Action>, wall: Wall) -> Self {
+        Self {
+            cache,
+            nodes: HashMap::new(),
+            pending: Pending::default(),
+            may_spend_reserve: true,
+            wall,
+            fault: None,
+        }
+    }
+
+    /// The time of day.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        (self.wall)()
+    }
+
+    /// The node of an inode that is in memory. Whoever calls a format with the
+    /// number of an inode has it in memory.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] when it is not.
+    pub fn node(&mut self, ino: Ino) -> Result<&mut Node<M>, FsError> {
+        let node = self.nodes.get_mut(&ino);
+        debug_assert!(node.is_some(), "inode {ino} is not in memory");
+        node.ok_or_else(|| gone(ino))
+    }
+
+    /// Frees runs once nothing on the disk leads to them.
+    pub fn defer_free(&mut self, after: &[ChangeId], kind: Kind, runs: Vec<Extent>) {
+        if runs.is_empty() {
+            return;
+        }
+        let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        self.pending.blocks = self.pending.blocks.saturating_add(blocks);
+        self.cache.defer(after, kind, Action::FreeRuns(runs));
+    }
+
+    /// What has left a file is not written any more, and freed once the disk
+    /// does not lead there.
+    pub fn let_go(&mut self, cleared: ChangeId, mut cut: Cut) {
+        for &run in &cut.runs {
+            self.cache.forget(run, cleared);
+        }
+        cut.cleared.push(cleared);
+        let first = self.unless(Fault::ReuseBeforeClear, cut.cleared);
+        self.defer_free(&first, Kind::FreeBlks, cut.runs);
+    }
+
+    /// Remembers a change of an inode that the disk has nothing of yet.
+    pub fn note_fresh(&mut self, ino: Ino, id: ChangeId) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let Some(&init) = node.fresh.first() else { return };
+        if self.cache.is_committed(init) {
+            node.fresh.clear();
+        } else if !node.fresh.contains(&id) {
+            node.fresh.push(id);
+        }
+    }
+
+    #[cfg(feature = "faults")]
+    pub(crate) fn set_fault(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    /// Whether a rule is broken, which only tests do.
+    #[must_use]
+    pub fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// What a rule asks for, unless it is broken.
+    #[must_use]
+    pub fn unless<T: Default>(&self, fault: Fault, asked: T) -> T {
+        if self.has(fault) { T::default() } else { asked }
+    }
+}

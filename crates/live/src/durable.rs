@@ -1,0 +1,83 @@
+//! Making one file durable: contents, inode, and the names that lead to it.
+
+use crate::fault::Fault;
+use crate::{Format, Live};
+use hashbrown::HashSet;
+use seekless_cache::ChangeId;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{Extent, Ino};
+use smallvec::SmallVec;
+
+impl<F: Format> Live<F> {
+    pub(crate) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.named_node(ino)?;
+        let root = self.format.limits().root;
+        let runs = self.runs_to_settle(ino)?;
+        let runs = self.unless(Fault::FsyncWithoutContents, runs);
+        self.core.cache.settle_runs(&runs)?;
+        self.core.note_settled(ino);
+        self.settle_inode(ino)?;
+        let arriving = self.arriving(ino)?;
+        self.core.cache.settle(&arriving)?;
+        // Up the tree: a name is of use only when its directory has one.
+        let mut seen = HashSet::new();
+        let mut next = self.unless(Fault::FsyncWithoutNames, vec![ino]);
+        while let Some(ino) = next.pop() {
+            if ino == root || !seen.insert(ino) {
+                continue;
+            }
+            // A directory that the file once had a name in may be gone.
+            if !self.is_there(ino)? {
+                continue;
+            }
+            self.node(ino)?;
+            let cache = &self.core.cache;
+            let Some(node) = self.core.nodes.get_mut(&ino).filter(|node| node.effective > 0) else {
+                continue;
+            };
+            node.named_by.retain(|(_, id)| !cache.is_committed(*id));
+            let pending = node.named_by.clone();
+            next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
+            let is_directory = node.kind == FileKind::Directory;
+            if !pending.is_empty() {
+                self.settle_inode(ino)?;
+                let names: SmallVec<[ChangeId; 2]> = pending.iter().map(|&(_, id)| id).collect();
+                self.core.cache.settle(&names)?;
+            }
+            if is_directory {
+                // Of two names of a directory a check keeps one, and does not
+                // know which is the newer.
+                let leaving = self.leaving(ino)?;
+                let leaving = self.unless(Fault::FsyncWithOlderNames, leaving);
+                self.core.cache.settle(&leaving)?;
+                next.push(self.parent_of(ino)?);
+            }
+        }
+        self.run_actions()?;
+        self.device.flush()?;
+        Ok(())
+    }
+
+    fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
+        let run = self.format.inode_run(ino)?;
+        self.core.cache.settle_runs(&[run])
+    }
+
+    /// The runs of a file, contents, what maps them and attributes, of which the
+    /// disk may not have all. What they cost is in proportion to what has been
+    /// changed, not to the file.
+    fn runs_to_settle(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let Some(mut noted) = self.core.unsettled_runs(ino) else {
+            let mut runs = self.format.attribute_runs(&mut self.core, ino)?;
+            runs.extend(self.format.runs_of(&mut self.core, ino)?);
+            return Ok(runs);
+        };
+        noted.extend(self.format.attribute_runs(&mut self.core, ino)?);
+        debug_assert_eq!(
+            self.format.unnoted(&self.core, ino, &noted),
+            None,
+            "a run of inode {ino} is not noted"
+        );
+        Ok(noted)
+    }
+}

@@ -1,0 +1,378 @@
+//! What a format has to say for the operations to work on it.
+//!
+//! A format knows bytes: how an inode, a directory entry and a map of blocks
+//! stand on the disk, what is free, and in which order its checker needs to find
+//! them. It makes changes in the cache and returns what others may have to wait
+//! for. It knows nothing of names as trees of directories, of who holds a file, of
+//! renaming or of `fsync`.
+
+use crate::core::Core;
+use crate::node::Node;
+use crate::removal::Cut;
+use seekless_cache::{ChangeId, Config, Role};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::operate::{NewFile, Space, XattrMode};
+use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
+use seekless_units::{BlockNo, Extent, Ino};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Changes that must all be on the disk for something to be.
+pub type Ids = SmallVec<[ChangeId; 3]>;
+
+/// What holds for a volume as long as it is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The root directory.
+    pub root: Ino,
+    /// Inode numbers are below this.
+    pub inodes: u32,
+    /// Bytes in a block of a file.
+    pub block: u32,
+    /// Bytes in the unit of block numbers; divides `block`.
+    pub unit: u32,
+    /// Longest name, in bytes.
+    pub name_max: usize,
+    /// Most names of a file.
+    pub link_max: u16,
+    /// Longest target of a symlink, in bytes.
+    pub target_max: usize,
+    /// Most bytes of a directory.
+    pub dir_max: u64,
+    /// Bytes that no directory entry crosses a multiple of, and that a directory's
+    /// length is a multiple of.
+    pub dir_unit: usize,
+}
+
+impl Limits {
+    /// Units of block numbers that bytes take.
+    #[must_use]
+    pub fn units(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.div_ceil(u64::from(self.unit).max(1))).unwrap_or(u32::MAX)
+    }
+}
+
+/// A directory entry, used or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Where it begins in its unit, in bytes.
+    pub at: usize,
+    /// Bytes up to the next one.
+    pub len: usize,
+    /// Bytes that it needs of them; none if it is not used.
+    pub needed: usize,
+    /// The inode: zero where the entry is not used.
+    pub ino: Ino,
+    /// What the inode is, as the format records it.
+    pub kind: u8,
+    /// Whether it is a name for all who look.
+    pub is_name: bool,
+    /// The name; empty where the entry is not used.
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Whether it leads anywhere.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.ino != Ino::ZERO
+    }
+
+    /// Bytes behind what it needs.
+    #[must_use]
+    pub fn slack(&self) -> usize {
+        self.len.saturating_sub(self.needed)
+    }
+}
+
+/// How the entries of linear directories stand in their units: the number of the
+/// inode, the bytes up to the next entry, the kind, the name.
+pub trait Codec {
+    /// Where the number of the inode stands in an entry.
+    const INO: usize;
+    /// Where the bytes up to the next entry stand, which are two.
+    const LEN: usize;
+    /// Where the kind stands, which is one byte.
+    const KIND: usize;
+
+    /// The entries of a unit, up to the first that is wrong. `place` is the unit's.
+    fn entries<'a>(
+        &self,
+        unit: &'a [u8],
+        place: Location,
+    ) -> impl Iterator<Item = Result<Entry<'a>, FsError>>;
+
+    /// Bytes that an entry with a name of so many bytes takes.
+    fn needed(name_len: usize) -> usize;
+
+    /// The kind that a code stands for.
+    fn kind_of(code: u8) -> Option<FileKind>;
+
+    /// The code of a kind.
+    fn code_of(kind: FileKind) -> u8;
+
+    /// Writes an entry at its place in a unit, and zeros behind its name as far as
+    /// it reaches.
+    fn put(&self, unit: &mut [u8], entry: &Entry<'_>);
+
+    /// Sets the bytes up to the next entry of the one at byte `at` of a unit.
+    fn put_len(&self, unit: &mut [u8], at: usize, len: usize);
+
+    /// The number of an inode as it stands in an entry.
+    fn ino_bytes(&self, ino: Ino) -> [u8; 4];
+}
+
+/// What a new inode's contents are, and what they wait for.
+#[derive(Default)]
+pub struct Contents {
+    /// Where they lie, if they have a place of their own.
+    pub run: Option<Extent>,
+    /// What the inode must not be on the disk before.
+    pub after: Ids,
+}
+
+/// A format whose images can be changed while they are in use.
+///
+/// Every function may fail with [`FsError::Device`], and with
+/// [`FsError::Corrupt`] where the image contradicts its format; further errors are
+/// named. Inodes given by number are in memory, unless it says otherwise.
+pub trait Format: Send + Sized {
+    /// What it knows of a file besides what every format does: where its blocks
+    /// are.
+    type Map: Clone + std::fmt::Debug + Default + Send;
+    /// How it is opened.
+    type Options;
+    /// How its directories stand.
+    type Codec: Codec;
+
+    // The volume.
+
+    /// Opens an image, and changes nothing of it.
+    ///
+    /// # Errors
+    /// As [`Live::open`](crate::Live::open).
+    fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: Self::Options,
+    ) -> Result<(Self, Core<Self::Map>), FsError>;
+
+    /// What holds for the volume.
+    fn limits(&self) -> &Limits;
+
+    /// How its directories stand.
+    fn codec(&self) -> &Self::Codec;
+
+    /// Writes to the device that the image is in use, or, to `close` it, that it
+    /// is as clean as it was found.
+    fn mark(&mut self, core: &mut Core<Self::Map>, close: bool) -> Result<(), FsError>;
+
+    /// Brings counts that follow from others up to date in the cache.
+    fn put_summaries(&mut self, core: &mut Core<Self::Map>) -> Result<(), FsError>;
+
+    /// What `statvfs(3)` tells.
+    fn space(&self, core: &Core<Self::Map>) -> Space;
+
+    // Inodes.
+
+    /// An inode that is in use, from its bytes; it need not be in memory.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] when it is not in use.
+    fn load(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Node<Self::Map>, FsError>;
+
+    /// Whether an inode is in use, and not about to be given back; it need not be
+    /// in memory.
+    fn is_in_use(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<bool, FsError>;
+
+    /// Refuses what cannot be made in this format.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`], [`FsError::Unsupported`].
+    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError>;
+
+    /// Takes an inode for a file that gets its first name in a directory.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn take_inode(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        parent: Ino,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError>;
+
+    /// Gives an inode back, which is in memory no more.
+    fn give_inode(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        is_directory: bool,
+    ) -> Result<(), FsError>;
+
+    /// Gives a node for a new file what only this format has: its generation, its
+    /// time of birth, the numbers of a device. It is not in memory yet.
+    fn fit_new(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        node: &mut Node<Self::Map>,
+        new: &NewFile<'_>,
+    ) -> Result<(), FsError>;
+
+    /// Writes a whole new inode, after what must be on the disk before.
+    fn put_new(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError>;
+
+    /// Writes the number of links: [`Role::LinkCount`] before a name is added,
+    /// [`Role::LinkDrop`] when one has gone.
+    fn put_links(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        role: Role,
+    ) -> Result<ChangeId, FsError>;
+
+    /// Writes times, mode, owner and the like, for which nothing waits.
+    fn put_attributes(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError>;
+
+    /// Makes an inode that nothing leads to any more as good as unused. Without
+    /// blocks there is none that could get a second owner, and no hurry.
+    fn put_cleared(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        has_blocks: bool,
+    ) -> Result<ChangeId, FsError>;
+
+    /// The run that holds an inode.
+    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
+
+    /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
+    fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
+
+    /// A time as the format can keep it.
+    fn representable(&self, time: Timestamp) -> Timestamp;
+
+    // What files hold.
+
+    /// Whether the target of a symlink stands in its inode.
+    fn keeps_in_inode(&self, target: &[u8]) -> bool;
+
+    /// The first block of a new file, of `len` bytes.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn first_block(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        len: usize,
+        role: Role,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Contents, FsError>;
+
+    /// Where a block of a file begins; `None` for a hole.
+    fn lookup_block(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<Option<BlockNo>, FsError>;
+
+    /// Writes bytes, as many as there is space for. The number is returned.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when there is none at all; [`FsError::TooLarge`].
+    fn write_bytes(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError>;
+
+    /// Appends to a directory. What is returned must be on the disk for the bytes
+    /// to be reached.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn append(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        dir: Ino,
+        bytes: &[u8],
+    ) -> Result<ChangeId, FsError>;
+
+    /// Gives a file another length.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; [`FsError::TooLarge`].
+    fn truncate(&mut self, core: &mut Core<Self::Map>, ino: Ino, len: u64) -> Result<(), FsError>;
+
+    /// Sees that a range has blocks, which read as zeros where there was none. On
+    /// failure the file is as long as before.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; [`FsError::TooLarge`].
+    fn allocate_range(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        from: u64,
+        to: Option<u64>,
+        keep_size: bool,
+    ) -> Result<(), FsError>;
+
+    /// All runs of a file: its contents, what maps them, its attributes.
+    fn everything(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Cut, FsError>;
+
+    /// Gives runs back.
+    fn free_runs(&mut self, core: &mut Core<Self::Map>, runs: &[Extent]) -> Result<(), FsError>;
+
+    /// The runs that hold a file's contents and what maps them.
+    fn runs_of(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Vec<Extent>, FsError>;
+
+    /// The runs that hold a file's attributes.
+    fn attribute_runs(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+    ) -> Result<Vec<Extent>, FsError>;
+
+    /// The runs of a regular file's contents, counted in units of block numbers.
+    fn mapped_runs(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+    ) -> Result<Vec<Mapping>, FsError>;
+
+    /// A unit of a file, as far as its map is in the cache, that is not on the disk
+    /// and in none of some runs: there should be none. Nothing may be read for it,
+    /// so that builds which check do the same as those which do not.
+    fn unnoted(&self, core: &Core<Self::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo>;
+
+    // Extended attributes.
+
+    /// A file's attributes.
+    fn xattrs(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Vec<Xattr>, FsError>;
+
+    /// Sets or, without a value, removes an attribute.
+    ///
+    /// # Errors
+    /// [`FsError::Exists`], [`FsError::NoAttribute`], [`FsError::NoSpace`],
+    /// [`FsError::Unsupported`].
+    fn set_xattr(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError>;
+}

@@ -1,0 +1,264 @@
+//! Files that are mapped by twelve numbers in the inode and three trees of
+//! indirect blocks: those of UFS, ext2 and ext3.
+//!
+//! A block of a file is one or several units of block numbers; only where it is
+//! several can the last block of a short file be a part of one, its **tail**.
+//!
+//! - `map`: the way to a block, and numbers entered and moved;
+//! - `write`: blocks made or grown, bytes put in;
+//! - `gather`: new blocks moved into one piece;
+//! - `truncate`: files made shorter or longer, and all that they hold;
+//! - `runs`: where it lies.
+
+mod gather;
+mod map;
+mod runs;
+mod truncate;
+mod write;
+
+pub use map::{Path, Way};
+
+use crate::core::Core;
+use crate::format::{Format, Limits};
+use seekless_cache::{ChangeId, Changed, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_units::{BlockNo, Extent, Ino};
+
+/// Numbers that stand in the inode itself.
+pub const DIRECT: usize = 12;
+
+/// The block numbers in an inode; zero for none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Trees {
+    /// Of the first blocks of the file.
+    pub direct: [u64; DIRECT],
+    /// Of the trees, which have one to three levels of indirect blocks.
+    pub indirect: [u64; 3],
+}
+
+/// What a format knows of a file, the block numbers in its inode among it.
+pub trait Mapped {
+    /// The numbers.
+    fn trees(&self) -> &Trees;
+    /// The numbers, to be changed.
+    fn trees_mut(&mut self) -> &mut Trees;
+}
+
+/// Which fields of an inode a change of its map is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapPart {
+    /// Size, sectors, and block numbers, each if it differs.
+    Numbers,
+    /// As `Numbers`, and the size in any case: a number that leads to indirect
+    /// blocks is not there without the length that reaches them.
+    Reach,
+}
+
+/// What a block is taken for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose<W> {
+    /// Contents, at the place that the policy was asked for.
+    Data(W),
+    /// An indirect block, so many levels above contents.
+    Indirect(u32),
+}
+
+/// A format whose files are mapped in this way. As with [`Format`], inodes given
+/// by number are in memory.
+pub trait Indirect: Format<Map: Mapped> {
+    /// What a policy is asked for a block of contents.
+    type Wanted: Copy;
+
+    /// Bytes of a block number in an indirect block.
+    fn pointer_width(&self) -> usize;
+
+    /// The block number at a byte of an indirect block.
+    fn pointer_at(&self, bytes: &[u8], at: usize) -> u64;
+
+    /// Puts a block number into the first bytes of some.
+    fn put_pointer(&self, bytes: &mut [u8; 8], number: u64);
+
+    /// Most bytes of a file, as far as the map does not limit it.
+    fn max_size(&self) -> u64;
+
+    /// Units of the volume.
+    fn volume(&self) -> u64;
+
+    /// Checks a block number from the disk: the run of so many units lies in the
+    /// volume, in one block, and in no metadata.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError>;
+
+    /// Where the policy would like a block of contents: what lies in front of it
+    /// in its map.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn wanted(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<Self::Wanted, FsError>;
+
+    /// Takes a run of `count` units in one block.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn take(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        purpose: Purpose<Self::Wanted>,
+    ) -> Result<(BlockNo, ChangeId), FsError>;
+
+    /// As [`Indirect::take`], for a tail that cannot grow where it lies.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn take_larger(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        wanted: Self::Wanted,
+    ) -> Result<(BlockNo, ChangeId), FsError>;
+
+    /// Lets a run grow where it lies from `old` to `new` units, if it can.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn extend(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        at: BlockNo,
+        old: u32,
+        new: u32,
+    ) -> Result<Option<ChangeId>, FsError>;
+
+    /// A new block of a regular file lies at `at`: as many blocks of its end, it
+    /// among them, shall be moved into one piece if none of them is on the disk.
+    /// None, if fewer than two.
+    fn gathers(&self, wanted: Self::Wanted, at: BlockNo) -> u32;
+
+    /// Takes as many whole blocks in one piece as there are in `blocks`, which hold
+    /// the last blocks of a file up to `lbn`; `None` where that does not pay, or
+    /// there is no such piece.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn take_cluster(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+        blocks: &[BlockNo],
+    ) -> Result<Option<(Extent, ChangeId)>, FsError>;
+
+    /// Writes the map of a node into its inode, after what must be on the disk
+    /// before; with `instead` in the place of an earlier such change, which need
+    /// not wait for that any more.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn put_map(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        part: MapPart,
+        role: Role,
+        after: &[ChangeId],
+        instead: Option<&[ChangeId]>,
+    ) -> Result<Changed, FsError>;
+}
+
+/// The files of such a format. All functions fail as those of [`Format`] do; those
+/// that take space with [`FsError::NoSpace`] when there is none, and those that
+/// lengthen a file with [`FsError::TooLarge`] beyond what can be mapped.
+pub struct Files<'a, F: Indirect> {
+    format: &'a mut F,
+    core: &'a mut Core<F::Map>,
+}
+
+impl<'a, F: Indirect> Files<'a, F> {
+    /// The files of a format that is in use.
+    pub fn of(format: &'a mut F, core: &'a mut Core<F::Map>) -> Self {
+        Self { format, core }
+    }
+
+    /// Bytes of a block of a file.
+    fn block(&self) -> u64 {
+        u64::from(self.format.limits().block)
+    }
+
+    /// Bytes of a unit of block numbers.
+    fn unit(&self) -> u64 {
+        u64::from(self.format.limits().unit)
+    }
+
+    /// Units of a block.
+    fn per_block(&self) -> u32 {
+        per_block(self.format.limits())
+    }
+
+    /// Block numbers in an indirect block.
+    fn pointers(&self) -> u64 {
+        pointers(self.format)
+    }
+
+    /// Units that bytes take.
+    fn units(&self, bytes: u64) -> u32 {
+        self.format.limits().units(bytes)
+    }
+
+    /// Sectors of 512 bytes that units take.
+    fn sectors(&self, units: u64) -> u64 {
+        units.saturating_mul(self.unit() / 512)
+    }
+
+    /// Writes size, sectors and block numbers.
+    fn put_blocks(
+        &mut self,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let part = MapPart::Numbers;
+        Ok(self.format.put_map(self.core, ino, part, role, after, None)?.id)
+    }
+}
+
+/// Block numbers in an indirect block.
+fn pointers<F: Indirect>(format: &F) -> u64 {
+    let width = u64::try_from(format.pointer_width()).unwrap_or(8).max(1);
+    u64::from(format.limits().block).checked_div(width).unwrap_or(0)
+}
+
+/// Units of a block.
+fn per_block(limits: &Limits) -> u32 {
+    limits.block.checked_div(limits.unit).unwrap_or(1).max(1)
+}
+
+/// Units of a block of a file of so many bytes: the last of those whose numbers
+/// stand in the inode may be a tail.
+#[must_use]
+pub fn units_at(limits: &Limits, size: u64, lbn: u64) -> u32 {
+    if lbn >= wide(DIRECT) {
+        return per_block(limits);
+    }
+    let block = u64::from(limits.block);
+    limits.units(size.saturating_sub(lbn.saturating_mul(block)).min(block))
+}
+
+/// A block number in an indirect block that is in the cache.
+fn peek<F: Indirect>(format: &F, core: &Core<F::Map>, block: BlockNo, place: u64) -> Option<u64> {
+    let at = index(place).saturating_mul(format.pointer_width());
+    let bytes = core.cache.peek(block, 0, index(u64::from(format.limits().block)))?;
+    Some(format.pointer_at(bytes, at))
+}

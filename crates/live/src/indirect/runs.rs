@@ -1,0 +1,199 @@
+//! Where a file's contents lie now.
+
+use super::{DIRECT, Files, Indirect, Mapped, peek, per_block, pointers, units_at};
+use crate::core::Core;
+use hashbrown::HashSet;
+use seekless_fs::field::{range, wide};
+use seekless_fs::{FileKind, FsError, Location, Mapping};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+/// What a walk of a file's map finds.
+struct Found {
+    runs: Vec<Mapping>,
+    /// Fragments that may still be found: a file that has more than its volume
+    /// has some of them twice.
+    left: u64,
+}
+
+/// A tree of indirect blocks.
+#[derive(Clone, Copy)]
+struct Tree {
+    number: u64,
+    /// The first block of the file that it maps, and how many.
+    first: u64,
+    span: u64,
+    /// Levels below it, itself included.
+    levels: u32,
+}
+
+impl<F: Indirect> Files<'_, F> {
+    /// The runs of a regular file's contents, counted in fragments.
+    pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        let node = self.core.node(ino)?.clone();
+        if node.kind != FileKind::Regular {
+            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
+        }
+        let blocks = node.size.div_ceil(self.block());
+        let mut found = Found { runs: Vec::new(), left: self.format.volume() };
+        for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&node.map.trees().direct) {
+            let frags = units_at(self.format.limits(), node.size, lbn);
+            self.find_block(ino, (lbn, number, frags), &mut found)?;
+        }
+        let (mut first, mut span) = (wide(DIRECT), 1u64);
+        for (levels, &number) in (1u32..).zip(&node.map.trees().indirect) {
+            span = span.saturating_mul(self.pointers());
+            self.find_tree(ino, Tree { number, first, span, levels }, blocks, &mut found)?;
+            first = first.saturating_add(span);
+        }
+        Ok(found.runs)
+    }
+
+    /// The runs that hold a file: contents and indirect blocks.
+    pub fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let node = self.core.node(ino)?.clone();
+        let mut runs = Vec::new();
+        if !node.has_blocks() {
+            return Ok(runs);
+        }
+        let blocks = node.size.div_ceil(self.block());
+        for lbn in 0..blocks.min(wide(DIRECT)) {
+            if let Some(at) = self.lookup_block(ino, lbn)? {
+                runs.push(Extent::new(
+                    at,
+                    u64::from(units_at(self.format.limits(), node.size, lbn)),
+                ));
+            }
+        }
+        for (tree, &number) in
+            node.map.trees().indirect.iter().enumerate().filter(|(_, n)| **n != 0)
+        {
+            self.runs_of_tree(ino, number, tree, &mut runs)?;
+        }
+        Ok(runs)
+    }
+
+    fn runs_of_tree(
+        &mut self,
+        ino: Ino,
+        number: u64,
+        tree: usize,
+        runs: &mut Vec<Extent>,
+    ) -> Result<(), FsError> {
+        let frag = u64::from(self.per_block());
+        let block = self.format.check_run(ino, number, self.per_block())?;
+        runs.push(Extent::new(block, frag));
+        for place in 0..self.pointers() {
+            let number = self.pointer(block, place)?;
+            match tree.checked_sub(1) {
+                _ if number == 0 => {}
+                Some(below) => self.runs_of_tree(ino, number, below, runs)?,
+                None => {
+                    let at = self.format.check_run(ino, number, self.per_block())?;
+                    runs.push(Extent::new(at, frag));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A fragment of a file, as far as its map is in the cache, that is not on the
+    /// disk and in none of some runs: there should be none. Nothing is read for
+    /// it, so that builds which check do the same as those which do not.
+    pub fn unnoted(format: &F, core: &Core<F::Map>, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        let node = core.nodes.get(&ino)?;
+        let limits = *format.limits();
+        let frag = u64::from(per_block(&limits));
+        let mut runs: Vec<Extent> = (0..)
+            .zip(&node.map.trees().direct)
+            .filter(|&(_, &number)| number != 0)
+            .map(|(lbn, &number)| (BlockNo::new(number), units_at(&limits, node.size, lbn)))
+            .map(|(at, frags)| Extent::new(at, u64::from(frags)))
+            .collect();
+        let mut trees: Vec<(u64, usize)> =
+            node.map.trees().indirect.iter().copied().zip(1..).collect();
+        while let Some((number, levels)) = trees.pop() {
+            if number == 0 {
+                continue;
+            }
+            let at = BlockNo::new(number);
+            runs.push(Extent::new(at, frag));
+            if let Some(below) = levels.checked_sub(1) {
+                let inside = (0..pointers(format)).map_while(|place| peek(format, core, at, place));
+                trees.extend(inside.map(|number| (number, below)));
+            }
+        }
+        let frags = |runs: &[Extent]| -> HashSet<BlockNo> {
+            runs.iter().flat_map(|run| run.start.get()..run.end().get()).map(BlockNo::new).collect()
+        };
+        let is_unsettled = |at: &BlockNo| core.cache.is_unsettled(Extent::new(*at, 1));
+        frags(&runs).difference(&frags(noted)).copied().filter(is_unsettled).min()
+    }
+
+    fn find_tree(
+        &mut self,
+        ino: Ino,
+        tree: Tree,
+        blocks: u64,
+        found: &mut Found,
+    ) -> Result<(), FsError> {
+        if tree.number == 0 || tree.first >= blocks {
+            return Ok(());
+        }
+        found.take(u64::from(self.per_block()), ino)?;
+        let block = self.format.check_run(ino, tree.number, self.per_block())?;
+        let span = tree.span.checked_div(self.pointers()).unwrap_or(1).max(1);
+        for place in 0..self.pointers() {
+            let first = tree.first.saturating_add(place.saturating_mul(span));
+            if first >= blocks {
+                break;
+            }
+            let number = self.pointer(block, place)?;
+            if tree.levels == 1 {
+                self.find_block(ino, (first, number, self.per_block()), found)?;
+            } else {
+                let levels = tree.levels.saturating_sub(1);
+                self.find_tree(ino, Tree { number, first, span, levels }, blocks, found)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A block of the file, by its number there, where it begins, and how many
+    /// fragments it has.
+    fn find_block(
+        &self,
+        ino: Ino,
+        (lbn, number, frags): (u64, u64, u32),
+        found: &mut Found,
+    ) -> Result<(), FsError> {
+        if number == 0 {
+            return Ok(());
+        }
+        found.take(u64::from(frags), ino)?;
+        let start = self.format.check_run(ino, number, frags)?;
+        let lbn = Lbn::new(lbn.saturating_mul(u64::from(self.per_block())));
+        found.push(lbn, start, frags);
+        Ok(())
+    }
+}
+
+impl Found {
+    fn take(&mut self, frags: u64, ino: Ino) -> Result<(), FsError> {
+        let place = Location::of("block map").in_inode(ino);
+        let left = self.left.checked_sub(frags);
+        self.left = left.ok_or_else(|| range("mapped fragments", frags, self.left, place))?;
+        Ok(())
+    }
+
+    fn push(&mut self, lbn: Lbn, start: BlockNo, frags: u32) {
+        if let Some(last) = self.runs.last_mut() {
+            let next = last.lbn.saturating_add(last.extent.len);
+            if next == lbn && last.extent.end() == start {
+                last.extent.len = last.extent.len.saturating_add(u64::from(frags));
+                return;
+            }
+        }
+        let extent = Extent::new(start, u64::from(frags));
+        self.runs.push(Mapping { lbn, extent, unwritten: false });
+    }
+}

@@ -1,0 +1,215 @@
+//! A file system in use: the operations, once, on what a format says of its
+//! bytes.
+//!
+//! What must be on the disk before what is told to the cache with each change
+//! (the rules of soft updates); when it is written is the discipline's affair.
+//! Space is given back only in actions, done once the last number or name that
+//! leads to it is gone from the disk.
+//!
+//! - `format`: what a format has to say; `core`: what its code works on;
+//! - `calls`: what may be asked for; `file`: of files as such;
+//! - `node`: inodes in memory;
+//! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
+//! - `indirect`: files mapped by twelve numbers and three trees;
+//! - `entries`, `index`, `names`, `rename`, `reach`: names;
+//! - `actions`, `removal`: what is done later, and files taken apart;
+//! - `durable`: what `fsync` waits for;
+//! - `fault`: rules that tests break.
+//!
+//! Numbers that come from the disk are checked by the format before they get
+//! here, and the lints below keep panics out of what handles them.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod actions;
+mod calls;
+mod core;
+mod durable;
+mod entries;
+mod fault;
+mod file;
+mod format;
+mod index;
+pub mod indirect;
+mod names;
+mod node;
+mod reach;
+mod read;
+mod removal;
+mod rename;
+mod unsettled;
+
+pub use self::core::{Core, Pending, Wall};
+pub use actions::Action;
+pub use fault::Fault;
+pub use format::{Codec, Contents, Entry, Format, Ids, Limits};
+pub use node::{Node, Restrictions, gone};
+pub use removal::Cut;
+
+use index::Indexes;
+use reach::Reach;
+use seekless_cache::{Config, Counters};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::FsError;
+use seekless_units::Nanos;
+use std::sync::Arc;
+
+/// An image in use.
+pub struct Live<F: Format> {
+    format: F,
+    core: Core<F::Map>,
+    device: Arc<dyn BlockDevice>,
+    /// How many nodes there may be before those not needed are dropped.
+    most_nodes: usize,
+    indexes: Indexes,
+    reach: Reach,
+    /// Why nothing can be changed any more, if not for a failed write.
+    broken: Option<String>,
+    closed: bool,
+}
+
+impl<F: Format> Live<F> {
+    /// Opens an image for changes and marks it as in use.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] for what the format cannot keep up;
+    /// [`FsError::Invalid`] for an image that is not clean, unless that is forced,
+    /// and for unknown policies; [`FsError::Corrupt`]; [`FsError::Device`].
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: F::Options,
+    ) -> Result<Self, FsError> {
+        let (format, core) = F::open(Arc::clone(&device), clock, config, options)?;
+        let mut live = Self {
+            format,
+            core,
+            device,
+            most_nodes: node::MOST_NODES,
+            indexes: Indexes::default(),
+            reach: Reach::default(),
+            broken: None,
+            closed: false,
+        };
+        let root = live.format.limits().root;
+        live.dir_node(root)?;
+        live.format.mark(&mut live.core, false)?;
+        Ok(live)
+    }
+
+    /// The format, and what its code works on: for tests of it.
+    pub fn parts(&mut self) -> (&mut F, &mut Core<F::Map>) {
+        (&mut self.format, &mut self.core)
+    }
+
+    /// What the cache counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        self.core.cache.counters()
+    }
+
+    /// When [`Operate::tick`](seekless_fs::operate::Operate::tick) has something
+    /// to do next, by the clock; `None` when nothing waits for its time.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Nanos> {
+        self.core.cache.next_due()
+    }
+
+    /// Changes and deferred actions that wait for the disk.
+    #[must_use]
+    pub fn softdeps(&self) -> usize {
+        self.core.cache.softdeps()
+    }
+
+    /// Writes some of the blocks that hold something that may be written, those
+    /// that are picked: any of them may be written at any time. False when there
+    /// were none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] after a write has failed.
+    pub fn write_some(&mut self, pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
+        let any = self.core.cache.write_some(pick)?;
+        self.run_actions()?;
+        Ok(any)
+    }
+
+    /// Breaks a rule from now on.
+    #[cfg(feature = "faults")]
+    pub fn set_fault(&mut self, fault: Fault) {
+        self.core.set_fault(fault);
+    }
+
+    /// An operation that changes something: what is due is done before, and
+    /// what has become possible after. When space runs out, what is about to
+    /// become free is freed, and the operation tried again.
+    fn change<R>(
+        &mut self,
+        mut operation: impl FnMut(&mut Self) -> Result<R, FsError>,
+    ) -> Result<R, FsError> {
+        if let Some(why) = &self.broken {
+            return Err(FsError::ReadOnly(why.clone()));
+        }
+        if self.closed {
+            return Err(FsError::ReadOnly("it has been unmounted".into()));
+        }
+        self.core.cache.begin()?;
+        self.run_actions()?;
+        self.drop_nodes();
+        let mut done = operation(self);
+        if matches!(done, Err(FsError::NoSpace(_))) && self.reclaim()? {
+            done = operation(self);
+        }
+        self.run_actions().and(done).map_err(met_here)
+    }
+
+    /// Frees what waits only for the disk. False when there was nothing.
+    fn reclaim(&mut self) -> Result<bool, FsError> {
+        if self.core.pending.is_empty() {
+            return Ok(false);
+        }
+        self.write_everything()?;
+        Ok(true)
+    }
+
+    /// Writes all there is, over as many rounds as that takes.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn write_everything(&mut self) -> Result<(), FsError> {
+        loop {
+            self.core.cache.sync()?;
+            self.run_actions()?;
+            self.format.put_summaries(&mut self.core)?;
+            if !self.core.cache.is_dirty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a rule asks for, unless a test has broken it.
+    fn unless<T: Default>(&self, fault: Fault, asked: T) -> T {
+        self.core.unless(fault, asked)
+    }
+}
+
+/// It began while changes were possible: that they are no more was met on the
+/// way, and is the failure of the device itself.
+fn met_here(error: FsError) -> FsError {
+    match error {
+        FsError::ReadOnly(why) => FsError::io("the image", std::io::Error::other(why)),
+        other => other,
+    }
+}

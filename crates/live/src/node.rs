@@ -1,0 +1,261 @@
+//! Inodes in memory: what their bytes say, and what is not on the disk yet.
+
+use crate::reach::SeenIn;
+use crate::unsettled::Unsettled;
+use crate::{Format, Live};
+use seekless_cache::ChangeId;
+use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, Timestamp};
+use seekless_units::Ino;
+use smallvec::SmallVec;
+
+/// Inodes kept at most, of those that nothing waits for.
+pub(crate) const MOST_NODES: usize = 32_768;
+
+/// What the flags of an inode forbid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Restrictions {
+    /// Nothing of it may be changed.
+    pub immutable: bool,
+    /// Its contents may only be added to.
+    pub append_only: bool,
+    /// It may not lose a name.
+    pub no_unlink: bool,
+    /// It is a snapshot of its volume: neither read nor changed as a file.
+    pub snapshot: bool,
+}
+
+impl Restrictions {
+    /// Whether it may lose a name.
+    pub(crate) const fn keep_its_names(self) -> bool {
+        self.immutable || self.append_only || self.no_unlink || self.snapshot
+    }
+
+    /// Whether its attributes and contents may not be changed at all.
+    pub(crate) const fn keep_it_as_it_is(self) -> bool {
+        self.immutable || self.snapshot
+    }
+}
+
+/// An inode. `M` is what its format knows of it besides.
+#[derive(Clone, Debug)]
+pub struct Node<M> {
+    /// Its number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// The low 12 bits of the mode.
+    pub perm: u16,
+    /// Names on the disk, as far as it has been changed.
+    pub links: u16,
+    /// Names there are for all who look (`i_effnlink`).
+    pub effective: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Sectors of 512 bytes of all that it holds.
+    pub sectors: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Contents last changed.
+    pub mtime: Timestamp,
+    /// Last changed in any way.
+    pub ctime: Timestamp,
+    /// Made, where that is recorded.
+    pub birth: Option<Timestamp>,
+    /// Of a device: its numbers; zeros of others.
+    pub device: DeviceNumber,
+    /// Which file of those that had this number.
+    pub generation: u32,
+    /// Its flags as the format has them.
+    pub flags: u32,
+    /// What these forbid.
+    pub restrictions: Restrictions,
+    /// How far a directory lies below the root, where that is recorded.
+    pub depth: u32,
+    /// What the format knows of it: where its blocks are.
+    pub map: M,
+    /// The target of a symlink that stands in the inode.
+    pub target: Option<Box<[u8]>>,
+    /// The changes of a new inode that the disk has nothing of yet, the oldest
+    /// first.
+    pub fresh: SmallVec<[ChangeId; 4]>,
+    /// The change that gave it its length: block numbers behind an earlier end
+    /// that stand elsewhere wait for it.
+    pub sized: ChangeId,
+    /// Its length before the write that is under way.
+    pub grown_from: Option<u64>,
+    /// Those who have it open.
+    pub(crate) holds: u32,
+    /// Directories in which it has names, as far as they are known.
+    pub(crate) seen_in: SeenIn,
+    /// Its names are there once these are on the disk, each in a directory.
+    pub(crate) named_by: SmallVec<[(Ino, ChangeId); 2]>,
+    /// Of a directory: its end can be reached once these are on the disk.
+    pub(crate) reached_by: SmallVec<[ChangeId; 2]>,
+    /// Of a directory: the link of its parent that its `..` is counted as. Each
+    /// of its names waits for that.
+    pub(crate) parent_link: ChangeId,
+    /// Its blocks count as free already.
+    pub(crate) counted_free: bool,
+    /// Of a removed directory: the one of which the links count its `..`.
+    pub(crate) counted_in: Option<Ino>,
+    /// What takes older names of it from the disk.
+    pub(crate) leaving: SmallVec<[ChangeId; 1]>,
+    /// Of a directory: what takes the older names of directories from the disk
+    /// that have come to be in it.
+    pub(crate) arriving: SmallVec<[ChangeId; 1]>,
+    /// Of a regular file: where its contents may not be on the disk.
+    pub(crate) unsettled: Unsettled,
+}
+
+impl<M: Default> Node<M> {
+    /// A node that has nothing yet.
+    #[must_use]
+    pub fn empty(ino: Ino, kind: FileKind) -> Self {
+        Self {
+            ino,
+            kind,
+            perm: 0,
+            links: 0,
+            effective: 0,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            sectors: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            birth: None,
+            device: DeviceNumber::default(),
+            generation: 0,
+            flags: 0,
+            restrictions: Restrictions::default(),
+            depth: 0,
+            map: M::default(),
+            target: None,
+            fresh: SmallVec::new(),
+            sized: ChangeId::COMMITTED,
+            grown_from: None,
+            holds: 0,
+            seen_in: SeenIn::new(),
+            named_by: SmallVec::new(),
+            reached_by: SmallVec::new(),
+            parent_link: ChangeId::COMMITTED,
+            counted_free: false,
+            counted_in: None,
+            leaving: SmallVec::new(),
+            arriving: SmallVec::new(),
+            unsettled: Unsettled::default(),
+        }
+    }
+}
+
+impl<M> Node<M> {
+    /// Whether its block numbers are such, and not a target or a device.
+    #[must_use]
+    pub const fn has_blocks(&self) -> bool {
+        match self.kind {
+            FileKind::Regular | FileKind::Directory => true,
+            FileKind::Symlink => self.target.is_none(),
+            _ => false,
+        }
+    }
+
+    /// What it holds, in units of so many bytes.
+    pub(crate) fn blocks(&self, unit: u32) -> u64 {
+        self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
+    }
+}
+
+/// The error of an inode that is not in use.
+#[must_use]
+pub fn gone(ino: Ino) -> FsError {
+    FsError::NotFound(format!("inode {ino}"))
+}
+
+impl<F: Format> Live<F> {
+    /// What `statx` tells of an inode in memory.
+    pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
+        let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
+        Ok(Attr {
+            ino: node.ino,
+            kind: node.kind,
+            perm: node.perm,
+            uid: node.uid,
+            gid: node.gid,
+            nlink: u32::from(node.effective),
+            size: node.size,
+            sectors: node.sectors,
+            atime: node.atime,
+            mtime: node.mtime,
+            ctime: node.ctime,
+            crtime: node.birth,
+            device: node.device,
+            generation: node.generation,
+            flags: self.format.shown_flags(node),
+            project: 0,
+        })
+    }
+
+    /// The node of an inode that is in use.
+    pub(crate) fn node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
+        if !self.core.nodes.contains_key(&ino) {
+            let mut node = self.format.load(&mut self.core, ino)?;
+            node.seen_in = self.reach.take_seen(ino);
+            self.core.nodes.insert(ino, node);
+        }
+        self.core.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
+    }
+
+    /// As [`Live::node`], of one that has names.
+    pub(crate) fn named_node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
+        let node = self.node(ino)?;
+        if node.effective == 0 && node.holds == 0 { Err(gone(ino)) } else { Ok(node) }
+    }
+
+    /// The node of a directory.
+    pub(crate) fn dir_node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
+        let node = self.node(ino)?;
+        if node.kind == FileKind::Directory {
+            Ok(node)
+        } else {
+            Err(FsError::NotDirectory(format!("inode {ino}")))
+        }
+    }
+
+    /// Whether an inode is in use, and not about to be given back.
+    pub(crate) fn is_there(&mut self, ino: Ino) -> Result<bool, FsError> {
+        Ok(self.core.nodes.contains_key(&ino) || self.format.is_in_use(&mut self.core, ino)?)
+    }
+
+    /// Drops nodes that can be read again, when there are many.
+    pub(crate) fn drop_nodes(&mut self) {
+        if self.core.nodes.len() < self.most_nodes {
+            return;
+        }
+        let (cache, reach) = (&self.core.cache, &mut self.reach);
+        let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
+        self.core.nodes.retain(|_, node| {
+            let idle = node.holds == 0
+                && node.links == node.effective
+                && node.links > 0
+                && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
+                && on_disk(&node.reached_by)
+                && on_disk(&node.leaving)
+                && on_disk(&node.arriving)
+                && on_disk(&node.fresh)
+                // Else a number in an indirect block would not wait for the length.
+                && on_disk(&[node.sized, node.parent_link])
+                && node.unsettled.is_settled(cache);
+            if idle {
+                reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));
+            }
+            !idle
+        });
+        // Those that stay are in use: looked at again when there are many more.
+        self.most_nodes = self.core.nodes.len().saturating_mul(2).max(MOST_NODES);
+    }
+}

@@ -1,0 +1,90 @@
+//! Files taken apart once nothing leads to them and nobody holds them.
+
+use crate::actions::Action;
+use crate::fault::Fault;
+use crate::{Format, Live};
+use seekless_cache::{ChangeId, Kind};
+use seekless_fs::field::range;
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::{Extent, Ino};
+
+/// Runs that leave a file, and the changes that take them out of what maps it.
+#[derive(Clone, Debug, Default)]
+pub struct Cut {
+    /// The runs.
+    pub runs: Vec<Extent>,
+    /// What must be on the disk for nothing to lead to them, besides the change of
+    /// the inode.
+    pub cleared: Vec<ChangeId>,
+    /// How much they hold, in units of block numbers.
+    pub blocks: u64,
+}
+
+impl Cut {
+    /// Adds a run. A file that has more than its volume, which is `limit`, has some
+    /// of it twice.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] at `place` for such a file.
+    pub fn push(&mut self, run: Extent, limit: u64, place: Location) -> Result<(), FsError> {
+        self.blocks = self.blocks.saturating_add(run.len);
+        if self.blocks > limit {
+            return Err(range("mapped blocks", self.blocks, limit, place));
+        }
+        match self.runs.last_mut() {
+            Some(last) if last.end() == run.start => last.len = last.len.saturating_add(run.len),
+            _ => self.runs.push(run),
+        }
+        Ok(())
+    }
+}
+
+impl<F: Format> Live<F> {
+    /// Takes a file apart that nothing leads to and nobody holds.
+    pub(crate) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
+        let parent = self.core.nodes.get(&ino).and_then(|node| node.counted_in);
+        let cleared = self.take_apart(ino)?;
+        if let Some(parent) = parent {
+            self.core.cache.defer(&[cleared], Kind::DirRem, Action::DropLink(parent));
+        }
+        Ok(())
+    }
+
+    /// What is returned must be on the disk for the file to be gone.
+    fn take_apart(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+        self.node(ino)?;
+        let cut = self.format.everything(&mut self.core, ino)?;
+        let Some(node) = self.core.nodes.get(&ino) else { return Ok(ChangeId::COMMITTED) };
+        let is_directory = node.kind == FileKind::Directory;
+        self.drop_index(ino);
+        self.uncount(ino);
+        if self.never_was(ino) {
+            for &run in &cut.runs {
+                self.core.cache.forget(run, ChangeId::COMMITTED);
+            }
+            self.core.nodes.remove(&ino);
+            self.format.free_runs(&mut self.core, &cut.runs)?;
+            self.format.give_inode(&mut self.core, ino, is_directory)?;
+            return Ok(ChangeId::COMMITTED);
+        }
+        let cleared = self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty())?;
+        self.core.nodes.remove(&ino);
+        self.core.let_go(cleared, cut);
+        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
+        let first = self.unless(Fault::InodeReusedEarly, vec![cleared]);
+        self.core.cache.defer(&first, Kind::FreeFile, Action::FreeInode { ino, is_directory });
+        Ok(cleared)
+    }
+
+    /// Undoes all changes of a new inode, if the disk has nothing of it.
+    fn never_was(&mut self, ino: Ino) -> bool {
+        let Some(node) = self.core.nodes.get(&ino) else { return false };
+        let fresh = node.fresh.clone();
+        let Some(&init) = fresh.first() else { return false };
+        let cache = &mut self.core.cache;
+        if cache.is_committed(init) {
+            return false;
+        }
+        fresh.iter().rev().all(|&id| cache.is_committed(id) || cache.discard(id))
+    }
+}
