@@ -10,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Every format, in probing order.
-pub(crate) const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_ffs::FORMAT];
+pub(crate) const FORMATS: &[Format] =
+    &[seekless_ext::FORMAT, seekless_ffs::FORMAT, seekless_fat::FORMAT];
 
 /// Opens an image file or device for reading.
 pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {

@@ -12,6 +12,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-fs", &["seekless-device", "seekless-units"]),
     ("seekless-cache", &["seekless-device", "seekless-fs", "seekless-units"]),
     ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
+    ("seekless-fat", &["seekless-device", "seekless-fs", "seekless-units"]),
     (
         "seekless-ffs",
         &[
@@ -50,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-crash",
             "seekless-device",
             "seekless-ext",
+            "seekless-fat",
             "seekless-ffs",
             "seekless-fs",
             "seekless-lab",

@@ -1,0 +1,149 @@
+//! Chains of clusters: where the parts of a file lie.
+
+use crate::table::{Link, Table, entry_place};
+use crate::volume::Volume;
+use seekless_fs::field::invalid;
+use seekless_fs::{Corruption, FsError, Location, Mapping};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
+
+/// What ends a chain before it should.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// It leads back to a cluster of its own.
+    Cycle,
+    /// It leads to a cluster that is free.
+    Free(u32),
+    /// It leads to a cluster that is bad.
+    Bad(u32),
+    /// It leads to a number that is no cluster's.
+    Wrong(u32),
+}
+
+/// A walk along a chain. Loops are found by Brent's method, within three times the
+/// length of the chain and without memory.
+pub(crate) struct Walk<'a> {
+    table: Table<'a>,
+    /// The cluster to give next, and the one whose entry named it.
+    next: Option<u32>,
+    from: Option<u32>,
+    /// The cluster that a loop would come back to.
+    mark: u32,
+    steps: u64,
+    power: u64,
+    /// Set where the chain ends before it should.
+    pub(crate) stop: Option<Stop>,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(volume: &'a Volume, first: u32) -> Self {
+        let table = Table::new(volume);
+        let boot = &volume.boot;
+        let (next, stop) = match boot.is_cluster(first) {
+            true => (Some(first), None),
+            false => (None, Some(Stop::Wrong(first))),
+        };
+        Self { table, next, from: None, mark: 0, steps: 0, power: 1, stop }
+    }
+
+    /// The next cluster; `None` at the end, be it a good one or not.
+    pub(crate) fn step(&mut self) -> Result<Option<u32>, FsError> {
+        let Some(here) = self.next else { return Ok(None) };
+        let link = self.table.link(here)?;
+        let stop = match link {
+            _ if here == self.mark => Some(Stop::Cycle),
+            Link::Free => Some(Stop::Free(here)),
+            Link::Bad => Some(Stop::Bad(here)),
+            Link::Wrong(_) | Link::Next(_) | Link::End => None,
+        };
+        if stop.is_some() {
+            (self.stop, self.next) = (stop, None);
+            return Ok(None);
+        }
+        if self.steps == self.power {
+            (self.mark, self.power, self.steps) = (here, self.power.saturating_mul(2), 0);
+        }
+        self.steps = self.steps.saturating_add(1);
+        self.from = Some(here);
+        self.next = match link {
+            Link::Next(next) => Some(next),
+            Link::Wrong(value) => {
+                self.stop = Some(Stop::Wrong(value));
+                None
+            }
+            _ => None,
+        };
+        Ok(Some(here))
+    }
+
+    /// The cluster that named the one that the walk stopped at.
+    pub(crate) fn from(&self) -> Option<u32> {
+        self.from
+    }
+}
+
+impl Volume {
+    /// The runs of a chain in clusters, to its end or for `wanted` clusters.
+    ///
+    /// A chain that ends before `wanted` clusters is [`Corruption::Truncated`].
+    pub(crate) fn runs(
+        &self,
+        first: u32,
+        wanted: Option<u64>,
+        ino: Ino,
+    ) -> Result<Vec<Extent>, FsError> {
+        let mut runs: Vec<Extent> = Vec::new();
+        let mut found = 0u64;
+        let mut walk = Walk::new(self, first);
+        while wanted.is_none_or(|wanted| found < wanted) {
+            let Some(cluster) = walk.step()? else { break };
+            let at = BlockNo::new(cluster.into());
+            match runs.last_mut() {
+                Some(last) if last.end() == at => last.len = last.len.saturating_add(1),
+                _ => runs.push(Extent::new(at, 1)),
+            }
+            found = found.saturating_add(1);
+            // A loop longer than what is wanted is found by its length alone.
+            if found > self.boot.clusters.into() {
+                return Err(FsError::corrupt(Corruption::Cycle, self.chain_place(&walk, ino)));
+            }
+        }
+        if wanted.is_some_and(|wanted| found == wanted) {
+            return Ok(runs);
+        }
+        let place = self.chain_place(&walk, ino);
+        match walk.stop {
+            None if wanted.is_none() => Ok(runs),
+            None => Err(FsError::corrupt(Corruption::Truncated, place)),
+            Some(Stop::Cycle) => Err(FsError::corrupt(Corruption::Cycle, place)),
+            Some(Stop::Free(at)) => Err(invalid("free cluster", at.into(), place)),
+            Some(Stop::Bad(at)) => Err(invalid("bad cluster", at.into(), place)),
+            Some(Stop::Wrong(at)) => Err(invalid("cluster number", at.into(), place)),
+        }
+    }
+
+    /// Where the number stands that a walk went wrong with: in the FAT, or, for the
+    /// first one, in the directory.
+    fn chain_place(&self, walk: &Walk<'_>, ino: Ino) -> Location {
+        let boot = &self.boot;
+        let place = walk.from().map(|from| entry_place(boot, boot.active, from));
+        place.unwrap_or(Location::of("directory entry")).in_inode(ino)
+    }
+
+    /// Runs of clusters as runs of sectors with their place in the file.
+    pub(crate) fn mappings(&self, runs: &[Extent]) -> Vec<Mapping> {
+        let spc = u64::from(self.boot.spc);
+        let mut lbn = 0u64;
+        let mut mapped = Vec::with_capacity(runs.len());
+        for run in runs {
+            let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
+            let len = run.len.saturating_mul(spc);
+            mapped.push(Mapping {
+                lbn: Lbn::new(lbn),
+                extent: Extent::new(self.boot.sector_of(first), len),
+                unwritten: false,
+            });
+            lbn = lbn.saturating_add(len);
+        }
+        mapped
+    }
+}

@@ -1,0 +1,150 @@
+//! Directories: slots of 32 bytes in the sectors of a chain, or in the fixed root.
+
+use crate::entry::{Head, LongName, Slot};
+use crate::name;
+use crate::ondisk::{ENTRY_SIZE, ShortEntry};
+use crate::volume::Volume;
+use seekless_fs::field::invalid;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
+use std::ops::ControlFlow;
+
+/// The sectors of a directory, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct Sectors(pub(crate) Vec<Extent>);
+
+impl Sectors {
+    /// All sectors.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = BlockNo> + '_ {
+        let each = |run: &Extent| {
+            let start = run.start;
+            (0..run.len).map(move |n| start.saturating_add(n))
+        };
+        self.0.iter().flat_map(each)
+    }
+
+    /// How many.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().fold(0, |sum, run| sum.saturating_add(run.len))
+    }
+
+    /// The sector with this number in the directory.
+    pub(crate) fn nth(&self, mut n: u64) -> Option<BlockNo> {
+        for run in &self.0 {
+            if n < run.len {
+                return Some(run.start.saturating_add(n));
+            }
+            n = n.saturating_sub(run.len);
+        }
+        None
+    }
+}
+
+/// A file's entry.
+pub(crate) struct Entry {
+    /// Its short entry's number among the directory's slots.
+    pub(crate) slot: u32,
+    pub(crate) short: ShortEntry,
+    /// The slots in front of it.
+    pub(crate) head: Head,
+    /// Where the short entry stands.
+    pub(crate) sector: BlockNo,
+    pub(crate) offset: u32,
+}
+
+impl Entry {
+    /// The name that is shown.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        match &self.head.name {
+            Some(units) => name::from_units(units),
+            None => self.short.shown(),
+        }
+    }
+}
+
+/// What a visit of a directory meets.
+pub(crate) enum Met<'a> {
+    File(&'a Entry),
+    Label(&'a ShortEntry),
+}
+
+impl Volume {
+    /// Slots in a sector.
+    pub(crate) fn slots(&self) -> u32 {
+        self.boot.sector >> 5
+    }
+
+    /// Visits the files of a directory, and its labels, from slot `from` on. The
+    /// entries of a directory for itself and the one above are left out where they
+    /// belong, in the first two slots of any but the root.
+    pub(crate) fn visit(
+        &self,
+        dir: Ino,
+        is_root: bool,
+        sectors: &Sectors,
+        from: u32,
+        visit: &mut dyn FnMut(Met<'_>) -> Result<ControlFlow<()>, FsError>,
+    ) -> Result<(), FsError> {
+        let per = self.slots().max(1);
+        let mut slot = from.checked_div(per).unwrap_or(0).saturating_mul(per);
+        let skip = usize::try_from(from.checked_div(per).unwrap_or(0)).unwrap_or(usize::MAX);
+        let mut long = LongName::default();
+        for sector in sectors.iter().skip(skip) {
+            let bytes = self.sector(sector)?;
+            for (offset, bytes) in (0u32..).step_by(ENTRY_SIZE).zip(bytes.chunks(ENTRY_SIZE)) {
+                let here = slot;
+                slot = slot.saturating_add(1);
+                if here < from {
+                    continue;
+                }
+                let place = Location::of("directory entry").in_inode(dir).in_block(sector);
+                let flow = match Slot::parse(bytes) {
+                    None | Some(Slot::End) => return Ok(()),
+                    Some(Slot::Deleted) => {
+                        long.gap();
+                        ControlFlow::Continue(())
+                    }
+                    Some(Slot::Long(piece)) => {
+                        long.piece(here, &piece);
+                        ControlFlow::Continue(())
+                    }
+                    Some(Slot::Label(label)) => {
+                        long.gap();
+                        visit(Met::Label(&label))?
+                    }
+                    Some(Slot::Short(short)) => {
+                        let head = long.finish(here, &short);
+                        let is_own = here < 2 && !is_root && short.dots().is_some();
+                        if is_own {
+                            continue;
+                        }
+                        let entry = Entry { slot: here, short, head, sector, offset };
+                        self.check_name(&entry, place.at_offset(offset))?;
+                        visit(Met::File(&entry))?
+                    }
+                };
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses short names that nobody could use: of control characters or with a
+    /// slash, and the names of directories for themselves.
+    fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
+        let name = &entry.short.DIR_Name;
+        // The first byte may stand for another one.
+        let bad = |(at, &byte): (usize, &u8)| (byte < b' ' && (at, byte) != (0, 5)) || byte == b'/';
+        if let Some((_, &value)) = name.iter().enumerate().find(|&(at, byte)| bad((at, byte))) {
+            return Err(invalid("DIR_Name", value.into(), place));
+        }
+        let shown = entry.short.shown();
+        if shown.is_empty() || shown == b"." || shown == b".." {
+            let value = name.first().copied().unwrap_or(0);
+            return Err(invalid("DIR_Name", value.into(), place));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,434 @@
+//! An open image: the reader's face to the rest of seekless.
+
+use crate::boot::Boot;
+use crate::directory::{Met, Sectors};
+use crate::files::{File, Files, ROOT, Shared, shared_error};
+use crate::name;
+use crate::ondisk::{ENTRY_SIZE, attr};
+use crate::table::Table;
+use crate::volume::Volume;
+use seekless_device::BlockDevice;
+use seekless_fs::field::{index, invalid, range, wide};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{
+    Attr, BlockMap, Corruption, DeviceNumber, DirEntry, FileKind, FsError, Geometry, GroupSummary,
+    InodeLocation, Inspect, Location, Mapping, Timestamp, Xattr,
+};
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Maps of files that are kept: each read of a file needs its map from the start.
+const MAPS_KEPT: usize = 16;
+
+/// A map of a file, kept for the next read.
+type Kept = (Ino, Arc<Vec<Mapping>>);
+
+/// An open FAT12, FAT16 or FAT32 image. Block numbers are those of sectors.
+///
+/// Opening reads the FAT once and all directories; files get their numbers from a
+/// walk, the root first, directory by directory, each in the order of its entries.
+pub struct FatImage {
+    volume: Volume,
+    files: Files,
+    geometry: Geometry,
+    /// Read files on that share clusters with others.
+    ignore_sharing: bool,
+    shared: OnceLock<Shared>,
+    maps: Mutex<Vec<Kept>>,
+}
+
+impl FatImage {
+    /// Opens an image for reading.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] when the boot sector does not add up or the FAT or the
+    /// root directory cannot be found; [`FsError::Unsupported`] for a version of
+    /// FAT32 that is not known.
+    pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
+        let volume = Volume::open(device)?;
+        let files = Files::find(&volume)?;
+        let mut free = 0u64;
+        let end = volume.boot.last_cluster().saturating_add(1);
+        Table::new(&volume).free_runs(2, end, &mut |run| free = free.saturating_add(run.len))?;
+        let geometry = geometry(&volume, &files, free)?;
+        Ok(Self {
+            volume,
+            files,
+            geometry,
+            ignore_sharing: options.ignore_checksums,
+            shared: OnceLock::new(),
+            maps: Mutex::default(),
+        })
+    }
+
+    fn is_fat32(&self) -> bool {
+        self.volume.boot.root_cluster != 0
+    }
+
+    fn file(&self, ino: Ino) -> Result<&File, FsError> {
+        let limit = u64::from(self.files.count());
+        let place = Location::of("file number").in_inode(ino);
+        self.files.get(ino).ok_or_else(|| range("file number", ino.get().into(), limit, place))
+    }
+
+    /// The sectors of a directory.
+    fn directory(&self, dir: Ino) -> Result<&Sectors, FsError> {
+        if dir != ROOT && !self.file(dir)?.short.is_directory() {
+            return Err(FsError::NotDirectory(format!("file {dir}")));
+        }
+        let place = || Location::of("directory").in_inode(dir);
+        self.files.sectors(dir).unwrap_or_else(|| Err(invalid("directory", 0, place())))
+    }
+
+    /// Where a regular file's clusters lie, as many as its length needs.
+    fn map(&self, ino: Ino, file: &File) -> Result<Arc<Vec<Mapping>>, FsError> {
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = maps.iter().position(|(of, _)| *of == ino) {
+            let kept = maps.remove(at);
+            let map = kept.1.clone();
+            maps.push(kept);
+            return Ok(map);
+        }
+        drop(maps);
+        let map = Arc::new(self.find_map(ino, file)?);
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        if maps.len() >= MAPS_KEPT {
+            maps.remove(0);
+        }
+        maps.push((ino, map.clone()));
+        Ok(map)
+    }
+
+    fn find_map(&self, ino: Ino, file: &File) -> Result<Vec<Mapping>, FsError> {
+        let size = u64::from(file.short.DIR_FileSize.get());
+        let wanted = size.div_ceil(self.volume.boot.cluster_bytes());
+        let first = file.short.first_cluster(self.is_fat32());
+        if wanted == 0 {
+            return Ok(Vec::new());
+        }
+        if first == 0 {
+            // A length without a chain.
+            let place = Location::of("directory entry").in_inode(ino).in_block(file.sector);
+            return Err(FsError::corrupt(Corruption::Truncated, place.at_offset(file.offset)));
+        }
+        let runs = self.volume.runs(first, Some(wanted), ino)?;
+        if !self.ignore_sharing {
+            let shared = match self.shared.get() {
+                Some(shared) => shared,
+                None => {
+                    let found = Shared::find(&self.volume, &self.files)?;
+                    self.shared.get_or_init(|| found)
+                }
+            };
+            if let Some(cluster) = shared.among(&runs) {
+                return Err(shared_error(&self.volume, ino, cluster));
+            }
+        }
+        Ok(self.volume.mappings(&runs))
+    }
+
+    /// The entry with a name, without regard to case, and the sectors up to it.
+    fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<(Ino, u64)>, FsError> {
+        let sectors = self.directory(dir)?;
+        let Some(wanted) = name::to_units(name) else { return Ok(None) };
+        let folded = name::fold(&wanted);
+        let mut found = None;
+        self.volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
+            let Met::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
+            let is_short = || {
+                let short = name::to_units(&entry.short.shown());
+                short.is_some_and(|short| name::fold(&short) == folded)
+            };
+            let is_long = entry.head.name.as_ref().is_some_and(|long| name::fold(long) == folded);
+            if is_long || is_short() {
+                found = Some(entry.slot);
+                return Ok(ControlFlow::Break(()));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let per = u64::from(self.volume.slots()).max(1);
+        let end = |slot: u32| u64::from(slot).checked_div(per).unwrap_or(0).saturating_add(1);
+        Ok(found.and_then(|slot| Some((self.files.in_slot(dir, slot)?, end(slot)))))
+    }
+
+    fn above(&self, dir: Ino) -> Ino {
+        self.files.get(dir).map_or(ROOT, |file| file.dir)
+    }
+}
+
+fn geometry(volume: &Volume, files: &Files, free: u64) -> Result<Geometry, FsError> {
+    let boot = &volume.boot;
+    let mut uuid = [0; 16];
+    for (to, from) in uuid.iter_mut().zip(boot.id.unwrap_or(0).to_be_bytes()) {
+        *to = from;
+    }
+    let label = files.label.map(|label| name::label(&label));
+    Ok(Geometry {
+        format: boot.width.name(),
+        block_size: boot.sector,
+        blocks: boot.total.into(),
+        free_blocks: free.saturating_mul(boot.spc.into()),
+        blocks_per_group: boot.total.into(),
+        first_block: BlockNo::ZERO,
+        groups: 1,
+        inodes: files.count(),
+        free_inodes: 0,
+        inodes_per_group: files.count(),
+        inode_size: u32::try_from(ENTRY_SIZE).unwrap_or(0),
+        cluster_blocks: boot.spc,
+        label: label.unwrap_or_else(|| boot.shown_label()),
+        uuid,
+        features: features(volume, boot)?,
+    })
+}
+
+fn features(volume: &Volume, boot: &Boot) -> Result<Vec<String>, FsError> {
+    let mut names = vec![
+        format!("clusters={}", boot.clusters),
+        format!("fats={}", boot.fats),
+        format!("fat-sectors={}", boot.fat_sectors),
+        format!("reserved-sectors={}", boot.reserved),
+        format!("media={:#04x}", boot.media),
+    ];
+    match boot.root_cluster {
+        0 => names.push(format!("root-entries={}", boot.root_entries)),
+        first => names.push(format!("root-cluster={first}")),
+    }
+    names.extend(boot.info.map(|sector| format!("fsinfo={sector}")));
+    names.extend(boot.backup.map(|sector| format!("backup-boot={sector}")));
+    if !boot.mirrored {
+        names.push(format!("active-fat={}", boot.active));
+    }
+    if boot.is_dirty() {
+        names.push("dirty".into());
+    }
+    let marks = Table::new(volume).raw(1)?;
+    if let Some((clean, sound)) = boot.width.marks() {
+        if marks & clean == 0 {
+            names.push("not-clean".into());
+        }
+        if marks & sound == 0 {
+            names.push("disk-errors".into());
+        }
+    }
+    Ok(names)
+}
+
+impl Inspect for FatImage {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    fn root(&self) -> Ino {
+        ROOT
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        let mut told = Attr {
+            ino,
+            kind: FileKind::Directory,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: self.files.subdirectories(ino).saturating_add(2),
+            size: 0,
+            sectors: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            crtime: None,
+            device: DeviceNumber::default(),
+            generation: 0,
+            flags: 0,
+            project: 0,
+        };
+        if ino != ROOT {
+            let file = self.file(ino)?;
+            told.mtime = file.short.modified();
+            told.ctime = told.mtime;
+            told.atime = file.short.accessed();
+            told.crtime = file.short.created();
+            if !file.short.is_directory() {
+                told.kind = FileKind::Regular;
+                told.nlink = 1;
+                told.perm = 0o644;
+                told.size = file.short.DIR_FileSize.get().into();
+            }
+            if file.short.DIR_Attr & attr::READ_ONLY != 0 {
+                told.perm &= !0o222;
+            }
+        }
+        let bytes = match told.kind {
+            FileKind::Directory => {
+                // A directory that cannot be read has attributes all the same.
+                let sectors = self.directory(ino).map_or(0, Sectors::count);
+                told.size = sectors.saturating_mul(self.volume.boot.sector.into());
+                told.size
+            }
+            _ => told.size.next_multiple_of(self.volume.boot.cluster_bytes()),
+        };
+        told.sectors = bytes >> 9;
+        Ok(told)
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        if ino != ROOT {
+            self.file(ino)?;
+        }
+        Ok(Vec::new())
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        Err(FsError::Invalid(format!("file {ino} is not a symlink")))
+    }
+
+    fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
+        let no_file = || FsError::Invalid(format!("file {ino} is not a regular file"));
+        if ino == ROOT {
+            return Err(no_file());
+        }
+        let file = self.file(ino)?;
+        if file.short.is_directory() {
+            return Err(no_file());
+        }
+        let size = u64::from(file.short.DIR_FileSize.get());
+        let left = size.saturating_sub(offset.get());
+        let len = index(left.min(wide(buf.len())));
+        let Some(buf) = buf.get_mut(..len).filter(|buf| !buf.is_empty()) else { return Ok(0) };
+        let map = self.map(ino, file)?;
+        let sector = u64::from(self.volume.boot.sector);
+        let first = Lbn::new(offset.get().checked_div(sector).unwrap_or(0));
+        let mut skip = offset.get().checked_rem(sector).unwrap_or(0);
+        let from = map.partition_point(|run| run.lbn <= first).saturating_sub(1);
+        let mut at = first;
+        let mut rest = buf;
+        for run in map.iter().skip(from) {
+            let into = at.saturating_since(run.lbn);
+            let there = run.extent.len.saturating_sub(into).saturating_mul(sector);
+            let take = index(there.saturating_sub(skip)).min(rest.len());
+            let (now, later) = rest.split_at_mut(take);
+            self.volume.read_bytes(run.extent.start.saturating_add(into), skip, now)?;
+            (rest, skip) = (later, 0);
+            at = run.lbn.saturating_add(run.extent.len);
+            if rest.is_empty() {
+                break;
+            }
+        }
+        if !rest.is_empty() {
+            let place = Location::of("file").in_inode(ino);
+            return Err(FsError::corrupt(Corruption::Truncated, place));
+        }
+        Ok(len)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        self.directory(dir)?;
+        match name {
+            b"." => Ok(Some(dir)),
+            b".." => Ok(Some(self.above(dir))),
+            _ => Ok(self.find(dir, name)?.map(|(ino, _)| ino)),
+        }
+    }
+
+    fn read_dir(
+        &self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        // Cookies 1 and 2 are those of the directory's names for itself and for the one
+        // above; behind the entry in slot n comes n + 3.
+        let sectors = self.directory(dir)?;
+        let kind = Some(FileKind::Directory);
+        for (cookie, name, ino) in [(1, &b"."[..], dir), (2, b"..", self.above(dir))] {
+            if after < cookie && visit(DirEntry { name, ino, kind, cookie }).is_break() {
+                return Ok(());
+            }
+        }
+        let from = u32::try_from(after.saturating_sub(2)).unwrap_or(u32::MAX);
+        self.volume.visit(dir, dir == ROOT, sectors, from, &mut |met| {
+            let Met::File(entry) = met else { return Ok(ControlFlow::Continue(())) };
+            let Some(ino) = self.files.in_slot(dir, entry.slot) else {
+                return Ok(ControlFlow::Continue(()));
+            };
+            let is_dir = entry.short.is_directory();
+            let kind = if is_dir { FileKind::Directory } else { FileKind::Regular };
+            let name = entry.name();
+            let cookie = u64::from(entry.slot).saturating_add(3);
+            Ok(visit(DirEntry { name: &name, ino, kind: Some(kind), cookie }))
+        })
+    }
+
+    fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        let runs = if ino == ROOT || self.file(ino)?.short.is_directory() {
+            let mut lbn = Lbn::ZERO;
+            let mut place = |&extent: &Extent| {
+                let mapping = Mapping { lbn, extent, unwritten: false };
+                lbn = lbn.saturating_add(extent.len);
+                mapping
+            };
+            self.directory(ino)?.0.iter().map(&mut place).collect()
+        } else {
+            self.map(ino, self.file(ino)?)?.to_vec()
+        };
+        Ok(BlockMap { runs, ..BlockMap::default() })
+    }
+
+    fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
+        let (block, offset) = if ino == ROOT {
+            let first = self.directory(ino)?.nth(0);
+            (first.unwrap_or(BlockNo::ZERO), 0)
+        } else {
+            let file = self.file(ino)?;
+            (file.sector, file.offset)
+        };
+        // Nothing is read ahead: the entry was read with its directory.
+        Ok(InodeLocation { block, offset, table: Extent::new(block, 1), used_end: block })
+    }
+
+    fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        let all = self.directory(dir)?.count();
+        let end = match name {
+            b"." | b".." => all.min(1),
+            _ => self.find(dir, name)?.map_or(all, |(_, end)| end),
+        };
+        Ok((0..end).map(Lbn::new).collect())
+    }
+
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        self.listing_blocks(dir).map(Some)
+    }
+
+    fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
+        let all = self.directory(dir)?.count();
+        Ok((0..all).map(Lbn::new).collect())
+    }
+
+    fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
+        let boot = &self.volume.boot;
+        if group != GroupNo::ZERO {
+            return Err(range("group", group.get().into(), 1, Location::of("volume")));
+        }
+        let mut free = Vec::new();
+        let spc = u64::from(boot.spc);
+        let end = boot.last_cluster().saturating_add(1);
+        Table::new(&self.volume).free_runs(2, end, &mut |run| {
+            let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
+            free.push(Extent::new(boot.sector_of(first), run.len.saturating_mul(spc)));
+        })?;
+        let directories = self.files.iter().filter(|(_, file)| file.short.is_directory()).count();
+        // A root directory of its own place is shown as the directory that it is.
+        let (_, root) = boot.fixed_root();
+        let fixed = u64::from(boot.first_data).saturating_sub(root);
+        Ok(GroupSummary {
+            group,
+            blocks: Extent::new(BlockNo::ZERO, boot.total.into()),
+            free_blocks: self.geometry.free_blocks,
+            free_inodes: 0,
+            directories: u32::try_from(directories).unwrap_or(u32::MAX).saturating_add(1),
+            metadata: vec![Extent::new(BlockNo::ZERO, fixed)],
+            free,
+        })
+    }
+}

@@ -1,0 +1,55 @@
+//! FAT12, FAT16 and FAT32 with long names.
+//!
+//! Block numbers here count sectors of the volume (`BPB_BytsPerSec` bytes); files
+//! occupy whole clusters of them. FAT has no inodes: the reader numbers files in
+//! the order of a walk over the directories, the root first, and an inode's place
+//! is that of its directory entry. On-disk structures stay inside the crate.
+//!
+//! Source of the format: Microsoft, "FAT: General Overview of On-Disk Format"
+//! (fatgen103), and ECMA-107; where implementations differ from it, a comment
+//! names them.
+//!
+//! Bytes of an image are never trusted: the lints below keep panics out of all
+//! code that looks at them.
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+#![deny(clippy::as_conversions, clippy::arithmetic_side_effects)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::as_conversions,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod boot;
+mod chain;
+mod directory;
+mod entry;
+mod files;
+mod image;
+mod name;
+#[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
+mod ondisk;
+mod table;
+#[allow(dead_code, reason = "both directions")]
+mod time;
+mod volume;
+
+pub use image::FatImage;
+
+use seekless_device::BlockDevice;
+use seekless_fs::format::{Format, OpenOptions};
+use seekless_fs::{FsError, Inspect};
+use std::sync::Arc;
+
+/// The row of FAT in the table of formats.
+pub const FORMAT: Format = Format { name: "fat", probe: boot::probe, open };
+
+fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Arc<dyn Inspect>, FsError> {
+    Ok(Arc::new(FatImage::open(device, options)?))
+}

@@ -1,0 +1,161 @@
+//! The file allocation table: what follows a cluster.
+
+use crate::boot::{Boot, Width};
+use crate::volume::{PAGE, Volume};
+use seekless_fs::field::{byte, wide};
+use seekless_fs::read_cache::Block;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent};
+
+/// An entry of the FAT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    Free,
+    /// The cluster that follows: a number there is.
+    Next(u32),
+    /// The last of its chain.
+    End,
+    /// Bad, by what the medium is.
+    Bad,
+    /// A number that is no cluster's: reserved, or past the end.
+    Wrong(u32),
+}
+
+impl Link {
+    /// What an entry's bits say.
+    pub(crate) fn of(boot: &Boot, value: u32) -> Self {
+        let all = boot.width.mask();
+        match value {
+            0 => Self::Free,
+            _ if boot.is_cluster(value) => Self::Next(value),
+            _ if value >= all.saturating_sub(7) => Self::End,
+            _ if value == all.saturating_sub(8) => Self::Bad,
+            _ => Self::Wrong(value),
+        }
+    }
+}
+
+impl Width {
+    /// All bits of an entry that count.
+    pub(crate) fn mask(self) -> u32 {
+        match self {
+            Self::Fat12 => 0x0FFF,
+            Self::Fat16 => 0xFFFF,
+            Self::Fat32 => 0x0FFF_FFFF,
+        }
+    }
+}
+
+/// Reads entries of a FAT; the page read last is at hand.
+pub(crate) struct Table<'a> {
+    volume: &'a Volume,
+    fat: u32,
+    page: Option<(u64, Block)>,
+}
+
+impl<'a> Table<'a> {
+    /// The FAT that is in use.
+    pub(crate) fn new(volume: &'a Volume) -> Self {
+        Self::of(volume, volume.boot.active)
+    }
+
+    /// One of the FATs.
+    pub(crate) fn of(volume: &'a Volume, fat: u32) -> Self {
+        Self { volume, fat, page: None }
+    }
+
+    fn byte(&mut self, at: u64) -> Result<u8, FsError> {
+        let (number, within) = (at >> 12, at & 0xFFF);
+        if self.page.as_ref().is_none_or(|(held, _)| *held != number) {
+            self.page = Some((number, self.volume.fat_page(self.fat, number)?));
+        }
+        let page = self.page.as_ref().map(|(_, page)| page);
+        let within = usize::try_from(within).unwrap_or(PAGE);
+        Ok(page.and_then(|page| page.get(within)).copied().unwrap_or(0))
+    }
+
+    /// The value of an entry, as stored; of FAT32 all 32 bits.
+    pub(crate) fn raw(&mut self, cluster: u32) -> Result<u32, FsError> {
+        let at = entry_byte(self.volume.boot.width, cluster);
+        let low = u32::from(self.byte(at)?);
+        let second = u32::from(self.byte(at.saturating_add(1))?);
+        let pair = second << 8 | low;
+        Ok(match self.volume.boot.width {
+            Width::Fat12 if cluster & 1 == 1 => pair >> 4,
+            Width::Fat12 => pair & 0xFFF,
+            Width::Fat16 => pair,
+            Width::Fat32 => {
+                let third = u32::from(self.byte(at.saturating_add(2))?);
+                let fourth = u32::from(self.byte(at.saturating_add(3))?);
+                fourth << 24 | third << 16 | pair
+            }
+        })
+    }
+
+    /// What follows a cluster.
+    pub(crate) fn link(&mut self, cluster: u32) -> Result<Link, FsError> {
+        let value = self.raw(cluster)? & self.volume.boot.width.mask();
+        Ok(Link::of(&self.volume.boot, value))
+    }
+
+    /// Visits the runs of free clusters among `from..to`, numbers of clusters.
+    pub(crate) fn free_runs(
+        &mut self,
+        from: u32,
+        to: u32,
+        visit: &mut dyn FnMut(Extent),
+    ) -> Result<(), FsError> {
+        let mut run = Extent::default();
+        for cluster in from..to {
+            if self.link(cluster)? != Link::Free {
+                continue;
+            }
+            let at = BlockNo::new(cluster.into());
+            if run.end() == at && run.len > 0 {
+                run.len = run.len.saturating_add(1);
+                continue;
+            }
+            if run.len > 0 {
+                visit(run);
+            }
+            run = Extent::new(at, 1);
+        }
+        if run.len > 0 {
+            visit(run);
+        }
+        Ok(())
+    }
+}
+
+/// The first byte that an entry has a part of.
+pub(crate) fn entry_byte(width: Width, cluster: u32) -> u64 {
+    let n = u64::from(cluster);
+    match width {
+        Width::Fat12 => n.saturating_add(n >> 1),
+        Width::Fat16 => n.saturating_mul(2),
+        Width::Fat32 => n.saturating_mul(4),
+    }
+}
+
+/// Where an entry of the FAT stands.
+pub(crate) fn entry_place(boot: &Boot, fat: u32, cluster: u32) -> Location {
+    let at = entry_byte(boot.width, cluster);
+    let sector = u64::from(boot.sector).max(1);
+    let (skip, within) = (at.checked_div(sector).unwrap_or(0), at.checked_rem(sector).unwrap_or(0));
+    let block = boot.fat_start(fat).saturating_add(skip);
+    let within = usize::try_from(within).unwrap_or(usize::MAX);
+    debug_assert!(wide(within) < sector, "within a sector");
+    Location::of("FAT").in_block(block).at_offset(byte(within))
+}
+
+impl Width {
+    /// The bits of the second entry that say that the volume was unmounted and that
+    /// no sector failed; FAT12 has none.
+    pub(crate) fn marks(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Fat12 => None,
+            Self::Fat16 => Some((0x8000, 0x4000)),
+            Self::Fat32 => Some((0x0800_0000, 0x0400_0000)),
+        }
+    }
+}
