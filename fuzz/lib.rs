@@ -13,6 +13,9 @@
 
 #[path = "../crates/ext/tests/damage/exercise.rs"]
 mod exercise;
+#[path = "../crates/fat/tests/damage/images.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod fat_images;
 #[path = "../crates/ffs/tests/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
@@ -36,6 +39,16 @@ pub fn run_ffs(data: &[u8]) {
     }
 }
 
+/// Runs one input on the images of FAT, any byte of which may change.
+pub fn run_fat(data: &[u8]) {
+    static BASES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    let unpack = |(_, compressed): &(_, &[u8])| fat_images::unpack(compressed);
+    let bases = BASES.get_or_init(|| fat_images::IMAGES.iter().map(unpack).collect());
+    let Some((&choice, rest)) = data.split_first() else { return };
+    let bytes = fat_images::patched(bases[usize::from(choice) % bases.len()].clone(), 0, rest);
+    exercise::shared::exercise(&seekless_fat::FORMAT, bytes, choice & 0x80 != 0);
+}
+
 /// Repairs such an image: where that does not say why it cannot, the image is
 /// clean then.
 pub fn run_repair(data: &[u8]) {
@@ -50,23 +63,11 @@ pub fn run_repair(data: &[u8]) {
 
 /// An image of UFS with the patches of an input.
 fn damaged_ffs(data: &[u8]) -> Option<Vec<u8>> {
-    let (&choice, mut rest) = data.split_first()?;
+    let (&choice, rest) = data.split_first()?;
     let images = ffs_images::IMAGES;
     let (_, compressed) = images[usize::from(choice) % images.len()];
-    let mut bytes = ffs_images::unpack(compressed);
     // Everything before the first superblock is boot code.
-    let places: Vec<usize> = (8192..bytes.len()).filter(|&at| bytes[at] != 0).collect();
-    while let Some((head, after)) = rest.split_first_chunk::<3>() {
-        let place = usize::from(u16::from_le_bytes([head[0], head[1]])) % places.len();
-        let len = (usize::from(head[2] & 15) + 1).min(after.len());
-        for (n, &byte) in after[..len].iter().enumerate() {
-            if let Some(at) = places.get(place + n) {
-                bytes[*at] = byte;
-            }
-        }
-        rest = &after[len..];
-    }
-    Some(bytes)
+    Some(fat_images::patched(ffs_images::unpack(compressed), 8192, rest))
 }
 
 /// What a target may change.

@@ -10,6 +10,7 @@ mod device;
 mod disk;
 mod extract;
 mod failure;
+mod fat_args;
 mod image;
 mod interrupt;
 mod mount;

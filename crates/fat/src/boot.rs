@@ -29,6 +29,15 @@ impl Width {
         }
     }
 
+    /// As people write it.
+    pub(crate) fn shown(self) -> &'static str {
+        match self {
+            Self::Fat12 => "FAT12",
+            Self::Fat16 => "FAT16",
+            Self::Fat32 => "FAT32",
+        }
+    }
+
     /// Bytes that the entries of so many clusters take, the two reserved ones
     /// included in the number.
     pub(crate) fn bytes(self, entries: u64) -> u64 {

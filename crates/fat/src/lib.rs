@@ -32,15 +32,16 @@ mod directory;
 mod entry;
 mod files;
 mod image;
+mod make;
 mod name;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
 mod table;
-#[allow(dead_code, reason = "both directions")]
 mod time;
 mod volume;
 
 pub use image::FatImage;
+pub use make::{FatWidth, Made, MakeOptions, make};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions};

@@ -29,6 +29,15 @@ fn from_oem(byte: u8) -> char {
     upper.copied().unwrap_or(char::from(byte))
 }
 
+/// The byte of a character in a label; `None` for what code page 850 does not have.
+pub(crate) fn to_oem(c: char) -> Option<u8> {
+    if c.is_ascii() {
+        return u8::try_from(c).ok();
+    }
+    let at = CODE_PAGE_850.iter().position(|&known| known == c)?;
+    u8::try_from(at).ok()?.checked_add(0x80)
+}
+
 /// A label without the blanks behind it.
 pub(crate) fn label(name: &[u8; 11]) -> Vec<u8> {
     let text: String = name.iter().map(|&byte| from_oem(byte)).collect();

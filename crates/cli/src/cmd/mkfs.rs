@@ -1,13 +1,15 @@
-//! `seekless mkfs`: an empty UFS image.
+//! `seekless mkfs`: an empty UFS or FAT image.
 
 use crate::args::Global;
 use crate::failure::Failure;
+use crate::fat_args::FatMakeArgs;
 use crate::output::Output;
 use crate::source::source_date_epoch;
 use crate::uuid::random;
 use crate::written::Written;
 use clap::{ArgAction, Args, ValueEnum};
 use seekless_device::FileDevice;
+use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::{ByteLen, parse_size};
@@ -15,85 +17,142 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Create an empty UFS image, with the options of newfs
+/// Create an empty UFS or FAT image, with the options of newfs or mkfs.fat
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
-Short options are those of newfs: -h is the average number of files in a
-directory, and only --help prints this text. The file system is clean and has an
-empty root directory. Its creation time is the current time, or that of the
-environment variable SOURCE_DATE_EPOCH (seconds since 1970): with it, the same
-options give the same bytes.
+Short options are those of newfs for UFS and of mkfs.fat for FAT: -h is the average
+number of files in a directory, and only --help prints this text. -s, -f and -i mean
+something else in each of them. The file system is clean and has an empty root
+directory. Its creation time is the current time, or that of the environment variable
+SOURCE_DATE_EPOCH (seconds since 1970): with it, the same options give the same bytes.
+
+FAT volumes have the layout of mkfs.fat: the same options give the same image, except
+for the name of the program and the boot program, which hands over to the next device.
 
 Examples:
   seekless mkfs --format ufs2 --size 1G disk.img
   seekless mkfs --format ufs1 -s 40G -b 8192 -f 1024 -L ports disk.img
   seekless mkfs --format ufs2 -s 8G -U -o space -m 5 disk.img
-  seekless mkfs --format ufs2 -s 1G --uuid random disk.img")]
+  seekless mkfs --format ufs2 -s 1G --uuid random disk.img
+  seekless mkfs --format fat32 --size 512M -n EFI esp.img
+  seekless mkfs --format fat16 --size 100M -s 4 -f 1 -i 2e24ec82 disk.img")]
 pub(crate) struct MkfsArgs {
     /// The image to write
     image: PathBuf,
-    /// Format of the file system
+    /// Format of the file system; `fat` has the width that mkfs.fat chooses for the size
     #[arg(long, value_enum)]
     format: Format,
-    /// Size of the image [default: size of the file replaced with --force]
-    #[arg(long, short = 's', value_parser = parse_size)]
+    /// Size of the image (UFS: also -s) [default: size of the file replaced with --force]
+    #[arg(long, value_parser = parse_size)]
     size: Option<ByteLen>,
-    /// Block size in bytes, from 4096 to 65536
-    #[arg(long, short = 'b', value_parser = parse_size, default_value = "32768")]
-    block_size: ByteLen,
-    /// Fragment size in bytes: at least 512, and from one eighth of a block to a
-    /// full block
-    #[arg(long, short = 'f', value_parser = parse_size, default_value = "4096")]
-    fragment_size: ByteLen,
-    /// Percentage of space kept free; below 8 the allocator optimizes for space
-    #[arg(long, short = 'm', value_name = "PERCENT", default_value = "8")]
-    minfree: u32,
-    /// What the allocator optimizes for
-    #[arg(long, short = 'o', value_enum, default_value_t = Spare::Time)]
-    optimize: Spare,
-    /// Maximum number of blocks of a file in one cylinder group [default: one
-    /// eighth of the block size in bytes]
-    #[arg(long, short = 'e', value_name = "BLOCKS")]
-    maxbpg: Option<u32>,
-    /// Expected average file size, used to place directories
-    #[arg(long, short = 'g', value_parser = parse_size, default_value = "16384")]
-    avgfilesize: ByteLen,
-    /// Expected average number of files per directory
-    #[arg(long, short = 'h', value_name = "FILES", default_value = "64")]
-    avgfpdir: u32,
-    /// Bytes of space per inode [default: two fragments]
-    #[arg(long, short = 'i', value_parser = parse_size)]
-    bytes_per_inode: Option<ByteLen>,
-    /// Maximum number of blocks in a cluster, up to 256 [default: 1 MiB worth of
-    /// blocks]
-    #[arg(long, short = 'a', value_name = "BLOCKS")]
-    maxcontig: Option<u32>,
-    /// Volume label (at most 31 bytes)
+    /// UFS: size of the image; FAT: sectors per cluster
+    #[arg(short = 's', value_name = "SIZE|COUNT", conflicts_with = "sectors_per_cluster")]
+    short_s: Option<String>,
+    /// UFS: fragment size; FAT: number of FATs
+    #[arg(short = 'f', value_name = "SIZE|COUNT")]
+    #[arg(conflicts_with_all = ["fragment_size", "fats"])]
+    short_f: Option<String>,
+    /// UFS: bytes of space per inode; FAT: volume ID, 8 hexadecimal digits
+    #[arg(short = 'i', value_name = "SIZE|ID")]
+    #[arg(conflicts_with_all = ["bytes_per_inode", "volume_id"])]
+    short_i: Option<String>,
+    /// Volume label (UFS: at most 31 bytes; FAT: at most 11 characters, also -n)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
     /// Identification of the volume: `random` replaces the second half of the 64
-    /// bits that UFS has for it, as newfs does [default: derived from label and size]
+    /// bits that UFS has for it, as newfs does, and the 32 bits that FAT has
+    /// [default: derived from label and size]
     #[arg(long, value_enum)]
     uuid: Option<Identification>,
-    /// Enable soft updates
-    #[arg(long, short = 'U')]
-    soft_updates: bool,
-    /// Write a big-endian image, as used on SPARC and PowerPC
-    #[arg(long)]
-    big_endian: bool,
     /// Replace the image if it exists
     #[arg(long)]
     force: bool,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
+    #[command(flatten)]
+    ufs: UfsMakeArgs,
+    #[command(flatten)]
+    fat: FatMakeArgs,
+}
+
+/// What is said of an empty UFS image.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Options for UFS images (as in newfs)")]
+struct UfsMakeArgs {
+    /// Block size in bytes, from 4096 to 65536 [default: 32768]
+    #[arg(long, short = 'b', value_parser = parse_size)]
+    block_size: Option<ByteLen>,
+    /// Fragment size in bytes (-f): at least 512, and from one eighth of a block to a
+    /// full block [default: 4096]
+    #[arg(long, value_parser = parse_size)]
+    fragment_size: Option<ByteLen>,
+    /// Percentage of space kept free; below 8 the allocator optimizes for space
+    /// [default: 8]
+    #[arg(long, short = 'm', value_name = "PERCENT")]
+    minfree: Option<u32>,
+    /// What the allocator optimizes for [default: time]
+    #[arg(long, short = 'o', value_enum)]
+    optimize: Option<Spare>,
+    /// Maximum number of blocks of a file in one cylinder group [default: one
+    /// eighth of the block size in bytes]
+    #[arg(long, short = 'e', value_name = "BLOCKS")]
+    maxbpg: Option<u32>,
+    /// Expected average file size, used to place directories [default: 16384]
+    #[arg(long, short = 'g', value_parser = parse_size)]
+    avgfilesize: Option<ByteLen>,
+    /// Expected average number of files per directory [default: 64]
+    #[arg(long, short = 'h', value_name = "FILES")]
+    avgfpdir: Option<u32>,
+    /// Bytes of space per inode (-i) [default: two fragments]
+    #[arg(long, value_parser = parse_size)]
+    bytes_per_inode: Option<ByteLen>,
+    /// Maximum number of blocks in a cluster, up to 256 [default: 1 MiB worth of
+    /// blocks]
+    #[arg(long, short = 'a', value_name = "BLOCKS")]
+    maxcontig: Option<u32>,
+    /// Enable soft updates
+    #[arg(long, short = 'U')]
+    soft_updates: bool,
+    /// Write a big-endian image, as used on SPARC and PowerPC
+    #[arg(long)]
+    big_endian: bool,
+}
+
+impl UfsMakeArgs {
+    /// Refuses all of them, for images that have no use for them.
+    fn refuse(&self) -> Result<(), Failure> {
+        let given = [
+            (self.block_size.is_some(), "--block-size"),
+            (self.fragment_size.is_some(), "--fragment-size"),
+            (self.minfree.is_some(), "--minfree"),
+            (self.optimize.is_some(), "--optimize"),
+            (self.maxbpg.is_some(), "--maxbpg"),
+            (self.avgfilesize.is_some(), "--avgfilesize"),
+            (self.avgfpdir.is_some(), "--avgfpdir"),
+            (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
+            (self.maxcontig.is_some(), "--maxcontig"),
+            (self.soft_updates, "--soft-updates"),
+            (self.big_endian, "--big-endian"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, option)) => {
+                Err(Failure::usage(format!("{option} is for UFS images (--format ufs1 or ufs2)")))
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Ufs1,
     Ufs2,
+    Fat,
+    Fat12,
+    Fat16,
+    Fat32,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,16 +169,13 @@ enum Spare {
 
 pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.image, args.force)?;
-    let size = match args.size {
-        Some(size) => size,
-        None => length_of_old(args)?,
-    };
-    let options = options(args, size)?;
+    let size = size(args)?;
+    let make = Make::of(args, size)?;
     let file = output.file()?;
     file.set_len(size.get()).map_err(|error| Failure::io(args.image.display(), &error))?;
     let io = |error| Failure::io(args.image.display(), &error);
     let device = FileDevice::from_file(file, true).map_err(io)?;
-    make(&device, &options).map_err(|error| match error {
+    make.run(&device).map_err(|error| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => other.into(),
     })?;
@@ -132,50 +188,131 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-fn length_of_old(args: &MkfsArgs) -> Result<ByteLen, Failure> {
+/// What is to be made.
+enum Make {
+    Ufs(MakeOptions),
+    Fat(seekless_fat::MakeOptions),
+}
+
+impl Make {
+    fn of(args: &MkfsArgs, size: ByteLen) -> Result<Self, Failure> {
+        let time = match source_date_epoch()? {
+            Some(secs) => Timestamp { secs, nanos: 0 },
+            None => now(),
+        };
+        let Some(width) = args.format.fat() else {
+            args.fat.refuse()?;
+            return options(args, size, time).map(Self::Ufs);
+        };
+        args.ufs.refuse()?;
+        let shorts = [&args.short_s, &args.short_f, &args.short_i];
+        let label = args.label.as_bytes();
+        let mut options = args.fat.options(width, size, label, shorts)?;
+        options.time = time;
+        options.id = match (args.uuid, args.fat.id(args.short_i.as_deref())?) {
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage("--uuid and --volume-id do not go together"));
+            }
+            (_, Some(id)) => id,
+            (Some(Identification::Random), None) => u32::from_ne_bytes(random()?),
+            // The time tells volumes apart, as with mkfs.fat, and the mark those of the
+            // same moment.
+            (None, None) => {
+                derived(label, size) ^ u32::try_from(time.secs & 0xFFFF_FFFF).unwrap_or(0)
+            }
+        };
+        Ok(Self::Fat(options))
+    }
+
+    fn run(&self, device: &FileDevice) -> Result<(), FsError> {
+        match self {
+            Self::Ufs(options) => make(device, options).map(drop),
+            Self::Fat(options) => {
+                let made = seekless_fat::make(device, options)?;
+                if made.is_ambiguous() {
+                    crate::say::warning!(
+                        "{} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12",
+                        made.clusters
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The size of the image: the one given, or that of the file to be replaced.
+fn size(args: &MkfsArgs) -> Result<ByteLen, Failure> {
+    let short = args.short_s.as_ref().filter(|_| args.format.fat().is_none());
+    if let (Some(_), Some(_)) = (short, args.size) {
+        return Err(Failure::usage("-s and --size are the same option for UFS images"));
+    }
+    if let Some(text) = short {
+        return parse_size(text).map_err(Failure::usage);
+    }
+    if let Some(size) = args.size {
+        return Ok(size);
+    }
     match std::fs::metadata(&args.image) {
         Ok(meta) => Ok(ByteLen::new(meta.len())),
         Err(_) => Err(Failure::usage("the size of the image is not given (use --size)")),
     }
 }
 
-fn options(args: &MkfsArgs, size: ByteLen) -> Result<MakeOptions, Failure> {
+/// A number that tells volumes of different labels and sizes apart.
+fn derived(label: &[u8], size: ByteLen) -> u32 {
+    label.iter().chain(&size.get().to_le_bytes()).fold(0u32, |mark, &byte| {
+        mark.rotate_left(5).wrapping_mul(31).wrapping_add(u32::from(byte))
+    })
+}
+
+impl Format {
+    /// The width asked for of a FAT volume; `None` for other formats.
+    fn fat(self) -> Option<Option<FatWidth>> {
+        match self {
+            Self::Ufs1 | Self::Ufs2 => None,
+            Self::Fat => Some(None),
+            Self::Fat12 => Some(Some(FatWidth::Fat12)),
+            Self::Fat16 => Some(Some(FatWidth::Fat16)),
+            Self::Fat32 => Some(Some(FatWidth::Fat32)),
+        }
+    }
+}
+
+fn options(args: &MkfsArgs, size: ByteLen, time: Timestamp) -> Result<MakeOptions, Failure> {
+    let ufs = &args.ufs;
     let small = |len: ByteLen| {
         u32::try_from(len.get()).map_err(|_| Failure::usage(format!("{len} is too large")))
     };
-    let version = match args.format {
-        Format::Ufs1 => Version::Ufs1,
-        Format::Ufs2 => Version::Ufs2,
+    let short = |text: &Option<String>, long: Option<ByteLen>| match text {
+        Some(text) => parse_size(text).map(Some).map_err(Failure::usage),
+        None => Ok(long),
     };
-    let time = match source_date_epoch()? {
-        Some(secs) => Timestamp { secs, nanos: 0 },
-        None => now(),
-    };
+    let version = if args.format == Format::Ufs1 { Version::Ufs1 } else { Version::Ufs2 };
     let label = args.label.as_bytes().to_vec();
     // The second word tells volumes made in the same second apart.
-    let derived = label.iter().chain(&size.get().to_le_bytes()).fold(0u32, |mark, &byte| {
-        mark.rotate_left(5).wrapping_mul(31).wrapping_add(u32::from(byte))
-    });
     let mark = match args.uuid {
         Some(Identification::Random) => u32::from_ne_bytes(random()?),
-        None => derived,
+        None => derived(&label, size),
     };
     let id = [u32::try_from(time.secs & 0xFFFF_FFFF).unwrap_or(0), mark];
+    let fragment_size = short(&args.short_f, ufs.fragment_size)?;
+    let bytes_per_inode = short(&args.short_i, ufs.bytes_per_inode)?;
     Ok(MakeOptions {
-        big_endian: args.big_endian,
-        block_size: small(args.block_size)?,
-        fragment_size: small(args.fragment_size)?,
-        minfree: args.minfree,
-        optimization: match args.optimize {
-            Spare::Time => Optimization::Time,
-            Spare::Space => Optimization::Space,
+        big_endian: ufs.big_endian,
+        block_size: small(ufs.block_size.unwrap_or(ByteLen::new(32_768)))?,
+        fragment_size: small(fragment_size.unwrap_or(ByteLen::new(4096)))?,
+        minfree: ufs.minfree.unwrap_or(8),
+        optimization: match ufs.optimize {
+            Some(Spare::Space) => Optimization::Space,
+            Some(Spare::Time) | None => Optimization::Time,
         },
-        maxbpg: args.maxbpg,
-        avgfilesize: small(args.avgfilesize)?,
-        avgfpdir: args.avgfpdir,
-        bytes_per_inode: args.bytes_per_inode.map(small).transpose()?,
-        maxcontig: args.maxcontig,
-        soft_updates: args.soft_updates,
+        maxbpg: ufs.maxbpg,
+        avgfilesize: small(ufs.avgfilesize.unwrap_or(ByteLen::new(16_384)))?,
+        avgfpdir: ufs.avgfpdir.unwrap_or(64),
+        bytes_per_inode: bytes_per_inode.map(small).transpose()?,
+        maxcontig: ufs.maxcontig,
+        soft_updates: ufs.soft_updates,
         label,
         time,
         id,

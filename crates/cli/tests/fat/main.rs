@@ -3,6 +3,7 @@
 
 #[path = "../judges/mod.rs"]
 mod judges;
+mod make;
 mod read;
 mod shapes;
 

@@ -121,6 +121,22 @@ fn flipped_bits() {
     }
 }
 
+/// The corpus of the fuzz target, so that what it has found stays found.
+#[test]
+fn the_corpus_is_read_or_refused() {
+    let bases: Vec<Vec<u8>> = Patient::all().map(|patient| patient.bytes).collect();
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/fat");
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(corpus).expect("corpus") {
+        let input = std::fs::read(entry.expect("entry").path()).expect("input");
+        let Some((&choice, rest)) = input.split_first() else { continue };
+        let base = bases[usize::from(choice) % bases.len()].clone();
+        exercise(images::patched(base, 0, rest));
+        inputs += 1;
+    }
+    assert!(inputs > 40, "only {inputs} inputs");
+}
+
 #[test]
 fn what_is_something_else_is_not_claimed() {
     use seekless_device::MemoryDevice;

@@ -1,0 +1,138 @@
+//! Options that only FAT images have.
+
+use crate::failure::Failure;
+use clap::Args;
+use seekless_fat::{FatWidth, MakeOptions};
+use seekless_units::{ByteLen, parse_size};
+
+/// What is said of a FAT image.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Options for FAT images (as in mkfs.fat)")]
+pub(crate) struct FatMakeArgs {
+    /// Width of the FAT with --format fat: 12, 16 or 32
+    #[arg(short = 'F', long, value_name = "BITS")]
+    fat_size: Option<u32>,
+    /// Sectors per cluster (-s), a power of two up to 128 [default: chosen from the
+    /// size]
+    #[arg(long, value_name = "COUNT")]
+    sectors_per_cluster: Option<u32>,
+    /// Sector size in bytes: 512, 1024, 2048 or 4096 [default: 512]
+    #[arg(short = 'S', long, value_parser = parse_size)]
+    sector_size: Option<ByteLen>,
+    /// Number of FATs (-f), 1 to 4 [default: 2]
+    #[arg(long, value_name = "COUNT")]
+    fats: Option<u32>,
+    /// Reserved sectors in front of the FATs, at least [default: 32 on FAT32, else 1]
+    #[arg(short = 'R', long, value_name = "COUNT")]
+    reserved_sectors: Option<u32>,
+    /// Entries of the root directory, at least (FAT12, FAT16) [default: 512, or 112 or
+    /// 224 on floppy disks]
+    #[arg(short = 'r', long, value_name = "COUNT")]
+    root_entries: Option<u32>,
+    /// Volume label, as --label
+    #[arg(short = 'n', value_name = "LABEL")]
+    short_n: Option<String>,
+    /// Volume ID (-i), 8 hexadecimal digits [default: derived from time, label and size]
+    #[arg(long, value_name = "ID")]
+    volume_id: Option<String>,
+    /// Do not align the parts of the volume to clusters (-a of mkfs.fat)
+    #[arg(long)]
+    no_align: bool,
+    /// Sector of the copy of the boot sector (FAT32) [default: 6]
+    #[arg(long, value_name = "SECTOR")]
+    backup_sector: Option<u32>,
+    /// Sectors in front of the volume on its disk [default: 0]
+    #[arg(long, value_name = "COUNT")]
+    hidden_sectors: Option<u32>,
+}
+
+impl FatMakeArgs {
+    /// The options of a volume. `shorts` are -s, -f and -i, which other formats have
+    /// too; `width` is that of the format.
+    pub(crate) fn options(
+        &self,
+        width: Option<FatWidth>,
+        size: ByteLen,
+        label: &[u8],
+        shorts: [&Option<String>; 3],
+    ) -> Result<MakeOptions, Failure> {
+        let [short_s, short_f, _] = shorts;
+        let count = |option: &str, text: &Option<String>, long: Option<u32>| match text {
+            Some(text) => {
+                let bad = || Failure::usage(format!("{option}: '{text}' is not a number"));
+                text.parse().map(Some).map_err(|_| bad())
+            }
+            None => Ok(long),
+        };
+        let mut options = MakeOptions::new(self.width(width)?, size);
+        options.cluster = count("-s", short_s, self.sectors_per_cluster)?;
+        options.fats = count("-f", short_f, self.fats)?.unwrap_or(options.fats);
+        if let Some(size) = self.sector_size {
+            options.sector_size = u32::try_from(size.get())
+                .map_err(|_| Failure::usage(format!("{size} is too large")))?;
+        }
+        options.reserved = self.reserved_sectors;
+        options.root_entries = self.root_entries;
+        options.align = !self.no_align;
+        options.backup = self.backup_sector;
+        options.hidden = self.hidden_sectors.unwrap_or(0);
+        options.label = match &self.short_n {
+            Some(_) if !label.is_empty() => {
+                return Err(Failure::usage("-n and --label are the same option for FAT images"));
+            }
+            Some(label) => label.clone().into_bytes(),
+            None => label.to_vec(),
+        };
+        Ok(options)
+    }
+
+    fn width(&self, format: Option<FatWidth>) -> Result<Option<FatWidth>, Failure> {
+        let asked = match self.fat_size {
+            None => return Ok(format),
+            Some(12) => FatWidth::Fat12,
+            Some(16) => FatWidth::Fat16,
+            Some(32) => FatWidth::Fat32,
+            Some(bits) => {
+                return Err(Failure::usage(format!("-F {bits}: must be 12, 16 or 32")));
+            }
+        };
+        match format {
+            Some(format) if format != asked => {
+                Err(Failure::usage("-F contradicts --format (use --format fat)"))
+            }
+            _ => Ok(Some(asked)),
+        }
+    }
+
+    /// The volume's number, if one was given; `short` is -i.
+    pub(crate) fn id(&self, short: Option<&str>) -> Result<Option<u32>, Failure> {
+        let Some(text) = short.or(self.volume_id.as_deref()) else { return Ok(None) };
+        let id = u32::from_str_radix(text.trim_start_matches("0x"), 16);
+        id.map(Some).map_err(|_| {
+            Failure::usage(format!("'{text}' is not a volume ID of up to 8 hexadecimal digits"))
+        })
+    }
+
+    /// Refuses all of them, for images that have no use for them.
+    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+        let given = [
+            (self.fat_size.is_some(), "--fat-size"),
+            (self.sectors_per_cluster.is_some(), "--sectors-per-cluster"),
+            (self.sector_size.is_some(), "--sector-size"),
+            (self.fats.is_some(), "--fats"),
+            (self.reserved_sectors.is_some(), "--reserved-sectors"),
+            (self.root_entries.is_some(), "--root-entries"),
+            (self.short_n.is_some(), "-n"),
+            (self.volume_id.is_some(), "--volume-id"),
+            (self.no_align, "--no-align"),
+            (self.backup_sector.is_some(), "--backup-sector"),
+            (self.hidden_sectors.is_some(), "--hidden-sectors"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, option)) => {
+                Err(Failure::usage(format!("{option} is for FAT images (--format fat32)")))
+            }
+            None => Ok(()),
+        }
+    }
+}
