@@ -74,7 +74,7 @@ pub(crate) struct OpenArgs {
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
     Age(cmd::age::AgeArgs),
-    Build(cmd::build::BuildArgs),
+    Build(Box<cmd::build::BuildArgs>),
     Disk(cmd::disk::DiskArgs),
     Info(cmd::info::InfoArgs),
     Check(cmd::check::CheckArgs),

@@ -1,8 +1,8 @@
 //! Options that only FAT images have.
 
 use crate::failure::Failure;
-use clap::Args;
-use seekless_fat::{FatWidth, MakeOptions};
+use clap::{Args, ValueEnum};
+use seekless_fat::{FatWidth, Losses, Lost, MakeOptions};
 use seekless_units::{ByteLen, parse_size};
 
 /// What is said of a FAT image.
@@ -135,4 +135,93 @@ impl FatMakeArgs {
             None => Ok(()),
         }
     }
+}
+
+/// What is lost on the way from a tree to a FAT image.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Options for FAT images (as in mkfs.fat)")]
+pub(crate) struct FatBuildArgs {
+    /// What may be lost of the tree, where FAT has no place for it: a list of these,
+    /// separated by commas. Without it, a tree that has any of them is refused
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
+    drop: Vec<Loss>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// Owners and groups other than 0
+    Owners,
+    /// Modes other than 0644 and 0444, of directories 0755 and 0555
+    Modes,
+    /// Hard links: each name becomes a file
+    Links,
+    /// Symlinks, which are left out
+    Symlinks,
+    /// Device nodes, FIFOs and sockets, which are left out
+    Devices,
+    /// Extended attributes and access control lists
+    Xattrs,
+    /// Files with names that FAT does not allow, which are left out
+    Names,
+    /// All of these
+    All,
+}
+
+impl FatBuildArgs {
+    pub(crate) fn losses(&self) -> Losses {
+        let has = |loss| self.drop.contains(&loss) || self.drop.contains(&Loss::All);
+        Losses {
+            owners: has(Loss::Owners),
+            modes: has(Loss::Modes),
+            links: has(Loss::Links),
+            symlinks: has(Loss::Symlinks),
+            devices: has(Loss::Devices),
+            xattrs: has(Loss::Xattrs),
+            names: has(Loss::Names),
+        }
+    }
+
+    /// Refuses them, for images that have no use for them.
+    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+        match self.drop.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::usage("--drop is for FAT images (--format fat32)")),
+        }
+    }
+}
+
+/// What was lost, in words; `None` for nothing.
+pub(crate) fn lost(lost: &Lost) -> Option<String> {
+    let counted = |count: u64, one: &str, many: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        _ => Some(format!("{count} {many}")),
+    };
+    let parts: Vec<String> = [
+        counted(lost.owners, "owner", "owners"),
+        counted(lost.modes, "mode", "modes"),
+        counted(lost.xattrs, "file's extended attributes", "files' extended attributes"),
+        counted(lost.symlinks, "symlink", "symlinks"),
+        counted(lost.devices, "device, FIFO or socket", "devices, FIFOs and sockets"),
+        counted(lost.names, "file with an impossible name", "files with impossible names"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let mut text = match parts.is_empty() {
+        true => String::new(),
+        false => format!("dropped: {}", parts.join(", ")),
+    };
+    if let Some(links) = counted(lost.links, "hard link", "hard links") {
+        let gap = if text.is_empty() { "" } else { "; " };
+        text += &format!("{gap}{links} became files of their own");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// Warns of a FAT32 volume with few clusters.
+pub(crate) fn warn_of_width(clusters: u32) {
+    crate::say::warning!(
+        "{clusters} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12"
+    );
 }

@@ -27,6 +27,7 @@
 )]
 
 mod boot;
+mod build;
 mod chain;
 mod directory;
 mod entry;
@@ -40,6 +41,7 @@ mod table;
 mod time;
 mod volume;
 
+pub use build::{BuildOptions, Builder, Losses, Lost};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
 

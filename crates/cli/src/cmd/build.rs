@@ -1,17 +1,19 @@
-//! `seekless build`: an ext or UFS image from a tree.
+//! `seekless build`: an ext, UFS or FAT image from a tree.
 
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
 use crate::failure::Failure;
+use crate::fat_args::{FatBuildArgs, FatMakeArgs, warn_of_width};
 use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
-use crate::uuid::WantedUuid;
+use crate::uuid::{WantedUuid, random};
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
+use seekless_fat::{self as fat, FatWidth};
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::plan::{ObjectId, Plan};
 use seekless_fs::source::Source;
@@ -22,11 +24,11 @@ use seekless_units::{ByteLen, parse_size};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Build an ext4 or UFS image from a directory, tar archive, container image or another image
+/// Build an ext4, UFS or FAT image from a directory, tar archive, container image or another image
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The image has the default features of mke2fs for ext4, or of newfs for UFS, and is
-as small as its contents allow unless --size is given. The same source gives the
+The image has the default features of mke2fs for ext4, of newfs for UFS or of
+mkfs.fat for FAT, and is as small as its contents allow unless --size is given. The same source gives the
 same bytes. The output file appears only when it is complete.
 
 If the environment variable SOURCE_DATE_EPOCH is set (seconds since 1970), it is
@@ -45,7 +47,9 @@ Examples:
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
-  seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates")]
+  seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
+  seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
+  seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip or zstd), container image (OCI layout
     /// or archive, docker save, podman save), file system image, or - for an
@@ -83,10 +87,10 @@ pub(crate) struct BuildArgs {
     /// depend on a disabled one are disabled too
     #[arg(long, short = 'O', value_name = "LIST")]
     features: Option<String>,
-    /// Volume label (at most 16 bytes, or 31 for UFS)
+    /// Volume label (at most 16 bytes, 31 for UFS, 11 characters for FAT)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Volume UUID, or `random` for a new one in each image (ext only)
+    /// Volume UUID, or `random` for a new one in each image (ext; FAT: `random` only)
     /// [default: derived from the contents]
     #[arg(long, short = 'U', value_parser = WantedUuid::parse)]
     uuid: Option<WantedUuid>,
@@ -102,6 +106,10 @@ pub(crate) struct BuildArgs {
     open: OpenArgs,
     #[command(flatten)]
     ufs: UfsArgs,
+    #[command(flatten)]
+    fat: FatMakeArgs,
+    #[command(flatten)]
+    fat_tree: FatBuildArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +119,11 @@ enum Family {
     Ext4,
     Ufs1,
     Ufs2,
+    /// FAT32, FAT16 or FAT12, as mkfs.fat chooses
+    Fat,
+    Fat12,
+    Fat16,
+    Fat32,
 }
 
 impl BuildArgs {
@@ -181,8 +194,52 @@ impl BuildArgs {
         match self.format {
             Family::Ufs1 => Some(Version::Ufs1),
             Family::Ufs2 => Some(Version::Ufs2),
-            Family::Ext2 | Family::Ext3 | Family::Ext4 => None,
+            _ => None,
         }
+    }
+
+    /// The width asked for of a FAT image; `None` for other formats.
+    fn fat_width(&self) -> Option<Option<FatWidth>> {
+        match self.format {
+            Family::Fat => Some(None),
+            Family::Fat12 => Some(Some(FatWidth::Fat12)),
+            Family::Fat16 => Some(Some(FatWidth::Fat16)),
+            Family::Fat32 => Some(Some(FatWidth::Fat32)),
+            _ => None,
+        }
+    }
+
+    /// The options of a FAT image.
+    fn fat_options(&self, width: Option<FatWidth>) -> Result<fat::BuildOptions, Failure> {
+        for (given, option) in [
+            (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
+            (self.inode_size.is_some(), "--inode-size"),
+            (self.inodes.is_some(), "--inodes"),
+            (self.features.is_some(), "--features"),
+            (self.journal_size.is_some(), "--journal-size"),
+            (self.reserved.is_some(), "--reserved"),
+        ] {
+            if given {
+                return Err(Failure::usage(format!("{option} is not supported for FAT images")));
+            }
+        }
+        let size = self.size.unwrap_or_default();
+        let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
+        let mut options = fat::BuildOptions::new(make);
+        let id = match (self.uuid, self.fat.id(None)?) {
+            (None, id) => id,
+            (Some(WantedUuid::Random), None) => Some(u32::from_ne_bytes(random()?)),
+            (Some(_), _) => {
+                let why = "FAT images take --uuid random or --volume-id, one of them";
+                return Err(Failure::usage(why));
+            }
+        };
+        options.has_id = id.is_some();
+        options.make.id = id.unwrap_or(0);
+        options.is_fitted = self.size.is_none();
+        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+        options.losses = self.fat_tree.losses();
+        Ok(options)
     }
 }
 
@@ -191,19 +248,7 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let options = match args.ufs_version() {
-        Some(version) => {
-            let options = args.ufs_options(version)?;
-            options.check().map_err(wrong)?;
-            Options::Ufs(options)
-        }
-        None => {
-            args.ufs.refuse()?;
-            let options = args.options()?;
-            options.check().map_err(wrong)?;
-            Options::Ext(options)
-        }
-    };
+    let options = options(args)?;
     refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
@@ -211,6 +256,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     match &options {
         Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
         Options::Ufs(options) => write_ufs(args, source.as_ref(), options, &output, global)?,
+        Options::Fat(options) => write_fat(args, source.as_ref(), options, &output, global)?,
     }
     output.finish()?;
     if !global.quiet || global.json {
@@ -226,6 +272,27 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
 enum Options {
     Ext(BuildOptions),
     Ufs(ufs::BuildOptions),
+    Fat(fat::BuildOptions),
+}
+
+fn options(args: &BuildArgs) -> Result<Options, Failure> {
+    if let Some(width) = args.fat_width() {
+        args.ufs.refuse()?;
+        let options = args.fat_options(width)?;
+        options.check().map_err(wrong)?;
+        return Ok(Options::Fat(options));
+    }
+    args.fat.refuse()?;
+    args.fat_tree.refuse()?;
+    if let Some(version) = args.ufs_version() {
+        let options = args.ufs_options(version)?;
+        options.check().map_err(wrong)?;
+        return Ok(Options::Ufs(options));
+    }
+    args.ufs.refuse()?;
+    let options = args.options()?;
+    options.check().map_err(wrong)?;
+    Ok(Options::Ext(options))
 }
 
 fn write_ext(
@@ -258,6 +325,27 @@ fn write_ufs(
     let builder = ufs::Builder::new(source, options, &hot).map_err(about)?;
     touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
     let align = (args.chunk.get() / u64::from(block_size)).max(1);
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+    write_built(&builder, &plan, &args.source, output, &args.output, global)
+}
+
+fn write_fat(
+    args: &BuildArgs,
+    source: &dyn Source,
+    options: &fat::BuildOptions,
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    let about = |error: FsError| wrong(error).about(args.source.display());
+    let builder = fat::Builder::new(source, options).map_err(about)?;
+    if let Some(clusters) = builder.ambiguous_clusters() {
+        warn_of_width(clusters);
+    }
+    if let Some(lost) = crate::fat_args::lost(&builder.lost()) {
+        crate::say::warning!("{lost}");
+    }
+    let touches = touches(args, source, builder.block_size())?;
+    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
     write_built(&builder, &plan, &args.source, output, &args.output, global)
 }
@@ -320,6 +408,7 @@ macro_rules! built {
 
 built!(Builder<'_>);
 built!(ufs::Builder<'_>);
+built!(fat::Builder<'_>);
 
 /// Writes a planned image to an output file.
 pub(crate) fn write_built(

@@ -2,7 +2,7 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::fat_args::FatMakeArgs;
+use crate::fat_args::{FatMakeArgs, warn_of_width};
 use crate::output::Output;
 use crate::source::source_date_epoch;
 use crate::uuid::random;
@@ -230,10 +230,7 @@ impl Make {
             Self::Fat(options) => {
                 let made = seekless_fat::make(device, options)?;
                 if made.is_ambiguous() {
-                    crate::say::warning!(
-                        "{} clusters are fewer than the 65525 of FAT32: systems that go by their number take the volume for FAT16 or FAT12",
-                        made.clusters
-                    );
+                    warn_of_width(made.clusters);
                 }
                 Ok(())
             }

@@ -1,11 +1,15 @@
 //! FAT images: those of mkfs.fat, mformat and mcopy are read whole, in every shape.
 //! Judges are fsck.fat, mtools, The Sleuth Kit and GRUB.
 
+mod build;
 #[path = "../judges/mod.rs"]
 mod judges;
 mod make;
 mod read;
 mod shapes;
+#[path = "../build/workshop.rs"]
+#[allow(dead_code, reason = "the tests of builds use more of it")]
+mod workshop;
 
 use judges::run;
 use std::fs::{self, File};

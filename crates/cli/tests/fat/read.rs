@@ -17,7 +17,7 @@ fn judged() -> bool {
 }
 
 /// A listing without what FAT does not have: the root's own times, owners.
-fn comparable(listing: &str) -> String {
+pub(crate) fn comparable(listing: &str) -> String {
     let line = |line: &str| {
         let words = line.split(' ').filter(|word| {
             !["mode=", "uid=", "gid=", "nlink="].iter().any(|field| word.starts_with(field))

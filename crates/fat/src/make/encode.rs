@@ -45,7 +45,7 @@ impl Encoder<'_> {
         for number in 0..g.fats {
             self.put(self.fat_start(number), &fat)?;
         }
-        if let Some(entry) = self.label_entry() {
+        if let Some(entry) = label_entry(self.options, self.label) {
             let mut sector = vec![0; g.sector as usize];
             sector[..32].copy_from_slice(entry.as_bytes());
             // Where FAT32 has its second cluster, the others have the root directory.
@@ -95,25 +95,6 @@ impl Encoder<'_> {
         };
         fat[0] = self.geometry.media;
         fat[1..=ones.len()].copy_from_slice(ones);
-    }
-
-    /// The entry of the label in the root directory.
-    pub(crate) fn label_entry(&self) -> Option<ShortEntry> {
-        let stamp = Stamp::of(self.options.time);
-        Some(ShortEntry {
-            DIR_Name: self.label?,
-            DIR_Attr: attr::VOLUME_ID,
-            DIR_NTRes: 0,
-            DIR_CrtTimeTenth: 0,
-            DIR_CrtTime: stamp.time.into(),
-            DIR_CrtDate: stamp.date.into(),
-            DIR_LstAccDate: stamp.date.into(),
-            DIR_FstClusHI: 0.into(),
-            DIR_WrtTime: stamp.time.into(),
-            DIR_WrtDate: stamp.date.into(),
-            DIR_FstClusLO: 0.into(),
-            DIR_FileSize: 0.into(),
-        })
     }
 
     fn boot_sector(&self, root: u32) -> Vec<u8> {
@@ -169,6 +150,25 @@ impl Encoder<'_> {
         put(SIGNATURE_AT, &SIGNATURE);
         sector
     }
+}
+
+/// The entry of the label in the root directory.
+pub(crate) fn label_entry(options: &MakeOptions, label: Option<[u8; 11]>) -> Option<ShortEntry> {
+    let stamp = Stamp::of(options.time);
+    Some(ShortEntry {
+        DIR_Name: label?,
+        DIR_Attr: attr::VOLUME_ID,
+        DIR_NTRes: 0,
+        DIR_CrtTimeTenth: 0,
+        DIR_CrtTime: stamp.time.into(),
+        DIR_CrtDate: stamp.date.into(),
+        DIR_LstAccDate: stamp.date.into(),
+        DIR_FstClusHI: 0.into(),
+        DIR_WrtTime: stamp.time.into(),
+        DIR_WrtDate: stamp.date.into(),
+        DIR_FstClusLO: 0.into(),
+        DIR_FileSize: 0.into(),
+    })
 }
 
 /// The sector of counts.

@@ -196,6 +196,19 @@ impl Geometry {
         })
     }
 
+    /// The first sector of cluster 2.
+    pub(crate) fn first_data(&self) -> u64 {
+        let root = u64::from(self.root_entries) * ENTRY_SIZE as u64;
+        u64::from(self.reserved)
+            + u64::from(self.fats) * u64::from(self.fat_sectors)
+            + root.div_ceil(self.sector.into())
+    }
+
+    /// Bytes in a cluster.
+    pub(crate) fn cluster_bytes(&self) -> u64 {
+        u64::from(self.sector) * u64::from(self.spc)
+    }
+
     /// A sector's place in bytes.
     pub(crate) fn byte_of(&self, sector: u64) -> u64 {
         sector * u64::from(self.sector)

@@ -1,0 +1,30 @@
+//! A device that begins further behind: where clusters are, so that their numbers can be
+//! those of blocks.
+
+use seekless_device::{BlockDevice, DeviceError};
+use seekless_units::{ByteLen, Lba};
+
+pub(crate) struct Shifted<'a> {
+    pub(crate) device: &'a dyn BlockDevice,
+    /// In front of block 0, in sectors of the device.
+    pub(crate) skip: u64,
+}
+
+impl BlockDevice for Shifted<'_> {
+    fn len(&self) -> ByteLen {
+        let skipped = Lba::new(self.skip).to_bytes().get();
+        ByteLen::new(self.device.len().get().saturating_sub(skipped))
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.device.read(at.saturating_add(self.skip), buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.device.write(at.saturating_add(self.skip), buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.device.flush()
+    }
+}

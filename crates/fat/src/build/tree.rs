@@ -1,0 +1,222 @@
+//! A source's tree as objects of a volume, with what is lost on the way.
+
+use super::objects::{Object, Objects};
+use super::options::{Losses, Lost};
+use super::slots::{Named, directory, refusal};
+use seekless_fs::source::Source;
+use seekless_fs::tree::{Entry, Node, NodeId, Tree};
+use seekless_fs::{FileKind, FsError};
+
+/// Most bytes of a file.
+const LONGEST: u64 = u32::MAX as u64;
+
+/// A tree that is about to be placed.
+pub(super) struct Planted<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) objects: Objects,
+    /// Whose contents an object has: objects are numbered like the tree's nodes, and
+    /// behind them come the further names of files.
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) lost: Lost,
+}
+
+impl<'a> Planted<'a> {
+    pub(super) fn new(source: &'a dyn Source, losses: Losses) -> Result<Self, FsError> {
+        let tree = source.tree();
+        let all = vec![Object::default(); tree.nodes().len()];
+        let objects = Objects { all, front: Vec::new(), fixed_root: false, cluster: 0 };
+        let nodes = tree.ids().collect();
+        let mut planted = Self { source, objects, nodes, lost: Lost::default() };
+        let mut planter = Planter { tree, losses };
+        let root = &mut planted.objects.all[0];
+        (root.is_dir, root.is_kept) = (true, true);
+        planter.attributes(NodeId::ROOT, &mut planted.lost)?;
+        let mut pending = vec![NodeId::ROOT];
+        while let Some(dir) = pending.pop() {
+            planter.directory(dir, &mut planted, &mut pending)?;
+        }
+        Ok(planted)
+    }
+}
+
+struct Planter<'a> {
+    tree: &'a Tree,
+    losses: Losses,
+}
+
+impl Planter<'_> {
+    /// Names what is in a directory.
+    fn directory(
+        &mut self,
+        dir: NodeId,
+        planted: &mut Planted<'_>,
+        pending: &mut Vec<NodeId>,
+    ) -> Result<(), FsError> {
+        let tree = self.tree;
+        let mut kept: Vec<(&Entry, u32)> = Vec::new();
+        for entry in tree.children(dir) {
+            if !self.is_kept(dir, entry, &mut planted.lost)? {
+                continue;
+            }
+            let node = tree.node(entry.node);
+            let object = self.object(entry, node, planted)?;
+            if node.kind == FileKind::Directory {
+                pending.push(entry.node);
+            }
+            kept.push((entry, object));
+        }
+        let named: Vec<Named<'_>> = kept
+            .iter()
+            .map(|(entry, _)| {
+                let node = tree.node(entry.node);
+                Named {
+                    name: tree.name(entry),
+                    is_dir: node.kind == FileKind::Directory,
+                    is_read_only: node.perm & 0o222 == 0,
+                    size: node.size,
+                    times: tree.other_times(node),
+                    mtime: node.mtime,
+                }
+            })
+            .collect();
+        let slots = directory(&named, &tree.shown_path(dir))?;
+        for ((_, object), slots) in kept.iter().zip(slots) {
+            let object = &mut planted.objects.all[*object as usize];
+            (object.slots, object.parent) = (slots, dir.index() as u32);
+        }
+        planted.objects.all[dir.index()].children = kept.iter().map(|&(_, at)| at).collect();
+        Ok(())
+    }
+
+    /// The object of a name: the node's own, or another where it has one already.
+    fn object(
+        &self,
+        entry: &Entry,
+        node: &Node,
+        planted: &mut Planted<'_>,
+    ) -> Result<u32, FsError> {
+        let object = Object {
+            is_dir: node.kind == FileKind::Directory,
+            is_kept: true,
+            size: if node.kind == FileKind::Directory { 0 } else { node.size },
+            ..Object::default()
+        };
+        let at = entry.node.index();
+        if planted.objects.all[at].is_kept {
+            let first = || self.tree.shown_path(entry.node);
+            lose(self.losses.links, &mut planted.lost.links, || {
+                format!("{}: {} names, --drop links makes each a file", first(), node.names)
+            })?;
+            planted.objects.all.push(object);
+            planted.nodes.push(entry.node);
+            return Ok(planted.objects.all.len() as u32 - 1);
+        }
+        planted.objects.all[at] = object;
+        self.attributes(entry.node, &mut planted.lost)?;
+        Ok(at as u32)
+    }
+
+    /// Whether a name has a place on the volume.
+    fn is_kept(&self, dir: NodeId, entry: &Entry, lost: &mut Lost) -> Result<bool, FsError> {
+        let tree = self.tree;
+        let node = tree.node(entry.node);
+        let shown = || {
+            let path = [&tree.path(dir)[..], b"/", tree.name(entry)].concat();
+            String::from_utf8_lossy(path.strip_prefix(b"/").unwrap_or(&path)).into_owned()
+        };
+        if let Some(why) = refusal(tree.name(entry)) {
+            let all = self.below(entry.node);
+            lose(self.losses.names, &mut 0, || {
+                format!("{}: {why}; --drop names leaves it out", shown())
+            })?;
+            lost.names += all;
+            return Ok(false);
+        }
+        match node.kind {
+            FileKind::Regular | FileKind::Directory => {}
+            FileKind::Symlink => {
+                lose(self.losses.symlinks, &mut lost.symlinks, || {
+                    format!("{}: FAT has no symlinks; --drop symlinks leaves it out", shown())
+                })?;
+                return Ok(false);
+            }
+            kind => {
+                let what = match kind {
+                    FileKind::Fifo => "FIFOs",
+                    FileKind::Socket => "sockets",
+                    _ => "device nodes",
+                };
+                lose(self.losses.devices, &mut lost.devices, || {
+                    format!("{}: FAT has no {what}; --drop devices leaves it out", shown())
+                })?;
+                return Ok(false);
+            }
+        }
+        if node.kind == FileKind::Regular && node.size > LONGEST {
+            return Err(FsError::NoSpace(format!(
+                "{}: {} bytes exceed the maximum file size ({LONGEST})",
+                shown(),
+                node.size
+            )));
+        }
+        Ok(true)
+    }
+
+    /// How many files a name leads to, itself included.
+    fn below(&self, top: NodeId) -> u64 {
+        let (mut count, mut pending) = (0, vec![top]);
+        while let Some(node) = pending.pop() {
+            count += 1;
+            pending.extend(self.tree.children(node).iter().map(|entry| entry.node));
+        }
+        count
+    }
+
+    /// Refuses or counts what a file loses.
+    fn attributes(&self, id: NodeId, lost: &mut Lost) -> Result<(), FsError> {
+        let node = self.tree.node(id);
+        let shown = || self.tree.shown_path(id);
+        if (node.uid, node.gid) != (0, 0) {
+            lose(self.losses.owners, &mut lost.owners, || {
+                format!(
+                    "{}: owner {}:{}: FAT has no owners; --drop owners drops them, --owner 0:0 \
+                     changes them",
+                    shown(),
+                    node.uid,
+                    node.gid
+                )
+            })?;
+        }
+        let modes: [u16; 2] = match node.kind {
+            FileKind::Directory => [0o755, 0o555],
+            _ => [0o644, 0o444],
+        };
+        if !modes.contains(&node.perm) {
+            lose(self.losses.modes, &mut lost.modes, || {
+                format!(
+                    "{}: mode {:04o}: FAT has only {:04o} and {:04o} (read-only); --drop modes \
+                     drops others",
+                    shown(),
+                    node.perm,
+                    modes[0],
+                    modes[1]
+                )
+            })?;
+        }
+        if !self.tree.xattrs(node).is_empty() {
+            lose(self.losses.xattrs, &mut lost.xattrs, || {
+                format!("{}: FAT has no extended attributes; --drop xattrs drops them", shown())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts a loss that is allowed, refuses one that is not.
+fn lose(allowed: bool, count: &mut u64, why: impl FnOnce() -> String) -> Result<(), FsError> {
+    if !allowed {
+        return Err(FsError::Unsupported(why()));
+    }
+    *count += 1;
+    Ok(())
+}
