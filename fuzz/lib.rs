@@ -46,7 +46,16 @@ pub fn run_fat(data: &[u8]) {
     let bases = BASES.get_or_init(|| fat_images::IMAGES.iter().map(unpack).collect());
     let Some((&choice, rest)) = data.split_first() else { return };
     let bytes = fat_images::patched(bases[usize::from(choice) % bases.len()].clone(), 0, rest);
-    exercise::shared::exercise(&seekless_fat::FORMAT, bytes, choice & 0x80 != 0);
+    exercise::shared::exercise(&seekless_fat::FORMAT, bytes.clone(), choice & 0x80 != 0);
+    // What is repaired is clean.
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let Ok(repaired) = seekless_fat::repair(device.clone(), seekless_fat::LostChains::Kept) else {
+        return;
+    };
+    let again = seekless_fat::repair(device, seekless_fat::LostChains::Kept).expect("repaired once");
+    if repaired.outcome != seekless_fat::Outcome::Left {
+        assert_eq!(again.outcome, seekless_fat::Outcome::Clean, "{:#?}", again.report);
+    }
 }
 
 /// Repairs such an image: where that does not say why it cannot, the image is

@@ -29,6 +29,7 @@
 mod boot;
 mod build;
 mod chain;
+mod check;
 mod directory;
 mod entry;
 mod files;
@@ -42,6 +43,7 @@ mod time;
 mod volume;
 
 pub use build::{BuildOptions, Builder, Losses, Lost};
+pub use check::{CODES, Lost as LostChains, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
 

@@ -4,8 +4,9 @@ use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::image::{FORMATS, refuse_others};
 use crate::say::say;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use seekless_device::{BlockDevice, FileDevice};
+use seekless_fat::LostChains;
 use seekless_ffs::{Outcome, Repaired};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Report};
@@ -28,7 +29,7 @@ mod exit {
 /// The exit code for wrong arguments of this command.
 pub(crate) const USAGE: u8 = 16;
 
-/// Check an image for consistency, and repair it (UFS)
+/// Check an image for consistency, and repair it (UFS, FAT)
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Without options nothing is changed, as with -n.
@@ -38,6 +39,7 @@ Examples:
   seekless check -p disk.img
   seekless check -y disk.img
   seekless check --json disk.img | jq '.findings[].code'
+  seekless check -y --lost free esp.img
 
 Checks all inodes, names, bitmaps and counts of a UFS1, UFS2 or ext2/3/4 image,
 in the five phases of fsck. Each finding has a code that is stable between
@@ -50,6 +52,10 @@ nothing. -y repairs everything: files without a name are reconnected in
 /lost+found, and if two files claim the same block, the second is cleared. The
 next run completes a repair that was interrupted. An image that is mounted or
 being changed is not repaired.
+
+FAT images are checked in five phases of their own. In them, clusters that no file
+has become files FSCKnnnn.REC in the root directory, or are freed with --lost free;
+if two files claim the same cluster, the second is cut off there.
 
 Exit codes (those of fsck, for this command only):
   0   no errors
@@ -70,6 +76,27 @@ pub(crate) struct CheckArgs {
     /// Repair everything
     #[arg(short = 'y', long)]
     yes: bool,
+    /// FAT: what a repair does with clusters that no file has
+    #[arg(long, value_enum, default_value_t = Lost::Keep)]
+    lost: Lost,
+}
+
+/// What becomes of clusters without a name.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Lost {
+    /// Make files of them in the root directory
+    Keep,
+    /// Free them
+    Free,
+}
+
+impl Lost {
+    fn chains(self) -> LostChains {
+        match self {
+            Self::Keep => LostChains::Kept,
+            Self::Free => LostChains::Freed,
+        }
+    }
 }
 
 /// What is to be done besides looking.
@@ -102,6 +129,7 @@ impl Mode {
 enum Format {
     Ext,
     Ufs,
+    Fat,
 }
 
 impl Format {
@@ -110,6 +138,7 @@ impl Format {
         match self {
             Self::Ext => seekless_ext::phase_of(code),
             Self::Ufs => seekless_ffs::phase_of(code),
+            Self::Fat => seekless_fat::phase_of(code),
         }
     }
 
@@ -118,6 +147,7 @@ impl Format {
         match self {
             Self::Ext => "blocks",
             Self::Ufs => "fragments",
+            Self::Fat => "sectors",
         }
     }
 }
@@ -166,6 +196,11 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         Probe::Yes => Format::Ext,
         // A volume that was ext once may still have copies of its superblock.
         Probe::Damaged(_) if ufs == Probe::No => Format::Ext,
+        Probe::No
+            if ufs == Probe::No && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No =>
+        {
+            Format::Fat
+        }
         Probe::Damaged(_) | Probe::No => Format::Ufs,
     };
     // With neither a superblock nor a copy of one it may be something else.
@@ -181,6 +216,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             let report = match format {
                 Format::Ext => seekless_ext::check(device.clone()).map_err(about),
                 Format::Ufs => seekless_ffs::check(device.clone()).map_err(other),
+                Format::Fat => seekless_fat::check(device.clone()).map_err(about),
             };
             let report = report?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
@@ -192,9 +228,22 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         }
         (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device.clone()).map_err(other)?,
         (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device.clone()).map_err(other)?,
+        (mode, Format::Fat) => repair_fat(device.clone(), mode, args.lost).map_err(about)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })
+}
+
+/// Repairs a FAT image.
+fn repair_fat(device: Arc<dyn BlockDevice>, mode: Mode, lost: Lost) -> Result<Repaired, FsError> {
+    let run = if mode == Mode::Preen { seekless_fat::preen } else { seekless_fat::repair };
+    let seekless_fat::Repaired { report, outcome, rounds, writes } = run(device, lost.chains())?;
+    let outcome = match outcome {
+        seekless_fat::Outcome::Clean => Outcome::Clean,
+        seekless_fat::Outcome::Corrected => Outcome::Corrected,
+        seekless_fat::Outcome::Left => Outcome::Left,
+    };
+    Ok(Repaired { report, outcome, rounds, writes })
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -252,7 +301,7 @@ fn unexpected(count: u64) -> String {
 
 fn print(args: &CheckArgs, examined: &Examined) {
     let Examined { format, report, outcome, writes } = examined;
-    let ufs = *format == Format::Ufs;
+    let ufs = *format != Format::Ext;
     for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code);
         let done = if finding.repaired { ": repaired" } else { "" };

@@ -2,6 +2,7 @@
 //! Judges are fsck.fat, mtools, The Sleuth Kit and GRUB.
 
 mod build;
+mod check;
 #[path = "../judges/mod.rs"]
 mod judges;
 mod make;

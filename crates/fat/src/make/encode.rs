@@ -19,6 +19,8 @@ use zerocopy::IntoBytes;
 const CODE: [u8; 5] = [0xCD, 0x18, 0xF4, 0xEB, 0xFD];
 /// `BS_OEMName`.
 const OEM_NAME: [u8; 8] = *b"SEEKLESS";
+/// `BS_VolLab` of a volume without a label.
+pub(crate) const NO_LABEL: [u8; 11] = *b"NO NAME    ";
 /// Sector of the counts on FAT32.
 const INFO_SECTOR: u64 = 1;
 /// The cluster of FAT32's root directory, where a new volume has it.
@@ -125,7 +127,7 @@ impl Encoder<'_> {
             BS_Reserved1: 0,
             BS_BootSig: EXTENDED,
             BS_VolID: self.options.id.into(),
-            BS_VolLab: self.label.unwrap_or(*b"NO NAME    "),
+            BS_VolLab: self.label.unwrap_or(NO_LABEL),
             BS_FilSysType: g.width.type_string(),
         };
         let mut sector = vec![0; BOOT_SIZE];

@@ -33,7 +33,7 @@ fn chains_that_loop() {
         // Back to the start, to itself, and where the length ends before the loop is
         // seen twice.
         for (from, to) in [(1, 0), (1, 1), (4, 3), (10, 10)] {
-            let mut looped = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+            let mut looped = patient.copy();
             looped.link(chain[from], chain[to] as u32);
             let (kind, place) = corrupt(looped.read("/pieces"));
             let is_cycle = kind == Corruption::Cycle
@@ -100,7 +100,7 @@ fn chains_that_lead_to_nothing() {
             (clusters + 2, "cluster number"),
             (1, "cluster number"),
         ] {
-            let mut bad = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+            let mut bad = patient.copy();
             bad.link(bad.chain("/pieces")[4], value as u32);
             let (kind, place) = corrupt(bad.read("/pieces"));
             let named = match kind {
@@ -113,10 +113,10 @@ fn chains_that_lead_to_nothing() {
             assert!(place.block.is_some(), "{place}");
             exercise(bad.bytes);
         }
-        let mut short = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+        let mut short = patient.copy();
         short.link(short.chain("/pieces")[4], all as u32);
         assert_eq!(corrupt(short.read("/pieces")).0, Corruption::Truncated);
-        let mut none = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+        let mut none = patient.copy();
         none.set_size("/dir/empty", 100);
         assert_eq!(corrupt(none.read("/dir/empty")).0, Corruption::Truncated);
         let mut past = Patient { bytes: patient.bytes, bits: patient.bits };
@@ -146,18 +146,18 @@ fn long_names_that_are_torn() {
             ("it has no pieces", 0, 0x40),
             ("it has a slash", 64 + 1, b'/'),
         ] {
-            let mut torn = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+            let mut torn = patient.copy();
             torn.put(pieces + at, &[byte]);
             assert_eq!(torn.names("/dir/below").expect(what), ["ATEXTW~1.TEX"], "{what}");
             assert_eq!(torn.read("/dir/below/ATEXTW~1.TEX").expect(what).len(), 3000);
             exercise(torn.bytes);
         }
         // The short entry is gone: nothing is left but pieces.
-        let mut gone = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+        let mut gone = patient.copy();
         gone.put(short, &[0xE5]);
         assert_eq!(gone.names("/dir/below").expect("names").len(), 0);
         // A name that ends in the first unit is none.
-        let mut empty = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+        let mut empty = patient.copy();
         empty.put(pieces + 65, &[0, 0]);
         assert_eq!(empty.names("/dir/below").expect("names"), ["ATEXTW~1.TEX"]);
     }
@@ -168,7 +168,7 @@ fn short_names_that_nobody_could_use() {
     for patient in Patient::all() {
         let at = patient.short("/STAYS");
         for bad in [&b"A/B        "[..], b"A\x01B        ", b".          ", b"A\0         "] {
-            let mut forged = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+            let mut forged = patient.copy();
             forged.put(at, bad);
             let (kind, place) = corrupt(forged.names("/"));
             assert!(matches!(kind, Corruption::Invalid { field: "DIR_Name", .. }), "{kind}");
@@ -219,7 +219,7 @@ fn boot_sectors_that_do_not_add_up() {
     for patient in Patient::all() {
         let own: &[Lie] = if patient.bits == 32 { &wide } else { &narrow };
         for (at, value, says) in common.iter().chain(own) {
-            let mut forged = Patient { bytes: patient.bytes.clone(), bits: patient.bits };
+            let mut forged = patient.copy();
             forged.put(*at, value);
             let opened = forged.open();
             if says.is_empty() {

@@ -1,10 +1,14 @@
 //! Damaged and hostile images: typed errors, no panics, bounded work.
 
+mod check;
 #[path = "../../../fs/tests/shared/exercise.rs"]
 mod exercise;
 mod hostile;
 mod images;
 mod patient;
+mod recipes;
+#[path = "../../../fs/tests/shared/skip.rs"]
+mod skip;
 
 use patient::Patient;
 use seekless_fat::FORMAT;

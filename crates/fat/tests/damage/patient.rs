@@ -21,6 +21,10 @@ impl Patient {
         Self { bytes: images::unpack(packed), bits: name[3..].parse().expect("bits") }
     }
 
+    pub(crate) fn copy(&self) -> Self {
+        Self { bytes: self.bytes.clone(), bits: self.bits }
+    }
+
     /// One of each kind.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         images::IMAGES.iter().map(|(name, _)| Self::new(name))
@@ -137,6 +141,12 @@ impl Patient {
         let got = image.read(ino, ByteLen::ZERO, &mut bytes)?;
         bytes.truncate(got);
         Ok(bytes)
+    }
+
+    /// Reads a whole file, if it is there.
+    pub(crate) fn try_read(&self, path: &str) -> Result<Vec<u8>, FsError> {
+        resolve(&self.open()?, path.as_bytes())?;
+        self.read(path)
     }
 
     /// The names in a directory.

@@ -1,0 +1,222 @@
+//! What stands in front of the files: the boot sector and its copy, the FATs among each
+//! other, the label, and the counts.
+
+use super::Checker;
+use super::fat::Fat;
+use crate::boot::{Boot, Width};
+use crate::make::encode::NO_LABEL;
+use crate::name;
+use crate::ondisk::{
+    BOOT_SIZE, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT, UNKNOWN,
+};
+use crate::table::{Link, entry_place};
+use seekless_device::BlockDevice;
+use seekless_fs::field::parse;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, ByteLen};
+use std::collections::BTreeSet;
+
+/// What of the head shall be written.
+#[derive(Default)]
+pub(super) struct Head {
+    /// The boot sector from its copy, where it is not usable.
+    pub(super) restored: Option<[u8; BOOT_SIZE]>,
+    /// Whether the boot sector, or its copy, is to be written.
+    pub(super) boot: bool,
+    pub(super) copy: bool,
+    /// The label that the boot sector shall have.
+    pub(super) label: Option<[u8; 11]>,
+    /// Entries in which the FATs differ.
+    pub(super) differences: BTreeSet<u32>,
+    /// Whether the counts are to be written.
+    pub(super) info: bool,
+    /// The first entry of the FAT, where it is not what it should be.
+    first_entry: Option<u32>,
+    /// Free clusters before anything was changed.
+    free: u32,
+}
+
+/// The state byte of FAT32 in its boot sector, which the copy does not follow.
+const STATE32_AT: usize = INFO32_AT + 1;
+/// The state byte of FAT12 and FAT16.
+const STATE16_AT: usize = INFO16_AT + 1;
+/// Where `mkfs.fat` and Microsoft have the copy of the boot sector.
+const USUAL_COPY: u64 = 6;
+
+/// Where the state byte stands.
+pub(super) fn state_at(boot: &Boot) -> usize {
+    if boot.width == Width::Fat32 { STATE32_AT } else { STATE16_AT }
+}
+
+/// The boot sector, or its copy where it is not usable.
+pub(super) fn find(device: &dyn BlockDevice) -> Result<(Boot, Head), FsError> {
+    let error = match Boot::read(device) {
+        Ok(boot) => return Ok((boot, Head::default())),
+        Err(error @ FsError::Corrupt { .. }) => error,
+        Err(other) => return Err(other),
+    };
+    for sector in [512u64, 1024, 2048, 4096] {
+        let mut bytes = [0; BOOT_SIZE];
+        let at = ByteLen::new(USUAL_COPY.saturating_mul(sector));
+        if device.read_bytes(at, &mut bytes).is_err() {
+            break;
+        }
+        if let Ok(boot) = Boot::parse(&bytes, device.len().get())
+            && boot.backup.map(u64::from) == Some(USUAL_COPY)
+            && u64::from(boot.sector) == sector
+        {
+            return Ok((boot, Head { restored: Some(bytes), boot: true, ..Head::default() }));
+        }
+    }
+    Err(error)
+}
+
+fn boot_place() -> Location {
+    Location::of("boot sector").in_block(BlockNo::ZERO)
+}
+
+impl Checker {
+    /// The boot sector, its copy, and the FATs.
+    pub(super) fn check_head(&mut self) -> Result<(), FsError> {
+        if self.head.restored.is_some() {
+            let what = "it is not usable; its copy is".to_string();
+            self.unexpected("boot.unusable", what, boot_place());
+        } else {
+            self.check_copy()?;
+        }
+        if self.boot().is_dirty() {
+            let what = "the volume was not unmounted (state byte)".to_string();
+            self.expected("boot.dirty", what, boot_place());
+            self.head.boot = true;
+        }
+        self.check_first_entry()?;
+        self.check_copies()?;
+        if let Some(wanted) = self.head.first_entry {
+            self.fat.set(0, wanted);
+        }
+        let marks = self.boot().width.marks();
+        if let Some((clean, _)) = marks
+            && self.fat.raw(1) & clean == 0
+        {
+            let place = entry_place(self.boot(), self.boot().active, 1);
+            let what = "the volume was not unmounted (second entry of the FAT)".to_string();
+            self.expected("fat.not-clean", what, place);
+            self.fat.set(1, self.fat.raw(1) | clean);
+        }
+        self.head.free = self.fat.free();
+        self.check_range();
+        Ok(())
+    }
+
+    fn check_copy(&mut self) -> Result<(), FsError> {
+        let Some(at) = self.boot().backup else { return Ok(()) };
+        let (mut boot, mut copy) = ([0; BOOT_SIZE], [0; BOOT_SIZE]);
+        self.volume.read_bytes(BlockNo::ZERO, 0, &mut boot)?;
+        self.volume.read_bytes(BlockNo::new(at.into()), 0, &mut copy)?;
+        for bytes in [&mut boot, &mut copy] {
+            if let Some(state) = bytes.get_mut(STATE32_AT) {
+                *state = 0;
+            }
+        }
+        if let Some(differs) = boot.iter().zip(&copy).position(|(ours, theirs)| ours != theirs) {
+            let what = format!("its copy differs from byte {differs} on");
+            let place = Location::of("boot sector").in_block(BlockNo::new(at.into()));
+            self.expected("boot.copy", what, place);
+            self.head.copy = true;
+        }
+        Ok(())
+    }
+
+    /// The medium's byte with all higher bits set, in the first entry. A FAT without it is
+    /// not taken where another one has it.
+    fn check_first_entry(&mut self) -> Result<(), FsError> {
+        let mask = self.boot().width.mask();
+        let wanted = (mask & !0xFF) | u32::from(self.boot().media);
+        if self.fat.raw(0) & mask == wanted {
+            return Ok(());
+        }
+        let active = self.boot().active;
+        let place = entry_place(self.boot(), active, 0);
+        let found = self.fat.raw(0) & mask;
+        let mut what = format!("the first entry is {found:#x} instead of {wanted:#x}");
+        if self.boot().mirrored {
+            for number in (0..self.boot().fats).filter(|&number| number != active) {
+                let other = Fat::read(&self.volume, number)?;
+                if other.raw(0) & mask == wanted {
+                    what += &format!("; FAT {number} is taken instead");
+                    // All that differs is written to the first one too.
+                    self.head.differences.extend(self.fat.differences(&other));
+                    self.fat = other;
+                    break;
+                }
+            }
+        }
+        self.unexpected("fat.first-entry", what, place);
+        self.head.first_entry = Some(wanted);
+        Ok(())
+    }
+
+    fn check_copies(&mut self) -> Result<(), FsError> {
+        if !self.boot().mirrored {
+            return Ok(());
+        }
+        let active = self.boot().active;
+        for number in (0..self.boot().fats).filter(|&number| number != active) {
+            let other = Fat::read(&self.volume, number)?;
+            let differences = self.fat.differences(&other);
+            if let Some(&first) = differences.first() {
+                let what = format!("FAT {number} differs in {} entries", differences.len());
+                let place = entry_place(self.boot(), number, first);
+                self.expected("fat.copies-differ", what, place);
+                self.head.differences.extend(differences);
+            }
+        }
+        Ok(())
+    }
+
+    /// Entries that are no number of a cluster become ends of chains.
+    fn check_range(&mut self) {
+        let end = self.boot().last_cluster().saturating_add(1);
+        for cluster in 2..end {
+            if let Link::Wrong(value) = self.fat.link(self.boot(), cluster) {
+                let place = entry_place(self.boot(), self.boot().active, cluster);
+                let what = format!("cluster {cluster} leads to {value}, which is none");
+                self.unexpected("fat.range", what, place);
+                self.astray.insert(cluster);
+                self.fat.end(cluster);
+            }
+        }
+    }
+
+    /// The label and the counts, when the tree is known.
+    pub(super) fn check_counts(&mut self) -> Result<(), FsError> {
+        if let Some(label) = self.boot().label {
+            let wanted = self.root_label.unwrap_or(NO_LABEL);
+            if label != wanted {
+                let shown = |label| String::from_utf8_lossy(&name::label(label)).into_owned();
+                let what =
+                    format!("'{}', and '{}' in the root directory", shown(&label), shown(&wanted));
+                self.expected("label.differs", what, boot_place());
+                (self.head.label, self.head.boot) = (Some(wanted), true);
+            }
+        }
+        let Some(at) = self.boot().info else { return Ok(()) };
+        let mut bytes = [0; BOOT_SIZE];
+        self.volume.read_bytes(BlockNo::new(at.into()), 0, &mut bytes)?;
+        let Some(info) = parse::<FsInfo>(&bytes, 0) else { return Ok(()) };
+        let place = Location::of("FSInfo").in_block(BlockNo::new(at.into()));
+        let signed = info.FSI_LeadSig.get() == INFO_LEAD
+            && info.FSI_StrucSig.get() == INFO_STRUCT
+            && info.FSI_TrailSig.get() == INFO_TRAIL;
+        let (found, free) = (info.FSI_Free_Count.get(), self.head.free);
+        if !signed {
+            self.unexpected("fsinfo.signature", "it has no signature".into(), place);
+            self.head.info = true;
+        } else if found != free && found != UNKNOWN {
+            let what = format!("{found} clusters are free by its count, {free} by the FAT");
+            self.expected("fsinfo.count", what, place);
+            self.head.info = true;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Chains of clusters that no entry leads to.
+
+use super::Checker;
+use crate::table::{Link, entry_place};
+use seekless_fs::bits::Bits;
+use seekless_fs::field::index;
+
+impl Checker {
+    /// Finds chains without a name, and cuts off what is another's.
+    pub(super) fn check_lost(&mut self) {
+        if self.is_blind {
+            return;
+        }
+        let end = self.boot().last_cluster().saturating_add(1);
+        // Clusters that nobody has, and those of them that one of them leads to.
+        let mut led_to = Bits::new(index(end));
+        for cluster in 2..end {
+            if let (true, Link::Next(next)) =
+                (self.is_lost(cluster), self.fat.link(self.boot(), cluster))
+            {
+                led_to.set(index(next));
+            }
+        }
+        for cluster in 2..end {
+            if self.is_lost(cluster) && !led_to.get(index(cluster)) {
+                self.lost_chain(cluster);
+            }
+        }
+        // What is left are loops: each is opened at its lowest cluster.
+        for cluster in 2..end {
+            if self.is_lost(cluster) {
+                self.lost_chain(cluster);
+            }
+        }
+    }
+
+    fn is_lost(&self, cluster: u32) -> bool {
+        let link = self.fat.link(self.boot(), cluster);
+        !matches!(link, Link::Free | Link::Bad) && !self.claimed.get(index(cluster))
+    }
+
+    fn lost_chain(&mut self, first: u32) {
+        let (mut len, mut here) = (0u32, first);
+        loop {
+            self.claimed.set(index(here));
+            len = len.saturating_add(1);
+            match self.fat.link(self.boot(), here) {
+                Link::Next(next) if self.is_lost(next) => here = next,
+                Link::Next(_) => {
+                    self.fat.end(here);
+                    break;
+                }
+                _ => break,
+            }
+        }
+        let what = format!("a chain of {len} clusters from {first} on that has no name");
+        let place = entry_place(self.boot(), self.boot().active, first);
+        self.expected("chain.lost", what, place);
+        self.lost.push((first, len));
+    }
+
+    /// Frees a chain without a name.
+    pub(super) fn free_chain(&mut self, first: u32) {
+        let mut next = Some(first);
+        while let Some(here) = next {
+            next = match self.fat.link(self.boot(), here) {
+                Link::Next(next) => Some(next),
+                _ => None,
+            };
+            self.fat.set(here, 0);
+        }
+    }
+}

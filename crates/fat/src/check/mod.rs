@@ -1,0 +1,172 @@
+//! Looking at all of an image, and doing away with what is found.
+//!
+//! 1. [`head`]: the boot sector, its copy, and the FATs among each other
+//! 2. [`walk`], [`names`]: every directory with its entries and names
+//! 3. [`chains`]: the clusters of every file
+//! 4. [`lost`]: chains that nobody has
+//! 5. [`head`] again: counts
+//!
+//! A damaged part is reported and passed over; the check itself fails only when the
+//! device does, or nothing says how the volume is laid out. Every cluster is claimed once,
+//! so a hostile image costs no more time than an honest one of its size.
+//!
+//! With what it finds the check notes what would do away with it: entries of directories
+//! and of the FAT as they shall be. [`repair`] writes that.
+
+mod chains;
+mod codes;
+mod fat;
+mod head;
+mod lost;
+mod names;
+mod repair;
+mod walk;
+
+pub use codes::{CODES, phase_of};
+pub use repair::{Lost, Outcome, Repaired, preen, repair};
+
+use crate::boot::Boot;
+use crate::ondisk::{ENTRY_SIZE, ShortEntry};
+use crate::volume::Volume;
+use fat::Fat;
+use seekless_device::BlockDevice;
+use seekless_fs::bits::Bits;
+use seekless_fs::check::{Class, Report};
+use seekless_fs::field::index;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Ino};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// A directory that is still to be looked at.
+pub(super) struct Pending {
+    /// Its number in the order of the walk, the root being 1.
+    ino: Ino,
+    /// Its first cluster; 0 for a fixed root.
+    first: u32,
+    /// That of the directory above, as `..` has it.
+    above: u32,
+    clusters: Vec<u32>,
+    /// Its entry; `None` for the root.
+    entry: Option<u64>,
+}
+
+/// A check under way.
+pub(super) struct Checker {
+    volume: Volume,
+    report: Report,
+    /// The FAT that counts.
+    fat: Fat,
+    claimed: Bits,
+    /// Clusters that led to a number that is none.
+    astray: BTreeSet<u32>,
+    /// Set where the root directory cannot be read: nothing is known to have no name then.
+    is_blind: bool,
+    /// Files met so far.
+    files: u32,
+    pending: VecDeque<Pending>,
+    /// Entries of directories as they shall be, by their byte on the device.
+    entries: BTreeMap<u64, [u8; ENTRY_SIZE]>,
+    /// Clusters that shall be zero.
+    zeroed: Vec<u32>,
+    /// The slots of the root directory, free ones at their bytes.
+    root_free: Vec<u64>,
+    root_names: names::Names,
+    root_last: Option<u32>,
+    root_label: Option<[u8; 11]>,
+    /// First clusters of chains without a name, with their lengths.
+    lost: Vec<(u32, u32)>,
+    /// What of the boot sector shall be.
+    head: head::Head,
+}
+
+/// Checks an image without changing it.
+///
+/// # Errors
+/// [`FsError::Corrupt`] when neither the boot sector nor a copy of it says how the volume
+/// is laid out; [`FsError::Device`].
+pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
+    Ok(Checker::examine(device)?.report)
+}
+
+impl Checker {
+    pub(super) fn examine(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
+        let (boot, head) = head::find(device.as_ref())?;
+        let volume = Volume::with(device, boot);
+        let fat = Fat::read(&volume, volume.boot.active)?;
+        let claimed = Bits::new(index(volume.boot.clusters).saturating_add(2));
+        let mut checker = Self {
+            volume,
+            report: Report::default(),
+            fat,
+            claimed,
+            astray: BTreeSet::new(),
+            is_blind: false,
+            files: 1,
+            pending: VecDeque::new(),
+            entries: BTreeMap::new(),
+            zeroed: Vec::new(),
+            root_free: Vec::new(),
+            root_names: names::Names::default(),
+            root_last: None,
+            root_label: None,
+            lost: Vec::new(),
+            head,
+        };
+        checker.check_head()?;
+        checker.check_tree()?;
+        checker.check_lost();
+        checker.check_counts()?;
+        Ok(checker)
+    }
+
+    pub(super) fn boot(&self) -> &Boot {
+        &self.volume.boot
+    }
+
+    fn expected(&mut self, code: &'static str, what: String, place: Location) {
+        debug_assert!(phase_of(code).is_some(), "{code} is a code");
+        self.report.add(code, Class::Expected, what, place);
+    }
+
+    fn unexpected(&mut self, code: &'static str, what: String, place: Location) {
+        debug_assert!(phase_of(code).is_some(), "{code} is a code");
+        self.report.add(code, Class::Unexpected, what, place);
+    }
+
+    /// The place of a directory entry at a byte of the device.
+    fn entry_place(&self, ino: Ino, byte: u64) -> Location {
+        let sector = u64::from(self.boot().sector).max(1);
+        let within = u32::try_from(byte.checked_rem(sector).unwrap_or(0)).unwrap_or(0);
+        let block = BlockNo::new(byte.checked_div(sector).unwrap_or(0));
+        Location::of("directory entry").in_inode(ino).in_block(block).at_offset(within)
+    }
+
+    /// Changes a short entry as it shall be.
+    fn edit(&mut self, byte: u64, old: &ShortEntry, with: impl FnOnce(&mut ShortEntry)) {
+        let known = self.entries.get(&byte);
+        let known = known.and_then(|bytes| ShortEntry::read_from_bytes(bytes.as_slice()).ok());
+        let mut entry = known.unwrap_or(*old);
+        with(&mut entry);
+        self.put_entry(byte, entry.as_bytes());
+    }
+
+    fn put_entry(&mut self, byte: u64, bytes: &[u8]) {
+        if let Ok(bytes) = bytes.try_into() {
+            self.entries.insert(byte, bytes);
+        }
+    }
+
+    /// The sectors of a cluster, by their bytes on the device.
+    fn sectors_of(&self, cluster: u32) -> impl Iterator<Item = BlockNo> + use<> {
+        let first = self.boot().sector_of(cluster);
+        (0..u64::from(self.boot().spc)).map(move |n| first.saturating_add(n))
+    }
+}
+
+/// Sets the first cluster of an entry.
+fn set_first(entry: &mut ShortEntry, cluster: u32) {
+    entry.DIR_FstClusHI = u16::try_from(cluster >> 16).unwrap_or(0).into();
+    entry.DIR_FstClusLO = u16::try_from(cluster & 0xFFFF).unwrap_or(0).into();
+}

@@ -1,0 +1,67 @@
+//! Names of a directory: none twice, and only those that every system can use.
+
+use crate::name;
+use crate::ondisk::{ShortEntry, first};
+use hashbrown::HashSet;
+
+/// The names of a directory that were met.
+#[derive(Default)]
+pub(super) struct Names {
+    shorts: HashSet<[u8; 11]>,
+    longs: HashSet<Vec<u16>>,
+    /// The number of the last name that was made up.
+    made: u32,
+}
+
+/// Characters that no short name has.
+const BAD: &[u8] = b"*?<>|\"\\/:.";
+/// Most names that are made up in a directory.
+const MOST_MADE: u32 = 9999;
+
+impl Names {
+    /// Whether a short name is met for the first time.
+    pub(super) fn take_short(&mut self, name: [u8; 11]) -> bool {
+        self.shorts.insert(name)
+    }
+
+    /// Whether a long name, without regard to case, is met for the first time.
+    pub(super) fn take_long(&mut self, units: &[u16]) -> bool {
+        self.longs.insert(name::fold(units))
+    }
+
+    /// The first of `FSCK0000.REC`, `FSCK0001.REC` and so on that is free; `None` when
+    /// all are taken.
+    pub(super) fn make_up(&mut self) -> Option<[u8; 11]> {
+        while self.made <= MOST_MADE {
+            let text = format!("FSCK{:04}REC", self.made);
+            self.made = self.made.saturating_add(1);
+            let name: [u8; 11] = text.as_bytes().try_into().ok()?;
+            if self.shorts.insert(name) {
+                return Some(name);
+            }
+        }
+        None
+    }
+}
+
+/// `DIR_NTRes`: the short name is a dummy, only the long one counts (Linux, for a time).
+const NO_SHORT_NAME: u8 = 0x20;
+
+/// Whether a short name is none: it begins with a blank, has characters that it must not
+/// have, or says that the long one counts where there is none. Blanks within are no fault.
+pub(super) fn is_bad(entry: &ShortEntry, has_long: bool) -> bool {
+    let name = &entry.DIR_Name;
+    let is_bad = |(at, &byte): (usize, &u8)| {
+        let stands_for_another = at == 0 && byte == first::KANJI;
+        (byte < b' ' && !stands_for_another) || byte == 0x7F || BAD.contains(&byte)
+    };
+    name.first() == Some(&b' ')
+        || name.iter().enumerate().any(is_bad)
+        || (entry.DIR_NTRes & NO_SHORT_NAME != 0 && !has_long)
+}
+
+/// Whether a label has characters that labels do not have, or begins with a blank.
+pub(super) fn is_bad_label(label: &[u8; 11]) -> bool {
+    let is_bad = |byte: &u8| *byte < b' ' || b"*?.,;:/\\|+=<>[]\"".contains(byte);
+    label.first() == Some(&b' ') || label.iter().any(is_bad)
+}

@@ -1,0 +1,317 @@
+//! Doing away with what a check found.
+//!
+//! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
+//! entries shall be; that is written, and the next check sees what it left. Within a round,
+//! directories are written first, so that nothing names a cluster any more when the FATs
+//! free it; then the FATs, the one that counts before its copies; then the names of what had
+//! none; then counts, and last the boot sector, with the mark that the volume was unmounted.
+//! A repair that was interrupted is taken up by the next one where it ended.
+
+use super::head::state_at;
+use super::{Checker, set_first};
+use crate::boot::Width;
+use crate::ondisk::{
+    BOOT_SIZE, ENTRY_SIZE, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT,
+    STATE_DIRTY, ShortEntry, attr,
+};
+use crate::table::entry_byte;
+use crate::time::{EARLIEST, Stamp};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::check::{Finding, Report};
+use seekless_fs::field::index;
+use seekless_units::{BlockNo, ByteLen, Lba};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// Most rounds: an honest image needs two or three.
+const ROUNDS: u32 = 12;
+/// Where the label stands behind the volume's fields.
+const LABEL_IN_INFO: usize = 7;
+
+/// What becomes of chains without a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lost {
+    /// A file `FSCKnnnn.REC` in the root directory.
+    Kept,
+    /// They are freed.
+    Freed,
+}
+
+/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing was found, and nothing written.
+    Clean,
+    /// All that was found was repaired: the image is clean now.
+    Corrected,
+    /// Something was left as it is. A preen that meets an unexpected inconsistency leaves
+    /// everything as it is.
+    Left,
+}
+
+/// What was found and what came of it.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// Everything found, in all rounds, each with whether it was repaired.
+    pub report: Report,
+    /// What the image is like now.
+    pub outcome: Outcome,
+    /// How often the image was gone through.
+    pub rounds: u32,
+    /// Writes that were made.
+    pub writes: u64,
+}
+
+/// Repairs what a crash may leave under a discipline that keeps order; where anything else
+/// is found, nothing is written.
+///
+/// # Errors
+/// As [`check`](crate::check()).
+pub fn preen(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsError> {
+    run(device, lost, true)
+}
+
+/// Repairs everything.
+///
+/// # Errors
+/// As [`preen`].
+pub fn repair(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsError> {
+    run(device, lost, false)
+}
+
+fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired, FsError> {
+    let mut found = Report::default();
+    let mut known = HashSet::new();
+    let mut writes = 0;
+    for rounds in 1..=ROUNDS {
+        let checker = Checker::examine(device.clone())?;
+        let report = checker.report.clone();
+        for Finding { code, class, what, location, .. } in &report.findings {
+            if known.insert(format!("{code} {location} {what}")) {
+                found.add(code, *class, what.clone(), *location);
+            }
+        }
+        found.more = found.more.max(report.more);
+        found.tally = report.tally;
+        let before = writes;
+        let is_stuck = preen && report.unexpected > 0;
+        if !report.is_clean() && !is_stuck {
+            writes = Writer { checker, device: device.as_ref(), writes, lost }.apply()?;
+        }
+        if report.is_clean() || writes == before || rounds == ROUNDS {
+            let left: HashSet<String> = report.findings.iter().map(identity).collect();
+            for finding in &mut found.findings {
+                finding.repaired = !left.contains(&identity(finding));
+            }
+            let outcome = match (report.is_clean(), found.is_clean()) {
+                (true, true) => Outcome::Clean,
+                (true, false) => Outcome::Corrected,
+                (false, _) => Outcome::Left,
+            };
+            return Ok(Repaired { report: found, outcome, rounds, writes });
+        }
+    }
+    Err(FsError::Unsupported("repairing comes to no end".into()))
+}
+
+/// What tells a finding from others.
+fn identity(finding: &Finding) -> String {
+    format!("{} {} {}", finding.code, finding.location, finding.what)
+}
+
+/// Writes what a check says shall be.
+struct Writer<'a> {
+    checker: Checker,
+    device: &'a dyn BlockDevice,
+    writes: u64,
+    lost: Lost,
+}
+
+impl Writer<'_> {
+    /// Writes all of it; the number of writes so far.
+    fn apply(mut self) -> Result<u64, FsError> {
+        let named = self.name_lost();
+        let zeroed = std::mem::take(&mut self.checker.zeroed);
+        for cluster in zeroed {
+            let at = self.checker.boot().byte_of(self.checker.boot().sector_of(cluster));
+            let zeros = vec![0; index(self.checker.boot().cluster_bytes())];
+            self.write(at.get(), &zeros)?;
+        }
+        let entries = std::mem::take(&mut self.checker.entries);
+        self.patch_entries(&entries)?;
+        self.device.flush()?;
+        self.fats()?;
+        self.device.flush()?;
+        self.patch_entries(&named)?;
+        self.counts()?;
+        self.device.flush()?;
+        self.boot()?;
+        self.device.flush()?;
+        Ok(self.writes)
+    }
+
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
+        self.device.write(Lba::containing(ByteLen::new(at)), bytes)?;
+        self.writes = self.writes.saturating_add(1);
+        Ok(())
+    }
+
+    /// Gives chains without a name one, or frees them; the entries of the names.
+    fn name_lost(&mut self) -> BTreeMap<u64, [u8; ENTRY_SIZE]> {
+        let lost = std::mem::take(&mut self.checker.lost);
+        let mut named = BTreeMap::new();
+        let free: Vec<u64> = std::mem::take(&mut self.checker.root_free);
+        let mut free: std::collections::VecDeque<u64> = free.into();
+        for (first, len) in lost {
+            if self.lost == Lost::Freed {
+                self.checker.free_chain(first);
+                continue;
+            }
+            if free.is_empty() {
+                free.extend(self.extend_root());
+            }
+            // Without room, or without a name, it is left for the next time.
+            let (Some(&slot), Some(name)) = (free.front(), self.checker.root_names.make_up())
+            else {
+                break;
+            };
+            free.pop_front();
+            let bytes = u64::from(len).saturating_mul(self.checker.boot().cluster_bytes());
+            let mut entry = ShortEntry::new_zeroed();
+            (entry.DIR_Name, entry.DIR_Attr) = (name, attr::ARCHIVE);
+            entry.DIR_WrtDate = Stamp::of(EARLIEST).date.into();
+            entry.DIR_FileSize = u32::try_from(bytes).unwrap_or(u32::MAX).into();
+            set_first(&mut entry, first);
+            if let Ok(bytes) = entry.as_bytes().try_into() {
+                named.insert(slot, bytes);
+            }
+        }
+        named
+    }
+
+    /// Gives the root directory another cluster, where it has clusters; its slots.
+    fn extend_root(&mut self) -> Vec<u64> {
+        let checker = &mut self.checker;
+        let Some(last) = checker.root_last else { return Vec::new() };
+        let Some(fresh) = checker.fat.next_free(2) else { return Vec::new() };
+        checker.fat.set(last, fresh);
+        checker.fat.end(fresh);
+        checker.root_last = Some(fresh);
+        checker.zeroed.push(fresh);
+        let start = checker.boot().byte_of(checker.boot().sector_of(fresh)).get();
+        let end = start.saturating_add(checker.boot().cluster_bytes());
+        (start..end).step_by(ENTRY_SIZE).collect()
+    }
+
+    /// Writes entries of directories, a sector after the other.
+    fn patch_entries(&mut self, entries: &BTreeMap<u64, [u8; ENTRY_SIZE]>) -> Result<(), FsError> {
+        let bytes = entries.iter().flat_map(|(&at, entry)| (at..).zip(entry.iter().copied()));
+        self.patch(&bytes.collect())
+    }
+
+    /// Changes bytes of the device, by whole sectors.
+    fn patch(&mut self, bytes: &BTreeMap<u64, u8>) -> Result<(), FsError> {
+        let sector = u64::from(self.checker.boot().sector).max(1);
+        let starts: BTreeSet<u64> =
+            bytes.keys().map(|at| at.saturating_sub(at.checked_rem(sector).unwrap_or(0))).collect();
+        for start in starts {
+            let mut old = vec![0; index(sector)];
+            self.device.read_bytes(ByteLen::new(start), &mut old)?;
+            let mut new = old.clone();
+            for (&at, &byte) in bytes.range(start..start.saturating_add(sector)) {
+                if let Some(there) = new.get_mut(index(at.saturating_sub(start))) {
+                    *there = byte;
+                }
+            }
+            if new != old {
+                self.write(start, &new)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes entries of the FATs: those that changed, and those in which copies differ.
+    fn fats(&mut self) -> Result<(), FsError> {
+        let checker = &self.checker;
+        let boot = checker.boot();
+        let entries: BTreeSet<u32> =
+            checker.fat.changed.union(&checker.head.differences).copied().collect();
+        let mut bytes: BTreeMap<u64, u8> = BTreeMap::new();
+        for &cluster in &entries {
+            // Of FAT12 a pair of entries shares three bytes.
+            let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
+            let at = entry_byte(boot.width, first);
+            let (one, two) = (checker.fat.raw(first), checker.fat.raw(first.saturating_add(1)));
+            let encoded = match boot.width {
+                Width::Fat12 => (one & 0xFFF) | (two & 0xFFF) << 12,
+                _ => one,
+            };
+            let len = match boot.width {
+                Width::Fat12 => 3,
+                Width::Fat16 => 2,
+                Width::Fat32 => 4,
+            };
+            bytes.extend((at..).zip(encoded.to_le_bytes().into_iter().take(len)));
+        }
+        let (active, mirrored, fats) = (boot.active, boot.mirrored, boot.fats);
+        let others = (0..fats).filter(|&number| mirrored && number != active);
+        let starts: Vec<u64> = std::iter::once(active)
+            .chain(others)
+            .map(|number| boot.byte_of(boot.fat_start(number)).get())
+            .collect();
+        for start in starts {
+            let here = bytes.iter().map(|(&at, &byte)| (start.saturating_add(at), byte));
+            self.patch(&here.collect())?;
+        }
+        Ok(())
+    }
+
+    /// Writes the counts as they are now, where they are kept.
+    fn counts(&mut self) -> Result<(), FsError> {
+        let Some(at) = self.checker.boot().info else { return Ok(()) };
+        let at = self.checker.boot().byte_of(BlockNo::new(at.into())).get();
+        let mut old = vec![0; BOOT_SIZE];
+        self.device.read_bytes(ByteLen::new(at), &mut old)?;
+        let Ok(mut info) = FsInfo::read_from_bytes(&old) else { return Ok(()) };
+        info.FSI_LeadSig = INFO_LEAD.into();
+        info.FSI_StrucSig = INFO_STRUCT.into();
+        info.FSI_TrailSig = INFO_TRAIL.into();
+        info.FSI_Free_Count = self.checker.fat.free().into();
+        if info.as_bytes() != old { self.write(at, info.as_bytes()) } else { Ok(()) }
+    }
+
+    /// Writes the boot sector and its copy, where they are to change.
+    fn boot(&mut self) -> Result<(), FsError> {
+        let head = &self.checker.head;
+        if !head.boot && !head.copy {
+            return Ok(());
+        }
+        let mut bytes = [0; BOOT_SIZE];
+        match &head.restored {
+            Some(restored) => bytes = *restored,
+            None => self.device.read_bytes(ByteLen::ZERO, &mut bytes)?,
+        }
+        let boot = self.checker.boot();
+        if let Some(state) = bytes.get_mut(state_at(boot)).filter(|_| boot.label.is_some()) {
+            *state &= !STATE_DIRTY;
+        }
+        if let Some(label) = head.label {
+            let info = if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT };
+            let at = info.saturating_add(LABEL_IN_INFO);
+            if let Some(there) = bytes.get_mut(at..at.saturating_add(label.len())) {
+                there.copy_from_slice(&label);
+            }
+        }
+        let copy = boot.backup.map(|at| boot.byte_of(BlockNo::new(at.into())).get());
+        if let Some(at) = copy {
+            let mut old = [0; BOOT_SIZE];
+            self.device.read_bytes(ByteLen::new(at), &mut old)?;
+            if old != bytes {
+                self.write(at, &bytes)?;
+            }
+        }
+        self.write(0, &bytes)
+    }
+}
