@@ -62,6 +62,15 @@ impl FatImage {
         })
     }
 
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The number of the file in a slot of a directory.
+    pub(crate) fn in_slot(&self, dir: Ino, slot: u32) -> Option<Ino> {
+        self.files.in_slot(dir, slot)
+    }
+
     fn is_fat32(&self) -> bool {
         self.volume.boot.root_cluster != 0
     }
@@ -73,7 +82,7 @@ impl FatImage {
     }
 
     /// The sectors of a directory.
-    fn directory(&self, dir: Ino) -> Result<&Sectors, FsError> {
+    pub(crate) fn directory_sectors(&self, dir: Ino) -> Result<&Sectors, FsError> {
         if dir != ROOT && !self.file(dir)?.short.is_directory() {
             return Err(FsError::NotDirectory(format!("file {dir}")));
         }
@@ -130,7 +139,7 @@ impl FatImage {
 
     /// The entry with a name, without regard to case, and the sectors up to it.
     fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<(Ino, u64)>, FsError> {
-        let sectors = self.directory(dir)?;
+        let sectors = self.directory_sectors(dir)?;
         let Some(wanted) = name::to_units(name) else { return Ok(None) };
         let folded = name::fold(&wanted);
         let mut found = None;
@@ -262,7 +271,7 @@ impl Inspect for FatImage {
         let bytes = match told.kind {
             FileKind::Directory => {
                 // A directory that cannot be read has attributes all the same.
-                let sectors = self.directory(ino).map_or(0, Sectors::count);
+                let sectors = self.directory_sectors(ino).map_or(0, Sectors::count);
                 told.size = sectors.saturating_mul(self.volume.boot.sector.into());
                 told.size
             }
@@ -323,7 +332,7 @@ impl Inspect for FatImage {
     }
 
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        self.directory(dir)?;
+        self.directory_sectors(dir)?;
         match name {
             b"." => Ok(Some(dir)),
             b".." => Ok(Some(self.above(dir))),
@@ -339,7 +348,7 @@ impl Inspect for FatImage {
     ) -> Result<(), FsError> {
         // Cookies 1 and 2 are those of the directory's names for itself and for the one
         // above; behind the entry in slot n comes n + 3.
-        let sectors = self.directory(dir)?;
+        let sectors = self.directory_sectors(dir)?;
         let kind = Some(FileKind::Directory);
         for (cookie, name, ino) in [(1, &b"."[..], dir), (2, b"..", self.above(dir))] {
             if after < cookie && visit(DirEntry { name, ino, kind, cookie }).is_break() {
@@ -368,7 +377,7 @@ impl Inspect for FatImage {
                 lbn = lbn.saturating_add(extent.len);
                 mapping
             };
-            self.directory(ino)?.0.iter().map(&mut place).collect()
+            self.directory_sectors(ino)?.0.iter().map(&mut place).collect()
         } else {
             self.map(ino, self.file(ino)?)?.to_vec()
         };
@@ -377,7 +386,7 @@ impl Inspect for FatImage {
 
     fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let (block, offset) = if ino == ROOT {
-            let first = self.directory(ino)?.nth(0);
+            let first = self.directory_sectors(ino)?.nth(0);
             (first.unwrap_or(BlockNo::ZERO), 0)
         } else {
             let file = self.file(ino)?;
@@ -388,7 +397,7 @@ impl Inspect for FatImage {
     }
 
     fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
-        let all = self.directory(dir)?.count();
+        let all = self.directory_sectors(dir)?.count();
         let end = match name {
             b"." | b".." => all.min(1),
             _ => self.find(dir, name)?.map_or(all, |(_, end)| end),
@@ -401,7 +410,7 @@ impl Inspect for FatImage {
     }
 
     fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
-        let all = self.directory(dir)?.count();
+        let all = self.directory_sectors(dir)?.count();
         Ok((0..all).map(Lbn::new).collect())
     }
 

@@ -38,6 +38,7 @@ mod make;
 mod name;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod relayout;
 mod table;
 mod time;
 mod volume;
@@ -46,6 +47,7 @@ pub use build::{BuildOptions, Builder, Losses, Lost};
 pub use check::{CODES, Lost as LostChains, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
+pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions};

@@ -34,6 +34,10 @@ impl Volume {
         Self { device, boot, fat, sectors }
     }
 
+    pub(crate) fn device(&self) -> &Arc<dyn BlockDevice> {
+        &self.device
+    }
+
     /// A page of one of the FATs; the last one may be short.
     pub(crate) fn fat_page(&self, fat: u32, page: u64) -> Result<Block, FsError> {
         let len = self.boot.byte_of(BlockNo::new(self.boot.fat_sectors.into())).get();

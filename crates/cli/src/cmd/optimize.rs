@@ -13,8 +13,10 @@ use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
-use seekless_fs::FsError;
+use seekless_fat::FatImage;
+use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{ObjectId, Run};
+use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Processes, Replayed, add_symlinks, replay};
 use seekless_layout::score::{Score, score};
@@ -32,6 +34,9 @@ and attributes of every file. Directory blocks, inodes and file ranges accessed 
 the traces are stored together, in the order of first access. With several traces,
 data accessed by more of them comes first. The old image is not changed. It is
 checked first, as by `seekless check`, and refused if it is damaged.
+
+Ext images can be rearranged, and FAT images, whose directory entries are put in
+that order, too.
 
 Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
@@ -97,7 +102,8 @@ impl OptimizeArgs {
 
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let output = Output::create(&args.output, args.force)?;
-    let image = Arc::new(open(&args.image, args.open)?);
+    let opened = open(&args.image, args.open)?;
+    let image = opened.inspect();
     let traces = args
         .trace
         .iter()
@@ -114,7 +120,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     };
     let mut replays = traces
         .iter()
-        .map(|(_, events)| replay(image.as_ref(), events, machine))
+        .map(|(_, events)| replay(image, events, machine))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
     let mut fits = false;
@@ -128,40 +134,100 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     if fits && replays.iter().all(is_idle) {
         crate::say::warning!("the traces do not access any file of {}", args.image.display());
     }
-    match args.rebuild(&image)? {
-        None => write_relayout(args, &image, &mut replays, &output, global)?,
-        Some(options) => write_rebuilt(args, &image, &options, &mut replays, &output, global)?,
+    match &opened {
+        Opened::Ext(image) => match args.rebuild(image)? {
+            None => write_relayout(args, image, &mut replays, &output, global)?,
+            Some(options) => write_rebuilt(args, image, &options, &mut replays, &output, global)?,
+        },
+        Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
     }
     let new = open_written(&output, &args.output)?;
     let mut results = Vec::new();
     for (path, events) in &traces {
-        let scored = |image: &ExtImage| {
+        let scored = |image: &dyn Inspect| {
             let machine = Machine { processes: Processes::SideBySide(0), ..Machine::default() };
             score(image, events, machine, &[args.chunk]).map(|(score, _)| score)
         };
-        results.push((*path, scored(&image).map_err(about)?, scored(&new)?));
+        results.push((*path, scored(image).map_err(about)?, scored(new.inspect())?));
     }
-    let files =
-        files_in(&new).map_err(|error| Failure::from(error).about(args.output.display()))?;
+    let files = files_in(new.inspect())
+        .map_err(|error| Failure::from(error).about(args.output.display()))?;
     output.finish()?;
     let written = Written::image(&args.output, files)?;
     report(&results, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(path: &Path, args: OpenArgs) -> Result<ExtImage, Failure> {
+/// An image that can be rearranged.
+enum Opened {
+    Ext(Arc<ExtImage>),
+    Fat(Box<FatImage>),
+}
+
+impl Opened {
+    fn new(device: Arc<FileDevice>, options: OpenOptions) -> Result<Self, FsError> {
+        let is_ext = (seekless_ext::FORMAT.probe)(device.as_ref()) != Probe::No;
+        if !is_ext && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No {
+            return Ok(Self::Fat(Box::new(FatImage::open(device, options)?)));
+        }
+        Ok(Self::Ext(Arc::new(ExtImage::open(device, options)?)))
+    }
+
+    fn inspect(&self) -> &dyn Inspect {
+        match self {
+            Self::Ext(image) => image.as_ref(),
+            Self::Fat(image) => image.as_ref(),
+        }
+    }
+}
+
+/// The formats that can be rearranged.
+const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
+
+fn open(path: &Path, args: OpenArgs) -> Result<Opened, Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    let only = "optimize rearranges ext2, ext3 and ext4 images";
-    refuse_others(path, &device, &[seekless_ext::FORMAT], only)?;
-    ExtImage::open(Arc::new(device), open_options(args))
+    let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
+    refuse_others(path, &device, FORMATS, only)?;
+    Opened::new(Arc::new(device), open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
 }
 
 /// The image just written, before it has its name.
-fn open_written(output: &Output, path: &Path) -> Result<ExtImage, Failure> {
+fn open_written(output: &Output, path: &Path) -> Result<Opened, Failure> {
     let device = FileDevice::from_file(output.file()?, false)
         .map_err(|error| Failure::io(path.display(), &error))?;
-    Ok(ExtImage::open(Arc::new(device), seekless_fs::format::OpenOptions::default())?)
+    Ok(Opened::new(Arc::new(device), OpenOptions::default())?)
+}
+
+fn write_fat(
+    args: &OptimizeArgs,
+    image: &FatImage,
+    replays: &[Replayed],
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    if args.inline_data != InlineData::Auto || args.inode_size.is_some() {
+        return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
+    }
+    let about = |error| Failure::from(error).about(args.image.display());
+    let relayout = seekless_fat::Relayout::new(image)
+        .map_err(|error| refused(error, &args.image, "repair it with seekless check -y first"))?;
+    let unit = relayout.cluster_blocks();
+    let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
+    let unit_bytes = u64::from(image.geometry().block_size) * unit;
+    let align = (args.chunk.get() / unit_bytes).max(1);
+    let plan =
+        planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
+    let file = output.file()?;
+    let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
+    file.set_len(relayout.size().get()).map_err(io)?;
+    let device = FileDevice::from_file(file, true).map_err(io)?;
+    let bar = progress::bytes(global, relayout.size());
+    relayout
+        .write(&plan, &device, &|bytes| bar.inc(bytes))
+        .map_err(|error| Failure::from(error).about(args.output.display()))?;
+    bar.finish_and_clear();
+    Ok(())
 }
 
 fn write_relayout(
@@ -171,9 +237,8 @@ fn write_relayout(
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
-    use seekless_fs::Inspect;
     let about = |error| Failure::from(error).about(args.image.display());
-    let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image))?;
+    let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
     add_symlinks(image, replays).map_err(about)?;
     let unit = relayout.cluster_blocks();
     let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
@@ -194,11 +259,13 @@ fn write_relayout(
 }
 
 /// Why an image is not laid out anew, with what helps where it is damaged.
-fn refused(error: FsError, image: &Path) -> Failure {
+fn refused(error: FsError, image: &Path, hint: &str) -> Failure {
     let damaged = matches!(error, FsError::Damaged { .. });
     let failure = Failure::from(error).about(image.display());
-    if damaged { failure.hint("repair it with e2fsck first") } else { failure }
+    if damaged { failure.hint(hint) } else { failure }
 }
+
+const E2FSCK: &str = "repair it with e2fsck first";
 
 /// The same tree in a new file system of another shape.
 fn write_rebuilt(
@@ -210,7 +277,7 @@ fn write_rebuilt(
     global: &Global,
 ) -> Result<(), Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
-    image.refuse_damage().map_err(|error| refused(error, &args.image))?;
+    image.refuse_damage().map_err(|error| refused(error, &args.image, E2FSCK))?;
     add_symlinks(image.as_ref(), replays).map_err(about)?;
     let tree = ImageSource::open(image.clone(), &TreeOptions::default()).map_err(about)?;
     let nodes = tree.nodes_by_inode().map_err(about)?;

@@ -59,6 +59,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("seekless check -", "cp ufs.img disk.img"),
     ("seekless build ", "cp disk.img old.img; rm disk.img new.img"),
     ("seekless mkfs ", "rm disk.img"),
+    ("--lost free esp.img", "seekless mkfs --format fat16 --size 16M --force esp.img"),
     ("lab run ./mine.toml", "cp small.toml mine.toml"),
     ("lab show dirpref > mine.toml", "rm mine.toml"),
     ("-o rootfs.mtree", "rm rootfs.mtree"),
@@ -78,6 +79,8 @@ for n in $(seq 60); do head -c $((n * 997)) /dev/zero | tr '\0' x > rootfs/usr/l
 echo text > rootfs/usr/share/doc/job/README
 tar -C rootfs -cf rootfs.tar .
 gzip -k rootfs.tar; cp rootfs.tar.gz layer.tar.gz; zstd -q rootfs.tar
+mkdir -p esp/EFI/BOOT; echo loader > esp/EFI/BOOT/BOOTX64.EFI
+chmod 755 esp esp/EFI esp/EFI/BOOT; chmod 644 esp/EFI/BOOT/BOOTX64.EFI; tar -C esp -cf esp.tar .
 seekless build rootfs -o disk.img --size 24M
 cp disk.img old.img; cp disk.img new.img; cp disk.img before.img
 seekless mkfs --format ufs2 --size 24M ufs.img

@@ -1,0 +1,294 @@
+//! An image laid out anew: the same entries and contents, clusters elsewhere, and the
+//! entries of each directory in another order.
+//!
+//! Entries are taken as they stand, with long and short names, attributes and times; only
+//! the numbers of first clusters change. Deleted entries and the contents of free clusters
+//! do not come along. Everything here has been checked, so plain arithmetic is allowed.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "values of an image that was checked"
+)]
+
+use crate::build::objects::{Object, Objects};
+use crate::build::table::Entries;
+use crate::build::write::{Data, Writer};
+use crate::build::{blocks, space};
+use crate::check::check;
+use crate::directory::Met;
+use crate::files::ROOT;
+use crate::image::FatImage;
+use crate::make::MakeOptions;
+use crate::make::encode::Encoder;
+use crate::make::geometry::Geometry;
+use crate::ondisk::{BPB32_AT, ENTRY_SIZE, FsInfo};
+use crate::table::{Link, Table};
+use seekless_device::BlockDevice;
+use seekless_fs::check::Finding;
+use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
+use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+use std::mem::offset_of;
+use std::ops::ControlFlow;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Findings that do not keep an image from being laid out anew: they are about what is
+/// copied as it is or written anew.
+const HARMLESS: &[&str] = &[
+    "boot.copy",
+    "boot.dirty",
+    "fat.not-clean",
+    "fat.copies-differ",
+    "label.differs",
+    "directory.dot-dot",
+    "fsinfo.count",
+];
+/// Where FAT32's boot sector has the first cluster of the root directory.
+const ROOT_CLUSTER_AT: usize = BPB32_AT + offset_of!(crate::ondisk::Bpb32, BPB_RootClus);
+
+/// An image about to be laid out anew.
+pub struct Relayout<'a> {
+    image: &'a FatImage,
+    objects: Objects,
+    geometry: Geometry,
+    options: MakeOptions,
+    /// Bad clusters, which stay what they are.
+    bad: Vec<u32>,
+}
+
+impl<'a> Relayout<'a> {
+    /// Checks an image and takes stock of it.
+    ///
+    /// # Errors
+    /// [`FsError::Damaged`] where a check finds anything but what is written anew in any
+    /// case (marks of a volume that was not unmounted, counts, copies); whatever reading
+    /// the image gives.
+    pub fn new(image: &'a FatImage) -> Result<Self, FsError> {
+        refuse_damage(image)?;
+        let boot = &image.volume().boot;
+        let geometry = Geometry {
+            width: boot.width,
+            sector: boot.sector,
+            spc: boot.spc,
+            reserved: boot.reserved,
+            fats: boot.fats,
+            fat_sectors: boot.fat_sectors,
+            root_entries: boot.root_entries,
+            total: boot.total,
+            clusters: boot.clusters,
+            media: boot.media,
+            heads: 0,
+            track: 0,
+            backup: boot.backup.unwrap_or(0),
+        };
+        let files = image.geometry().inodes as usize;
+        let mut objects = Objects {
+            all: vec![Object::default(); files],
+            front: Vec::new(),
+            fixed_root: boot.root_cluster == 0,
+            cluster: boot.cluster_bytes(),
+        };
+        for at in 0..files {
+            let ino = Ino::new(at as u32 + 1);
+            let attr = image.attr(ino)?;
+            let object = &mut objects.all[at];
+            object.is_kept = true;
+            object.is_dir = attr.kind == FileKind::Directory;
+            if object.is_dir {
+                // As long as it is, whatever its entries need.
+                object.least_clusters = attr.size / boot.cluster_bytes();
+            } else {
+                object.size = attr.size;
+            }
+        }
+        let mut relayout = Self {
+            image,
+            objects,
+            geometry,
+            options: MakeOptions::new(None, ByteLen::ZERO),
+            bad: Vec::new(),
+        };
+        for at in 0..files {
+            if relayout.objects.all[at].is_dir {
+                relayout.take_directory(at)?;
+            }
+        }
+        let mut table = Table::new(image.volume());
+        for cluster in 2..=image.volume().boot.last_cluster() {
+            if table.link(cluster)? == Link::Bad {
+                relayout.bad.push(cluster);
+            }
+        }
+        Ok(relayout)
+    }
+
+    /// Takes the entries of a directory.
+    fn take_directory(&mut self, at: usize) -> Result<(), FsError> {
+        let (image, dir) = (self.image, Ino::new(at as u32 + 1));
+        let volume = image.volume();
+        let sectors = image.directory_sectors(dir)?;
+        let mut bytes = Vec::new();
+        for sector in sectors.iter() {
+            bytes.extend_from_slice(&volume.sector(sector)?);
+        }
+        let objects = &mut self.objects;
+        let mut children = Vec::new();
+        volume.visit(dir, dir == ROOT, sectors, 0, &mut |met| {
+            match met {
+                Met::Label(label) => {
+                    objects.front.extend_from_slice(label.as_bytes());
+                }
+                Met::File(entry) => {
+                    let Some(ino) = image.in_slot(dir, entry.slot) else {
+                        return Ok(ControlFlow::Continue(()));
+                    };
+                    let child = ino.get() as usize - 1;
+                    let (from, to) = (entry.head.start as usize, entry.slot as usize + 1);
+                    let object = &mut objects.all[child];
+                    object.slots = bytes[from * ENTRY_SIZE..to * ENTRY_SIZE].to_vec();
+                    object.parent = at as u32;
+                    children.push(child as u32);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        objects.all[at].children = children;
+        Ok(())
+    }
+
+    /// The object of an inode number.
+    #[must_use]
+    pub fn object(&self, ino: Ino) -> Option<ObjectId> {
+        let at = ino.get().checked_sub(1)?;
+        ((at as usize) < self.objects.all.len()).then(|| ObjectId::new(at))
+    }
+
+    /// What must be placed.
+    #[must_use]
+    pub fn demand(&self) -> &dyn Demand {
+        &self.objects
+    }
+
+    /// Where it may be placed, in clusters: everywhere but on bad ones.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        let mut space = space(&self.objects, &self.geometry);
+        let first = blocks(&self.geometry).first;
+        let mut free = Vec::new();
+        for run in &space.free {
+            let (mut start, end) = (run.start.get(), run.end().get());
+            for &cluster in &self.bad {
+                let block = u64::from(cluster) - 2 + first;
+                if block > start {
+                    free.push(Extent::new(BlockNo::new(start), block - start));
+                }
+                start = block + 1;
+            }
+            if end > start {
+                free.push(Extent::new(BlockNo::new(start), end - start));
+            }
+        }
+        space.free = free;
+        space
+    }
+
+    /// Sectors in a cluster, the unit of a plan.
+    #[must_use]
+    pub fn cluster_blocks(&self) -> u64 {
+        self.geometry.spc.into()
+    }
+
+    /// The length of the image.
+    #[must_use]
+    pub fn size(&self) -> ByteLen {
+        self.image.volume().device().len()
+    }
+
+    /// Writes the image to a device that reads as zeros. `progress` is called with the
+    /// number of bytes of every write, from several threads.
+    ///
+    /// # Errors
+    /// Whatever the old image or the device says; what is on the device is then not an
+    /// image: its boot sector is written last.
+    pub fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError> {
+        let (geometry, options) = (&self.geometry, &self.options);
+        let encoder = Encoder { geometry, options, label: None, device };
+        let writer = Writer {
+            objects: &self.objects,
+            encoder,
+            blocks: blocks(geometry),
+            plan,
+            data: self,
+            progress,
+        };
+        let mut entries = Entries::new(geometry.width, geometry.clusters);
+        let mut table = Table::new(self.image.volume());
+        // The flags of the volume stay, and so do bad clusters.
+        for cluster in (0..2).chain(self.bad.iter().copied()) {
+            entries.set(cluster, table.raw(cluster)?);
+        }
+        let (free, last) = writer.body(entries)?;
+        self.reserved(&writer, free, last)
+    }
+
+    /// Copies the sectors in front of the FATs, with what has changed in them; the boot
+    /// sector last.
+    fn reserved(&self, writer: &Writer<'_>, free: u32, last: u32) -> Result<(), FsError> {
+        let volume = self.image.volume();
+        let boot = &volume.boot;
+        let root = writer.first(0);
+        for sector in (0..boot.reserved).rev() {
+            let mut bytes = vec![0; boot.sector as usize];
+            volume.read_bytes(BlockNo::new(sector.into()), 0, &mut bytes)?;
+            let is_boot = sector == 0 || Some(sector) == boot.backup;
+            if boot.root_cluster != 0 && is_boot {
+                bytes[ROOT_CLUSTER_AT..ROOT_CLUSTER_AT + 4].copy_from_slice(&root.to_le_bytes());
+            }
+            if Some(sector) == boot.info
+                && let Ok(mut info) = FsInfo::read_from_bytes(&bytes[..size_of::<FsInfo>()])
+            {
+                (info.FSI_Free_Count, info.FSI_Nxt_Free) = (free.into(), last.into());
+                bytes[..size_of::<FsInfo>()].copy_from_slice(info.as_bytes());
+            }
+            if bytes.iter().any(|&byte| byte != 0) {
+                writer.encoder.put(sector.into(), &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Data for Relayout<'_> {
+    fn read(&self, object: usize, offset: u64, out: &mut [u8]) -> Result<(), FsError> {
+        let ino = Ino::new(object as u32 + 1);
+        let mut done = 0;
+        while done < out.len() {
+            let at = ByteLen::new(offset + done as u64);
+            match self.image.read(ino, at, &mut out[done..])? {
+                0 => return Err(FsError::Invalid(format!("file {ino} ends early"))),
+                got => done += got,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an image of which a check finds more than is written anew in any case.
+fn refuse_damage(image: &FatImage) -> Result<(), FsError> {
+    let report = check(image.volume().device().clone())?;
+    let is_grave = |finding: &&Finding| !HARMLESS.contains(&finding.code);
+    let mut grave = report.findings.iter().filter(is_grave);
+    let Some(first) = grave.next() else { return Ok(()) };
+    Err(FsError::Damaged {
+        code: first.code,
+        what: first.what.clone(),
+        location: Box::new(first.location),
+        others: grave.count() as u64 + report.more,
+    })
+}
