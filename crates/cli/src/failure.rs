@@ -47,6 +47,11 @@ impl Failure {
         Self::new(Kind::Usage, message)
     }
 
+    /// Whether the arguments are wrong.
+    pub(crate) fn is_usage(&self) -> bool {
+        self.kind == Kind::Usage
+    }
+
     /// The failure with what it happened to in front: `IMG: corrupt image ...`.
     pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);

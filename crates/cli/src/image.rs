@@ -43,6 +43,7 @@ pub(crate) fn refuse_others(
     }
     let what = match FORMATS.iter().find(claims) {
         Some(format) if format.name == seekless_ffs::FORMAT.name => Some("a UFS image".into()),
+        Some(format) if format.name == seekless_fat::FORMAT.name => Some("a FAT image".into()),
         Some(format) => Some(format!("an {} image", format.name)),
         None => File::open(path).ok().and_then(|file| seekless_source::what_it_seems(&file)),
     };

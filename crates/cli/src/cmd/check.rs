@@ -77,8 +77,9 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'y', long)]
     yes: bool,
     /// FAT: what a repair does with clusters that no file has
-    #[arg(long, value_enum, default_value_t = Lost::Keep)]
-    lost: Lost,
+    /// [default: keep]
+    #[arg(long, value_enum)]
+    lost: Option<Lost>,
 }
 
 /// What becomes of clusters without a name.
@@ -177,7 +178,7 @@ pub(crate) fn run(args: &CheckArgs, global: &Global) -> Result<ExitCode, Failure
         }
         Err(failure) => {
             failure.report(global.json);
-            ExitCode::from(exit::OPERATIONAL)
+            ExitCode::from(if failure.is_usage() { USAGE } else { exit::OPERATIONAL })
         }
     })
 }
@@ -203,6 +204,9 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         }
         Probe::Damaged(_) | Probe::No => Format::Ufs,
     };
+    if args.lost.is_some() && format != Format::Fat {
+        return Err(Failure::usage("--lost is for FAT images"));
+    }
     // With neither a superblock nor a copy of one it may be something else.
     let other = |error: FsError| {
         let is_corrupt = matches!(error, FsError::Corrupt { .. });
@@ -228,7 +232,10 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
         }
         (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device.clone()).map_err(other)?,
         (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device.clone()).map_err(other)?,
-        (mode, Format::Fat) => repair_fat(device.clone(), mode, args.lost).map_err(about)?,
+        (mode, Format::Fat) => {
+            let lost = args.lost.unwrap_or(Lost::Keep);
+            repair_fat(device.clone(), mode, lost).map_err(about)?
+        }
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })

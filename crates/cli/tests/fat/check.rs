@@ -79,6 +79,20 @@ fn images_are_checked_and_repaired() {
 }
 
 #[test]
+fn wrong_arguments_have_a_code_of_their_own() {
+    let scratch = Scratch::new("fat-arguments");
+    let image = scratch.join("image");
+    text(&seekless(&["mkfs", "--format", "ufs2", "--size", "16M", &image]));
+    let output = seekless(&["check", "-y", "--lost", "free", &image]);
+    assert_eq!(code(&output), Some(16));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--lost is for FAT images"));
+    // Commands that have no use for FAT say what it is.
+    text(&seekless(&["mkfs", "--format", "fat16", "--size", "16M", "--force", &image]));
+    let (code, message) = crate::judges::failure(&seekless(&["tune", &image, "-p"]));
+    assert!(code == 4 && message.contains("is a FAT image"), "{message}");
+}
+
+#[test]
 fn what_is_no_image_is_not_checked() {
     let scratch = Scratch::new("fat-uncheckable");
     let image = scratch.join("image");

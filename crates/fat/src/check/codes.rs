@@ -17,6 +17,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("directory.garbage", 1),
     ("directory.hidden", 1),
     ("directory.length", 1),
+    ("directory.too-long", 1),
     ("entry.dots", 1),
     ("entry.label", 1),
     ("name.pieces", 1),

@@ -54,10 +54,15 @@ impl Fat {
 
     /// The entries that are others in another FAT, be it in bits that do not count: to
     /// other programs copies are the same or they are not.
-    pub(super) fn differences(&self, other: &Self) -> Vec<u32> {
-        let pairs = (0u32..).zip(self.values.iter().zip(&other.values));
-        let differ = pairs.filter(|(_, (ours, theirs))| ours != theirs);
-        differ.map(|(cluster, _)| cluster).collect()
+    pub(super) fn differences(&self, volume: &Volume, other: u32) -> Result<Vec<u32>, FsError> {
+        let mut table = Table::of(volume, other);
+        let mut differences = Vec::new();
+        for (cluster, &ours) in (0u32..).zip(&self.values) {
+            if table.raw(cluster)? != ours {
+                differences.push(cluster);
+            }
+        }
+        Ok(differences)
     }
 
     /// Free clusters.

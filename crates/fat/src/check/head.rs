@@ -9,7 +9,7 @@ use crate::name;
 use crate::ondisk::{
     BOOT_SIZE, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT, UNKNOWN,
 };
-use crate::table::{Link, entry_place};
+use crate::table::{Link, Table, entry_place};
 use seekless_device::BlockDevice;
 use seekless_fs::field::parse;
 use seekless_fs::{FsError, Location};
@@ -141,12 +141,12 @@ impl Checker {
         let mut what = format!("the first entry is {found:#x} instead of {wanted:#x}");
         if self.boot().mirrored {
             for number in (0..self.boot().fats).filter(|&number| number != active) {
-                let other = Fat::read(&self.volume, number)?;
-                if other.raw(0) & mask == wanted {
+                if Table::of(&self.volume, number).raw(0)? & mask == wanted {
                     what += &format!("; FAT {number} is taken instead");
                     // All that differs is written to the first one too.
-                    self.head.differences.extend(self.fat.differences(&other));
-                    self.fat = other;
+                    let differences = self.fat.differences(&self.volume, number)?;
+                    self.head.differences.extend(differences);
+                    self.fat = Fat::read(&self.volume, number)?;
                     break;
                 }
             }
@@ -162,8 +162,7 @@ impl Checker {
         }
         let active = self.boot().active;
         for number in (0..self.boot().fats).filter(|&number| number != active) {
-            let other = Fat::read(&self.volume, number)?;
-            let differences = self.fat.differences(&other);
+            let differences = self.fat.differences(&self.volume, number)?;
             if let Some(&first) = differences.first() {
                 let what = format!("FAT {number} differs in {} entries", differences.len());
                 let place = entry_place(self.boot(), number, first);
@@ -178,6 +177,9 @@ impl Checker {
     fn check_range(&mut self) {
         let end = self.boot().last_cluster().saturating_add(1);
         for cluster in 2..end {
+            if self.fat.raw(cluster) == 0 {
+                continue;
+            }
             if let Link::Wrong(value) = self.fat.link(self.boot(), cluster) {
                 let place = entry_place(self.boot(), self.boot().active, cluster);
                 let what = format!("cluster {cluster} leads to {value}, which is none");

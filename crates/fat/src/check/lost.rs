@@ -13,21 +13,20 @@ impl Checker {
         }
         let end = self.boot().last_cluster().saturating_add(1);
         // Clusters that nobody has, and those of them that one of them leads to.
-        let mut led_to = Bits::new(index(end));
-        for cluster in 2..end {
-            if let (true, Link::Next(next)) =
-                (self.is_lost(cluster), self.fat.link(self.boot(), cluster))
-            {
+        let lost: Vec<u32> = (2..end).filter(|&cluster| self.is_lost(cluster)).collect();
+        let mut led_to = Bits::new(if lost.is_empty() { 0 } else { index(end) });
+        for &cluster in &lost {
+            if let Link::Next(next) = self.fat.link(self.boot(), cluster) {
                 led_to.set(index(next));
             }
         }
-        for cluster in 2..end {
+        for &cluster in &lost {
             if self.is_lost(cluster) && !led_to.get(index(cluster)) {
                 self.lost_chain(cluster);
             }
         }
         // What is left are loops: each is opened at its lowest cluster.
-        for cluster in 2..end {
+        for &cluster in &lost {
             if self.is_lost(cluster) {
                 self.lost_chain(cluster);
             }
@@ -35,8 +34,10 @@ impl Checker {
     }
 
     fn is_lost(&self, cluster: u32) -> bool {
-        let link = self.fat.link(self.boot(), cluster);
-        !matches!(link, Link::Free | Link::Bad) && !self.claimed.get(index(cluster))
+        if self.claimed.get(index(cluster)) || self.fat.raw(cluster) == 0 {
+            return false;
+        }
+        !matches!(self.fat.link(self.boot(), cluster), Link::Free | Link::Bad)
     }
 
     fn lost_chain(&mut self, first: u32) {

@@ -5,7 +5,7 @@ use super::names::{self, Names};
 use super::{Checker, Pending, set_first};
 use crate::entry::{LongName, Slot};
 use crate::name;
-use crate::ondisk::{ENTRY_SIZE, LongEntry, ShortEntry, attr, first};
+use crate::ondisk::{ENTRY_SIZE, LongEntry, MOST_ENTRIES, ShortEntry, attr, first};
 use crate::time::{EARLIEST, Stamp};
 use seekless_fs::field::{index, parse};
 use seekless_fs::{FsError, Location};
@@ -29,6 +29,7 @@ impl Checker {
                 self.fat.end(start);
             }
             clusters = self.claim(root, start, None, place).clusters;
+            self.limit_directory(&mut clusters, place);
             if clusters.is_empty() {
                 // A bad cluster: nothing can be done here.
                 self.is_blind = true;
@@ -50,6 +51,25 @@ impl Checker {
         }
         self.report.tally.inodes = u64::from(self.files);
         Ok(())
+    }
+
+    /// Cuts off what a directory has behind the most entries that there may be: no system
+    /// makes one so long, and most do not read it.
+    fn limit_directory(&mut self, clusters: &mut Vec<u32>, place: Location) {
+        let most = u64::from(MOST_ENTRIES).saturating_mul(32);
+        let most = index(most.div_ceil(self.boot().cluster_bytes()));
+        let Some(last) = most.checked_sub(1).and_then(|last| clusters.get(last).copied()) else {
+            return;
+        };
+        if clusters.len() <= most {
+            return;
+        }
+        let what = format!("the directory has {} clusters, limit {most}", clusters.len());
+        self.unexpected("directory.too-long", what, place);
+        for cluster in clusters.drain(most..) {
+            self.claimed.clear(index(cluster));
+        }
+        self.fat.end(last);
     }
 
     /// The slots of a directory, in order.
@@ -266,7 +286,8 @@ impl Checker {
             self.edit(byte, &entry, |entry| entry.DIR_FileSize = 0.into());
         }
         let start = entry.first_cluster(self.boot().root_cluster != 0);
-        let Claimed { clusters, .. } = self.claim(ino, start, None, place);
+        let Claimed { mut clusters, .. } = self.claim(ino, start, None, place);
+        self.limit_directory(&mut clusters, place);
         if clusters.is_empty() {
             self.remove(byte, &entry, pieces);
             return Ok(());

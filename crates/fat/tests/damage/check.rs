@@ -114,7 +114,7 @@ fn damage_is_found_as_what_it_is_and_fsck_agrees() {
     let known: BTreeSet<&str> = CODES.iter().map(|(code, _)| *code).collect();
     let rest: Vec<_> = known.difference(&met).copied().collect();
     // The others have tests of their own.
-    assert_eq!(rest, ["entry.label", "name.duplicate-long", "root.cluster"]);
+    assert_eq!(rest, ["directory.too-long", "entry.label", "name.duplicate-long", "root.cluster"]);
 }
 
 #[test]
@@ -267,6 +267,74 @@ fn chains_without_a_name_are_files_in_the_root() {
         let free = patient.opened().geometry().free_blocks;
         let more = if patient.bits == 32 { 2..=3 } else { 0..=0 };
         assert!(more.contains(&(free - image.geometry().free_blocks)), "clusters of the root");
+    }
+}
+
+#[test]
+fn chains_without_a_name_are_left_where_there_is_no_room_for_one() {
+    for bits in ["fat12", "fat16"] {
+        let mut patient = Patient::new(bits);
+        let end = if patient.bits == 12 { 0xFFF } else { 0xFFFF };
+        patient.link(200, end);
+        // Every slot of the root directory has an empty file.
+        let root = patient.cluster(2) - 512 * 32;
+        for n in 0..512usize {
+            let at = root + 32 * n;
+            if matches!(patient.bytes[at], 0 | 0xE5) {
+                let mut entry = [0; 32];
+                entry[..11].copy_from_slice(format!("FILL{n:04}   ").as_bytes());
+                patient.put(at, &entry);
+            }
+        }
+        let target = device(&patient);
+        let repaired = repair(target.clone(), LostChains::Kept).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Left, "{:#?}", repaired.report);
+        assert_eq!(codes(&repaired.report), ["chain.lost"]);
+        assert!(!repaired.report.findings[0].repaired);
+        let repaired = repair(target, LostChains::Freed).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report);
+    }
+}
+
+#[test]
+fn a_directory_of_more_entries_than_there_may_be_is_cut_off() {
+    // 4,096 clusters of 512 bytes are 65,536 entries.
+    let mut patient = Patient::new("fat16");
+    let (many, end) = (patient.chain("/many"), 0xFFFF);
+    let mut last = *many.last().expect("cluster");
+    for cluster in 200..4330 {
+        patient.link(last, cluster as u32);
+        last = cluster;
+    }
+    patient.link(last, end);
+    let report = check(device(&patient)).expect("check");
+    assert_eq!(codes(&report), ["directory.too-long", "chain.lost"], "{report:#?}");
+    let target = device(&patient);
+    let repaired = repair(target.clone(), LostChains::Freed).expect("repair");
+    assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report);
+    let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+    assert_eq!(after.names("/many").expect("names").len(), 41);
+    assert_eq!(after.chain("/many").len(), 4096);
+    if let Some((clean, said)) = judge(&after.bytes) {
+        assert!(clean, "{said}");
+    }
+}
+
+#[test]
+fn a_label_where_none_belongs_is_removed() {
+    for mut patient in Patient::all() {
+        let at = patient.short("/dir/SMALL.TXT");
+        patient.put(at + 11, &[8]);
+        let report = check(device(&patient)).expect("check");
+        assert_eq!(codes(&report)[0], "entry.label", "{report:#?}");
+        let target = device(&patient);
+        let repaired = repair(target.clone(), LostChains::Kept).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report);
+        let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+        if let Some((clean, said)) = judge(&after.bytes) {
+            assert!(clean, "{said}");
+        }
+        assert_eq!(&after.try_read("/FSCK0000.REC").expect("read")[..5], b"small");
     }
 }
 
