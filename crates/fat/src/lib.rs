@@ -30,6 +30,7 @@ mod boot;
 mod build;
 mod chain;
 mod check;
+mod describe;
 mod directory;
 mod entry;
 mod files;

@@ -1,19 +1,20 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
+mod fat;
+
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
 use crate::failure::Failure;
-use crate::fat_args::{FatBuildArgs, FatMakeArgs, warn_of_width};
+use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::output::{Output, directory_of};
 use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
-use crate::uuid::{WantedUuid, random};
+use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
-use seekless_fat::{self as fat, FatWidth};
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::plan::{ObjectId, Plan};
 use seekless_fs::source::Source;
@@ -197,50 +198,6 @@ impl BuildArgs {
             _ => None,
         }
     }
-
-    /// The width asked for of a FAT image; `None` for other formats.
-    fn fat_width(&self) -> Option<Option<FatWidth>> {
-        match self.format {
-            Family::Fat => Some(None),
-            Family::Fat12 => Some(Some(FatWidth::Fat12)),
-            Family::Fat16 => Some(Some(FatWidth::Fat16)),
-            Family::Fat32 => Some(Some(FatWidth::Fat32)),
-            _ => None,
-        }
-    }
-
-    /// The options of a FAT image.
-    fn fat_options(&self, width: Option<FatWidth>) -> Result<fat::BuildOptions, Failure> {
-        for (given, option) in [
-            (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
-            (self.inode_size.is_some(), "--inode-size"),
-            (self.inodes.is_some(), "--inodes"),
-            (self.features.is_some(), "--features"),
-            (self.journal_size.is_some(), "--journal-size"),
-            (self.reserved.is_some(), "--reserved"),
-        ] {
-            if given {
-                return Err(Failure::usage(format!("{option} is not supported for FAT images")));
-            }
-        }
-        let size = self.size.unwrap_or_default();
-        let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
-        let mut options = fat::BuildOptions::new(make);
-        let id = match (self.uuid, self.fat.id(None)?) {
-            (None, id) => id,
-            (Some(WantedUuid::Random), None) => Some(u32::from_ne_bytes(random()?)),
-            (Some(_), _) => {
-                let why = "FAT images take --uuid random or --volume-id, one of them";
-                return Err(Failure::usage(why));
-            }
-        };
-        options.has_id = id.is_some();
-        options.make.id = id.unwrap_or(0);
-        options.is_fitted = self.size.is_none();
-        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
-        options.losses = self.fat_tree.losses();
-        Ok(options)
-    }
 }
 
 fn small(len: ByteLen) -> Result<u32, Failure> {
@@ -256,7 +213,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     match &options {
         Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
         Options::Ufs(options) => write_ufs(args, source.as_ref(), options, &output, global)?,
-        Options::Fat(options) => write_fat(args, source.as_ref(), options, &output, global)?,
+        Options::Fat(options) => fat::write_fat(args, source.as_ref(), options, &output, global)?,
     }
     output.finish()?;
     if !global.quiet || global.json {
@@ -272,7 +229,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
 enum Options {
     Ext(BuildOptions),
     Ufs(ufs::BuildOptions),
-    Fat(fat::BuildOptions),
+    Fat(seekless_fat::BuildOptions),
 }
 
 fn options(args: &BuildArgs) -> Result<Options, Failure> {
@@ -325,27 +282,6 @@ fn write_ufs(
     let builder = ufs::Builder::new(source, options, &hot).map_err(about)?;
     touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
     let align = (args.chunk.get() / u64::from(block_size)).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)
-}
-
-fn write_fat(
-    args: &BuildArgs,
-    source: &dyn Source,
-    options: &fat::BuildOptions,
-    output: &Output,
-    global: &Global,
-) -> Result<(), Failure> {
-    let about = |error: FsError| wrong(error).about(args.source.display());
-    let builder = fat::Builder::new(source, options).map_err(about)?;
-    if let Some(clusters) = builder.ambiguous_clusters() {
-        warn_of_width(clusters);
-    }
-    if let Some(lost) = crate::fat_args::lost(&builder.lost()) {
-        crate::say::warning!("{lost}");
-    }
-    let touches = touches(args, source, builder.block_size())?;
-    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
     write_built(&builder, &plan, &args.source, output, &args.output, global)
 }
@@ -408,7 +344,7 @@ macro_rules! built {
 
 built!(Builder<'_>);
 built!(ufs::Builder<'_>);
-built!(fat::Builder<'_>);
+built!(seekless_fat::Builder<'_>);
 
 /// Writes a planned image to an output file.
 pub(crate) fn write_built(

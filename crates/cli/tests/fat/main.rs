@@ -6,6 +6,7 @@ mod check;
 #[path = "../judges/mod.rs"]
 mod judges;
 mod make;
+mod mount;
 mod optimize;
 mod read;
 mod shapes;

@@ -1,0 +1,83 @@
+//! `seekless build` for FAT images.
+
+use super::{BuildArgs, Family, touches, write_built, wrong};
+use crate::args::Global;
+use crate::failure::Failure;
+use crate::fat_args::{lost, warn_of_width};
+use crate::output::Output;
+use crate::source::source_date_epoch;
+use crate::uuid::{WantedUuid, random};
+use seekless_fat::{self as fat, FatWidth};
+use seekless_fs::source::Source;
+use seekless_fs::{FsError, Timestamp};
+use seekless_layout::planner;
+
+impl BuildArgs {
+    /// The width asked for of a FAT image; `None` for other formats.
+    pub(super) fn fat_width(&self) -> Option<Option<FatWidth>> {
+        match self.format {
+            Family::Fat => Some(None),
+            Family::Fat12 => Some(Some(FatWidth::Fat12)),
+            Family::Fat16 => Some(Some(FatWidth::Fat16)),
+            Family::Fat32 => Some(Some(FatWidth::Fat32)),
+            _ => None,
+        }
+    }
+
+    /// The options of a FAT image.
+    pub(super) fn fat_options(
+        &self,
+        width: Option<FatWidth>,
+    ) -> Result<fat::BuildOptions, Failure> {
+        for (given, option) in [
+            (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
+            (self.inode_size.is_some(), "--inode-size"),
+            (self.inodes.is_some(), "--inodes"),
+            (self.features.is_some(), "--features"),
+            (self.journal_size.is_some(), "--journal-size"),
+            (self.reserved.is_some(), "--reserved"),
+        ] {
+            if given {
+                return Err(Failure::usage(format!("{option} is not supported for FAT images")));
+            }
+        }
+        let size = self.size.unwrap_or_default();
+        let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
+        let mut options = fat::BuildOptions::new(make);
+        let id = match (self.uuid, self.fat.id(None)?) {
+            (None, id) => id,
+            (Some(WantedUuid::Random), None) => Some(u32::from_ne_bytes(random()?)),
+            (Some(_), _) => {
+                let why = "FAT images take --uuid random or --volume-id, one of them";
+                return Err(Failure::usage(why));
+            }
+        };
+        options.has_id = id.is_some();
+        options.make.id = id.unwrap_or(0);
+        options.is_fitted = self.size.is_none();
+        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+        options.losses = self.fat_tree.losses();
+        Ok(options)
+    }
+}
+
+pub(super) fn write_fat(
+    args: &BuildArgs,
+    source: &dyn Source,
+    options: &fat::BuildOptions,
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    let about = |error: FsError| wrong(error).about(args.source.display());
+    let builder = fat::Builder::new(source, options).map_err(about)?;
+    if let Some(clusters) = builder.ambiguous_clusters() {
+        warn_of_width(clusters);
+    }
+    if let Some(lost) = lost(&builder.lost()) {
+        crate::say::warning!("{lost}");
+    }
+    let touches = touches(args, source, builder.block_size())?;
+    let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
+    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
+    write_built(&builder, &plan, &args.source, output, &args.output, global)
+}
