@@ -135,7 +135,17 @@ fn the_corpus_is_read_or_refused() {
         let input = std::fs::read(entry.expect("entry").path()).expect("input");
         let Some((&choice, rest)) = input.split_first() else { continue };
         let base = bases[usize::from(choice) % bases.len()].clone();
-        exercise(images::patched(base, 0, rest));
+        let bytes = images::patched(base, 0, rest);
+        exercise(bytes.clone());
+        // What is repaired is clean.
+        let device = std::sync::Arc::new(seekless_device::MemoryDevice::new(bytes));
+        let kept = seekless_fat::LostChains::Kept;
+        if let Ok(repaired) = seekless_fat::repair(device.clone(), kept)
+            && repaired.outcome != seekless_fat::Outcome::Left
+        {
+            let again = seekless_fat::repair(device, kept).expect("repaired once");
+            assert_eq!(again.outcome, seekless_fat::Outcome::Clean, "{:#?}", again.report);
+        }
         inputs += 1;
     }
     assert!(inputs > 40, "only {inputs} inputs");

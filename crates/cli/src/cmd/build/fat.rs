@@ -1,7 +1,8 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Family, touches, write_built, wrong};
+use super::{BuildArgs, Family, write_built, wrong};
 use crate::args::Global;
+use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::fat_args::{lost, warn_of_width};
 use crate::output::Output;
@@ -9,8 +10,11 @@ use crate::source::source_date_epoch;
 use crate::uuid::{WantedUuid, random};
 use seekless_fat::{self as fat, FatWidth};
 use seekless_fs::source::Source;
+use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{FsError, Timestamp};
-use seekless_layout::planner;
+use seekless_layout::planner::Touch;
+use seekless_layout::{by_path, planner};
+use std::collections::HashMap;
 
 impl BuildArgs {
     /// The width asked for of a FAT image; `None` for other formats.
@@ -80,4 +84,59 @@ pub(super) fn write_fat(
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
     write_built(&builder, &plan, &args.source, output, &args.output, global)
+}
+
+/// What the traces touch, in order. A trace of a FAT volume may have names in another case
+/// than the source.
+fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch>, Failure> {
+    let mut names = Names { tree: source.tree(), folded: HashMap::new() };
+    let mut touches = Vec::new();
+    for path in &args.trace {
+        let mut events = trace::load(path)?;
+        for event in &mut events {
+            event.path = names.in_source(&event.path);
+        }
+        touches.extend(by_path::touches(&events, source.tree(), unit));
+    }
+    Ok(touches)
+}
+
+/// The names of a tree, without regard to case.
+struct Names<'a> {
+    tree: &'a Tree,
+    /// Of directories in which a name was searched.
+    folded: HashMap<NodeId, HashMap<Vec<u16>, Vec<u8>>>,
+}
+
+impl Names<'_> {
+    /// A path as the source has it, as far as it has it.
+    fn in_source(&mut self, path: &[u8]) -> Vec<u8> {
+        let mut found: Vec<u8> = Vec::with_capacity(path.len());
+        let mut dir = Some(NodeId::ROOT);
+        for name in path.split(|&byte| byte == b'/').filter(|name| !name.is_empty()) {
+            let here = dir.and_then(|dir| self.child(dir, name));
+            let name = here.as_deref().unwrap_or(name);
+            found.push(b'/');
+            found.extend_from_slice(name);
+            dir = dir.and_then(|dir| match name {
+                b"." => Some(dir),
+                b".." => Some(self.tree.parent(dir)),
+                _ => self.tree.child(dir, name).map(|entry| entry.node),
+            });
+        }
+        found
+    }
+
+    /// A directory's own spelling of a name that it does not have as it stands.
+    fn child(&mut self, dir: NodeId, name: &[u8]) -> Option<Vec<u8>> {
+        if self.tree.child(dir, name).is_some() {
+            return None;
+        }
+        let tree = self.tree;
+        let names = self.folded.entry(dir).or_insert_with(|| {
+            let all = tree.children(dir).iter().map(|entry| tree.name(entry));
+            all.filter_map(|name| Some((fat::fold_name(name)?, name.to_vec()))).collect()
+        });
+        names.get(&fat::fold_name(name)?).cloned()
+    }
 }
