@@ -28,6 +28,7 @@ mod casefold;
 mod check;
 mod checksum;
 mod dir;
+mod encode;
 mod extent;
 mod features;
 mod group;

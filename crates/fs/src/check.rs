@@ -1,6 +1,7 @@
 //! What a check of an image finds.
 
 use crate::Location;
+use std::collections::HashSet;
 
 /// Whether something is what a crash may leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,6 +26,40 @@ pub struct Finding {
     pub location: Location,
     /// Whether it has been done away with.
     pub repaired: bool,
+}
+
+/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Nothing was found, and nothing written.
+    Clean,
+    /// All that was found was repaired: the image is clean now.
+    Corrected,
+    /// Something was left as it is. A preen that meets an unexpected
+    /// inconsistency leaves everything as it is.
+    Left,
+}
+
+/// What was found and what came of it.
+#[derive(Clone, Debug)]
+pub struct Repaired {
+    /// Everything found, in all rounds, each with whether it was repaired.
+    pub report: Report,
+    /// What the image is like now.
+    pub outcome: Outcome,
+    /// How often the image was gone through.
+    pub rounds: u32,
+    /// Writes that were made.
+    pub writes: u64,
+}
+
+impl Finding {
+    /// What tells a finding from others: the same in the next check of the same
+    /// damage.
+    #[must_use]
+    pub fn identity(&self) -> String {
+        format!("{} {} {}", self.code, self.location, self.what)
+    }
 }
 
 /// How much was found in an image, whether in order or not.
@@ -75,5 +110,42 @@ impl Report {
         } else {
             self.more = self.more.saturating_add(1);
         }
+    }
+}
+
+/// What a repair of several rounds, each with a check of its own, has found so
+/// far.
+#[derive(Debug, Default)]
+pub struct Rounds {
+    found: Report,
+    known: HashSet<String>,
+}
+
+impl Rounds {
+    /// Adds what no round before has found, but for what is the repair's own.
+    pub fn merge(&mut self, report: &Report, is_ours: impl Fn(&Finding) -> bool) {
+        for finding in &report.findings {
+            if !is_ours(finding) && self.known.insert(finding.identity()) {
+                let Finding { code, class, what, location, .. } = finding.clone();
+                self.found.add(code, class, what, location);
+            }
+        }
+        self.found.more = self.found.more.max(report.more);
+        self.found.tally = report.tally;
+    }
+
+    /// What came of it, given what the last check found and nobody repaired.
+    #[must_use]
+    pub fn end(mut self, left: &[Finding], rounds: u32, writes: u64) -> Repaired {
+        let still: HashSet<String> = left.iter().map(Finding::identity).collect();
+        for finding in &mut self.found.findings {
+            finding.repaired = !still.contains(&finding.identity());
+        }
+        let outcome = match (left.is_empty(), self.found.is_clean()) {
+            (true, true) => Outcome::Clean,
+            (true, false) => Outcome::Corrected,
+            (false, _) => Outcome::Left,
+        };
+        Repaired { report: self.found, outcome, rounds, writes }
     }
 }

@@ -15,6 +15,7 @@
 //! - [`field`]: bounds-checked access to the bytes of on-disk structures
 //! - [`read_cache`]: metadata blocks that were read, kept in bounded memory
 //! - [`source`]: where the contents of such a tree come from
+//! - [`patches`]: what repairs write through
 //! - [`plan`]: every inode number and extent of an image, decided at once
 //! - [`forward`]: writing what was planned, in disk order
 
@@ -27,6 +28,7 @@ pub mod format;
 pub mod forward;
 pub mod inspect;
 pub mod operate;
+pub mod patches;
 pub mod plan;
 pub mod read_cache;
 pub mod source;

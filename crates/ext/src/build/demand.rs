@@ -1,9 +1,9 @@
 //! What a tree needs placed: an object for every file, and how many blocks.
 
 use super::attributes::{self, Encoded, Room};
-use super::dirblocks::{DirFormat, Packing};
 use super::inodes::inline_capacity;
-use super::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::encode::dirblocks::{DirFormat, Packing};
+use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
 use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
 use rayon::prelude::*;

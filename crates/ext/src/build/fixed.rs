@@ -2,7 +2,7 @@
 //! and the orphan file.
 
 use super::geometry::Geometry;
-use super::mapping::{Piece, extent_tree_blocks, indirect_blocks};
+use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalHeader, JournalSuperblock, ORPHAN_BLOCK_MAGIC, OrphanBlockTail, incompat,
     journal_block,
@@ -140,10 +140,7 @@ fn take_file(
     if geometry.features.has_incompat(incompat::EXTENTS) {
         // What the tree does not need after all goes back.
         let needed = extent_tree_blocks(
-            file.data
-                .iter()
-                .map(|placed| super::mapping::extents_of(placed.extent.len, false))
-                .sum(),
+            file.data.iter().map(|placed| extents_of(placed.extent.len, false)).sum(),
             geometry.block_size,
         );
         for block in file.map.drain(needed as usize..).rev() {

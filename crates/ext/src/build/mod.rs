@@ -3,9 +3,7 @@
 //! - [`options`]: what the caller may choose
 //! - [`geometry`]: groups and fixed metadata; how large an image must be
 //! - [`demand`]: what a tree needs placed
-//! - [`dirblocks`]: directories as blocks, hashed or linear
 //! - [`attributes`]: extended attributes in inode, block and inodes of their own
-//! - [`mapping`]: extent trees and indirect blocks
 //! - [`inodes`]: inode records
 //! - [`fixed`]: journal, resize inode, orphan file
 //! - [`write`]: the forward pass
@@ -21,19 +19,17 @@
 
 pub(crate) mod attributes;
 pub(crate) mod demand;
-pub(crate) mod dirblocks;
 pub(crate) mod fixed;
 pub(crate) mod geometry;
 pub(crate) mod inodes;
-pub(crate) mod mapping;
 pub(crate) mod options;
 pub(crate) mod summary;
 pub(crate) mod write;
 
 use crate::checksum::crc32c;
+use crate::encode::dirblocks::DirFormat;
 use crate::ondisk::{hash_version, incompat, ro_compat, special};
 use demand::TreeDemand;
-use dirblocks::DirFormat;
 use fixed::Fixed;
 use geometry::{Geometry, Need};
 use options::Options;

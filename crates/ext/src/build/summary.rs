@@ -260,12 +260,3 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
     sb.s_overhead_clusters = u32::try_from(overhead).unwrap_or(0).into();
     sb
 }
-
-/// Makes the copy of the superblock for a group and sets its checksum.
-pub(crate) fn seal_superblock(sb: &mut Superblock, group: u32) {
-    sb.s_block_group_nr = (group as u16).into();
-    if sb.s_feature_ro_compat.get() & ro_compat::METADATA_CSUM != 0 {
-        let end = std::mem::offset_of!(Superblock, s_checksum);
-        sb.s_checksum = crc32c(!0, &sb.as_bytes()[..end]).into();
-    }
-}

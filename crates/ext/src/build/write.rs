@@ -3,13 +3,14 @@
 
 use super::attributes::{Encoded, ValueInode};
 use super::demand::{Object, TreeDemand, in_file};
-use super::dirblocks;
 use super::fixed::{self, Fixed, FixedFile};
 use super::geometry::Geometry;
 use super::inodes::{InodeFormat, MAX_LINKS, Record, device_block, inline_data};
-use super::mapping::{Map, Piece, block_map, extent_tree};
-use super::summary::{GroupUse, Identity, Totals, group_record, seal_superblock, superblock};
+use super::summary::{GroupUse, Identity, Totals, group_record, superblock};
 use crate::checksum::crc32c;
+use crate::encode::dirblocks;
+use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
+use crate::encode::sums::seal_superblock;
 use crate::ondisk::{IBlock, XattrHeader, compat, flags, incompat, ro_compat, special};
 use rayon::prelude::*;
 use seekless_device::BlockDevice;

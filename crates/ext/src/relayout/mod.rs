@@ -11,12 +11,10 @@
 //! - [`room`]: where that may go
 //! - [`orphans`]: lists of what the next mount deletes
 //! - [`quota`]: usage brought up to date
-//! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
 //! - [`write`]: the new image
 
 mod orphans;
 pub(crate) mod quota;
-pub(crate) mod rewrite;
 mod room;
 pub(crate) mod survey;
 pub(crate) mod write;

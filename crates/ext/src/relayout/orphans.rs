@@ -6,8 +6,8 @@
     reason = "slots are of blocks that were just read"
 )]
 
-use super::rewrite::{inode_seed, renumbered};
 use super::write::Writer;
+use crate::encode::rewrite::{inode_seed, renumbered};
 use crate::ondisk::{OrphanBlockTail, compat};
 use crate::orphans::block_sum;
 use crate::volume::Volume;

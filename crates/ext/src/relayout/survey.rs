@@ -8,7 +8,7 @@
 
 use super::orphans::OrphanList;
 use super::{keeps_numbers, uses_extents};
-use crate::build::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
+use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::hash::name_hash;
 use crate::image::ExtImage;
 use crate::ondisk::{compat, incompat, special};

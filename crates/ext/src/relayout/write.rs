@@ -8,14 +8,14 @@
 )]
 
 use super::quota::{self, Charges, Patch};
-use super::rewrite::{self, InodeChange};
 use super::room::split;
 use super::survey::{Survey, join};
 use super::uses_extents;
-use crate::build::mapping::{Map, Piece, block_map, extent_tree};
-use crate::build::summary::seal_superblock;
 use crate::checksum::crc32c;
 use crate::dir::Directory;
+use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
+use crate::encode::rewrite::{self, InodeChange};
+use crate::encode::sums::seal_superblock;
 use crate::group::Counts;
 use crate::inline;
 use crate::inode::Inode;

@@ -27,7 +27,8 @@ mod repair;
 mod superblock;
 
 pub use codes::{CODES, phase_of};
-pub use repair::{Outcome, Repaired, preen, repair};
+pub use repair::{preen, repair};
+pub use seekless_fs::check::{Outcome, Repaired};
 
 use crate::ondisk::flag;
 use crate::superblock::Super;

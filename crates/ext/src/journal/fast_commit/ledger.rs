@@ -1,9 +1,8 @@
 //! Bitmaps and counts of the groups that the operations touch.
 
 use super::place;
-use crate::build::summary::seal_superblock;
-use crate::checksum::crc32c;
-use crate::field::{index, low32, slice, truncated};
+use crate::encode::sums::{bitmap_sum, seal_superblock};
+use crate::field::{index, low32, truncated};
 use crate::group::{Counts, Group};
 use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, Superblock};
 use crate::volume::Volume;
@@ -168,11 +167,8 @@ impl<'a> Ledger<'a> {
     }
 
     fn sum(&self, bitmap: &[u8], bits: u64) -> u32 {
-        if !self.volume.sb.has_metadata_csum() {
-            return 0;
-        }
-        let covered = slice(bitmap, 0, index(bits.div_ceil(8))).unwrap_or(bitmap);
-        crc32c(self.volume.sb.checksum_seed, covered)
+        let sb = &self.volume.sb;
+        if sb.has_metadata_csum() { bitmap_sum(sb.checksum_seed, bitmap, bits) } else { 0 }
     }
 
     fn write_descriptor(

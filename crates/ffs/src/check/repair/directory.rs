@@ -1,7 +1,6 @@
 //! Entries of directories, changed in place: a unit is a sector, so each change
 //! is on the disk wholly or not at all.
 
-use super::disk::Disk;
 use crate::check::Checker;
 use crate::check::fix::Spot;
 use crate::entry::{self, Entry, HEAD, INO, KIND, code_of, needed, put_len};
@@ -9,6 +8,7 @@ use crate::inode::Inode;
 use crate::ondisk::{DIRECTORY_UNIT, ROOT};
 use crate::superblock::{Order, Super};
 use seekless_fs::field::{index, invalid, wide};
+use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
 
@@ -67,7 +67,7 @@ impl Unit {
     /// [`FsError::Corrupt`] when there is none.
     pub(super) fn read(
         checker: &Checker,
-        disk: &Disk,
+        disk: &Patches,
         inode: &Inode,
         at: u64,
     ) -> Result<Self, FsError> {
@@ -88,7 +88,7 @@ impl Unit {
         Ok(Self { at, bytes: disk.read(at, DIRECTORY_UNIT)? })
     }
 
-    pub(super) fn write(&self, disk: &mut Disk) -> Result<(), FsError> {
+    pub(super) fn write(&self, disk: &mut Patches) -> Result<(), FsError> {
         disk.put(self.at, &self.bytes)
     }
 
@@ -118,7 +118,7 @@ impl Unit {
 /// What the device gives.
 pub(super) fn edit(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     spot: Spot,
     edit: Edit,
 ) -> Result<(), FsError> {
@@ -163,7 +163,7 @@ pub(super) fn edit(
 /// What the device gives.
 pub(super) fn set_parent(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     dir: Ino,
     to: Ino,
 ) -> Result<(), FsError> {
@@ -184,7 +184,7 @@ pub(super) fn set_parent(
 /// What the device gives.
 pub(super) fn put_dots(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     dir: Ino,
     parent: Ino,
 ) -> Result<(), FsError> {

@@ -1,13 +1,13 @@
 //! New names in a directory, and new directories.
 
 use super::directory::{Name, Unit, compose};
-use super::disk::Disk;
 use super::inode::{InodeMut, put_pointer};
 use super::space::Space;
 use crate::check::Checker;
 use crate::entry::{self, code_of};
 use crate::ondisk::{DIRECT, DIRECTORY_UNIT};
 use seekless_fs::field::{index, wide};
+use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 
@@ -32,7 +32,7 @@ impl NewName {
 /// What the device gives.
 pub(super) fn create(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     space: &mut Space<'_>,
     ino: Ino,
     parent: Ino,
@@ -69,7 +69,7 @@ pub(super) fn create(
 /// What the device gives.
 pub(super) fn add(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     space: &mut Space<'_>,
     dir: Ino,
     names: &[NewName],
@@ -138,7 +138,7 @@ fn units(checker: &Checker, names: &[NewName], most: usize) -> (Vec<u8>, usize) 
 /// it; returns how many. The block is written before the inode leads to it.
 fn grow(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     space: &mut Space<'_>,
     dir: Ino,
     names: &[NewName],
@@ -181,7 +181,7 @@ fn grow(
 /// for an indirect block, or `None` when there is no room for its number.
 fn lead_to(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     space: &mut Space<'_>,
     raw: &mut InodeMut<'_>,
     lbn: u64,

@@ -1,18 +1,18 @@
 //! Bitmaps and counts, as what was found has them.
 
-use super::disk::Disk;
 use crate::alloc::{GroupMut, encode_summary, seal_group};
 use crate::check::Checker;
 use crate::check::groups::summary_of;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};
+use seekless_fs::patches::Patches;
 use seekless_placement::Totals;
 use seekless_units::{Extent, GroupNo, Ino};
 
 /// Changes a group's bytes in place.
 fn change(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     number: GroupNo,
     with: impl FnOnce(&mut GroupMut<'_>),
 ) -> Result<(), FsError> {
@@ -29,7 +29,7 @@ fn change(
 ///
 /// # Errors
 /// [`FsError::Corrupt`] for a group without a head; what the device gives.
-pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result<(), FsError> {
+pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let first = number.get().saturating_mul(sb.ipg);
     let blocks = sb.group_blocks(number);
@@ -54,7 +54,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result
 /// As [`put`].
 pub(super) fn reserve_run(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     number: GroupNo,
     run: Extent,
 ) -> Result<(), FsError> {
@@ -75,7 +75,7 @@ pub(super) fn reserve_run(
 /// As [`put`].
 pub(super) fn reserve_inode(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     number: GroupNo,
     ino: Ino,
 ) -> Result<(), FsError> {
@@ -91,7 +91,7 @@ pub(super) fn reserve_inode(
 /// As [`put`].
 pub(super) fn set_written(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     number: GroupNo,
     inodes: u32,
 ) -> Result<(), FsError> {
@@ -102,7 +102,7 @@ pub(super) fn set_written(
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn put_summaries(checker: &Checker, disk: &mut Disk) -> Result<Totals, FsError> {
+pub(super) fn put_summaries(checker: &Checker, disk: &mut Patches) -> Result<Totals, FsError> {
     let sb = checker.sb();
     let mut area = checker.summary_area()?;
     let mut all = Vec::new();

@@ -1,6 +1,5 @@
 //! Heads of cylinder groups, made anew.
 
-use super::disk::Disk;
 use super::groups;
 use super::inode::InodeMut;
 use crate::alloc::{GroupMut, seal_group};
@@ -10,6 +9,7 @@ use crate::ondisk::{CylinderGroup, MAGIC_GROUP};
 use crate::superblock::{Format, Super};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low16};
+use seekless_fs::patches::Patches;
 use seekless_units::{GroupNo, Ino};
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
@@ -39,7 +39,7 @@ const PLACES: [usize; 7] = [
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result<(), FsError> {
+pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
     let sb = checker.sb();
     let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
     let mut bytes = disk.read(at, index(sb.bsize))?;
@@ -74,7 +74,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Disk, number: GroupNo) -> Result
 }
 
 /// Where things stand in a head: as in the first sound one, or as `newfs` has it.
-fn places(checker: &Checker, disk: &Disk, lost: GroupNo) -> Result<[u32; 7], FsError> {
+fn places(checker: &Checker, disk: &Patches, lost: GroupNo) -> Result<[u32; 7], FsError> {
     let sb = checker.sb();
     for number in (0..sb.ncg).map(GroupNo::new).filter(|&number| number != lost) {
         let at = sb.in_group(number, sb.cblkno).get().saturating_mul(u64::from(sb.fsize));
@@ -109,7 +109,7 @@ fn usual_places(sb: &Super) -> [u32; 7] {
 /// What the device gives.
 pub(super) fn initialise(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     number: GroupNo,
     inodes: u32,
 ) -> Result<(), FsError> {

@@ -1,6 +1,5 @@
 //! An inode's bytes, changed in place.
 
-use super::disk::Disk;
 use crate::crc32c;
 use crate::image::SNAPSHOT;
 use crate::ondisk::{Dinode1, Dinode2, check_hash};
@@ -8,6 +7,7 @@ use crate::superblock::{Format, Super};
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32, wide};
+use seekless_fs::patches::Patches;
 use seekless_units::Ino;
 use std::mem::offset_of;
 use zerocopy::byteorder::LE;
@@ -33,7 +33,7 @@ pub(super) struct InodeMut<'a> {
 impl<'a> InodeMut<'a> {
     /// # Errors
     /// [`FsError::Corrupt`] for an inode that the volume has not.
-    pub(super) fn read(volume: &'a Volume, disk: &Disk, ino: Ino) -> Result<Self, FsError> {
+    pub(super) fn read(volume: &'a Volume, disk: &Patches, ino: Ino) -> Result<Self, FsError> {
         let sb = &volume.sb;
         let place = sb.inode_place(ino)?;
         let block = place.block.get().saturating_mul(u64::from(sb.fsize));
@@ -42,7 +42,7 @@ impl<'a> InodeMut<'a> {
     }
 
     /// Writes it: one sector.
-    pub(super) fn write(mut self, disk: &mut Disk) -> Result<(), FsError> {
+    pub(super) fn write(mut self, disk: &mut Patches) -> Result<(), FsError> {
         self.seal();
         disk.put(self.at, &self.bytes)
     }

@@ -1,12 +1,12 @@
 //! `lost+found`: names for what nothing leads to.
 
 use super::directory::{Edit, edit, set_parent};
-use super::disk::Disk;
 use super::folder::{self, NewName};
 use super::inode::InodeMut;
 use super::space::Space;
 use crate::check::Checker;
 use crate::ondisk::ROOT;
+use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ const MOST_LINKS: u64 = 32767;
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn make_root(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
+pub(super) fn make_root(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
     folder::create(checker, disk, &mut space, root, root, 0o755)
@@ -36,7 +36,7 @@ pub(super) fn make_root(checker: &Checker, disk: &mut Disk) -> Result<bool, FsEr
 /// What the device gives.
 pub(super) fn connect(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     orphans: &[Ino],
 ) -> Result<bool, FsError> {
     match checker.lost_found {
@@ -51,7 +51,7 @@ pub(super) fn connect(
 
 /// Makes `lost+found`: its block, its inode, the root's number of links, which
 /// rises first, and its name.
-fn make(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
+fn make(checker: &Checker, disk: &mut Patches) -> Result<bool, FsError> {
     let root = Ino::new(ROOT);
     let mut space = Space::new(checker);
     let Some(ino) = space.inode(disk)? else { return Ok(false) };
@@ -64,7 +64,7 @@ fn make(checker: &Checker, disk: &mut Disk) -> Result<bool, FsError> {
 }
 
 /// Adds to a number of links, and waits until that is on the disk.
-fn raise(checker: &Checker, disk: &mut Disk, ino: Ino, by: u64) -> Result<(), FsError> {
+fn raise(checker: &Checker, disk: &mut Patches, ino: Ino, by: u64) -> Result<(), FsError> {
     let names = checker.seen.get(&ino).map_or(0, |seen| seen.names).cast_unsigned();
     let wanted = names.saturating_add(by).min(MOST_LINKS);
     let mut inode = InodeMut::read(&checker.volume, disk, ino)?;
@@ -78,7 +78,12 @@ fn raise(checker: &Checker, disk: &mut Disk, ino: Ino, by: u64) -> Result<(), Fs
 }
 
 /// Adds the orphans: first all that their names make true, then the names.
-fn fill(checker: &Checker, disk: &mut Disk, lost: Ino, orphans: &[Ino]) -> Result<bool, FsError> {
+fn fill(
+    checker: &Checker,
+    disk: &mut Patches,
+    lost: Ino,
+    orphans: &[Ino],
+) -> Result<bool, FsError> {
     let links = checker.seen.get(&lost).map_or(0, |seen| seen.names).cast_unsigned();
     let mut room = MOST_LINKS.saturating_sub(links);
     let mut names = names(checker, lost, orphans)?;

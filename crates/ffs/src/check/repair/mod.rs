@@ -13,7 +13,6 @@
 //! clean.
 
 mod directory;
-mod disk;
 mod folder;
 mod groups;
 mod heads;
@@ -27,11 +26,11 @@ use super::Checker;
 use super::fix::Fix;
 use crate::ondisk::{DIRECTORY_UNIT, flag};
 use directory::Edit;
-use disk::Disk;
 use inode::InodeMut;
 use seekless_device::BlockDevice;
-use seekless_fs::check::{Finding, Report};
+use seekless_fs::check::{Finding, Repaired, Rounds};
 use seekless_fs::field::wide;
+use seekless_fs::patches::Patches;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use std::collections::{BTreeSet, HashSet};
@@ -39,31 +38,6 @@ use std::sync::Arc;
 
 /// Most rounds: an honest image needs five or so.
 const ROUNDS: u32 = 40;
-
-/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// Nothing was found, and nothing written.
-    Clean,
-    /// All that was found was repaired: the image is clean now.
-    Corrected,
-    /// Something was left as it is. A preen that meets an unexpected
-    /// inconsistency leaves everything as it is.
-    Left,
-}
-
-/// What was found and what came of it.
-#[derive(Clone, Debug)]
-pub struct Repaired {
-    /// Everything found, in all rounds, each with whether it was repaired.
-    pub report: Report,
-    /// What the image is like now.
-    pub outcome: Outcome,
-    /// How often the image was gone through.
-    pub rounds: u32,
-    /// Writes that were made.
-    pub writes: u64,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -95,11 +69,10 @@ pub fn repair(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
 
 /// A repair under way.
 struct Repair {
-    disk: Disk,
+    disk: Patches,
     mode: Mode,
     /// Everything found so far.
-    found: Report,
-    known: HashSet<String>,
+    found: Rounds,
     /// What there was no room for.
     homeless: HashSet<Fix>,
     /// The image says that it is not clean because we said so.
@@ -116,10 +89,9 @@ enum Round {
 impl Repair {
     fn new(device: Arc<dyn BlockDevice>, mode: Mode) -> Self {
         Self {
-            disk: Disk::new(device),
+            disk: Patches::new(device),
             mode,
-            found: Report::default(),
-            known: HashSet::new(),
+            found: Rounds::default(),
             homeless: HashSet::new(),
             marked: false,
         }
@@ -130,7 +102,8 @@ impl Repair {
             let mut checker = Checker::examine(self.disk.device())?;
             checker.fixes.leave_out(|fix| self.homeless.contains(fix));
             let left = checker.report.findings.clone();
-            self.merge(&checker.report);
+            let ours = |finding: &Finding| self.marked && finding.code == "superblock.not-clean";
+            self.found.merge(&checker.report, ours);
             match self.round(&checker)? {
                 Round::Again => {}
                 Round::Clean => return Ok(self.end(rounds, &[])),
@@ -141,30 +114,8 @@ impl Repair {
         Ok(self.end(ROUNDS, &left))
     }
 
-    fn end(mut self, rounds: u32, left: &[Finding]) -> Repaired {
-        let left: HashSet<String> = left.iter().map(identity).collect();
-        for finding in &mut self.found.findings {
-            finding.repaired = !left.contains(&identity(finding));
-        }
-        let outcome = match (left.is_empty(), self.found.is_clean()) {
-            (true, true) => Outcome::Clean,
-            (true, false) => Outcome::Corrected,
-            (false, _) => Outcome::Left,
-        };
-        Repaired { report: self.found, outcome, rounds, writes: self.disk.writes() }
-    }
-
-    /// Adds what was not found before.
-    fn merge(&mut self, report: &Report) {
-        for finding in &report.findings {
-            let ours = self.marked && finding.code == "superblock.not-clean";
-            if !ours && self.known.insert(identity(finding)) {
-                let Finding { code, class, what, location, .. } = finding.clone();
-                self.found.add(code, class, what, location);
-            }
-        }
-        self.found.more = self.found.more.max(report.more);
-        self.found.tally = report.tally;
+    fn end(self, rounds: u32, left: &[Finding]) -> Repaired {
+        self.found.end(left, rounds, self.disk.writes())
     }
 
     /// Writes the first stage of what is to be done.
@@ -232,7 +183,7 @@ impl Repair {
     }
 }
 
-fn apply(checker: &Checker, disk: &mut Disk, fix: Fix) -> Result<(), FsError> {
+fn apply(checker: &Checker, disk: &mut Patches, fix: Fix) -> Result<(), FsError> {
     match fix {
         Fix::Superblock => superblock::put(checker, disk, checker.sb().at),
         Fix::Copy(at) => superblock::put(checker, disk, at),
@@ -273,15 +224,10 @@ impl Repair {
     }
 }
 
-/// What tells a finding from others.
-fn identity(finding: &Finding) -> String {
-    format!("{} {} {}", finding.code, finding.location, finding.what)
-}
-
 /// Changes an inode in place.
 fn change(
     checker: &Checker,
-    disk: &mut Disk,
+    disk: &mut Patches,
     ino: Ino,
     with: impl FnOnce(&mut InodeMut<'_>),
 ) -> Result<(), FsError> {

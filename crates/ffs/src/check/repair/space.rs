@@ -1,10 +1,10 @@
 //! Free space, by what was found and not by what the maps say.
 
-use super::disk::Disk;
 use super::groups;
 use crate::check::Checker;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
+use seekless_fs::patches::Patches;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 
 /// Space that a repair takes. What is taken is marked so on the disk before it
@@ -24,7 +24,7 @@ impl<'a> Space<'a> {
     ///
     /// # Errors
     /// What the device gives.
-    pub(super) fn block(&mut self, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+    pub(super) fn block(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         self.run(self.checker.sb().frag, disk)
     }
 
@@ -32,7 +32,7 @@ impl<'a> Space<'a> {
     ///
     /// # Errors
     /// What the device gives.
-    pub(super) fn block_or_part(&mut self, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+    pub(super) fn block_or_part(&mut self, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         if let Some(block) = self.block(disk)? {
             return Ok(Some(block));
         }
@@ -40,7 +40,7 @@ impl<'a> Space<'a> {
         self.run(1, disk)
     }
 
-    fn run(&mut self, len: u32, disk: &mut Disk) -> Result<Option<Extent>, FsError> {
+    fn run(&mut self, len: u32, disk: &mut Patches) -> Result<Option<Extent>, FsError> {
         let sb = self.checker.sb();
         let frag = u64::from(sb.frag.max(1));
         let steps = if u64::from(len) == frag { frag } else { 1 };
@@ -62,7 +62,7 @@ impl<'a> Space<'a> {
     ///
     /// # Errors
     /// What the device gives.
-    pub(super) fn inode(&self, disk: &mut Disk) -> Result<Option<Ino>, FsError> {
+    pub(super) fn inode(&self, disk: &mut Patches) -> Result<Option<Ino>, FsError> {
         let sb = self.checker.sb();
         for group in (0..sb.ncg).map(GroupNo::new) {
             let first = group.get().saturating_mul(sb.ipg);

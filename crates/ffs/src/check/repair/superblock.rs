@@ -1,18 +1,18 @@
 //! The superblock before and after a repair.
 
-use super::disk::Disk;
 use crate::check::Checker;
 use crate::ondisk::flag;
 use crate::superblock::Super;
 use crate::superblock_edit::SuperblockMut;
 use seekless_fs::FsError;
+use seekless_fs::patches::Patches;
 use seekless_placement::Totals;
 
 /// Writes the superblock that was decided on, or a copy of it, as not clean.
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn put(checker: &Checker, disk: &mut Disk, at: u64) -> Result<(), FsError> {
+pub(super) fn put(checker: &Checker, disk: &mut Patches, at: u64) -> Result<(), FsError> {
     let sb = checker.sb();
     let mut bytes = SuperblockMut::of(sb, checker.superblock.clone());
     bytes.set_clean(false);
@@ -21,7 +21,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Disk, at: u64) -> Result<(), FsE
 }
 
 /// Says on the disk that the volume is not clean, if that is not said yet.
-pub(super) fn mark_unclean(sb: &Super, disk: &mut Disk) -> Result<(), FsError> {
+pub(super) fn mark_unclean(sb: &Super, disk: &mut Patches) -> Result<(), FsError> {
     if !sb.clean {
         return Ok(());
     }
@@ -41,7 +41,7 @@ pub(super) fn finish(
     sb: &Super,
     totals: Totals,
     clean: bool,
-    disk: &mut Disk,
+    disk: &mut Patches,
 ) -> Result<(), FsError> {
     let device = disk.device().clone();
     let mut bytes = SuperblockMut::read(sb, device.as_ref())?;

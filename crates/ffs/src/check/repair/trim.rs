@@ -1,7 +1,6 @@
 //! Block numbers past a file's end, forgotten; and files that end with the last
 //! block they have.
 
-use super::disk::Disk;
 use super::inode::{InodeMut, put_pointer};
 use crate::check::claims::Tree;
 use crate::inode::Inode;
@@ -9,6 +8,7 @@ use crate::ondisk::DIRECT;
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
+use seekless_fs::patches::Patches;
 use seekless_units::Ino;
 
 /// Gives a file a length, no greater than its own, and forgets what lies past it:
@@ -16,7 +16,7 @@ use seekless_units::Ino;
 ///
 /// # Errors
 /// What the device gives.
-pub(super) fn trim(volume: &Volume, disk: &mut Disk, ino: Ino, len: u64) -> Result<(), FsError> {
+pub(super) fn trim(volume: &Volume, disk: &mut Patches, ino: Ino, len: u64) -> Result<(), FsError> {
     let inode = volume.inode(ino)?;
     let sb = &volume.sb;
     debug_assert!(len <= inode.len);
@@ -61,7 +61,7 @@ fn trim_attributes(volume: &Volume, inode: &Inode, raw: &mut InodeMut<'_>) {
     }
 }
 
-fn trim_tree(volume: &Volume, disk: &mut Disk, tree: Tree, blocks: u64) -> Result<(), FsError> {
+fn trim_tree(volume: &Volume, disk: &mut Patches, tree: Tree, blocks: u64) -> Result<(), FsError> {
     let sb = &volume.sb;
     let at = tree.block.saturating_mul(u64::from(sb.fsize));
     let mut bytes = disk.read(at, index(sb.bsize))?;

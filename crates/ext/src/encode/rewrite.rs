@@ -26,7 +26,7 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8], place: Location) -> Result<(), F
 }
 
 /// The new number of an inode that something points to.
-pub(super) fn renumbered(
+pub(crate) fn renumbered(
     old: Ino,
     renumber: Renumber<'_>,
     place: Location,

@@ -1,6 +1,13 @@
 //! Where a file's blocks lie, as the inode says it: extent trees, and the
 //! indirect blocks of volumes without extents.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "lengths are of our own making, not an image's"
+)]
+
 use crate::checksum::crc32c;
 use crate::ondisk::{EXTENT_MAGIC, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, IBlock};
 use seekless_fs::FsError;

@@ -5,6 +5,13 @@
 //! same order (see `demand`), so that a listing followed by a look at every
 //! file goes through the inode table once, forwards.
 
+#![allow(
+    clippy::indexing_slicing,
+    clippy::as_conversions,
+    clippy::arithmetic_side_effects,
+    reason = "lengths are of our own making, not an image's"
+)]
+
 use crate::checksum::crc32c;
 use crate::hash::{NameHash, name_hash};
 use crate::ondisk::{

@@ -1,28 +1,36 @@
-//! Writing what differs, in whole sectors.
+//! Writing what differs, in whole sectors: what repairs write through.
 
+use crate::FsError;
+use crate::field::{index, wide};
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
-use seekless_fs::field::{index, wide};
 use seekless_units::{ByteLen, Lba, SECTOR};
 use std::sync::Arc;
 
 /// The device under repair.
-pub(super) struct Disk {
+pub struct Patches {
     device: Arc<dyn BlockDevice>,
     dirty: bool,
     writes: u64,
 }
 
-impl Disk {
-    pub(super) fn new(device: Arc<dyn BlockDevice>) -> Self {
+impl Patches {
+    /// Nothing written yet.
+    #[must_use]
+    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
         Self { device, dirty: false, writes: 0 }
     }
 
-    pub(super) fn device(&self) -> &Arc<dyn BlockDevice> {
+    /// The device under repair, with all that was written.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
     }
 
-    pub(super) fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, FsError> {
+    /// Bytes from byte `at` on.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub fn read(&self, at: u64, len: usize) -> Result<Vec<u8>, FsError> {
         let mut bytes = vec![0; len];
         self.device.read_bytes(ByteLen::new(at), &mut bytes)?;
         Ok(bytes)
@@ -30,7 +38,10 @@ impl Disk {
 
     /// Writes bytes anywhere: the sectors from the first that changes to the
     /// last, or nothing.
-    pub(super) fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<(), FsError> {
         let start = Lba::containing(ByteLen::new(at)).to_bytes().get();
         let end = at.saturating_add(wide(bytes.len()));
         let end = end.next_multiple_of(SECTOR).min(self.device.len().get());
@@ -55,12 +66,16 @@ impl Disk {
     }
 
     /// How many writes there have been.
-    pub(super) fn writes(&self) -> u64 {
+    #[must_use]
+    pub fn writes(&self) -> u64 {
         self.writes
     }
 
     /// Returns once all that was written is on stable storage.
-    pub(super) fn flush(&mut self) -> Result<(), FsError> {
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub fn flush(&mut self) -> Result<(), FsError> {
         if std::mem::take(&mut self.dirty) {
             self.device.flush()?;
         }

@@ -1,0 +1,12 @@
+//! On-disk structures as bytes: what building, laying out anew, replaying a
+//! journal and repairing have in common when they write.
+//!
+//! - [`dirblocks`]: directories as blocks, hashed or linear
+//! - [`mapping`]: extent trees and indirect blocks
+//! - [`rewrite`]: numbers and checksums inside blocks and inodes replaced
+//! - [`sums`]: checksums of superblocks and bitmaps
+
+pub(crate) mod dirblocks;
+pub(crate) mod mapping;
+pub(crate) mod rewrite;
+pub(crate) mod sums;

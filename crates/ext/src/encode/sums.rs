@@ -1,0 +1,20 @@
+//! Checksums of what a volume has one of, or a group.
+
+use crate::checksum::crc32c;
+use crate::field::{index, low16};
+use crate::ondisk::{Superblock, ro_compat};
+use zerocopy::IntoBytes;
+
+/// Makes the copy of the superblock for a group and sets its checksum.
+pub(crate) fn seal_superblock(sb: &mut Superblock, group: u32) {
+    sb.s_block_group_nr = low16(group).into();
+    if sb.s_feature_ro_compat.get() & ro_compat::METADATA_CSUM != 0 {
+        let end = std::mem::offset_of!(Superblock, s_checksum);
+        sb.s_checksum = crc32c(!0, sb.as_bytes().get(..end).unwrap_or_default()).into();
+    }
+}
+
+/// The checksum of the first `bits` bits of a bitmap, from the volume's seed.
+pub(crate) fn bitmap_sum(seed: u32, bitmap: &[u8], bits: u64) -> u32 {
+    crc32c(seed, bitmap.get(..index(bits.div_ceil(8))).unwrap_or(bitmap))
+}
