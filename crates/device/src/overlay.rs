@@ -24,6 +24,15 @@ impl Overlay {
         Self { base, chunk: chunk_bytes, written: RwLock::default() }
     }
 
+    /// What was written, in units of `chunk_bytes`: the byte that each begins at, and
+    /// its bytes. Units in which only a part was written have the base's bytes around
+    /// it; the last may reach past the end of the device.
+    #[must_use]
+    pub fn chunks(&self) -> Vec<(u64, Vec<u8>)> {
+        let written = self.written.read().unwrap_or_else(PoisonError::into_inner);
+        written.iter().map(|(&index, bytes)| (index * self.chunk, bytes.to_vec())).collect()
+    }
+
     /// Splits a byte range into (chunk number, offset in chunk, length) pieces.
     fn pieces(&self, start: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
         let chunk = self.chunk;

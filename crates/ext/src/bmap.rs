@@ -69,7 +69,7 @@ pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 impl Volume {
     /// Whether an inode's contents lie in blocks at all.
-    fn has_blocks(&self, inode: &Inode) -> bool {
+    pub(crate) fn has_blocks(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) {
             return false;
         }

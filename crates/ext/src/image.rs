@@ -34,8 +34,8 @@ impl ExtImage {
     pub fn open(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
         let mut volume = Volume::open(device, options.ignore_checksums)?;
         let replayed = if options.skip_journal { None } else { journal::replay(&volume)? };
-        if let Some(device) = replayed {
-            volume = Volume::open(device, options.ignore_checksums)?;
+        if let Some(replayed) = replayed {
+            volume = Volume::open(replayed.overlay, options.ignore_checksums)?;
         }
         let geometry = geometry(&volume);
         Ok(Self { volume, geometry })

@@ -53,7 +53,7 @@ pub use image::ExtImage;
 
 pub use build::Builder;
 pub use build::options::Options as BuildOptions;
-pub use check::{CODES, check, phase_of};
+pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};
 pub use relayout::Relayout;
 

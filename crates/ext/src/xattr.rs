@@ -97,6 +97,11 @@ fn in_inode(inode: &Inode) -> Result<Vec<Stored<'_>>, FsError> {
     entries(tail.get(4..).unwrap_or_default(), 0, place)
 }
 
+/// Whether the attributes inside an inode can be read.
+pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
+    in_inode(inode).is_ok()
+}
+
 /// The value of `system.data`: the second part of inline data.
 pub(crate) fn inline_value(inode: &Inode) -> Result<Option<&[u8]>, FsError> {
     let data = in_inode(inode)?

@@ -1,15 +1,14 @@
 //! `seekless check`: whether an image is in order, and repairing it.
 
 use crate::args::Global;
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::image::{FORMATS, refuse_others};
 use crate::say::say;
 use clap::{Args, ValueEnum};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fat::LostChains;
-use seekless_ffs::{Outcome, Repaired};
 use seekless_fs::FsError;
-use seekless_fs::check::{Class, Finding, Report};
+use seekless_fs::check::{Class, Finding, Outcome, Repaired, Report};
 use seekless_fs::format::Probe;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ mod exit {
 /// The exit code for wrong arguments of this command.
 pub(crate) const USAGE: u8 = 16;
 
-/// Check an image for consistency, and repair it (UFS, FAT)
+/// Check an image for consistency, and repair it
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Without options nothing is changed, as with -n.
@@ -43,15 +42,16 @@ Examples:
 
 Checks all inodes, names, bitmaps and counts of a UFS1, UFS2 or ext2/3/4 image,
 in the five phases of fsck. Each finding has a code that is stable between
-versions, and a class: `expected` if a crash may leave it, `unexpected` if only
-damage can explain it. Ext images are checked as if their journal had been
-replayed.
+versions, and a class: `expected` if a crash may leave it (on ext, if e2fsck -p
+repairs it), `unexpected` if only damage can explain it. Ext images are checked
+as if their journal had been replayed.
 
 -p repairs expected findings; if any finding is unexpected it stops and changes
 nothing. -y repairs everything: files without a name are reconnected in
-/lost+found, and if two files claim the same block, the second is cleared. The
-next run completes a repair that was interrupted. An image that is mounted or
-being changed is not repaired.
+/lost+found. If two files claim the same block, on UFS the second is cleared,
+on ext each gets a copy. The journal of ext is replayed. The next run completes
+a repair that was interrupted. An image that is mounted or being changed is not
+repaired.
 
 FAT images are checked in five phases of their own. In them, clusters that no file
 has become files FSCKnnnn.REC in the root directory, or are freed with --lost free;
@@ -62,8 +62,7 @@ Exit codes (those of fsck, for this command only):
   1   errors were found and corrected
   4   errors were found and left uncorrected
   8   the image could not be checked or repaired
-  16  wrong arguments
-Ext images are not repaired: for -p and -y use e2fsck.")]
+  16  wrong arguments")]
 pub(crate) struct CheckArgs {
     /// Image file or block device
     image: PathBuf,
@@ -226,10 +225,8 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
             return Ok(Examined { format, report, outcome, writes: 0 });
         }
-        (_, Format::Ext) => {
-            let what = "ext images are not repaired; use e2fsck";
-            return Err(Failure::new(Kind::Unsupported, what).about(path.display()));
-        }
+        (Mode::Preen, Format::Ext) => seekless_ext::preen(device.clone()).map_err(about)?,
+        (Mode::Repair, Format::Ext) => seekless_ext::repair(device.clone()).map_err(about)?,
         (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device.clone()).map_err(other)?,
         (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device.clone()).map_err(other)?,
         (mode, Format::Fat) => {
@@ -308,7 +305,6 @@ fn unexpected(count: u64) -> String {
 
 fn print(args: &CheckArgs, examined: &Examined) {
     let Examined { format, report, outcome, writes } = examined;
-    let ufs = *format != Format::Ext;
     for (number, finding) in (1..).zip(&report.findings) {
         let (class, code) = (class(finding), finding.code);
         let done = if finding.repaired { ": repaired" } else { "" };
@@ -326,10 +322,6 @@ fn print(args: &CheckArgs, examined: &Examined) {
                 if *writes == 0 { "nothing was repaired" } else { "not everything was repaired" };
             format!("unexpected inconsistency; {done} (-y repairs everything)")
         }
-        (Outcome::Left, Mode::Check, 0) if !ufs => {
-            "consistent with an unclean shutdown".to_string()
-        }
-        (Outcome::Left, Mode::Check, n) if !ufs => format!("damaged: {}", unexpected(n)),
         (Outcome::Left, Mode::Check, 0) => {
             "consistent with an unclean shutdown (repair with -p)".to_string()
         }

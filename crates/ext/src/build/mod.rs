@@ -66,6 +66,7 @@ impl<'a> Builder<'a> {
             indexed: features.has_compat(crate::ondisk::compat::DIR_INDEX),
             checksums: features.has_ro_compat(ro_compat::METADATA_CSUM),
             large: features.has_incompat(incompat::LARGEDIR),
+            typed: true,
             hash_version: hash_version::HALF_MD4,
             hash_seed: identity.hash_seed,
         };

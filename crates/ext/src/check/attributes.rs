@@ -2,6 +2,7 @@
 //! hold large values.
 
 use super::Checker;
+use super::fix::{Fix, Stage};
 use crate::inode::Inode;
 use crate::ondisk::flags;
 use crate::xattr::names_its_owner;
@@ -23,8 +24,13 @@ impl Checker {
     pub(super) fn attributes(&mut self, inode: &Inode) -> Result<u64, FsError> {
         let place = Location::of("attributes").in_inode(inode.ino);
         let values = self.sound(self.volume.xattr_values(inode), "inode.attributes", place)?;
+        if values.is_none() {
+            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+        }
         let strict = self.strict.xattr_values(inode);
-        self.checksum(strict, "inode.attributes-checksum", place)?;
+        if self.checksum(strict, "inode.attributes-checksum", place)? {
+            self.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));
+        }
         let mut clusters = 0u64;
         let cluster = u64::from(self.sb().block_size)
             .saturating_mul(u64::from(self.sb().cluster_ratio))
@@ -46,6 +52,7 @@ impl Checker {
                         "its value should be in inode {ino}, which is not an attribute inode"
                     );
                     self.unexpected("inode.attributes", what, place);
+                    self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
                 }
             }
         }
@@ -62,6 +69,7 @@ impl Checker {
         } else {
             let what = format!("attribute block {block} is outside the volume");
             self.unexpected("inode.block-range", what, place);
+            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         Ok(clusters.saturating_add(1))
     }

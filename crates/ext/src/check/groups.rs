@@ -1,6 +1,7 @@
 //! Pass 5: bitmaps and counts against what was found.
 
 use super::Checker;
+use super::fix::{Fix, Stage};
 use crate::group::{Group, bit};
 use seekless_fs::field::index;
 use seekless_fs::{Corruption, FileKind, FsError, Location};
@@ -50,10 +51,12 @@ impl Checker {
             ] {
                 if known && said != found {
                     let what = format!("has {said} {what}, should be {found}");
-                    self.unexpected("group.counts", what, place);
+                    self.expected("group.counts", what, place);
+                    self.fix(Stage::Groups, Fix::Group(number));
                 }
             }
         }
+        self.free = (blocks, inodes);
         if !self.has_lost_blocks() && !self.from_copy {
             self.totals(blocks, inodes);
         }
@@ -73,10 +76,12 @@ impl Checker {
         if said != blocks {
             let what = format!("has {said} free blocks, should be {blocks}");
             self.expected("superblock.totals", what, place);
+            self.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
         if said_inodes != inodes {
             let what = format!("has {said_inodes} free inodes, should be {inodes}");
             self.expected("superblock.totals", what, place);
+            self.fix(Stage::Groups, Fix::Group(GroupNo::ZERO));
         }
     }
 
@@ -92,7 +97,9 @@ impl Checker {
         let bitmap = if lost || group.block_uninit() {
             None
         } else {
-            self.checksum(self.strict.block_bitmap(group), "bitmap.checksum", place)?;
+            if self.checksum(self.strict.block_bitmap(group), "bitmap.checksum", place)? {
+                self.fix(Stage::Groups, Fix::Group(number));
+            }
             self.sound(self.volume.block_bitmap(group), "bitmap.unreadable", place)?
         };
         let mut found = Differences::default();
@@ -114,7 +121,8 @@ impl Checker {
             let clear = (u32::try_from(count).unwrap_or(all)..all).find(|&at| !bit(bytes, at));
             if clear.is_some() {
                 let what = "bits past the end of the group are not set".to_string();
-                self.unexpected("bitmap.padding", what, place);
+                self.expected("bitmap.padding", what, place);
+                self.fix(Stage::Groups, Fix::Group(number));
             }
         }
         self.report_bits("blocks", &found, place);
@@ -142,21 +150,19 @@ impl Checker {
         let bitmap = if lost || group.inode_uninit() {
             None
         } else {
-            self.checksum(self.strict.inode_bitmap(group), "bitmap.checksum", place)?;
+            if self.checksum(self.strict.inode_bitmap(group), "bitmap.checksum", place)? {
+                self.fix(Stage::Groups, Fix::Group(number));
+            }
             self.sound(self.volume.inode_bitmap(group), "bitmap.unreadable", place)?
         };
         let first = number.get().saturating_mul(count).saturating_add(1);
-        // e2fsck does not come to those behind, which were never written.
-        let scanned = self.used_slots(group);
         let mut found = Differences::default();
         let unread = bitmap.is_none() && !group.inode_uninit();
         let mut directories = 0u32;
         for at in 0..count {
             let ino = Ino::new(first.saturating_add(at));
             let seen = self.seen.get(&ino);
-            let used = seen.is_some()
-                || self.volume.is_own(ino)
-                || (at < scanned && self.is_unusable(ino));
+            let used = self.is_taken(ino);
             directories = directories
                 .saturating_add(u32::from(seen.is_some_and(|s| s.kind == FileKind::Directory)));
             let marked = match &bitmap {
@@ -170,11 +176,31 @@ impl Checker {
             let all = self.sb().block_size.saturating_mul(8);
             if (count..all).any(|at| !bit(bytes, at)) {
                 let what = "bits past the end of the group are not set".to_string();
-                self.unexpected("bitmap.padding", what, place);
+                self.expected("bitmap.padding", what, place);
+                self.fix(Stage::Groups, Fix::Group(number));
             }
         }
         self.report_bits("inodes", &found, place);
         Ok((count.saturating_sub(found.used), directories))
+    }
+
+    /// Whether an inode is in use. e2fsck does not come to those in bad blocks that
+    /// were never written.
+    pub(super) fn is_taken(&self, ino: Ino) -> bool {
+        let is_scanned = || {
+            let Ok((number, slot)) = self.volume.inode_slot(ino) else { return false };
+            let group = self.volume.descriptor(number);
+            group.is_ok_and(|group| slot < self.used_slots(&group))
+        };
+        self.seen.contains_key(&ino)
+            || self.volume.is_own(ino)
+            || (self.is_unusable(ino) && is_scanned())
+    }
+
+    fn fix_group(&mut self, place: Location) {
+        if let Some(number) = place.group {
+            self.fix(Stage::Groups, Fix::Group(number));
+        }
     }
 
     fn report_bits(&mut self, what: &str, found: &Differences, place: Location) {
@@ -183,7 +209,8 @@ impl Checker {
             let count = found.free.len();
             let text = format!("{what} in use, but marked as free: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-free" } else { "bitmap.inodes-free" };
-            self.unexpected(code, text, place);
+            self.expected(code, text, place);
+            self.fix_group(place);
         }
         // Inodes that cannot be found may have what nobody else has.
         let known = !blocks || !self.has_lost_blocks();
@@ -191,7 +218,8 @@ impl Checker {
             let count = found.leaked.len();
             let text = format!("{what} not in use, but marked as used: {count}, {first} first");
             let code = if blocks { "bitmap.blocks-leaked" } else { "bitmap.inodes-leaked" };
-            self.unexpected(code, text, place);
+            self.expected(code, text, place);
+            self.fix_group(place);
         }
     }
 }

@@ -12,13 +12,21 @@ use std::ops::ControlFlow;
 /// Most faults of one directory that are told apart.
 const MOST: usize = 20;
 
+/// Something that is wrong with an index.
+pub(super) struct Fault {
+    pub(super) what: String,
+    /// The root says so itself; else it contradicts the blocks.
+    pub(super) is_of_root: bool,
+}
+
 /// What is wrong with the index of a directory that says it has one.
-pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<String>, FsError> {
+pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
     let Some(leaves) = htree::leaves(dir)? else {
         // Names of which the hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
         let what = "its index has an unknown hash version or structure".to_string();
-        return Ok(if keyed { Vec::new() } else { vec![what] });
+        let fault = Fault { what, is_of_root: true };
+        return Ok(if keyed { Vec::new() } else { vec![fault] });
     };
     let mut faults = Vec::new();
     let mut reached: HashSet<Lbn> = leaves.index.iter().copied().collect();
@@ -36,7 +44,7 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<String>, FsError> {
         }
     }
     faults.truncate(MOST);
-    Ok(faults)
+    Ok(faults.into_iter().map(|what| Fault { what, is_of_root: false }).collect())
 }
 
 /// A name of a leaf that a lookup would not find there.

@@ -1,11 +1,13 @@
 //! Pass 1: every inode in use, and the blocks it claims.
 
+use super::fix::{Fix, Stage};
+use super::salvage::salvage;
 use super::{Checker, Seen};
 use crate::indirect;
 use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat, special};
 use seekless_fs::field::{index, wide};
-use seekless_fs::{BlockMap, FileKind, FsError, Location};
+use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino};
 
 pub(super) fn place(ino: Ino) -> Location {
@@ -71,15 +73,31 @@ impl Checker {
             return Ok(());
         }
         let read = self.volume.inode(ino);
-        let Some(inode) = self.sound(read, "inode.unreadable", place(ino))? else { return Ok(()) };
+        let inode = match read {
+            Ok(inode) => inode,
+            Err(error @ FsError::Corrupt { .. }) => return self.unreadable(ino, &error),
+            Err(error) => return Err(error),
+        };
         let is_orphan = self.orphans.contains(&ino);
         let is_special = self.volume.is_own(ino) || self.volume.is_kept_unused(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
-        if links == 0 && !is_orphan && !is_special {
+        if !is_orphan && !is_special && self.was_listed(&inode) {
+            let what = "was on a list of orphans that is lost".to_string();
+            self.unexpected("inode.deletion-time", what, place(ino));
+            let fix = if links == 0 { Fix::Deleted(ino) } else { Fix::Undelete(ino) };
+            self.fix(Stage::Inodes, fix);
+        } else if links == 0 && !is_orphan && !is_special {
             if mode != 0 && inode.core.i_dtime.get() == 0 {
                 let what = "deleted, but without a deletion time".to_string();
-                self.unexpected("inode.partly-cleared", what, place(ino));
+                self.expected("inode.partly-cleared", what, place(ino));
+                self.fix(Stage::Inodes, Fix::Deleted(ino));
             }
+        } else if !is_orphan && !is_special && inode.core.i_dtime.get() != 0 {
+            let what = "in use, but has a deletion time".to_string();
+            self.expected("inode.deletion-time", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Undelete(ino));
+        }
+        if links == 0 && !is_orphan && !is_special {
             return Ok(());
         }
         if is_special && !self.reserved(&inode)? {
@@ -91,12 +109,11 @@ impl Checker {
             }
             let what = format!("mode {mode:#o} is not a valid file type");
             self.unexpected("inode.unknown-kind", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
-        self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))?;
-        if links > 0 && !is_orphan && !is_special && inode.core.i_dtime.get() != 0 {
-            let what = "in use, but has a deletion time".to_string();
-            self.unexpected("inode.deletion-time", what, place(ino));
+        if self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))? {
+            self.fix(Stage::Inodes, Fix::Seal(ino));
         }
         let bad_map = self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
@@ -108,11 +125,59 @@ impl Checker {
             names: 0,
             parent: None,
             named_in: None,
+            is_empty: self.volume.allocated_sectors(&inode) == 0
+                && !inode.has_flag(flags::INLINE_DATA)
+                && matches!(kind, FileKind::Regular | FileKind::Directory),
             is_special: is_special && ino.get() != special::ROOT,
             is_value: self.volume.is_value(&inode),
             bad_map,
         };
         self.seen.insert(ino, seen);
+        Ok(())
+    }
+
+    /// An inode whose sizes cannot be right.
+    fn unreadable(&mut self, ino: Ino, error: &FsError) -> Result<(), FsError> {
+        let (what, at) = error.finding(place(ino));
+        let is_extra = matches!(
+            error,
+            FsError::Corrupt { kind: Corruption::Range { field: "i_extra_isize", .. }, .. }
+        );
+        self.graded(is_extra, "inode.unreadable", what, at);
+        match error {
+            _ if is_extra => self.fix(Stage::Inodes, Fix::ExtraSize(ino)),
+            FsError::Corrupt { kind: Corruption::Range { field: "i_size", .. }, .. } => {
+                self.fix(Stage::Inodes, Fix::Length(ino, 0));
+            }
+            // It lies past the end of the device.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether `i_dtime` is no time but the number of an inode, as on the list of
+    /// orphans (e2fsck, `PR_1_LOW_DTIME`).
+    fn was_listed(&self, inode: &Inode) -> bool {
+        let raw = &self.sb().raw;
+        let count = raw.s_inodes_count.get();
+        let dated = |time: u32| time == 0 || time >= count;
+        let is_dated = raw.s_rev_level.get() > 0 && dated(raw.s_wtime.get());
+        let dtime = inode.core.i_dtime.get();
+        is_dated && dated(raw.s_mtime.get()) && dtime != 0 && dtime < count
+    }
+
+    /// Claims what can be read of a map that is damaged.
+    fn salvaged(&mut self, inode: &Inode) -> Result<(), FsError> {
+        let found = salvage(&self.volume, inode)?;
+        let mut claims = Claims::default();
+        for &block in &found.index {
+            self.claim(Extent::new(block, 1), &mut claims);
+        }
+        for piece in &found.pieces {
+            self.claim(piece.placed.extent, &mut claims);
+        }
+        let fix = if claims.is_hopeless() { Fix::Clear } else { Fix::Map };
+        self.fix(Stage::Inodes, fix(inode.ino));
         Ok(())
     }
 
@@ -123,9 +188,14 @@ impl Checker {
             return self.resize(inode);
         }
         let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
-        self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
+        if self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)? {
+            self.fix(Stage::Inodes, Fix::SealMap(inode.ino));
+        }
         let attributes = self.attributes(inode)?;
-        let Some(map) = map else { return Ok(true) };
+        let Some(map) = map else {
+            self.salvaged(inode)?;
+            return Ok(true);
+        };
         let mut claims = Claims::default();
         for node in &map.index {
             self.claim(Extent::new(node.block, 1), &mut claims);
@@ -140,6 +210,11 @@ impl Checker {
         if claims.duplicates > 0 {
             let what = format!("{} clusters are also used by something else", claims.duplicates);
             self.unexpected("inode.duplicate-blocks", what, at);
+        }
+        if claims.is_hopeless() {
+            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+        } else if claims.duplicates.saturating_add(claims.fixed) > 0 {
+            self.fix(Stage::Inodes, Fix::Map(inode.ino));
         }
         let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(blocks);
@@ -182,6 +257,7 @@ impl Checker {
             if self.used.set(at) {
                 continue;
             }
+            self.twice.set(at);
             let fixed = self.fixed.get(at);
             // Files may have blocks in common on volumes that say so.
             if !fixed && self.may_share() {
@@ -209,26 +285,38 @@ impl Checker {
         let behind = |run: &seekless_fs::Mapping| run.lbn.saturating_add(run.extent.len).get();
         let written = map.runs.iter().filter(|run| !run.unwritten).map(behind).max().unwrap_or(0);
         let end = written.saturating_mul(bsize);
-        let wrong = match kind {
+        let ino = inode.ino;
+        let (wrong, fix) = match kind {
             FileKind::Directory => {
                 // Blocks set aside for more names may lie behind its end.
                 let spare = u64::from(self.sb().raw.s_prealloc_dir_blocks);
                 let most = inode.len.saturating_add(spare.saturating_mul(bsize));
-                inode.len == 0 || !inode.len.is_multiple_of(bsize) || end < inode.len || end > most
+                let wrong = inode.len == 0
+                    || !inode.len.is_multiple_of(bsize)
+                    || end < inode.len
+                    || end > most;
+                // Without blocks there is not even a `.`.
+                let fix = if end == 0 { Fix::Clear(ino) } else { Fix::Length(ino, end) };
+                (wrong, fix)
             }
             FileKind::Regular => {
                 // It may end where its last block begins: an append that was cut
                 // off, and what e2fsck allows.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
-                written > 0 && inode.len < last && !sealed && !self.orphans.contains(&inode.ino)
+                let wrong = written > 0 && inode.len < last && !sealed;
+                (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
-            FileKind::Symlink => inode.len == 0 || inode.len >= bsize,
-            _ => false,
+            FileKind::Symlink => {
+                let reach = if map.runs.is_empty() { bsize } else { end };
+                (inode.len == 0 || inode.len >= bsize || inode.len > reach, Fix::Clear(ino))
+            }
+            _ => (inode.len != 0, Fix::Length(ino, 0)),
         };
         if wrong {
             let what = format!("{} bytes long, with written blocks up to {end}", inode.len);
-            self.unexpected("inode.length", what, place(inode.ino));
+            self.graded(kind != FileKind::Symlink, "inode.length", what, place(ino));
+            self.fix(Stage::Inodes, fix);
         }
     }
 
@@ -243,7 +331,8 @@ impl Checker {
         let said = self.volume.allocated_sectors(inode);
         if said != wanted {
             let what = format!("has {said} sectors, should be {wanted}");
-            self.unexpected("inode.block-count", what, place(inode.ino));
+            self.expected("inode.block-count", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Sectors(inode.ino, wanted));
         }
     }
 
@@ -254,6 +343,7 @@ impl Checker {
         if claims.duplicates.saturating_add(claims.fixed) > 0 {
             let what = "its attribute block is also used by something else".to_string();
             self.unexpected("inode.duplicate-blocks", what, place(ino));
+            self.fix(Stage::Inodes, Fix::CopyAttributes(ino));
         }
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(wide(1));
     }

@@ -1,5 +1,6 @@
 //! Pass 4: numbers of links, and what nothing leads to.
 
+use super::fix::{Fix, Stage};
 use super::{Checker, Seen};
 use crate::ondisk::ro_compat;
 use seekless_fs::{FileKind, Location};
@@ -20,6 +21,9 @@ impl Checker {
             }
         }
         self.seen = seen;
+        for &ino in &nameless {
+            self.fix(Stage::Connections, Fix::Connect(ino));
+        }
         if let Some(first) = nameless.first() {
             let count = nameless.len();
             let what =
@@ -51,7 +55,12 @@ impl Checker {
                     "in use with {} links, but not referenced by any directory entry",
                     seen.links
                 );
-                self.unexpected("inode.unreferenced", what, place);
+                self.graded(seen.is_empty, "inode.unreferenced", what, place);
+                if seen.is_empty {
+                    self.fix(Stage::Unreferenced, Fix::Clear(ino));
+                } else {
+                    self.fix(Stage::Connections, Fix::Connect(ino));
+                }
             }
             return;
         }
@@ -64,13 +73,17 @@ impl Checker {
         }
         let what = format!("{} links, should be {}", seen.links, seen.names);
         let code = if seen.links > seen.names { "inode.links-high" } else { "inode.links-low" };
-        self.unexpected(code, what, place);
+        self.expected(code, what, place);
+        let most = if many && is_dir { 1 } else { seen.names.min(LINK_MAX) };
+        let links = u16::try_from(most).unwrap_or(u16::MAX);
+        self.fix(Stage::Links, Fix::Links(ino, links));
     }
 
     fn value(&mut self, ino: Ino) {
         if !self.values.contains_key(&ino) && !self.orphans.contains(&ino) {
             let what = "holds the value of an attribute that no inode has".to_string();
             self.unexpected("inode.unreferenced", what, Location::of("inode").in_inode(ino));
+            self.fix(Stage::Unreferenced, Fix::Clear(ino));
         }
     }
 
@@ -86,6 +99,7 @@ impl Checker {
             let what = format!("reference count {count}, should be {found}");
             let place = Location::of("attribute block").in_inode(owner).in_block(block);
             self.unexpected("attributes.count", what, place);
+            self.fix(Stage::Links, Fix::Shares(block, found));
         }
     }
 }

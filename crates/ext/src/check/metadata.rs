@@ -6,6 +6,7 @@
 //! other metadata, or to a table that holds no inodes. So one damaged field is
 //! one finding, and not one more for each thing that it leads to.
 
+use super::fix::{Fix, Fixes, Stage};
 use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
@@ -27,16 +28,37 @@ const SAMPLE: u32 = 256;
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
+    fixes: &mut Fixes,
 ) -> Result<(Volume, bool), FsError> {
-    let error = match Volume::open(device.clone(), true) {
-        Err(error @ FsError::Corrupt { .. }) => error,
-        other => return other.map(|volume| (volume, false)),
+    let place = Location::of("superblock");
+    let primary = Volume::open(device.clone(), true);
+    let (code, error) = match &primary {
+        Err(FsError::Corrupt { .. }) => ("superblock.corrupt", primary.err()),
+        Err(_) => return primary.map(|volume| (volume, false)),
+        // Of one with a wrong checksum any field may be what is wrong.
+        Ok(_) => match Volume::open(device.clone(), false) {
+            Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
+                ("superblock.checksum", Some(error))
+            }
+            _ => return primary.map(|volume| (volume, false)),
+        },
     };
-    let Some((sb, block)) = backup::superblock(device.as_ref()) else { return Err(error) };
+    let Some(error) = error else { return Volume::open(device, true).map(|it| (it, false)) };
+    let copy = backup::superblock(device.as_ref());
+    let (what, place) = error.finding(place);
+    let Some((sb, block)) = copy else {
+        // Nothing but its own fields vouches for it, and those fit.
+        if code == "superblock.corrupt" {
+            return Err(error);
+        }
+        report.add(code, Class::Unexpected, what, place);
+        fixes.add(Stage::Superblock, Fix::Superblock);
+        return Volume::open(device, true).map(|volume| (volume, false));
+    };
     let volume = Volume::with_superblock(device, sb, true)?;
-    let (what, place) = error.finding(Location::of("superblock"));
     let what = format!("{what}; its copy in block {block} was used instead");
-    report.add("superblock.corrupt", Class::Unexpected, what, place);
+    report.add(code, Class::Unexpected, what, place);
+    fixes.add(Stage::Superblock, Fix::Superblock);
     Ok((volume, true))
 }
 
@@ -74,13 +96,12 @@ struct Doubtful {
 }
 
 impl Checker {
-    pub(super) fn superblock(&mut self, device: Arc<dyn BlockDevice>) -> Result<(), FsError> {
+    pub(super) fn superblock(&mut self) -> Result<(), FsError> {
         if self.from_copy {
             // A copy is not kept up: neither its totals nor its state are those of now.
             return Ok(());
         }
         let place = Location::of("superblock");
-        self.checksum(Volume::open(device, false), "superblock.checksum", place)?;
         let state = self.sb().raw.s_state.get();
         if state & STATE_ERRORS != 0 {
             // They may be gone: e2fsck looks for itself.
@@ -94,9 +115,14 @@ impl Checker {
             let what =
                 format!("{kept} blocks reserved for group descriptors, without resize_inode");
             self.unexpected("superblock.reserved", what, place);
+            self.fix(Stage::Superblock, Fix::Superblock);
         }
-        for (field, value) in self.impossible_fields() {
+        let impossible = self.impossible_fields();
+        for (field, value) in &impossible {
             self.unexpected("superblock.fields", format!("{field} is {value}"), place);
+        }
+        if !impossible.is_empty() {
+            self.fix(Stage::Superblock, Fix::Superblock);
         }
         Ok(())
     }
@@ -104,7 +130,7 @@ impl Checker {
     /// Fields of the superblock that nothing here depends on, with values for
     /// which e2fsck gives the superblock up (`ext2fs_open2`, `check_super_block`):
     /// copies of it must not be made.
-    fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
+    pub(super) fn impossible_fields(&self) -> Vec<(&'static str, u64)> {
         let (sb, raw) = (self.sb(), &self.sb().raw);
         let reserved = u64::from(raw.s_r_blocks_count_lo.get())
             | if sb.has_incompat(incompat::BIT64) {
@@ -216,6 +242,7 @@ impl Checker {
             matches!(strict, Err(FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }));
         self.checksum(strict, "group.checksum", place)?;
         if bad_sum {
+            self.fix(Stage::Heads, Fix::Head(number));
             self.doubtful_groups.insert(number);
             self.damaged_descriptors.insert(number);
         }
@@ -325,6 +352,7 @@ impl Checker {
                 );
                 self.unexpected("group.head", what, place);
                 self.damaged_descriptors.insert(number);
+                self.fix(Stage::Heads, Fix::Head(number));
                 self.volume.replace_pointer(number, part, bytes);
                 self.strict.replace_pointer(number, part, bytes);
                 taken.take(spare);

@@ -3,7 +3,7 @@
 //! 0. [`metadata`]: superblock and group descriptors, against their copies
 //! 1. [`inodes`], [`reserved`], [`attributes`]: every inode, the blocks it claims, attributes
 //! 2. [`names`], [`index`]: every directory and what its entries lead to
-//! 3. [`names`]: directories that the root does not lead to
+//! 3. [`paths`]: directories that the root does not lead to
 //! 4. [`links`]: numbers of links, unreferenced inodes, shared attributes
 //! 5. [`groups`]: bitmaps and counts
 //!
@@ -12,9 +12,14 @@
 //! the device does, or nothing says how the volume is laid out. Every block of
 //! a file's map is read once, so a hostile image costs no more time than an
 //! honest one of its size.
+//!
+//! With what it finds the check says what would do away with it ([`fix`]);
+//! [`repair`] does that, in an order in which it can be interrupted. A finding is
+//! expected where `e2fsck -p` repairs it without a question.
 
 mod attributes;
 mod codes;
+mod fix;
 mod groups;
 mod index;
 mod inodes;
@@ -22,15 +27,21 @@ mod links;
 mod metadata;
 mod names;
 mod orphans;
+mod paths;
+mod repair;
 mod reserved;
+mod salvage;
 
 pub use codes::{CODES, phase_of};
+pub use repair::{preen, repair};
 
 use crate::image::ExtImage;
 use crate::journal;
+use crate::ondisk::incompat;
 use crate::superblock::Super;
 use crate::volume::Volume;
 use attributes::SharedBlock;
+use fix::{Fix, Fixes, Spot, Stage};
 use seekless_device::BlockDevice;
 use seekless_fs::bits::Bits;
 use seekless_fs::check::{Class, Report};
@@ -42,6 +53,17 @@ use std::sync::Arc;
 
 /// `s_state`: errors were met while it was mounted.
 const STATE_ERRORS: u16 = 2;
+
+/// Codes of what a volume that was not unmounted has: nothing that is read or
+/// laid out anew depends on it.
+const CARRIED: [&str; 6] = [
+    "superblock.errors",
+    "superblock.not-clean",
+    "superblock.totals",
+    "journal.pending",
+    "orphan.list",
+    "inode.orphan",
+];
 
 /// With `shared_blocks`: files a cluster is believed to belong to, on average.
 const MOST_SHARES: u64 = 64;
@@ -56,8 +78,10 @@ struct Seen {
     names: u64,
     /// Of a directory: what its `..` says.
     parent: Option<Ino>,
-    /// Of a directory: the directory an entry was found in.
-    named_in: Option<Ino>,
+    /// Of a directory: the entry that names it.
+    named_in: Option<Spot>,
+    /// It has neither blocks nor contents in itself.
+    is_empty: bool,
     /// Nothing need lead to it: it belongs to the volume.
     is_special: bool,
     /// It holds the value of attributes.
@@ -72,9 +96,13 @@ struct Checker {
     /// The same, compared with its checksums.
     strict: Volume,
     report: Report,
-    /// Clusters that something lies in, and of them the volume's own.
+    /// What would do away with the findings.
+    fixes: Fixes,
+    /// Clusters that something lies in, of them the volume's own, and those that
+    /// were claimed twice.
     used: Bits,
     fixed: Bits,
+    twice: Bits,
     seen: BTreeMap<Ino, Seen>,
     /// Inodes that a mount would delete or truncate.
     orphans: BTreeSet<Ino>,
@@ -82,6 +110,8 @@ struct Checker {
     unusable: Vec<Ino>,
     /// The superblock is a copy.
     from_copy: bool,
+    /// The entry of the root named `lost+found`, and what it leads to.
+    lost_found: Option<(Spot, Ino)>,
     /// Groups whose descriptor's checksum does not match: its marks of what was
     /// never written are not believed.
     doubtful_groups: BTreeSet<GroupNo>,
@@ -102,6 +132,8 @@ struct Checker {
     shares_left: u64,
     /// Directories that could not be read to their end.
     cut_short: BTreeSet<Ino>,
+    /// Clusters and inodes that nothing was found in.
+    free: (u64, u32),
 }
 
 /// Checks an image; nothing of it is changed.
@@ -111,17 +143,16 @@ struct Checker {
 /// [`FsError::Unsupported`] with the name of a feature that is not read,
 /// [`FsError::Device`] when the device fails.
 pub fn check(device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-    let mut report = Report::default();
-    let device = recover(device, &mut report)?;
-    examine(device, report)
+    Ok(Checker::examine(device)?.report)
 }
 
 /// Checks a device as it is, without a look at what its journal may hold.
-///
-/// # Errors
-/// As [`check`].
-pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Result<Report, FsError> {
-    let (volume, from_copy) = metadata::open(device.clone(), &mut report)?;
+fn look(
+    device: Arc<dyn BlockDevice>,
+    mut report: Report,
+    mut fixes: Fixes,
+) -> Result<Checker, FsError> {
+    let (volume, from_copy) = metadata::open(device.clone(), &mut report, &mut fixes)?;
     let mut strict = Volume::with_superblock(device.clone(), volume.sb.clone(), true)?;
     strict.ignore_checksums = false;
     let clusters = index(volume.sb.clusters());
@@ -129,12 +160,15 @@ pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Resul
         volume,
         strict,
         report,
+        fixes,
         used: Bits::new(clusters),
         fixed: Bits::new(clusters),
+        twice: Bits::new(clusters),
         seen: BTreeMap::new(),
         orphans: BTreeSet::new(),
         unusable: Vec::new(),
         from_copy,
+        lost_found: None,
         doubtful_groups: BTreeSet::new(),
         damaged_descriptors: BTreeSet::new(),
         lost_groups: BTreeSet::new(),
@@ -145,8 +179,9 @@ pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Resul
         children: BTreeMap::new(),
         shares_left: wide(clusters).saturating_mul(MOST_SHARES),
         cut_short: BTreeSet::new(),
+        free: (0, 0),
     };
-    checker.superblock(device)?;
+    checker.superblock()?;
     checker.metadata()?;
     checker.orphans()?;
     checker.inodes()?;
@@ -154,7 +189,7 @@ pub(crate) fn examine(device: Arc<dyn BlockDevice>, mut report: Report) -> Resul
     checker.unconnected();
     checker.links();
     checker.groups()?;
-    Ok(checker.report)
+    Ok(checker)
 }
 
 impl ExtImage {
@@ -165,12 +200,11 @@ impl ExtImage {
     /// [`FsError::Damaged`] with the first finding; otherwise as [`check`].
     pub fn refuse_damage(&self) -> Result<(), FsError> {
         let volume = self.volume();
-        let report = examine(volume.device().clone(), Report::default())?;
-        let ignored = |code: &str| volume.ignore_checksums && code.ends_with("checksum");
-        let mut grave = report
-            .findings
-            .iter()
-            .filter(|finding| finding.class == Class::Unexpected && !ignored(finding.code));
+        let report = look(volume.device().clone(), Report::default(), Fixes::default())?.report;
+        let ignored = |code: &str| {
+            CARRIED.contains(&code) || volume.ignore_checksums && code.ends_with("checksum")
+        };
+        let mut grave = report.findings.iter().filter(|finding| !ignored(finding.code));
         let Some(first) = grave.next() else { return Ok(()) };
         Err(FsError::Damaged {
             code: first.code,
@@ -185,6 +219,7 @@ impl ExtImage {
 fn recover(
     device: Arc<dyn BlockDevice>,
     report: &mut Report,
+    fixes: &mut Fixes,
 ) -> Result<Arc<dyn BlockDevice>, FsError> {
     let volume = match Volume::open(device.clone(), true) {
         // Without a sound superblock nothing says whether there is something
@@ -194,15 +229,25 @@ fn recover(
     };
     let place = Location::of("journal");
     match journal::replay(&volume) {
-        Ok(None) => Ok(device),
+        Ok(None) => {
+            // Nothing waits, though the superblock says so.
+            if volume.sb.has_incompat(incompat::RECOVER) {
+                fixes.add(Stage::Journal, Fix::Replay);
+                let what = "the journal is empty, but the superblock says that it is not";
+                report.add("journal.pending", Class::Expected, what.to_string(), place);
+            }
+            Ok(device)
+        }
         Ok(Some(replayed)) => {
             let what = "the journal has not been replayed; checked as if it had been".to_string();
             report.add("journal.pending", Class::Expected, what, place);
-            Ok(replayed)
+            fixes.add(Stage::Journal, Fix::Replay);
+            Ok(replayed.overlay)
         }
         Err(error @ FsError::Corrupt { .. }) => {
             let (what, place) = error.finding(place);
             report.add("journal.corrupt", Class::Unexpected, what, place);
+            fixes.add(Stage::Journal, Fix::EmptyJournal);
             Ok(device)
         }
         Err(error) => Err(error),
@@ -210,8 +255,19 @@ fn recover(
 }
 
 impl Checker {
+    /// Goes through all passes.
+    fn examine(device: Arc<dyn BlockDevice>) -> Result<Self, FsError> {
+        let (mut report, mut fixes) = (Report::default(), Fixes::default());
+        let device = recover(device, &mut report, &mut fixes)?;
+        look(device, report, fixes)
+    }
+
     fn sb(&self) -> &Super {
         &self.volume.sb
+    }
+
+    fn fix(&mut self, stage: Stage, fix: Fix) {
+        self.fixes.add(stage, fix);
     }
 
     fn expected(&mut self, code: &'static str, what: String, location: Location) {
@@ -220,6 +276,12 @@ impl Checker {
 
     fn unexpected(&mut self, code: &'static str, what: String, location: Location) {
         self.report.add(code, Class::Unexpected, what, location);
+    }
+
+    /// Reports what `e2fsck -p` repairs only under a condition.
+    fn graded(&mut self, expected: bool, code: &'static str, what: String, location: Location) {
+        let class = if expected { Class::Expected } else { Class::Unexpected };
+        self.report.add(code, class, what, location);
     }
 
     /// Reports what damage makes of a result; what the device makes of it is
@@ -241,20 +303,21 @@ impl Checker {
         }
     }
 
-    /// Reports a checksum that does not match, and nothing else.
+    /// Reports a checksum that does not match, and nothing else; whether there is
+    /// one.
     fn checksum<T>(
         &mut self,
         result: Result<T, FsError>,
         code: &'static str,
         place: Location,
-    ) -> Result<(), FsError> {
+    ) -> Result<bool, FsError> {
         match result {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
                 let (what, place) = error.finding(place);
                 self.unexpected(code, what, place);
-                Ok(())
+                Ok(true)
             }
-            Ok(_) | Err(FsError::Corrupt { .. }) => Ok(()),
+            Ok(_) | Err(FsError::Corrupt { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -269,6 +332,16 @@ impl Checker {
     fn has_lost_blocks(&self) -> bool {
         let lost = [&self.lost_groups, &self.lost_block_bitmaps, &self.lost_inode_bitmaps];
         lost.into_iter().any(|groups| !groups.is_empty())
+    }
+
+    /// Blocks and inodes that are free.
+    fn free_totals(&self) -> (u64, u32) {
+        (self.free.0.saturating_mul(u64::from(self.sb().cluster_ratio)), self.free.1)
+    }
+
+    /// Whether an inode is a directory in use.
+    fn is_directory(&self, ino: Ino) -> bool {
+        self.seen.get(&ino).is_some_and(|seen| seen.kind == FileKind::Directory)
     }
 
     /// Whether an inode lies in a group that cannot be read.

@@ -1,15 +1,17 @@
-//! Passes 2 and 3: what directories hold, and whether the root leads to them.
+//! Pass 2: what directories hold, and what their entries lead to.
 
 use super::Checker;
-use crate::dir::{Directory, entry_at, kind_of};
+use super::fix::{Fix, Spot, Stage};
+use crate::dir::{Directory, Entry, entry_at, kind_of, record_len};
 use crate::inode::Inode;
-use crate::ondisk::{flags, incompat, special};
-use seekless_fs::{FileKind, FsError, Location};
+use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat, special};
+use crate::{field, inline};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
-use std::collections::{BTreeSet, HashSet};
-use std::ops::ControlFlow;
+use std::collections::HashSet;
+use std::mem::offset_of;
 
-fn place(dir: Ino) -> Location {
+pub(super) fn place(dir: Ino) -> Location {
     Location::of("directory").in_inode(dir)
 }
 
@@ -19,6 +21,33 @@ struct Name {
     /// The code of its kind.
     kind: u8,
     name: Vec<u8>,
+    /// Where it begins, see [`Spot`].
+    at: u64,
+}
+
+/// The entries of a block or a piece of one, in use or not, and where it makes no
+/// sense. Where at least the length of a record is possible the next is looked for
+/// behind it, else the rest is not looked at.
+pub(super) fn tolerant<'a>(
+    block: &'a [u8],
+    at: &mut usize,
+    place: Location,
+) -> Option<Result<Entry<'a>, FsError>> {
+    if *at >= block.len() {
+        return None;
+    }
+    let found = entry_at(block, *at, u32::MAX, place);
+    *at = match &found {
+        Ok(entry) => entry.next,
+        Err(_) => {
+            let head: Option<DirEntryHead> = field::parse(block, *at);
+            let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
+            let left = block.len().saturating_sub(*at);
+            let is_possible = len >= size_of::<DirEntryHead>() && len & 3 == 0 && len <= left;
+            at.saturating_add(if is_possible { len } else { left })
+        }
+    };
+    Some(found)
 }
 
 impl Checker {
@@ -27,11 +56,15 @@ impl Checker {
         match self.seen.get(&root).map(|seen| seen.kind) {
             Some(FileKind::Directory) => {}
             Some(_) => {
-                self.unexpected("root.not-directory", "is not a directory".into(), place(root))
+                self.unexpected("root.not-directory", "is not a directory".into(), place(root));
+                self.fix(Stage::Inodes, Fix::Clear(root));
             }
             // With the group of the root all directories hang in the air.
             None if self.is_lost(root) => {}
-            None => self.unexpected("root.missing", "not in use".into(), place(root)),
+            None => {
+                self.unexpected("root.missing", "not in use".into(), place(root));
+                self.fix(Stage::Connections, Fix::Root);
+            }
         }
         let dirs: Vec<(Ino, bool)> = self
             .seen
@@ -52,6 +85,15 @@ impl Checker {
         Ok(())
     }
 
+    /// Has a directory written anew; an inline one has its entries changed where
+    /// they are.
+    fn rebuild(&mut self, dir: &Inode, instead: Option<Fix>) {
+        match instead {
+            Some(fix) if dir.has_flag(flags::INLINE_DATA) => self.fix(Stage::Names, fix),
+            _ => self.fix(Stage::Names, Fix::Rebuild(dir.ino)),
+        }
+    }
+
     fn directory(&mut self, dir: Ino) -> Result<(), FsError> {
         let inode = self.volume.inode(dir)?;
         let names = if inode.has_flag(flags::INLINE_DATA) {
@@ -63,35 +105,46 @@ impl Checker {
         };
         if !self.orphans.contains(&dir) && names.len() < 2 {
             self.unexpected("directory.dot", "`.` or `..` is missing".into(), place(dir));
+            self.rebuild(&inode, None);
         }
-        let encrypted = inode.has_flag(flags::ENCRYPT);
         let mut known = HashSet::new();
         for (number, name) in names.iter().enumerate() {
-            self.entry(dir, number, name, encrypted);
+            self.entry(&inode, number, name)?;
             if !known.insert(name.name.as_slice()) {
                 let what = format!("`{}` is a duplicate entry", show(&name.name));
                 self.unexpected("entry.duplicate", what, place(dir));
+                let spot = Spot { dir, at: name.at };
+                self.rebuild(&inode, Some(Fix::Remove(spot)));
             }
         }
         Ok(())
     }
 
     fn inline_names(&mut self, inode: &Inode) -> Result<Vec<Name>, FsError> {
-        let mut names = Vec::new();
-        let dir = Directory::new(&self.volume, inode);
-        let read = dir.read(0, &mut |entry| {
-            let kind = entry.kind.map_or(0, code_of);
-            names.push(Name { ino: entry.ino, kind, name: entry.name.to_vec() });
-            ControlFlow::Continue(())
-        });
-        if self.sound(read, "directory.corrupt", place(inode.ino))?.is_none() {
-            self.cut_short.insert(inode.ino);
+        let dir = inode.ino;
+        let kind = code_of(FileKind::Directory);
+        let parent = field::le32(&inode.core.i_block.0, 0).unwrap_or(0);
+        let parent_at = field::wide(offset_of!(InodeCore, i_block));
+        let mut names = vec![
+            Name { ino: dir, kind, name: b".".to_vec(), at: 0 },
+            Name { ino: Ino::new(parent), kind, name: b"..".to_vec(), at: parent_at },
+        ];
+        let ranges = self.sound(inline::entry_ranges(inode), "directory.corrupt", place(dir))?;
+        if ranges.is_none() {
+            self.cut_short.insert(dir);
+        }
+        for range in ranges.unwrap_or_default() {
+            let piece = inode.raw().get(range.clone()).unwrap_or_default();
+            if let Some(bad) = self.names_in(dir, range.start, piece, &mut names) {
+                self.fix(Stage::Names, Fix::Cut(Spot { dir, at: bad }));
+            }
         }
         Ok(names)
     }
 
     fn block_names(&mut self, inode: &Inode) -> Result<Vec<Name>, FsError> {
         let mut names = Vec::new();
+        let bsize = self.volume.block_len();
         let blocks = Directory::new(&self.volume, inode).blocks();
         let present = Directory::new(&self.volume, inode).present()?;
         let gap = (0..).map(Lbn::new).zip(&present).find(|(wanted, lbn)| wanted != *lbn);
@@ -100,123 +153,184 @@ impl Checker {
             let what = format!("block {missing} is missing");
             self.unexpected("directory.hole", what, place(inode.ino));
             self.cut_short.insert(inode.ino);
+            self.fix(Stage::Names, Fix::Rebuild(inode.ino));
         }
         for lbn in present.into_iter().filter(|lbn| lbn.get() < blocks) {
-            let strict = Directory::new(&self.strict, inode).block(lbn);
-            match strict {
+            match Directory::new(&self.strict, inode).block(lbn) {
                 Ok(_) => {}
-                Err(error @ FsError::Corrupt { .. }) => {
-                    let (what, place) = error.finding(place(inode.ino));
-                    self.unexpected("directory.checksum", what, place);
-                }
+                Err(error @ FsError::Corrupt { .. }) => self.unsealed(inode, lbn, &error),
                 Err(error) => return Err(error),
             }
             let block = Directory::new(&self.volume, inode).block(lbn)?;
-            self.names_in(inode.ino, lbn, &block, &mut names);
+            let start = field::index(lbn.get()).saturating_mul(bsize);
+            if self.names_in(inode.ino, start, &block, &mut names).is_some() {
+                self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+            }
         }
         Ok(names)
     }
 
-    /// The entries of a block, up to where it makes no sense.
-    fn names_in(&mut self, dir: Ino, lbn: Lbn, block: &[u8], names: &mut Vec<Name>) {
-        let mut at = 0;
-        while at < block.len() {
-            let here = place(dir).at_offset(seekless_fs::field::byte(at));
-            let entry = match entry_at(block, at, u32::MAX, here) {
+    /// A block whose checksum is wrong, or not there.
+    fn unsealed(&mut self, inode: &Inode, lbn: Lbn, error: &FsError) {
+        let (what, at) = error.finding(place(inode.ino));
+        self.expected("directory.checksum", what, at);
+        let is_sum = matches!(error, FsError::Corrupt { kind: Corruption::Checksum { .. }, .. });
+        let fix = if is_sum { Fix::SealBlock(inode.ino, lbn) } else { Fix::Rebuild(inode.ino) };
+        self.fix(Stage::Names, fix);
+    }
+
+    /// The entries of a block or piece, which begins at byte `start`; where it
+    /// makes no sense for the first time.
+    fn names_in(
+        &mut self,
+        dir: Ino,
+        start: usize,
+        block: &[u8],
+        names: &mut Vec<Name>,
+    ) -> Option<u64> {
+        let (mut at, mut bad) = (0, None);
+        loop {
+            let from = field::wide(start.saturating_add(at));
+            let here = place(dir).at_offset(field::byte(at));
+            let Some(found) = tolerant(block, &mut at, here) else { return bad };
+            let entry = match found {
                 Ok(entry) => entry,
                 Err(error) => {
-                    let what = format!("block {lbn}: {error}");
+                    let what = format!("from byte {start} on: {error}");
                     self.unexpected("directory.corrupt", what, here);
                     self.cut_short.insert(dir);
-                    return;
+                    bad.get_or_insert(from);
+                    continue;
                 }
             };
-            at = entry.next;
             if entry.ino != Ino::ZERO {
                 let (ino, kind) = (entry.ino, entry.file_type);
-                names.push(Name { ino, kind, name: entry.name.to_vec() });
+                names.push(Name { ino, kind, name: entry.name.to_vec(), at: from });
             }
         }
     }
 
     /// Follows an entry; the first two are `.` and `..`. An encrypted name may be
     /// any bytes.
-    fn entry(&mut self, dir: Ino, number: usize, entry: &Name, encrypted: bool) {
+    fn entry(&mut self, inode: &Inode, number: usize, entry: &Name) -> Result<(), FsError> {
+        let dir = inode.ino;
+        let spot = Spot { dir, at: entry.at };
         match (number, entry.name.as_slice()) {
             (0, b".") => {
-                self.kind(dir, entry, FileKind::Directory);
-                return self.dot(dir, entry.ino);
+                self.kind(spot, entry, FileKind::Directory);
+                self.dot(spot, entry.ino);
+                return Ok(());
             }
             (1, b"..") => {
-                self.kind(dir, entry, FileKind::Directory);
+                self.kind(spot, entry, FileKind::Directory);
                 if let Some(seen) = self.seen.get_mut(&dir) {
                     seen.parent = Some(entry.ino);
                 }
-                return;
+                return Ok(());
             }
             (0 | 1, _) => {
                 let what = format!("`{}` in the place of `.` and `..`", show(&entry.name));
                 self.unexpected("directory.dot", what, place(dir));
+                self.rebuild(inode, None);
             }
             (_, b"." | b"..") => {
                 let what = format!("`{}` is a duplicate entry", show(&entry.name));
-                return self.unexpected("entry.name", what, place(dir));
+                self.unexpected("entry.name", what, place(dir));
+                self.rebuild(inode, Some(Fix::Remove(spot)));
+                return Ok(());
             }
             _ => {}
         }
+        let encrypted = inode.has_flag(flags::ENCRYPT);
         if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
             self.unexpected("entry.name", what, place(dir));
+            self.rebuild(inode, Some(Fix::Remove(spot)));
         }
         let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
-            if !self.is_lost(entry.ino) {
-                let state = match self.is_unusable(entry.ino) {
-                    true => "lies in a bad block",
-                    false => "is not in use",
-                };
-                let name = show(&entry.name);
-                let what = format!("`{name}` points to inode {}, which {state}", entry.ino);
-                self.unexpected("entry.unallocated", what, place(dir));
-            }
-            return;
+            return self.unallocated(spot, entry);
         }
-        self.named(dir, entry);
+        if dir.get() == special::ROOT && entry.name == b"lost+found" {
+            self.lost_found.get_or_insert((spot, entry.ino));
+        }
+        self.named(spot, entry);
+        Ok(())
+    }
+
+    /// An entry leads to an inode that is not in use.
+    fn unallocated(&mut self, spot: Spot, entry: &Name) -> Result<(), FsError> {
+        if self.is_lost(entry.ino) {
+            return Ok(());
+        }
+        let name = show(&entry.name);
+        if self.is_behind(entry.ino)? {
+            let what = format!(
+                "`{name}` points to inode {}, in the part of the table that is marked unused",
+                entry.ino
+            );
+            self.expected("entry.unallocated", what, place(spot.dir));
+            let (group, _) = self.volume.inode_slot(entry.ino)?;
+            self.fix(Stage::Heads, Fix::Head(group));
+            return Ok(());
+        }
+        let state = match self.is_unusable(entry.ino) {
+            true => "lies in a bad block",
+            false => "is not in use",
+        };
+        let what = format!("`{name}` points to inode {}, which {state}", entry.ino);
+        let is_number = self.volume.inode_slot(entry.ino).is_ok();
+        let expected = is_number && !self.volume.is_own(entry.ino) && !self.is_unusable(entry.ino);
+        self.graded(expected, "entry.unallocated", what, place(spot.dir));
+        self.fix(Stage::Names, Fix::Remove(spot));
+        Ok(())
+    }
+
+    /// Whether an inode lies where its group says that nothing was ever written.
+    fn is_behind(&self, ino: Ino) -> Result<bool, FsError> {
+        let Ok((number, slot)) = self.volume.inode_slot(ino) else { return Ok(false) };
+        Ok(slot >= self.used_slots(&self.volume.descriptor(number)?))
     }
 
     /// An entry leads to an inode in use.
-    fn named(&mut self, dir: Ino, entry: &Name) {
+    fn named(&mut self, spot: Spot, entry: &Name) {
+        let is_root = entry.ino.get() == special::ROOT;
         let Some(seen) = self.seen.get_mut(&entry.ino) else { return };
-        seen.names = seen.names.saturating_add(1);
         let kind = seen.kind;
         let is_dir = kind == FileKind::Directory;
-        let second = is_dir && seen.named_in.replace(dir).is_some();
-        if is_dir {
-            self.children.entry(dir).or_default().push(entry.ino);
-        }
+        let second = is_dir && (is_root || entry.ino == spot.dir || seen.named_in.is_some());
         if second {
             let what = format!("`{}` is an additional name of a directory", show(&entry.name));
-            self.unexpected("directory.two-names", what, place(dir));
+            self.unexpected("directory.two-names", what, place(spot.dir));
+            self.fix(Stage::Names, Fix::Remove(spot));
+            return;
         }
-        self.kind(dir, entry, kind);
+        seen.names = seen.names.saturating_add(1);
+        if is_dir {
+            seen.named_in = Some(spot);
+            self.children.entry(spot.dir).or_default().push(entry.ino);
+        }
+        self.kind(spot, entry, kind);
     }
 
     /// An entry says the kind of what it leads to, or nothing: from before the
     /// feature was set.
-    fn kind(&mut self, dir: Ino, entry: &Name, kind: FileKind) {
+    fn kind(&mut self, spot: Spot, entry: &Name, kind: FileKind) {
         let typed = self.sb().has_incompat(incompat::FILETYPE);
         if entry.kind != 0 && !(typed && kind_of(entry.kind) == Some(kind)) {
             let what =
                 format!("the file type of `{}` differs from that of its inode", show(&entry.name));
-            self.unexpected("entry.kind", what, place(dir));
+            self.graded(!typed, "entry.kind", what, place(spot.dir));
+            self.fix(Stage::Names, Fix::Retype(spot, kind));
         }
     }
 
-    fn dot(&mut self, dir: Ino, to: Ino) {
-        self.count(dir);
-        if to != dir {
+    fn dot(&mut self, spot: Spot, to: Ino) {
+        self.count(spot.dir);
+        if to != spot.dir {
             let what = format!("`.` points to inode {to}");
-            self.unexpected("directory.dot", what, place(dir));
+            self.unexpected("directory.dot", what, place(spot.dir));
+            self.fix(Stage::Names, Fix::Lead(spot, spot.dir));
         }
     }
 
@@ -230,80 +344,46 @@ impl Checker {
     fn parent(&mut self, dir: Ino) {
         let Some(seen) = self.seen.get(&dir) else { return };
         let root = Ino::new(special::ROOT);
-        let named_in = if dir == root { Some(root) } else { seen.named_in };
+        let named_in = if dir == root { Some(root) } else { seen.named_in.map(|spot| spot.dir) };
         // What nothing leads to is no child of anybody's.
         let (Some(parent), Some(named_in)) = (seen.parent, named_in) else { return };
         self.count(named_in);
         if parent != named_in {
             let what = format!("`..` points to inode {parent}, should be {named_in}");
             self.unexpected("directory.dot-dot", what, place(dir));
+            self.fix(Stage::Names, Fix::Parent(dir, named_in));
         }
     }
 
-    /// Pass 3: directories that no chain of names leads to from the root.
-    pub(super) fn unconnected(&mut self) {
-        let root = Ino::new(special::ROOT);
-        let dirs: Vec<(Ino, bool)> = self
-            .seen
-            .iter()
-            .filter(|(ino, seen)| seen.kind == FileKind::Directory && !self.orphans.contains(*ino))
-            .map(|(&ino, seen)| (ino, seen.named_in.is_none() && ino != root))
-            .collect();
-        let alone: Vec<Ino> =
-            dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
-        let reached = self.below(alone.iter().copied().chain([root]).collect());
-        for ino in alone {
-            // The one that names it may be there, and unreadable.
-            let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
-            if parent.is_some_and(|parent| self.is_unreadable(parent)) {
-                continue;
-            }
-            let what = "in use, but not referenced by any directory entry".to_string();
-            self.unexpected("directory.unconnected", what, place(ino));
-        }
-        for (ino, _) in dirs.into_iter().filter(|(ino, _)| !reached.contains(ino)) {
-            let what = "its only names are in directories below itself".to_string();
-            self.unexpected("directory.loop", what, place(ino));
-        }
-    }
-
-    /// Whether names of a directory are missing from what was found.
-    fn is_unreadable(&self, dir: Ino) -> bool {
-        self.is_lost(dir) || self.cut_short.contains(&dir)
-    }
-
-    /// Some directories, and all below them.
-    fn below(&self, mut next: Vec<Ino>) -> BTreeSet<Ino> {
-        let mut reached = BTreeSet::new();
-        while let Some(dir) = next.pop() {
-            if reached.insert(dir) {
-                next.extend(self.children.get(&dir).into_iter().flatten());
-            }
-        }
-        reached
-    }
-}
-
-/// The code of a kind in an entry.
-fn code_of(kind: FileKind) -> u8 {
-    (1..=7).find(|&code| kind_of(code) == Some(kind)).unwrap_or(0)
-}
-
-fn show(name: &[u8]) -> String {
-    name.escape_ascii().to_string()
-}
-
-impl Checker {
     /// Holds the index of a directory against its blocks.
     fn index(&mut self, inode: &Inode) -> Result<(), FsError> {
         if !self.volume.is_hashed(inode) {
             return Ok(());
         }
-        let found = super::index::faults(&Directory::new(&self.volume, inode));
-        let faults = self.sound(found, "directory.index", place(inode.ino))?.unwrap_or_default();
-        for what in faults {
-            self.unexpected("directory.index", what, place(inode.ino));
+        let at = place(inode.ino);
+        match super::index::faults(&Directory::new(&self.volume, inode)) {
+            Ok(faults) => {
+                for fault in faults {
+                    self.graded(fault.is_of_root, "directory.index", fault.what, at);
+                    self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+                }
+            }
+            Err(error @ FsError::Corrupt { .. }) => {
+                let (what, at) = error.finding(at);
+                self.expected("directory.index", what, at);
+                self.fix(Stage::Names, Fix::Rebuild(inode.ino));
+            }
+            Err(error) => return Err(error),
         }
         Ok(())
     }
+}
+
+/// The code of a kind in an entry.
+pub(super) fn code_of(kind: FileKind) -> u8 {
+    (1..=7).find(|&code| kind_of(code) == Some(kind)).unwrap_or(0)
+}
+
+fn show(name: &[u8]) -> String {
+    name.escape_ascii().to_string()
 }

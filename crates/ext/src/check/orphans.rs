@@ -1,6 +1,7 @@
 //! Files that were deleted or cut while in use: a mount finishes that.
 
 use super::Checker;
+use super::fix::{Fix, Stage};
 use crate::ondisk::compat;
 use seekless_fs::{FsError, Location};
 use seekless_units::Ino;
@@ -15,12 +16,16 @@ impl Checker {
                 // A mount ends the list there, and so does e2fsck, unasked.
                 let (what, place) = error.finding(Location::of("orphan list"));
                 self.expected("orphan.list", what, place);
+                self.fix(Stage::Orphans, Fix::OrphanList);
             }
             walked => walked?,
         }
         self.orphans.extend(listed);
         if self.sb().has_compat(compat::ORPHAN_FILE) {
             self.filed_orphans()?;
+        }
+        if !self.orphans.is_empty() {
+            self.fix(Stage::Orphans, Fix::Orphans);
         }
         for ino in self.orphans.clone() {
             let what =
@@ -36,7 +41,9 @@ impl Checker {
         let read = self
             .strict
             .orphan_blocks(&mut |block| filed.extend(block.numbers.iter().map(|&(_, ino)| ino)));
-        self.sound(read, "orphan.file", place)?;
+        if self.sound(read, "orphan.file", place)?.is_none() {
+            self.fix(Stage::Orphans, Fix::OrphanFile);
+        }
         if self.volume.has_filed_orphans() {
             for ino in filed {
                 if self.volume.is_allocated(ino).unwrap_or(false) {
@@ -44,6 +51,7 @@ impl Checker {
                 } else {
                     let what = format!("lists inode {ino}, which is not in use");
                     self.unexpected("orphan.file", what, place);
+                    self.fix(Stage::Orphans, Fix::OrphanFile);
                 }
             }
         } else if let Some(first) = filed.first() {
@@ -52,6 +60,7 @@ impl Checker {
                 filed.len()
             );
             self.unexpected("orphan.file", what, place);
+            self.fix(Stage::Orphans, Fix::OrphanFile);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! (`e2fsck_pass1`), and no more.
 
 use super::Checker;
+use super::fix::{Fix, Stage};
 use super::inodes::{Claims, place};
 use crate::inode::Inode;
 use crate::journal;
@@ -18,7 +19,8 @@ impl Checker {
         if self.volume.is_kept_unused(inode.ino) {
             if !inode.is_idle() {
                 let what = "not in use, but contains data".to_string();
-                self.unexpected("inode.reserved", what, place(inode.ino));
+                self.expected("inode.reserved", what, place(inode.ino));
+                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             return Ok(false);
         }
@@ -32,8 +34,12 @@ impl Checker {
         let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");
         if self.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
-            self.sound(journal::check_idle(&self.volume, inode), "journal.corrupt", place)?;
-            self.checksum(journal::check_idle(&self.strict, inode), "journal.checksum", place)?;
+            let idle = journal::check_idle(&self.volume, inode);
+            let is_sound = self.sound(idle, "journal.corrupt", place)?.is_some();
+            let idle = journal::check_idle(&self.strict, inode);
+            if self.checksum(idle, "journal.checksum", place)? || !is_sound {
+                self.fix(Stage::Journal, Fix::EmptyJournal);
+            }
         }
         if inode.ino.get() == special::BAD_BLOCKS {
             self.claim_map(inode)?;

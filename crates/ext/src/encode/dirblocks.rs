@@ -32,6 +32,8 @@ pub(crate) struct DirFormat {
     pub(crate) checksums: bool,
     /// Index trees may have three levels.
     pub(crate) large: bool,
+    /// Entries say the kind of file.
+    pub(crate) typed: bool,
     pub(crate) hash_version: u8,
     pub(crate) hash_seed: [u32; 4],
 }
@@ -195,7 +197,7 @@ impl DirFormat {
         let mut last = 0;
         for record in dots.iter().chain(records) {
             last = at;
-            at += put_record(&mut block[at..], record);
+            at += self.put_record(&mut block[at..], record);
         }
         // The last record takes the rest of the block; an empty block is one
         // unused record.
@@ -246,8 +248,8 @@ impl DirFormat {
             levels += 1;
         }
         let root = &mut out[..bs];
-        let dot = put_record(root, &dots[0]);
-        put_record(&mut root[dot..], &dots[1]);
+        let dot = self.put_record(root, &dots[0]);
+        self.put_record(&mut root[dot..], &dots[1]);
         root[dot + 4..dot + 6].copy_from_slice(&encode_rec_len((bs - dot) as u32, bs));
         // On disk: LEGACY, HALF_MD4 or TEA; signedness is a superblock flag.
         let info = DxRootInfo {
@@ -284,6 +286,20 @@ impl DirFormat {
         packing.leaves.iter().enumerate().map(entry).collect()
     }
 
+    /// Writes a record with no slack and returns its length.
+    fn put_record(&self, out: &mut [u8], record: &Record<'_>) -> usize {
+        let len = record_len(record.name.len());
+        let head = DirEntryHead {
+            inode: record.ino.get().into(),
+            rec_len: (len as u16).into(),
+            name_len: record.name.len() as u8,
+            file_type: if self.typed { type_code(record.kind) } else { 0 },
+        };
+        out[..size_of::<DirEntryHead>()].copy_from_slice(head.as_bytes());
+        out[size_of::<DirEntryHead>()..][..record.name.len()].copy_from_slice(record.name);
+        len
+    }
+
     fn put_index(&self, block: &mut [u8], at: usize, max: usize, entries: &[DxEntry], seed: u32) {
         let end = at + std::mem::size_of_val(entries);
         block[at..end].copy_from_slice(entries.as_bytes());
@@ -297,20 +313,6 @@ impl DirFormat {
             block[tail_at..tail_at + size_of::<DxTail>()].copy_from_slice(tail.as_bytes());
         }
     }
-}
-
-/// Writes a record with no slack and returns its length.
-fn put_record(out: &mut [u8], record: &Record<'_>) -> usize {
-    let len = record_len(record.name.len());
-    let head = DirEntryHead {
-        inode: record.ino.get().into(),
-        rec_len: (len as u16).into(),
-        name_len: record.name.len() as u8,
-        file_type: type_code(record.kind),
-    };
-    out[..size_of::<DirEntryHead>()].copy_from_slice(head.as_bytes());
-    out[size_of::<DirEntryHead>()..][..record.name.len()].copy_from_slice(record.name);
-    len
 }
 
 /// `ext4_rec_len_to_disk`: lengths of 64 KiB and more do not fit in 16 bits

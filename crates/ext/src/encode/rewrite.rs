@@ -6,9 +6,10 @@ use crate::dir::entry_at;
 use crate::field::{byte, invalid, le32, parse, range, slice, truncated, wide};
 use crate::htree;
 use crate::ondisk::{
-    DirEntryTail, IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, XATTR_MAGIC, XattrEntry,
-    XattrHeader,
+    DirEntryTail, ExtentHeader, IBlock, INODE_CORE_SIZE, InodeCore, InodeExtra, ORPHAN_BLOCK_MAGIC,
+    OrphanBlockTail, XATTR_MAGIC, XattrEntry, XattrHeader,
 };
+use crate::orphans::block_sum;
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino, Lbn};
 use std::mem::offset_of;
@@ -104,13 +105,50 @@ pub(crate) fn xattr_block(
     place: Location,
 ) -> Result<(), FsError> {
     value_inodes(block, size_of::<XattrHeader>(), renumber, place)?;
-    if let Some(seed) = seed {
-        let at = offset_of!(XattrHeader, h_checksum);
-        put(block, at, &[0; 4], place)?;
-        let sum = crc32c(crc32c(seed, &to.get().to_le_bytes()), block);
-        put(block, at, &sum.to_le_bytes(), place)?;
-    }
-    Ok(())
+    seed.map_or(Ok(()), |seed| seal_xattr_block(block, to, seed, place))
+}
+
+/// Sets the checksum of an attribute block that lies at `at`; `seed` is the volume's.
+pub(crate) fn seal_xattr_block(
+    block: &mut [u8],
+    at: BlockNo,
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let slot = offset_of!(XattrHeader, h_checksum);
+    put(block, slot, &[0; 4], place)?;
+    let sum = crc32c(crc32c(seed, &at.get().to_le_bytes()), block);
+    put(block, slot, &sum.to_le_bytes(), place)
+}
+
+/// Sets the checksum of a block of an extent tree, which stands behind the room for
+/// its entries; `seed` is the inode's.
+pub(crate) fn seal_extent_block(
+    block: &mut [u8],
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let header: ExtentHeader = parse(block, 0).ok_or_else(|| truncated(place))?;
+    let entries = usize::from(header.eh_max.get()).saturating_add(1);
+    let at = entries.saturating_mul(size_of::<ExtentHeader>());
+    let covered = block.get(..at).ok_or_else(|| truncated(place))?;
+    let sum = crc32c(seed, covered);
+    put(block, at, &sum.to_le_bytes(), place)
+}
+
+/// Sets the magic number of a block of the orphan file that lies at `at`, and its
+/// checksum where there are such; `seed` is the file's.
+pub(crate) fn seal_orphan_block(
+    block: &mut [u8],
+    at: BlockNo,
+    seed: Option<u32>,
+    place: Location,
+) -> Result<(), FsError> {
+    let tail = block.len().saturating_sub(size_of::<OrphanBlockTail>());
+    put(block, tail, &ORPHAN_BLOCK_MAGIC.to_le_bytes(), place)?;
+    let sum = seed.map_or(0, |seed| block_sum(block, at, seed));
+    let slot = tail.saturating_add(offset_of!(OrphanBlockTail, ob_checksum));
+    put(block, slot, &sum.to_le_bytes(), place)
 }
 
 /// What changes in an inode.

@@ -17,7 +17,7 @@ const DEFAULT_FAST_COMMIT_BLOCKS: u32 = 256;
 /// The kernel keeps no fast-commit area that leaves less of the journal.
 const MIN_JOURNAL_BLOCKS: u32 = 1024;
 /// Incompatible features that replay knows.
-const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
+pub(super) const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
     | journal_feature::INCOMPAT_64BIT
     | journal_feature::INCOMPAT_ASYNC_COMMIT
     | journal_feature::INCOMPAT_CSUM_V2
@@ -28,6 +28,8 @@ const KNOWN: u32 = journal_feature::INCOMPAT_REVOKE
 pub(super) struct Log<'a> {
     pub(super) volume: &'a Volume,
     pub(super) map: BlockMap,
+    /// What is damaged is passed over.
+    pub(super) lenient: bool,
     incompat: u32,
     compat: u32,
     read_only: u32,
@@ -62,6 +64,7 @@ impl<'a> Log<'a> {
         let mut log = Self {
             volume,
             map: BlockMap { runs, ..BlockMap::default() },
+            lenient: false,
             incompat: 0,
             compat: 0,
             read_only: 0,

@@ -17,7 +17,9 @@ mod tags;
 use crate::checksum::crc32c;
 use crate::field::{range, slice, truncated};
 use crate::inode::Inode;
-use crate::ondisk::{JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_feature};
+use crate::ondisk::{
+    JOURNAL_MAGIC, JournalSuperblock, compat, incompat, journal_block, journal_feature,
+};
 use crate::volume::Volume;
 use log::Log;
 use scan::{Kind, Step};
@@ -25,8 +27,16 @@ use seekless_device::{BlockDevice, Overlay};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Ino, Lba, Lbn};
 use std::collections::HashMap;
+use std::mem::offset_of;
 use std::sync::Arc;
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
+
+/// Features with which the journal's superblock has a checksum.
+const WITH_SUM: u32 = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
+/// `s_checksum_type` of jbd2: CRC32C.
+const CHECKSUM_CRC32C: u8 = 4;
+/// Where the journal's superblock has the number of its first transaction.
+const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
 
 /// Where revoke records start in their block.
 const REVOKE_RECORDS_AT: usize = 16;
@@ -45,9 +55,29 @@ pub(crate) fn check_idle(volume: &Volume, inode: &Inode) -> Result<(), FsError> 
     Err(FsError::corrupt(Corruption::Invalid { field: "s_start", value: found }, place()))
 }
 
+/// What a recovery changes.
+pub(crate) struct Replayed {
+    /// The volume as a mount would leave it.
+    pub(crate) overlay: Arc<Overlay>,
+    /// The journal's first block, which says that it is empty: it is written when
+    /// all else is on the disk.
+    pub(crate) head: BlockNo,
+}
+
 /// The device as a mount would leave it after recovery; `None` when there is
 /// nothing to recover.
-pub(crate) fn replay(volume: &Volume) -> Result<Option<Arc<dyn BlockDevice>>, FsError> {
+pub(crate) fn replay(volume: &Volume) -> Result<Option<Replayed>, FsError> {
+    recover(volume, false)
+}
+
+/// As [`replay`], but a journal that is damaged is followed as far as it makes sense,
+/// as e2fsck does: copies of blocks with a wrong checksum are passed over, and
+/// a transaction that was not wholly written ends it.
+pub(crate) fn salvage(volume: &Volume) -> Result<Option<Replayed>, FsError> {
+    recover(volume, true)
+}
+
+fn recover(volume: &Volume, lenient: bool) -> Result<Option<Replayed>, FsError> {
     if !volume.sb.has_compat(compat::HAS_JOURNAL) || !volume.sb.has_incompat(incompat::RECOVER) {
         return Ok(None);
     }
@@ -56,7 +86,8 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Arc<dyn BlockDevice>>, Fs
         return Err(FsError::Unsupported("recovery from an external journal".into()));
     }
     let inode: Inode = volume.inode(Ino::new(number))?;
-    let log = Log::open(volume, &inode)?;
+    let mut log = Log::open(volume, &inode)?;
+    log.lenient = lenient;
     let Some(start) = log.start else { return Ok(None) };
     let scanned = scan::scan(&log, start)?;
     let block_size = u64::from(volume.sb.block_size);
@@ -68,12 +99,16 @@ pub(crate) fn replay(volume: &Volume) -> Result<Option<Arc<dyn BlockDevice>>, Fs
     fast_commit::replay(&log, scanned.end, &overlay)?;
     // Nothing waits any more.
     let mut head = log.block(0)?;
-    empty(&mut head);
-    if let Some(run) = log.map.find(Lbn::ZERO) {
-        let byte = run.extent.start.get().saturating_mul(block_size);
-        overlay.write(Lba::containing(ByteLen::new(byte)), &head)?;
+    // Numbers of transactions never come again: blocks of old ones are still there.
+    if let Some(sequence) = head.get_mut(SEQUENCE_AT..).and_then(<[u8]>::first_chunk_mut) {
+        *sequence = scanned.end.to_be_bytes();
     }
-    Ok(Some(overlay))
+    empty(&mut head);
+    let run = log.map.find(Lbn::ZERO).ok_or_else(|| truncated(place()))?;
+    let at = run.extent.start;
+    let byte = at.get().saturating_mul(block_size);
+    overlay.write(Lba::containing(ByteLen::new(byte)), &head)?;
+    Ok(Some(Replayed { overlay, head: at }))
 }
 
 /// Makes the first block of a journal that of an empty one, which goes on behind
@@ -85,8 +120,7 @@ pub(crate) fn empty(block: &mut [u8]) {
     let Ok(superblock) = JournalSuperblock::mut_from_bytes(head) else { return };
     superblock.s_start = 0.into();
     superblock.s_sequence = superblock.s_sequence.get().wrapping_add(1).max(1).into();
-    let with_sum = journal_feature::INCOMPAT_CSUM_V2 | journal_feature::INCOMPAT_CSUM_V3;
-    if superblock.s_feature_incompat.get() & with_sum != 0 {
+    if superblock.s_feature_incompat.get() & WITH_SUM != 0 {
         superblock.s_checksum = 0.into();
         superblock.s_checksum = crc32c(!0, superblock.as_bytes()).into();
     }
@@ -135,7 +169,10 @@ fn write_back(
             continue;
         }
         let mut data = log.block(at)?;
-        checksum::verify_data(log, &tag, step.transaction, &data)?;
+        match checksum::verify_data(log, &tag, step.transaction, &data) {
+            Err(FsError::Corrupt { .. }) if log.lenient => continue,
+            checked => checked?,
+        }
         if let Some(head) = data.first_chunk_mut().filter(|_| tag.escaped) {
             *head = JOURNAL_MAGIC.to_be_bytes();
         }
@@ -155,4 +192,39 @@ impl Volume {
         }
         Err(range("t_blocknr", block.get(), self.sb.blocks, place()))
     }
+}
+
+/// Makes the first block of a journal of `blocks` blocks that of an empty one: the
+/// one there as far as it can be used, else one without features. What was in the
+/// journal is lost.
+pub(crate) fn reset(block: &mut [u8], blocks: u32, block_size: u32) {
+    const KEPT: usize = size_of::<JournalSuperblock>();
+    // A number that old transactions hardly have: it is not known what they are.
+    let number = crc32c(!0, block) | 1;
+    let Some((head, rest)) = block.split_at_mut_checked(KEPT) else { return };
+    let Ok(sb) = JournalSuperblock::mut_from_bytes(head) else { return };
+    let is_usable = sb.s_header.h_magic.get() == JOURNAL_MAGIC
+        && sb.s_header.h_blocktype.get() == journal_block::SUPERBLOCK_V2
+        && sb.s_blocksize.get() == block_size
+        && sb.s_first.get() == 1
+        && sb.s_feature_ro_compat.get() == 0
+        && sb.s_feature_incompat.get() & !log::KNOWN == 0;
+    if !is_usable {
+        let uuid = sb.s_uuid;
+        *sb = JournalSuperblock::new_zeroed();
+        sb.s_header.h_magic = JOURNAL_MAGIC.into();
+        sb.s_header.h_blocktype = journal_block::SUPERBLOCK_V2.into();
+        sb.s_blocksize = block_size.into();
+        sb.s_first = 1.into();
+        sb.s_nr_users = 1.into();
+        sb.s_uuid = uuid;
+        sb.s_sequence = number.into();
+        rest.fill(0);
+    }
+    sb.s_maxlen = blocks.into();
+    sb.s_errno = 0.into();
+    if sb.s_feature_incompat.get() & WITH_SUM != 0 {
+        sb.s_checksum_type = CHECKSUM_CRC32C;
+    }
+    empty(block);
 }

@@ -139,7 +139,7 @@ fn judge(log: &Log<'_>, commit: &[u8], open: &Open, older: bool) -> Commit {
 /// With asynchronous commits a record may reach the disk before its blocks:
 /// the log then simply ends there. Otherwise the journal is damaged.
 fn damaged(log: &Log<'_>, done: Scanned) -> Result<Scanned, FsError> {
-    if log.has(journal_feature::INCOMPAT_ASYNC_COMMIT) {
+    if log.lenient || log.has(journal_feature::INCOMPAT_ASYNC_COMMIT) {
         return Ok(done);
     }
     let kind = Corruption::Invalid { field: "h_chksum", value: u64::from(done.end) };

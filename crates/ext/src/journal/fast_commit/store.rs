@@ -227,6 +227,7 @@ impl Store<'_> {
             indexed: plain && version < 3 && sb.has_compat(compat::DIR_INDEX),
             checksums: sb.has_metadata_csum(),
             large: sb.has_incompat(incompat::LARGEDIR),
+            typed: true,
             hash_version: version.saturating_add(sb.hash_unsigned_offset()),
             hash_seed: sb.hash_seed(),
         })

@@ -1,0 +1,183 @@
+//! What a finding asks to be done, and in which order such things are done.
+
+use seekless_fs::FileKind;
+use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
+use std::collections::BTreeMap;
+
+/// An entry of a directory, by the byte of the directory that it begins at; of an
+/// inline directory, by the byte of its inode.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Spot {
+    pub(super) dir: Ino,
+    pub(super) at: u64,
+}
+
+/// A change of the image that does away with a finding.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Fix {
+    /// Write the superblock that was decided on.
+    Superblock,
+    /// Write back what the journal holds, and empty it.
+    Replay,
+    /// Empty the journal, whatever it holds.
+    EmptyJournal,
+    /// Write a group's descriptor: pointers as they were decided on, and nothing
+    /// in it taken for never written.
+    Head(GroupNo),
+    /// Drop the list of orphans.
+    OrphanList,
+    /// Write the blocks of the orphan file anew.
+    OrphanFile,
+    /// Delete or truncate all orphans.
+    Orphans,
+    /// Make an inode unused.
+    Clear(Ino),
+    /// Give an unused inode a deletion time.
+    Deleted(Ino),
+    /// Take its deletion time from an inode in use.
+    Undelete(Ino),
+    /// Renew its checksum.
+    Seal(Ino),
+    /// Set `i_extra_isize` to what the volume wants.
+    ExtraSize(Ino),
+    /// Give it another length, in bytes.
+    Length(Ino, u64),
+    /// Set `i_blocks`, in sectors.
+    Sectors(Ino, u64),
+    /// Write its map anew, of what can be read of it; blocks that others have too
+    /// are copied.
+    Map(Ino),
+    /// Renew the checksums in the blocks of its map.
+    SealMap(Ino),
+    /// Forget the attributes that cannot be read.
+    DropAttributes(Ino),
+    /// Give it an attribute block of its own.
+    CopyAttributes(Ino),
+    /// Renew the checksum of its attribute block.
+    SealAttributes(Ino),
+    /// Make an entry unused.
+    Remove(Spot),
+    /// Set the kind of file that an entry says.
+    Retype(Spot, FileKind),
+    /// Make the rest of a block of entries unused.
+    Cut(Spot),
+    /// Let `.` lead elsewhere.
+    Lead(Spot, Ino),
+    /// Let `..` of a directory lead elsewhere.
+    Parent(Ino, Ino),
+    /// Renew the checksum of a block of a directory.
+    SealBlock(Ino, Lbn),
+    /// Write a directory anew.
+    Rebuild(Ino),
+    /// Make a root directory.
+    Root,
+    /// Give it a name in `lost+found`.
+    Connect(Ino),
+    /// Set the number of links.
+    Links(Ino, u16),
+    /// Set the number of files that an attribute block belongs to.
+    Shares(BlockNo, u32),
+    /// Bring a group's bitmaps, counts and checksums up to date.
+    Group(GroupNo),
+}
+
+impl Fix {
+    /// The inode that it changes and nothing else, if it does.
+    pub(super) fn inode(self) -> Option<Ino> {
+        match self {
+            Self::Clear(ino)
+            | Self::Deleted(ino)
+            | Self::Undelete(ino)
+            | Self::Seal(ino)
+            | Self::ExtraSize(ino)
+            | Self::Length(ino, _)
+            | Self::Sectors(ino, _)
+            | Self::Map(ino)
+            | Self::SealMap(ino)
+            | Self::DropAttributes(ino)
+            | Self::CopyAttributes(ino)
+            | Self::SealAttributes(ino) => Some(ino),
+            _ => None,
+        }
+    }
+
+    /// The directory whose entries it changes in place, if it does.
+    pub(super) fn directory(self) -> Option<Ino> {
+        match self {
+            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) | Self::Lead(spot, _) => {
+                Some(spot.dir)
+            }
+            Self::SealBlock(dir, _) | Self::Parent(dir, _) => Some(dir),
+            _ => None,
+        }
+    }
+}
+
+/// When a change is made. What a later stage does is decided by a check of what
+/// the earlier ones left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Stage {
+    /// The superblock: it says where everything is.
+    Superblock,
+    /// What the journal holds.
+    Journal,
+    /// Descriptors of groups: they say which inodes there are.
+    Heads,
+    /// Files that were being deleted or truncated.
+    Orphans,
+    /// Inodes: they say which blocks are whose.
+    Inodes,
+    /// Entries of directories.
+    Names,
+    /// The root, and what nothing leads to.
+    Connections,
+    /// What goes, now that every name is known.
+    Unreferenced,
+    /// Numbers of links.
+    Links,
+    /// Bitmaps and counts.
+    Groups,
+}
+
+/// Changes, by when they are made.
+#[derive(Default)]
+pub(super) struct Fixes(BTreeMap<Stage, Vec<Fix>>);
+
+impl Fixes {
+    pub(super) fn add(&mut self, stage: Stage, fix: Fix) {
+        let fixes = self.0.entry(stage).or_default();
+        // One thing is often named by several findings, one after the other.
+        if fixes.last() != Some(&fix) {
+            fixes.push(fix);
+        }
+    }
+
+    /// Leaves out what shall not be done.
+    pub(super) fn leave_out(&mut self, is_out: impl Fn(&Fix) -> bool) {
+        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
+        self.0.retain(|_, fixes| !fixes.is_empty());
+    }
+
+    /// What comes first, up to where the image must be looked at again: numbers
+    /// of links change nothing that the bitmaps depend on.
+    pub(super) fn first(&self) -> Vec<Fix> {
+        let first = self.0.keys().next().copied();
+        let together = [Stage::Links, Stage::Groups];
+        let wanted = move |stage: &Stage| {
+            Some(*stage) == first
+                || first.is_some_and(|first| together.contains(&first) && together.contains(stage))
+        };
+        let chosen = self.0.iter().filter(move |(stage, _)| wanted(stage));
+        chosen.flat_map(|(_, fixes)| fixes).copied().collect()
+    }
+
+    /// Whether that is of this stage.
+    pub(super) fn begin_with(&self, stage: Stage) -> bool {
+        self.0.keys().next() == Some(&stage)
+    }
+
+    /// Whether bitmaps and counts are all that is left to do.
+    pub(super) fn are_last(&self) -> bool {
+        self.0.keys().all(|stage| *stage >= Stage::Links)
+    }
+}

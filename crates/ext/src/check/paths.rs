@@ -1,0 +1,78 @@
+//! Pass 3: whether the root leads to every directory.
+
+use super::Checker;
+use super::fix::{Fix, Spot, Stage};
+use super::names::place;
+use crate::ondisk::special;
+use seekless_fs::FileKind;
+use seekless_units::Ino;
+use std::collections::BTreeSet;
+
+impl Checker {
+    /// Directories that no chain of names leads to from the root.
+    pub(super) fn unconnected(&mut self) {
+        let root = Ino::new(special::ROOT);
+        let dirs: Vec<(Ino, bool)> = self
+            .seen
+            .iter()
+            .filter(|(ino, seen)| seen.kind == FileKind::Directory && !self.orphans.contains(*ino))
+            .map(|(&ino, seen)| (ino, seen.named_in.is_none() && ino != root))
+            .collect();
+        let alone: Vec<Ino> =
+            dirs.iter().filter(|(_, nameless)| *nameless).map(|&(ino, _)| ino).collect();
+        let reached = self.below(alone.iter().copied().chain([root]).collect());
+        for ino in alone {
+            // The one that names it may be there, and unreadable.
+            let parent = self.seen.get(&ino).and_then(|seen| seen.parent);
+            if parent.is_some_and(|parent| self.is_unreadable(parent)) {
+                continue;
+            }
+            let what = "in use, but not referenced by any directory entry".to_string();
+            self.unexpected("directory.unconnected", what, place(ino));
+            self.fix(Stage::Connections, Fix::Connect(ino));
+        }
+        let lost: Vec<Ino> =
+            dirs.into_iter().map(|(ino, _)| ino).filter(|ino| !reached.contains(ino)).collect();
+        for &ino in &lost {
+            let what = "its only names are in directories below itself".to_string();
+            self.unexpected("directory.loop", what, place(ino));
+        }
+        self.open_loops(&lost);
+    }
+
+    /// Has a name taken out of each loop: then nothing leads to the first of its
+    /// directories, and that is given one.
+    fn open_loops(&mut self, lost: &[Ino]) {
+        let mut met: BTreeSet<Ino> = BTreeSet::new();
+        for &start in lost {
+            let mut way: Vec<(Ino, Spot)> = Vec::new();
+            let mut here = start;
+            while met.insert(here) {
+                let Some(spot) = self.seen.get(&here).and_then(|seen| seen.named_in) else { break };
+                way.push((here, spot));
+                here = spot.dir;
+            }
+            // Back on the way that was gone: what follows is the loop.
+            let Some(from) = way.iter().position(|(dir, _)| *dir == here) else { continue };
+            if let Some((_, spot)) = way.iter().skip(from).min() {
+                self.fix(Stage::Names, Fix::Remove(*spot));
+            }
+        }
+    }
+
+    /// Whether names of a directory are missing from what was found.
+    fn is_unreadable(&self, dir: Ino) -> bool {
+        self.is_lost(dir) || self.cut_short.contains(&dir)
+    }
+
+    /// Some directories, and all below them.
+    fn below(&self, mut next: Vec<Ino>) -> BTreeSet<Ino> {
+        let mut reached = BTreeSet::new();
+        while let Some(dir) = next.pop() {
+            if reached.insert(dir) {
+                next.extend(self.children.get(&dir).into_iter().flatten());
+            }
+        }
+        reached
+    }
+}

@@ -1,0 +1,95 @@
+//! Blocks of attributes, and the lists of them inside inodes.
+
+use super::Work;
+use super::inode::InodeMut;
+use super::superblock::byte_of;
+use crate::encode::rewrite::seal_xattr_block;
+use crate::field::{index, truncated};
+use crate::ondisk::{XattrHeader, flags};
+use crate::xattr::inner_is_sound;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Ino};
+use std::mem::offset_of;
+
+impl Work<'_> {
+    /// Forgets the attributes of an inode that cannot be read: those that lie in it,
+    /// or its block. Inline data that cannot be read is an inode that cannot.
+    pub(super) fn drop_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let old = volume.inode(ino)?;
+        let block = volume.xattr_block_of(&old);
+        let is_inner = !inner_is_sound(&old) || block.is_none();
+        let sectors = volume.allocated_sectors(&old);
+        let block_sectors = u64::from(volume.sb.block_size >> 9);
+        self.change(ino, |inode| {
+            if is_inner && inode.has_flag(flags::INLINE_DATA) {
+                inode.clear();
+            } else if is_inner {
+                inode.drop_inner_attributes();
+            } else {
+                inode.set_attribute_block(BlockNo::ZERO);
+                inode.set_sectors(sectors.saturating_sub(block_sectors));
+            }
+        })
+    }
+
+    /// Gives an inode an attribute block of its own.
+    pub(super) fn copy_attributes(&mut self, ino: Ino) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let Some(block) = volume.xattr_block_of(&volume.inode(ino)?) else { return Ok(true) };
+        let Some(copy) = self.take_block() else { return Ok(false) };
+        let bytes = self.disk.read(byte_of(&volume.sb, block), volume.block_len())?;
+        self.put_attributes(copy, bytes, Some(1))?;
+        self.disk.flush()?;
+        let mut inode = InodeMut::read(volume, self.disk, ino)?;
+        inode.set_attribute_block(copy);
+        inode.write(volume, self.disk)?;
+        Ok(true)
+    }
+
+    /// Renews the checksum of an inode's attribute block.
+    pub(super) fn seal_attributes(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let Some(block) = volume.xattr_block_of(&volume.inode(ino)?) else { return Ok(()) };
+        let bytes = self.disk.read(byte_of(&volume.sb, block), volume.block_len())?;
+        self.put_attributes(block, bytes, None)
+    }
+
+    /// Sets the number of files that an attribute block belongs to.
+    pub(super) fn set_shares(&mut self, block: BlockNo, count: u32) -> Result<(), FsError> {
+        let sb = self.checker.sb();
+        let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
+        self.put_attributes(block, bytes, Some(count))
+    }
+
+    /// Takes one file off an attribute block that is about to go with it.
+    pub(super) fn leave_attributes(&mut self, block: BlockNo) -> Result<(), FsError> {
+        let Some(shared) = self.checker.shared.get(&block) else { return Ok(()) };
+        let sb = self.checker.sb();
+        let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
+        let count = crate::field::le32(&bytes, offset_of!(XattrHeader, h_refcount)).unwrap_or(0);
+        if shared.found > 1 && count > 1 {
+            self.put_attributes(block, bytes, Some(count.saturating_sub(1)))?;
+        }
+        Ok(())
+    }
+
+    fn put_attributes(
+        &mut self,
+        at: BlockNo,
+        mut bytes: Vec<u8>,
+        count: Option<u32>,
+    ) -> Result<(), FsError> {
+        let sb = self.checker.sb();
+        let place = Location::of("attribute block").in_block(at);
+        if let Some(count) = count {
+            let slot = bytes.get_mut(offset_of!(XattrHeader, h_refcount)..);
+            let slot = slot.and_then(<[u8]>::first_chunk_mut).ok_or_else(|| truncated(place))?;
+            *slot = count.to_le_bytes();
+        }
+        if sb.has_metadata_csum() {
+            seal_xattr_block(&mut bytes, at, sb.checksum_seed, place)?;
+        }
+        self.disk.put(byte_of(sb, at), &bytes)
+    }
+}

@@ -1,0 +1,136 @@
+//! Entries of directories changed where they are.
+
+use super::Work;
+use super::superblock::byte_of;
+use crate::check::fix::Spot;
+use crate::check::names::{code_of, place, tolerant};
+use crate::encode::rewrite::seal_directory_block;
+use crate::field::{index, wide};
+use crate::inline;
+use crate::inode::Inode;
+use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{Ino, Lbn};
+use std::mem::offset_of;
+
+/// A change of one entry.
+#[derive(Clone, Copy)]
+pub(super) enum Edit {
+    /// It becomes unused.
+    Remove,
+    /// It says this kind of file.
+    Retype(FileKind),
+    /// It and all behind it become unused.
+    Cut,
+    /// It leads to this inode.
+    Lead(Ino),
+}
+
+impl Work<'_> {
+    /// Changes an entry.
+    pub(super) fn edit(&mut self, spot: Spot, edit: Edit) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inode(spot.dir)?;
+        let typed = volume.sb.has_incompat(incompat::FILETYPE);
+        if inode.has_flag(flags::INLINE_DATA) {
+            let at = index(spot.at);
+            let ranges = inline::entry_ranges(&inode)?;
+            let end = ranges.iter().find(|range| range.contains(&at)).map_or(at, |it| it.end);
+            return self.change(spot.dir, |inode| {
+                inode.with_bytes(|raw| change(raw, at, end, edit, typed));
+            });
+        }
+        let bsize = u64::from(volume.sb.block_size);
+        let lbn = Lbn::new(spot.at.checked_div(bsize).unwrap_or(0));
+        let at = index(spot.at.checked_rem(bsize).unwrap_or(0));
+        self.with_block(&inode, lbn, |block| {
+            let end = block.len();
+            change(block, at, end, edit, typed);
+        })
+    }
+
+    /// Lets `..` of a directory lead to another one; whether there is a `..`.
+    pub(super) fn set_parent(&mut self, dir: Ino, to: Ino) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inode(dir)?;
+        if inode.has_flag(flags::INLINE_DATA) {
+            let at = offset_of!(InodeCore, i_block);
+            self.change(dir, |inode| {
+                inode.with_bytes(|raw| put(raw, at, &to.get().to_le_bytes()))
+            })?;
+            return Ok(true);
+        }
+        let Some(first) = volume.map_block(&inode, Lbn::ZERO)? else { return Ok(false) };
+        let bytes = self.disk.read(byte_of(&volume.sb, first.extent.start), volume.block_len())?;
+        let mut at = 0;
+        let _ = tolerant(&bytes, &mut at, place(dir));
+        let from = at;
+        match tolerant(&bytes, &mut at, place(dir)) {
+            Some(Ok(entry)) if entry.name == b".." => {
+                self.edit(Spot { dir, at: wide(from) }, Edit::Lead(to))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Renews the checksum of a block of a directory.
+    pub(super) fn seal_block(&mut self, dir: Ino, lbn: Lbn) -> Result<(), FsError> {
+        let inode = self.checker.volume.inode(dir)?;
+        self.with_block(&inode, lbn, |_| {})
+    }
+
+    /// Changes a block of a directory.
+    fn with_block(
+        &mut self,
+        inode: &Inode,
+        lbn: Lbn,
+        with: impl FnOnce(&mut [u8]),
+    ) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let Some(run) = volume.map_block(inode, lbn)? else { return Ok(()) };
+        let at = byte_of(&volume.sb, run.extent.start);
+        let mut bytes = self.disk.read(at, volume.block_len())?;
+        with(&mut bytes);
+        if volume.sb.has_metadata_csum() {
+            let (hashed, seed) = (volume.is_hashed(inode), volume.inode_seed(inode));
+            let here = place(inode.ino).in_block(run.extent.start);
+            // A block without room for a checksum is written anew in another round.
+            match seal_directory_block(&mut bytes, lbn, hashed, seed, here) {
+                Err(FsError::Corrupt { .. }) => {}
+                sealed => sealed?,
+            }
+        }
+        self.disk.put(at, &bytes)
+    }
+}
+
+fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(to) = out.get_mut(at..at.saturating_add(bytes.len())) {
+        to.copy_from_slice(bytes);
+    }
+}
+
+/// Changes the entry at byte `at` of a block, or of an inode in which a piece ends at
+/// `end`.
+fn change(bytes: &mut [u8], at: usize, end: usize, edit: Edit, typed: bool) {
+    let field = |offset: usize| at.saturating_add(offset);
+    match edit {
+        Edit::Remove => put(bytes, field(offset_of!(DirEntryHead, inode)), &[0; 4]),
+        Edit::Lead(to) => {
+            put(bytes, field(offset_of!(DirEntryHead, inode)), &to.get().to_le_bytes());
+        }
+        Edit::Retype(kind) => {
+            let code = if typed { code_of(kind) } else { 0 };
+            put(bytes, field(offset_of!(DirEntryHead, file_type)), &[code]);
+        }
+        Edit::Cut => {
+            let rest = end.saturating_sub(at);
+            if rest >= size_of::<DirEntryHead>() {
+                let len = u16::try_from(rest).unwrap_or(u16::MAX);
+                put(bytes, at, &[0; size_of::<DirEntryHead>()]);
+                put(bytes, field(offset_of!(DirEntryHead, rec_len)), &len.to_le_bytes());
+            }
+        }
+    }
+}

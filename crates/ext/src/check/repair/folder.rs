@@ -1,0 +1,234 @@
+//! Directories written anew, and new ones.
+
+use super::Work;
+use super::inode::InodeMut;
+use super::map::contiguous;
+use super::superblock::{byte_of, time};
+use crate::check::names::{place, tolerant};
+use crate::dir::{Directory, kind_of};
+use crate::encode::dirblocks::{DirFormat, Packing, Record};
+use crate::field::{index, wide};
+use crate::inode::Inode;
+use crate::ondisk::{compat, flags, incompat, special};
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{BlockNo, Ino};
+use std::collections::{HashMap, HashSet};
+
+/// The longest name, in bytes.
+const NAME_MAX: usize = 255;
+
+/// A name to be written.
+#[derive(Clone, Debug)]
+pub(super) struct NewName {
+    pub(super) ino: Ino,
+    pub(super) kind: FileKind,
+    pub(super) name: Vec<u8>,
+}
+
+impl Work<'_> {
+    /// Writes a directory's entries anew, as far as they can be read, with more
+    /// names behind: in fresh blocks, without holes, with a new index. Whether there
+    /// was room and a way.
+    pub(super) fn rebuild(&mut self, dir: Ino, more: &[NewName]) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inode(dir)?;
+        if inode.has_flag(flags::INLINE_DATA) {
+            return Ok(false);
+        }
+        let mut names = self.names_of(&inode)?;
+        names.extend_from_slice(more);
+        let names = distinct(names);
+        let mut changed = InodeMut::read(volume, self.disk, dir)?;
+        if self.put_names(&mut changed, dir, self.parent_of(dir), &names)? {
+            changed.write(volume, self.disk)?;
+            return Ok(true);
+        }
+        // Without room a directory can at least lose its index, if blocks of an
+        // index are blocks of entries without names.
+        let can_lose = volume.is_hashed(&inode) && !volume.sb.has_metadata_csum();
+        if can_lose && more.is_empty() {
+            self.change(dir, |it| {
+                let bits = it.core().i_flags.get() & !flags::INDEX;
+                it.core_mut().i_flags = bits.into();
+            })?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Makes a directory of an inode that is not in use; whether there was room.
+    /// Nothing leads to it yet.
+    pub(super) fn make(&mut self, ino: Ino, parent: Ino, mode: u16) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let sb = &volume.sb;
+        let mut inode = InodeMut::read(volume, self.disk, ino)?;
+        let extra = sb.raw.s_want_extra_isize.get();
+        inode.begin(FileKind::Directory.mode_bits() | mode, extra, time(sb));
+        if sb.has_incompat(incompat::EXTENTS) {
+            inode.core_mut().i_flags = flags::EXTENTS.into();
+        }
+        inode.core_mut().i_links_count = 2.into();
+        if !self.put_names(&mut inode, ino, parent, &[])? {
+            return Ok(false);
+        }
+        inode.write(volume, self.disk)?;
+        self.disk.flush()?;
+        Ok(true)
+    }
+
+    /// Gives an inode in memory blocks with these entries, which are on the disk
+    /// then; whether there was room.
+    fn put_names(
+        &mut self,
+        inode: &mut InodeMut,
+        dir: Ino,
+        parent: Ino,
+        names: &[NewName],
+    ) -> Result<bool, FsError> {
+        let sb = self.checker.sb();
+        let mut format = self.dir_format();
+        let record = |it| {
+            let NewName { ino, kind, name }: &NewName = it;
+            Record { name, ino: *ino, kind: *kind }
+        };
+        let mut records: Vec<Record<'_>> = names.iter().map(record).collect();
+        if format.indexed {
+            records.sort_by_key(|record| format.hash(record.name));
+        }
+        let packing = match pack(&format, &records) {
+            Err(FsError::NoSpace(_)) => {
+                format.indexed = false;
+                pack(&format, &records)?
+            }
+            packing => packing?,
+        };
+        let bytes =
+            format.encode(dir, parent, &records, &packing, inode.seed(&self.checker.volume));
+        let mut blocks: Vec<BlockNo> = Vec::new();
+        for chunk in bytes.chunks(index(sb.block_size)) {
+            let Some(block) = self.take_block() else { return Ok(false) };
+            self.disk.put(byte_of(sb, block), chunk)?;
+            blocks.push(block);
+        }
+        if !self.put_map(inode, &contiguous(&blocks))? {
+            return Ok(false);
+        }
+        inode.set_len(wide(bytes.len()));
+        let hashed = if packing.index_blocks > 0 { flags::INDEX } else { 0 };
+        let bits = inode.core().i_flags.get() & !flags::INDEX;
+        inode.core_mut().i_flags = (bits | hashed).into();
+        Ok(true)
+    }
+
+    fn dir_format(&self) -> DirFormat {
+        let sb = self.checker.sb();
+        let version = sb.raw.s_def_hash_version;
+        DirFormat {
+            block_size: index(sb.block_size),
+            indexed: version < 3 && sb.has_compat(compat::DIR_INDEX),
+            checksums: sb.has_metadata_csum(),
+            large: sb.has_incompat(incompat::LARGEDIR),
+            typed: sb.has_incompat(incompat::FILETYPE),
+            hash_version: version.saturating_add(sb.hash_unsigned_offset()),
+            hash_seed: sb.hash_seed(),
+        }
+    }
+
+    /// What `..` of a directory should say, as far as that is known.
+    fn parent_of(&self, dir: Ino) -> Ino {
+        let root = Ino::new(special::ROOT);
+        let Some(seen) = self.checker.seen.get(&dir).filter(|_| dir != root) else { return root };
+        let told = seen.named_in.map(|spot| spot.dir).or(seen.parent);
+        told.filter(|&ino| self.checker.is_directory(ino)).unwrap_or(root)
+    }
+
+    /// The entries of a directory but `.` and `..`, as they lie on the disk now.
+    fn names_of(&self, inode: &Inode) -> Result<Vec<NewName>, FsError> {
+        let volume = &self.checker.volume;
+        let dir = Directory::new(volume, inode);
+        let blocks = dir.blocks();
+        let mut names = Vec::new();
+        for lbn in dir.present()?.into_iter().filter(|lbn| lbn.get() < blocks) {
+            let Some(run) = volume.map_block(inode, lbn)? else { continue };
+            let bytes =
+                self.disk.read(byte_of(&volume.sb, run.extent.start), volume.block_len())?;
+            let mut at = 0;
+            while let Some(found) = tolerant(&bytes, &mut at, place(inode.ino)) {
+                let Ok(entry) = found else { continue };
+                if entry.ino == Ino::ZERO || entry.name == b"." || entry.name == b".." {
+                    continue;
+                }
+                let seen = self.checker.seen.get(&entry.ino).map(|seen| seen.kind);
+                let kind = kind_of(entry.file_type).or(seen).unwrap_or(FileKind::Regular);
+                // What no path can have, as e2fsck has it.
+                let sane = |byte: &u8| if matches!(*byte, 0 | b'/') { b'.' } else { *byte };
+                let name = entry.name.iter().map(sane).collect();
+                names.push(NewName { ino: entry.ino, kind, name });
+            }
+        }
+        Ok(names)
+    }
+
+    /// An inode that is not in use, from where its group says that inodes are; where
+    /// there is none, the group is made to say so of more.
+    pub(super) fn take_inode(&mut self) -> Result<Option<Ino>, FsError> {
+        let checker = self.checker;
+        let per_group = checker.sb().inodes_per_group;
+        for behind in [false, true] {
+            for number in (0..checker.sb().groups).map(seekless_units::GroupNo::new) {
+                if checker.lost_groups.contains(&number) {
+                    continue;
+                }
+                let used = checker.used_slots(&checker.volume.descriptor(number)?);
+                let slots = if behind { used..per_group } else { 0..used };
+                let first = number.get().saturating_mul(per_group).saturating_add(1);
+                let free = slots.map(|slot| Ino::new(first.saturating_add(slot))).find(|&ino| {
+                    let own = checker.volume.is_own(ino) || checker.volume.is_kept_unused(ino);
+                    let root = ino.get() == special::ROOT;
+                    !own && !root && !checker.seen.contains_key(&ino) && !checker.is_unusable(ino)
+                });
+                if let Some(ino) = free {
+                    if behind {
+                        super::groups::put_head(checker, self.disk, number)?;
+                    }
+                    return Ok(Some(ino));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn pack(format: &DirFormat, records: &[Record<'_>]) -> Result<Packing, FsError> {
+    format.pack(records.iter().map(|record| record.name.len()))
+}
+
+/// Names of which each is there once: of the same name for the same inode the first
+/// stays, another inode's gets a number behind.
+fn distinct(names: Vec<NewName>) -> Vec<NewName> {
+    let mut taken: HashMap<Vec<u8>, Ino> = HashMap::with_capacity(names.len());
+    let all: HashSet<Vec<u8>> = names.iter().map(|name| name.name.clone()).collect();
+    let mut out = Vec::with_capacity(names.len());
+    let mut next = 0u32;
+    for mut name in names {
+        match taken.get(&name.name) {
+            Some(&ino) if ino == name.ino => continue,
+            Some(_) => {
+                let own = std::mem::take(&mut name.name);
+                while name.name.is_empty() {
+                    let ending = format!("~{next}").into_bytes();
+                    next = next.saturating_add(1);
+                    let room = NAME_MAX.saturating_sub(ending.len()).min(own.len());
+                    let tried = [own.get(..room).unwrap_or_default(), &ending].concat();
+                    if !taken.contains_key(&tried) && !all.contains(&tried) {
+                        name.name = tried;
+                    }
+                }
+            }
+            None => {}
+        }
+        taken.insert(name.name.clone(), name.ino);
+        out.push(name);
+    }
+    out
+}

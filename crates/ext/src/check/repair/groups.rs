@@ -1,0 +1,172 @@
+//! Bitmaps, descriptors and counts, as what was found has them.
+
+use super::superblock::byte_of;
+use crate::check::Checker;
+use crate::encode::sums::bitmap_sum;
+use crate::field::{index, low16, wide};
+use crate::group::{CHECKSUM_AT, Counts, OLD_SIZE, bit};
+use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, GroupDesc};
+use seekless_fs::patches::Patches;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::{GroupNo, Ino};
+use std::mem::offset_of;
+
+/// Writes a descriptor with the pointers that were decided on; what it says was
+/// never written is looked at from now on. Of one that is otherwise sound only that
+/// is said of its inodes.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn put_head(
+    checker: &Checker,
+    disk: &mut Patches,
+    number: GroupNo,
+) -> Result<(), FsError> {
+    let volume = &checker.volume;
+    let mut bytes = volume.descriptor_bytes(number)?.to_vec();
+    if checker.has_uninit() {
+        let unsure = checker.doubtful_groups.contains(&number);
+        let bits = if unsure { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
+        let at = offset_of!(GroupDesc, bg_flags);
+        if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+            *slot = (u16::from_le_bytes(*slot) & !bits).to_le_bytes();
+        }
+        for at in
+            [offset_of!(GroupDesc, bg_itable_unused_lo), offset_of!(GroupDesc, bg_itable_unused_hi)]
+        {
+            if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {
+                *slot = [0; 2];
+            }
+        }
+    }
+    put_descriptor(checker, disk, number, bytes)
+}
+
+/// Writes a descriptor's bytes with their checksum.
+fn put_descriptor(
+    checker: &Checker,
+    disk: &mut Patches,
+    number: GroupNo,
+    mut bytes: Vec<u8>,
+) -> Result<(), FsError> {
+    let sb = checker.sb();
+    let sum = checker.volume.descriptor_sum(number, &bytes).unwrap_or(0);
+    if let Some(slot) = bytes.get_mut(CHECKSUM_AT..OLD_SIZE) {
+        slot.copy_from_slice(&low16(sum).to_le_bytes());
+    }
+    let per_block = sb.descs_per_block().max(1);
+    let block = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
+    let slot = u64::from(number.get().checked_rem(per_block).unwrap_or(0));
+    let offset = slot.saturating_mul(u64::from(sb.desc_size));
+    disk.put(byte_of(sb, block).saturating_add(offset), &bytes)
+}
+
+/// Sets or clears a bit of a bitmap.
+fn mark(bitmap: &mut [u8], at: u32, set: bool) {
+    if let Some(byte) = bitmap.get_mut(index(at >> 3)) {
+        let mask = 1u8 << (at & 7);
+        *byte = if set { *byte | mask } else { *byte & !mask };
+    }
+}
+
+/// Writes a group's bitmaps and its descriptor. Bitmaps that were never written are
+/// left so where nothing is in use but what belongs to the volume.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Result<(), FsError> {
+    if checker.lost_groups.contains(&number) {
+        return Ok(());
+    }
+    let volume = &checker.volume;
+    let sb = &volume.sb;
+    let group = volume.descriptor(number)?;
+    let mut flags = group.raw().bg_flags.get();
+    let size = volume.block_len();
+
+    let blocks = sb.group_blocks(number);
+    let mut bitmap = vec![0xFF; size];
+    let (mut free_clusters, mut others) = (0u32, false);
+    // What cannot be found may be in use: then nothing becomes free.
+    let old = if checker.has_lost_blocks() && !group.block_uninit() {
+        volume.block_bitmap(&group).ok()
+    } else {
+        None
+    };
+    for (at, block) in (0u32..).zip(blocks.start.get()..blocks.end().get()) {
+        let kept = old.as_ref().is_some_and(|old| bit(old, at));
+        let used = checker.used.get(index(block)) || kept;
+        others |= used && !checker.fixed.get(index(block));
+        free_clusters = free_clusters.saturating_add(u32::from(!used));
+        mark(&mut bitmap, at, used);
+    }
+    if group.block_uninit() && others {
+        flags &= !BG_BLOCK_UNINIT;
+    }
+    let is_written = !group.block_uninit() || others;
+    if is_written && !checker.lost_block_bitmaps.contains(&number) {
+        disk.put(byte_of(sb, group.block_bitmap()), &bitmap)?;
+    }
+
+    let count = sb.inodes_per_group;
+    let first = number.get().saturating_mul(count).saturating_add(1);
+    let mut inodes = vec![0xFF; size];
+    let (mut free_inodes, mut directories, mut used_end) = (0u32, 0u32, 0u32);
+    for at in 0..count {
+        let ino = Ino::new(first.saturating_add(at));
+        let used = checker.is_taken(ino);
+        mark(&mut inodes, at, used);
+        free_inodes = free_inodes.saturating_add(u32::from(!used));
+        let is_dir = checker.seen.get(&ino).is_some_and(|it| it.kind == FileKind::Directory);
+        directories = directories.saturating_add(u32::from(is_dir));
+        if used {
+            used_end = at.saturating_add(1);
+        }
+    }
+    if group.inode_uninit() && used_end > 0 {
+        flags &= !BG_INODE_UNINIT;
+    }
+    let is_written = !group.inode_uninit() || used_end > 0;
+    if is_written && !checker.lost_inode_bitmaps.contains(&number) {
+        disk.put(byte_of(sb, group.inode_bitmap()), &inodes)?;
+    }
+    disk.flush()?;
+
+    let unused = if checker.has_uninit() {
+        group.itable_unused().min(count.saturating_sub(used_end))
+    } else {
+        0
+    };
+    let sums = sb.has_metadata_csum();
+    let sum = |bits: &[u8], len: u32| {
+        if sums { bitmap_sum(sb.checksum_seed, bits, u64::from(len)) } else { 0 }
+    };
+    // Those of bitmaps that were never written are those of the descriptor.
+    let raw = group.raw();
+    let join = |high: u16, low: u16| (u32::from(high) << 16) | u32::from(low);
+    let kept = |written: bool, sum: u32, high: u16, low: u16| {
+        if written { sum } else { join(high, low) }
+    };
+    let counts = Counts {
+        flags,
+        free_clusters,
+        free_inodes,
+        directories,
+        unused,
+        block_sum: kept(
+            flags & BG_BLOCK_UNINIT == 0 || !checker.has_uninit(),
+            sum(&bitmap, sb.clusters_per_group()),
+            raw.bg_block_bitmap_csum_hi.get(),
+            raw.bg_block_bitmap_csum_lo.get(),
+        ),
+        inode_sum: kept(
+            flags & BG_INODE_UNINIT == 0 || !checker.has_uninit(),
+            sum(&inodes, count),
+            raw.bg_inode_bitmap_csum_hi.get(),
+            raw.bg_inode_bitmap_csum_lo.get(),
+        ),
+    };
+    let bytes = volume.recounted(&group, &counts)?;
+    debug_assert!(wide(bytes.len()) >= wide(OLD_SIZE), "a whole descriptor");
+    put_descriptor(checker, disk, number, bytes)
+}

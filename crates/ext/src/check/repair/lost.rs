@@ -1,0 +1,82 @@
+//! The root and `lost+found`: names for what nothing leads to.
+
+use super::Work;
+use super::entries::Edit;
+use super::folder::NewName;
+use crate::dir::Directory;
+use crate::ondisk::special;
+use seekless_fs::{FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+const NAME: &[u8] = b"lost+found";
+/// Their modes, as `e2fsck` has them.
+const ROOT_MODE: u16 = 0o755;
+const MODE: u16 = 0o700;
+/// Names that are tried for one file.
+const TRIES: u32 = 1000;
+
+impl Work<'_> {
+    /// Makes a new root directory; whether there was room.
+    pub(super) fn make_root(&mut self) -> Result<bool, FsError> {
+        let root = Ino::new(special::ROOT);
+        self.make(root, root, ROOT_MODE)
+    }
+
+    /// Gives names to files and directories. Where `lost+found` is missing it is
+    /// made, and where it is a file its name goes; the rest is for the next round.
+    /// Whether anything was done: there may be no room.
+    pub(super) fn connect(&mut self, nameless: &[Ino]) -> Result<bool, FsError> {
+        match self.checker.lost_found {
+            None => self.make_lost(),
+            Some((spot, ino)) if !self.checker.is_directory(ino) => {
+                self.edit(spot, Edit::Remove)?;
+                Ok(true)
+            }
+            Some((_, ino)) => self.fill(ino, nameless),
+        }
+    }
+
+    fn make_lost(&mut self) -> Result<bool, FsError> {
+        let root = Ino::new(special::ROOT);
+        if !self.checker.is_directory(root) {
+            return Ok(false);
+        }
+        let Some(ino) = self.take_inode()? else { return Ok(false) };
+        if !self.make(ino, root, MODE)? {
+            return Ok(false);
+        }
+        let name = NewName { ino, kind: FileKind::Directory, name: NAME.to_vec() };
+        self.rebuild(root, &[name])
+    }
+
+    /// Names for all of them: `#` and the inode number, and where that is taken
+    /// something behind it. What `..` says changes before the names are there.
+    fn fill(&mut self, lost: Ino, nameless: &[Ino]) -> Result<bool, FsError> {
+        let checker = self.checker;
+        let inode = checker.volume.inode(lost)?;
+        let mut taken: BTreeSet<Vec<u8>> = BTreeSet::new();
+        Directory::new(&checker.volume, &inode).read(0, &mut |entry| {
+            taken.insert(entry.name.to_vec());
+            ControlFlow::Continue(())
+        })?;
+        let mut names = Vec::new();
+        for &ino in nameless.iter().filter(|&&ino| ino != lost) {
+            let Some(kind) = checker.seen.get(&ino).map(|seen| seen.kind) else { continue };
+            let tries = (0..TRIES).map(|n| match n {
+                0 => format!("#{ino}").into_bytes(),
+                n => format!("#{ino}.{n}").into_bytes(),
+            });
+            let free = tries.into_iter().find(|name| !taken.contains(name));
+            let Some(name) = free else { continue };
+            taken.insert(name.clone());
+            if kind == FileKind::Directory {
+                self.set_parent(ino, lost)?;
+            }
+            names.push(NewName { ino, kind, name });
+        }
+        self.disk.flush()?;
+        Ok(!names.is_empty() && self.rebuild(lost, &names)?)
+    }
+}

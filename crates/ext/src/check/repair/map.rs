@@ -1,0 +1,152 @@
+//! Maps of files written anew: in fresh blocks, which the inode then leads to.
+
+use super::Work;
+use super::inode::InodeMut;
+use super::superblock::byte_of;
+use crate::check::salvage::salvage;
+use crate::encode::mapping::{
+    Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
+};
+use crate::encode::rewrite::seal_extent_block;
+use crate::field::{index, wide};
+use crate::ondisk::flags;
+use seekless_fs::plan::{Placed, Run};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Ino};
+
+impl Work<'_> {
+    /// Takes a block of the volume; `None` when none is free.
+    pub(super) fn take_block(&mut self) -> Option<BlockNo> {
+        let sb = self.checker.sb();
+        self.space.block(sb.first_block, sb.blocks)
+    }
+
+    /// Writes the map of a file anew, of what can be read of it. Blocks that are
+    /// claimed twice are copied, the second claimer's and the first's alike.
+    pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let old = volume.inode(ino)?;
+        let found = salvage(volume, &old)?;
+        let mut pieces: Vec<Piece> = Vec::new();
+        for piece in found.pieces {
+            let Placed { lbn, extent } = piece.placed;
+            for n in 0..extent.len {
+                let block = extent.start.saturating_add(n);
+                let mut at = block;
+                if self.checker.twice.get(index(block.get())) {
+                    let Some(copy) = self.copy_block(block)? else { return Ok(false) };
+                    at = copy;
+                }
+                let placed = Placed { lbn: lbn.saturating_add(n), extent: Extent::new(at, 1) };
+                push(&mut pieces, Piece { placed, unwritten: piece.unwritten });
+            }
+        }
+        let mut inode = InodeMut::read(volume, self.disk, ino)?;
+        if !self.put_map(&mut inode, &pieces)? {
+            return Ok(false);
+        }
+        inode.write(volume, self.disk)?;
+        Ok(true)
+    }
+
+    fn copy_block(&mut self, block: BlockNo) -> Result<Option<BlockNo>, FsError> {
+        let Some(copy) = self.take_block() else { return Ok(None) };
+        let sb = self.checker.sb();
+        let bytes = self.disk.read(byte_of(sb, block), index(sb.block_size))?;
+        self.disk.put(byte_of(sb, copy), &bytes)?;
+        Ok(Some(copy))
+    }
+
+    /// Gives an inode in memory a map of these pieces, the blocks of which are on
+    /// the disk then; whether there was room.
+    pub(super) fn put_map(
+        &mut self,
+        inode: &mut InodeMut,
+        pieces: &[Piece],
+    ) -> Result<bool, FsError> {
+        let sb = self.checker.sb();
+        let size = sb.block_size;
+        let has_extents = inode.has_flag(flags::EXTENTS);
+        let needed = if has_extents {
+            let extents = pieces.iter().map(|it| extents_of(it.placed.extent.len, it.unwritten));
+            extent_tree_blocks(extents.fold(0, u64::saturating_add), size)
+        } else {
+            let run = |it: &Piece| Run { lbn: it.placed.lbn, len: it.placed.extent.len };
+            indirect_blocks(&pieces.iter().map(run).collect::<Vec<_>>(), size)
+        };
+        let mut blocks = Vec::new();
+        for _ in 0..needed {
+            match self.take_block() {
+                Some(block) => blocks.push(block),
+                None => return Ok(false),
+            }
+        }
+        let mut given = blocks.into_iter();
+        let made = if has_extents {
+            let seed = sb.has_metadata_csum().then(|| inode.seed(&self.checker.volume));
+            extent_tree(pieces, size, seed, &mut given)
+        } else {
+            block_map(pieces, size, &mut given)
+        };
+        let map = match made {
+            // Further than a map of this kind reaches.
+            Err(FsError::NoSpace(_)) => return Ok(false),
+            made => made?,
+        };
+        for (at, bytes) in &map.blocks {
+            self.disk.put(byte_of(sb, *at), bytes)?;
+        }
+        self.disk.flush()?;
+        inode.set_map(map.i_block);
+        let data = pieces.iter().map(|piece| piece.placed.extent.len);
+        let has_attributes =
+            inode.core().i_file_acl_lo.get() != 0 || inode.core().i_file_acl_high.get() != 0;
+        let blocks = data
+            .fold(0, u64::saturating_add)
+            .saturating_add(needed)
+            .saturating_add(u64::from(has_attributes));
+        inode.set_sectors(blocks.saturating_mul(u64::from(size >> 9)));
+        Ok(true)
+    }
+
+    /// Renews the checksums of the blocks of an extent tree.
+    pub(super) fn seal_map(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inode(ino)?;
+        let seed = volume.inode_seed(&inode);
+        for node in volume.block_map(&inode)?.index {
+            let at = byte_of(&volume.sb, node.block);
+            let mut bytes = self.disk.read(at, volume.block_len())?;
+            let place = Location::of("extent block").in_inode(ino).in_block(node.block);
+            seal_extent_block(&mut bytes, seed, place)?;
+            self.disk.put(at, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds a piece of one block, joined to the last where they touch.
+fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    if let Some(last) = pieces.last_mut() {
+        let run = &mut last.placed;
+        let follows = run.lbn.saturating_add(run.extent.len) == piece.placed.lbn
+            && run.extent.end() == piece.placed.extent.start
+            && last.unwritten == piece.unwritten;
+        if follows {
+            run.extent.len = run.extent.len.saturating_add(1);
+            return;
+        }
+    }
+    pieces.push(piece);
+}
+
+/// Pieces of a file that begins with its first block and has no holes.
+pub(super) fn contiguous(blocks: &[BlockNo]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for (n, &block) in blocks.iter().enumerate() {
+        let lbn = seekless_units::Lbn::new(wide(n));
+        let placed = Placed { lbn, extent: Extent::new(block, 1) };
+        push(&mut pieces, Piece { placed, unwritten: false });
+    }
+    pieces
+}

@@ -1,0 +1,289 @@
+//! Doing away with what a check found.
+//!
+//! A repair is a sequence of rounds, as for UFS: a check of the whole image says
+//! what is wrong and what would mend it, the first stage of that ([`Stage`]) is
+//! written, and the next check sees what it left. So a repair that was interrupted
+//! is taken up by the next one where it ended. Contents are written before what
+//! leads to them, names go before inodes, and bitmaps come last.
+//!
+//! The superblock says from the first write to the last that the volume is not
+//! clean.
+
+mod attributes;
+mod entries;
+mod folder;
+mod groups;
+mod inode;
+mod journal;
+mod lost;
+mod map;
+mod orphans;
+mod space;
+mod superblock;
+
+use super::Checker;
+use super::fix::{Fix, Stage};
+use crate::ondisk::{incompat, ro_compat};
+use inode::InodeMut;
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_fs::check::{Finding, Repaired, Rounds};
+use seekless_fs::patches::Patches;
+use seekless_units::Ino;
+use space::Space;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Most rounds: an honest image needs five or so.
+const ROUNDS: u32 = 40;
+
+/// `s_feature_ro_compat` of volumes that are written. Of the others: `quota` and
+/// `project` have sums of what is used, `bigalloc` has clusters, with
+/// `shared_blocks` blocks belong to several files, `verity` files have a seal.
+const WRITABLE: u32 = ro_compat::SPARSE_SUPER
+    | ro_compat::LARGE_FILE
+    | ro_compat::BTREE_DIR
+    | ro_compat::HUGE_FILE
+    | ro_compat::GDT_CSUM
+    | ro_compat::DIR_NLINK
+    | ro_compat::EXTRA_ISIZE
+    | ro_compat::METADATA_CSUM
+    | ro_compat::PROJECT
+    | ro_compat::ORPHAN_PRESENT;
+
+/// `s_feature_incompat` of volumes that are read, but not written: names of which
+/// the hash needs a key or folding, attributes in inodes of their own, a mark of
+/// who has it mounted.
+const NOT_WRITABLE: u32 =
+    incompat::ENCRYPT | incompat::CASEFOLD | incompat::EA_INODE | incompat::MMP;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Preen,
+    Full,
+}
+
+/// Repairs what `e2fsck -p` repairs: what waits in the journal, orphans, names of
+/// inodes that are not in use, numbers of links, lengths, bitmaps and counts. Where
+/// anything else is found, nothing is written.
+///
+/// # Errors
+/// As [`check`](crate::check()), and [`FsError::Unsupported`] for a volume that
+/// must be repaired and has features with which it is not written.
+pub fn preen(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Preen).run()
+}
+
+/// Repairs everything, as `e2fsck -y` does.
+///
+/// # Errors
+/// As [`preen`].
+pub fn repair(device: Arc<dyn BlockDevice>) -> Result<Repaired, FsError> {
+    Repair::new(device, Mode::Full).run()
+}
+
+/// A repair under way.
+struct Repair {
+    disk: Patches,
+    mode: Mode,
+    /// Everything found so far.
+    found: Rounds,
+    /// What there was no room for, or no way.
+    given_up: HashSet<Fix>,
+    /// The image says that it is not clean because we said so.
+    marked: bool,
+}
+
+/// The state of the image after a round.
+enum Round {
+    Clean,
+    Again,
+    Stuck,
+}
+
+/// Writing a round's changes.
+struct Work<'a> {
+    checker: &'a Checker,
+    disk: &'a mut Patches,
+    space: Space,
+}
+
+impl Repair {
+    fn new(device: Arc<dyn BlockDevice>, mode: Mode) -> Self {
+        Self {
+            disk: Patches::new(device),
+            mode,
+            found: Rounds::default(),
+            given_up: HashSet::new(),
+            marked: false,
+        }
+    }
+
+    fn run(mut self) -> Result<Repaired, FsError> {
+        for rounds in 1..=ROUNDS {
+            let mut checker = Checker::examine(self.disk.device().clone())?;
+            checker.fixes.leave_out(|fix| self.given_up.contains(fix));
+            let mut left = checker.report.findings.clone();
+            left.retain(|finding| !is_ours(self.marked, finding));
+            let marked = self.marked;
+            self.found.merge(&checker.report, |finding| is_ours(marked, finding));
+            match self.round(&checker, &left)? {
+                Round::Again => {}
+                Round::Clean => return Ok(self.end(rounds, &[])),
+                Round::Stuck => return Ok(self.end(rounds, &left)),
+            }
+        }
+        let left = Checker::examine(self.disk.device().clone())?.report.findings;
+        Ok(self.end(ROUNDS, &left))
+    }
+
+    fn end(self, rounds: u32, left: &[Finding]) -> Repaired {
+        self.found.end(left, rounds, self.disk.writes())
+    }
+
+    /// Writes the first stage of what is to be done.
+    fn round(&mut self, checker: &Checker, left: &[Finding]) -> Result<Round, FsError> {
+        if checker.report.is_clean() {
+            return Ok(Round::Clean);
+        }
+        if self.mode == Mode::Preen && checker.report.unexpected > 0 {
+            return Ok(Round::Stuck);
+        }
+        check_writable(checker)?;
+        let before = (self.disk.writes(), self.given_up.len());
+        let fixes = checker.fixes.first();
+        // Before the journal is replayed its superblock is the only one to go by.
+        let is_early =
+            [Stage::Superblock, Stage::Journal].iter().any(|it| checker.fixes.begin_with(*it));
+        if !is_early && !fixes.is_empty() {
+            superblock::mark_unclean(&mut self.disk)?;
+            self.marked = true;
+        }
+        self.apply(checker, &fixes)?;
+        self.disk.flush()?;
+        if checker.fixes.are_last() && (fixes.is_empty() || checker.lost_groups.is_empty()) {
+            let is_whole = self.given_up.is_empty() && left.iter().all(is_mendable);
+            if !is_whole && fixes.is_empty() {
+                return Ok(Round::Stuck);
+            }
+            superblock::finish(checker, &mut self.disk, is_whole)?;
+        }
+        let now = (self.disk.writes(), self.given_up.len());
+        Ok(if now == before { Round::Stuck } else { Round::Again })
+    }
+
+    fn apply(&mut self, checker: &Checker, fixes: &[Fix]) -> Result<(), FsError> {
+        let mut work =
+            Work { checker, disk: &mut self.disk, space: Space::new(checker.used.clone()) };
+        let rebuilt = |fix: &Fix| if let Fix::Rebuild(dir) = fix { Some(*dir) } else { None };
+        let rebuilt: BTreeSet<Ino> = fixes.iter().filter_map(rebuilt).collect();
+        let cleared = |fix: &Fix| if let Fix::Clear(ino) = fix { Some(*ino) } else { None };
+        let cleared: BTreeSet<Ino> = fixes.iter().filter_map(cleared).collect();
+        let mut nameless = Vec::new();
+        let mut done: HashSet<Fix> = HashSet::new();
+        for &fix in fixes {
+            // A directory that is written anew is looked at again before its entries
+            // are changed where they are, and so is what was cleared.
+            let waits = fix.directory().is_some_and(|dir| rebuilt.contains(&dir));
+            let is_gone = fix.inode().is_some_and(|ino| cleared.contains(&ino));
+            if waits || (is_gone && !matches!(fix, Fix::Clear(_))) || !done.insert(fix) {
+                continue;
+            }
+            match fix {
+                Fix::Connect(ino) => nameless.push(ino),
+                fix if work.perform(fix)? => {}
+                fix => {
+                    self.given_up.insert(fix);
+                }
+            }
+        }
+        if !nameless.is_empty() && !fixes.contains(&Fix::Root) && !work.connect(&nameless)? {
+            self.given_up.extend(nameless.into_iter().map(Fix::Connect));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a finding is none of the image's, but of the repair that is under way.
+fn is_ours(marked: bool, finding: &Finding) -> bool {
+    marked && finding.code == "superblock.not-clean"
+}
+
+/// Whether a finding goes away when the last stage is written.
+fn is_mendable(finding: &Finding) -> bool {
+    let last = ["bitmap.", "group.counts", "superblock.not-clean", "superblock.errors"];
+    let more = ["superblock.totals", "inode.links-", "attributes.count"];
+    last.iter().chain(&more).any(|code| finding.code.starts_with(code))
+}
+
+/// Refuses a volume with features that a repair does not keep up.
+fn check_writable(checker: &Checker) -> Result<(), FsError> {
+    use crate::features::Features;
+    let raw = &checker.sb().raw;
+    let features = Features {
+        ro_compat: raw.s_feature_ro_compat.get() & !WRITABLE,
+        incompat: raw.s_feature_incompat.get() & NOT_WRITABLE,
+        ..Features::default()
+    };
+    let names = features.names();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let what = format!("repairing a volume with the feature {}", names.join(", "));
+    Err(FsError::Unsupported(what))
+}
+
+impl Work<'_> {
+    /// Makes a change; whether there was room and a way for it.
+    fn perform(&mut self, fix: Fix) -> Result<bool, FsError> {
+        match fix {
+            Fix::Superblock => superblock::put(self.checker, self.disk)?,
+            Fix::Replay => journal::replay(self.disk)?,
+            Fix::EmptyJournal => journal::empty(self.disk)?,
+            Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
+            Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
+            Fix::OrphanFile => return self.orphan_file(),
+            Fix::Orphans => return self.orphans(),
+            Fix::Clear(ino) => self.change(ino, InodeMut::clear)?,
+            Fix::Deleted(ino) => {
+                let time = superblock::time(self.checker.sb());
+                self.change(ino, |it| it.core_mut().i_dtime = time.into())?;
+            }
+            Fix::Undelete(ino) => self.change(ino, |it| it.core_mut().i_dtime = 0.into())?,
+            Fix::Seal(ino) => self.change(ino, |_| {})?,
+            Fix::ExtraSize(ino) => {
+                let wanted = self.checker.sb().raw.s_want_extra_isize.get();
+                self.change(ino, |it| it.set_extra_size(wanted))?;
+            }
+            Fix::Length(ino, len) => self.change(ino, |it| it.set_len(len))?,
+            Fix::Sectors(ino, sectors) => self.change(ino, |it| it.set_sectors(sectors))?,
+            Fix::Map(ino) => return self.map(ino),
+            Fix::SealMap(ino) => self.seal_map(ino)?,
+            Fix::DropAttributes(ino) => self.drop_attributes(ino)?,
+            Fix::CopyAttributes(ino) => return self.copy_attributes(ino),
+            Fix::SealAttributes(ino) => self.seal_attributes(ino)?,
+            Fix::Remove(spot) => self.edit(spot, entries::Edit::Remove)?,
+            Fix::Retype(spot, kind) => self.edit(spot, entries::Edit::Retype(kind))?,
+            Fix::Cut(spot) => self.edit(spot, entries::Edit::Cut)?,
+            Fix::Lead(spot, to) => self.edit(spot, entries::Edit::Lead(to))?,
+            Fix::Parent(dir, to) => return self.set_parent(dir, to),
+            Fix::SealBlock(dir, lbn) => self.seal_block(dir, lbn)?,
+            Fix::Rebuild(dir) => return self.rebuild(dir, &[]),
+            Fix::Root => return self.make_root(),
+            Fix::Connect(ino) => return self.connect(&[ino]),
+            Fix::Links(ino, links) => {
+                self.change(ino, |it| it.core_mut().i_links_count = links.into())?;
+            }
+            Fix::Shares(block, count) => self.set_shares(block, count)?,
+            Fix::Group(number) => groups::put(self.checker, self.disk, number)?,
+        }
+        Ok(true)
+    }
+
+    /// Changes an inode in place.
+    fn change(&mut self, ino: Ino, with: impl FnOnce(&mut InodeMut)) -> Result<(), FsError> {
+        let mut inode = InodeMut::read(&self.checker.volume, self.disk, ino)?;
+        with(&mut inode);
+        inode.write(&self.checker.volume, self.disk)
+    }
+}

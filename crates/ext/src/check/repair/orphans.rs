@@ -1,0 +1,132 @@
+//! Files that were being deleted or truncated when the system stopped: that is
+//! finished here, as a mount would (`ext4_orphan_cleanup`).
+
+use super::Work;
+use super::inode::InodeMut;
+use super::superblock::{self, byte_of, time};
+use crate::check::salvage::salvage;
+use crate::encode::rewrite::seal_orphan_block;
+use crate::field::index;
+use crate::ondisk::flags;
+use seekless_fs::{FsError, Location};
+use seekless_units::{Ino, Lbn};
+
+impl Work<'_> {
+    /// Finishes all of them; whether there was room for the maps of what was
+    /// truncated. A list that leads through the inodes is taken apart from its end,
+    /// so that what is left of it is a list at any time.
+    pub(super) fn orphans(&mut self) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let mut listed = Vec::new();
+        match volume.listed_orphans(&mut |ino| listed.push(ino)) {
+            // It was reported where it ends.
+            Err(FsError::Corrupt { .. }) => {}
+            walked => walked?,
+        }
+        for &ino in &self.checker.orphans {
+            if !self.finish(ino, !listed.contains(&ino))? {
+                return Ok(false);
+            }
+        }
+        self.disk.flush()?;
+        for at in (0..listed.len()).rev() {
+            match at.checked_sub(1).and_then(|before| listed.get(before)) {
+                Some(&before) => self.change(before, |it| it.core_mut().i_dtime = 0.into())?,
+                None => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
+            }
+            self.disk.flush()?;
+            if let Some(&ino) = listed.get(at) {
+                self.date(ino)?;
+            }
+        }
+        if volume.has_filed_orphans() {
+            return self.orphan_file();
+        }
+        Ok(true)
+    }
+
+    /// Deletes a file without links, truncates one with links to its length. Of one
+    /// on the list, where that goes on stays in its place.
+    fn finish(&mut self, ino: Ino, date: bool) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let mut inode = InodeMut::read(volume, self.disk, ino)?;
+        if inode.core().i_links_count.get() == 0 {
+            let old = volume.inode(ino)?;
+            let block = volume.xattr_block_of(&old);
+            inode.release();
+            inode.write(volume, self.disk)?;
+            if let Some(block) = block {
+                self.leave_attributes(block)?;
+            }
+        } else if !self.truncate(ino, &mut inode)? {
+            return Ok(false);
+        }
+        if date {
+            self.date(ino)?;
+        }
+        Ok(true)
+    }
+
+    /// Says when a file was deleted, if it was.
+    fn date(&mut self, ino: Ino) -> Result<(), FsError> {
+        let now = time(self.checker.sb());
+        self.change(ino, |it| {
+            let is_gone = it.core().i_links_count.get() == 0;
+            it.core_mut().i_dtime = if is_gone { now } else { 0 }.into();
+        })
+    }
+
+    /// Gives up the blocks past a file's end, and what of its last block is.
+    fn truncate(&mut self, ino: Ino, inode: &mut InodeMut) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let old = volume.inode(ino)?;
+        if inode.has_flag(flags::INLINE_DATA) || !volume.has_blocks(&old) {
+            return Ok(true);
+        }
+        let bsize = u64::from(volume.sb.block_size);
+        let mut found = salvage(volume, &old)?;
+        let end = old.len.div_ceil(bsize);
+        let gone = found.cut(end);
+        let within = old.len.checked_rem(bsize).unwrap_or(0);
+        let last = found.block_of(Lbn::new(end.saturating_sub(1))).filter(|_| within > 0);
+        if let Some(last) = last {
+            let rest = vec![0; volume.block_len().saturating_sub(index(within))];
+            self.disk.put(byte_of(&volume.sb, last).saturating_add(within), &rest)?;
+        }
+        if gone.is_empty() {
+            return Ok(true);
+        }
+        // The new map may lie in what is given up: nobody reads that any more.
+        for run in &gone {
+            if (run.start.get()..run.end().get()).all(|at| !self.checker.twice.get(index(at))) {
+                self.space.give(*run);
+            }
+        }
+        if !self.put_map(inode, &found.pieces)? {
+            return Ok(false);
+        }
+        inode.write(volume, self.disk)?;
+        Ok(true)
+    }
+
+    /// Writes the blocks of the orphan file without numbers, then that it is empty;
+    /// whether it has all its blocks.
+    pub(super) fn orphan_file(&mut self) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
+        let inode = volume.inode(ino)?;
+        let count = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+        for lbn in (0..count.min(volume.sb.blocks)).map(Lbn::new) {
+            let Some(run) = volume.map_block(&inode, lbn)? else { return Ok(false) };
+            let block = run.extent.start;
+            let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(&inode));
+            let mut bytes = vec![0; volume.block_len()];
+            let place = Location::of("orphan file").in_inode(ino).in_block(block);
+            seal_orphan_block(&mut bytes, block, seed, place)?;
+            self.disk.put(byte_of(&volume.sb, block), &bytes)?;
+        }
+        self.disk.flush()?;
+        superblock::no_filed_orphans(self.disk)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,217 @@
+//! The superblock before and after a repair, and its copies.
+
+use crate::check::Checker;
+use crate::encode::sums::seal_superblock;
+use crate::field::{index, low32, parse, truncated};
+use crate::ondisk::{
+    STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+};
+use crate::superblock::Super;
+use seekless_fs::patches::Patches;
+use seekless_fs::{FsError, Location};
+use seekless_units::{GroupNo, Ino};
+use zerocopy::IntoBytes;
+
+/// `s_state`: errors were met.
+const STATE_ERRORS: u16 = 2;
+/// Features that a kernel sets in the primary superblock alone.
+const LATER_COMPAT: u32 = compat::EXT_ATTR;
+const LATER_RO_COMPAT: u32 = ro_compat::LARGE_FILE | ro_compat::DIR_NLINK;
+
+/// Reads the primary superblock as it lies on the disk.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn read(disk: &Patches) -> Result<Superblock, FsError> {
+    let bytes = disk.read(SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE)?;
+    parse(&bytes, 0).ok_or_else(|| truncated(Location::of("superblock")))
+}
+
+/// Writes the primary superblock, and waits until it is on the disk.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn write(disk: &mut Patches, mut raw: Superblock) -> Result<(), FsError> {
+    seal_superblock(&mut raw, 0);
+    disk.put(SUPERBLOCK_OFFSET, raw.as_bytes())?;
+    disk.flush()
+}
+
+/// A time for what is deleted or made now: no clock is read, so that the same
+/// image always becomes the same. Never the number of an inode.
+pub(super) fn time(sb: &Super) -> u32 {
+    let raw = &sb.raw;
+    let told = [&raw.s_wtime, &raw.s_mtime, &raw.s_lastcheck, &raw.s_mkfs_time];
+    let latest = told.iter().map(|time| time.get()).max().unwrap_or(0);
+    latest.max(raw.s_inodes_count.get().saturating_add(1))
+}
+
+/// Writes the superblock that was decided on: a copy of it, or the primary one with
+/// fields that are possible.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = checker.sb().raw.clone();
+    if checker.from_copy {
+        let old = read(disk)?;
+        let more = old.s_feature_compat.get() & LATER_COMPAT;
+        raw.s_feature_compat = (raw.s_feature_compat.get() | more).into();
+        let more = old.s_feature_ro_compat.get() & LATER_RO_COMPAT;
+        raw.s_feature_ro_compat = (raw.s_feature_ro_compat.get() | more).into();
+    } else {
+        mend(checker, &mut raw);
+    }
+    raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
+    write(disk, raw.clone())?;
+    if !checker.from_copy {
+        put_copies(checker, disk, &raw)?;
+    }
+    Ok(())
+}
+
+/// Sets fields that cannot be what they say.
+fn mend(checker: &Checker, raw: &mut Superblock) {
+    let sb = checker.sb();
+    let kept = raw.s_reserved_gdt_blocks.get();
+    if kept != 0 && !sb.has_compat(compat::RESIZE_INODE) {
+        raw.s_reserved_gdt_blocks = 0.into();
+    }
+    for (field, _) in checker.impossible_fields() {
+        match field {
+            "s_rev_level" => raw.s_rev_level = 1.into(),
+            "s_r_blocks_count" => {
+                raw.s_r_blocks_count_lo = 0.into();
+                raw.s_r_blocks_count_hi = 0.into();
+            }
+            "s_clusters_per_group" => raw.s_clusters_per_group = sb.blocks_per_group.into(),
+            "s_log_groups_per_flex" => raw.s_log_groups_per_flex = 0,
+            "s_desc_size" => raw.s_desc_size = sb.desc_size.into(),
+            _ => {
+                let journal = crate::ondisk::special::JOURNAL;
+                let number = if sb.has_compat(compat::HAS_JOURNAL) { journal } else { 0 };
+                raw.s_journal_inum = number.into();
+            }
+        }
+    }
+}
+
+/// Writes the copies of the superblock, each with what differs in it.
+fn put_copies(checker: &Checker, disk: &mut Patches, raw: &Superblock) -> Result<(), FsError> {
+    let sb = checker.sb();
+    for number in (1..sb.groups).map(GroupNo::new) {
+        if !sb.group_has_super(number) {
+            continue;
+        }
+        let mut copy = raw.clone();
+        seal_superblock(&mut copy, number.get());
+        let start = sb.group_blocks(number).start.get();
+        disk.put(start.saturating_mul(u64::from(sb.block_size)), copy.as_bytes())?;
+    }
+    disk.flush()
+}
+
+/// Says on the disk that the volume is not clean, if that is not said yet.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_state = (raw.s_state.get() & !STATE_VALID).into();
+    write(disk, raw)
+}
+
+/// Sets where the list of orphans begins.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn set_last_orphan(disk: &mut Patches, ino: Ino) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_last_orphan = ino.get().into();
+    write(disk, raw)
+}
+
+/// Says that something waits in the journal.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn waiting(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() | incompat::RECOVER).into();
+    write(disk, raw)
+}
+
+/// Says that nothing waits in the journal.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn recovered(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
+    write(disk, raw)
+}
+
+/// Says that the orphan file is empty.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn no_filed_orphans(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    let bits = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
+    raw.s_feature_ro_compat = bits.into();
+    write(disk, raw)
+}
+
+/// Writes the totals, and when they are on the disk that the volume is clean, if
+/// it is.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn finish(checker: &Checker, disk: &mut Patches, clean: bool) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    if !checker.has_lost_blocks() {
+        let (blocks, inodes) = checker.free_totals();
+        raw.s_free_blocks_count_lo = low32(blocks).into();
+        if checker.sb().has_incompat(incompat::BIT64) {
+            raw.s_free_blocks_count_hi = low32(blocks >> 32).into();
+        }
+        raw.s_free_inodes_count = inodes.into();
+    }
+    write(disk, raw.clone())?;
+    if !clean {
+        return Ok(());
+    }
+    raw.s_state = ((raw.s_state.get() | STATE_VALID) & !STATE_ERRORS).into();
+    // What the kernel keeps of its errors goes with them.
+    let from = std::mem::offset_of!(Superblock, s_error_count);
+    let to = std::mem::offset_of!(Superblock, s_mount_opts);
+    if let Some(told) = raw.as_mut_bytes().get_mut(from..to) {
+        told.fill(0);
+    }
+    raw.s_first_error_time_hi = 0;
+    raw.s_last_error_time_hi = 0;
+    raw.s_first_error_errcode = 0;
+    raw.s_last_error_errcode = 0;
+    write(disk, raw)
+}
+
+/// Takes the journal from a volume that has none that could be used.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn drop_journal(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    let bits = raw.s_feature_compat.get() & !(compat::HAS_JOURNAL | compat::FAST_COMMIT);
+    raw.s_feature_compat = bits.into();
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
+    raw.s_journal_inum = 0.into();
+    raw.s_jnl_backup_type = 0;
+    raw.s_jnl_blocks = [0.into(); 17];
+    write(disk, raw)
+}
+
+/// Where byte `offset` of a block lies.
+pub(super) fn byte_of(sb: &Super, block: seekless_units::BlockNo) -> u64 {
+    debug_assert!(index(sb.block_size) >= SUPERBLOCK_SIZE, "a block holds a superblock");
+    block.get().saturating_mul(u64::from(sb.block_size))
+}

@@ -1,0 +1,199 @@
+//! What can be read of a map that is damaged: pieces that lie in the volume, in
+//! rising order. What contradicts that is left out, and nothing else, as `e2fsck`
+//! clears single numbers and extents (its pass 1).
+
+use crate::encode::mapping::Piece;
+use crate::field::{le32, parse, slice};
+use crate::inode::Inode;
+use crate::ondisk::{
+    EXTENT_MAGIC, EXTENT_MAX_DEPTH, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags,
+};
+use crate::volume::Volume;
+use seekless_fs::plan::Placed;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, Lbn};
+use std::collections::HashSet;
+
+/// Bytes of an extent tree's header, and of an entry of either kind.
+const ENTRY: usize = 12;
+/// Bytes of a block number in a block map, and such numbers before the indirect
+/// ones.
+const POINTER: usize = 4;
+const DIRECT: usize = 12;
+
+/// A map as far as it can be read.
+#[derive(Default)]
+pub(super) struct Salvaged {
+    /// Runs of the file, rising and disjoint.
+    pub(super) pieces: Vec<Piece>,
+    /// Blocks of the map itself.
+    pub(super) index: Vec<BlockNo>,
+}
+
+/// One walk.
+struct Walk<'a> {
+    volume: &'a Volume,
+    inode: &'a Inode,
+    out: Salvaged,
+    /// The first logical block behind the last piece.
+    next: u64,
+    /// Blocks still allowed: no file has more than its volume.
+    room: u64,
+    met: HashSet<BlockNo>,
+}
+
+/// Reads what there is of an inode's map.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsError> {
+    let room = volume.sb.blocks;
+    let out = Salvaged::default();
+    let mut walk = Walk { volume, inode, out, next: 0, room, met: HashSet::new() };
+    let root = inode.core.i_block.0;
+    if inode.has_flag(flags::EXTENTS) {
+        let header: Option<ExtentHeader> = parse(&root, 0);
+        let depth = header.map_or(0, |header| header.eh_depth.get());
+        if depth <= EXTENT_MAX_DEPTH {
+            walk.extents(&root, root.len(), depth)?;
+        }
+        return Ok(walk.out);
+    }
+    let (direct, rest) = root.split_at(DIRECT.saturating_mul(POINTER));
+    walk.numbers(direct, 0, 0)?;
+    let mut first = crate::field::wide(DIRECT);
+    for (levels, pointer) in (1u8..).zip(rest.chunks_exact(POINTER)) {
+        walk.numbers(pointer, levels, first)?;
+        first = first.saturating_add(walk.span(levels));
+    }
+    Ok(walk.out)
+}
+
+impl Walk<'_> {
+    /// A block of the map, met for the first time.
+    fn block(&mut self, number: u64) -> Result<Option<crate::cache::Block>, FsError> {
+        let number = BlockNo::new(number);
+        let place = Location::of("block map").in_inode(self.inode.ino);
+        if self.volume.check_block(number, place).is_err() || !self.met.insert(number) {
+            return Ok(None);
+        }
+        self.volume.block(number, place).map(Some)
+    }
+
+    fn extents(&mut self, bytes: &[u8], room: usize, depth: u16) -> Result<(), FsError> {
+        let Some(header) = parse::<ExtentHeader>(bytes, 0) else { return Ok(()) };
+        if header.eh_magic.get() != EXTENT_MAGIC || header.eh_depth.get() != depth {
+            return Ok(());
+        }
+        let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
+        let count = usize::from(header.eh_entries.get()).min(most);
+        let entries = slice(bytes, ENTRY, count.saturating_mul(ENTRY)).unwrap_or_default();
+        for entry in entries.chunks_exact(ENTRY) {
+            if depth == 0 {
+                if let Some(leaf) = parse::<ExtentLeaf>(entry, 0) {
+                    self.extent(&leaf);
+                }
+                continue;
+            }
+            let Some(child) = parse::<ExtentIndex>(entry, 0) else { continue };
+            let high = u64::from(child.ei_leaf_hi.get()) << 32;
+            let number = high | u64::from(child.ei_leaf_lo.get());
+            if let Some(block) = self.block(number)? {
+                self.out.index.push(BlockNo::new(number));
+                self.extents(&block, block.len(), depth.saturating_sub(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn extent(&mut self, leaf: &ExtentLeaf) {
+        let raw = leaf.ee_len.get();
+        let unwritten = raw > EXTENT_MAX_LEN;
+        let len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
+        let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
+        let extent = Extent::new(BlockNo::new(start), len);
+        self.piece(u64::from(leaf.ee_block.get()), extent, unwritten);
+    }
+
+    /// Adds a piece, unless it lies out of the volume or before the last one.
+    fn piece(&mut self, lbn: u64, extent: Extent, unwritten: bool) {
+        let place = Location::of("block map").in_inode(self.inode.ino);
+        let end = lbn.saturating_add(extent.len);
+        let fits = extent.len > 0
+            && lbn >= self.next
+            && end <= 1 << 32
+            && extent.len <= self.room
+            && self.volume.check_extent(extent, place).is_ok();
+        if !fits {
+            return;
+        }
+        self.next = end;
+        self.room = self.room.saturating_sub(extent.len);
+        if let Some(last) = self.out.pieces.last_mut() {
+            let run = &mut last.placed;
+            if run.lbn.get().saturating_add(run.extent.len) == lbn
+                && run.extent.end() == extent.start
+                && last.unwritten == unwritten
+            {
+                run.extent.len = run.extent.len.saturating_add(extent.len);
+                return;
+            }
+        }
+        let placed = Placed { lbn: Lbn::new(lbn), extent };
+        self.out.pieces.push(Piece { placed, unwritten });
+    }
+
+    /// Logical blocks below one number with `levels` blocks of map under it.
+    fn span(&self, levels: u8) -> u64 {
+        u64::from(self.volume.sb.block_size >> 2).saturating_pow(u32::from(levels))
+    }
+
+    fn numbers(&mut self, bytes: &[u8], levels: u8, first: u64) -> Result<(), FsError> {
+        let span = self.span(levels);
+        for (n, pointer) in bytes.chunks_exact(POINTER).enumerate() {
+            let number = u64::from(le32(pointer, 0).unwrap_or(0));
+            let lbn = first.saturating_add(crate::field::wide(n).saturating_mul(span));
+            let Some(below) = levels.checked_sub(1) else {
+                if number != 0 {
+                    self.piece(lbn, Extent::new(BlockNo::new(number), 1), false);
+                }
+                continue;
+            };
+            if number == 0 {
+                continue;
+            }
+            if let Some(block) = self.block(number)? {
+                self.out.index.push(BlockNo::new(number));
+                self.numbers(&block, below, lbn)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Salvaged {
+    /// Leaves out what lies from a logical block on; returns that.
+    pub(super) fn cut(&mut self, end: u64) -> Vec<Extent> {
+        let mut gone = Vec::new();
+        self.pieces.retain_mut(|piece| {
+            let run = &mut piece.placed;
+            let keep = end.saturating_sub(run.lbn.get()).min(run.extent.len);
+            if keep < run.extent.len {
+                let rest = run.extent.len.saturating_sub(keep);
+                gone.push(Extent::new(run.extent.start.saturating_add(keep), rest));
+                run.extent.len = keep;
+            }
+            keep > 0
+        });
+        gone
+    }
+
+    /// The last block of contents, if there is one at this logical block.
+    pub(super) fn block_of(&self, lbn: Lbn) -> Option<BlockNo> {
+        let behind = self.pieces.partition_point(|piece| piece.placed.lbn <= lbn);
+        let piece = self.pieces.get(behind.checked_sub(1)?)?;
+        let skip = lbn.saturating_since(piece.placed.lbn);
+        let is_there = skip < piece.placed.extent.len && !piece.unwritten;
+        is_there.then(|| piece.placed.extent.start.saturating_add(skip))
+    }
+}
