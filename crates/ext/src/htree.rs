@@ -304,6 +304,11 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
+    /// Whether its hashes lie in front of those of the leaf behind it.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.next.is_none_or(|next| self.low <= next)
+    }
+
     /// Whether a name of this hash (its lowest bit is clear) may be here.
     pub(crate) fn holds(&self, hash: u32) -> bool {
         let below =

@@ -27,6 +27,7 @@ struct Stored<'a> {
     name_index: u8,
     name: &'a [u8],
     value: Value<'a>,
+    hash: u32,
     place: Location,
 }
 
@@ -35,6 +36,9 @@ enum Value<'a> {
     Here(&'a [u8]),
     InInode { ino: Ino, len: u64 },
 }
+
+/// What attributes inside an inode are called.
+const INNER: &str = "attributes in inode";
 
 /// The prefix that an index stands for; `None` for what a mount hides too.
 fn prefix(name_index: u8) -> Option<&'static [u8]> {
@@ -64,7 +68,8 @@ fn entries(region: &[u8], mut at: usize, place: Location) -> Result<Vec<Stored<'
         let name = slice(region, at.saturating_add(ENTRY), name_len)
             .ok_or_else(|| range("e_name_len", wide(name_len), wide(region.len()), place))?;
         let value = value(region, &entry, place)?;
-        found.push(Stored { name_index: entry.e_name_index, name, value, place });
+        let (name_index, hash) = (entry.e_name_index, entry.e_hash.get());
+        found.push(Stored { name_index, name, value, hash, place });
         at = at.saturating_add(ENTRY.saturating_add(name_len).next_multiple_of(4));
     }
 }
@@ -93,13 +98,47 @@ fn in_inode(inode: &Inode) -> Result<Vec<Stored<'_>>, FsError> {
     if le32(tail, 0) != Some(XATTR_MAGIC) {
         return Ok(Vec::new());
     }
-    let place = Location::of("attributes in inode").in_inode(inode.ino);
+    let place = Location::of(INNER).in_inode(inode.ino);
     entries(tail.get(4..).unwrap_or_default(), 0, place)
 }
 
-/// Whether the attributes inside an inode can be read.
+/// Whether the attributes inside an inode can be read, and are whole.
 pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
-    in_inode(inode).is_ok()
+    in_inode(inode).is_ok_and(|stored| stored.iter().all(|it| it.hash == 0 || it.is_whole()))
+}
+
+/// `ext4_xattr_hash_entry`: of a name and the words of a value. Names are hashed as
+/// unsigned characters, as kernels since 6.2 write them.
+pub(crate) fn entry_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u32 {
+    with_words(name.iter().map(|&byte| u32::from(byte)), words)
+}
+
+/// The same with signed characters, as older kernels on most machines write them.
+fn signed_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u32 {
+    let signed = |&byte: &u8| i32::from(byte.cast_signed()).cast_unsigned();
+    with_words(name.iter().map(signed), words)
+}
+
+fn with_words(name: impl Iterator<Item = u32>, words: impl IntoIterator<Item = u32>) -> u32 {
+    let hash = name.fold(0u32, |hash, byte| hash.rotate_left(5) ^ byte);
+    words.into_iter().fold(hash, |hash, word| hash.rotate_left(16) ^ word)
+}
+
+impl Stored<'_> {
+    /// Whether its hash is that of its name and value. That of a value in an inode of
+    /// its own is not looked at.
+    fn is_whole(&self) -> bool {
+        let Value::Here(value) = self.value else { return true };
+        let words = || {
+            value.chunks(4).map(|chunk| {
+                let mut word = [0; 4];
+                word.iter_mut().zip(chunk).for_each(|(to, &from)| *to = from);
+                u32::from_le_bytes(word)
+            })
+        };
+        let hashes = [entry_hash(self.name, words()), signed_hash(self.name, words())];
+        hashes.contains(&self.hash)
+    }
 }
 
 /// The value of `system.data`: the second part of inline data.
@@ -179,6 +218,20 @@ impl Volume {
             Ok(())
         })?;
         Ok(values)
+    }
+
+    /// An attribute of an inode of which the hash is wrong, by where it is. Inside an
+    /// inode there need not be one.
+    pub(crate) fn torn_xattr(&self, inode: &Inode) -> Result<Option<Location>, FsError> {
+        let mut torn = None;
+        self.each_stored(inode, &mut |stored| {
+            let is_inner = stored.place.structure == INNER;
+            if torn.is_none() && !(is_inner && stored.hash == 0) && !stored.is_whole() {
+                torn = Some(stored.place);
+            }
+            Ok(())
+        })?;
+        Ok(torn)
     }
 
     /// The number of files that an inode's attribute block says it belongs to.

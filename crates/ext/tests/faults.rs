@@ -8,7 +8,7 @@
 mod skip;
 
 use seekless_device::FileDevice;
-use seekless_fs::check::Report;
+use seekless_fs::check::{Outcome, Report};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -181,6 +181,7 @@ impl Drop for Base {
 /// Each recipe is found under its code, e2fsck finds something as well, and
 /// what e2fsck has repaired has nothing left.
 fn judge(base: &Base, recipes: &[(&str, Damage)]) {
+    let mut wrong = Vec::new();
     for (n, (code, damage)) in recipes.iter().enumerate() {
         let path = base.damaged(damage);
         let report = check(&path);
@@ -204,11 +205,44 @@ fn judge(base: &Base, recipes: &[(&str, Damage)]) {
         ]
         .contains(code);
         assert!(known || silent, "{n} {code}: e2fsck finds nothing");
+        wrong.extend(preens_alike(base, &path).map(|what| format!("{n} {code}: {what}\n")));
+        wrong.extend(repairs(base, &path).map(|what| format!("{n} {code}: {what}\n")));
         run("e2fsck", &["-fy", image]);
         run("e2fsck", &["-fy", image]);
         let repaired = check(&path);
         assert!(repaired.is_clean(), "{n} {code}: repaired, but {:#?}", repaired.findings);
     }
+    assert!(wrong.is_empty(), "{}", wrong.concat());
+}
+
+/// What `-p` does with an image, and what `e2fsck -p` does with it: both repair it,
+/// or both stop. What differs, if anything does.
+fn preens_alike(base: &Base, path: &Path) -> Option<String> {
+    let copy = base.dir.join("preened");
+    fs::copy(path, &copy).expect("copy");
+    let said = run("e2fsck", &["-fp", copy.to_str().expect("path")]);
+    let theirs = matches!(said.status.code(), Some(0 | 1));
+    fs::copy(path, &copy).expect("copy");
+    let device = Arc::new(FileDevice::open_locked(&copy).expect("open"));
+    let ours = seekless_ext::preen(device).expect("preen");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let is_same = theirs == (ours.outcome != Outcome::Left);
+    (!is_same).then(|| format!("{:#?}, but e2fsck -p: {said}", ours.report.findings))
+}
+
+/// Repairs an image: then nothing is found, by us or by e2fsck.
+fn repairs(base: &Base, path: &Path) -> Option<String> {
+    let copy = base.dir.join("repaired");
+    fs::copy(path, &copy).expect("copy");
+    let device = Arc::new(FileDevice::open_locked(&copy).expect("open"));
+    let repaired = seekless_ext::repair(device).expect("repair");
+    let said = run("e2fsck", &["-fn", copy.to_str().expect("path")]);
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    if repaired.outcome == Outcome::Left {
+        return Some(format!("left {:#?}", repaired.report.findings));
+    }
+    let is_clean = said.status.code() == Some(0) && !text.contains("? no");
+    (!is_clean).then(|| format!("repaired {:#?}, but {text}", repaired.report.findings))
 }
 
 #[test]

@@ -23,6 +23,7 @@ use rayon::prelude::*;
 use state::{Fields, Recorded};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Mutex;
 
 /// Compares the rows of an operation with what the judges say, and the rules with
 /// the rows; returns what differs.
@@ -66,15 +67,23 @@ fn judge_ext(all: bool) {
         return;
     }
     let operations: Vec<_> = ext::operations().collect();
+    let differs: Mutex<String> = Mutex::default();
     let each = |operation: &ext::Operation| {
         let (recorded, trees) = ext::record(operation);
         judged(&operation.case, &recorded, ext::fields, all, |state| {
-            ext::verdict(operation.format, state, &trees)
+            let (verdict, says) = ext::verdict(operation.format, state, &trees);
+            let ours = ext::own::compare(operation, state, &trees, verdict);
+            if let Some(what) = ours {
+                differs.lock().expect("no panic").push_str(&format!("{what}\n{says}\n"));
+            }
+            (verdict, says)
         })
     };
     let wrong: Vec<String> = operations.into_par_iter().map(each).collect();
     let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{wrong}");
+    let differs = differs.into_inner().expect("no panic");
+    assert!(differs.is_empty(), "{differs}");
 }
 
 fn judge_fat(all: bool) {

@@ -5,6 +5,7 @@
 
 use crate::checksum::crc32c;
 use crate::ondisk::{XATTR_MAGIC, XattrEntry, XattrHeader};
+use crate::xattr::entry_hash;
 use seekless_fs::{FsError, Xattr};
 use zerocopy::IntoBytes;
 
@@ -201,13 +202,6 @@ fn lay_out(
         at += attribute.entry_len();
     }
     all
-}
-
-/// `ext4_xattr_hash_entry`.
-fn entry_hash(name: &[u8], words: impl IntoIterator<Item = u32>) -> u32 {
-    // Names are hashed as unsigned characters, as kernels since 6.2 write them.
-    let hash = name.iter().fold(0u32, |hash, &byte| hash.rotate_left(5) ^ u32::from(byte));
-    words.into_iter().fold(hash, |hash, word| hash.rotate_left(16) ^ word)
 }
 
 /// The portable form of a POSIX ACL (version 2, 8 bytes an entry) in ext's own

@@ -27,6 +27,14 @@ impl Checker {
         if values.is_none() {
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
+        if values.is_some() {
+            let torn = self.volume.torn_xattr(inode)?;
+            if let Some(at) = torn {
+                let what = "the hash of an attribute does not match it".to_string();
+                self.expected("inode.attributes", what, at);
+                self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+            }
+        }
         let strict = self.strict.xattr_values(inode);
         if self.checksum(strict, "inode.attributes-checksum", place)? {
             self.fix(Stage::Inodes, Fix::SealAttributes(inode.ino));

@@ -9,6 +9,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.errors", 0),
     ("superblock.not-clean", 0),
     ("superblock.mmp", 0),
+    ("superblock.large-file", 2),
     ("superblock.reserved", 0),
     ("superblock.fields", 0),
     ("journal.pending", 0),

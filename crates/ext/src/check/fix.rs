@@ -17,6 +17,8 @@ pub(super) struct Spot {
 pub(super) enum Fix {
     /// Write the superblock that was decided on.
     Superblock,
+    /// Say that there are large files.
+    LargeFile,
     /// Write back what the journal holds, and empty it.
     Replay,
     /// Empty the journal, whatever it holds.

@@ -15,8 +15,8 @@ const MOST: usize = 20;
 /// Something that is wrong with an index.
 pub(super) struct Fault {
     pub(super) what: String,
-    /// The root says so itself; else it contradicts the blocks.
-    pub(super) is_of_root: bool,
+    /// The index alone says so; else it contradicts the blocks.
+    pub(super) is_plain: bool,
 }
 
 /// What is wrong with the index of a directory that says it has one.
@@ -25,9 +25,10 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
         // Names of which the hash needs a key are not looked at.
         let keyed = dir.folds_case() && dir.inode.has_flag(crate::ondisk::flags::ENCRYPT);
         let what = "its index has an unknown hash version or structure".to_string();
-        let fault = Fault { what, is_of_root: true };
+        let fault = Fault { what, is_plain: true };
         return Ok(if keyed { Vec::new() } else { vec![fault] });
     };
+    let in_order = leaves.leaves.iter().all(htree::Leaf::is_in_order);
     let mut faults = Vec::new();
     let mut reached: HashSet<Lbn> = leaves.index.iter().copied().collect();
     for leaf in &leaves.leaves {
@@ -44,7 +45,7 @@ pub(super) fn faults(dir: &Directory<'_>) -> Result<Vec<Fault>, FsError> {
         }
     }
     faults.truncate(MOST);
-    Ok(faults.into_iter().map(|what| Fault { what, is_of_root: false }).collect())
+    Ok(faults.into_iter().map(|what| Fault { what, is_plain: !in_order }).collect())
 }
 
 /// A name of a leaf that a lookup would not find there.

@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::ondisk::{flags, ro_compat, special};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location};
-use seekless_units::{Extent, GroupNo, Ino};
+use seekless_units::{Extent, GroupNo, Ino, Lbn};
 
 pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
@@ -17,6 +17,9 @@ pub(super) fn place(ino: Ino) -> Location {
 /// Clusters of an inode that may belong to something else before the rest is
 /// not looked at: else a hostile image could claim all of itself in each inode.
 const MOST_DUPLICATES: u64 = 1024;
+
+/// The longest file of a volume without the `large_file` feature, in bytes.
+const MOST_OF_SMALL: u64 = 0x7FFF_FFFF;
 
 /// What an inode's blocks add up to.
 #[derive(Default)]
@@ -222,6 +225,16 @@ impl Checker {
             return Ok(true);
         }
         self.length(inode, kind, &map);
+        if kind == FileKind::Symlink {
+            self.target(inode, &map)?;
+        }
+        let is_large = kind == FileKind::Regular && inode.len > MOST_OF_SMALL;
+        if is_large && !self.sb().has_ro_compat(ro_compat::LARGE_FILE) && !self.has_large {
+            self.has_large = true;
+            let what = format!("{} bytes long, without the large_file feature", inode.len);
+            self.expected("superblock.large-file", what, at);
+            self.fix(Stage::Inodes, Fix::LargeFile);
+        }
         self.sectors(inode, claims.clusters, attributes);
         Ok(false)
     }
@@ -307,10 +320,7 @@ impl Checker {
                 let wrong = written > 0 && inode.len < last && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
-            FileKind::Symlink => {
-                let reach = if map.runs.is_empty() { bsize } else { end };
-                (inode.len == 0 || inode.len >= bsize || inode.len > reach, Fix::Clear(ino))
-            }
+            FileKind::Symlink => (inode.len == 0 || inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
         };
         if wrong {
@@ -318,6 +328,33 @@ impl Checker {
             self.graded(kind != FileKind::Symlink, "inode.length", what, place(ino));
             self.fix(Stage::Inodes, fix);
         }
+    }
+
+    /// A symlink's target has no zero byte and ends where its length says
+    /// (e2fsck, `e2fsck_pass1_check_symlink`).
+    fn target(&mut self, inode: &Inode, map: &BlockMap) -> Result<(), FsError> {
+        let bsize = self.volume.block_len();
+        let is_told = inode.len == 0 || inode.len >= wide(bsize);
+        if inode.has_flag(flags::INLINE_DATA | flags::ENCRYPT) || is_told {
+            return Ok(());
+        }
+        let len = if self.volume.is_fast_symlink(inode) {
+            let target = &inode.core.i_block.0;
+            target.iter().position(|&byte| byte == 0)
+        } else {
+            let mut block = vec![0; bsize];
+            let first = map.runs.first().filter(|run| run.lbn == Lbn::ZERO && !run.unwritten);
+            if let Some(run) = first {
+                self.volume.read_bytes(run.extent.start, 0, &mut block)?;
+            }
+            block.iter().position(|&byte| byte == 0)
+        };
+        if len.map(wide) != Some(inode.len) {
+            let what = format!("a symlink of {} bytes whose target ends elsewhere", inode.len);
+            self.unexpected("inode.length", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+        }
+        Ok(())
     }
 
     /// `i_blocks` counts all of an inode's clusters, and those of attributes.

@@ -41,8 +41,12 @@ impl Checker {
         let read = self
             .strict
             .orphan_blocks(&mut |block| filed.extend(block.numbers.iter().map(|&(_, ino)| ino)));
-        if self.sound(read, "orphan.file", place)?.is_none() {
+        if let Err(error @ FsError::Corrupt { .. }) = read {
+            let (what, place) = error.finding(place);
+            self.expected("orphan.file", what, place);
             self.fix(Stage::Orphans, Fix::OrphanFile);
+        } else {
+            read?;
         }
         if self.volume.has_filed_orphans() {
             for ino in filed {
@@ -50,7 +54,7 @@ impl Checker {
                     self.orphans.insert(ino);
                 } else {
                     let what = format!("lists inode {ino}, which is not in use");
-                    self.unexpected("orphan.file", what, place);
+                    self.expected("orphan.file", what, place);
                     self.fix(Stage::Orphans, Fix::OrphanFile);
                 }
             }
@@ -59,7 +63,7 @@ impl Checker {
                 "lists {} inodes, {first} first, but the superblock says that it is empty",
                 filed.len()
             );
-            self.unexpected("orphan.file", what, place);
+            self.expected("orphan.file", what, place);
             self.fix(Stage::Orphans, Fix::OrphanFile);
         }
         Ok(())

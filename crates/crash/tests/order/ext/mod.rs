@@ -7,6 +7,7 @@ mod checksums;
 mod directories;
 mod files;
 mod names;
+pub(crate) mod own;
 mod parts;
 mod renames;
 mod space;
@@ -268,9 +269,7 @@ pub(crate) fn verdict(format: Format, state: &[u8], trees: &[Tree]) -> (Verdict,
     }
     let (again, left) = check("e2fsck", "-fn", &image);
     assert_eq!(again, 0, "not clean after the check: {left}");
-    let attributes = trees.iter().flat_map(Tree::values).any(|node| node.attributes.contains('='));
-    let shown = mounted(&scratch, &image, format, false, |at| walk(at, attributes));
-    let (harm, shows) = judge(trees, &shown);
+    let (harm, shows) = judge(trees, &show(&scratch, &image, format, trees));
     let verdict = match (code, harm) {
         (4, harm) => Verdict::Person(harm),
         (_, Harm::Unnamed) => Verdict::Unnamed,
@@ -286,6 +285,12 @@ pub(crate) fn verdict(format: Format, state: &[u8], trees: &[Tree]) -> (Verdict,
         }
     };
     (verdict, says)
+}
+
+/// What a mount of an image shows, with attributes where there are any.
+fn show(scratch: &Scratch, image: &Path, format: Format, trees: &[Tree]) -> Tree {
+    let attributes = trees.iter().flat_map(Tree::values).any(|node| node.attributes.contains('='));
+    mounted(scratch, image, format, false, |at| walk(at, attributes))
 }
 
 /// Whether a line of e2fsck's is a finding.

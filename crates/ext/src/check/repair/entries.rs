@@ -81,7 +81,7 @@ impl Work<'_> {
     }
 
     /// Changes a block of a directory.
-    fn with_block(
+    pub(super) fn with_block(
         &mut self,
         inode: &Inode,
         lbn: Lbn,

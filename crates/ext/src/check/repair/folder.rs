@@ -4,15 +4,17 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::contiguous;
 use super::superblock::{byte_of, time};
-use crate::check::names::{place, tolerant};
+use crate::check::names::{code_of, place, tolerant};
 use crate::dir::{Directory, kind_of};
 use crate::encode::dirblocks::{DirFormat, Packing, Record};
 use crate::field::{index, wide};
 use crate::inode::Inode;
-use crate::ondisk::{compat, flags, incompat, special};
-use seekless_fs::{FileKind, FsError};
+use crate::ondisk::{DirEntryHead, DirEntryTail, compat, flags, incompat, special};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::collections::{HashMap, HashSet};
+use std::mem::offset_of;
+use zerocopy::IntoBytes;
 
 /// The longest name, in bytes.
 const NAME_MAX: usize = 255;
@@ -54,6 +56,29 @@ impl Work<'_> {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// Adds names to a directory: to its blocks as long as it has no index and there
+    /// is room, else it is written anew. Whether there was room for any.
+    pub(super) fn add_names(&mut self, dir: Ino, mut names: Vec<NewName>) -> Result<bool, FsError> {
+        let volume = &self.checker.volume;
+        let inode = volume.inode(dir)?;
+        let before = names.len();
+        if !inode.has_flag(flags::INLINE_DATA | flags::INDEX) {
+            let typed = volume.sb.has_incompat(incompat::FILETYPE);
+            let tail = if volume.sb.has_metadata_csum() { size_of::<DirEntryTail>() } else { 0 };
+            for lbn in Directory::new(volume, &inode).present()? {
+                if names.is_empty() {
+                    return Ok(true);
+                }
+                self.with_block(&inode, lbn, |block| {
+                    let end = block.len().saturating_sub(tail);
+                    names.retain(|name| !put_name(block, end, name, typed));
+                })?;
+            }
+        }
+        let is_some = names.len() < before;
+        Ok(names.is_empty() || self.rebuild(dir, &names)? || is_some)
     }
 
     /// Makes a directory of an inode that is not in use; whether there was room.
@@ -197,6 +222,57 @@ impl Work<'_> {
         }
         Ok(None)
     }
+}
+
+/// Puts a name into the first gap of a block that is large enough for it; whether
+/// there is one. The checksum's entry begins at `end`.
+fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
+    let room = |len: usize| size_of::<DirEntryHead>().saturating_add(len.next_multiple_of(4));
+    let needed = room(name.name.len());
+    let mut at = 0;
+    let mut gap = None;
+    let total = block.len();
+    while gap.is_none() && at < end {
+        let from = at;
+        match tolerant(block, &mut at, Location::of("lost+found")) {
+            Some(Ok(entry)) => {
+                let own = if entry.ino == Ino::ZERO { 0 } else { room(entry.name.len()) };
+                let left = entry.next.saturating_sub(from).saturating_sub(own);
+                if left >= needed && entry.next <= end {
+                    gap = Some((from, own, left));
+                }
+            }
+            // What makes no sense is mended first.
+            _ => return false,
+        }
+    }
+    let Some((from, own, left)) = gap else { return false };
+    let code = if typed { code_of(name.kind) } else { 0 };
+    let (Ok(len), Ok(name_len)) = (rec_len(left, total), u8::try_from(name.name.len())) else {
+        return false;
+    };
+    let head = DirEntryHead {
+        inode: name.ino.get().into(),
+        rec_len: len.into(),
+        name_len,
+        file_type: code,
+    };
+    let start = from.saturating_add(own);
+    let bytes = [head.as_bytes(), &name.name].concat();
+    let Some(to) = block.get_mut(start..start.saturating_add(bytes.len())) else { return false };
+    to.copy_from_slice(&bytes);
+    if let (true, Ok(own)) = (own > 0, rec_len(own, total)) {
+        let slot = from.saturating_add(offset_of!(DirEntryHead, rec_len));
+        if let Some(slot) = block.get_mut(slot..).and_then(<[u8]>::first_chunk_mut::<2>) {
+            *slot = own.to_le_bytes();
+        }
+    }
+    true
+}
+
+/// The length of an entry as it is stored; blocks of 64 KiB do not fit in 16 bits.
+fn rec_len(len: usize, block: usize) -> Result<u16, std::num::TryFromIntError> {
+    if len == 65536 && block == 65536 { Ok(u16::MAX) } else { u16::try_from(len) }
 }
 
 fn pack(format: &DirFormat, records: &[Record<'_>]) -> Result<Packing, FsError> {

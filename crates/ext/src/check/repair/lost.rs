@@ -48,7 +48,7 @@ impl Work<'_> {
             return Ok(false);
         }
         let name = NewName { ino, kind: FileKind::Directory, name: NAME.to_vec() };
-        self.rebuild(root, &[name])
+        self.add_names(root, vec![name])
     }
 
     /// Names for all of them: `#` and the inode number, and where that is taken
@@ -77,6 +77,6 @@ impl Work<'_> {
             names.push(NewName { ino, kind, name });
         }
         self.disk.flush()?;
-        Ok(!names.is_empty() && self.rebuild(lost, &names)?)
+        Ok(!names.is_empty() && self.add_names(lost, names)?)
     }
 }

@@ -3,6 +3,7 @@
 use super::Work;
 use super::inode::InodeMut;
 use super::superblock::byte_of;
+use crate::check::Seen;
 use crate::check::salvage::salvage;
 use crate::encode::mapping::{
     Piece, block_map, extent_tree, extent_tree_blocks, extents_of, indirect_blocks,
@@ -11,7 +12,7 @@ use crate::encode::rewrite::seal_extent_block;
 use crate::field::{index, wide};
 use crate::ondisk::flags;
 use seekless_fs::plan::{Placed, Run};
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 
 impl Work<'_> {
@@ -22,7 +23,7 @@ impl Work<'_> {
     }
 
     /// Writes the map of a file anew, of what can be read of it. Blocks that are
-    /// claimed twice are copied, the second claimer's and the first's alike.
+    /// claimed twice are copied.
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;
@@ -34,7 +35,9 @@ impl Work<'_> {
                 let block = extent.start.saturating_add(n);
                 let mut at = block;
                 if self.checker.twice.get(index(block.get())) {
-                    let Some(copy) = self.copy_block(block)? else { return Ok(false) };
+                    let Some(copy) = self.copy_block(block)? else {
+                        return self.sacrifice(ino, block);
+                    };
                     at = copy;
                 }
                 let placed = Placed { lbn: lbn.saturating_add(n), extent: Extent::new(at, 1) };
@@ -46,6 +49,37 @@ impl Work<'_> {
             return Ok(false);
         }
         inode.write(volume, self.disk)?;
+        Ok(true)
+    }
+
+    /// Where there is no room for a copy of a block that several files have, one of
+    /// them goes: the first, as with e2fsck, or else this one. A directory never does.
+    /// One goes in a round: that makes room for the others.
+    fn sacrifice(&mut self, ino: Ino, block: BlockNo) -> Result<bool, FsError> {
+        if std::mem::replace(&mut self.has_sacrificed, true) {
+            return Ok(true);
+        }
+        let checker = self.checker;
+        let is_file = |seen: &Seen| seen.kind != FileKind::Directory && !seen.is_special;
+        for (&other, _) in checker.seen.range(..ino).filter(|(_, seen)| is_file(seen)) {
+            let inode = checker.volume.inode(other)?;
+            if !checker.volume.has_blocks(&inode) {
+                continue;
+            }
+            let found = salvage(&checker.volume, &inode)?;
+            let has = |piece: &Piece| {
+                let run = piece.placed.extent;
+                run.start <= block && block < run.end()
+            };
+            if found.index.contains(&block) || found.pieces.iter().any(has) {
+                self.change(other, InodeMut::clear)?;
+                return Ok(true);
+            }
+        }
+        if !checker.seen.get(&ino).is_some_and(is_file) {
+            return Ok(false);
+        }
+        self.change(ino, InodeMut::clear)?;
         Ok(true)
     }
 

@@ -106,6 +106,8 @@ struct Work<'a> {
     checker: &'a Checker,
     disk: &'a mut Patches,
     space: Space,
+    /// A file was given up for room.
+    has_sacrificed: bool,
 }
 
 impl Repair {
@@ -173,8 +175,8 @@ impl Repair {
     }
 
     fn apply(&mut self, checker: &Checker, fixes: &[Fix]) -> Result<(), FsError> {
-        let mut work =
-            Work { checker, disk: &mut self.disk, space: Space::new(checker.used.clone()) };
+        let space = Space::new(checker.used.clone());
+        let mut work = Work { checker, disk: &mut self.disk, space, has_sacrificed: false };
         let rebuilt = |fix: &Fix| if let Fix::Rebuild(dir) = fix { Some(*dir) } else { None };
         let rebuilt: BTreeSet<Ino> = fixes.iter().filter_map(rebuilt).collect();
         let cleared = |fix: &Fix| if let Fix::Clear(ino) = fix { Some(*ino) } else { None };
@@ -238,6 +240,7 @@ impl Work<'_> {
     fn perform(&mut self, fix: Fix) -> Result<bool, FsError> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
+            Fix::LargeFile => superblock::set_large_file(self.disk)?,
             Fix::Replay => journal::replay(self.disk)?,
             Fix::EmptyJournal => journal::empty(self.disk)?,
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,

@@ -151,6 +151,17 @@ pub(super) fn recovered(disk: &mut Patches) -> Result<(), FsError> {
     write(disk, raw)
 }
 
+/// Says that there are files of 2 GiB and more.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn set_large_file(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    let bits = raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
+    raw.s_feature_ro_compat = bits.into();
+    write(disk, raw)
+}
+
 /// Says that the orphan file is empty.
 ///
 /// # Errors
