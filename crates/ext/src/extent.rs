@@ -56,6 +56,12 @@ pub(crate) fn walk(
     Walk { volume, inode, wanted, found }.node(root, &header, &node)
 }
 
+/// Whether the root of a file's map is that of an extent tree.
+pub(crate) fn is_root(root: &[u8]) -> bool {
+    let header = header(root, root.len(), Location::of("extent header"));
+    header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH && header.eh_max.get() > 0)
+}
+
 /// A node's header, its counts checked against the room there is.
 fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, FsError> {
     let header: ExtentHeader = parse(bytes, 0).ok_or_else(|| truncated(place))?;

@@ -300,6 +300,7 @@ pub(crate) mod flags {
     pub(crate) const APPEND: u32 = 0x20;
     pub(crate) const ENCRYPT: u32 = 0x800;
     pub(crate) const INDEX: u32 = 0x1000;
+    pub(crate) const IMAGIC: u32 = 0x2000;
     pub(crate) const HUGE_FILE: u32 = 0x4_0000;
     pub(crate) const EXTENTS: u32 = 0x8_0000;
     pub(crate) const VERITY: u32 = 0x10_0000;

@@ -26,6 +26,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("inode.partly-cleared", 1),
     ("inode.deletion-time", 1),
     ("inode.checksum", 1),
+    ("inode.flags", 1),
     ("inode.length", 1),
     ("inode.block-map", 1),
     ("inode.map-checksum", 1),

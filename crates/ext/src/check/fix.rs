@@ -42,6 +42,8 @@ pub(super) enum Fix {
     Seal(Ino),
     /// Set `i_extra_isize` to what the volume wants.
     ExtraSize(Ino),
+    /// Clear flags and fields that it may not have.
+    Fields(Ino),
     /// Give it another length, in bytes.
     Length(Ino, u64),
     /// Set `i_blocks`, in sectors.
@@ -92,6 +94,7 @@ impl Fix {
             | Self::Undelete(ino)
             | Self::Seal(ino)
             | Self::ExtraSize(ino)
+            | Self::Fields(ino)
             | Self::Length(ino, _)
             | Self::Sectors(ino, _)
             | Self::Map(ino)

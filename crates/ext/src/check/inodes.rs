@@ -5,7 +5,7 @@ use super::salvage::salvage;
 use super::{Checker, Seen};
 use crate::indirect;
 use crate::inode::Inode;
-use crate::ondisk::{flags, ro_compat, special};
+use crate::ondisk::{flags, incompat, ro_compat, special};
 use seekless_fs::field::{index, wide};
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location};
 use seekless_units::{Extent, GroupNo, Ino, Lbn};
@@ -118,7 +118,8 @@ impl Checker {
         if self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))? {
             self.fix(Stage::Inodes, Fix::Seal(ino));
         }
-        let bad_map = self.blocks(&inode, kind)?;
+        let is_followed = is_special || self.fields(&inode, kind);
+        let bad_map = !is_followed || self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
         let is_dir = u64::from(kind == FileKind::Directory);
         self.report.tally.directories = self.report.tally.directories.saturating_add(is_dir);
@@ -322,6 +323,14 @@ impl Checker {
             }
             FileKind::Symlink => (inode.len == 0 || inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
+        };
+        let high = kind != FileKind::Regular && inode.core.i_size_high.get() != 0;
+        let wrong = wrong || (high && !self.sb().has_incompat(incompat::LARGEDIR));
+        let fix = match (kind, fix) {
+            (FileKind::Symlink, Fix::Clear(_)) if inode.len > 0 && inode.len < bsize => {
+                Fix::Length(ino, inode.len)
+            }
+            (_, fix) => fix,
         };
         if wrong {
             let what = format!("{} bytes long, with written blocks up to {end}", inode.len);

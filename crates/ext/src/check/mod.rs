@@ -1,7 +1,7 @@
 //! Looking at all of an image, as `e2fsck -fn` does: its passes.
 //!
 //! 0. [`metadata`]: superblock and group descriptors, against their copies
-//! 1. [`inodes`], [`reserved`], [`attributes`]: every inode, the blocks it claims, attributes
+//! 1. [`inodes`], [`fields`], [`reserved`], [`attributes`]: every inode, the blocks it claims, attributes
 //! 2. [`names`], [`index`]: every directory and what its entries lead to
 //! 3. [`paths`]: directories that the root does not lead to
 //! 4. [`links`]: numbers of links, unreferenced inodes, shared attributes
@@ -19,6 +19,7 @@
 
 mod attributes;
 mod codes;
+mod fields;
 mod fix;
 mod groups;
 mod index;

@@ -4,10 +4,10 @@ use super::{Operation, show};
 use crate::case::Verdict;
 use crate::judge::{Scratch, check, text};
 use crate::tree::{Harm, Tree, judge};
-use seekless_device::FileDevice;
+use seekless_device::{BlockDevice, MemoryDevice};
 use seekless_fs::check::Outcome;
+use seekless_units::Lba;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What is left when everything is repaired, and how bad that is.
@@ -31,9 +31,13 @@ pub(crate) fn compare(
 ) -> Option<String> {
     let scratch = Scratch::new("own");
     let image = scratch.join("image");
-    fs::write(&image, state).expect("image");
-    let device = |path: &Path| Arc::new(FileDevice::open_locked(path).expect("image"));
-    let preened = seekless_ext::preen(device(&image)).expect("preen");
+    let device = Arc::new(MemoryDevice::new(state.to_vec()));
+    let preened = seekless_ext::preen(device.clone()).expect("preen");
+    let bytes = || {
+        let mut bytes = vec![0; state.len()];
+        device.read(Lba::ZERO, &mut bytes).expect("memory");
+        bytes
+    };
     let stops = preened.outcome == Outcome::Left;
     let title = operation.case.operation;
     let told = |what: &str| {
@@ -46,14 +50,15 @@ pub(crate) fn compare(
     }
     if stops {
         // What a round has repaired stays so where a later one stops.
-        if preened.rounds == 1 && fs::read(&image).expect("image") != state {
+        if preened.rounds == 1 && bytes() != state {
             return told("-p stops, after it has written");
         }
-        let repaired = seekless_ext::repair(device(&image)).expect("repair");
+        let repaired = seekless_ext::repair(device.clone()).expect("repair");
         if repaired.outcome != Outcome::Corrected {
             return told("-y does not repair it");
         }
     }
+    fs::write(&image, bytes()).expect("image");
     let (code, left) = check("e2fsck", "-fn", &image);
     if code != 0 || left.contains("? no") {
         return told(&format!("e2fsck -fn finds {left}"));

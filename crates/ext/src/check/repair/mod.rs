@@ -22,13 +22,14 @@ mod space;
 mod superblock;
 
 use super::Checker;
+use super::fields;
 use super::fix::{Fix, Stage};
 use crate::ondisk::{incompat, ro_compat};
 use inode::InodeMut;
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
 use seekless_fs::check::{Finding, Repaired, Rounds};
 use seekless_fs::patches::Patches;
+use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 use space::Space;
 use std::collections::{BTreeSet, HashSet};
@@ -257,6 +258,14 @@ impl Work<'_> {
             Fix::ExtraSize(ino) => {
                 let wanted = self.checker.sb().raw.s_want_extra_isize.get();
                 self.change(ino, |it| it.set_extra_size(wanted))?;
+            }
+            Fix::Fields(ino) => {
+                let sb = self.checker.sb();
+                self.change(ino, |it| {
+                    if let Some(kind) = FileKind::from_mode(it.core().i_mode.get()) {
+                        fields::mend(sb, kind, it.core_mut());
+                    }
+                })?;
             }
             Fix::Length(ino, len) => self.change(ino, |it| it.set_len(len))?,
             Fix::Sectors(ino, sectors) => self.change(ino, |it| it.set_sectors(sectors))?,

@@ -1,0 +1,98 @@
+//! Pass 1: flags and fields of an inode that its kind or the volume's features rule
+//! out (e2fsck, `e2fsck_pass1` and `e2fsck_process_bad_inode`).
+
+use super::Checker;
+use super::fix::{Fix, Stage};
+use super::inodes::place;
+use crate::extent;
+use crate::inode::Inode;
+use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
+use crate::superblock::Super;
+use seekless_fs::FileKind;
+
+/// Flags that an inode may not have.
+pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
+    let is_dir = kind == FileKind::Directory;
+    let mut wrong = 0;
+    if !sb.has_compat(compat::IMAGIC_INODES) {
+        wrong |= flags::IMAGIC;
+    }
+    if !sb.has_incompat(incompat::CASEFOLD) || !is_dir {
+        wrong |= flags::CASEFOLD;
+    }
+    if !sb.has_incompat(incompat::ENCRYPT) {
+        wrong |= flags::ENCRYPT;
+    }
+    if !sb.has_incompat(incompat::INLINE_DATA) {
+        wrong |= flags::INLINE_DATA;
+    }
+    if !sb.has_compat(compat::DIR_INDEX) || !is_dir {
+        wrong |= flags::INDEX;
+    }
+    if !sb.has_incompat(incompat::EXTENTS) {
+        wrong |= flags::EXTENTS;
+    }
+    bits & wrong
+}
+
+/// Whether a file has an extent tree without saying so.
+pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> bool {
+    let bits = core.i_flags.get();
+    let is_mapped = matches!(kind, FileKind::Regular | FileKind::Directory);
+    is_mapped
+        && sb.has_incompat(incompat::EXTENTS)
+        && bits & (flags::EXTENTS | flags::INLINE_DATA) == 0
+        && extent::is_root(&core.i_block.0)
+}
+
+/// Sets what an inode may not have right.
+pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
+    let bits = core.i_flags.get();
+    let more = if lacks_extents(sb, kind, core) { flags::EXTENTS } else { 0 };
+    core.i_flags = ((bits & !wrong_flags(sb, kind, bits)) | more).into();
+    core.i_obso_faddr = 0.into();
+    if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
+        core.i_blocks_high = 0.into();
+    }
+}
+
+impl Checker {
+    /// Looks at the flags and fields of an inode in use; whether the rest of it is
+    /// looked at.
+    pub(super) fn fields(&mut self, inode: &Inode, kind: FileKind) -> bool {
+        let (ino, core) = (inode.ino, &inode.core);
+        let bits = core.i_flags.get();
+        let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+        if !has_map && bits & (flags::EXTENTS | flags::INDEX) != 0 {
+            let what = format!("a device, pipe or socket with flags {bits:#x}");
+            self.unexpected("inode.flags", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Clear(ino));
+            return false;
+        }
+        let sb = self.sb();
+        let wrong = wrong_flags(sb, kind, bits);
+        let lacking = lacks_extents(sb, kind, core);
+        let high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
+        let address = core.i_obso_faddr.get() != 0;
+        let foreign = wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
+        if wrong != 0 {
+            let what = format!("flags {wrong:#x}, which it may not have");
+            self.graded(wrong == flags::INDEX, "inode.flags", what, place(ino));
+        }
+        if lacking {
+            let what = "an extent tree, without the flag for it".to_string();
+            self.unexpected("inode.flags", what, place(ino));
+        }
+        if high || address {
+            let what = "i_faddr or i_blocks_hi is not zero".to_string();
+            self.unexpected("inode.flags", what, place(ino));
+        }
+        if foreign {
+            self.fix(Stage::Inodes, Fix::Clear(ino));
+        } else if wrong != 0 || lacking || high || address {
+            self.fix(Stage::Inodes, Fix::Fields(ino));
+        }
+        // A map that is another than it says is not followed.
+        wrong & (flags::EXTENTS | flags::INLINE_DATA) == 0 && !lacking
+    }
+}
