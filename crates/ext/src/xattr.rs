@@ -11,6 +11,7 @@ use seekless_fs::{Corruption, FileKind, FsError, Location, Xattr};
 use seekless_units::{BlockNo, ByteLen, Ino};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
+use std::ops::Range;
 
 /// Bytes of the fixed part of an entry.
 const ENTRY: usize = size_of::<XattrEntry>();
@@ -28,6 +29,9 @@ struct Stored<'a> {
     name: &'a [u8],
     value: Value<'a>,
     hash: u32,
+    /// The bytes of the entry and of its value within their region.
+    entry: Range<usize>,
+    bytes: Range<usize>,
     place: Location,
 }
 
@@ -69,8 +73,17 @@ fn entries(region: &[u8], mut at: usize, place: Location) -> Result<Vec<Stored<'
             .ok_or_else(|| range("e_name_len", wide(name_len), wide(region.len()), place))?;
         let value = value(region, &entry, place)?;
         let (name_index, hash) = (entry.e_name_index, entry.e_hash.get());
-        found.push(Stored { name_index, name, value, hash, place });
-        at = at.saturating_add(ENTRY.saturating_add(name_len).next_multiple_of(4));
+        let next = at.saturating_add(ENTRY.saturating_add(name_len).next_multiple_of(4));
+        let bytes = match value {
+            Value::Here(bytes) if !bytes.is_empty() => {
+                let start = usize::from(entry.e_value_offs.get());
+                start..start.saturating_add(bytes.len().next_multiple_of(4))
+            }
+            _ => 0..0,
+        };
+        let entry = at..next;
+        found.push(Stored { name_index, name, value, hash, entry, bytes, place });
+        at = next;
     }
 }
 
@@ -104,7 +117,28 @@ fn in_inode(inode: &Inode) -> Result<Vec<Stored<'_>>, FsError> {
 
 /// Whether the attributes inside an inode can be read, and are whole.
 pub(crate) fn inner_is_sound(inode: &Inode) -> bool {
-    in_inode(inode).is_ok_and(|stored| stored.iter().all(|it| it.hash == 0 || it.is_whole()))
+    in_inode(inode).is_ok_and(|stored| {
+        !collides(&stored) && stored.iter().all(|it| it.hash == 0 || it.is_whole())
+    })
+}
+
+/// Whether entries and values of a list lie upon each other, or upon its end.
+fn collides(stored: &[Stored<'_>]) -> bool {
+    let end = stored.last().map_or(0, |last| last.entry.end);
+    let mut taken: Vec<Range<usize>> = stored.iter().map(|it| it.entry.clone()).collect();
+    taken.push(end..end.saturating_add(4));
+    taken.extend(stored.iter().map(|it| it.bytes.clone()).filter(|it| !it.is_empty()));
+    taken.sort_unstable_by_key(|range| (range.start, range.end));
+    let pairs = taken.iter().zip(taken.iter().skip(1));
+    pairs.into_iter().any(|(one, next)| next.start < one.end)
+}
+
+/// What is wrong with attributes that can be read.
+pub(crate) enum Fault {
+    /// They lie upon each other.
+    Collision,
+    /// The hash of one is another than it has.
+    Hash,
 }
 
 /// `ext4_xattr_hash_entry`: of a name and the words of a value. Names are hashed as
@@ -220,18 +254,26 @@ impl Volume {
         Ok(values)
     }
 
-    /// An attribute of an inode of which the hash is wrong, by where it is. Inside an
-    /// inode there need not be one.
-    pub(crate) fn torn_xattr(&self, inode: &Inode) -> Result<Option<Location>, FsError> {
-        let mut torn = None;
-        self.each_stored(inode, &mut |stored| {
-            let is_inner = stored.place.structure == INNER;
-            if torn.is_none() && !(is_inner && stored.hash == 0) && !stored.is_whole() {
-                torn = Some(stored.place);
+    /// What is wrong with an inode's attributes that can be read, and where. Inside an
+    /// inode they need not have hashes.
+    pub(crate) fn xattr_fault(&self, inode: &Inode) -> Result<Option<(Fault, Location)>, FsError> {
+        let judge = |stored: &[Stored<'_>], is_inner: bool| {
+            let first = stored.first()?;
+            if collides(stored) {
+                return Some((Fault::Collision, first.place));
             }
-            Ok(())
-        })?;
-        Ok(torn)
+            let torn = stored.iter().find(|it| !(it.is_whole() || is_inner && it.hash == 0))?;
+            Some((Fault::Hash, torn.place))
+        };
+        if !self.is_own(inode.ino)
+            && let Some(fault) = judge(&in_inode(inode)?, true)
+        {
+            return Ok(Some(fault));
+        }
+        let Some(number) = self.xattr_block_of(inode) else { return Ok(None) };
+        let block = self.xattr_block(inode, number)?;
+        let place = Location::of("attribute block").in_inode(inode.ino).in_block(number);
+        Ok(judge(&entries(&block, size_of::<XattrHeader>(), place)?, false))
     }
 
     /// The number of files that an inode's attribute block says it belongs to.

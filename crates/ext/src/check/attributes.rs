@@ -5,7 +5,7 @@ use super::Checker;
 use super::fix::{Fix, Stage};
 use crate::inode::Inode;
 use crate::ondisk::flags;
-use crate::xattr::names_its_owner;
+use crate::xattr::{Fault, names_its_owner};
 use seekless_fs::{FsError, Location};
 use seekless_units::{Extent, Ino};
 
@@ -27,13 +27,15 @@ impl Checker {
         if values.is_none() {
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
-        if values.is_some() {
-            let torn = self.volume.torn_xattr(inode)?;
-            if let Some(at) = torn {
-                let what = "the hash of an attribute does not match it".to_string();
-                self.expected("inode.attributes", what, at);
-                self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
-            }
+        if values.is_some()
+            && let Some((fault, at)) = self.volume.xattr_fault(inode)?
+        {
+            let (expected, what) = match fault {
+                Fault::Hash => (true, "the hash of an attribute does not match it"),
+                Fault::Collision => (false, "attributes overlap"),
+            };
+            self.graded(expected, "inode.attributes", what.to_string(), at);
+            self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
         }
         let strict = self.strict.xattr_values(inode);
         if self.checksum(strict, "inode.attributes-checksum", place)? {

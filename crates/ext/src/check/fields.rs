@@ -8,7 +8,11 @@ use crate::extent;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
 use crate::superblock::Super;
+use crate::xattr::inline_value;
 use seekless_fs::FileKind;
+
+/// Bytes of `i_block` that device numbers may take.
+const DEVICE_NUMBERS: usize = 16;
 
 /// Flags that an inode may not have.
 pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
@@ -63,7 +67,10 @@ impl Checker {
         let (ino, core) = (inode.ino, &inode.core);
         let bits = core.i_flags.get();
         let has_map = matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
-        if !has_map && bits & (flags::EXTENTS | flags::INDEX) != 0 {
+        // Kernels leave more than the device's number, but not under this flag.
+        let numbers = core.i_block.0.get(DEVICE_NUMBERS..).unwrap_or_default();
+        let is_full = bits & flags::IMMUTABLE != 0 && numbers.iter().any(|&byte| byte != 0);
+        if !has_map && (is_full || bits & (flags::EXTENTS | flags::INDEX) != 0) {
             let what = format!("a device, pipe or socket with flags {bits:#x}");
             self.unexpected("inode.flags", what, place(ino));
             self.fix(Stage::Inodes, Fix::Clear(ino));
@@ -86,6 +93,15 @@ impl Checker {
         if high || address {
             let what = "i_faddr or i_blocks_hi is not zero".to_string();
             self.unexpected("inode.flags", what, place(ino));
+        }
+        // What an inode holds begins with an attribute, be it empty.
+        let is_inline = bits & flags::INLINE_DATA != 0 && wrong & flags::INLINE_DATA == 0;
+        if is_inline && has_map && matches!(inline_value(inode), Ok(None)) {
+            let what = "inline data, without the attribute for it".to_string();
+            self.unexpected("inode.attributes", what, place(ino));
+            let fix = if kind == FileKind::Regular { Fix::Empty } else { Fix::Clear };
+            self.fix(Stage::Inodes, fix(ino));
+            return false;
         }
         if foreign {
             self.fix(Stage::Inodes, Fix::Clear(ino));

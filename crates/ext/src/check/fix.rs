@@ -44,6 +44,8 @@ pub(super) enum Fix {
     ExtraSize(Ino),
     /// Clear flags and fields that it may not have.
     Fields(Ino),
+    /// Take its contents from it, which are not to be found in it.
+    Empty(Ino),
     /// Give it another length, in bytes.
     Length(Ino, u64),
     /// Set `i_blocks`, in sectors.
@@ -95,6 +97,7 @@ impl Fix {
             | Self::Seal(ino)
             | Self::ExtraSize(ino)
             | Self::Fields(ino)
+            | Self::Empty(ino)
             | Self::Length(ino, _)
             | Self::Sectors(ino, _)
             | Self::Map(ino)

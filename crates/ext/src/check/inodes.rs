@@ -101,10 +101,10 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Undelete(ino));
         }
         if links == 0 && !is_orphan && !is_special {
-            return Ok(());
+            return self.sum(&inode);
         }
         if is_special && !self.reserved(&inode)? {
-            return Ok(());
+            return self.sum(&inode);
         }
         let Some(kind) = inode.kind() else {
             if is_special {
@@ -115,9 +115,7 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::Clear(ino));
             return Ok(());
         };
-        if self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))? {
-            self.fix(Stage::Inodes, Fix::Seal(ino));
-        }
+        self.sum(&inode)?;
         let is_followed = is_special || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
@@ -137,6 +135,16 @@ impl Checker {
             bad_map,
         };
         self.seen.insert(ino, seen);
+        Ok(())
+    }
+
+    /// Compares an inode's checksum, if it was ever written.
+    fn sum(&mut self, inode: &Inode) -> Result<(), FsError> {
+        let ino = inode.ino;
+        let is_written = inode.raw().iter().any(|&byte| byte != 0);
+        if is_written && self.checksum(self.strict.inode(ino), "inode.checksum", place(ino))? {
+            self.fix(Stage::Inodes, Fix::Seal(ino));
+        }
         Ok(())
     }
 
@@ -318,6 +326,9 @@ impl Checker {
                 // off, and what e2fsck allows.
                 let last = written.saturating_sub(1).saturating_mul(bsize);
                 let sealed = inode.has_flag(flags::VERITY);
+                // Blocks of an extent tree are looked for up to its end only.
+                let is_tree = inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
+                let last = if is_tree { last.saturating_add(1) } else { last };
                 let wrong = written > 0 && inode.len < last && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }

@@ -144,6 +144,13 @@ impl InodeMut {
             .into();
     }
 
+    /// Takes contents that were in it from it.
+    pub(super) fn empty(&mut self) {
+        self.set_len(0);
+        self.core.i_block = IBlock::default();
+        self.core.i_flags = (self.core.i_flags.get() & !flags::INLINE_DATA).into();
+    }
+
     /// Changes bytes of it, by where they stand in the whole of it.
     pub(super) fn with_bytes(&mut self, with: impl FnOnce(&mut [u8])) {
         let mut raw = self.core.as_bytes().to_vec();

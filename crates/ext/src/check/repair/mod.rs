@@ -267,6 +267,7 @@ impl Work<'_> {
                     }
                 })?;
             }
+            Fix::Empty(ino) => self.change(ino, InodeMut::empty)?,
             Fix::Length(ino, len) => self.change(ino, |it| it.set_len(len))?,
             Fix::Sectors(ino, sectors) => self.change(ino, |it| it.set_sectors(sectors))?,
             Fix::Map(ino) => return self.map(ino),
