@@ -70,6 +70,32 @@ pub fn run_repair(data: &[u8]) {
     }
 }
 
+/// Repairs a damaged ext image: where that does not say why it cannot, the image is
+/// clean then.
+pub fn run_repair_ext(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let all = images::IMAGES;
+    let (_, compressed) = all[usize::from(choice) % all.len()];
+    let mut bytes = images::unpack(compressed);
+    let places: Vec<usize> = (1024..bytes.len()).filter(|&at| bytes[at] != 0).collect();
+    while let Some((head, after)) = rest.split_first_chunk::<3>() {
+        let place = usize::from(u16::from_le_bytes([head[0], head[1]])) % places.len();
+        let len = (usize::from(head[2] & 15) + 1).min(after.len());
+        for (n, &byte) in after[..len].iter().enumerate() {
+            if let Some(at) = places.get(place + n) {
+                bytes[*at] = byte;
+            }
+        }
+        rest = &after[len..];
+    }
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let Ok(repaired) = seekless_ext::repair(device.clone()) else { return };
+    let again = seekless_ext::repair(device).expect("repaired once");
+    if repaired.outcome != seekless_fs::check::Outcome::Left {
+        assert_eq!(again.outcome, seekless_fs::check::Outcome::Clean, "{:#?}", again.report);
+    }
+}
+
 /// An image of UFS with the patches of an input.
 fn damaged_ffs(data: &[u8]) -> Option<Vec<u8>> {
     let (&choice, rest) = data.split_first()?;
