@@ -53,8 +53,8 @@ pub fn run_fat(data: &[u8]) {
         return;
     };
     let again = seekless_fat::repair(device, seekless_fat::LostChains::Kept).expect("repaired once");
-    if repaired.outcome != seekless_fat::Outcome::Left {
-        assert_eq!(again.outcome, seekless_fat::Outcome::Clean, "{:#?}", again.report);
+    if repaired.outcome != seekless_fs::check::Outcome::Left {
+        assert_eq!(again.outcome, seekless_fs::check::Outcome::Clean, "{:#?}", again.report);
     }
 }
 

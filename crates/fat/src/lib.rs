@@ -45,7 +45,7 @@ mod time;
 mod volume;
 
 pub use build::{BuildOptions, Builder, Losses, Lost};
-pub use check::{CODES, Lost as LostChains, Outcome, Repaired, check, phase_of, preen, repair};
+pub use check::{CODES, Lost as LostChains, check, phase_of, preen, repair};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
 pub use relayout::Relayout;

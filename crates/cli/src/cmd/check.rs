@@ -241,13 +241,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
 /// Repairs a FAT image.
 fn repair_fat(device: Arc<dyn BlockDevice>, mode: Mode, lost: Lost) -> Result<Repaired, FsError> {
     let run = if mode == Mode::Preen { seekless_fat::preen } else { seekless_fat::repair };
-    let seekless_fat::Repaired { report, outcome, rounds, writes } = run(device, lost.chains())?;
-    let outcome = match outcome {
-        seekless_fat::Outcome::Clean => Outcome::Clean,
-        seekless_fat::Outcome::Corrected => Outcome::Corrected,
-        seekless_fat::Outcome::Left => Outcome::Left,
-    };
-    Ok(Repaired { report, outcome, rounds, writes })
+    run(device, lost.chains())
 }
 
 fn class(finding: &Finding) -> &'static str {

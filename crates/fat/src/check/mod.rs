@@ -23,7 +23,7 @@ mod repair;
 mod walk;
 
 pub use codes::{CODES, phase_of};
-pub use repair::{Lost, Outcome, Repaired, preen, repair};
+pub use repair::{Lost, preen, repair};
 
 use crate::boot::Boot;
 use crate::ondisk::{ENTRY_SIZE, ShortEntry};

@@ -18,7 +18,7 @@ use crate::table::entry_byte;
 use crate::time::{EARLIEST, Stamp};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::check::{Finding, Report};
+use seekless_fs::check::{Finding, Outcome, Repaired, Report};
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, ByteLen, Lba};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -37,31 +37,6 @@ pub enum Lost {
     Kept,
     /// They are freed.
     Freed,
-}
-
-/// What came of a repair; `fsck`'s exit codes 0, 1 and 4.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
-    /// Nothing was found, and nothing written.
-    Clean,
-    /// All that was found was repaired: the image is clean now.
-    Corrected,
-    /// Something was left as it is. A preen that meets an unexpected inconsistency leaves
-    /// everything as it is.
-    Left,
-}
-
-/// What was found and what came of it.
-#[derive(Clone, Debug)]
-pub struct Repaired {
-    /// Everything found, in all rounds, each with whether it was repaired.
-    pub report: Report,
-    /// What the image is like now.
-    pub outcome: Outcome,
-    /// How often the image was gone through.
-    pub rounds: u32,
-    /// Writes that were made.
-    pub writes: u64,
 }
 
 /// Repairs what a crash may leave under a discipline that keeps order; where anything else

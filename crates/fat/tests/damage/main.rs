@@ -141,10 +141,10 @@ fn the_corpus_is_read_or_refused() {
         let device = std::sync::Arc::new(seekless_device::MemoryDevice::new(bytes));
         let kept = seekless_fat::LostChains::Kept;
         if let Ok(repaired) = seekless_fat::repair(device.clone(), kept)
-            && repaired.outcome != seekless_fat::Outcome::Left
+            && repaired.outcome != seekless_fs::check::Outcome::Left
         {
             let again = seekless_fat::repair(device, kept).expect("repaired once");
-            assert_eq!(again.outcome, seekless_fat::Outcome::Clean, "{:#?}", again.report);
+            assert_eq!(again.outcome, seekless_fs::check::Outcome::Clean, "{:#?}", again.report);
         }
         inputs += 1;
     }
