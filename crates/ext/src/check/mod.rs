@@ -235,7 +235,7 @@ fn recover(
         opened => opened?,
     };
     let place = Location::of("journal");
-    match journal::replay(&volume) {
+    match journal::replay_checked(&volume) {
         Ok(None) => {
             // Nothing waits, though the superblock says so.
             if volume.sb.has_incompat(incompat::RECOVER) {

@@ -7,7 +7,6 @@ use crate::checksum::crc32c;
 use crate::field::truncated;
 use crate::ondisk::{JournalSuperblock, journal_feature};
 use crate::superblock::verify;
-use crate::volume::Volume;
 use seekless_fs::FsError;
 use std::mem::offset_of;
 
@@ -25,10 +24,10 @@ fn without_word(seed: u32, block: &[u8], at: usize) -> u32 {
 }
 
 /// Checks the journal superblock.
-pub(super) fn verify_superblock(volume: &Volume, block: &[u8], stored: u32) -> Result<(), FsError> {
+pub(super) fn verify_superblock(log: &Log<'_>, block: &[u8], stored: u32) -> Result<(), FsError> {
     let sb = block.get(..size_of::<JournalSuperblock>()).ok_or_else(|| truncated(place()))?;
     let computed = without_word(!0, sb, offset_of!(JournalSuperblock, s_checksum));
-    volume.verify(stored, computed, Location::of("journal superblock"))
+    log.compare(stored, computed, Location::of("journal superblock"))
 }
 
 /// Checks a journal block whose checksum stands at byte `at`.
@@ -57,7 +56,7 @@ pub(super) fn verify_data(
         computed &= 0xFFFF;
     }
     let place = Location::of("journalled block").in_block(tag.block);
-    log.volume.verify(tag.checksum, computed, place)
+    log.compare(tag.checksum, computed, place)
 }
 
 /// Whether a commit record's checksum of its whole transaction is `computed`,

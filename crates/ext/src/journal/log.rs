@@ -1,6 +1,6 @@
 //! The journal as a ring of blocks.
 
-use super::{checksum, place};
+use super::{Location, checksum, place};
 use crate::bmap::EVERYTHING;
 use crate::checksum::crc32c;
 use crate::field::{invalid, parse, range, truncated};
@@ -8,6 +8,7 @@ use crate::inode::Inode;
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalSuperblock, JournalTag, JournalTag3, journal_block, journal_feature,
 };
+use crate::superblock::verify;
 use crate::volume::Volume;
 use seekless_fs::{BlockMap, Corruption, FsError};
 use seekless_units::{BlockNo, Lbn};
@@ -30,6 +31,8 @@ pub(super) struct Log<'a> {
     pub(super) map: BlockMap,
     /// What is damaged is passed over.
     pub(super) lenient: bool,
+    /// Checksums are compared.
+    pub(super) verifies: bool,
     incompat: u32,
     compat: u32,
     read_only: u32,
@@ -65,6 +68,7 @@ impl<'a> Log<'a> {
             volume,
             map: BlockMap { runs, ..BlockMap::default() },
             lenient: false,
+            verifies: !volume.ignore_checksums,
             incompat: 0,
             compat: 0,
             read_only: 0,
@@ -79,10 +83,33 @@ impl<'a> Log<'a> {
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
         log.read_superblock(&sb)?;
         log.check_len(&sb, inode)?;
-        if log.has_block_checksums() {
-            checksum::verify_superblock(volume, &block, sb.s_checksum.get())?;
-        }
+        log.verify_head(&block, &sb)?;
         Ok((log, sb))
+    }
+
+    fn verify_head(&self, block: &[u8], sb: &JournalSuperblock) -> Result<(), FsError> {
+        if !self.has_block_checksums() {
+            return Ok(());
+        }
+        checksum::verify_superblock(self, block, sb.s_checksum.get())
+    }
+
+    /// Compares checksums from now on, that of the superblock first.
+    pub(super) fn distrust(&mut self) -> Result<(), FsError> {
+        self.verifies = true;
+        let block = self.block(0)?;
+        let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
+        self.verify_head(&block, &sb)
+    }
+
+    /// Compares two checksums, where that is asked for.
+    pub(super) fn compare(
+        &self,
+        stored: u32,
+        computed: u32,
+        place: Location,
+    ) -> Result<(), FsError> {
+        if self.verifies { verify(stored, computed, place) } else { Ok(()) }
     }
 
     fn read_superblock(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {

@@ -67,17 +67,34 @@ pub(crate) struct Replayed {
 /// The device as a mount would leave it after recovery; `None` when there is
 /// nothing to recover.
 pub(crate) fn replay(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, false)
+    recover(volume, Trust::AsOpened)
+}
+
+/// As [`replay`], but the checksums of the journal are compared even if those of the
+/// volume are not: what is damaged must not be written over what is not.
+pub(crate) fn replay_checked(volume: &Volume) -> Result<Option<Replayed>, FsError> {
+    recover(volume, Trust::Checked)
+}
+
+/// What of a journal is believed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Checksums are compared if those of the volume are.
+    AsOpened,
+    /// Checksums are compared, and one that is wrong is an error.
+    Checked,
+    /// Checksums are compared, and what has a wrong one is passed over.
+    Followed,
 }
 
 /// As [`replay`], but a journal that is damaged is followed as far as it makes sense,
 /// as e2fsck does: copies of blocks with a wrong checksum are passed over, and
 /// a transaction that was not wholly written ends it.
 pub(crate) fn salvage(volume: &Volume) -> Result<Option<Replayed>, FsError> {
-    recover(volume, true)
+    recover(volume, Trust::Followed)
 }
 
-fn recover(volume: &Volume, lenient: bool) -> Result<Option<Replayed>, FsError> {
+fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
     if !volume.sb.has_compat(compat::HAS_JOURNAL) || !volume.sb.has_incompat(incompat::RECOVER) {
         return Ok(None);
     }
@@ -87,7 +104,10 @@ fn recover(volume: &Volume, lenient: bool) -> Result<Option<Replayed>, FsError> 
     }
     let inode: Inode = volume.inode(Ino::new(number))?;
     let mut log = Log::open(volume, &inode)?;
-    log.lenient = lenient;
+    log.lenient = trust == Trust::Followed;
+    if trust != Trust::AsOpened {
+        log.distrust()?;
+    }
     let Some(start) = log.start else { return Ok(None) };
     let scanned = scan::scan(&log, start)?;
     let block_size = u64::from(volume.sb.block_size);

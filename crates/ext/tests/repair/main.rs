@@ -4,6 +4,7 @@
 mod images;
 mod interrupted;
 mod judge;
+mod replay;
 mod storm;
 
 use judge::bytes_of;

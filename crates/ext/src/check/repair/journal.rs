@@ -15,7 +15,7 @@ use seekless_units::{Ino, Lbn};
 /// What the device gives.
 pub(super) fn replay(disk: &mut Patches) -> Result<(), FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
-    if let Some(replayed) = journal::replay(&volume)? {
+    if let Some(replayed) = journal::replay_checked(&volume)? {
         write_back(disk, &volume, &replayed)?;
     }
     superblock::recovered(disk)
