@@ -26,7 +26,7 @@ use crate::ondisk::{BPB32_AT, ENTRY_SIZE, FsInfo};
 use crate::table::{Link, Table};
 use seekless_device::BlockDevice;
 use seekless_fs::check::Finding;
-use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
+use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino};
 use std::mem::offset_of;
@@ -157,86 +157,6 @@ impl<'a> Relayout<'a> {
         Ok(())
     }
 
-    /// The object of an inode number.
-    #[must_use]
-    pub fn object(&self, ino: Ino) -> Option<ObjectId> {
-        let at = ino.get().checked_sub(1)?;
-        ((at as usize) < self.objects.all.len()).then(|| ObjectId::new(at))
-    }
-
-    /// What must be placed.
-    #[must_use]
-    pub fn demand(&self) -> &dyn Demand {
-        &self.objects
-    }
-
-    /// Where it may be placed, in clusters: everywhere but on bad ones.
-    #[must_use]
-    pub fn space(&self) -> Space {
-        let mut space = space(&self.objects, &self.geometry);
-        let first = blocks(&self.geometry).first;
-        let mut free = Vec::new();
-        for run in &space.free {
-            let (mut start, end) = (run.start.get(), run.end().get());
-            for &cluster in &self.bad {
-                let block = u64::from(cluster) - 2 + first;
-                if block > start {
-                    free.push(Extent::new(BlockNo::new(start), block - start));
-                }
-                start = block + 1;
-            }
-            if end > start {
-                free.push(Extent::new(BlockNo::new(start), end - start));
-            }
-        }
-        space.free = free;
-        space
-    }
-
-    /// Sectors in a cluster, the unit of a plan.
-    #[must_use]
-    pub fn cluster_blocks(&self) -> u64 {
-        self.geometry.spc.into()
-    }
-
-    /// The length of the image.
-    #[must_use]
-    pub fn size(&self) -> ByteLen {
-        self.image.volume().device().len()
-    }
-
-    /// Writes the image to a device that reads as zeros. `progress` is called with the
-    /// number of bytes of every write, from several threads.
-    ///
-    /// # Errors
-    /// Whatever the old image or the device says; what is on the device is then not an
-    /// image: its boot sector is written last.
-    pub fn write(
-        &self,
-        plan: &Plan,
-        device: &dyn BlockDevice,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), FsError> {
-        let (geometry, options) = (&self.geometry, &self.options);
-        let encoder = Encoder { geometry, options, label: None, device };
-        let writer = Writer {
-            objects: &self.objects,
-            encoder,
-            blocks: blocks(geometry),
-            plan,
-            data: self,
-            progress,
-        };
-        let mut entries = Entries::new(geometry.width, geometry.clusters);
-        let mut table = Table::new(self.image.volume());
-        // The flags of the volume stay, and so do bad clusters.
-        for cluster in (0..2).chain(self.bad.iter().copied()) {
-            entries.set(cluster, table.raw(cluster)?);
-        }
-        let (free, last) = writer.body(entries)?;
-        self.reserved(&writer, free, last)
-    }
-
     /// Copies the sectors in front of the FATs, with what has changed in them; the boot
     /// sector last.
     fn reserved(&self, writer: &Writer<'_>, free: u32, last: u32) -> Result<(), FsError> {
@@ -261,6 +181,74 @@ impl<'a> Relayout<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Blocks are counted in clusters, and lie everywhere but on bad ones. The boot sector is
+/// written last.
+impl Rearrange for Relayout<'_> {
+    fn object(&self, ino: Ino) -> Option<ObjectId> {
+        let at = ino.get().checked_sub(1)?;
+        ((at as usize) < self.objects.all.len()).then(|| ObjectId::new(at))
+    }
+
+    fn demand(&self) -> &dyn Demand {
+        &self.objects
+    }
+
+    fn space(&self) -> Space {
+        let mut space = space(&self.objects, &self.geometry);
+        let first = blocks(&self.geometry).first;
+        let mut free = Vec::new();
+        for run in &space.free {
+            let (mut start, end) = (run.start.get(), run.end().get());
+            for &cluster in &self.bad {
+                let block = u64::from(cluster) - 2 + first;
+                if block > start {
+                    free.push(Extent::new(BlockNo::new(start), block - start));
+                }
+                start = block + 1;
+            }
+            if end > start {
+                free.push(Extent::new(BlockNo::new(start), end - start));
+            }
+        }
+        space.free = free;
+        space
+    }
+
+    fn cluster_blocks(&self) -> u64 {
+        self.geometry.spc.into()
+    }
+
+    fn size(&self) -> ByteLen {
+        self.image.volume().device().len()
+    }
+
+    fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError> {
+        let (geometry, options) = (&self.geometry, &self.options);
+        let encoder = Encoder { geometry, options, label: None, device };
+        let writer = Writer {
+            objects: &self.objects,
+            encoder,
+            blocks: blocks(geometry),
+            plan,
+            data: self,
+            progress,
+        };
+        let mut entries = Entries::new(geometry.width, geometry.clusters);
+        let mut table = Table::new(self.image.volume());
+        // The flags of the volume stay, and so do bad clusters.
+        for cluster in (0..2).chain(self.bad.iter().copied()) {
+            entries.set(cluster, table.raw(cluster)?);
+        }
+        let (free, last) = writer.body(entries)?;
+        self.reserved(&writer, free, last)
     }
 }
 

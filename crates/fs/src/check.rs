@@ -1,7 +1,7 @@
 //! What a check of an image finds.
 
 use crate::Location;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 /// Whether something is what a crash may leave.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -51,6 +51,57 @@ pub struct Repaired {
     pub rounds: u32,
     /// Writes that were made.
     pub writes: u64,
+}
+
+/// Changes that do away with findings, by the stage `S` in which they are made. What a
+/// later stage does is decided by a check of what the earlier ones left.
+#[derive(Clone, Debug)]
+pub struct Fixes<S, F>(BTreeMap<S, Vec<F>>);
+
+impl<S, F> Default for Fixes<S, F> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<S: Copy + Ord, F: Copy + PartialEq> Fixes<S, F> {
+    /// Adds a change, unless it is the last that was added to its stage: one thing is
+    /// often named by several findings, one after the other.
+    pub fn add(&mut self, stage: S, fix: F) {
+        let fixes = self.0.entry(stage).or_default();
+        if fixes.last() != Some(&fix) {
+            fixes.push(fix);
+        }
+    }
+
+    /// Leaves out what shall not be done.
+    pub fn leave_out(&mut self, is_out: impl Fn(&F) -> bool) {
+        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
+        self.0.retain(|_, fixes| !fixes.is_empty());
+    }
+
+    /// What comes first, up to where the image must be looked at again. Stages that
+    /// go `together` change nothing that each other depends on.
+    #[must_use]
+    pub fn first(&self, together: &[S]) -> Vec<F> {
+        let Some(first) = self.0.keys().next() else { return Vec::new() };
+        let wanted =
+            |stage: &S| stage == first || (together.contains(first) && together.contains(stage));
+        let chosen = self.0.iter().filter(|(stage, _)| wanted(stage));
+        chosen.flat_map(|(_, fixes)| fixes).copied().collect()
+    }
+
+    /// Whether what comes first is of this stage.
+    #[must_use]
+    pub fn begin_with(&self, stage: S) -> bool {
+        self.0.keys().next() == Some(&stage)
+    }
+
+    /// Whether nothing is left of the stages before this one.
+    #[must_use]
+    pub fn are_from(&self, stage: S) -> bool {
+        self.0.keys().all(|&other| other >= stage)
+    }
 }
 
 impl Finding {

@@ -7,7 +7,9 @@
 //! Blocks are counted in the unit of allocation: clusters, where a format
 //! allocates several blocks at once.
 
-use seekless_units::{BlockNo, Extent, Ino, Lbn};
+use crate::FsError;
+use seekless_device::BlockDevice;
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 
 /// Something with an inode, in the format's own numbering from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -49,6 +51,37 @@ impl Run {
         };
         runs.iter().map(place).collect()
     }
+}
+
+/// An image that is to be laid out anew, in a new image.
+pub trait Rearrange {
+    /// What must be placed.
+    fn demand(&self) -> &dyn Demand;
+
+    /// Where it may be placed.
+    fn space(&self) -> Space;
+
+    /// The object of an inode of the old image.
+    fn object(&self, ino: Ino) -> Option<ObjectId>;
+
+    /// Blocks that are allocated together.
+    fn cluster_blocks(&self) -> u64;
+
+    /// The length of the new image.
+    fn size(&self) -> ByteLen;
+
+    /// Writes the new image to a device that reads as zeros. `progress` is called with
+    /// the number of bytes of every write, maybe from several threads.
+    ///
+    /// # Errors
+    /// Whatever the old image or the device says; what is on the device is then not an
+    /// image.
+    fn write(
+        &self,
+        plan: &Plan,
+        device: &dyn BlockDevice,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(), FsError>;
 }
 
 /// What must be placed.

@@ -15,7 +15,7 @@ use seekless_device::FileDevice;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
-use seekless_fs::plan::{ObjectId, Run};
+use seekless_fs::plan::{ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Processes, Replayed, add_symlinks, replay};
@@ -209,25 +209,9 @@ fn write_fat(
     if args.inline_data != InlineData::Auto || args.inode_size.is_some() {
         return Err(Failure::usage("--inline-data and --inode-size are for ext images"));
     }
-    let about = |error| Failure::from(error).about(args.image.display());
     let relayout = seekless_fat::Relayout::new(image)
         .map_err(|error| refused(error, &args.image, "repair it with seekless check -y first"))?;
-    let unit = relayout.cluster_blocks();
-    let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
-    let unit_bytes = u64::from(image.geometry().block_size) * unit;
-    let align = (args.chunk.get() / unit_bytes).max(1);
-    let plan =
-        planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
-    let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
-    file.set_len(relayout.size().get()).map_err(io)?;
-    let device = FileDevice::from_file(file, true).map_err(io)?;
-    let bar = progress::bytes(global, relayout.size());
-    relayout
-        .write(&plan, &device, &|bytes| bar.inc(bytes))
-        .map_err(|error| Failure::from(error).about(args.output.display()))?;
-    bar.finish_and_clear();
-    Ok(())
+    rearrange(args, &relayout, image.geometry().block_size, replays, output, global)
 }
 
 fn write_relayout(
@@ -240,9 +224,22 @@ fn write_relayout(
     let about = |error| Failure::from(error).about(args.image.display());
     let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
     add_symlinks(image, replays).map_err(about)?;
+    rearrange(args, &relayout, image.geometry().block_size, replays, output, global)
+}
+
+/// Plans where everything goes, and writes the new image.
+fn rearrange(
+    args: &OptimizeArgs,
+    relayout: &dyn Rearrange,
+    block_size: u32,
+    replays: &[Replayed],
+    output: &Output,
+    global: &Global,
+) -> Result<(), Failure> {
+    let about = |error| Failure::from(error).about(args.image.display());
     let unit = relayout.cluster_blocks();
     let touches = planner::touches(replays, &|ino| relayout.object(ino), unit);
-    let unit_bytes = u64::from(image.geometry().block_size) * unit;
+    let unit_bytes = u64::from(block_size) * unit;
     let align = (args.chunk.get() / unit_bytes).max(1);
     let plan =
         planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;

@@ -7,6 +7,7 @@ pub(crate) mod images;
 use seekless_device::MemoryDevice;
 use seekless_ext::{ExtImage, Relayout};
 use seekless_fs::format::OpenOptions;
+use seekless_fs::plan::Rearrange;
 use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner;
 use seekless_layout::replay::{Machine, replay};

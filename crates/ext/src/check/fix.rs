@@ -2,7 +2,6 @@
 
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, GroupNo, Ino, Lbn};
-use std::collections::BTreeMap;
 
 /// An entry of a directory, by the byte of the directory that it begins at; of an
 /// inline directory, by the byte of its inode.
@@ -147,45 +146,9 @@ pub(super) enum Stage {
     Groups,
 }
 
+/// Stages that are made at once: numbers of links change nothing that the bitmaps
+/// depend on.
+pub(super) const TOGETHER: [Stage; 2] = [Stage::Links, Stage::Groups];
+
 /// Changes, by when they are made.
-#[derive(Default)]
-pub(super) struct Fixes(BTreeMap<Stage, Vec<Fix>>);
-
-impl Fixes {
-    pub(super) fn add(&mut self, stage: Stage, fix: Fix) {
-        let fixes = self.0.entry(stage).or_default();
-        // One thing is often named by several findings, one after the other.
-        if fixes.last() != Some(&fix) {
-            fixes.push(fix);
-        }
-    }
-
-    /// Leaves out what shall not be done.
-    pub(super) fn leave_out(&mut self, is_out: impl Fn(&Fix) -> bool) {
-        self.0.values_mut().for_each(|fixes| fixes.retain(|fix| !is_out(fix)));
-        self.0.retain(|_, fixes| !fixes.is_empty());
-    }
-
-    /// What comes first, up to where the image must be looked at again: numbers
-    /// of links change nothing that the bitmaps depend on.
-    pub(super) fn first(&self) -> Vec<Fix> {
-        let first = self.0.keys().next().copied();
-        let together = [Stage::Links, Stage::Groups];
-        let wanted = move |stage: &Stage| {
-            Some(*stage) == first
-                || first.is_some_and(|first| together.contains(&first) && together.contains(stage))
-        };
-        let chosen = self.0.iter().filter(move |(stage, _)| wanted(stage));
-        chosen.flat_map(|(_, fixes)| fixes).copied().collect()
-    }
-
-    /// Whether that is of this stage.
-    pub(super) fn begin_with(&self, stage: Stage) -> bool {
-        self.0.keys().next() == Some(&stage)
-    }
-
-    /// Whether bitmaps and counts are all that is left to do.
-    pub(super) fn are_last(&self) -> bool {
-        self.0.keys().all(|stage| *stage >= Stage::Links)
-    }
-}
+pub(super) type Fixes = seekless_fs::check::Fixes<Stage, Fix>;

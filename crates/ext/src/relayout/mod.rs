@@ -23,7 +23,7 @@ use crate::image::ExtImage;
 use crate::ondisk::{compat, flags, incompat};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_fs::plan::{Demand, ObjectId, Plan, Space};
+use seekless_fs::plan::{Demand, ObjectId, Plan, Rearrange, Space};
 use seekless_units::{ByteLen, Ino};
 use survey::Survey;
 
@@ -44,44 +44,32 @@ impl<'a> Relayout<'a> {
         image.refuse_damage()?;
         Ok(Self { survey: Survey::new(image)? })
     }
+}
 
-    /// What must be placed. Blocks are counted in clusters.
-    #[must_use]
-    pub fn demand(&self) -> &dyn Demand {
+/// Blocks are counted in clusters.
+impl Rearrange for Relayout<'_> {
+    fn demand(&self) -> &dyn Demand {
         &self.survey
     }
 
-    /// Where it may be placed, in clusters.
-    #[must_use]
-    pub fn space(&self) -> Space {
+    fn space(&self) -> Space {
         self.survey.space()
     }
 
-    /// The object of an inode of the image.
-    #[must_use]
-    pub fn object(&self, ino: Ino) -> Option<ObjectId> {
+    fn object(&self, ino: Ino) -> Option<ObjectId> {
         self.survey.object(ino)
     }
 
-    /// Blocks that are allocated together.
-    #[must_use]
-    pub fn cluster_blocks(&self) -> u64 {
+    fn cluster_blocks(&self) -> u64 {
         self.survey.cluster
     }
 
-    /// Length of the new image.
-    #[must_use]
-    pub fn size(&self) -> ByteLen {
+    fn size(&self) -> ByteLen {
         let sb = &self.survey.volume.sb;
         ByteLen::new(sb.blocks.saturating_mul(u64::from(sb.block_size)))
     }
 
-    /// Writes the new image to a device that reads as zeros. `progress` is
-    /// called with the number of bytes of every write.
-    ///
-    /// # Errors
-    /// Whatever reading the old image or writing the new one gives.
-    pub fn write(
+    fn write(
         &self,
         plan: &Plan,
         device: &dyn BlockDevice,

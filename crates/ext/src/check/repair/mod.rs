@@ -23,7 +23,7 @@ mod superblock;
 
 use super::Checker;
 use super::fields;
-use super::fix::{Fix, Stage};
+use super::fix::{Fix, Stage, TOGETHER};
 use crate::ondisk::{incompat, ro_compat};
 use inode::InodeMut;
 use seekless_device::BlockDevice;
@@ -154,7 +154,7 @@ impl Repair {
         }
         check_writable(checker)?;
         let before = (self.disk.writes(), self.given_up.len());
-        let fixes = checker.fixes.first();
+        let fixes = checker.fixes.first(&TOGETHER);
         // Before the journal is replayed its superblock is the only one to go by.
         let is_early =
             [Stage::Superblock, Stage::Journal].iter().any(|it| checker.fixes.begin_with(*it));
@@ -164,7 +164,9 @@ impl Repair {
         }
         self.apply(checker, &fixes)?;
         self.disk.flush()?;
-        if checker.fixes.are_last() && (fixes.is_empty() || checker.lost_groups.is_empty()) {
+        if checker.fixes.are_from(Stage::Links)
+            && (fixes.is_empty() || checker.lost_groups.is_empty())
+        {
             let is_whole = self.given_up.is_empty() && left.iter().all(is_mendable);
             if !is_whole && fixes.is_empty() {
                 return Ok(Round::Stuck);

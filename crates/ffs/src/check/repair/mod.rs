@@ -23,7 +23,7 @@ mod superblock;
 mod trim;
 
 use super::Checker;
-use super::fix::Fix;
+use super::fix::{Fix, Stage, TOGETHER};
 use crate::ondisk::{DIRECTORY_UNIT, flag};
 use directory::Edit;
 use inode::InodeMut;
@@ -128,13 +128,13 @@ impl Repair {
         }
         checker.sb().check_repairable()?;
         let before = (self.disk.writes(), self.homeless.len());
-        if !checker.fixes.are_of_superblock() {
+        if !checker.fixes.begin_with(Stage::Superblock) {
             superblock::mark_unclean(checker.sb(), &mut self.disk)?;
         }
         self.marked = true;
         self.apply_all(checker)?;
         self.disk.flush()?;
-        if checker.fixes.are_last() && checker.lost_groups.is_empty() {
+        if checker.fixes.are_from(Stage::Links) && checker.lost_groups.is_empty() {
             self.finish(checker)?;
         }
         let now = (self.disk.writes(), self.homeless.len());
@@ -150,8 +150,9 @@ impl Repair {
     fn apply_all(&mut self, checker: &Checker) -> Result<(), FsError> {
         let mut orphans = Vec::new();
         let dots = |fix: &Fix| if let Fix::Dots(dir) = fix { Some(*dir) } else { None };
-        let rewritten: BTreeSet<Ino> = checker.fixes.first().filter_map(dots).collect();
-        for fix in checker.fixes.first() {
+        let fixes = checker.fixes.first(&TOGETHER);
+        let rewritten: BTreeSet<Ino> = fixes.iter().filter_map(dots).collect();
+        for fix in &fixes {
             match *fix {
                 // Nothing is where it was in a unit that is put together anew.
                 fix if fix.spot().is_some_and(|spot| {
@@ -161,7 +162,7 @@ impl Repair {
                 // Nothing can be connected to a root that is not there yet.
                 Fix::Root => {
                     let made = lost::make_root(checker, &mut self.disk)?;
-                    self.note_homeless(made, checker.fixes.first());
+                    self.note_homeless(made, fixes.iter());
                     return Ok(());
                 }
                 fix => apply(checker, &mut self.disk, fix)?,
