@@ -1,10 +1,15 @@
 //! What waits in a journal, written back: the same blocks as e2fsck's.
 
+use crate::images;
 use crate::judge::{Scratch, bytes_of, e2fsck, findings, is_there};
 use seekless_device::MemoryDevice;
-use seekless_ext::{preen, repair};
+use seekless_ext::{ExtImage, preen, repair};
 use seekless_fs::check::Outcome;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::inspect::resolve;
+use seekless_fs::{DirEntry, Inspect};
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -188,4 +193,42 @@ fn damage_in_a_journal_is_never_written_home() {
         fs::write(scratch.path(), &ours).expect("image");
         assert_eq!(findings(scratch.path()), None, "{name}");
     }
+}
+
+/// A fast commit of which a byte is wrong is as if it had not been made: a name in it
+/// never comes to be, whatever is looked past otherwise.
+#[test]
+fn a_damaged_fast_commit_is_never_written_home() {
+    let mut bytes = images::named("fastcommit");
+    let places: Vec<usize> = bytes
+        .windows(7)
+        .enumerate()
+        .filter(|(_, window)| window == b"renamed")
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!places.is_empty(), "a fast commit has the name");
+    let names = |bytes: &[u8]| {
+        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let repaired = repair(device.clone()).expect("repair");
+        assert_eq!(repaired.outcome, Outcome::Corrected, "{repaired:#?}");
+        let image = ExtImage::open(device, OpenOptions::default()).expect("open");
+        let dir = resolve(&image, b"/dir").expect("dir");
+        let mut names = Vec::new();
+        let mut note = |entry: DirEntry<'_>| {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+            ControlFlow::Continue(())
+        };
+        image.read_dir(dir, 0, &mut note).expect("dir");
+        names.sort();
+        names
+    };
+    let sound = names(&bytes);
+    assert!(sound.contains(&"renamed".to_string()), "{sound:?}");
+    for at in places {
+        bytes[at + 1] = b'f';
+    }
+    let damaged = names(&bytes);
+    assert!(!damaged.iter().any(|name| name == "rfnamed"), "{damaged:?}");
+    // What was committed before it is there.
+    assert!(damaged.contains(&"created".to_string()), "{damaged:?}");
 }
