@@ -11,7 +11,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-device", &["seekless-units"]),
     ("seekless-fs", &["seekless-device", "seekless-units"]),
     ("seekless-cache", &["seekless-device", "seekless-fs", "seekless-units"]),
-    ("seekless-ext", &["seekless-device", "seekless-fs", "seekless-units"]),
+    (
+        "seekless-ext",
+        &[
+            "seekless-cache",
+            "seekless-device",
+            "seekless-fs",
+            "seekless-live",
+            "seekless-placement",
+            "seekless-units",
+        ],
+    ),
     ("seekless-fat", &["seekless-device", "seekless-fs", "seekless-units"]),
     (
         "seekless-ffs",
@@ -56,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-fs",
             "seekless-lab",
             "seekless-layout",
+            "seekless-live",
             "seekless-host",
             "seekless-model",
             "seekless-placement",

@@ -61,8 +61,13 @@ impl Volume {
 
     /// Reads an inode and checks its checksum and sizes.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Inode, FsError> {
-        let place = Location::of("inode").in_inode(ino);
         let (block, offset) = self.inode_block(ino)?;
+        self.inode_in(ino, block, offset)
+    }
+
+    /// The inode at a byte of a block, its checksum and sizes checked.
+    pub(crate) fn inode_in(&self, ino: Ino, block: Block, offset: usize) -> Result<Inode, FsError> {
+        let place = Location::of("inode").in_inode(ino);
         let size = index(self.sb.inode_size);
         let bytes = slice(&block, offset, size).ok_or_else(|| truncated(place))?;
         let core: InodeCore = parse(bytes, 0).ok_or_else(|| truncated(place))?;

@@ -41,6 +41,7 @@ mod inode;
 mod journal;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod operate;
 mod orphans;
 mod part;
 mod relayout;
@@ -55,6 +56,7 @@ pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};
+pub use operate::{Ext, ExtLive, LiveOptions};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;

@@ -197,6 +197,36 @@ pub(crate) fn names_its_owner(holder: &Inode, owner: &Inode) -> bool {
         && holder.core.i_generation.get() == owner.core.i_generation.get()
 }
 
+/// All attributes of an inode, whose block of them has these bytes, in the order
+/// in which they are stored.
+///
+/// # Errors
+/// [`FsError::Unsupported`] for what a mount does not show: it would be lost if the
+/// attributes were written anew.
+pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr>, FsError> {
+    let mut stored = in_inode(inode)?;
+    if let Some(block) = block {
+        let place = Location::of("attribute block").in_inode(inode.ino);
+        stored.extend(entries(block, size_of::<XattrHeader>(), place)?);
+    }
+    let shown = |stored: Stored<'_>| {
+        let name_index = stored.name_index;
+        let hidden = || {
+            let ino = inode.ino;
+            FsError::Unsupported(format!("attributes of kind {name_index}, as inode {ino} has"))
+        };
+        let (Some(prefix), Value::Here(bytes)) = (prefix(name_index), stored.value) else {
+            return Err(hidden());
+        };
+        let value = match name_index {
+            INDEX_ACL_ACCESS | INDEX_ACL_DEFAULT => acl::to_portable(bytes, stored.place)?,
+            _ => bytes.to_vec(),
+        };
+        Ok(Xattr { name: [prefix, stored.name].concat(), value })
+    };
+    stored.into_iter().map(shown).collect()
+}
+
 impl Volume {
     /// Reads the attribute block of an inode.
     fn xattr_block(&self, inode: &Inode, number: BlockNo) -> Result<crate::cache::Block, FsError> {

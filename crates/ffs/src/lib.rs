@@ -48,7 +48,7 @@ pub use image::FfsImage;
 pub use make::{MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
-pub use operate::{FfsLive, LiveOptions, Wall};
+pub use operate::{Ffs, FfsLive, LiveOptions, Wall};
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

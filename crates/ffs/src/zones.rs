@@ -15,6 +15,7 @@ impl Super {
             fsize: self.fsize,
             frag: self.frag,
             size: self.size,
+            skip: 0,
         }
     }
 

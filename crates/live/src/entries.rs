@@ -7,7 +7,7 @@
 
 use crate::fault::Fault;
 use crate::index::Slot;
-use crate::{Codec, Entry, Format, Ids, Live};
+use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
@@ -21,14 +21,6 @@ use std::ops::ControlFlow;
 pub(crate) struct Spot {
     unit: u64,
     reached_by: Ids,
-}
-
-/// Where an entry fits in a unit, in bytes.
-struct Room {
-    at: usize,
-    len: usize,
-    /// The entry it is taken from.
-    behind: Option<usize>,
 }
 
 /// Bytes of the number of an inode in an entry, and of the bytes up to the next.
@@ -84,6 +76,8 @@ impl<F: Format> Live<F> {
     /// Finds or makes room for a name. Nothing is seen of that but the
     /// directory's size.
     pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
+        self.dir_node(dir)?;
+        self.format.before_name(&mut self.core, dir)?;
         let found = self.index(dir)?.unit_with(F::Codec::needed(name.len()));
         let unit = match found {
             Some(unit) => unit,
@@ -105,12 +99,13 @@ impl<F: Format> Live<F> {
         let size = self.dir_size(dir)?;
         let len = self.format.limits().dir_unit;
         let mut unit = vec![0; len];
-        self.format.codec().put_len(&mut unit, 0, len);
+        self.format.codec().blank(&mut unit);
         let reached = self.format.append(&mut self.core, dir, &unit)?;
         let node = self.dir_node(dir)?;
         node.reached_by.push(reached);
         let number = size.checked_div(self.unit()).unwrap_or(0);
-        self.index(dir)?.set_room(number, len);
+        let room = self.format.codec().room(&unit, Location::of("directory").in_inode(dir))?;
+        self.index(dir)?.set_room(number, room);
         Ok(number)
     }
 
@@ -131,23 +126,28 @@ impl<F: Format> Live<F> {
         let unit_len = self.format.limits().dir_unit;
         let bytes = self.core.cache.read(block, skip, unit_len)?;
         let mut unit = SmallVec::<[u8; 512]>::from_slice(bytes);
-        let kind = F::Codec::code_of(to.1);
+        let codec = self.format.codec();
+        let kind = codec.code_of(to.1);
         let needed = F::Codec::needed(name.len());
         let mut pieces: SmallVec<[(usize, usize); 2]> = SmallVec::new();
-        let room = self.room_in(dir, &unit, needed)?;
+        let place = Location::of("directory").in_inode(dir);
+        let room = codec.fit(&unit, place, needed)?;
         let (at, len) = match room {
             Some(Room { at, len, behind }) => {
                 if let Some(before) = behind {
-                    self.format.codec().put_len(&mut unit, before, at.saturating_sub(before));
+                    codec.put_len(&mut unit, before, at.saturating_sub(before));
                     pieces.push((before.saturating_add(F::Codec::LEN), LEN_LEN));
                 }
                 pieces.push((at, needed));
                 (at, len)
             }
             None => {
-                let at = self.compact(dir, base, &mut unit)?;
-                pieces.push((0, unit_len));
-                (at, unit_len.saturating_sub(at))
+                let old = unit.to_vec();
+                let Compacted { at, len, changed, moved } =
+                    codec.compact(&old, &mut unit, place, needed)?;
+                pieces.push((changed.start, changed.len()));
+                self.note_moved(dir, base, &moved)?;
+                (at, len)
             }
         };
         let entry = Entry { at, len, needed, ino: to.0, kind, is_name: true, name };
@@ -168,46 +168,14 @@ impl<F: Format> Live<F> {
         Ok(spot.reached_by.iter().copied().chain([id]).collect())
     }
 
-    /// Where an entry fits without moving others: at an unused one, or behind
-    /// what another needs. `None` when only compacting helps.
-    fn room_in(&self, dir: Ino, unit: &[u8], needed: usize) -> Result<Option<Room>, FsError> {
-        let mut loose = None;
-        for entry in self.format.codec().entries(unit, Location::of("directory").in_inode(dir)) {
-            let entry = entry?;
-            if !entry.is_used() && entry.len >= needed {
-                return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
-            }
-            if loose.is_none() && entry.is_used() && entry.slack() >= needed {
-                let at = entry.at.saturating_add(entry.needed);
-                loose = Some(Room { at, len: entry.slack(), behind: Some(entry.at) });
-            }
-        }
-        Ok(loose)
-    }
-
-    /// Moves the used entries of a unit to its start, and says where they end.
-    fn compact(&mut self, dir: Ino, base: u64, unit: &mut [u8]) -> Result<usize, FsError> {
-        let old = unit.to_vec();
-        unit.fill(0);
-        let mut at = 0usize;
-        let place = Location::of("directory").in_inode(dir);
-        let mut moved: SmallVec<[(&[u8], usize); 16]> = SmallVec::new();
-        for entry in self.format.codec().entries(&old, place) {
-            let entry = entry?;
-            if !entry.is_used() {
-                continue;
-            }
-            let len = entry.needed;
-            self.format.codec().put(unit, &Entry { at, len, ..entry });
-            moved.push((entry.name, at));
-            at = at.saturating_add(len);
-        }
-        for (name, at) in moved {
+    /// Notes where names lie since their unit was compacted.
+    fn note_moved(&mut self, dir: Ino, base: u64, moved: &[(&[u8], usize)]) -> Result<(), FsError> {
+        for &(name, at) in moved {
             if let Some(slot) = self.index(dir)?.names.get_mut(name) {
                 (slot.at, slot.added) = (base.saturating_add(wide(at)), ChangeId::COMMITTED);
             }
         }
-        Ok(at)
+        Ok(())
     }
 
     /// Changes parts of a unit, each given by its start and length.
@@ -364,7 +332,7 @@ impl<F: Format> Live<F> {
         };
         let (block, skip) = self.dir_place(dir, slot.at)?;
         let ino = self.format.codec().ino_bytes(to.0);
-        let kind = F::Codec::code_of(to.1);
+        let kind = self.format.codec().code_of(to.1);
         let at = |within: usize| byte(skip.saturating_add(within));
         let pieces = [
             Piece { offset: at(F::Codec::INO), bytes: &ino },

@@ -85,6 +85,30 @@ impl Entry<'_> {
     }
 }
 
+/// Where an entry fits in a unit, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Where it may begin.
+    pub at: usize,
+    /// Bytes up to the next one.
+    pub len: usize,
+    /// The entry it is taken from, which becomes as short as it can be.
+    pub behind: Option<usize>,
+}
+
+/// What was moved in a unit so that an entry fits.
+#[derive(Debug)]
+pub struct Compacted<'a> {
+    /// Where the entry may begin.
+    pub at: usize,
+    /// Bytes up to the next one.
+    pub len: usize,
+    /// The bytes of the unit that may have changed, the entry's among them.
+    pub changed: std::ops::Range<usize>,
+    /// The names that were moved, and where each begins now.
+    pub moved: SmallVec<[(&'a [u8], usize); 16]>,
+}
+
 /// How the entries of linear directories stand in their units: the number of the
 /// inode, the bytes up to the next entry, the kind, the name.
 pub trait Codec {
@@ -109,7 +133,70 @@ pub trait Codec {
     fn kind_of(code: u8) -> Option<FileKind>;
 
     /// The code of a kind.
-    fn code_of(kind: FileKind) -> u8;
+    fn code_of(&self, kind: FileKind) -> u8;
+
+    /// The longest entry that can get a place in a unit, others moved if need be.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn room(&self, unit: &[u8], place: Location) -> Result<usize, FsError> {
+        self.entries(unit, place)
+            .try_fold(unit.len(), |left, entry| Ok(left.saturating_sub(entry?.needed)))
+    }
+
+    /// Where an entry fits without moving others: at an unused one, or behind
+    /// what another needs. `None` when only [`Codec::compact`] helps.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn fit(&self, unit: &[u8], place: Location, needed: usize) -> Result<Option<Room>, FsError> {
+        let mut loose = None;
+        for entry in self.entries(unit, place) {
+            let entry = entry?;
+            if !entry.is_used() && entry.len >= needed {
+                return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
+            }
+            if loose.is_none() && entry.is_used() && entry.slack() >= needed {
+                let at = entry.at.saturating_add(entry.needed);
+                loose = Some(Room { at, len: entry.slack(), behind: Some(entry.at) });
+            }
+        }
+        Ok(loose)
+    }
+
+    /// Moves the used entries of a unit, which was `old`, to its start.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn compact<'a>(
+        &self,
+        old: &'a [u8],
+        unit: &mut [u8],
+        place: Location,
+        _needed: usize,
+    ) -> Result<Compacted<'a>, FsError> {
+        unit.fill(0);
+        let mut at = 0usize;
+        let mut moved = SmallVec::new();
+        for entry in self.entries(old, place) {
+            let entry = entry?;
+            if !entry.is_used() {
+                continue;
+            }
+            let len = entry.needed;
+            self.put(unit, &Entry { at, len, ..entry });
+            moved.push((entry.name, at));
+            at = at.saturating_add(len);
+        }
+        let len = unit.len().saturating_sub(at);
+        Ok(Compacted { at, len, changed: 0..unit.len(), moved })
+    }
+
+    /// Fills a unit with entries that are not used.
+    fn blank(&self, unit: &mut [u8]) {
+        unit.fill(0);
+        self.put_len(unit, 0, unit.len());
+    }
 
     /// Writes an entry at its place in a unit, and zeros behind its name as far as
     /// it reaches.
@@ -213,10 +300,12 @@ pub trait Format: Send + Sized {
     ) -> Result<(), FsError>;
 
     /// Gives a node for a new file what only this format has: its generation, its
-    /// time of birth, the numbers of a device. It is not in memory yet.
+    /// time of birth, the numbers of a device, what it inherits from the directory
+    /// that it is made in. It is not in memory yet.
     fn fit_new(
         &mut self,
         core: &mut Core<Self::Map>,
+        parent: Ino,
         node: &mut Node<Self::Map>,
         new: &NewFile<'_>,
     ) -> Result<(), FsError>;
@@ -258,6 +347,12 @@ pub trait Format: Send + Sized {
 
     /// A time as the format can keep it.
     fn representable(&self, time: Timestamp) -> Timestamp;
+
+    /// To be called before a name is added to a directory: it is to be such that
+    /// the name can lie anywhere in it. By default, it always is.
+    fn before_name(&mut self, _core: &mut Core<Self::Map>, _dir: Ino) -> Result<(), FsError> {
+        Ok(())
+    }
 
     // What files hold.
 

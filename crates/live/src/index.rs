@@ -60,7 +60,8 @@ impl Index {
             self.room.resize(at.saturating_add(1), 0);
         }
         if let Some(held) = self.room.get_mut(at) {
-            *held = u16::try_from(room).unwrap_or(0);
+            // No entry needs more than what fits.
+            *held = u16::try_from(room).unwrap_or(u16::MAX);
         }
         let unit = u32::try_from(unit).unwrap_or(u32::MAX);
         for first in self.first.iter_mut().take((room / 4).saturating_add(1)) {
@@ -149,10 +150,8 @@ impl<F: Format> Live<F> {
             let bytes = self.dir_bytes(dir, at, size)?;
             for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
                 let place = Location::of("directory").in_inode(dir);
-                let mut room = len;
                 for entry in self.format.codec().entries(unit, place) {
                     let entry = entry?;
-                    room = room.saturating_sub(entry.needed);
                     if entry.is_name {
                         let slot = Slot {
                             ino: entry.ino,
@@ -167,6 +166,7 @@ impl<F: Format> Live<F> {
                         }
                     }
                 }
+                let room = self.format.codec().room(unit, place)?;
                 made.set_room(base.checked_div(wide(len)).unwrap_or(0), room);
             }
             at = at.saturating_add(wide(bytes.len()));
@@ -207,11 +207,8 @@ impl<F: Format> Live<F> {
         let (block, skip) = self.dir_place(dir, unit.saturating_mul(wide(len)))?;
         let bytes = self.core.cache.read(block, skip, len)?;
         let place = Location::of("directory").in_inode(dir);
-        let taken =
-            self.format.codec().entries(bytes, place).try_fold(0usize, |taken, entry| {
-                Ok::<_, FsError>(taken.saturating_add(entry?.needed))
-            })?;
-        self.index(dir)?.set_room(unit, len.saturating_sub(taken));
+        let room = self.format.codec().room(bytes, place)?;
+        self.index(dir)?.set_room(unit, room);
         Ok(())
     }
 

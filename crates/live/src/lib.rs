@@ -8,7 +8,7 @@
 //!
 //! - `format`: what a format has to say; `core`: what its code works on;
 //! - `calls`: what may be asked for; `file`: of files as such;
-//! - `node`: inodes in memory;
+//! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
 //! - `indirect`: files mapped by twelve numbers and three trees;
 //! - `entries`, `index`, `names`, `rename`, `reach`: names;
@@ -49,14 +49,16 @@ mod reach;
 mod read;
 mod removal;
 mod rename;
+mod table;
 mod unsettled;
 
 pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
 pub use fault::Fault;
-pub use format::{Codec, Contents, Entry, Format, Ids, Limits};
+pub use format::{Codec, Compacted, Contents, Entry, Format, Ids, Limits, Room};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;
+pub use table::{Fields, Part, Raw, Table};
 
 use index::Indexes;
 use reach::Reach;

@@ -9,7 +9,7 @@ use crate::{Codec, Contents, Entry, Format, Ids, Live};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Ownership};
-use seekless_fs::{FileKind, FsError};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Ino};
 
 /// Set-group-id.
@@ -131,7 +131,7 @@ impl<F: Format> Live<F> {
         if let NewFile::Device(_, number) = new {
             node.device = *number;
         }
-        self.format.fit_new(&mut self.core, &mut node, new)?;
+        self.format.fit_new(&mut self.core, dir, &mut node, new)?;
         self.core.nodes.insert(ino, node);
         match new {
             NewFile::Directory => {
@@ -159,17 +159,22 @@ impl<F: Format> Live<F> {
         self.format.first_block(&mut self.core, ino, bytes.len(), role, &mut fill)
     }
 
-    /// The first unit of a new directory: `.` and `..`, which takes the rest.
+    /// The first unit of a new directory: `.` and `..`, in the place of the first
+    /// entry that is not used.
     fn first_unit(&self, ino: Ino, parent: Ino) -> Vec<u8> {
-        let len = self.format.limits().dir_unit;
-        let mut unit = vec![0; len];
+        let mut unit = vec![0; self.format.limits().dir_unit];
+        let codec = self.format.codec();
+        codec.blank(&mut unit);
+        let first = codec.entries(&unit, Location::of("directory").in_inode(ino)).next();
+        let len = first.and_then(Result::ok).map_or(0, |first| first.len);
+        debug_assert!(len > 0, "a unit begins with an entry");
         let own = F::Codec::needed(1);
         let rest = len.saturating_sub(own);
-        let kind = F::Codec::code_of(FileKind::Directory);
+        let kind = codec.code_of(FileKind::Directory);
         for (at, len, ino, name) in [(0, own, ino, &b"."[..]), (own, rest, parent, b"..")] {
             let needed = F::Codec::needed(name.len());
             let entry = Entry { at, len, needed, ino, kind, is_name: true, name };
-            self.format.codec().put(&mut unit, &entry);
+            codec.put(&mut unit, &entry);
         }
         unit
     }

@@ -20,6 +20,8 @@ pub struct Shape {
     pub frag: u32,
     /// Fragments in the volume.
     pub size: u64,
+    /// Fragments in front of the first group.
+    pub skip: u32,
 }
 
 impl Shape {
@@ -32,13 +34,15 @@ impl Shape {
     /// A group's first fragment.
     #[must_use]
     pub fn base(&self, group: GroupNo) -> BlockNo {
-        BlockNo::new(u64::from(group.get()).saturating_mul(u64::from(self.fpg)))
+        let within = u64::from(group.get()).saturating_mul(u64::from(self.fpg));
+        BlockNo::new(within.saturating_add(u64::from(self.skip)))
     }
 
     /// The group that holds a fragment.
     #[must_use]
     pub fn group_of(&self, block: BlockNo) -> GroupNo {
-        let group = block.get().checked_div(u64::from(self.fpg)).unwrap_or(0);
+        let within = block.get().saturating_sub(u64::from(self.skip));
+        let group = within.checked_div(u64::from(self.fpg)).unwrap_or(0);
         GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX))
     }
 

@@ -38,8 +38,15 @@ struct Simulation {
 
 impl Simulation {
     fn new(policy: &str, seed: u64) -> Self {
-        let shape =
-            Shape { ncg: 4, ipg: IPG, fpg: 32768, fsize: 2048, frag: FRAG, size: 4 * 32768 };
+        let shape = Shape {
+            ncg: 4,
+            ipg: IPG,
+            fpg: 32768,
+            fsize: 2048,
+            frag: FRAG,
+            size: 4 * 32768,
+            skip: 0,
+        };
         let mut groups = Groups::new(shape, |group| shape.base(group));
         let data = (32768 - METADATA) / FRAG;
         let mut summary = GroupSummary { nbfree: data, nifree: IPG, ..GroupSummary::default() };

@@ -41,7 +41,7 @@ fn case(draw: &mut Draw) -> Case {
     let (ipg, blocks) = (64 + draw.below(4000) as u32, 100 + draw.below(6000) as u32);
     let fpg = (blocks + 50) * 8;
     let size = u64::from(ncg) * u64::from(fpg);
-    let shape = Shape { ncg, ipg, fpg, fsize: 2048, frag: 8, size };
+    let shape = Shape { ncg, ipg, fpg, fsize: 2048, frag: 8, size, skip: 0 };
     let expected = Expected {
         avgfilesize: [16384, 1024, 1 << 20, 0][draw.below(4) as usize],
         avgfpdir: [64, 8, 1000, 0][draw.below(4) as usize],

@@ -8,10 +8,12 @@ use crate::mount::{
 };
 use crate::say::say;
 use clap::Args;
-use seekless_cache::Counters;
+use seekless_cache::{Counters, Discipline};
 use seekless_device::{FileDevice, RealClock};
+use seekless_ext::ExtLive;
 use seekless_ffs::FfsLive;
 use seekless_fs::FsError;
+use seekless_live::{Format, Live};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -30,15 +32,21 @@ Examples:
   chroot /mnt /bin/job; umount /mnt
   seekless mount ufs.img /mnt -o rw,softdep,policy=orlov,cache=256M
 
-Mount options (-o) for read-write mounts (UFS1 and UFS2):
+Mount options (-o) for read-write mounts (UFS1, UFS2 and ext2):
   rw                              mount read-write; required by the options below
   softdep, async, sync, normal    when changes are written: ordered by soft updates
-                                  (softdep, the default); delayed, in any order;
-                                  synchronously; or names and inodes synchronously
-                                  and the rest delayed
-  policy=orlov|old-dirpref|depth  placement of new directories (default: orlov)
-  blocks=blkpref|old-blkpref|...  placement of file blocks
-  noreallocblks                   do not gather new blocks into clusters
+                                  (softdep, the default on UFS; not on ext2);
+                                  delayed, in any order; synchronously; or names
+                                  and inodes synchronously and the rest delayed
+                                  (normal, the default on ext2)
+  policy=POLICY                   placement of new directories: orlov (default),
+                                  old-dirpref, depth on UFS; ext2-orlov (default),
+                                  find-group-dir, linear on ext2
+  blocks=POLICY                   placement of file blocks: blkpref (default),
+                                  old-blkpref, next-free, random-start, near-start
+                                  on UFS; ext2-next (default) and the last three on
+                                  ext2
+  noreallocblks                   do not gather new blocks into clusters (UFS)
   cache=SIZE                      size of the block cache (default: 64M)
   ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30
                                   seconds for inodes, directories and files, or
@@ -154,13 +162,11 @@ fn run_writable(
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
-    let engine = open_live(args, &options, Arc::new(device)).map_err(about)?;
-    let live: Shared = engine.clone();
-    let counted = move || *engine.lock().unwrap_or_else(PoisonError::into_inner).counters();
+    let Engine { live, counted } = open_live(args, &options, Arc::new(device)).map_err(about)?;
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
-    print_when_asked(counted.clone(), global.json)?;
+    print_when_asked(Arc::clone(&counted), global.json)?;
     let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), true);
     drop(stop);
     let _ = ticker.join();
@@ -176,7 +182,7 @@ fn run_writable(
 
 /// Prints what was counted to standard error each time a signal asks for it.
 fn print_when_asked(
-    counted: impl Fn() -> Counters + Send + 'static,
+    counted: Arc<dyn Fn() -> Counters + Send + Sync>,
     json: bool,
 ) -> Result<(), Failure> {
     let asked = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
@@ -193,17 +199,38 @@ fn print_when_asked(
     Ok(())
 }
 
+/// An image that is open for changes, and what its cache counts.
+struct Engine {
+    live: Shared,
+    counted: Arc<dyn Fn() -> Counters + Send + Sync>,
+}
+
+impl Engine {
+    fn of<F: Format + 'static>(live: Live<F>) -> Self {
+        let live = Arc::new(Mutex::new(live));
+        let engine = Arc::clone(&live);
+        let counted = move || *engine.lock().unwrap_or_else(PoisonError::into_inner).counters();
+        Self { live, counted: Arc::new(counted) }
+    }
+}
+
 /// Opens an image for changes, of a format for which we can.
 fn open_live(
     args: &MountArgs,
     options: &LiveMountOptions,
     device: Arc<FileDevice>,
-) -> Result<Arc<Mutex<FfsLive>>, FsError> {
+) -> Result<Engine, FsError> {
+    let clock = Arc::new(RealClock::new());
     match seekless_fs::format::claim(image::FORMATS, device.as_ref())?.name {
         "ffs" => {
-            let how = options.engine(args.open.ignore_checksums, mount::now);
-            let clock = Arc::new(RealClock::new());
-            Ok(Arc::new(Mutex::new(FfsLive::open(device, clock, options.config, how)?)))
+            let how = options.ffs(args.open.ignore_checksums, mount::now);
+            Ok(Engine::of(FfsLive::open(device, clock, options.config, how)?))
+        }
+        "ext" => {
+            let mut config = options.config;
+            config.discipline = options.discipline.unwrap_or(Discipline::Normal);
+            let how = options.ext(mount::now);
+            Ok(Engine::of(ExtLive::open(device, clock, config, how)?))
         }
         other => Err(FsError::Unsupported(format!("mounting {other} for changes (-o rw)"))),
     }

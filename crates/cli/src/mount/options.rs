@@ -42,9 +42,11 @@ const KNOWN: &[&str] = &[
 pub(crate) struct LiveMountOptions {
     pub(crate) writable: bool,
     pub(crate) config: Config,
-    /// The policy for directories.
-    pub(crate) directories: String,
-    /// The policy for blocks, if not the usual one.
+    /// The discipline, if one was asked for: that of `config` is FFS's default.
+    pub(crate) discipline: Option<Discipline>,
+    /// The policy for directories, if not the default one of the format.
+    pub(crate) directories: Option<String>,
+    /// The policy for blocks, if not the default one.
     pub(crate) blocks: Option<String>,
     pub(crate) seed: u64,
     /// Gather new blocks into clusters.
@@ -58,19 +60,33 @@ pub(crate) struct LiveMountOptions {
 }
 
 impl LiveMountOptions {
-    /// What the engine is opened with; `wall` is the time of day.
-    pub(crate) fn engine(
+    /// What FFS is opened with; `wall` is the time of day.
+    pub(crate) fn ffs(
         &self,
         ignore_checksums: bool,
         wall: impl Fn() -> Timestamp + Send + 'static,
     ) -> LiveOptions {
         LiveOptions {
-            directories: self.directories.clone(),
+            directories: self.directories.clone().unwrap_or_else(|| "orlov".into()),
             blocks: self.blocks.clone(),
             seed: self.seed,
             reallocblks: self.reallocblks,
             force: self.force,
             ignore_checksums,
+            wall: Box::new(wall),
+        }
+    }
+
+    /// What ext2 is opened with; `wall` is the time of day.
+    pub(crate) fn ext(
+        &self,
+        wall: impl Fn() -> Timestamp + Send + 'static,
+    ) -> seekless_ext::LiveOptions {
+        seekless_ext::LiveOptions {
+            directories: self.directories.clone().unwrap_or_else(|| "ext2-orlov".into()),
+            blocks: self.blocks.clone(),
+            seed: self.seed,
+            force: self.force,
             wall: Box::new(wall),
         }
     }
@@ -81,7 +97,8 @@ impl LiveMountOptions {
         let mut options = Self {
             writable: false,
             config: Config::new(Discipline::SoftUpdates),
-            directories: "orlov".into(),
+            discipline: None,
+            directories: None,
             blocks: None,
             seed: 1,
             reallocblks: true,
@@ -133,7 +150,7 @@ impl LiveMountOptions {
             ("noreallocblks", None) => self.reallocblks = false,
             ("barriers", None) => self.config.barriers = true,
             ("nobarriers", None) => self.config.barriers = false,
-            ("policy", Some(value)) => self.directories = value.to_string(),
+            ("policy", Some(value)) => self.directories = Some(value.to_string()),
             ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
             ("seed", Some(value)) => self.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
@@ -151,6 +168,7 @@ impl LiveMountOptions {
             ("ages", Some("freebsd")) => self.config.ages = Ages::FREEBSD,
             (_, None) => {
                 self.config.discipline = name.parse().map_err(|_| unknown(option))?;
+                self.discipline = Some(self.config.discipline);
             }
             _ => return Err(unknown(option)),
         }
@@ -212,7 +230,7 @@ mod tests {
         assert_eq!(options.config.discipline, Discipline::Async);
         assert_eq!(options.config.capacity.get(), 1 << 20);
         assert!(!options.config.barriers);
-        assert_eq!(options.directories, "depth");
+        assert_eq!(options.directories.as_deref(), Some("depth"));
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);

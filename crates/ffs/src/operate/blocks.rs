@@ -1,13 +1,12 @@
 //! What FFS says of files that are mapped by indirect blocks.
 
-use super::encode::Part;
 use super::node::Map;
 use super::{Core, Ffs};
 use crate::superblock::Format;
-use seekless_cache::{ChangeId, Changed, Role};
+use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::{index, low32};
-use seekless_live::indirect::{Files, Indirect, MapPart, Mapped, Purpose, Trees, Way};
+use seekless_live::indirect::{Files, Indirect, Mapped, Purpose, Trees, Way};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 
@@ -127,21 +126,5 @@ impl Indirect for Ffs {
         blocks: &[BlockNo],
     ) -> Result<Option<(Extent, ChangeId)>, FsError> {
         self.cluster(core, ino, lbn, blocks)
-    }
-
-    fn put_map(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        part: MapPart,
-        role: Role,
-        after: &[ChangeId],
-        instead: Option<&[ChangeId]>,
-    ) -> Result<Changed, FsError> {
-        let part = match part {
-            MapPart::Numbers => Part::Blocks,
-            MapPart::Reach => Part::Reach,
-        };
-        self.put_part(core, ino, part, role, after, instead)
     }
 }

@@ -1,18 +1,17 @@
 //! Inodes as bytes again, and the changes that brings.
 
 use super::Node;
-use super::node::LARGEST;
 use super::{Core, Ffs};
 use crate::inode::numbers;
 use crate::ondisk::{Dinode1, Dinode2};
 use crate::superblock::{Format, Super};
-use seekless_cache::{ChangeId, Changed, Piece, Role};
-use seekless_fs::field::{byte, index, low32, truncated};
-use seekless_fs::{FsError, Location};
-use seekless_units::Ino;
-use smallvec::{SmallVec, smallvec};
+use seekless_cache::{ChangeId, Piece, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::{byte, index, low32};
+use seekless_live::{Fields, Part, Raw, Table};
+use seekless_units::{BlockNo, Ino};
+use smallvec::smallvec;
 use std::mem::offset_of;
-use std::ops::Range;
 use zerocopy::byteorder::LE;
 
 /// A place in an inode of UFS1.
@@ -29,38 +28,8 @@ macro_rules! at2 {
     };
 }
 
-/// An inode's bytes.
-pub(super) struct Raw {
-    bytes: [u8; LARGEST],
-    len: usize,
-}
-
-impl Raw {
-    fn bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
-    fn part(&self, range: &Range<usize>) -> &[u8] {
-        self.bytes.get(range.clone()).unwrap_or_default()
-    }
-}
-
-/// What a change of an inode is about: which of its bytes may differ.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
-    /// The number of links.
-    Links,
-    /// Size, blocks, and block numbers, a piece for each.
-    Blocks,
-    /// As `Blocks`, and the size in any case: a number that leads to indirect
-    /// blocks is not there without the length that reaches them.
-    Reach,
-    /// All else.
-    Attributes,
-}
-
-/// The pieces of a part, in bytes.
-fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
+/// The fields of a part, in bytes.
+fn fields(sb: &Super, part: Part) -> Fields {
     let field = |at: usize, len: usize| at..at.saturating_add(len);
     let (numbers_at, room) = numbers(sb.format);
     let width = index(sb.pointer_size());
@@ -68,10 +37,10 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
     match (sb.format, part) {
         (Format::Ufs1, Part::Links) => smallvec![field(at1!(di_nlink), 2)],
         (Format::Ufs2, Part::Links) => smallvec![field(at2!(di_nlink), 2)],
-        (Format::Ufs1, Part::Blocks | Part::Reach) => {
+        (Format::Ufs1, Part::Map | Part::Reach) => {
             [field(at1!(di_size), 8), field(at1!(di_blocks), 4)].into_iter().chain(each).collect()
         }
-        (Format::Ufs2, Part::Blocks | Part::Reach) => {
+        (Format::Ufs2, Part::Map | Part::Reach) => {
             [field(at2!(di_size), 16), field(at2!(di_extsize), 20)]
                 .into_iter()
                 .chain(each)
@@ -94,7 +63,7 @@ fn pieces(sb: &Super, part: Part) -> SmallVec<[Range<usize>; 24]> {
 }
 
 /// Puts a node into the bytes of its inode; what is not known of them stays.
-pub(super) fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
+fn encode(sb: &Super, node: &Node, raw: &mut [u8]) {
     let order = sb.order;
     // The same places in both formats.
     order.put_u16(raw, at2!(di_mode), node.kind.mode_bits() | node.perm);
@@ -179,105 +148,26 @@ fn put_numbers(sb: &Super, node: &Node, raw: &mut [u8]) {
     }
 }
 
+impl Table for Ffs {
+    fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
+        let place = self.sb.inode_place(ino)?;
+        Ok((place.block, place.skip))
+    }
+
+    fn inode_len(&self) -> usize {
+        index(self.sb.inode_size())
+    }
+
+    fn encode(&self, node: &Node, raw: &mut [u8]) {
+        encode(&self.sb, node, raw);
+    }
+
+    fn fields(&self, part: Part) -> Fields {
+        fields(&self.sb, part)
+    }
+}
+
 impl Ffs {
-    /// An inode's bytes as they are, and as its node would have them.
-    fn old_and_new(&mut self, core: &mut Core, ino: Ino) -> Result<(Raw, Raw), FsError> {
-        let place = self.sb.inode_place(ino)?;
-        let len = index(self.sb.inode_size());
-        let held = core.cache.read(place.block, place.skip, len)?;
-        let mut old = Raw { bytes: [0; LARGEST], len };
-        let to = old.bytes.get_mut(..len).ok_or_else(|| truncated(Location::of("inode")))?;
-        to.copy_from_slice(held);
-        let mut new = Raw { bytes: old.bytes, len };
-        let node = core.nodes.get(&ino).ok_or_else(|| seekless_live::gone(ino))?;
-        if let Some(raw) = new.bytes.get_mut(..len) {
-            encode(&self.sb, node, raw);
-        }
-        Ok((old, new))
-    }
-
-    /// Writes one part of a node into its inode, after what must be on the disk
-    /// before; with `instead` in the place of an earlier such change, which need
-    /// not wait for that any more.
-    pub(super) fn put_part(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        part: Part,
-        role: Role,
-        after: &[ChangeId],
-        instead: Option<&[ChangeId]>,
-    ) -> Result<Changed, FsError> {
-        let (old, new) = self.old_and_new(core, ino)?;
-        let all = pieces(&self.sb, part);
-        let size = all.first().cloned().filter(|_| matches!(part, Part::Reach));
-        let differs = |at: &Range<usize>| old.part(at) != new.part(at) || size.as_ref() == Some(at);
-        let differing: SmallVec<[Range<usize>; 24]> = all.into_iter().filter(differs).collect();
-        let changed: SmallVec<[Piece<'_>; 8]> = differing
-            .iter()
-            .map(|at| Piece { offset: 0, bytes: new.part(at) })
-            .zip(&differing)
-            .map(|(piece, at)| Piece { offset: byte(at.start), ..piece })
-            .collect();
-        if changed.is_empty() {
-            return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
-        }
-        let place = self.sb.inode_place(ino)?;
-        // Offsets count from the block's start.
-        let skip = byte(place.skip);
-        let changed: SmallVec<[Piece<'_>; 8]> = changed
-            .iter()
-            .map(|piece| Piece { offset: piece.offset.saturating_add(skip), ..*piece })
-            .collect();
-        let changed = if let Some(dropped) = instead {
-            core.cache.replace(place.block, &changed, role, after, dropped)?
-        } else {
-            let id = core.cache.change(place.block, &changed, role, after)?;
-            Changed { id, replaced: false }
-        };
-        core.note_fresh(ino, changed.id);
-        Ok(changed)
-    }
-
-    /// Writes the number of links.
-    pub(super) fn put_links(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        role: Role,
-    ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
-    }
-
-    /// Writes size and block numbers.
-    pub(super) fn put_blocks(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        role: Role,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Blocks, role, after, None)?.id)
-    }
-
-    /// Writes times, mode, owner and the like, for which nothing waits.
-    pub(super) fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        let (old, new) = self.old_and_new(core, ino)?;
-        let place = self.sb.inode_place(ino)?;
-        for at in pieces(&self.sb, Part::Attributes) {
-            let bytes = new.part(&at);
-            if old.part(&at) == bytes {
-                continue;
-            }
-            let skip = place.skip.saturating_add(at.start);
-            core.cache.edit(place.block, skip, bytes.len(), Role::Attributes, |to| {
-                to.copy_from_slice(bytes);
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
     /// Writes a whole new inode.
     pub(super) fn put_new(
         &mut self,
@@ -285,24 +175,14 @@ impl Ffs {
         ino: Ino,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let place = self.sb.inode_place(ino)?;
-        let len = index(self.sb.inode_size());
-        let mut new = Raw { bytes: [0; LARGEST], len };
-        let node = core.nodes.get(&ino).ok_or_else(|| seekless_live::gone(ino))?;
-        if let Some(raw) = new.bytes.get_mut(..len) {
-            encode(&self.sb, node, raw);
-            if self.sb.format == Format::Ufs2 {
-                self.sb.order.put_u32(raw, at2!(di_blksize), self.sb.bsize);
-            }
-        }
-        let piece = Piece { offset: byte(place.skip), bytes: new.bytes() };
-        let id = core.cache.change(place.block, &[piece], Role::InodeInit, after)?;
-        if let Some(node) = core.nodes.get_mut(&ino) {
-            node.fresh = SmallVec::from_slice(&[id]);
+        let mut raw: Raw = smallvec![0; self.inode_len()];
+        encode(&self.sb, core.node(ino)?, &mut raw);
+        if self.sb.format == Format::Ufs2 {
+            self.sb.order.put_u32(&mut raw, at2!(di_blksize), self.sb.bsize);
         }
         // In the cache it gets no check hash: only what is written does.
         self.verified_inodes.insert(ino);
-        Ok(id)
+        self.put_first(core, ino, &raw, after)
     }
 
     /// Makes an inode that nothing leads to any more as good as unused: all
@@ -314,15 +194,14 @@ impl Ffs {
         ino: Ino,
         has_blocks: bool,
     ) -> Result<ChangeId, FsError> {
-        let place = self.sb.inode_place(ino)?;
-        let len = index(self.sb.inode_size());
+        let (block, skip) = self.inode_place(ino)?;
         let generation = core.nodes.get(&ino).map_or(0, |node| node.generation);
-        let mut new = Raw { bytes: [0; LARGEST], len };
+        let mut raw: Raw = smallvec![0; self.inode_len()];
         let at = if self.sb.format == Format::Ufs1 { at1!(di_gen) } else { at2!(di_gen) };
-        self.sb.order.put_u32(&mut new.bytes, at, generation);
-        let piece = Piece { offset: byte(place.skip), bytes: new.bytes() };
+        self.sb.order.put_u32(&mut raw, at, generation);
+        let piece = Piece { offset: byte(skip), bytes: &raw };
         let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
-        core.cache.change(place.block, &[piece], role, &[])
+        core.cache.change(block, &[piece], role, &[])
     }
 
     /// The generation an unused inode was left with.

@@ -10,7 +10,7 @@ use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{NewFile, Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Codec, Contents, Cut, Entry, Format, Limits};
+use seekless_live::{Codec, Contents, Cut, Entry, Format, Limits, Part, Table};
 use seekless_placement::block::Wanted;
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -52,7 +52,7 @@ impl Codec for Typed {
         entry::kind_of(code)
     }
 
-    fn code_of(kind: FileKind) -> u8 {
+    fn code_of(&self, kind: FileKind) -> u8 {
         entry::code_of(kind)
     }
 
@@ -152,6 +152,7 @@ impl Format for Ffs {
     fn fit_new(
         &mut self,
         core: &mut Core,
+        _parent: Ino,
         node: &mut Node,
         new: &NewFile<'_>,
     ) -> Result<(), FsError> {
@@ -174,11 +175,11 @@ impl Format for Ffs {
     }
 
     fn put_links(&mut self, core: &mut Core, ino: Ino, role: Role) -> Result<ChangeId, FsError> {
-        Self::put_links(self, core, ino, role)
+        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
     }
 
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        Self::put_attributes(self, core, ino)
+        self.put_rest(core, ino)
     }
 
     fn put_cleared(
@@ -282,7 +283,11 @@ impl Format for Ffs {
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
-        Files::of(self, core).everything(ino)
+        let mut cut = Files::of(self, core).all_blocks(ino)?;
+        for run in self.ext_runs(core, ino)? {
+            cut.push(run, self.sb.size, Location::of("extended attributes").in_inode(ino))?;
+        }
+        Ok(cut)
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {

@@ -11,9 +11,6 @@ use seekless_live::indirect::Trees;
 use seekless_live::{Restrictions, gone};
 use seekless_units::Ino;
 
-/// Most bytes of an inode of either format.
-pub(super) const LARGEST: usize = 256;
-
 /// Bits of `di_flags` that forbid things, of users and of the system.
 mod flag {
     pub(super) const IMMUTABLE: u32 = 0x0002_0002;

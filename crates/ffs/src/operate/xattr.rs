@@ -9,6 +9,7 @@ use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{FsError, Location, Xattr};
+use seekless_live::{Part, Table};
 use seekless_placement::block::Wanted;
 use seekless_units::{Extent, Ino};
 
@@ -132,7 +133,7 @@ impl Ffs {
         node.map.ext_size = byte(area.len());
         let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
         node.map.ext = [number(0), number(1)];
-        let changed = self.put_blocks(core, ino, Role::PointerMove, &after)?;
+        let changed = self.put_part(core, ino, Part::Map, Role::PointerMove, &after, None)?.id;
         core.defer_free(&[changed], Kind::FreeFrag, old);
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! into what clusters there are.
 
 use crate::recount::recount;
-use crate::replay::{Shape, image, options};
+use crate::shapes::{Shape, image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::VirtualClock;
 use seekless_ffs::{FfsImage, FfsLive, LiveOptions, Version};

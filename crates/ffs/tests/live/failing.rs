@@ -2,8 +2,8 @@
 //! can be changed from then on, and what was durable before still is.
 
 use crate::crash::in_order;
-use crate::replay::{image, options};
-use crate::{SHAPES, replay::Shape};
+use crate::shapes::{image, options};
+use crate::{SHAPES, shapes::Shape};
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive};

@@ -1,7 +1,7 @@
 //! What it costs to make changes durable.
 
 use crate::SHAPES;
-use crate::replay::{Shape, image, options};
+use crate::shapes::{Shape, image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::VirtualClock;
 use seekless_ffs::{FfsLive, Version};

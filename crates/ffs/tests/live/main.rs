@@ -11,18 +11,19 @@ mod failing;
 mod freebsd;
 mod fsync;
 mod memory;
-mod model;
 mod recount;
 mod refusals;
+#[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
 mod requests;
 mod reserve;
+mod shapes;
 
 use crash::Fragile;
 use recount::recount;
-use replay::{Replay, Shape, image};
 use seekless_cache::Discipline;
 use seekless_ffs::Version;
+use shapes::{Shape, image, replay, through};
 use std::sync::Arc;
 
 const SHAPES: [Shape; 4] = [
@@ -37,7 +38,7 @@ fn random_operations_do_what_the_model_does() {
     for discipline in Discipline::ALL {
         for (n, shape) in SHAPES.iter().enumerate() {
             let seed = n as u64 + 1;
-            let mut replay = Replay::new(shape, discipline, seed);
+            let mut replay = replay(shape, discipline, seed);
             replay.run(3000);
             let device = replay.finish();
             recount(&device);
@@ -56,7 +57,7 @@ fn volumes_of_large_fragments_can_be_changed() {
     for version in [Version::Ufs1, Version::Ufs2] {
         for (block, fragment) in [(65536, 65536), (65536, 16384), (32768, 16384), (16384, 16384)] {
             let shape = Shape { version, block, fragment, mebibytes: 64, big_endian: false };
-            let mut replay = Replay::new(&shape, Discipline::SoftUpdates, 5);
+            let mut replay = replay(&shape, Discipline::SoftUpdates, 5);
             replay.run(300);
             let device = replay.finish();
             let verdict = freebsd::judge(device.as_ref(), false);
@@ -71,7 +72,7 @@ fn a_full_volume_stays_whole() {
         for version in [Version::Ufs1, Version::Ufs2] {
             let shape =
                 Shape { version, block: 4096, fragment: 512, mebibytes: 2, big_endian: false };
-            let mut replay = Replay::new(&shape, discipline, 7);
+            let mut replay = replay(&shape, discipline, 7);
             replay.run(4000);
             assert!(replay.full > 20, "the volume was never full");
             recount(&replay.finish());
@@ -86,7 +87,7 @@ fn crashes(discipline: Discipline, seed: u64, steps: u32, every: u32) -> (u32, V
         let seed = seed + n as u64;
         let device = image(shape);
         let fragile = Arc::new(Fragile::new(device.clone(), seed, every));
-        let mut replay = Replay::through(device, fragile.clone(), shape, discipline, seed);
+        let mut replay = through(device, fragile.clone(), shape, discipline, seed);
         replay.run(steps);
         drop(replay);
         let verdict = fragile.verdict();
@@ -131,7 +132,7 @@ fn a_tree_removed_from_below_leaves_nothing() {
     for discipline in Discipline::ALL {
         for shape in &SHAPES {
             for seconds in [0, 2, 40] {
-                let mut replay = Replay::new(shape, discipline, 3);
+                let mut replay = replay(shape, discipline, 3);
                 replay.nest_and_remove(12, seconds);
                 recount(&replay.finish());
             }

@@ -1,7 +1,7 @@
 //! Inodes and names leave memory when there are many: none goes with something
 //! that the disk does not have yet.
 
-use crate::replay::{Shape, image, options};
+use crate::shapes::{Shape, image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsLive, Version};

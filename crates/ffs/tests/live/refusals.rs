@@ -2,7 +2,7 @@
 //! asked for.
 
 use crate::recount::recount;
-use crate::replay::{Shape, image, options};
+use crate::shapes::{Shape, image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive, Version};

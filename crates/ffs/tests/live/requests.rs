@@ -1,7 +1,7 @@
 //! What the engine asks the device for.
 
 use crate::SHAPES;
-use crate::replay::{image, options};
+use crate::shapes::{image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::VirtualClock;
 use seekless_ffs::FfsLive;

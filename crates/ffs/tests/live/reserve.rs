@@ -2,7 +2,7 @@
 
 use crate::SHAPES;
 use crate::recount::recount;
-use crate::replay::{image, options};
+use crate::shapes::{image, options};
 use seekless_cache::{Config, Discipline};
 use seekless_device::VirtualClock;
 use seekless_ffs::FfsLive;

@@ -1,8 +1,9 @@
 //! Which fragments hold a block of a file: twelve numbers in the inode, then
 //! three trees of indirect blocks.
 
-use super::{DIRECT, Files, Indirect, MapPart, Mapped, Purpose, units_at};
+use super::{DIRECT, Files, Indirect, Mapped, Purpose, units_at};
 use crate::Fault;
+use crate::Part;
 use seekless_cache::{ChangeId, Changed, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError};
@@ -112,7 +113,7 @@ impl<F: Indirect> Files<'_, F> {
     }
 
     /// Changes a number in an indirect block; with `instead` as
-    /// [`Indirect::put_map`].
+    /// [`Table::put_part`](crate::Table::put_part).
     pub(super) fn put_pointer(
         &mut self,
         (block, place): (BlockNo, u64),
@@ -248,7 +249,7 @@ impl<F: Indirect> Files<'_, F> {
         if let Some(top) = self.core.node(ino)?.map.trees_mut().indirect.get_mut(path.tree) {
             *top = number;
         }
-        let changed = self.format.put_map(self.core, ino, MapPart::Reach, reached, &after, None)?;
+        let changed = self.format.put_part(self.core, ino, Part::Reach, reached, &after, None)?;
         let old = path.old.iter().map(|&at| Extent::new(at, frag)).collect();
         self.core.defer_free(&[changed.id], Kind::FreeFrag, old);
         Ok(changed.id)

@@ -19,8 +19,9 @@ mod write;
 pub use map::{Path, Way};
 
 use crate::core::Core;
-use crate::format::{Format, Limits};
-use seekless_cache::{ChangeId, Changed, Role};
+use crate::format::Limits;
+use crate::table::{Part, Table};
+use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -45,16 +46,6 @@ pub trait Mapped {
     fn trees_mut(&mut self) -> &mut Trees;
 }
 
-/// Which fields of an inode a change of its map is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MapPart {
-    /// Size, sectors, and block numbers, each if it differs.
-    Numbers,
-    /// As `Numbers`, and the size in any case: a number that leads to indirect
-    /// blocks is not there without the length that reaches them.
-    Reach,
-}
-
 /// What a block is taken for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose<W> {
@@ -66,7 +57,7 @@ pub enum Purpose<W> {
 
 /// A format whose files are mapped in this way. As with [`Format`], inodes given
 /// by number are in memory.
-pub trait Indirect: Format<Map: Mapped> {
+pub trait Indirect: Table<Map: Mapped> {
     /// What a policy is asked for a block of contents.
     type Wanted: Copy;
 
@@ -160,22 +151,6 @@ pub trait Indirect: Format<Map: Mapped> {
         lbn: u64,
         blocks: &[BlockNo],
     ) -> Result<Option<(Extent, ChangeId)>, FsError>;
-
-    /// Writes the map of a node into its inode, after what must be on the disk
-    /// before; with `instead` in the place of an earlier such change, which need
-    /// not wait for that any more.
-    ///
-    /// # Errors
-    /// As [`Format`].
-    fn put_map(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        part: MapPart,
-        role: Role,
-        after: &[ChangeId],
-        instead: Option<&[ChangeId]>,
-    ) -> Result<Changed, FsError>;
 }
 
 /// The files of such a format. All functions fail as those of [`Format`] do; those
@@ -229,8 +204,7 @@ impl<'a, F: Indirect> Files<'a, F> {
         role: Role,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let part = MapPart::Numbers;
-        Ok(self.format.put_map(self.core, ino, part, role, after, None)?.id)
+        Ok(self.format.put_part(self.core, ino, Part::Map, role, after, None)?.id)
     }
 }
 

@@ -244,8 +244,8 @@ impl<F: Indirect> Files<'_, F> {
         Ok(())
     }
 
-    /// All runs of a file: its contents, indirect blocks and attributes.
-    pub fn everything(&mut self, ino: Ino) -> Result<Cut, FsError> {
+    /// All runs of a file: its contents and indirect blocks.
+    pub fn all_blocks(&mut self, ino: Ino) -> Result<Cut, FsError> {
         let mut cut = Cut::default();
         let node = self.core.node(ino)?.clone();
         if node.has_blocks() {
@@ -255,9 +255,6 @@ impl<F: Indirect> Files<'_, F> {
             {
                 self.collect_tree(ino, number, tree, &mut cut)?;
             }
-        }
-        for run in self.format.attribute_runs(self.core, ino)? {
-            cut.push(run, self.format.volume(), Location::of("extended attributes").in_inode(ino))?;
         }
         Ok(cut)
     }

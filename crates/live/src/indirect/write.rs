@@ -1,8 +1,8 @@
 //! Writing: blocks found or made, tails grown, bytes put in.
 
 use super::map::Path;
-use super::{DIRECT, Files, Indirect, MapPart, Mapped, Purpose, units_at};
-use crate::Fault;
+use super::{DIRECT, Files, Indirect, Mapped, Purpose, units_at};
+use crate::{Fault, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
@@ -353,10 +353,10 @@ impl<F: Indirect> Files<'_, F> {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let dropped = self.core.cache.changes_in(old);
-        let changed = self.format.put_map(
+        let changed = self.format.put_part(
             self.core,
             ino,
-            MapPart::Numbers,
+            Part::Map,
             Role::PointerMove,
             after,
             Some(&dropped),

@@ -9,7 +9,7 @@ mod plain;
 
 pub use blkpref::{Blkpref, OldBlkpref};
 pub use ffs::{Hints, NAMES, Wanted, Zones, by_name};
-pub use plain::{NearStart, NextFree, RandomStart};
+pub use plain::{EXT2_NAMES, Ext2Next, NearStart, NextFree, RandomStart, ext2_by_name};
 
 use crate::Groups;
 use seekless_units::{BlockNo, GroupNo, Lbn};

@@ -2,8 +2,8 @@
 //! comparisons of dirpref and blkpref with simpler rules).
 
 use super::{BlockPlacement, Request};
-use crate::Groups;
 use crate::chance::Chance;
+use crate::{Groups, UnknownPolicy};
 use seekless_units::{BlockNo, GroupNo};
 
 /// Every block goes behind whatever was allocated last, as on a tape, and at the
@@ -39,10 +39,21 @@ impl RandomStart {
     }
 }
 
+impl Ext2Next {
+    /// What it is called.
+    pub const NAME: &'static str = "ext2-next";
+}
+
 impl NearStart {
     /// What it is called.
     pub const NAME: &'static str = "near-start";
 }
+
+/// A block follows the one in front of it; a file begins at the start of its inode's
+/// group (`ext2_find_goal` of `fs/ext2/inode.c`, without the colour that keeps
+/// processes apart).
+#[derive(Clone, Copy, Debug)]
+pub struct Ext2Next;
 
 /// The place behind the block in front, where there is one.
 fn following<H>(groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
@@ -77,6 +88,34 @@ impl<H> BlockPlacement<H> for RandomStart {
             let blocks = groups.shape().size.checked_div(frag).unwrap_or(0);
             Some(BlockNo::new(self.chance.below(blocks).saturating_mul(frag)))
         })
+    }
+}
+
+impl<H> BlockPlacement<H> for Ext2Next {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
+        following(groups, request).or_else(|| Some(groups.shape().base(request.group)))
+    }
+}
+
+/// The names of the policies for ext2, its own first.
+pub const EXT2_NAMES: [&str; 4] =
+    [Ext2Next::NAME, NextFree::NAME, RandomStart::NAME, NearStart::NAME];
+
+/// The policy of a name for ext2, which draws from `seed` what it leaves to chance.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn ext2_by_name<H>(name: &str, seed: u64) -> Result<Box<dyn BlockPlacement<H>>, UnknownPolicy> {
+    match name {
+        Ext2Next::NAME => Ok(Box::new(Ext2Next)),
+        NextFree::NAME => Ok(Box::new(NextFree::default())),
+        RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
+        NearStart::NAME => Ok(Box::new(NearStart)),
+        _ => Err(UnknownPolicy::new(name, &EXT2_NAMES)),
     }
 }
 

@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn as_many_directories_as_have_room() {
-        let shape = Shape { ncg: 4, ipg: 8192, fpg: 32768, fsize: 2048, frag: 8, size: 4 * 32768 };
+        let shape =
+            Shape { ncg: 4, ipg: 8192, fpg: 32768, fsize: 2048, frag: 8, size: 4 * 32768, skip: 0 };
         let usual = Expected { avgfilesize: 16384, avgfpdir: 64 };
         let limit = |shape: Shape, expected: &Expected, nbfree: u32, ndir: u32| {
             let mut groups = Groups::new(shape, |group| shape.base(group));

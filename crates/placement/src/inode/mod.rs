@@ -5,8 +5,10 @@
 //! policy what became of it.
 
 mod beside_parent;
+mod find_group;
 
 pub use beside_parent::BesideParent;
+pub use find_group::FindGroup;
 
 use crate::Groups;
 use seekless_units::GroupNo;

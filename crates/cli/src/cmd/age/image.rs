@@ -108,7 +108,7 @@ fn open_live(
     clock: Arc<VirtualClock>,
     began: Timestamp,
 ) -> Result<FfsLive, Failure> {
-    let how = options.engine(false, {
+    let how = options.ffs(false, {
         let clock = Arc::clone(&clock);
         move || later(began, clock.now().get())
     });

@@ -1,62 +1,43 @@
-//! Seeded operations, done by the engine and by the model alike.
+//! Seeded operations, done by the engine and by a plain model of a file system alike.
 
-use crate::model::{Body, Model, No};
+mod model;
+
+use model::{Body, Model, No};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Config, Discipline};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
-use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version, make};
-use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
+use seekless_live::{Format, Live};
 use seekless_units::{ByteLen, Ino, Nanos};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-#[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) version: Version,
-    pub(crate) block: u32,
-    pub(crate) fragment: u32,
-    pub(crate) mebibytes: u64,
-    pub(crate) big_endian: bool,
+/// The time of day, always the same.
+pub(crate) const WALL: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 5 };
+
+/// What a format has to say of an image for its operations to be compared.
+pub(crate) struct Parts<F: Format> {
+    pub(crate) device: Arc<MemoryDevice>,
+    pub(crate) clock: Arc<VirtualClock>,
+    pub(crate) live: Live<F>,
+    /// Opens the image to read it.
+    pub(crate) open: fn(Arc<dyn BlockDevice>) -> Arc<dyn Inspect>,
+    /// Whether files have extended attributes.
+    pub(crate) attributes: bool,
 }
 
-/// An empty image.
-pub(crate) fn image(shape: &Shape) -> Arc<MemoryDevice> {
-    let size = ByteLen::new(shape.mebibytes << 20);
-    let device = Arc::new(MemoryDevice::new(vec![0; size.get() as usize]));
-    let mut options = MakeOptions::new(shape.version, size);
-    options.block_size = shape.block;
-    options.fragment_size = shape.fragment;
-    options.big_endian = shape.big_endian;
-    options.bytes_per_inode = Some(4096);
-    make(device.as_ref(), &options).unwrap();
-    device
-}
-
-pub(crate) fn options() -> LiveOptions {
-    LiveOptions {
-        directories: "orlov".into(),
-        blocks: None,
-        seed: 1,
-        reallocblks: true,
-        force: false,
-        ignore_checksums: false,
-        wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 5 }),
-    }
-}
-
-pub(crate) struct Replay {
+pub(crate) struct Replay<F: Format> {
     device: Arc<MemoryDevice>,
     clock: Arc<VirtualClock>,
-    live: FfsLive,
+    live: Live<F>,
+    open: fn(Arc<dyn BlockDevice>) -> Arc<dyn Inspect>,
+    attributes: bool,
     model: Model,
     /// The engine's inode of each of the model's files.
     inos: BTreeMap<usize, Ino>,
     rng: Pcg64Mcg,
-    ufs1: bool,
     /// How often the volume was full.
     pub(crate) full: u32,
     step: u32,
@@ -77,36 +58,41 @@ fn no(error: &FsError) -> No {
 
 const OWNER: Ownership = Ownership { uid: 3, gid: 4, perm: 0o644 };
 
-impl Replay {
-    pub(crate) fn new(shape: &Shape, discipline: Discipline, seed: u64) -> Self {
-        let device = image(shape);
-        Self::through(device.clone(), device, shape, discipline, seed)
-    }
-
-    /// On a device over `device`.
-    pub(crate) fn through(
-        device: Arc<MemoryDevice>,
-        over: Arc<dyn BlockDevice>,
-        shape: &Shape,
-        discipline: Discipline,
-        seed: u64,
-    ) -> Self {
-        let clock = Arc::new(VirtualClock::new());
-        let mut config = Config::new(discipline);
-        // Small enough for blocks to come and go.
-        config.capacity = ByteLen::new(1 << 20);
-        let live = FfsLive::open(over, clock.clone() as Arc<dyn Clock>, config, options()).unwrap();
+impl<F: Format> Replay<F> {
+    pub(crate) fn of(parts: Parts<F>, seed: u64) -> Self {
+        let Parts { device, clock, live, open, attributes } = parts;
         let inos = BTreeMap::from([(0, live.root())]);
-        Self {
+        let mut replay = Self {
             device,
             clock,
             live,
+            open,
+            attributes,
             model: Model::new(),
             inos,
             rng: Pcg64Mcg::seed_from_u64(seed),
-            ufs1: shape.version == Version::Ufs1,
             full: 0,
             step: 0,
+        };
+        replay.adopt();
+        replay
+    }
+
+    /// Enters what the root holds from the start: a directory for what is found.
+    fn adopt(&mut self) {
+        let mut found = Vec::new();
+        let root = self.live.root();
+        let mut note = |entry: seekless_fs::DirEntry<'_>| {
+            if !matches!(entry.name, b"." | b"..") {
+                found.push((entry.name.to_vec(), entry.ino));
+            }
+            ControlFlow::Continue(())
+        };
+        self.live.read_dir(root, 0, &mut note).unwrap();
+        for (name, ino) in found {
+            let body = Body::Dir(BTreeMap::new());
+            let file = self.model.make(0, &name, body).unwrap_or_else(|_| panic!("{name:?}"));
+            self.inos.insert(file, ino);
         }
     }
 
@@ -355,7 +341,7 @@ impl Replay {
         let Some(file) = self.some_file() else { return };
         let name = format!("user.a{}", self.below(3)).into_bytes();
         let ino = self.inos[&file];
-        if self.ufs1 {
+        if !self.attributes {
             let done = self.live.set_xattr(ino, &name, b"v", XattrMode::Any);
             assert!(matches!(done, Err(FsError::Unsupported(_))));
             return;
@@ -441,8 +427,7 @@ impl Replay {
         assert_eq!(self.live.softdeps(), 0);
         let space = self.live.space();
         let device: Arc<dyn BlockDevice> = self.device.clone();
-        let image = FfsImage::open(device, OpenOptions::default()).unwrap();
-        assert!(image.geometry().features.contains(&"clean".to_string()));
+        let image = (self.open)(device);
         assert_eq!(image.geometry().free_blocks, space.free);
         for (file, entry) in &self.model.files {
             let ino = self.inos[file];

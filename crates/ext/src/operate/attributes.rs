@@ -1,0 +1,179 @@
+//! Extended attributes: in the inode where it has room, the rest in a block, which
+//! files with equal ones may share. They are written anew with every change.
+
+use super::space::full;
+use super::{Core, Ext};
+use crate::build::attributes::{Room, encode};
+use crate::field::parse;
+use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrHeader};
+use crate::xattr::all_shown;
+use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::field::invalid;
+use seekless_fs::operate::XattrMode;
+use seekless_fs::{Corruption, FsError, Location, Xattr};
+use seekless_live::{Cut, Part, Table};
+use seekless_units::{BlockNo, Extent, Ino};
+use std::mem::offset_of;
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+impl Ext {
+    /// The bytes of a block of attributes, checked.
+    fn attribute_block(&self, core: &mut Core, ino: Ino, at: BlockNo) -> Result<Vec<u8>, FsError> {
+        let place = Location::of("attribute block").in_inode(ino).in_block(at);
+        self.check_data(Extent::new(at, 1), place)?;
+        let bytes = core.cache.read(at, 0, self.volume.block_len())?.to_vec();
+        let header: Option<XattrHeader> = parse(&bytes, 0);
+        let magic = header.map_or(0, |header| header.h_magic.get());
+        if magic != XATTR_MAGIC {
+            return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
+        }
+        Ok(bytes)
+    }
+
+    pub(super) fn read_attributes(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+    ) -> Result<Vec<Xattr>, FsError> {
+        let block = match core.node(ino)?.map.attributes {
+            Some(at) => Some(self.attribute_block(core, ino, at)?),
+            None => None,
+        };
+        let mut all = all_shown(&self.inode_now(core, ino)?, block.as_deref())?;
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(all)
+    }
+
+    pub(super) fn change_attribute(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        let mut all = self.read_attributes(core, ino)?;
+        let there = all.iter().position(|xattr| xattr.name == name);
+        match (there, mode) {
+            (Some(_), XattrMode::Create) => return Err(FsError::Exists(shown(name))),
+            (None, XattrMode::Replace) => return Err(FsError::NoAttribute(shown(name))),
+            (Some(at), _) => drop(all.remove(at)),
+            (None, _) if value.is_none() => return Err(FsError::NoAttribute(shown(name))),
+            (None, _) => {}
+        }
+        if let Some(value) = value {
+            all.push(Xattr { name: name.to_vec(), value: value.to_vec() });
+        }
+        let room = Room {
+            in_inode: self.inner_room(core, ino)?,
+            block: self.volume.block_len(),
+            blocks: true,
+            value_inodes: false,
+            checksum_seed: self.volume.sb.checksum_seed,
+        };
+        let encoded = encode(&all, room)?;
+        debug_assert!(encoded.values.is_empty(), "no value has an inode of its own");
+        self.allow_attributes()?;
+        let mut inner = encoded.in_inode;
+        inner.resize(room.in_inode, 0);
+        self.store(core, ino, inner.into(), encoded.block.as_deref())
+    }
+
+    /// Bytes for attributes in an inode.
+    fn inner_room(&self, core: &mut Core, ino: Ino) -> Result<usize, FsError> {
+        if !self.has_birth() {
+            return Ok(0);
+        }
+        Ok(self.inode_now(core, ino)?.tail().len())
+    }
+
+    /// Writes attributes: the block, if there is to be one, is a new one, and the
+    /// old is left once the inode leads to the new.
+    fn store(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        inner: Box<[u8]>,
+        block: Option<&[u8]>,
+    ) -> Result<(), FsError> {
+        debug_assert!(self.inode_len() >= INODE_CORE_SIZE);
+        let mut after: Vec<ChangeId> = Vec::new();
+        let mut new = None;
+        if let Some(bytes) = block {
+            let (at, bitmap) =
+                self.take_block(core, ino, 0, None).map_err(|error| match error {
+                    FsError::NoSpace(_) => full("blocks for attributes"),
+                    other => other,
+                })?;
+            let ((), data) =
+                core.cache.fill(at, self.volume.block_len(), Role::AttributesInit, |to| {
+                    to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+                    Ok(())
+                })?;
+            after.extend([bitmap, data]);
+            new = Some(at);
+        }
+        let old = core.node(ino)?.map.attributes;
+        let sectors = u64::from(self.volume.sb.block_size / 512);
+        let node = core.node(ino)?;
+        node.map.attributes = new;
+        node.map.inner = Some(inner);
+        node.sectors = match (old, new) {
+            (None, Some(_)) => node.sectors.saturating_add(sectors),
+            (Some(_), None) => node.sectors.saturating_sub(sectors),
+            _ => node.sectors,
+        };
+        self.put_rest(core, ino)?;
+        core.node(ino)?.map.inner = None;
+        let changed = self.put_part(core, ino, Part::Map, Role::PointerMove, &after, None)?.id;
+        let Some(old) = old else { return Ok(()) };
+        if self.leave_block(core, ino, old, changed)? {
+            core.defer_free(&[changed], Kind::FreeFrag, vec![Extent::new(old, 1)]);
+        }
+        Ok(())
+    }
+
+    /// A file has no more to do with a block of attributes. Whether nobody has;
+    /// else it counts one file less, once `left` is on the disk.
+    fn leave_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        at: BlockNo,
+        left: ChangeId,
+    ) -> Result<bool, FsError> {
+        let bytes = self.attribute_block(core, ino, at)?;
+        let count = parse::<XattrHeader>(&bytes, 0).map_or(0, |header| header.h_refcount.get());
+        if count <= 1 {
+            return Ok(true);
+        }
+        let place = offset_of!(XattrHeader, h_refcount);
+        let fewer = count.saturating_sub(1).to_le_bytes();
+        let offset = u32::try_from(place).unwrap_or(0);
+        let piece = seekless_cache::Piece { offset, bytes: &fewer };
+        core.cache.change(at, &[piece], Role::AttributesInit, &[left])?;
+        Ok(false)
+    }
+
+    /// Adds what holds a file's attributes to what goes with it.
+    pub(super) fn leave_attributes(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        cut: &mut Cut,
+    ) -> Result<(), FsError> {
+        let Some(at) = core.node(ino)?.map.attributes else { return Ok(()) };
+        let bytes = self.attribute_block(core, ino, at)?;
+        let count = parse::<XattrHeader>(&bytes, 0).map_or(0, |header| header.h_refcount.get());
+        let place = Location::of("attribute block").in_inode(ino).in_block(at);
+        match count {
+            0 => Err(invalid("h_refcount", 0, place)),
+            1 => cut.push(Extent::new(at, 1), self.volume.sb.blocks, place),
+            // The count is too high until then, never too low.
+            _ => self.leave_block(core, ino, at, ChangeId::COMMITTED).map(drop),
+        }
+    }
+}

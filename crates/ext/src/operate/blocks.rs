@@ -1,0 +1,144 @@
+//! What ext2 says of files that are mapped by indirect blocks.
+
+use super::{Core, Ext};
+use seekless_cache::ChangeId;
+use seekless_fs::field::{le32, low32};
+use seekless_fs::{FsError, Location};
+use seekless_live::indirect::{DIRECT, Files, Indirect, Purpose, Way};
+use seekless_units::{BlockNo, Extent, Ino};
+
+/// Bytes of a block number.
+const POINTER: usize = 4;
+
+impl Ext {
+    /// What lies in front of a block in its map (`ext2_find_near`): the block that
+    /// was allocated last, if the file goes on behind it; or else the last number
+    /// before it in the same table, or the block that holds the table.
+    fn nearest(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<Option<BlockNo>, FsError> {
+        if let Some((last, at)) = core.node(ino)?.map.last
+            && last.checked_add(1) == Some(lbn)
+        {
+            return Ok(Some(at));
+        }
+        let mut files = Files::of(self, core);
+        let place = match files.way(lbn) {
+            Some(Way::Indirect { places, .. }) => places.last().copied().unwrap_or(0),
+            _ => lbn,
+        };
+        for back in 1..=place {
+            if let Some(at) = files.lookup_block(ino, lbn.saturating_sub(back))? {
+                return Ok(Some(at));
+            }
+        }
+        // The table itself, where it was taken for this block.
+        let last = core.node(ino)?.map.last.filter(|&(last, _)| last == lbn);
+        Ok(last.map(|(_, at)| at))
+    }
+}
+
+impl Indirect for Ext {
+    type Wanted = ();
+
+    fn pointer_width(&self) -> usize {
+        POINTER
+    }
+
+    fn pointer_at(&self, bytes: &[u8], at: usize) -> u64 {
+        u64::from(le32(bytes, at).unwrap_or(0))
+    }
+
+    fn put_pointer(&self, bytes: &mut [u8; 8], number: u64) {
+        bytes.iter_mut().zip(low32(number).to_le_bytes()).for_each(|(to, from)| *to = from);
+    }
+
+    /// Sectors are counted in 32 bits, those of the map among them
+    /// (`ext2_max_size` of `fs/ext2/super.c`); without large files, 2 GiB less one.
+    fn max_size(&self) -> u64 {
+        let sb = &self.volume.sb;
+        if sb.raw.s_rev_level.get() == 0 {
+            return super::mount::LARGE.saturating_sub(1);
+        }
+        let bsize = u64::from(sb.block_size).max(1);
+        let per_block = bsize / 4;
+        let all = u64::from(u32::MAX).saturating_mul(512).checked_div(bsize).unwrap_or(0);
+        let tables =
+            all.checked_div(per_block).unwrap_or(0).saturating_add(per_block).saturating_add(2);
+        all.saturating_sub(tables).saturating_mul(bsize)
+    }
+
+    fn volume(&self) -> u64 {
+        self.volume.sb.blocks
+    }
+
+    fn check_run(&self, ino: Ino, number: u64, units: u32) -> Result<BlockNo, FsError> {
+        let run = Extent::new(BlockNo::new(number), u64::from(units));
+        self.check_data(run, Location::of("block map").in_inode(ino))?;
+        Ok(run.start)
+    }
+
+    fn wanted(&mut self, _: &mut Core, _: Ino, _: u64) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        purpose: Purpose<()>,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        debug_assert_eq!(count, 1, "there are no fragments");
+        let nearest = match purpose {
+            // The table is taken before the block: it follows what is in front.
+            Purpose::Indirect(_) if lbn >= u64::try_from(DIRECT).unwrap_or(0) => {
+                let last = core.node(ino)?.map.last;
+                match last.filter(|&(last, _)| last == lbn || last.checked_add(1) == Some(lbn)) {
+                    Some((_, at)) => Some(at),
+                    None => Files::of(self, core).lookup_block(ino, lbn.saturating_sub(1))?,
+                }
+            }
+            _ => self.nearest(core, ino, lbn)?,
+        };
+        let (at, id) = self.take_block(core, ino, lbn, nearest)?;
+        core.node(ino)?.map.last = Some((lbn, at));
+        Ok((at, id))
+    }
+
+    fn take_larger(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        count: u32,
+        (): (),
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        debug_assert!(false, "a block is the smallest there is");
+        self.take(core, ino, lbn, count, Purpose::Data(()))
+    }
+
+    fn extend(
+        &mut self,
+        _: &mut Core,
+        _: BlockNo,
+        _: u32,
+        _: u32,
+    ) -> Result<Option<ChangeId>, FsError> {
+        debug_assert!(false, "a block is the smallest there is");
+        Ok(None)
+    }
+
+    fn gathers(&self, (): (), _: BlockNo) -> u32 {
+        0
+    }
+
+    fn take_cluster(
+        &mut self,
+        _: &mut Core,
+        _: Ino,
+        _: u64,
+        _: &[BlockNo],
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,255 @@
+//! Inodes as bytes again.
+
+use super::node::device_words;
+use super::{Core, Ext, Node};
+use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra};
+use seekless_cache::{ChangeId, Piece, Role};
+use seekless_fs::field::{byte, index, low16, low32};
+use seekless_fs::{FileKind, FsError, Timestamp};
+use seekless_live::{Fields, Part, Raw, Table};
+use seekless_units::{BlockNo, Ino};
+use smallvec::{SmallVec, smallvec};
+use std::mem::offset_of;
+use std::ops::Range;
+
+/// Bytes of a block number.
+const NUMBER: usize = 4;
+
+/// A field of the first 128 bytes.
+macro_rules! core {
+    ($name:ident) => {
+        offset_of!(InodeCore, $name)
+    };
+}
+
+/// A field behind them.
+macro_rules! extra {
+    ($name:ident) => {
+        INODE_CORE_SIZE.saturating_add(offset_of!(InodeExtra, $name))
+    };
+}
+
+fn put(raw: &mut [u8], at: usize, bytes: &[u8]) {
+    let to = raw.get_mut(at..at.saturating_add(bytes.len()));
+    debug_assert!(to.is_some(), "the field lies in the inode");
+    if let Some(to) = to {
+        to.copy_from_slice(bytes);
+    }
+}
+
+fn put32(raw: &mut [u8], at: usize, value: u32) {
+    put(raw, at, &value.to_le_bytes());
+}
+
+fn put16(raw: &mut [u8], at: usize, value: u16) {
+    put(raw, at, &value.to_le_bytes());
+}
+
+/// `i_extra_isize` of an inode's bytes, as far as there is room for it.
+fn extra_len(raw: &[u8]) -> usize {
+    let rest = raw.len().saturating_sub(INODE_CORE_SIZE);
+    let told = raw.get(INODE_CORE_SIZE..).and_then(|rest| rest.first_chunk());
+    told.map_or(0, |pair| usize::from(u16::from_le_bytes(*pair))).min(rest)
+}
+
+/// Seconds modulo 2^32, and the two bits of epoch with the nanoseconds.
+fn time_words(time: Timestamp) -> (u32, u32) {
+    let secs = low32(time.secs.cast_unsigned());
+    let epoch = time.secs.saturating_sub(i64::from(secs.cast_signed())) >> 32;
+    (secs, low32(epoch.cast_unsigned()) & 3 | time.nanos << 2)
+}
+
+/// Puts a node into the bytes of its inode.
+fn encode(node: &Node, raw: &mut [u8]) {
+    put16(raw, core!(i_mode), node.kind.mode_bits() | node.perm);
+    put16(raw, core!(i_links_count), node.links);
+    for (low, high, value) in
+        [(core!(i_uid), core!(i_uid_high), node.uid), (core!(i_gid), core!(i_gid_high), node.gid)]
+    {
+        put16(raw, low, low16(value));
+        put16(raw, high, low16(value >> 16));
+    }
+    put32(raw, core!(i_size_lo), low32(node.size));
+    if node.kind == FileKind::Regular {
+        put32(raw, core!(i_size_high), low32(node.size >> 32));
+    }
+    put32(raw, core!(i_blocks_lo), low32(node.sectors));
+    put32(raw, core!(i_dtime), node.map.deleted);
+    put32(raw, core!(i_flags), node.flags);
+    put32(raw, core!(i_generation), node.generation);
+    put32(raw, core!(i_file_acl_lo), low32(node.map.attributes.map_or(0, BlockNo::get)));
+    put_times(node, raw);
+    put_numbers(node, raw);
+    if let Some(inner) = &node.map.inner {
+        put(raw, INODE_CORE_SIZE.saturating_add(extra_len(raw)), inner);
+    }
+}
+
+fn put_times(node: &Node, raw: &mut [u8]) {
+    let extra = INODE_CORE_SIZE.saturating_add(extra_len(raw));
+    for (at, more, time) in [
+        (core!(i_atime), extra!(i_atime_extra), Some(node.atime)),
+        (core!(i_mtime), extra!(i_mtime_extra), Some(node.mtime)),
+        (core!(i_ctime), extra!(i_ctime_extra), Some(node.ctime)),
+        (extra!(i_crtime), extra!(i_crtime_extra), node.birth),
+    ] {
+        let Some(time) = time else { continue };
+        let (secs, rest) = time_words(time);
+        if at < INODE_CORE_SIZE || at.saturating_add(4) <= extra {
+            put32(raw, at, secs);
+        }
+        if more.saturating_add(4) <= extra {
+            put32(raw, more, rest);
+        }
+    }
+}
+
+fn put_numbers(node: &Node, raw: &mut [u8]) {
+    let at = core!(i_block);
+    let len = size_of::<crate::ondisk::IBlock>();
+    if let Some(target) = &node.target {
+        let mut field = [0; size_of::<crate::ondisk::IBlock>()];
+        field.iter_mut().zip(target.iter()).for_each(|(to, &from)| *to = from);
+        return put(raw, at, &field);
+    }
+    if !node.has_blocks() {
+        // Refused when it was made, if they do not fit.
+        let words = device_words(node.device).unwrap_or_default();
+        return (at..).step_by(NUMBER).zip(words).for_each(|(at, word)| put32(raw, at, word));
+    }
+    let all = node.map.trees.direct.iter().chain(&node.map.trees.indirect);
+    for (at, &number) in (at..at.saturating_add(len)).step_by(NUMBER).zip(all) {
+        put32(raw, at, low32(number));
+    }
+}
+
+impl Table for Ext {
+    fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError> {
+        let (group, slot) = self.volume.inode_slot(ino)?;
+        let bsize = u64::from(self.volume.sb.block_size);
+        let byte = u64::from(slot).saturating_mul(u64::from(self.volume.sb.inode_size));
+        let within = byte.checked_div(bsize).unwrap_or(0);
+        let at = self.places(group)?.inode_table.saturating_add(within);
+        Ok((at, index(byte.checked_rem(bsize).unwrap_or(0))))
+    }
+
+    fn inode_len(&self) -> usize {
+        index(self.volume.sb.inode_size)
+    }
+
+    fn encode(&self, node: &Node, raw: &mut [u8]) {
+        encode(node, raw);
+    }
+
+    fn fields(&self, part: Part) -> Fields {
+        let field = |at: usize, len: usize| at..at.saturating_add(len);
+        match part {
+            // A deleted inode without links says when that was, in one sector.
+            Part::Links => smallvec![field(core!(i_links_count), 2), field(core!(i_dtime), 4)],
+            Part::Map | Part::Reach => {
+                let numbers = (0..size_of::<crate::ondisk::IBlock>()).step_by(NUMBER);
+                [
+                    field(core!(i_size_lo), 4),
+                    field(core!(i_size_high), 4),
+                    field(core!(i_blocks_lo), 4),
+                    field(core!(i_file_acl_lo), 4),
+                ]
+                .into_iter()
+                .chain(numbers.map(|at| field(core!(i_block).saturating_add(at), NUMBER)))
+                .collect()
+            }
+            Part::Attributes => self.attribute_fields(),
+        }
+    }
+}
+
+impl Ext {
+    fn attribute_fields(&self) -> Fields {
+        let mut fields: SmallVec<[Range<usize>; 24]> = smallvec![
+            core!(i_mode)..core!(i_size_lo),
+            core!(i_atime)..core!(i_dtime),
+            core!(i_gid)..core!(i_links_count),
+            core!(i_flags)..core!(i_block),
+            core!(i_generation)..core!(i_file_acl_lo),
+            core!(i_uid_high)..core!(i_checksum_lo),
+        ];
+        if self.inode_len() > INODE_CORE_SIZE {
+            fields.push(INODE_CORE_SIZE..self.inode_len());
+        }
+        fields
+    }
+
+    /// The bytes of a new inode.
+    pub(super) fn new_bytes(&self, node: &Node) -> Raw {
+        let mut raw: Raw = smallvec![0; self.inode_len()];
+        if self.inode_len() > INODE_CORE_SIZE {
+            put16(&mut raw, extra!(i_extra_isize), self.extra_isize());
+        }
+        encode(node, &mut raw);
+        raw
+    }
+
+    /// Bytes of fields behind the first 128 that a new inode gets.
+    pub(super) fn extra_isize(&self) -> u16 {
+        let raw = &self.volume.sb.raw;
+        let room = self.volume.sb.inode_size.saturating_sub(low16(byte(INODE_CORE_SIZE)));
+        let all = crate::ondisk::INODE_EXTRA_SIZE;
+        let wanted = raw.s_want_extra_isize.get().max(raw.s_min_extra_isize.get());
+        wanted.max(all).next_multiple_of(4).min(room)
+    }
+
+    /// Makes an inode that nothing leads to any more as good as unused: without
+    /// links and blocks, and with the time at which that was. All that is new lies
+    /// in the first sector of the inode.
+    pub(super) fn put_cleared(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        has_blocks: bool,
+    ) -> Result<ChangeId, FsError> {
+        let deleted = low32(core.now().secs.cast_unsigned());
+        // Smaller numbers would be those of orphans.
+        let deleted = deleted.max(self.volume.sb.raw.s_inodes_count.get().saturating_add(1));
+        let (block, skip) = self.inode_place(ino)?;
+        let mut raw = Raw::from_slice(core.cache.read(block, skip, INODE_CORE_SIZE)?);
+        for (at, len) in [
+            (core!(i_links_count), 2),
+            (core!(i_size_lo), 4),
+            (core!(i_size_high), 4),
+            (core!(i_blocks_lo), 4),
+            (core!(i_file_acl_lo), 4),
+            (core!(i_block), size_of::<crate::ondisk::IBlock>()),
+        ] {
+            if let Some(field) = raw.get_mut(at..at.saturating_add(len)) {
+                field.fill(0);
+            }
+        }
+        put32(&mut raw, core!(i_dtime), deleted);
+        let piece = Piece { offset: byte(skip), bytes: &raw };
+        let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
+        core.cache.change(block, &[piece], role, &[])
+    }
+
+    /// The generation an unused inode was left with.
+    pub(super) fn last_generation(&self, core: &mut Core, ino: Ino) -> Result<u32, FsError> {
+        let (block, skip) = self.inode_place(ino)?;
+        let bytes = core.cache.read(block, skip, INODE_CORE_SIZE)?;
+        Ok(seekless_fs::field::le32(bytes, core!(i_generation)).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_34_bits_of_seconds() {
+        for secs in [0, -1, i64::from(i32::MIN), 1 << 31, (1 << 32) + 5, (1 << 34) - (1 << 31) - 1]
+        {
+            let (low, rest) = time_words(Timestamp { secs, nanos: 999_999_999 });
+            let epoch = i64::from(rest & 3) << 32;
+            assert_eq!(i64::from(low.cast_signed()) + epoch, secs);
+            assert_eq!(rest >> 2, 999_999_999);
+        }
+    }
+}

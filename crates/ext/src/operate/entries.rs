@@ -1,0 +1,256 @@
+//! Directory entries as they stand in a block, and where there is room for more.
+//!
+//! A block is one chain of entries. Where a write may be torn between two sectors
+//! no entry that is made crosses one, and no entry becomes shorter unless the one
+//! that takes what it gives up begins in the same sector: `e2fsck -p` stops at a
+//! chain that leads into the middle of nothing.
+
+use crate::dir::{self, entry_at};
+use crate::ondisk::DirEntryHead;
+use seekless_fs::field::{byte, index, low32, wide};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_live::{Codec, Compacted, Entry, Room};
+use seekless_units::{Ino, SECTOR};
+use smallvec::SmallVec;
+use std::mem::offset_of;
+
+/// Bytes of the fixed part of an entry.
+const HEAD: usize = size_of::<DirEntryHead>();
+
+/// The entries of a volume's directories.
+#[derive(Clone, Copy, Debug)]
+pub struct Entries {
+    /// Inode numbers go up to this one.
+    pub(super) inodes: u32,
+    /// Entries say what kind of file they lead to.
+    pub(super) typed: bool,
+    /// A write may reach the disk sector by sector, and what it leaves is to be
+    /// repaired without a question.
+    pub(super) torn: bool,
+}
+
+/// Where the sector ends that holds a byte.
+fn sector_end(at: usize) -> usize {
+    at.saturating_add(1).next_multiple_of(index(SECTOR))
+}
+
+impl Entries {
+    /// The room at the start of `at..end`, which is not in use: taken from the
+    /// entry `behind`, if there is one.
+    fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
+        if !self.torn {
+            return end.saturating_sub(at);
+        }
+        match behind {
+            // Shortened in one sector, begun in another.
+            Some(behind) if sector_end(behind) != sector_end(at) => 0,
+            _ => end.min(sector_end(at)).saturating_sub(at),
+        }
+    }
+
+    /// The parts of a block that have chains of their own: its sectors, where no
+    /// entry crosses from one to another and that matters; else all of it.
+    fn chains(&self, unit: &[u8], place: Location) -> Result<Vec<std::ops::Range<usize>>, FsError> {
+        if !self.torn {
+            return Ok(std::iter::once(0..unit.len()).collect());
+        }
+        let (mut chains, mut start, mut end) = (Vec::new(), 0, 0);
+        for entry in self.entries(unit, place) {
+            let entry = entry?;
+            end = entry.at.saturating_add(entry.len);
+            if end == sector_end(start) {
+                chains.push(start..end);
+            }
+            if end.checked_rem(index(SECTOR)) == Some(0) {
+                start = end;
+            }
+        }
+        debug_assert_eq!(end, unit.len(), "a chain ends where its block does");
+        Ok(chains)
+    }
+
+    /// Bytes that are left in a chain when its entries are moved together.
+    fn left(
+        &self,
+        unit: &[u8],
+        chain: &std::ops::Range<usize>,
+        place: Location,
+    ) -> Result<usize, FsError> {
+        let mut left = chain.len();
+        for entry in self.entries(unit, place) {
+            let entry = entry?;
+            if chain.contains(&entry.at) {
+                left = left.saturating_sub(entry.needed);
+            }
+        }
+        Ok(left)
+    }
+}
+
+impl Codec for Entries {
+    const INO: usize = offset_of!(DirEntryHead, inode);
+    const LEN: usize = offset_of!(DirEntryHead, rec_len);
+    const KIND: usize = offset_of!(DirEntryHead, file_type);
+
+    fn entries<'a>(
+        &self,
+        unit: &'a [u8],
+        place: Location,
+    ) -> impl Iterator<Item = Result<Entry<'a>, FsError>> {
+        let inodes = self.inodes;
+        let mut at = Some(0);
+        std::iter::from_fn(move || {
+            let start = at.take().filter(|&start| start < unit.len())?;
+            let found = entry_at(unit, start, inodes, place).map(|found| {
+                at = Some(found.next);
+                let is_name = found.ino != Ino::ZERO;
+                Entry {
+                    at: start,
+                    len: found.next.saturating_sub(start),
+                    needed: if is_name { Self::needed(found.name.len()) } else { 0 },
+                    ino: found.ino,
+                    kind: found.file_type,
+                    is_name,
+                    name: if is_name { found.name } else { &[] },
+                }
+            });
+            Some(found)
+        })
+    }
+
+    fn needed(name_len: usize) -> usize {
+        HEAD.saturating_add(name_len).next_multiple_of(4)
+    }
+
+    fn kind_of(code: u8) -> Option<FileKind> {
+        dir::kind_of(code)
+    }
+
+    fn code_of(&self, kind: FileKind) -> u8 {
+        if !self.typed {
+            return 0;
+        }
+        match kind {
+            FileKind::Regular => 1,
+            FileKind::Directory => 2,
+            FileKind::CharDevice => 3,
+            FileKind::BlockDevice => 4,
+            FileKind::Fifo => 5,
+            FileKind::Socket => 6,
+            FileKind::Symlink => 7,
+        }
+    }
+
+    fn room(&self, unit: &[u8], place: Location) -> Result<usize, FsError> {
+        let mut most = 0;
+        for entry in self.entries(unit, place) {
+            let entry = entry?;
+            let (at, behind) = match entry.is_used() {
+                true => (entry.at.saturating_add(entry.needed), Some(entry.at)),
+                false => (entry.at, None),
+            };
+            most = self.usable(at, entry.at.saturating_add(entry.len), behind).max(most);
+        }
+        for chain in self.chains(unit, place)? {
+            most = self.left(unit, &chain, place)?.max(most);
+        }
+        Ok(most)
+    }
+
+    fn fit(&self, unit: &[u8], place: Location, needed: usize) -> Result<Option<Room>, FsError> {
+        let mut loose = None;
+        for entry in self.entries(unit, place) {
+            let entry = entry?;
+            let end = entry.at.saturating_add(entry.len);
+            if !entry.is_used() && self.usable(entry.at, end, None) >= needed {
+                return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
+            }
+            let at = entry.at.saturating_add(entry.needed);
+            if loose.is_none() && entry.is_used() && self.usable(at, end, Some(entry.at)) >= needed
+            {
+                loose = Some(Room { at, len: end.saturating_sub(at), behind: Some(entry.at) });
+            }
+        }
+        Ok(loose)
+    }
+
+    fn compact<'a>(
+        &self,
+        old: &'a [u8],
+        unit: &mut [u8],
+        place: Location,
+        needed: usize,
+    ) -> Result<Compacted<'a>, FsError> {
+        for chain in self.chains(old, place)? {
+            if self.left(old, &chain, place)? < needed {
+                continue;
+            }
+            if let Some(part) = unit.get_mut(chain.clone()) {
+                part.fill(0);
+            }
+            let mut at = chain.start;
+            let mut moved = SmallVec::new();
+            for entry in self.entries(old, place) {
+                let entry = entry?;
+                if entry.is_used() && chain.contains(&entry.at) {
+                    let len = entry.needed;
+                    self.put(unit, &Entry { at, len, ..entry });
+                    moved.push((entry.name, at));
+                    at = at.saturating_add(len);
+                }
+            }
+            let len = chain.end.saturating_sub(at);
+            return Ok(Compacted { at, len, changed: chain, moved });
+        }
+        debug_assert!(false, "the room was counted");
+        Err(FsError::NoSpace(format!("no room for {needed} bytes in a block of a directory")))
+    }
+
+    fn blank(&self, unit: &mut [u8]) {
+        unit.fill(0);
+        let len = if self.torn { index(SECTOR) } else { unit.len() };
+        for at in (0..unit.len()).step_by(len.max(1)) {
+            self.put_len(unit, at, len);
+        }
+    }
+
+    fn put(&self, unit: &mut [u8], entry: &Entry<'_>) {
+        let &Entry { at, len, ino, kind, name, .. } = entry;
+        self.put_len(unit, at, len);
+        let Some(bytes) = unit.get_mut(at..at.saturating_add(Self::needed(name.len()))) else {
+            debug_assert!(false, "there is room for the entry");
+            return;
+        };
+        let (head, rest) = bytes.split_at_mut(HEAD.min(bytes.len()));
+        for (to, from) in head.iter_mut().zip(ino.get().to_le_bytes()) {
+            *to = from;
+        }
+        for (at, value) in
+            [(offset_of!(DirEntryHead, name_len), byte(name.len())), (Self::KIND, u32::from(kind))]
+        {
+            if let (Some(to), Ok(value)) = (head.get_mut(at), u8::try_from(value)) {
+                *to = value;
+            }
+        }
+        rest.fill(0);
+        rest.iter_mut().zip(name).for_each(|(to, &from)| *to = from);
+    }
+
+    /// Blocks of 64 KiB have entries of a length that does not fit in 16 bits.
+    fn put_len(&self, unit: &mut [u8], at: usize, len: usize) {
+        let block = unit.len();
+        let raw = match len {
+            _ if block < 65536 => low32(wide(len)) & 0xFFFF,
+            65536 => 0xFFFF,
+            _ => low32(wide(len)) & 0xFFFC | low32(wide(len >> 16)) & 3,
+        };
+        let at = at.saturating_add(Self::LEN);
+        if let Some(to) = unit.get_mut(at..at.saturating_add(2)) {
+            to.iter_mut().zip(raw.to_le_bytes()).for_each(|(to, from)| *to = from);
+        }
+    }
+
+    fn ino_bytes(&self, ino: Ino) -> [u8; 4] {
+        ino.get().to_le_bytes()
+    }
+}

@@ -1,0 +1,302 @@
+//! What ext2 says to the operations on a file system in use.
+
+use super::node::{Map, device_words};
+use super::{Core, Ext, LiveOptions, Node};
+use crate::ondisk::{IBlock, INODE_CORE_SIZE, flags};
+use crate::operate::entries::Entries;
+use seekless_cache::{ChangeId, Config, Role};
+use seekless_device::{BlockDevice, Clock};
+use seekless_fs::field::{index, wide};
+use seekless_fs::operate::{NewFile, Space, XattrMode};
+use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
+use seekless_live::indirect::Files;
+use seekless_live::{Contents, Cut, Format, Limits, Part, Table};
+use seekless_units::{BlockNo, Extent, Ino};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Flags that the children of a directory inherit (`EXT4_FL_INHERITED` of the
+/// kernel, as far as ext2 has them), and those of them that only directories keep.
+const INHERITED: u32 = 0x1 | 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x400 | 0x4000 | 0x8000 | 0x1_0000;
+const OF_DIRECTORIES: u32 = 0x1_0000;
+/// Those that files which are neither directories nor regular inherit.
+const OF_OTHERS: u32 = 0x40 | 0x80;
+
+/// The longest target that stands in an inode, and its final zero.
+const TARGET_ROOM: usize = size_of::<IBlock>();
+
+impl Format for Ext {
+    type Map = Map;
+    type Options = LiveOptions;
+    type Codec = Entries;
+
+    fn open(
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        options: LiveOptions,
+    ) -> Result<(Self, Core), FsError> {
+        Self::open_image(device, clock, config, options)
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    fn codec(&self) -> &Entries {
+        &self.entries
+    }
+
+    fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
+        self.write_superblock(core, close)
+    }
+
+    fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
+        self.write_descriptors(core)
+    }
+
+    fn space(&self, core: &Core) -> Space {
+        let free = self.groups.free_frags().saturating_add(core.pending.blocks);
+        let sb = &self.volume.sb;
+        let fixed = self.metadata.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        Space {
+            block_size: sb.block_size,
+            file_block: sb.block_size,
+            blocks: sb.blocks.saturating_sub(fixed).saturating_sub(sb.first_block.get()),
+            free,
+            available: free.saturating_sub(self.kept_blocks()),
+            inodes: u64::from(sb.raw.s_inodes_count.get()),
+            free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
+            name_max: u32::try_from(self.limits.name_max).unwrap_or(255),
+        }
+    }
+
+    fn load(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        self.load_node(core, ino)
+    }
+
+    fn is_in_use(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        self.is_there(core, ino)
+    }
+
+    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError> {
+        match new {
+            NewFile::Device(_, number) => device_words(*number).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_inode(
+        &mut self,
+        core: &mut Core,
+        parent: Ino,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError> {
+        self.take_number(core, parent, name, is_directory)
+    }
+
+    fn give_inode(&mut self, core: &mut Core, ino: Ino, is_directory: bool) -> Result<(), FsError> {
+        self.give_number(core, ino, is_directory)
+    }
+
+    fn fit_new(
+        &mut self,
+        core: &mut Core,
+        parent: Ino,
+        node: &mut Node,
+        new: &NewFile<'_>,
+    ) -> Result<(), FsError> {
+        node.generation = self.last_generation(core, node.ino)?.wrapping_add(1);
+        node.birth = self.has_birth().then_some(node.ctime);
+        let handed_down = core.node(parent)?.flags & INHERITED;
+        node.flags = match new {
+            NewFile::Directory => handed_down,
+            NewFile::Regular => handed_down & !OF_DIRECTORIES,
+            _ => handed_down & OF_OTHERS,
+        };
+        Ok(())
+    }
+
+    fn put_new(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let raw = self.new_bytes(core.node(ino)?);
+        self.put_first(core, ino, &raw, after)
+    }
+
+    fn put_links(&mut self, core: &mut Core, ino: Ino, role: Role) -> Result<ChangeId, FsError> {
+        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
+    }
+
+    fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        self.put_rest(core, ino)
+    }
+
+    fn put_cleared(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        has_blocks: bool,
+    ) -> Result<ChangeId, FsError> {
+        Self::put_cleared(self, core, ino, has_blocks)
+    }
+
+    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
+        Ok(Extent::new(self.inode_place(ino)?.0, 1))
+    }
+
+    fn shown_flags(&self, node: &Node) -> u32 {
+        node.flags
+    }
+
+    fn representable(&self, time: Timestamp) -> Timestamp {
+        super::mount::representable(self.has_birth(), time)
+    }
+
+    fn keeps_in_inode(&self, target: &[u8]) -> bool {
+        target.len() < TARGET_ROOM
+    }
+
+    fn before_name(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+        if core.node(dir)?.flags & flags::INDEX == 0 {
+            return Ok(());
+        }
+        // No entry is put where the index does not look for it: first there is no
+        // index any more, on the disk too.
+        core.node(dir)?.flags &= !flags::INDEX;
+        self.put_rest(core, dir)?;
+        if self.entries.torn {
+            let run = self.inode_run(dir)?;
+            core.cache.settle_runs(&[run])?;
+        }
+        Ok(())
+    }
+
+    fn first_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        len: usize,
+        role: Role,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Contents, FsError> {
+        let (at, bitmap) = self.take_block(core, ino, 0, None)?;
+        let ((), data) = core.cache.fill(at, self.volume.block_len(), role, |to| {
+            fill(to);
+            Ok(())
+        })?;
+        let sectors = u64::from(self.volume.sb.block_size / 512);
+        let node = core.node(ino)?;
+        if let Some(first) = node.map.trees.direct.first_mut() {
+            *first = at.get();
+        }
+        node.map.last = Some((0, at));
+        (node.size, node.sectors) = (wide(len), sectors);
+        let run = Extent::new(at, 1);
+        Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
+    }
+
+    fn lookup_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<Option<BlockNo>, FsError> {
+        Files::of(self, core).lookup_block(ino, lbn)
+    }
+
+    fn write_bytes(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        let end = offset.checked_add(wide(bytes.len()));
+        let end = Files::of(self, core).check_len(ino, end)?;
+        self.allow_length(end)?;
+        Files::of(self, core).write_bytes(ino, offset, bytes)
+    }
+
+    fn append(&mut self, core: &mut Core, dir: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
+        Files::of(self, core).append(dir, bytes)
+    }
+
+    fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        let len = Files::of(self, core).check_len(ino, Some(len))?;
+        self.allow_length(len)?;
+        core.node(ino)?.map.last = None;
+        Files::of(self, core).truncate(ino, len)
+    }
+
+    fn allocate_range(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        from: u64,
+        to: Option<u64>,
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        let size = core.node(ino)?.size;
+        let end = Files::of(self, core).check_len(ino, to)?;
+        if keep_size && end > size {
+            return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
+        }
+        self.allow_length(end)?;
+        Files::of(self, core).allocate_range(ino, from, end)
+    }
+
+    fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
+        let mut cut = Files::of(self, core).all_blocks(ino)?;
+        self.leave_attributes(core, ino, &mut cut)?;
+        Ok(cut)
+    }
+
+    fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        self.give_blocks(core, runs)
+    }
+
+    fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        Files::of(self, core).runs_of(ino)
+    }
+
+    fn attribute_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let at = core.node(ino)?.map.attributes;
+        Ok(at.map(|at| Extent::new(at, 1)).into_iter().collect())
+    }
+
+    fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        Files::of(self, core).mapped_runs(ino)
+    }
+
+    fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        Files::unnoted(self, core, ino, noted)
+    }
+
+    fn xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        self.read_attributes(core, ino)
+    }
+
+    fn set_xattr(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        self.change_attribute(core, ino, name, value, mode)
+    }
+}
+
+impl Ext {
+    /// Whether inodes have fields behind the first 128 bytes: a time of birth,
+    /// nanoseconds and seconds beyond 2038.
+    pub(super) fn has_birth(&self) -> bool {
+        index(self.volume.sb.inode_size) > INODE_CORE_SIZE
+    }
+}

@@ -1,0 +1,137 @@
+//! Inodes from their bytes, and what ext2 knows of a file besides what every
+//! format does.
+
+use super::{Core, Ext, Node};
+use crate::inode::Inode;
+use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
+use crate::operate::space::has_bit;
+use seekless_fs::field::{index, invalid, le32};
+use seekless_fs::{DeviceNumber, FileKind, FsError, Location};
+use seekless_live::indirect::{Mapped, Trees};
+use seekless_live::{Restrictions, Table, gone};
+use seekless_units::{BlockNo, Ino};
+use std::sync::Arc;
+
+/// Where the blocks of a file are.
+#[derive(Clone, Debug, Default)]
+pub struct Map {
+    pub(super) trees: Trees,
+    /// The block of its attributes.
+    pub(super) attributes: Option<BlockNo>,
+    /// Its attributes inside the inode, as they stand there, where they are to be
+    /// written; `None` where what is there stays.
+    pub(super) inner: Option<Box<[u8]>>,
+    /// The block that was allocated last, for which block of the file: what follows
+    /// it there shall follow it on the disk.
+    pub(super) last: Option<(u64, BlockNo)>,
+    /// When it was deleted, in seconds.
+    pub(super) deleted: u32,
+}
+
+impl Mapped for Map {
+    fn trees(&self) -> &Trees {
+        &self.trees
+    }
+
+    fn trees_mut(&mut self) -> &mut Trees {
+        &mut self.trees
+    }
+}
+
+/// The two words of `i_block` that hold a device's numbers: the old form where they
+/// fit in it (`ext4_encode_dev` of the kernel's `old_encode_dev`, `new_encode_dev`).
+///
+/// # Errors
+/// [`FsError::Invalid`] for numbers of more than 12 and 20 bits.
+pub(super) fn device_words(device: DeviceNumber) -> Result<[u32; 2], FsError> {
+    let DeviceNumber { major, minor } = device;
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(FsError::Invalid("the device numbers do not fit in an ext inode".into()));
+    }
+    if major < 256 && minor < 256 {
+        return Ok([major << 8 | minor, 0]);
+    }
+    Ok([0, minor & 0xFF | major << 8 | (minor & 0xF_FF00) << 12])
+}
+
+impl Ext {
+    /// An inode's bytes as the cache has them.
+    pub(super) fn inode_now(&self, core: &mut Core, ino: Ino) -> Result<Inode, FsError> {
+        let (block, skip) = self.inode_place(ino)?;
+        let bytes = core.cache.read(block, skip, index(self.volume.sb.inode_size))?;
+        self.volume.inode_in(ino, Arc::from(bytes), 0)
+    }
+
+    pub(super) fn load_node(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        let (group, slot) = self.volume.inode_slot(ino)?;
+        if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {
+            return Err(gone(ino));
+        }
+        let inode = self.inode_now(core, ino)?;
+        if inode.core.i_links_count.get() == 0 {
+            return Err(gone(ino));
+        }
+        self.decode(&inode)
+    }
+
+    /// Whether an inode that is not in memory is in use, and not about to be given
+    /// back.
+    pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        let (group, slot) = self.volume.inode_slot(ino)?;
+        if self.volume.is_own(ino) || !self.inode_in_use(core, group, slot)? {
+            return Ok(false);
+        }
+        Ok(self.inode_now(core, ino)?.core.i_links_count.get() != 0)
+    }
+
+    pub(super) fn inode_in_use(
+        &self,
+        core: &mut Core,
+        group: seekless_units::GroupNo,
+        slot: u32,
+    ) -> Result<bool, FsError> {
+        let at = self.places(group)?.inode_bitmap;
+        Ok(has_bit(core.cache.read(at, 0, self.volume.block_len())?, slot))
+    }
+
+    /// An inode in native terms, checked.
+    fn decode(&self, inode: &Inode) -> Result<Node, FsError> {
+        let place = Location::of("inode").in_inode(inode.ino);
+        let Some(kind) = inode.kind() else {
+            return Err(invalid("i_mode", u64::from(inode.core.i_mode.get()), place));
+        };
+        let refused = EXTENTS | INLINE_DATA | ENCRYPT | EA_INODE;
+        let flags = inode.core.i_flags.get();
+        if flags & refused != 0 {
+            return Err(invalid("i_flags", u64::from(flags), place));
+        }
+        let attr = self.volume.attr(inode, kind);
+        let mut node = Node::empty(inode.ino, kind);
+        node.perm = attr.perm;
+        node.links = inode.core.i_links_count.get();
+        node.effective = node.links;
+        (node.uid, node.gid) = (attr.uid, attr.gid);
+        (node.size, node.sectors) = (inode.len, attr.sectors);
+        (node.atime, node.mtime, node.ctime) = (attr.atime, attr.mtime, attr.ctime);
+        (node.birth, node.device) = (attr.crtime, attr.device);
+        (node.generation, node.flags) = (attr.generation, flags);
+        node.restrictions = Restrictions {
+            immutable: flags & IMMUTABLE != 0,
+            append_only: flags & APPEND != 0,
+            ..Restrictions::default()
+        };
+        node.map.attributes = self.volume.xattr_block_of(inode);
+        if self.volume.is_fast_symlink(inode) {
+            let target = inode.core.i_block.0.get(..index(inode.len));
+            let target = target.ok_or_else(|| invalid("i_size", inode.len, place))?;
+            node.target = Some(target.into());
+        } else if node.has_blocks() {
+            let numbers = inode.core.i_block.0.chunks_exact(4);
+            let numbers = numbers.map(|word| u64::from(le32(word, 0).unwrap_or(0)));
+            let Trees { direct, indirect } = &mut node.map.trees;
+            direct.iter_mut().chain(indirect).zip(numbers).for_each(|(to, from)| *to = from);
+        }
+        debug_assert!(kind != FileKind::Directory || node.target.is_none());
+        Ok(node)
+    }
+}

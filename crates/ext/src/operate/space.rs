@@ -1,0 +1,312 @@
+//! Space: the policies say where, bitmaps say whether, the cache writes.
+
+use super::search::{first_free, free_bit};
+use super::{Core, Ext, Places};
+use crate::ondisk::{GroupDesc, special};
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::field::{index, invalid, low16, range};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_placement::block::Request;
+use seekless_placement::inode::{InodePlace, NewInode, Parent};
+use seekless_placement::{GroupSummary, first_with};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
+use std::mem::offset_of;
+
+/// `i_flags`: directories in this one are spread like those of the root.
+const TOP_DIRECTORY: u32 = 0x2_0000;
+
+/// Whether a bit of a bitmap is set; those behind its end are.
+pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
+    bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
+}
+
+fn flip(bitmap: &mut [u8], bit: u32) {
+    let byte = bitmap.get_mut(index(bit / 8));
+    debug_assert!(byte.is_some(), "the bit was looked at");
+    if let Some(byte) = byte {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+/// The error of a full volume.
+pub(super) fn full(what: &str) -> FsError {
+    FsError::NoSpace(format!("no free {what} left"))
+}
+
+/// What comes to a group, and goes from it.
+#[derive(Clone, Copy, Default)]
+struct Delta {
+    blocks: i32,
+    inodes: i32,
+    directories: i32,
+}
+
+impl Ext {
+    /// Where the parts of a group are.
+    pub(super) fn places(&self, number: GroupNo) -> Result<Places, FsError> {
+        let place = Location::of("group").in_group(number);
+        let groups = u64::from(self.volume.sb.groups);
+        let found = self.places.get(index(number.get())).copied();
+        found.ok_or_else(|| range("group", u64::from(number.get()), groups, place))
+    }
+
+    /// Changes a bitmap; `None` when it has not got what is asked for, and then
+    /// nothing is changed.
+    fn change_bitmap<R>(
+        &self,
+        core: &mut Core,
+        at: BlockNo,
+        role: Role,
+        change: impl FnOnce(&mut [u8]) -> Result<Option<R>, FsError>,
+    ) -> Result<Option<(R, ChangeId)>, FsError> {
+        let len = self.volume.block_len();
+        let edited = core
+            .cache
+            .edit(at, 0, len, role, |bitmap| change(bitmap)?.ok_or_else(|| full("space")));
+        match edited {
+            Ok(done) => Ok(Some(done)),
+            Err(FsError::NoSpace(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
+        let place = Location::of("group descriptor").in_group(number);
+        let wrong = || invalid("free count", u64::from(number.get()), place);
+        let old = self.groups.summary(number).ok_or_else(wrong)?;
+        let sum = |count: u32, by: i32| count.checked_add_signed(by).ok_or_else(wrong);
+        let new = GroupSummary {
+            ndir: sum(old.ndir, delta.directories)?,
+            nbfree: sum(old.nbfree, delta.blocks)?,
+            nifree: sum(old.nifree, delta.inodes)?,
+            nffree: 0,
+        };
+        self.groups.set(number, new);
+        self.stale.insert(number);
+        Ok(())
+    }
+
+    /// Brings the descriptors of groups up to date in the cache.
+    pub(super) fn write_descriptors(&mut self, core: &mut Core) -> Result<(), FsError> {
+        let sb = &self.volume.sb;
+        for number in std::mem::take(&mut self.stale) {
+            let per_block = sb.descs_per_block().max(1);
+            let at = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
+            let slot = number.get().checked_rem(per_block).unwrap_or(0);
+            let skip = index(slot).saturating_mul(index(sb.desc_size));
+            let summary = self.groups.summary(number).unwrap_or_default();
+            let fields = [
+                (offset_of!(GroupDesc, bg_free_blocks_count_lo), summary.nbfree),
+                (offset_of!(GroupDesc, bg_free_inodes_count_lo), summary.nifree),
+                (offset_of!(GroupDesc, bg_used_dirs_count_lo), summary.ndir),
+            ];
+            core.cache.edit(at, skip, index(sb.desc_size), Role::Summary, |desc| {
+                for (at, count) in fields {
+                    debug_assert!(u16::try_from(count).is_ok(), "a group has no more");
+                    if let Some(field) = desc.get_mut(at..at.saturating_add(2)) {
+                        field.copy_from_slice(&low16(count).to_le_bytes());
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Blocks kept from ordinary users.
+    pub(super) fn kept_blocks(&self) -> u64 {
+        u64::from(self.volume.sb.raw.s_r_blocks_count_lo.get())
+    }
+
+    /// A block for a file's contents or its map.
+    pub(super) fn take_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        nearest: Option<BlockNo>,
+    ) -> Result<(BlockNo, ChangeId), FsError> {
+        let free = self.groups.free_frags();
+        if free == 0 || !core.may_spend_reserve && free <= self.kept_blocks() {
+            return Err(full("blocks"));
+        }
+        let (group, _) = self.volume.inode_slot(ino)?;
+        let is_directory = core.node(ino)?.kind == FileKind::Directory;
+        let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints: () };
+        let goal = self.blocks.prefer(&self.groups, &request);
+        let sb = &self.volume.sb;
+        let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
+        let start = goal.map_or(group, |at| self.groups.shape().group_of(at));
+        let ncg = u64::from(sb.groups);
+        // The first group once more at the end, from its first block on.
+        let order = (0..=ncg).map(|by| (by, self.groups.shape().group_after(start, by)));
+        for (by, number) in order.collect::<Vec<_>>() {
+            if self.groups.summary(number).is_none_or(|group| group.nbfree == 0) {
+                continue;
+            }
+            let first = self.volume.sb.group_blocks(number).start;
+            let within =
+                goal.filter(|_| by == 0).map_or(0, |at| at.get().saturating_sub(first.get()));
+            let within = u32::try_from(within).unwrap_or(0);
+            if let Some(taken) = self.take_block_in(core, number, within)? {
+                self.blocks.allocated(taken.0);
+                return Ok(taken);
+            }
+        }
+        Err(full("blocks"))
+    }
+
+    fn take_block_in(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        goal: u32,
+    ) -> Result<Option<(BlockNo, ChangeId)>, FsError> {
+        let run = self.volume.sb.group_blocks(number);
+        let bits = u32::try_from(run.len).unwrap_or(u32::MAX);
+        let at = self.places(number)?.block_bitmap;
+        let taken = self.change_bitmap(core, at, Role::BitmapSet, |bitmap| {
+            let found = free_bit(bitmap, bits, goal);
+            Ok(found.inspect(|&bit| flip(bitmap, bit)))
+        })?;
+        let Some((bit, id)) = taken else { return Ok(None) };
+        let at = run.start.saturating_add(u64::from(bit));
+        // The bitmap of a damaged image may have it free.
+        self.check_data(Extent::new(at, 1), Location::of("block bitmap").in_group(number))?;
+        self.account(number, Delta { blocks: -1, ..Delta::default() })?;
+        Ok(Some((at, id)))
+    }
+
+    /// Gives runs back.
+    pub(super) fn give_blocks(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        for &run in runs {
+            let mut at = run.start;
+            while at < run.end() {
+                let number = self.groups.shape().group_of(at);
+                let group = self.volume.sb.group_blocks(number);
+                let end = group.end().min(run.end());
+                let bit = |at: BlockNo| {
+                    u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX)
+                };
+                let bits = bit(at)..bit(end);
+                let place = Location::of("block bitmap").in_group(number);
+                let bitmap = self.places(number)?.block_bitmap;
+                let given = self.change_bitmap(core, bitmap, Role::BitmapClear, |bitmap| {
+                    if let Some(free) = bits.clone().find(|&bit| !has_bit(bitmap, bit)) {
+                        return Err(invalid("free block", u64::from(free), place));
+                    }
+                    bits.clone().for_each(|bit| flip(bitmap, bit));
+                    Ok(Some(()))
+                })?;
+                debug_assert!(given.is_some(), "there is nothing to be found");
+                let blocks = i32::try_from(bits.len()).unwrap_or(i32::MAX);
+                self.account(number, Delta { blocks, ..Delta::default() })?;
+                debug_assert!(end > at, "each round does some");
+                at = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an inode for a file that gets its first name in a directory.
+    pub(super) fn take_number(
+        &mut self,
+        core: &mut Core,
+        parent: Ino,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError> {
+        let at = self.inode_at(parent)?;
+        let node = core.node(parent)?;
+        let parent = Parent {
+            at,
+            is_root: parent.get() == special::ROOT || node.flags & TOP_DIRECTORY != 0,
+            depth: 0,
+            subdirectories: u32::from(node.effective.saturating_sub(2)),
+        };
+        let new = NewInode { parent, name, is_directory };
+        let goal = self.inodes.goal(&self.groups, &new);
+        let order = self.inodes.order(&self.groups, goal);
+        let found = first_with(order, |number, preferred| {
+            if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
+                return Ok(None);
+            }
+            let from = if preferred { goal.slot } else { 0 };
+            self.take_number_in(core, number, from, is_directory)
+        });
+        let at = match found {
+            Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
+            _ => None,
+        };
+        self.inodes.taken(&new, goal, at);
+        found?.ok_or_else(|| full("inodes"))
+    }
+
+    fn inode_at(&self, ino: Ino) -> Result<InodePlace, FsError> {
+        let (group, slot) = self.volume.inode_slot(ino)?;
+        Ok(InodePlace { group, slot })
+    }
+
+    fn take_number_in(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        from: u32,
+        is_directory: bool,
+    ) -> Result<Option<(Ino, ChangeId)>, FsError> {
+        let per_group = self.volume.sb.inodes_per_group;
+        let at = self.places(number)?.inode_bitmap;
+        let taken = self.change_bitmap(core, at, Role::InodeBitmapSet, |bitmap| {
+            let found =
+                first_free(bitmap, per_group, from).or_else(|| first_free(bitmap, per_group, 0));
+            Ok(found.inspect(|&slot| flip(bitmap, slot)))
+        })?;
+        let Some((slot, id)) = taken else { return Ok(None) };
+        let before = u64::from(number.get()).saturating_mul(u64::from(per_group));
+        let ino = before.saturating_add(u64::from(slot)).saturating_add(1);
+        let ino = Ino::new(u32::try_from(ino).unwrap_or(u32::MAX));
+        if self.volume.is_own(ino) {
+            let place = Location::of("inode bitmap").in_group(number);
+            return Err(invalid("free inode", u64::from(ino.get()), place));
+        }
+        let directories = i32::from(is_directory);
+        self.account(number, Delta { inodes: -1, directories, ..Delta::default() })?;
+        Ok(Some((ino, id)))
+    }
+
+    /// Gives an inode back.
+    pub(super) fn give_number(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        is_directory: bool,
+    ) -> Result<(), FsError> {
+        let at = self.inode_at(ino)?;
+        let place = Location::of("inode bitmap").in_group(at.group);
+        let bitmap = self.places(at.group)?.inode_bitmap;
+        let given = self.change_bitmap(core, bitmap, Role::InodeBitmapClear, |bitmap| {
+            if !has_bit(bitmap, at.slot) {
+                return Err(invalid("free inode", u64::from(ino.get()), place));
+            }
+            flip(bitmap, at.slot);
+            Ok(Some(()))
+        })?;
+        debug_assert!(given.is_some(), "there is nothing to be found");
+        let directories = if is_directory { -1 } else { 0 };
+        self.account(at.group, Delta { inodes: 1, directories, ..Delta::default() })?;
+        self.inodes.given_back(at, is_directory);
+        Ok(())
+    }
+
+    /// Checks that a run lies in the volume, and in no metadata.
+    pub(super) fn check_data(&self, run: Extent, place: Location) -> Result<(), FsError> {
+        let sb = &self.volume.sb;
+        let outside = run.end().get() > sb.blocks || run.start < sb.first_block;
+        let before = self.metadata.partition_point(|fixed| fixed.end() <= run.start);
+        let meets = self.metadata.get(before).is_some_and(|fixed| fixed.overlaps(run));
+        if outside || meets {
+            return Err(range("block number", run.start.get(), sb.blocks, place));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Inodes that lie in tables: read, changed a field at a time, and written anew.
+
+use crate::core::Core;
+use crate::format::Format;
+use crate::node::{Node, gone};
+use seekless_cache::{ChangeId, Changed, Piece, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::byte;
+use seekless_units::{BlockNo, Ino};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// The bytes of an inode.
+pub type Raw = SmallVec<[u8; 256]>;
+
+/// Fields of an inode, as ranges of its bytes.
+pub type Fields = SmallVec<[Range<usize>; 24]>;
+
+/// What a change of an inode is about: which of its bytes may differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The number of links.
+    Links,
+    /// Size, sectors, and what maps its blocks, a field for each; the size is the
+    /// first.
+    Map,
+    /// As `Map`, and the size in any case: a number that leads to indirect blocks
+    /// is not there without the length that reaches them.
+    Reach,
+    /// All else.
+    Attributes,
+}
+
+/// A format whose inodes lie in tables, all of one length and none across two
+/// blocks. As with [`Format`], inodes given by number are in memory.
+pub trait Table: Format {
+    /// Where an inode lies: its block, and the byte in it.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] for a number that no inode has.
+    fn inode_place(&self, ino: Ino) -> Result<(BlockNo, usize), FsError>;
+
+    /// Bytes of an inode.
+    fn inode_len(&self) -> usize;
+
+    /// Puts a node into the bytes of its inode; what is not known of them stays.
+    fn encode(&self, node: &Node<Self::Map>, raw: &mut [u8]);
+
+    /// The fields of a part; those of [`Part::Reach`] are those of [`Part::Map`].
+    fn fields(&self, part: Part) -> Fields;
+
+    /// An inode's bytes as they are, and as its node would have them.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn old_and_new(&self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(Raw, Raw), FsError> {
+        let (block, skip) = self.inode_place(ino)?;
+        let old = Raw::from_slice(core.cache.read(block, skip, self.inode_len())?);
+        let mut new = old.clone();
+        self.encode(core.nodes.get(&ino).ok_or_else(|| gone(ino))?, &mut new);
+        Ok((old, new))
+    }
+
+    /// Writes one part of a node into its inode, after what must be on the disk
+    /// before; with `instead` in the place of an earlier such change, which need
+    /// not wait for that any more.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn put_part(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        part: Part,
+        role: Role,
+        after: &[ChangeId],
+        instead: Option<&[ChangeId]>,
+    ) -> Result<Changed, FsError> {
+        let (old, new) = self.old_and_new(core, ino)?;
+        let fields = self.fields(part);
+        let size = fields.first().cloned().filter(|_| part == Part::Reach);
+        let (block, skip) = self.inode_place(ino)?;
+        let pieces: SmallVec<[Piece<'_>; 8]> = fields
+            .iter()
+            .filter(|&at| field(&old, at) != field(&new, at) || size.as_ref() == Some(at))
+            // Offsets count from the block's start.
+            .map(|at| Piece { offset: byte(skip.saturating_add(at.start)), bytes: field(&new, at) })
+            .collect();
+        if pieces.is_empty() {
+            return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
+        }
+        let changed = if let Some(dropped) = instead {
+            core.cache.replace(block, &pieces, role, after, dropped)?
+        } else {
+            let id = core.cache.change(block, &pieces, role, after)?;
+            Changed { id, replaced: false }
+        };
+        core.note_fresh(ino, changed.id);
+        Ok(changed)
+    }
+
+    /// Writes the attributes of a node into its inode, for which nothing waits.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn put_rest(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
+        let (old, new) = self.old_and_new(core, ino)?;
+        let (block, skip) = self.inode_place(ino)?;
+        for at in self.fields(Part::Attributes) {
+            let bytes = field(&new, &at);
+            if field(&old, &at) == bytes {
+                continue;
+            }
+            let skip = skip.saturating_add(at.start);
+            core.cache.edit(block, skip, bytes.len(), Role::Attributes, |to| {
+                to.copy_from_slice(bytes);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes a whole inode for the first time, from bytes that were made for it.
+    ///
+    /// # Errors
+    /// As [`Format`].
+    fn put_first(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        bytes: &[u8],
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let (block, skip) = self.inode_place(ino)?;
+        let piece = Piece { offset: byte(skip), bytes };
+        let id = core.cache.change(block, &[piece], Role::InodeInit, after)?;
+        core.node(ino)?.fresh = SmallVec::from_slice(&[id]);
+        Ok(id)
+    }
+}
+
+fn field<'a>(raw: &'a [u8], at: &Range<usize>) -> &'a [u8] {
+    let bytes = raw.get(at.clone());
+    debug_assert!(bytes.is_some(), "a field lies in its inode");
+    bytes.unwrap_or_default()
+}
