@@ -1,5 +1,6 @@
 //! `seekless crash`: crash states, looked for and judged.
 
+mod ext;
 mod judge;
 mod list;
 mod mutate;
@@ -11,6 +12,7 @@ use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use clap::{Args, Subcommand};
 use seekless_cache::Discipline;
+use seekless_crash::Target;
 use seekless_crash::campaign::CampaignError;
 use seekless_crash::driver::RunError;
 use seekless_crash::resume::StateError;
@@ -44,15 +46,17 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
 }
 
 /// The format of a name, if its images can be changed while in use.
-fn target(name: &str) -> Result<Ufs, Failure> {
+fn target(name: &str) -> Result<Box<dyn Target>, Failure> {
     match name {
-        "ufs1" => Ok(Ufs(Version::Ufs1)),
-        "ufs2" => Ok(Ufs(Version::Ufs2)),
-        "ext2" | "ext3" | "ext4" | "fat" | "fat12" | "fat16" | "fat32" => {
-            let what = format!("{name} images cannot be changed while in use; ufs1 and ufs2 can");
+        "ufs1" => Ok(Box::new(Ufs(Version::Ufs1))),
+        "ufs2" => Ok(Box::new(Ufs(Version::Ufs2))),
+        "ext2" => Ok(Box::new(ext::Ext2)),
+        "ext3" | "ext4" | "fat" | "fat12" | "fat16" | "fat32" => {
+            let what =
+                format!("{name} images cannot be changed while in use; ufs1, ufs2 and ext2 can");
             Err(Failure::new(Kind::Unsupported, what))
         }
-        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2)"))),
+        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2, ext2)"))),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     /// Update discipline: softdep, sync, normal, async
     #[arg(long, short, value_name = "D", value_parser = discipline)]
     discipline: Discipline,
-    /// Format: ufs1, ufs2
+    /// Format: ufs1, ufs2, ext2
     #[arg(long, short, value_name = "F")]
     format: String,
     #[command(flatten)]
@@ -88,7 +88,7 @@ struct Outcome {
 pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format)?;
     let sequences = Sequences { count: args.sequences, seed: args.search.seed() };
-    let scripts = scripts(&args.workload, &target, sequences)?;
+    let scripts = scripts(&args.workload, target.as_ref(), sequences)?;
     let otherwise = if scripts.len() > 1 && scripts.iter().any(is_one_of_many) {
         Extent::Sample(SAMPLE_OF_MANY)
     } else {
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
     };
     let search = args.search.search(otherwise);
     let settings = Settings { discipline: args.discipline, search, schedules: args.schedules };
-    let mut campaign = Campaign::new(&target, settings);
+    let mut campaign = Campaign::new(target.as_ref(), settings);
     if let Some(path) = &args.log_out {
         log_out(&mut campaign, &scripts, path)?;
     }

@@ -1,0 +1,125 @@
+//! ext, as the search of crash states wants it.
+
+use seekless_cache::{Config, Counters};
+use seekless_crash::{Live, Recovered, Target};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
+use seekless_fs::check::Report;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::operate::Operate;
+use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
+use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
+use seekless_layout::planner;
+use seekless_units::ByteLen;
+use std::sync::Arc;
+
+/// Small, so that a state is looked at quickly.
+const IMAGE: ByteLen = ByteLen::new(2 << 20);
+const BLOCK: u32 = 1024;
+const INODE: u32 = 128;
+const INODES: u32 = 256;
+const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
+
+/// ext2.
+pub(super) struct Ext2;
+
+/// An ext image in use.
+struct InUse(ExtLive);
+
+/// Nothing but a root directory.
+struct Empty(Tree);
+
+impl Source for Empty {
+    fn tree(&self) -> &Tree {
+        &self.0
+    }
+
+    fn segments(&self, _: NodeId) -> Result<Vec<Segment>, FsError> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, _: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        Err(FsError::NotFound("a file in an empty tree".into()))
+    }
+}
+
+impl Live for InUse {
+    fn operate(&mut self) -> &mut dyn Operate {
+        &mut self.0
+    }
+
+    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
+        self.0.write_some(pick)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+}
+
+impl Target for Ext2 {
+    fn name(&self) -> &str {
+        "ext2"
+    }
+
+    fn has_xattrs(&self) -> bool {
+        true
+    }
+
+    fn image_len(&self) -> ByteLen {
+        IMAGE
+    }
+
+    fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        let options = BuildOptions {
+            size: Some(device.len()),
+            block_size: BLOCK,
+            inode_size: INODE,
+            inodes: Some(INODES),
+            features: Features::EXT2,
+            made: Some(NOW),
+            ..BuildOptions::default()
+        };
+        let kind = FileKind::Directory;
+        let root = NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime: NOW, times: None };
+        let empty = Empty(TreeBuilder::new(root).finish());
+        let builder = Builder::new(&empty, &options)?;
+        let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
+        builder.write(&plan, device, &|_| {})
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<Box<dyn Live>, FsError> {
+        let options = LiveOptions {
+            directories: "ext2-orlov".into(),
+            blocks: None,
+            seed: 1,
+            force: false,
+            wall: Box::new(|| NOW),
+        };
+        Ok(Box::new(InUse(ExtLive::open(device, clock, config, options)?)))
+    }
+
+    fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
+        seekless_ext::check(device)
+    }
+
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        let repaired = seekless_ext::preen(device)?;
+        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+    }
+
+    /// Every recovery makes the bitmaps anew.
+    fn is_used_but_free(&self, _: &str) -> bool {
+        false
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
+        Ok(Arc::new(ExtImage::open(device, OpenOptions::default())?))
+    }
+}
