@@ -71,7 +71,7 @@ impl<F: Format> Live<F> {
         if node.links == 0 && node.holds == 0 {
             self.destroy(ino)?;
         } else {
-            self.format.put_links(&mut self.core, ino, Role::LinkDrop)?;
+            self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
         }
         Ok(())
     }

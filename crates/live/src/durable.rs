@@ -19,6 +19,8 @@ impl<F: Format> Live<F> {
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
         self.core.cache.settle(&arriving)?;
+        let due = self.node(ino)?.links_due.clone();
+        self.core.cache.settle(&due)?;
         // Up the tree: a name is of use only when its directory has one.
         let mut seen = HashSet::new();
         let mut next = self.unless(Fault::FsyncWithoutNames, vec![ino]);
@@ -38,12 +40,14 @@ impl<F: Format> Live<F> {
             node.named_by.retain(|(_, id)| !cache.is_committed(*id));
             let pending = node.named_by.clone();
             next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
+            let linked = node.linked;
             let is_directory = node.kind == FileKind::Directory;
             if !pending.is_empty() {
                 self.settle_inode(ino)?;
                 let names: SmallVec<[ChangeId; 2]> = pending.iter().map(|&(_, id)| id).collect();
                 self.core.cache.settle(&names)?;
             }
+            self.core.cache.settle(&[linked])?;
             if is_directory {
                 // Of two names of a directory a check keeps one, and does not
                 // know which is the newer.

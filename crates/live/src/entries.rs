@@ -169,7 +169,12 @@ impl<F: Format> Live<F> {
     }
 
     /// Notes where names lie since their unit was compacted.
-    fn note_moved(&mut self, dir: Ino, base: u64, moved: &[(&[u8], usize)]) -> Result<(), FsError> {
+    pub(crate) fn note_moved(
+        &mut self,
+        dir: Ino,
+        base: u64,
+        moved: &[(&[u8], usize)],
+    ) -> Result<(), FsError> {
         for &(name, at) in moved {
             if let Some(slot) = self.index(dir)?.names.get_mut(name) {
                 (slot.at, slot.added) = (base.saturating_add(wide(at)), ChangeId::COMMITTED);
@@ -219,6 +224,11 @@ impl<F: Format> Live<F> {
         };
         self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)?;
         Ok(removed)
+    }
+
+    /// Forgets a name of which the entry was taken back.
+    pub(crate) fn leave_at(&mut self, dir: Ino, slot: Slot, name: &[u8]) -> Result<(), FsError> {
+        self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)
     }
 
     /// Makes an entry unused.

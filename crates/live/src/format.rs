@@ -20,6 +20,18 @@ use std::sync::Arc;
 /// Changes that must all be on the disk for something to be.
 pub type Ids = SmallVec<[ChangeId; 3]>;
 
+/// What must hold on the disk between inodes and the names that lead to them, so
+/// that a check repairs what a crash leaves without asking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NameOrder {
+    /// An inode has at least as many links as there are names that lead to it; one
+    /// that is in use without a name gets one (`fsck_ffs -p`).
+    LinksFirst,
+    /// An inode with links has a name; a name of an inode without links is taken
+    /// away, and links are counted (`e2fsck -p`).
+    LinksLast,
+}
+
 /// What holds for a volume as long as it is open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -42,6 +54,8 @@ pub struct Limits {
     /// Bytes that no directory entry crosses a multiple of, and that a directory's
     /// length is a multiple of.
     pub dir_unit: usize,
+    /// What a check needs of inodes and names.
+    pub names: NameOrder,
 }
 
 impl Limits {
@@ -192,6 +206,20 @@ pub trait Codec {
         Ok(Compacted { at, len, changed: 0..unit.len(), moved })
     }
 
+    /// The bytes of a unit around one of them that have a chain of entries of their
+    /// own, and are written together or not at all: none, where there are no such.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    fn chain_at(
+        &self,
+        unit: &[u8],
+        _place: Location,
+        _at: usize,
+    ) -> Result<std::ops::Range<usize>, FsError> {
+        Ok(0..unit.len())
+    }
+
     /// Fills a unit with entries that are not used.
     fn blank(&self, unit: &mut [u8]) {
         unit.fill(0);
@@ -318,25 +346,29 @@ pub trait Format: Send + Sized {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError>;
 
-    /// Writes the number of links: [`Role::LinkCount`] before a name is added,
-    /// [`Role::LinkDrop`] when one has gone.
+    /// Writes the number of links, after what must be on the disk before:
+    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count
+    /// that is too high does no harm.
     fn put_links(
         &mut self,
         core: &mut Core<Self::Map>,
         ino: Ino,
         role: Role,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError>;
 
     /// Writes times, mode, owner and the like, for which nothing waits.
     fn put_attributes(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError>;
 
-    /// Makes an inode that nothing leads to any more as good as unused. Without
-    /// blocks there is none that could get a second owner, and no hurry.
+    /// Makes an inode as good as unused, after what must be on the disk before.
+    /// Without blocks there is none that could get a second owner, and no hurry where
+    /// nothing leads to it any more.
     fn put_cleared(
         &mut self,
         core: &mut Core<Self::Map>,
         ino: Ino,
         has_blocks: bool,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError>;
 
     /// The run that holds an inode.

@@ -11,7 +11,8 @@
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
 //! - `indirect`: files mapped by twelve numbers and three trees;
-//! - `entries`, `index`, `names`, `rename`, `reach`: names;
+//! - `entries`, `index`, `names`, `rename`, `reach`: names; `linked_last`: those of
+//!   formats whose check wants another order than that of FFS;
 //! - `actions`, `removal`: what is done later, and files taken apart;
 //! - `durable`: what `fsync` waits for;
 //! - `fault`: rules that tests break.
@@ -43,6 +44,7 @@ mod file;
 mod format;
 mod index;
 pub mod indirect;
+mod linked_last;
 mod names;
 mod node;
 mod reach;
@@ -55,7 +57,7 @@ mod unsettled;
 pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
 pub use fault::Fault;
-pub use format::{Codec, Compacted, Contents, Entry, Format, Ids, Limits, Room};
+pub use format::{Codec, Compacted, Contents, Entry, Format, Ids, Limits, NameOrder, Room};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;
 pub use table::{Fields, Part, Raw, Table};

@@ -192,14 +192,22 @@ impl<F: Format> Live<F> {
         debug_assert!(contents.run.is_none_or(|run| run.start != BlockNo::ZERO));
         let mut after = contents.after.clone();
         after.push(bitmap);
+        let counts_last = self.counts_last();
+        let links = self.node(ino)?.links;
+        if counts_last {
+            self.node(ino)?.links = 0;
+        }
         let init = self.format.put_new(&mut self.core, ino, &after)?;
-        let kind = self.node(ino)?.kind;
+        let node = self.node(ino)?;
+        node.links = links;
+        let kind = node.kind;
         let init_first = self.unless(Fault::EntryBeforeInode, Some(init));
         let (role, after) = if kind == FileKind::Directory {
             let parent = self.dir_node(dir)?;
             parent.links = parent.links.saturating_add(1);
             parent.effective = parent.effective.saturating_add(1);
-            let counted = self.format.put_links(&mut self.core, dir, Role::LinkCount)?;
+            let counted = self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])?;
+            let counted = if counts_last { ChangeId::COMMITTED } else { counted };
             self.node(ino)?.parent_link = counted;
             let counted = self.unless(Fault::EntryBeforeParentLink, Some(counted));
             (Role::EntryAddDirectory, init_first.into_iter().chain(counted).collect::<Ids>())
@@ -207,6 +215,9 @@ impl<F: Format> Live<F> {
             (Role::EntryAdd, init_first.into_iter().collect())
         };
         let named = self.insert(dir, spot, name, (ino, kind), role, &after)?;
+        if counts_last {
+            self.count_named(ino, dir, &named)?;
+        }
         self.note_name(ino, dir, &named)?;
         self.touch_dir(dir)
     }
@@ -246,7 +257,7 @@ impl<F: Format> Live<F> {
             return Err(FsError::TooManyLinks(ino));
         }
         node.links = node.links.saturating_add(1);
-        self.format.put_links(&mut self.core, ino, Role::LinkCount)
+        self.format.put_links(&mut self.core, ino, Role::LinkCount, &[])
     }
 
     pub(crate) fn link_file(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError> {
@@ -296,6 +307,10 @@ impl<F: Format> Live<F> {
         if kind == FileKind::Directory {
             return Err(FsError::IsDirectory(text(name)));
         }
+        if self.counts_last() {
+            self.withdraw(dir, name, ino)?;
+            return self.touch_dir(dir);
+        }
         let removed = self.remove(dir, name, &[])?;
         self.touch_dir(dir)?;
         self.lose_name(ino, removed)
@@ -330,6 +345,10 @@ impl<F: Format> Live<F> {
         if !self.is_empty_dir(ino)? {
             return Err(FsError::NotEmpty(text(name)));
         }
+        if self.counts_last() {
+            self.withdraw_dir(dir, name, ino)?;
+            return self.touch_dir(dir);
+        }
         // Names that went from it to elsewhere must be there first.
         let mut before = self.changes_in_dir(ino)?;
         before.extend(self.leaving(ino)?);
@@ -342,6 +361,7 @@ impl<F: Format> Live<F> {
     /// there. The last name of a directory goes after them: with one name alone
     /// `..` must not contradict it.
     pub(crate) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        self.node(ino)?;
         let cache = &self.core.cache;
         let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
         node.leaving.retain(|id| !cache.is_committed(*id));

@@ -98,6 +98,11 @@ pub struct Node<M> {
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.
     pub(crate) parent_link: ChangeId,
+    /// What gives a new inode its links, where these come after its first name.
+    pub(crate) linked: ChangeId,
+    /// Of a directory: what gives new inodes their links that have their first names
+    /// in it, where these come after the names.
+    pub(crate) links_due: SmallVec<[ChangeId; 2]>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
     /// Of a removed directory: the one of which the links count its `..`.
@@ -144,6 +149,8 @@ impl<M: Default> Node<M> {
             named_by: SmallVec::new(),
             reached_by: SmallVec::new(),
             parent_link: ChangeId::COMMITTED,
+            linked: ChangeId::COMMITTED,
+            links_due: SmallVec::new(),
             counted_free: false,
             counted_in: None,
             leaving: SmallVec::new(),
@@ -244,11 +251,12 @@ impl<F: Format> Live<F> {
                 && node.links > 0
                 && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
                 && on_disk(&node.reached_by)
+                && on_disk(&node.links_due)
                 && on_disk(&node.leaving)
                 && on_disk(&node.arriving)
                 && on_disk(&node.fresh)
                 // Else a number in an indirect block would not wait for the length.
-                && on_disk(&[node.sized, node.parent_link])
+                && on_disk(&[node.sized, node.parent_link, node.linked])
                 && node.unsettled.is_settled(cache);
             if idle {
                 reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));

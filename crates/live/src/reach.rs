@@ -161,7 +161,7 @@ impl<F: Format> Live<F> {
             ids.extend(self.leaving(at)?);
             let cache = &self.core.cache;
             if let Some(node) = self.core.nodes.get(&at) {
-                let pending = node.named_by.iter().map(|&(_, id)| id);
+                let pending = node.named_by.iter().map(|&(_, id)| id).chain([node.linked]);
                 ids.extend(pending.filter(|&id| !cache.is_committed(id)));
             }
             let above = self.parent_of(at)?;

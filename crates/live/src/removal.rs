@@ -2,7 +2,7 @@
 
 use crate::actions::Action;
 use crate::fault::Fault;
-use crate::{Format, Live};
+use crate::{Format, Ids, Live};
 use seekless_cache::{ChangeId, Kind};
 use seekless_fs::field::range;
 use seekless_fs::{FileKind, FsError, Location};
@@ -67,11 +67,14 @@ impl<F: Format> Live<F> {
             self.format.give_inode(&mut self.core, ino, is_directory)?;
             return Ok(ChangeId::COMMITTED);
         }
-        let cleared = self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty())?;
+        // Names that the disk still has lead to it until they are gone there.
+        let leaving = if self.counts_last() { self.leaving(ino)? } else { Ids::new() };
+        let cleared = self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty(), &[])?;
         self.core.nodes.remove(&ino);
         self.core.let_go(cleared, cut);
         self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
-        let first = self.unless(Fault::InodeReusedEarly, vec![cleared]);
+        let first: Ids = leaving.into_iter().chain([cleared]).collect();
+        let first = self.unless(Fault::InodeReusedEarly, first);
         self.core.cache.defer(&first, Kind::FreeFile, Action::FreeInode { ino, is_directory });
         Ok(cleared)
     }

@@ -12,7 +12,7 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
 /// A name in a directory.
-type Name<'a> = (Ino, &'a [u8]);
+pub(crate) type Name<'a> = (Ino, &'a [u8]);
 
 impl<F: Format> Live<F> {
     pub(crate) fn rename_file(
@@ -74,6 +74,9 @@ impl<F: Format> Live<F> {
     ) -> Result<(), FsError> {
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
+        if self.counts_last() {
+            return self.move_to_new(from, to, (moved, kind));
+        }
         let spot = self.reserve(to.0, to.1)?;
         let mut after = Ids::from_slice(&[self.raise_links(moved)?]);
         after.push(self.node(moved)?.parent_link);
@@ -106,6 +109,9 @@ impl<F: Format> Live<F> {
         debug_assert_eq!(old, target.ino);
         let across = kind == FileKind::Directory && from.0 != to.0;
         self.check_room(moved, across.then_some(to.0))?;
+        if self.counts_last() {
+            return self.move_over(from, to, (moved, kind), (old, old_kind));
+        }
         if kind == FileKind::Directory && !across {
             return self.rename_over_sibling(from, to.1, moved, old);
         }
@@ -318,7 +324,7 @@ impl<F: Format> Live<F> {
         let spot = self.reserve(to.0, &third)?;
         let mut first = self.way_to(from.0)?;
         first.extend(self.way_to(to.0)?);
-        first.push(self.raise_links(other)?);
+        first.extend(self.hold_named(other)?);
         first.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
         first.extend(self.leaving(moved)?);
         first.extend(self.leaving(other)?);
@@ -326,7 +332,7 @@ impl<F: Format> Live<F> {
             self.insert(to.0, &spot, &third, (other, other_kind), Role::EntryAdd, &first)?;
 
         let mut after = aside.clone();
-        after.push(self.raise_links(moved)?);
+        after.extend(self.hold_named(moved)?);
         after.extend(self.changes_to_name(from.0, from.1)?);
         if moves(kind) {
             after.push(self.adopt(moved, to.0)?);
@@ -345,11 +351,15 @@ impl<F: Format> Live<F> {
         let after: Ids = [back].into_iter().chain(other_turned).collect();
         let removed = self.remove(to.0, &third, &after)?;
         // Each has lost the name it had too many, and its old parent.
-        self.core.cache.defer(&[back], Kind::DirRem, Action::DropLink(moved));
+        self.release_named(&[back], moved);
         let gone: Ids = removed.into_iter().chain([back]).collect();
-        self.core.cache.defer(&gone, Kind::DirRem, Action::DropLink(other));
+        self.release_named(&gone, other);
         for (turned, parent) in [(turned, from.0), (other_turned, to.0)] {
             let Some(turned) = turned else { continue };
+            if self.counts_last() {
+                self.lose_child(parent)?;
+                continue;
+            }
             let node = self.node(parent)?;
             node.effective = node.effective.saturating_sub(1);
             self.core.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
@@ -366,6 +376,22 @@ impl<F: Format> Live<F> {
         }
         self.touch_dir(from.0)?;
         self.touch_dir(to.0)
+    }
+
+    /// A file is to have one name more for a while: what must be on the disk for it
+    /// to be counted for that.
+    fn hold_named(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        if self.counts_last() {
+            return self.links_of(ino);
+        }
+        Ok(Ids::from_slice(&[self.raise_links(ino)?]))
+    }
+
+    /// It has one name less again, once some changes are on the disk.
+    fn release_named(&mut self, after: &[ChangeId], ino: Ino) {
+        if !self.counts_last() {
+            self.core.cache.defer(after, Kind::DirRem, Action::DropLink(ino));
+        }
     }
 
     /// Whether a file may not be changed.

@@ -198,14 +198,14 @@ impl Ext {
         wanted.max(all).next_multiple_of(4).min(room)
     }
 
-    /// Makes an inode that nothing leads to any more as good as unused: without
-    /// links and blocks, and with the time at which that was. All that is new lies
-    /// in the first sector of the inode.
+    /// Makes an inode as good as unused: without links and blocks, and with the time
+    /// at which that was. All that is new lies in one sector. Its last name waits for
+    /// it, be there blocks or none.
     pub(super) fn put_cleared(
         &mut self,
         core: &mut Core,
         ino: Ino,
-        has_blocks: bool,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let deleted = low32(core.now().secs.cast_unsigned());
         // Smaller numbers would be those of orphans.
@@ -226,8 +226,7 @@ impl Ext {
         }
         put32(&mut raw, core!(i_dtime), deleted);
         let piece = Piece { offset: byte(skip), bytes: &raw };
-        let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
-        core.cache.change(block, &[piece], role, &[])
+        core.cache.change(block, &[piece], Role::PointerClear, after)
     }
 
     /// The generation an unused inode was left with.

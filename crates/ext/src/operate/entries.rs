@@ -206,6 +206,16 @@ impl Codec for Entries {
         Err(FsError::NoSpace(format!("no room for {needed} bytes in a block of a directory")))
     }
 
+    fn chain_at(
+        &self,
+        unit: &[u8],
+        place: Location,
+        at: usize,
+    ) -> Result<std::ops::Range<usize>, FsError> {
+        let mut chains = self.chains(unit, place)?.into_iter();
+        Ok(chains.find(|chain| chain.contains(&at)).unwrap_or(at..at))
+    }
+
     fn blank(&self, unit: &mut [u8]) {
         unit.fill(0);
         let len = if self.torn { index(SECTOR) } else { unit.len() };

@@ -128,8 +128,14 @@ impl Format for Ext {
         self.put_first(core, ino, &raw, after)
     }
 
-    fn put_links(&mut self, core: &mut Core, ino: Ino, role: Role) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
+    fn put_links(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        Ok(self.put_part(core, ino, Part::Links, role, after, None)?.id)
     }
 
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
@@ -140,9 +146,10 @@ impl Format for Ext {
         &mut self,
         core: &mut Core,
         ino: Ino,
-        has_blocks: bool,
+        _has_blocks: bool,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Self::put_cleared(self, core, ino, has_blocks)
+        Self::put_cleared(self, core, ino, after)
     }
 
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
@@ -185,6 +192,8 @@ impl Format for Ext {
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
         let (at, bitmap) = self.take_block(core, ino, 0, None)?;
+        // A check looks into the block of a symlink.
+        let role = if role == Role::Data { Role::DataMove } else { role };
         let ((), data) = core.cache.fill(at, self.volume.block_len(), role, |to| {
             fill(to);
             Ok(())

@@ -14,7 +14,7 @@ use seekless_cache::{Cache, Config, Discipline};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
 use seekless_fs::{FsError, Location, Timestamp};
-use seekless_live::Limits;
+use seekless_live::{Limits, NameOrder};
 use seekless_placement::block::{Ext2Next, ext2_by_name as blocks_by_name};
 use seekless_placement::directory::ext2_by_name;
 use seekless_placement::inode::FindGroup;
@@ -149,6 +149,7 @@ fn limits(sb: &Super) -> Limits {
         target_max: index(sb.block_size.min(4096)).saturating_sub(1),
         dir_max: u64::from(u32::MAX),
         dir_unit: index(sb.block_size),
+        names: NameOrder::LinksLast,
     }
 }
 

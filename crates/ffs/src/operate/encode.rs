@@ -193,6 +193,7 @@ impl Ffs {
         core: &mut Core,
         ino: Ino,
         has_blocks: bool,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let (block, skip) = self.inode_place(ino)?;
         let generation = core.nodes.get(&ino).map_or(0, |node| node.generation);
@@ -201,7 +202,7 @@ impl Ffs {
         self.sb.order.put_u32(&mut raw, at, generation);
         let piece = Piece { offset: byte(skip), bytes: &raw };
         let role = if has_blocks { Role::PointerClear } else { Role::InodeClear };
-        core.cache.change(block, &[piece], role, &[])
+        core.cache.change(block, &[piece], role, after)
     }
 
     /// The generation an unused inode was left with.

@@ -174,8 +174,14 @@ impl Format for Ffs {
         Self::put_new(self, core, ino, after)
     }
 
-    fn put_links(&mut self, core: &mut Core, ino: Ino, role: Role) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Links, role, &[], None)?.id)
+    fn put_links(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        Ok(self.put_part(core, ino, Part::Links, role, after, None)?.id)
     }
 
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
@@ -187,8 +193,9 @@ impl Format for Ffs {
         core: &mut Core,
         ino: Ino,
         has_blocks: bool,
+        after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        Self::put_cleared(self, core, ino, has_blocks)
+        Self::put_cleared(self, core, ino, has_blocks, after)
     }
 
     fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {

@@ -12,7 +12,7 @@ use seekless_cache::{Cache, Config, Discipline, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_fs::field::index;
-use seekless_live::Limits;
+use seekless_live::{Limits, NameOrder};
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
 use seekless_placement::inode::BesideParent;
@@ -144,6 +144,7 @@ fn limits(sb: &Super) -> Limits {
         target_max: 1023,
         dir_max: sb.size.saturating_mul(u64::from(sb.fsize)).min(u64::from(u32::MAX)),
         dir_unit: DIRECTORY_UNIT,
+        names: NameOrder::LinksFirst,
     }
 }
 

@@ -1,0 +1,489 @@
+//! Names made and removed in the order that a check of ext2 needs.
+//!
+//! `e2fsck -p` takes a name away that leads to an inode without links, and stops at
+//! an inode with links that no name leads to. So on the disk an inode gets its
+//! links once its first name is there, and loses them, and its blocks with them,
+//! before its last name goes; that is one change of one sector, after which the
+//! name leads to nothing. Its number is given to another file once the name is gone
+//! too. How many links it has as long as it has some is of no account: that is
+//! counted again.
+//!
+//! A name that is replaced may be the last of its file, and neither the old file
+//! nor the new one may be without a name. In one sector the two names change
+//! places; else a third name leads to the old file meanwhile.
+
+use crate::actions::Action;
+use crate::format::NameOrder;
+use crate::index::Slot;
+use crate::names::not_found;
+use crate::rename::Name;
+use crate::{Codec, Compacted, Entry, Format, Ids, Live};
+use seekless_cache::{ChangeId, Discipline, Kind, Piece, Role};
+use seekless_fs::field::{byte, index, wide};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_units::Ino;
+use smallvec::SmallVec;
+
+impl<F: Format> Live<F> {
+    /// Whether links are counted when names are there, and not before.
+    pub(crate) fn counts_last(&self) -> bool {
+        self.format.limits().names == NameOrder::LinksLast
+    }
+
+    /// Whether anything is to be ordered: else a crash leaves anything.
+    fn is_ordered(&self) -> bool {
+        self.core.cache.config().discipline != Discipline::Async
+    }
+
+    /// A new inode has its first name once some changes are on the disk, and its
+    /// links then.
+    pub(crate) fn count_named(&mut self, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError> {
+        let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, named)?;
+        self.node(ino)?.linked = linked;
+        self.dir_node(dir)?;
+        let cache = &self.core.cache;
+        let Some(node) = self.core.nodes.get_mut(&dir) else { return Ok(()) };
+        node.links_due.retain(|id| !cache.is_committed(*id));
+        if !cache.is_committed(linked) {
+            node.links_due.push(linked);
+        }
+        Ok(())
+    }
+
+    /// A file loses one of its names.
+    pub(crate) fn withdraw(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        let node = self.node(ino)?;
+        node.effective = node.effective.saturating_sub(1);
+        if node.effective == 0 {
+            return self.withdraw_last(dir, name, ino, &[]);
+        }
+        node.links = node.links.saturating_sub(1);
+        let own = self.find(dir, name)?.map(|slot| slot.added);
+        let mut others = self.names_of(ino)?;
+        others.retain(|id| Some(*id) != own);
+        let removed = self.remove(dir, name, &others)?;
+        self.note_gone(ino, removed)?;
+        self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
+        self.touch(ino)
+    }
+
+    /// What must be on the disk for all names of a file to lead to it.
+    fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        let node = self.node(ino)?;
+        let dirs = node.seen_in.clone();
+        let mut ids: Ids = node.named_by.iter().map(|&(_, id)| id).collect();
+        for dir in dirs {
+            // A directory that the file once had a name in may be gone.
+            if self.is_there(dir)? && self.node(dir)?.effective > 0 {
+                ids.extend(self.way_to(dir)?);
+            }
+        }
+        let cache = &self.core.cache;
+        ids.retain(|id| !cache.is_committed(*id));
+        Ok(ids)
+    }
+
+    /// Remembers what takes a name of a file from the disk: its inode is not
+    /// another's before.
+    fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
+        self.leaving(ino)?;
+        self.node(ino)?.leaving.extend(by);
+        Ok(())
+    }
+
+    /// A directory loses its name, which was empty.
+    pub(crate) fn withdraw_dir(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
+        // Names that went from it to elsewhere must be there first.
+        let mut before = self.changes_in_dir(ino)?;
+        before.extend(self.leaving(ino)?);
+        self.lose_child(dir)?;
+        self.node(ino)?.effective = 0;
+        self.withdraw_last(dir, name, ino, &before)
+    }
+
+    /// A directory has one less in it, and `..` of that does not count any more.
+    pub(crate) fn lose_child(&mut self, dir: Ino) -> Result<(), FsError> {
+        let above = self.node(dir)?;
+        debug_assert!(above.effective > 2 && above.links > 2, "its child was counted");
+        above.effective = above.effective.saturating_sub(1);
+        above.links = above.links.saturating_sub(1);
+        self.format.put_links(&mut self.core, dir, Role::LinkDrop, &[])?;
+        Ok(())
+    }
+
+    /// A file loses its last name, once some changes are on the disk: first there
+    /// it loses its links and, unless somebody holds it, its blocks.
+    fn withdraw_last(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        ino: Ino,
+        before: &[ChangeId],
+    ) -> Result<(), FsError> {
+        if self.take_back_name(dir, name, ino)? {
+            if self.node(ino)?.holds == 0 {
+                return self.destroy(ino);
+            }
+            self.node(ino)?.links = 0;
+            self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
+            return self.touch(ino);
+        }
+        let node = self.node(ino)?;
+        let is_directory = node.kind == FileKind::Directory;
+        if node.holds > 0 {
+            node.links = 0;
+            let dropped = self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
+            let removed = self.remove(dir, name, &[dropped])?;
+            self.note_gone(ino, removed)?;
+            return self.touch(ino);
+        }
+        let mut after = self.leaving(ino)?;
+        let cleared = self.clear(ino, before)?;
+        after.push(cleared);
+        after.extend(self.remove(dir, name, &[cleared])?);
+        self.free_number(ino, is_directory, &after);
+        Ok(())
+    }
+
+    /// Undoes a new name, and that its file was counted for it, if the disk has
+    /// neither.
+    fn take_back_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<bool, FsError> {
+        let linked = self.node(ino)?.linked;
+        let Some(slot) = self.find(dir, name)? else { return Err(not_found(name)) };
+        let cache = &mut self.core.cache;
+        let either = cache.is_committed(slot.added) || cache.is_committed(linked);
+        if either || !cache.discard(linked) {
+            return Ok(false);
+        }
+        // Without it the inode has no links on the disk: so it shall be.
+        self.node(ino)?.linked = ChangeId::COMMITTED;
+        if !self.core.cache.revert(slot.added) {
+            return Ok(false);
+        }
+        self.leave_at(dir, slot, name)?;
+        Ok(true)
+    }
+
+    /// A new name for a file that keeps its inode and loses another name.
+    pub(crate) fn move_to_new(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let is_directory = kind == FileKind::Directory;
+        let across = is_directory && from.0 != to.0;
+        if is_directory
+            && !across
+            && self.is_ordered()
+            && self.rename_in_sector(from, to.1, moved)?
+        {
+            return Ok(());
+        }
+        let spot = self.reserve(to.0, to.1)?;
+        let cache = &self.core.cache;
+        let init = self.core.nodes.get(&moved).and_then(|node| node.fresh.first().copied());
+        let mut after: Ids = init.into_iter().filter(|&id| !cache.is_committed(id)).collect();
+        if across {
+            after.extend(self.way_to(to.0)?);
+            after.extend(self.changes_to_name(from.0, from.1)?);
+        }
+        let role = if is_directory { Role::EntryAddDirectory } else { Role::EntryAdd };
+        let named = self.insert(to.0, &spot, to.1, (moved, kind), role, &after)?;
+        let turned = if across { Some(self.adopt_last(moved, to.0, &named)?) } else { None };
+        let way = self.way_to(to.0)?;
+        self.note_name(moved, to.0, &named)?;
+        let before: Ids = named.iter().copied().chain(turned).chain(way).collect();
+        // A new file is counted for its new name then, and may never have had the
+        // old one.
+        let linked = self.node(moved)?.linked;
+        let counted_anew = !self.core.cache.is_committed(linked)
+            && !is_directory
+            && self.core.cache.discard(linked);
+        let removed = self.remove(from.0, from.1, &before)?;
+        if counted_anew {
+            self.count_named(moved, to.0, &named)?;
+        }
+        if let Some(removed) = removed {
+            self.note_leaving(moved, to.0, removed)?;
+        }
+        if across {
+            self.lose_child(from.0)?;
+        }
+        self.touch_moved(from, to, moved)
+    }
+
+    fn touch_moved(&mut self, from: Name<'_>, to: Name<'_>, moved: Ino) -> Result<(), FsError> {
+        self.touch(moved)?;
+        self.touch_dir(from.0)?;
+        if to.0 != from.0 {
+            self.touch_dir(to.0)?;
+        }
+        Ok(())
+    }
+
+    /// A directory gets another parent, which its `..` leads to once the new name
+    /// is there.
+    fn adopt_last(&mut self, moved: Ino, parent: Ino, named: &Ids) -> Result<ChangeId, FsError> {
+        self.raise_links(parent)?;
+        let node = self.node(parent)?;
+        node.effective = node.effective.saturating_add(1);
+        let depth = node.depth.saturating_add(1);
+        self.node(moved)?.depth = depth;
+        self.redirect(moved, b"..", (parent, FileKind::Directory), named)
+    }
+
+    /// Gives a directory another name in its parent with one change of one sector,
+    /// if there is room. False when there is not.
+    fn rename_in_sector(&mut self, from: Name<'_>, to: &[u8], moved: Ino) -> Result<bool, FsError> {
+        let dir = from.0;
+        self.format.before_name(&mut self.core, dir)?;
+        let Some(old) = self.find(dir, from.1)? else { return Err(not_found(from.1)) };
+        let unit_len = self.format.limits().dir_unit;
+        let unit = old.at.checked_div(wide(unit_len)).unwrap_or(0);
+        let base = unit.saturating_mul(wide(unit_len));
+        let place = Location::of("directory").in_inode(dir);
+        let (block, skip) = self.dir_place(dir, base)?;
+        let mut bytes = self.core.cache.read(block, skip, unit_len)?.to_vec();
+        let codec = self.format.codec();
+        let at = index(old.at.saturating_sub(base));
+        let chain = codec.chain_at(&bytes, place, at)?;
+        let needed = F::Codec::needed(to.len());
+        let Some(part) = bytes.get_mut(chain.clone()) else { return Ok(false) };
+        let entry_at = at.saturating_sub(chain.start).saturating_add(F::Codec::INO);
+        if let Some(ino) = part.get_mut(entry_at..entry_at.saturating_add(4)) {
+            ino.fill(0);
+        }
+        if codec.room(part, place)? < needed {
+            return Ok(false);
+        }
+        let before = part.to_vec();
+        let Compacted { at, len, moved: names, .. } =
+            codec.compact(&before, part, place, needed)?;
+        let kind = codec.code_of(FileKind::Directory);
+        let entry = Entry { at, len, needed, ino: moved, kind, is_name: true, name: to };
+        codec.put(part, &entry);
+        let piece = Piece { offset: byte(skip.saturating_add(chain.start)), bytes: part };
+        let older = self.departure(dir, to, &[]);
+        let after: Ids = older.into_iter().collect();
+        let id = self.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
+        let start = base.saturating_add(wide(chain.start));
+        self.note_moved(dir, start, &names)?;
+        self.note_departure(dir, from.1, old.at, id);
+        let at = start.saturating_add(wide(at));
+        let slot = Slot { ino: moved, at, kind, added: ChangeId::COMMITTED };
+        self.enter(dir, unit, to, slot)?;
+        self.leave(dir, unit, from.1)?;
+        let reached = self.node(dir)?.reached_by.clone();
+        let named: Ids = reached.into_iter().chain([id]).collect();
+        self.note_name(moved, dir, &named)?;
+        self.note_leaving(moved, dir, id)?;
+        self.touch_moved(from, (dir, to), moved)?;
+        Ok(true)
+    }
+
+    /// A file takes the name of another.
+    pub(crate) fn move_over(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        (moved, kind): (Ino, FileKind),
+        (old, old_kind): (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let is_directory = old_kind == FileKind::Directory;
+        if from.0 == to.0 && self.is_ordered() && self.lie_together(from, to)? {
+            return self.swap_over(from, to, moved, (old, is_directory));
+        }
+        if is_directory {
+            // No order is one that a check follows by itself: it finds two names of
+            // the one or none of the other.
+            self.withdraw_dir(to.0, to.1, old)?;
+            return self.move_to_new(from, to, (moved, kind));
+        }
+        if self.node(old)?.effective == 1 && self.is_ordered() {
+            return self.move_over_last(from, to, (moved, kind), (old, old_kind));
+        }
+        let mut after = self.links_of(moved)?;
+        after.extend(self.names_of(old)?);
+        let named = self.take_name(to, (moved, kind), &after)?;
+        let node = self.node(old)?;
+        node.effective = node.effective.saturating_sub(1);
+        node.links = node.links.saturating_sub(1);
+        self.note_gone(old, named.last().copied())?;
+        self.leave_old_name(from, to, moved, &named)?;
+        let node = self.node(old)?;
+        if node.effective == 0 && node.holds == 0 {
+            return self.destroy(old);
+        }
+        self.format.put_links(&mut self.core, old, Role::LinkDrop, &named)?;
+        self.touch(old)
+    }
+
+    /// What must be on the disk for a file to be counted for a name it has.
+    pub(crate) fn links_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
+        let node = self.node(ino)?;
+        let ids: Ids = node.fresh.iter().copied().chain([node.linked]).collect();
+        let cache = &self.core.cache;
+        Ok(ids.into_iter().filter(|&id| !cache.is_committed(id)).collect())
+    }
+
+    /// A name leads to another file from now on; what must be on the disk for that.
+    fn take_name(
+        &mut self,
+        to: Name<'_>,
+        file: (Ino, FileKind),
+        after: &[ChangeId],
+    ) -> Result<Ids, FsError> {
+        let changed = self.redirect(to.0, to.1, file, after)?;
+        let reached = self.node(to.0)?.reached_by.clone();
+        Ok(reached.into_iter().chain([changed]).collect())
+    }
+
+    /// The name that a moved file had goes, once the new one is on the disk.
+    fn leave_old_name(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: Ino,
+        named: &Ids,
+    ) -> Result<(), FsError> {
+        let way = self.way_to(to.0)?;
+        self.note_name(moved, to.0, named)?;
+        let before: Ids = named.iter().copied().chain(way).collect();
+        let removed = self.remove(from.0, from.1, &before)?;
+        if let Some(removed) = removed {
+            self.note_leaving(moved, to.0, removed)?;
+        }
+        self.touch_moved(from, to, moved)
+    }
+
+    /// A file takes the only name of another, which has a third one meanwhile.
+    fn move_over_last(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: (Ino, FileKind),
+        old: (Ino, FileKind),
+    ) -> Result<(), FsError> {
+        let third = self.spare_name(to.0, old.0)?;
+        let spot = self.reserve(to.0, &third)?;
+        let after = self.links_of(old.0)?;
+        let aside = self.insert(to.0, &spot, &third, old, Role::EntryAdd, &after)?;
+        let mut after = aside;
+        after.extend(self.links_of(moved.0)?);
+        let named = self.take_name(to, moved, &after)?;
+        self.note_gone(old.0, named.last().copied())?;
+        self.leave_old_name(from, to, moved.0, &named)?;
+        let node = self.node(old.0)?;
+        node.effective = 0;
+        self.withdraw_last(to.0, &third, old.0, &named)
+    }
+
+    /// A name that a directory does not have, for a file that loses its own.
+    fn spare_name(&mut self, dir: Ino, ino: Ino) -> Result<Vec<u8>, FsError> {
+        for n in 0..u32::MAX {
+            let name = format!(".replaced-{ino}-{n}").into_bytes();
+            if self.find(dir, &name)?.is_none() {
+                return Ok(name);
+            }
+        }
+        Err(FsError::Exists(format!(".replaced-{ino}")))
+    }
+
+    /// Whether two entries of a directory can be changed with one write that is not
+    /// torn.
+    fn lie_together(&mut self, from: Name<'_>, to: Name<'_>) -> Result<bool, FsError> {
+        let (Some(one), Some(other)) = (self.find(from.0, from.1)?, self.find(to.0, to.1)?) else {
+            return Ok(false);
+        };
+        Ok(one.at / seekless_units::SECTOR == other.at / seekless_units::SECTOR)
+    }
+
+    /// Two names of one sector change places, and then the one that is to go goes.
+    fn swap_over(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: Ino,
+        (old, is_directory): (Ino, bool),
+    ) -> Result<(), FsError> {
+        let mut after = self.links_of(moved)?;
+        after.extend(self.links_of(old)?);
+        let swapped = self.swap(from, to, &after)?;
+        let reached = self.node(to.0)?.reached_by.clone();
+        let named: Ids = reached.into_iter().chain([swapped]).collect();
+        self.note_name(moved, to.0, &named)?;
+        self.touch_moved(from, to, moved)?;
+        let mut before: Ids = SmallVec::from_slice(&[swapped]);
+        if is_directory {
+            before.extend(self.changes_in_dir(old)?);
+            before.extend(self.leaving(old)?);
+            self.lose_child(from.0)?;
+        }
+        let node = self.node(old)?;
+        node.effective = if is_directory { 0 } else { node.effective.saturating_sub(1) };
+        if node.effective > 0 {
+            node.links = node.links.saturating_sub(1);
+            before.extend(self.names_of(old)?);
+            let removed = self.remove(from.0, from.1, &before)?;
+            self.note_gone(old, removed)?;
+            self.format.put_links(&mut self.core, old, Role::LinkDrop, &[])?;
+            return self.touch(old);
+        }
+        self.withdraw_last(from.0, from.1, old, &before)
+    }
+
+    /// The numbers of two entries of one sector change places, and their kinds.
+    fn swap(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let dir = from.0;
+        let (Some(one), Some(other)) = (self.find(dir, from.1)?, self.find(dir, to.1)?) else {
+            return Err(not_found(from.1));
+        };
+        let unit_len = wide(self.format.limits().dir_unit);
+        let base = one.at.checked_div(unit_len).unwrap_or(0).saturating_mul(unit_len);
+        let (block, skip) = self.dir_place(dir, base)?;
+        let at = |slot: Slot, within: usize| {
+            let into = index(slot.at.saturating_sub(base));
+            byte(skip.saturating_add(into).saturating_add(within))
+        };
+        let codec = self.format.codec();
+        let (first, second) = (codec.ino_bytes(other.ino), codec.ino_bytes(one.ino));
+        let pieces = [
+            Piece { offset: at(one, F::Codec::INO), bytes: &first },
+            Piece { offset: at(one, F::Codec::KIND), bytes: &[other.kind] },
+            Piece { offset: at(other, F::Codec::INO), bytes: &second },
+            Piece { offset: at(other, F::Codec::KIND), bytes: &[one.kind] },
+        ];
+        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        for (name, new) in [(from.1, other), (to.1, one)] {
+            if let Some(slot) = self.index(dir)?.names.get_mut(name) {
+                (slot.ino, slot.kind, slot.added) = (new.ino, new.kind, ChangeId::COMMITTED);
+            }
+        }
+        Ok(id)
+    }
+
+    /// Takes a file apart that is to lose its last name, once some changes are on
+    /// the disk. What is returned must be there for its name to go.
+    fn clear(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
+        self.node(ino)?;
+        let cut = self.format.everything(&mut self.core, ino)?;
+        self.drop_index(ino);
+        let has_blocks = !cut.runs.is_empty();
+        let cleared = self.format.put_cleared(&mut self.core, ino, has_blocks, before)?;
+        self.core.nodes.remove(&ino);
+        self.core.let_go(cleared, cut);
+        Ok(cleared)
+    }
+
+    /// Gives the number of an inode back, once nothing on the disk leads to it.
+    fn free_number(&mut self, ino: Ino, is_directory: bool, after: &[ChangeId]) {
+        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
+        self.core.cache.defer(after, Kind::FreeFile, Action::FreeInode { ino, is_directory });
+    }
+}
