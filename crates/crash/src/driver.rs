@@ -2,7 +2,7 @@
 
 mod operations;
 
-use crate::history::{Deed, FileId, History, Scope};
+use crate::history::{Deed, FileId, History, Passing, Scope};
 use crate::log::Log;
 use crate::recorder::Recorder;
 use crate::script::{Line, Op, Script};
@@ -13,7 +13,6 @@ use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, GroupNo, Lba};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What every byte of a free block is when a workload begins. No write of a
@@ -172,6 +171,8 @@ struct Driver {
     recorder: Option<Arc<Recorder>>,
     history: History,
     open: Option<FileId>,
+    /// The format lets names of one directory change places when one is replaced.
+    swaps_names: bool,
     /// Every call is durable once it returns.
     synchronous: bool,
     writes: u64,
@@ -179,9 +180,6 @@ struct Driver {
     chaos: Pcg64Mcg,
     dropped_at: Option<usize>,
 }
-
-/// What an operation did that its deed records.
-type Passing = BTreeSet<FileId>;
 
 impl Driver {
     fn new(
@@ -203,6 +201,7 @@ impl Driver {
             writes: history.files.len() as u64 * 1000,
             history,
             open: None,
+            swaps_names: target.swaps_names(),
             synchronous: how.config.discipline == Discipline::Sync,
             after_drop: how.after_drop,
             chaos: Pcg64Mcg::seed_from_u64(how.after_drop.unwrap_or(0)),
@@ -275,7 +274,7 @@ impl Driver {
         let began = self.position();
         self.history.begin();
         self.live.operate().unmount()?;
-        self.end(began, 0, "unmount".into(), Passing::new());
+        self.end(began, 0, "unmount".into(), Passing::default());
         Ok(())
     }
 }

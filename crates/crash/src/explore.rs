@@ -1,7 +1,7 @@
 //! Going through the crash states of a recorded workload.
 
 use crate::driver::Run;
-use crate::judge::Judge;
+use crate::judge::{Judge, Verdict};
 use crate::log::{Epoch, Log, Step};
 use crate::oracle::{Promised, Promises, Violation, Window};
 use crate::states::{Level, States, states};
@@ -54,6 +54,10 @@ impl Search {
 pub struct Coverage {
     /// States recovered and judged.
     pub states: u64,
+    /// Of them, those with a directory between two names, which a check does not
+    /// repair unasked: they were judged after a full repair.
+    #[serde(default)]
+    pub needs_y: u64,
     /// States that were found but are another shard's, or were not drawn.
     pub left_out: u64,
     /// Epochs in which something was written, by how much of them is covered: by
@@ -65,6 +69,7 @@ impl Coverage {
     /// Adds what another has.
     pub fn add(&mut self, other: &Self) {
         self.states += other.states;
+        self.needs_y += other.needs_y;
         self.left_out += other.left_out;
         for (level, count) in &other.epochs {
             *self.epochs.entry(level.clone()).or_default() += count;
@@ -249,10 +254,12 @@ fn judge_epoch(
         let judged = batch
             .par_iter()
             .map(|choice| judge(subject, states, choice, promised.as_ref(), layer))
-            .collect::<Result<Vec<Vec<Violation>>, DeviceError>>()?;
+            .collect::<Result<Vec<Verdict>, DeviceError>>()?;
         progress(batch.len() as u64);
         result.coverage.states += batch.len() as u64;
-        for (choice, violations) in batch.iter().zip(judged) {
+        for (choice, verdict) in batch.iter().zip(judged) {
+            result.coverage.needs_y += u64::from(verdict.needs_y);
+            let violations = verdict.wrong;
             if violations.is_empty() {
                 continue;
             }
@@ -282,7 +289,7 @@ pub(crate) fn judge(
     choice: &crate::states::Choice,
     promised: Option<&Promised>,
     layer: &Arc<dyn BlockDevice>,
-) -> Result<Vec<Violation>, DeviceError> {
+) -> Result<Verdict, DeviceError> {
     let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(layer), 512));
     states.apply(subject.log, choice, device.as_ref())?;
     let position = states.position(choice);

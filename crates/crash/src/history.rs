@@ -52,8 +52,24 @@ pub struct Deed {
     pub line: u32,
     /// As the script has it.
     pub text: String,
-    /// Directories in which another name may be for a while (an exchange).
-    pub passing: BTreeSet<FileId>,
+    /// What may be seen while it is under way, besides what was before and is
+    /// behind.
+    pub passing: Passing,
+}
+
+/// What may be seen of an operation while it is under way.
+#[derive(Clone, Debug, Default)]
+pub struct Passing {
+    /// Directories in which another name may be: of an exchange, or of a file that
+    /// is replaced.
+    pub third: BTreeSet<FileId>,
+    /// A name that may lead to a file: the old one of a file that has changed places
+    /// with another before that goes.
+    pub swapped: Option<(Name, FileId)>,
+    /// A directory that may have two names, or the wrong parent: a check asks what
+    /// to do.
+    /// Its new name.
+    pub asks: Option<Name>,
 }
 
 /// What is on the disk once a promise was kept.

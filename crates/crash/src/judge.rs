@@ -21,6 +21,16 @@ pub struct Judge<'a> {
     pub workload: Option<(&'a History, &'a Window<'a>)>,
 }
 
+/// What is to be said of a state.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// What is wrong with it.
+    pub wrong: Vec<Violation>,
+    /// A directory was being moved, and a check does not go on by itself: it was
+    /// judged once everything had been repaired.
+    pub needs_y: bool,
+}
+
 impl Judge<'_> {
     /// Recovers what a crash left, as is done before it is mounted again, and
     /// says what is wrong: before the recovery, what no crash may leave; of the
@@ -37,15 +47,51 @@ impl Judge<'_> {
         &self,
         device: &Arc<dyn BlockDevice>,
         cut: Option<u64>,
-    ) -> Result<Vec<Violation>, DeviceError> {
+    ) -> Result<Verdict, DeviceError> {
         let state: Arc<dyn BlockDevice> = Arc::clone(device);
         let whole: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(&state), 512));
         let (writes, wrong) = self.recovered(&whole, "")?;
-        if !wrong.is_empty() {
-            return Ok(wrong);
+        let asks = !wrong.is_empty() && wrong.iter().all(|violation| self.asks(violation));
+        if asks && self.is_moving() {
+            let whole: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(&state), 512));
+            let wrong = self.repaired(&whole)?;
+            return Ok(Verdict { wrong, needs_y: true });
         }
-        match cut {
-            Some(draw) if writes > 0 => self.interrupted(&state, draw, writes),
+        let wrong = match cut {
+            Some(draw) if wrong.is_empty() && writes > 0 => {
+                self.interrupted(&state, draw, writes)?
+            }
+            _ => wrong,
+        };
+        Ok(Verdict { wrong, needs_y: false })
+    }
+
+    /// Whether the check asks of directories that were being moved.
+    fn asks(&self, violation: &Violation) -> bool {
+        violation.code.strip_prefix("check.").is_some_and(|code| self.target.asks_of_moves(code))
+    }
+
+    /// Whether a directory was being given another name when it crashed.
+    fn is_moving(&self) -> bool {
+        let Some((history, window)) = self.workload else { return false };
+        let mut deeds = history.deeds.iter().take(window.upto).skip(window.of_all());
+        deeds.any(|deed| deed.passing.asks.is_some())
+    }
+
+    /// Repairs everything, as somebody does who is asked; what is wrong then.
+    fn repaired(&self, device: &Arc<dyn BlockDevice>) -> Result<Vec<Violation>, DeviceError> {
+        if let Err(error) = self.target.repair(Arc::clone(device)) {
+            return unreadable("repair", error);
+        }
+        let wrong = self.again(device)?;
+        match (wrong.is_empty(), self.workload) {
+            (true, Some((history, window))) => match self.target.open(Arc::clone(device)) {
+                Ok(image) => {
+                    let promises = Promises { one_name: true, ..self.promises };
+                    Ok(oracle::judge(history, window, image.as_ref(), promises))
+                }
+                Err(error) => unreadable("opening the image", error),
+            },
             _ => Ok(wrong),
         }
     }

@@ -132,7 +132,7 @@ impl Shrinker<'_> {
             };
             let promised = Promised::at(&run.history, failure.epoch.steps.start);
             let judged = |choice: &Choice| {
-                judge(&subject, &states, choice, Some(&promised), &layer).unwrap_or_default()
+                judge(&subject, &states, choice, Some(&promised), &layer).unwrap_or_default().wrong
             };
             let first = violations.first().map(|v| v.code.clone()).unwrap_or_default();
             for smaller in simpler(&states, &choice) {

@@ -79,6 +79,27 @@ pub trait Target: Send + Sync {
     /// free. Who writes bitmaps whenever it suits has them made anew.
     fn is_used_but_free(&self, code: &str) -> bool;
 
+    /// Whether the name of a file that takes another's in one directory leads to the
+    /// other for a while. By default, it does not.
+    fn swaps_names(&self) -> bool {
+        false
+    }
+
+    /// Whether a finding of the check is one of directories that were being moved,
+    /// with which no order of writes could have saved it from asking. By default,
+    /// there are no such.
+    fn asks_of_moves(&self, _code: &str) -> bool {
+        false
+    }
+
+    /// Repairs everything without asking, as is done for states with such findings.
+    ///
+    /// # Errors
+    /// As [`Target::check`].
+    fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        self.preen(device)
+    }
+
     /// Opens a file system for reading.
     ///
     /// # Errors

@@ -17,12 +17,24 @@ use crate::format::NameOrder;
 use crate::index::Slot;
 use crate::names::not_found;
 use crate::rename::Name;
-use crate::{Codec, Compacted, Entry, Format, Ids, Live};
+use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
 use seekless_cache::{ChangeId, Discipline, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
 use smallvec::SmallVec;
+
+/// Bytes of the number of an inode in an entry.
+const INO_LEN: usize = 4;
+
+/// A place for an entry, and what was moved for it.
+struct Placed<'a> {
+    at: usize,
+    len: usize,
+    /// The bytes that may have changed, all in one sector.
+    changed: std::ops::Range<usize>,
+    moved: SmallVec<[(&'a [u8], usize); 16]>,
+}
 
 impl<F: Format> Live<F> {
     /// Whether links are counted when names are there, and not before.
@@ -242,35 +254,32 @@ impl<F: Format> Live<F> {
         let unit_len = self.format.limits().dir_unit;
         let unit = old.at.checked_div(wide(unit_len)).unwrap_or(0);
         let base = unit.saturating_mul(wide(unit_len));
-        let place = Location::of("directory").in_inode(dir);
         let (block, skip) = self.dir_place(dir, base)?;
         let mut bytes = self.core.cache.read(block, skip, unit_len)?.to_vec();
-        let codec = self.format.codec();
         let at = index(old.at.saturating_sub(base));
-        let chain = codec.chain_at(&bytes, place, at)?;
-        let needed = F::Codec::needed(to.len());
-        let Some(part) = bytes.get_mut(chain.clone()) else { return Ok(false) };
-        let entry_at = at.saturating_sub(chain.start).saturating_add(F::Codec::INO);
-        if let Some(ino) = part.get_mut(entry_at..entry_at.saturating_add(4)) {
+        let ino = at.saturating_add(F::Codec::INO);
+        if let Some(ino) = bytes.get_mut(ino..ino.saturating_add(INO_LEN)) {
             ino.fill(0);
         }
-        if codec.room(part, place)? < needed {
+        let before = bytes.clone();
+        let Some(Placed { at: new, len, changed, moved: names }) =
+            self.place_in_sector(dir, &before, &mut bytes, at, F::Codec::needed(to.len()))?
+        else {
             return Ok(false);
-        }
-        let before = part.to_vec();
-        let Compacted { at, len, moved: names, .. } =
-            codec.compact(&before, part, place, needed)?;
+        };
+        let codec = self.format.codec();
         let kind = codec.code_of(FileKind::Directory);
-        let entry = Entry { at, len, needed, ino: moved, kind, is_name: true, name: to };
-        codec.put(part, &entry);
-        let piece = Piece { offset: byte(skip.saturating_add(chain.start)), bytes: part };
+        let needed = F::Codec::needed(to.len());
+        let entry = Entry { at: new, len, needed, ino: moved, kind, is_name: true, name: to };
+        codec.put(&mut bytes, &entry);
+        let part = bytes.get(changed.clone()).unwrap_or_default();
+        let piece = Piece { offset: byte(skip.saturating_add(changed.start)), bytes: part };
         let older = self.departure(dir, to, &[]);
         let after: Ids = older.into_iter().collect();
         let id = self.core.cache.change(block, &[piece], Role::EntryChange, &after)?;
-        let start = base.saturating_add(wide(chain.start));
-        self.note_moved(dir, start, &names)?;
+        self.note_moved(dir, base, &names)?;
         self.note_departure(dir, from.1, old.at, id);
-        let at = start.saturating_add(wide(at));
+        let at = base.saturating_add(wide(new));
         let slot = Slot { ino: moved, at, kind, added: ChangeId::COMMITTED };
         self.enter(dir, unit, to, slot)?;
         self.leave(dir, unit, from.1)?;
@@ -280,6 +289,45 @@ impl<F: Format> Live<F> {
         self.note_leaving(moved, dir, id)?;
         self.touch_moved(from, (dir, to), moved)?;
         Ok(true)
+    }
+
+    /// A place for an entry in the sector of a unit that holds a byte, others moved
+    /// there if need be. `old` is what `unit` was before.
+    fn place_in_sector<'a>(
+        &self,
+        dir: Ino,
+        old: &'a [u8],
+        unit: &mut [u8],
+        at: usize,
+        needed: usize,
+    ) -> Result<Option<Placed<'a>>, FsError> {
+        let codec = self.format.codec();
+        let place = Location::of("directory").in_inode(dir);
+        let chain = codec.chain_at(old, place, at)?;
+        if let (Some(part), Some(before)) = (unit.get_mut(chain.clone()), old.get(chain.clone()))
+            && !chain.is_empty()
+            && codec.room(before, place)? >= needed
+        {
+            let Compacted { at, len, moved, .. } = codec.compact(before, part, place, needed)?;
+            let down = |at: usize| at.saturating_add(chain.start);
+            let moved = moved.into_iter().map(|(name, at)| (name, down(at))).collect();
+            return Ok(Some(Placed { at: down(at), len, changed: chain.clone(), moved }));
+        }
+        // Where chains go on from one sector to the next nothing is moved.
+        let Some(Room { at: new, len, behind }) = codec.fit(old, place, needed)? else {
+            return Ok(None);
+        };
+        let sector = index(seekless_units::SECTOR);
+        let start = at.saturating_sub(at.checked_rem(sector).unwrap_or(0));
+        let changed = start..start.saturating_add(sector).min(unit.len());
+        let last = new.saturating_add(needed).saturating_sub(1);
+        if ![new, last, behind.unwrap_or(new)].iter().all(|byte| changed.contains(byte)) {
+            return Ok(None);
+        }
+        if let Some(before) = behind {
+            codec.put_len(unit, before, new.saturating_sub(before));
+        }
+        Ok(Some(Placed { at: new, len, changed, moved: SmallVec::new() }))
     }
 
     /// A file takes the name of another.
@@ -295,10 +343,7 @@ impl<F: Format> Live<F> {
             return self.swap_over(from, to, moved, (old, is_directory));
         }
         if is_directory {
-            // No order is one that a check follows by itself: it finds two names of
-            // the one or none of the other.
-            self.withdraw_dir(to.0, to.1, old)?;
-            return self.move_to_new(from, to, (moved, kind));
+            return self.move_over_dir(from, to, moved, old);
         }
         if self.node(old)?.effective == 1 && self.is_ordered() {
             return self.move_over_last(from, to, (moved, kind), (old, old_kind));
@@ -317,6 +362,43 @@ impl<F: Format> Live<F> {
         }
         self.format.put_links(&mut self.core, old, Role::LinkDrop, &named)?;
         self.touch(old)
+    }
+
+    /// A directory takes the name of an empty one. No order is one that a check
+    /// follows by itself: for a while it finds two names of the one, and none of the
+    /// other. The name leads to one of them at any time.
+    fn move_over_dir(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: Ino,
+        old: Ino,
+    ) -> Result<(), FsError> {
+        let across = from.0 != to.0;
+        let mut after = self.links_of(moved)?;
+        after.extend(self.changes_in_dir(old)?);
+        after.extend(self.leaving(old)?);
+        after.extend(self.way_to(to.0)?);
+        after.extend(self.changes_to_name(from.0, from.1)?);
+        let mut named = self.take_name(to, (moved, FileKind::Directory), &after)?;
+        if across {
+            let turned = self.adopt_last(moved, to.0, &named)?;
+            named.push(turned);
+            self.lose_child(from.0)?;
+        }
+        self.lose_child(to.0)?;
+        self.leave_old_name(from, to, moved, &named)?;
+        let node = self.node(old)?;
+        node.effective = 0;
+        if node.holds > 0 {
+            node.links = 0;
+            self.note_gone(old, named.first().copied())?;
+            self.format.put_links(&mut self.core, old, Role::LinkCount, &named)?;
+            return self.touch(old);
+        }
+        let cleared = self.clear(old, &named)?;
+        self.free_number(old, true, &[cleared]);
+        Ok(())
     }
 
     /// What must be on the disk for a file to be counted for a name it has.

@@ -1,13 +1,14 @@
 //! The operations of a script: done on the file system, and in the history that
 //! says what must come of them.
 
-use super::{Driver, Passing};
-use crate::history::{Contents, FileId, Scope};
+use super::Driver;
+use crate::history::{Contents, FileId, Passing, Scope};
 use crate::script::{Op, Path};
 use seekless_device::Clock;
-use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{ByteLen, Nanos};
+use std::collections::BTreeSet;
 
 /// Owner and permissions of what workloads make.
 const OWNER: Ownership = Ownership { uid: 7, gid: 8, perm: 0o644 };
@@ -15,7 +16,7 @@ const SECOND: Nanos = Nanos::new(1_000_000_000);
 
 impl Driver {
     pub(super) fn operation(&mut self, op: &Op) -> Result<Passing, FsError> {
-        let mut passing = Passing::new();
+        let mut passing = Passing::default();
         match op {
             Op::Open(path) => self.open(path)?,
             Op::Close => self.close()?,
@@ -29,7 +30,7 @@ impl Driver {
             Op::Link(from, to) => self.link(from, to)?,
             Op::Unlink(path) => self.remove(path, false)?,
             Op::Rmdir(path) => self.remove(path, true)?,
-            Op::Rename(from, to) => self.rename(from, to)?,
+            Op::Rename(from, to) => passing = self.rename(from, to)?,
             Op::Exchange(from, to) => passing = self.exchange(from, to)?,
             Op::Write(path, at, len) => {
                 let file = self.file(path.as_ref())?;
@@ -175,7 +176,7 @@ impl Driver {
         Ok(())
     }
 
-    fn rename(&mut self, from: &Path, to: &Path) -> Result<(), FsError> {
+    fn rename(&mut self, from: &Path, to: &Path) -> Result<Passing, FsError> {
         let ((old, old_at), (new, new_at)) = (self.dir(from)?, self.dir(to)?);
         self.live.operate().rename(
             (old_at, from.name()),
@@ -184,15 +185,23 @@ impl Driver {
         )?;
         let moved = self.history.lookup(old, from.name());
         let replaced = self.history.lookup(new, to.name());
+        let mut passing = Passing::default();
         if moved == replaced {
-            return Ok(());
+            return Ok(passing);
         }
         if let Some(file) = replaced {
             self.history.lose_name(file);
+            passing.third.insert(new);
+            if self.swaps_names && old == new {
+                passing.swapped = Some(((old, from.name().to_vec()), file));
+            }
         }
+        let is_directory = |file: &FileId| self.history.files[*file].kind == FileKind::Directory;
+        let moves = moved.as_ref().is_some_and(is_directory);
+        passing.asks = moves.then(|| (new, to.name().to_vec()));
         self.history.set_name(old, from.name(), None);
         self.history.set_name(new, to.name(), moved);
-        Ok(())
+        Ok(passing)
     }
 
     fn exchange(&mut self, one: &Path, other: &Path) -> Result<Passing, FsError> {
@@ -203,7 +212,7 @@ impl Driver {
         let swapped = self.history.lookup(second, other.name());
         self.history.set_name(first, one.name(), swapped);
         self.history.set_name(second, other.name(), held);
-        Ok(Passing::from([first, second]))
+        Ok(Passing { third: BTreeSet::from([first, second]), ..Passing::default() })
     }
 
     /// Bytes that tell this write from others, at a place in a file.

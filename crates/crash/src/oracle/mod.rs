@@ -27,6 +27,9 @@ pub struct Promises {
     pub order: bool,
     /// A file never shows what was never written to it.
     pub contents: bool,
+    /// A directory that was being given another name has just one of the two, since
+    /// a full repair decided between them.
+    pub one_name: bool,
 }
 
 impl Promises {
@@ -35,7 +38,7 @@ impl Promises {
     #[must_use]
     pub const fn of(discipline: Discipline) -> Self {
         let normal = matches!(discipline, Discipline::Normal);
-        Self { order: !normal, contents: !normal }
+        Self { order: !normal, contents: !normal, one_name: false }
     }
 }
 
@@ -162,6 +165,9 @@ impl Oracle<'_> {
 
     fn absent(&mut self, name: &Name) {
         let choices = self.choices(name);
+        if self.promises.one_name && self.is_moved_name(name) {
+            return;
+        }
         if !choices.contains(&None) {
             let code = self.code_of(self.window.of_name(name), "name-lost");
             let what = format!("{} is missing", self.show(name));
@@ -177,6 +183,10 @@ impl Oracle<'_> {
         let is_it = |file: &FileId| self.history.files[*file].ino == ino;
         let files: Vec<FileId> = choices.iter().copied().flatten().filter(is_it).collect();
         if files.is_empty() {
+            if let Some(file) = self.is_swapped(name, ino) {
+                self.reached.insert(file);
+                return;
+            }
             if self.is_passing(name) {
                 let held = |file: &FileId| self.history.files[*file].ino == ino;
                 let files: Vec<FileId> = (1..self.history.files.len()).filter(held).collect();
@@ -216,7 +226,26 @@ impl Oracle<'_> {
     fn is_passing(&self, name: &Name) -> bool {
         let deeds = self.history.deeds.iter().take(self.window.upto);
         let mut since = deeds.skip(self.window.of_all());
-        name.1.starts_with(b".exchange-") && since.any(|deed| deed.passing.contains(&name.0))
+        let third = [&b".exchange-"[..], b".replaced-"];
+        third.iter().any(|start| name.1.starts_with(start))
+            && since.any(|deed| deed.passing.third.contains(&name.0))
+    }
+
+    /// Whether a name was being given to a directory.
+    fn is_moved_name(&self, name: &Name) -> bool {
+        let deeds = self.history.deeds.iter().take(self.window.upto);
+        let mut since = deeds.skip(self.window.of_all());
+        since.any(|deed| deed.passing.asks.as_ref() == Some(name))
+    }
+
+    /// Whether a name leads to a file that it has changed places with.
+    fn is_swapped(&self, name: &Name, ino: Ino) -> Option<FileId> {
+        let deeds = self.history.deeds.iter().take(self.window.upto);
+        let swapped =
+            deeds.skip(self.window.of_all()).filter_map(|deed| deed.passing.swapped.as_ref());
+        let is_it =
+            |(at, file): &&(Name, FileId)| at == name && self.history.files[*file].ino == ino;
+        swapped.into_iter().find(is_it).map(|(_, file)| *file)
     }
 
     /// A file that was promised and only ever renamed since still has a name.

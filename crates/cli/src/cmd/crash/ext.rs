@@ -119,6 +119,21 @@ impl Target for Ext2 {
         false
     }
 
+    fn swaps_names(&self) -> bool {
+        true
+    }
+
+    /// e2fsck asks which name of a directory is right, where `..` leads, and what to
+    /// do with a directory that was replaced.
+    fn asks_of_moves(&self, code: &str) -> bool {
+        matches!(code, "directory.two-names" | "directory.dot-dot" | "directory.unconnected")
+    }
+
+    fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        let repaired = seekless_ext::repair(device)?;
+        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+    }
+
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
         Ok(Arc::new(ExtImage::open(device, OpenOptions::default())?))
     }

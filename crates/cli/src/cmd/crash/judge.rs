@@ -58,11 +58,19 @@ pub(super) fn print_coverage(coverage: &Coverage, search: &Search) {
         levels(coverage),
         search.bound
     );
+    if coverage.needs_y > 0 {
+        say!(
+            "{} states with a directory between two names need a repair that asks (needs-y); \
+             they were judged after a full repair",
+            coverage.needs_y
+        );
+    }
 }
 
 pub(super) fn coverage_json(coverage: &Coverage, search: &Search) -> Value {
     json!({
         "states": coverage.states,
+        "needs_y": coverage.needs_y,
         "left_out": coverage.left_out,
         "epochs": coverage.epochs,
         "bound": search.bound,

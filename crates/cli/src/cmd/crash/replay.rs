@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     let search = Search { from, ..args.search.search(Extent::Exhaustive) };
     check_format(&log, &base)?;
     let bar = progress::count(global, 0);
-    let promises = Promises { order: !args.loose_bitmaps, contents: true };
+    let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
     // Both formats are read alike; which one it is the image says.
     let target = super::ufs::Ufs(Version::Ufs2);
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
