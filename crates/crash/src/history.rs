@@ -66,9 +66,8 @@ pub struct Passing {
     /// A name that may lead to a file: the old one of a file that has changed places
     /// with another before that goes.
     pub swapped: Option<(Name, FileId)>,
-    /// A directory that may have two names, or the wrong parent: a check asks what
-    /// to do.
-    /// Its new name.
+    /// The new name of a directory, which may have two names or the wrong parent: a
+    /// check asks what to do.
     pub asks: Option<Name>,
 }
 

@@ -48,9 +48,11 @@ impl<F: Format> Live<F> {
     }
 
     /// A new inode has its first name once some changes are on the disk, and its
-    /// links then.
+    /// links then: a name in a directory that nothing leads to is none.
     pub(crate) fn count_named(&mut self, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError> {
-        let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, named)?;
+        let mut after = named.clone();
+        after.extend(self.way_to(dir)?);
+        let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, &after)?;
         self.node(ino)?.linked = linked;
         self.dir_node(dir)?;
         let cache = &self.core.cache;
@@ -140,17 +142,19 @@ impl<F: Format> Live<F> {
             self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
             return self.touch(ino);
         }
+        // What the disk still has as a name of this file may be another's by now.
+        let mut after = self.leaving(ino)?;
+        let before: Ids = before.iter().chain(&after).copied().collect();
         let node = self.node(ino)?;
         let is_directory = node.kind == FileKind::Directory;
         if node.holds > 0 {
             node.links = 0;
-            let dropped = self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
+            let dropped = self.format.put_links(&mut self.core, ino, Role::LinkCount, &before)?;
             let removed = self.remove(dir, name, &[dropped])?;
             self.note_gone(ino, removed)?;
             return self.touch(ino);
         }
-        let mut after = self.leaving(ino)?;
-        let cleared = self.clear(ino, before)?;
+        let cleared = self.clear(ino, &before)?;
         after.push(cleared);
         after.extend(self.remove(dir, name, &[cleared])?);
         self.free_number(ino, is_directory, &after);

@@ -284,11 +284,18 @@ impl Driver {
         let mut contents = self.history.contents(file).clone();
         match value {
             Some(value) => {
-                self.live.operate().set_xattr(ino, name.as_bytes(), &value, XattrMode::Any)?;
+                let set = self.live.operate();
+                match set.set_xattr(ino, name.as_bytes(), &value, XattrMode::Any) {
+                    // A value that is too large for the format changes nothing.
+                    Err(FsError::NoSpace(_)) => return Ok(()),
+                    done => done?,
+                }
                 contents.xattrs.insert(name.as_bytes().to_vec(), value);
             }
             None => {
-                self.live.operate().remove_xattr(ino, name.as_bytes())?;
+                if contents.xattrs.contains_key(name.as_bytes()) {
+                    self.live.operate().remove_xattr(ino, name.as_bytes())?;
+                }
                 contents.xattrs.remove(name.as_bytes());
             }
         }

@@ -48,7 +48,7 @@ impl Ext {
     ) -> Result<(Self, Core), FsError> {
         let volume = Volume::open(Arc::clone(&device), false)?;
         let sb = &volume.sb;
-        permit::check(sb, config.discipline, &options)?;
+        permit::check(sb, &options)?;
         let cache = Cache::new(device, clock, sb.block_size, sb.block_size, config)?;
         let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
         let directories = ext2_by_name(&options.directories, sb.groups, options.seed);

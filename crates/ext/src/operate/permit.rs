@@ -5,7 +5,6 @@ use super::LiveOptions;
 use crate::features::Features;
 use crate::ondisk::{STATE_VALID, compat, incompat, ro_compat};
 use crate::superblock::Super;
-use seekless_cache::Discipline;
 use seekless_fs::FsError;
 
 /// Features that are kept up.
@@ -30,16 +29,7 @@ const STATE_ERRORS: u16 = 2;
 /// # Errors
 /// [`FsError::Unsupported`] for features; [`FsError::Invalid`] for an image that is
 /// not clean, unless that is forced.
-pub(super) fn check(
-    sb: &Super,
-    discipline: Discipline,
-    options: &LiveOptions,
-) -> Result<(), FsError> {
-    if discipline == Discipline::SoftUpdates {
-        return Err(FsError::Unsupported(
-            "soft updates on ext2 (use -o normal, sync or async)".into(),
-        ));
-    }
+pub(super) fn check(sb: &Super, options: &LiveOptions) -> Result<(), FsError> {
     let has = Features::of(&sb.raw);
     let unknown = Features {
         compat: has.compat & !KNOWN.compat,
