@@ -58,7 +58,7 @@ impl Judge<'_> {
             return Ok(Verdict { wrong, needs_y: true });
         }
         let wrong = match cut {
-            Some(draw) if wrong.is_empty() && writes > 0 => {
+            Some(draw) if wrong.is_empty() && writes > 0 && self.target.recovery_can_be_cut() => {
                 self.interrupted(&state, draw, writes)?
             }
             _ => wrong,

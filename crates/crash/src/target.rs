@@ -92,6 +92,12 @@ pub trait Target: Send + Sync {
         false
     }
 
+    /// Whether a recovery that is cut off in one of its writes is one of the format's.
+    /// By default, it is.
+    fn recovery_can_be_cut(&self) -> bool {
+        true
+    }
+
     /// Repairs everything without asking, as is done for states with such findings.
     ///
     /// # Errors

@@ -1,0 +1,68 @@
+//! Crash states of ext2 with e2fsck as what recovers them: under every discipline
+//! that promises something, `e2fsck -p` goes through every state, what it leaves
+//! holds what was durable, and our own check comes to the same verdict.
+
+#![allow(missing_docs)]
+
+mod target;
+
+use seekless_cache::Discipline;
+use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
+use seekless_crash::{Extent, Search};
+use target::Ext2;
+
+/// States judged, and those that do not hold.
+fn judged(
+    discipline: Discipline,
+    workload: &str,
+    sequences: u64,
+    sample: u64,
+) -> (u64, Vec<String>) {
+    let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(11) };
+    let target = Ext2::default();
+    let mut campaign = Campaign::new(&target, Settings { discipline, search, schedules: 2 });
+    let scripts = built_in(workload, true, Sequences { count: sequences, seed: 11 }).unwrap();
+    let (mut states, mut wrong) = (0, Vec::new());
+    for script in scripts.unwrap() {
+        let result = campaign.unit(&script, &|_| {}).unwrap();
+        states += result.coverage.states;
+        if result.failing > 0 {
+            wrong.push(format!("{discipline}, {}: {:?}", result.workload, result.codes));
+        }
+    }
+    (states, wrong)
+}
+
+const ORDERED: [Discipline; 3] = [Discipline::Sync, Discipline::Normal, Discipline::SoftUpdates];
+
+#[test]
+fn e2fsck_goes_through_what_crashes_leave() {
+    for discipline in ORDERED {
+        let (states, wrong) = judged(discipline, "singles", 0, 5);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 100, "{states} states");
+        let (states, wrong) = judged(discipline, "random:10", 12, 8);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 60, "{states} states");
+    }
+}
+
+#[test]
+fn without_order_it_does_not() {
+    let (_, wrong) = judged(Discipline::Async, "singles", 0, 12);
+    assert!(!wrong.is_empty(), "the judge has not seen what it should see");
+}
+
+#[test]
+#[ignore = "minutes: cargo test -p seekless-ext --test crash -- --ignored --nocapture"]
+fn e2fsck_goes_through_very_many() {
+    for discipline in ORDERED {
+        for (workload, sequences, sample) in
+            [("singles", 0, 80), ("pairs", 0, 4), ("random:12", 200, 10)]
+        {
+            let (states, wrong) = judged(discipline, workload, sequences, sample);
+            println!("{discipline}, {workload}: {states} states");
+            assert!(wrong.is_empty(), "{wrong:#?}");
+        }
+    }
+}
