@@ -35,10 +35,10 @@ Examples:
 Mount options (-o) for read-write mounts (UFS1, UFS2 and ext2):
   rw                              mount read-write; required by the options below
   softdep, async, sync, normal    when changes are written: ordered by soft updates
-                                  (softdep, the default on UFS; not on ext2);
-                                  delayed, in any order; synchronously; or names
-                                  and inodes synchronously and the rest delayed
-                                  (normal, the default on ext2)
+                                  (softdep, the default on UFS); delayed, in any
+                                  order; synchronously; or names and inodes
+                                  synchronously and the rest delayed (normal, the
+                                  default on ext2)
   policy=POLICY                   placement of new directories: orlov (default),
                                   old-dirpref, depth on UFS; ext2-orlov (default),
                                   find-group-dir, linear on ext2
