@@ -24,6 +24,11 @@ pub(crate) struct Buffer {
     pub(crate) dirty: u64,
     /// What the order holds back in it, and who may be waited for.
     pub(crate) held: Held,
+    /// Requests under way that write some of it (invariant 8): of one round of
+    /// writing, since the next waits for them.
+    under_way: u32,
+    /// What was dirty when they were submitted.
+    sent: u64,
     /// When the syncer comes for it.
     pub(crate) due: Option<u64>,
     /// How often the syncer has put it off.
@@ -35,9 +40,47 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Whether dropping it would lose something.
+    /// Whether it holds something that is still to be written.
     pub(crate) fn holds_changes(&self) -> bool {
         self.dirty != 0 || self.held.waits()
+    }
+
+    /// Requests under way that write some of it.
+    pub(crate) fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    /// Whether some of it is being written.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// The fragments that were changed and are being written. Others may go with
+    /// them, because they lie between.
+    pub(crate) fn changed_under_way(&self) -> u64 {
+        if self.under_way > 0 { self.sent } else { 0 }
+    }
+
+    /// All that could be written of it was given to the device.
+    pub(crate) fn note_sent(&mut self) {
+        self.sent = self.dirty;
+        (self.dirty, self.put_off) = (0, 0);
+        if !self.held.waits() {
+            self.due = None;
+        }
+    }
+
+    /// The contents of some fragments matter no more.
+    pub(crate) fn forget(&mut self, mask: u64) {
+        self.dirty &= !mask;
+        self.valid &= !mask;
+        self.sent &= !mask;
+    }
+
+    /// Whether it may not be dropped: something of it is still to be written, is
+    /// being written, or waits for a flush.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.dirty != 0 || self.under_way > 0 || !self.held.is_empty()
     }
 
     /// The parts that are buffers of their own, from which fragment to which.
@@ -73,6 +116,8 @@ pub(crate) struct Buffers {
     paged: Option<Paged>,
     /// Bytes of all blocks kept.
     bytes: u64,
+    /// Bytes of those that are being written.
+    under_way: u64,
     slab: Vec<Buffer>,
     free: Vec<u32>,
     by_block: HashMap<u64, u32>,
@@ -86,6 +131,7 @@ impl Buffers {
             block_size,
             paged,
             bytes: 0,
+            under_way: 0,
             slab: Vec::new(),
             free: Vec::new(),
             by_block: HashMap::new(),
@@ -97,6 +143,39 @@ impl Buffers {
     /// Bytes of all blocks kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the blocks that are being written.
+    pub(crate) fn bytes_under_way(&self) -> u64 {
+        self.under_way
+    }
+
+    /// One more request writes some of a block.
+    pub(crate) fn take_off(&mut self, block: u64) {
+        let Some(&at) = self.by_block.get(&block) else {
+            debug_assert!(false, "it was written from memory");
+            return;
+        };
+        let buffer = &mut self.slab[at as usize];
+        buffer.under_way += 1;
+        self.under_way += if buffer.under_way == 1 { buffer.cost } else { 0 };
+    }
+
+    /// A request that writes some of a block has completed. Whether it was the
+    /// last.
+    pub(crate) fn land(&mut self, block: u64) -> bool {
+        let Some(&at) = self.by_block.get(&block) else {
+            debug_assert!(false, "what is being written is kept");
+            return false;
+        };
+        let buffer = &mut self.slab[at as usize];
+        debug_assert!(buffer.under_way > 0, "told more often than it was written");
+        buffer.under_way -= 1;
+        if buffer.under_way > 0 {
+            return false;
+        }
+        self.under_way -= buffer.cost;
+        true
     }
 
     /// These fragments of a block have come in as one.
@@ -123,8 +202,11 @@ impl Buffers {
         let pages = |&(first, last): &(usize, usize)| {
             ((last - first) as u64 * paged.fragment).next_multiple_of(paged.page)
         };
-        let cost = buffer.pieces().iter().map(pages).sum();
+        let cost: u64 = buffer.pieces().iter().map(pages).sum();
         let before = std::mem::replace(&mut buffer.cost, cost);
+        if buffer.is_under_way() {
+            self.under_way = self.under_way - before + cost;
+        }
         debug_assert!(self.bytes >= before, "what a block costs was counted");
         self.bytes = self.bytes - before + cost;
     }
@@ -169,6 +251,8 @@ impl Buffers {
             cost: 0,
             dirty: 0,
             held: Held::default(),
+            under_way: 0,
+            sent: 0,
             due: None,
             put_off: 0,
             metadata: false,
@@ -217,7 +301,7 @@ impl Buffers {
         if let Some(at) = self.by_block.remove(&block) {
             self.unlink(at);
             self.free.push(at);
-            debug_assert!(!self.slab[at as usize].holds_changes(), "changes would be lost");
+            debug_assert!(!self.slab[at as usize].is_kept(), "changes would be lost");
             self.bytes -= std::mem::take(&mut self.slab[at as usize].cost);
         }
     }

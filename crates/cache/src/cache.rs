@@ -2,6 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::config::{Config, Counters};
+use crate::flight::Flights;
 use crate::memory::Memory;
 use crate::order::Order;
 use crate::shape::{Place, Shape, bits};
@@ -30,6 +31,7 @@ pub struct Cache<A> {
     pub(crate) config: Config,
     pub(crate) memory: Memory,
     pub(crate) order: Order<A>,
+    pub(crate) flights: Flights,
     pub(crate) seal: Option<Box<dyn Seal>>,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
@@ -62,6 +64,7 @@ impl<A> Cache<A> {
         Ok(Self {
             memory: Memory::new(shape, &config, clock.now()),
             order: Order::new(&config),
+            flights: Flights::default(),
             device,
             clock,
             config,
@@ -170,7 +173,7 @@ impl<A> Cache<A> {
         if run < 2 {
             return Ok(0);
         }
-        if self.memory.buffers.bytes() > self.config.capacity.get() {
+        if self.is_over_capacity() {
             self.drop_clean();
         }
         let mut bytes = vec![0; run * size];
@@ -190,9 +193,7 @@ impl<A> Cache<A> {
 
     /// The buffer of a place, with what it needs read in.
     pub(crate) fn load(&mut self, place: Place) -> Result<&mut Buffer, FsError> {
-        if self.memory.buffers.bytes() > self.config.capacity.get()
-            && self.memory.buffers.get(place.block).is_none()
-        {
+        if self.is_over_capacity() && self.memory.buffers.get(place.block).is_none() {
             self.drop_clean();
         }
         let buffer = self.memory.buffers.touch(place.block);

@@ -28,6 +28,7 @@
 //! - `modify`: changing blocks
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
+//! - `flight`: writes under way, and what is on the disk
 //! - `syncer`: turning the wheel, and what happens when the graph is full
 
 mod buffer;
@@ -35,6 +36,7 @@ mod cache;
 pub mod change;
 pub mod config;
 pub mod discipline;
+mod flight;
 mod memory;
 mod modify;
 mod order;

@@ -63,24 +63,25 @@ impl Memory {
         }
     }
 
-    /// All that could be written of a block is on the disk.
+    /// All that could be written of a block was given to the device.
     pub(crate) fn mark_written(&mut self, block: u64) {
         let Some(buffer) = self.buffers.get_mut(block) else { return };
-        buffer.dirty = 0;
-        buffer.put_off = 0;
-        if !buffer.held.waits() {
-            buffer.due = None;
-        }
+        buffer.note_sent();
     }
 
     /// The contents of some fragments of a block matter no more.
     pub(crate) fn drop_contents(&mut self, block: u64, mask: u64) {
         let Some(buffer) = self.buffers.get_mut(block) else { return };
-        buffer.dirty &= !mask;
-        buffer.valid &= !mask;
-        if buffer.valid == 0 && !buffer.holds_changes() {
+        buffer.forget(mask);
+        self.drop_empty(block);
+        self.buffers.note_loss(block);
+    }
+
+    /// Forgets a block of which nothing is known, nothing is to be written and
+    /// nothing is being written.
+    pub(crate) fn drop_empty(&mut self, block: u64) {
+        if self.buffers.get(block).is_some_and(|buffer| buffer.valid == 0 && !buffer.is_kept()) {
             self.buffers.remove(block);
         }
-        self.buffers.note_loss(block);
     }
 }

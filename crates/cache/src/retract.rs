@@ -23,7 +23,8 @@ impl<A> Cache<A> {
     /// For tests: it looks at everything.
     #[must_use]
     pub fn broken_invariant(&self) -> Option<String> {
-        self.order.broken_invariant(&self.memory)
+        let order = self.order.broken_invariant(&self.memory);
+        order.or_else(|| self.flights.broken_invariant(&self.memory, self.failed.is_some()))
     }
 
     /// Whether a change is on the disk.
@@ -46,12 +47,15 @@ impl<A> Cache<A> {
     }
 
     /// Whether anything in a run of fragments is not on the disk, whether it may
-    /// be written now or waits for something.
+    /// be written now, waits for something or is being written. What no order is
+    /// kept of counts as being there once its write has completed; who wants it
+    /// durable flushes ([`Cache::flush`]).
     #[must_use]
     pub fn is_unsettled(&self, run: Extent) -> bool {
         self.memory.shape.blocks_of(run).any(|(block, mask)| {
             self.memory.buffers.get(block).is_some_and(|buffer| {
-                buffer.dirty & mask != 0 || !self.order.waiting_in(buffer, mask).is_empty()
+                (buffer.dirty | buffer.changed_under_way()) & mask != 0
+                    || !self.order.held_in(buffer, mask).is_empty()
             })
         })
     }

@@ -28,11 +28,16 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`] when a write fails.
     pub fn tick(&mut self) -> Result<(), FsError> {
+        self.poll()?;
         let second = self.clock.now().get() / SECOND;
+        if self.memory.wheel.second >= second {
+            return Ok(());
+        }
         loop {
             self.memory.wheel.skip_idle(second);
             if self.memory.wheel.second >= second {
-                return Ok(());
+                // What has completed since the last slot.
+                return self.barrier();
             }
             self.memory.wheel.second += 1;
             // A slot that was done ahead of time is not done again.
@@ -47,7 +52,10 @@ impl<A> Cache<A> {
     /// nothing is due at any time. Until then ticks may be left out.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        Some(Nanos::new(self.memory.wheel.next_due()?.saturating_mul(SECOND)))
+        let under_way = !self.flights.are_over(self.config.barriers);
+        let soon = under_way.then_some(self.memory.wheel.second.saturating_add(1));
+        let due = self.memory.wheel.next_due().into_iter().chain(soon).min()?;
+        Some(Nanos::new(due.saturating_mul(SECOND)))
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {
@@ -60,7 +68,8 @@ impl<A> Cache<A> {
     }
 
     /// Does one slot: writes what may be written, and hangs what still waits
-    /// for something on the next.
+    /// for something, or is being written, on the next. The device is flushed once
+    /// for all that has completed by then.
     fn turn(&mut self) -> Result<(), FsError> {
         let (slot, blocks) = self.memory.wheel.turn();
         let mut due = Vec::new();
@@ -72,6 +81,10 @@ impl<A> Cache<A> {
                 continue;
             }
             buffer.due = None;
+            if buffer.is_under_way() && buffer.dirty != 0 {
+                buffer.due = Some(self.memory.wheel.hang(block, 1));
+                continue;
+            }
             // What waits is better written in whole a little later.
             let waits = buffer.held.waits() && buffer.put_off < PATIENCE;
             if waits || buffer.dirty == 0 {
@@ -81,7 +94,7 @@ impl<A> Cache<A> {
                 due.push(block);
             }
         }
-        let written = self.write_with_neighbours(&due);
+        let written = self.write_with_neighbours(&due).and_then(|()| self.barrier());
         for block in due {
             let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due.is_none() && buffer.holds_changes() {
@@ -127,9 +140,11 @@ impl<A> Cache<A> {
         let began = self.clock.now();
         let delay = u64::from(self.config.limits.tickdelay.max(2)) * TICK;
         while self.serve_rush()? {}
+        while self.graph_is_full() && self.wait_for_some()? {}
         if self.graph_is_full() {
             // What hangs on the wheel is too young, or waits for what is.
-            self.sync_round()?;
+            self.start_round()?;
+            while self.graph_is_full() && self.wait_for_some()? {}
         }
         let spent = self.clock.now().saturating_since(began);
         self.clock.sleep(Nanos::new(delay.saturating_sub(spent)));

@@ -4,8 +4,10 @@
 use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::change::ChangeId;
+use crate::flight::Flight;
 use crate::shape::bits;
 use hashbrown::HashSet;
+use seekless_device::Durable;
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent};
 
@@ -22,15 +24,17 @@ impl<A> Cache<A> {
     /// Writes a block because the discipline says so.
     pub(crate) fn write_at_once(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
         match self.config.page {
-            Some(_) => self.write_pieces(block, mask),
-            None => self.write_blocks(&[block], true),
+            Some(_) => self.write_pieces(block, mask)?,
+            None => self.write_blocks(&[block], true)?,
         }
+        self.barrier()
     }
 
     /// Writes of a block the parts that are buffers of their own and have one
     /// of these fragments. Disciplines that write at once keep no graph: there
     /// is nothing to commit.
     fn write_pieces(&mut self, block: u64, mask: u64) -> Result<(), FsError> {
+        self.wait_for(&[block])?;
         let fragment = self.memory.shape.fragment as usize;
         let base = self.memory.shape.first_fragment(block);
         let Some(image) = self.image(block) else { return Ok(()) };
@@ -46,9 +50,10 @@ impl<A> Cache<A> {
             return Ok(());
         }
         for run in &runs {
-            self.write_run(run, true)?;
+            let flight = self.write_run(run, true)?;
+            debug_assert!(flight.is_none(), "it was waited for");
         }
-        self.barrier()?;
+        self.note_written();
         let Some(buffer) = self.memory.buffers.get_mut(block) else {
             debug_assert!(false, "it was written from memory");
             return Ok(());
@@ -63,41 +68,49 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Writes what of these blocks may be written, in order of place, and
-    /// commits the changes in it. Neighbours go in one request.
+    /// Gives what of these blocks may be written to the device, in order of place;
+    /// neighbours go in one request. Who waits has it completed on return; blocks
+    /// that are being written are waited for first. For who does not wait they are
+    /// left out: they are dirty still, and their time comes again.
     pub(crate) fn write_blocks(&mut self, blocks: &[u64], waited: bool) -> Result<(), FsError> {
         let mut blocks: Vec<u64> = blocks.to_vec();
         blocks.sort_unstable();
         blocks.dedup();
+        if waited {
+            self.wait_for(&blocks)?;
+        } else {
+            blocks.retain(|&block| !self.is_under_way(block));
+        }
         let runs = self.runs(&blocks);
         if runs.is_empty() {
             return Ok(());
         }
+        let mut flights = Vec::new();
         for run in &runs {
-            self.write_run(run, waited)?;
+            flights.extend(self.write_run(run, waited)?);
         }
-        self.barrier()?;
-        self.order.written(&mut self.memory, &blocks);
+        self.note_sent(&blocks, flights);
         Ok(())
     }
 
-    /// Whatever is written from now on may depend on what was written so far.
-    fn barrier(&mut self) -> Result<(), FsError> {
-        if !self.config.barriers {
-            return Ok(());
-        }
-        self.memory.counters.flushes += 1;
-        self.device.flush().map_err(|error| self.fail(error.into()))
+    pub(crate) fn is_under_way(&self, block: u64) -> bool {
+        self.memory.buffers.get(block).is_some_and(Buffer::is_under_way)
     }
 
-    fn write_run(&mut self, run: &Run, waited: bool) -> Result<(), FsError> {
+    /// Writes a run. Where nobody waits it may be under way still.
+    fn write_run(&mut self, run: &Run, waited: bool) -> Result<Option<Flight>, FsError> {
         let at = self.memory.shape.lba(run.at);
+        let per_block = u64::from(self.memory.shape.per_block);
+        let fragments = run.bytes.len() as u64 / u64::from(self.memory.shape.fragment);
+        let (first, last) = (run.at.get(), run.at.get() + fragments - 1);
+        let blocks = first / per_block..=last / per_block;
+        debug_assert!(blocks.clone().all(|at| !self.is_under_way(at)), "invariant 8");
         let written = if waited {
-            self.device.write(at, &run.bytes)
+            self.device.write(at, &run.bytes).map(|()| None)
         } else {
-            self.device.write_behind(at, &run.bytes)
+            self.device.submit(at, &run.bytes, Durable::AfterFlush)
         };
-        written.map_err(|error| self.fail(error.into()))?;
+        let ticket = written.map_err(|error| self.fail(error.into()))?;
         let count = if waited {
             &mut self.memory.counters.sync_writes
         } else {
@@ -105,11 +118,11 @@ impl<A> Cache<A> {
         };
         *count += 1;
         self.memory.counters.written_bytes += run.bytes.len() as u64;
-        Ok(())
+        Ok(ticket.map(|ticket| Flight { ticket, blocks, fragments: first..=last }))
     }
 
     /// A write has failed: nothing may be changed any more.
-    fn fail(&mut self, error: FsError) -> FsError {
+    pub(crate) fn fail(&mut self, error: FsError) -> FsError {
         self.failed.get_or_insert_with(|| format!("a write failed: {error}"));
         error
     }
@@ -199,15 +212,25 @@ impl<A> Cache<A> {
     fn joins(&self, block: u64) -> bool {
         let whole = bits(self.memory.shape.per_block as usize);
         self.config.page.is_none()
-            && self.memory.buffers.get(block).is_some_and(|b| b.dirty == whole && !b.held.waits())
+            && self
+                .memory
+                .buffers
+                .get(block)
+                .is_some_and(|b| b.dirty == whole && !b.held.waits() && !b.is_under_way())
+    }
+
+    /// Whether more is kept than may be. What is being written is in the hands of
+    /// the device, which bounds how much that is, and goes once it has completed.
+    pub(crate) fn is_over_capacity(&self) -> bool {
+        let buffers = &self.memory.buffers;
+        buffers.bytes() - buffers.bytes_under_way() > self.config.capacity.get()
     }
 
     /// Drops the least recently used blocks that hold nothing new, until the
     /// cache is no larger than it may be.
     pub(crate) fn drop_clean(&mut self) {
-        let capacity = self.config.capacity.get();
-        while self.memory.buffers.bytes() > capacity {
-            let clean = self.memory.buffers.oldest_first().filter(|buffer| !buffer.holds_changes());
+        while self.is_over_capacity() {
+            let clean = self.memory.buffers.oldest_first().filter(|buffer| !buffer.is_kept());
             let blocks: Vec<u64> = clean.take(self.batch()).map(|buffer| buffer.block).collect();
             if blocks.is_empty() {
                 return;
@@ -228,15 +251,24 @@ impl<A> Cache<A> {
     /// As [`Cache::drop_clean`], but writes what is dirty. What waits for
     /// something is kept, and what it waits for is written instead.
     pub(crate) fn make_room(&mut self) -> Result<(), FsError> {
-        let capacity = self.config.capacity.get();
-        while self.memory.buffers.bytes() > capacity {
+        while self.is_over_capacity() {
             let before = self.memory.buffers.bytes();
-            let oldest = self.memory.buffers.oldest_first().take(BATCH);
+            let here = self.memory.buffers.oldest_first().filter(|b| !b.is_under_way());
+            let oldest = here.take(BATCH);
             let writable = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.held.waits();
             let dirty: Vec<u64> = oldest.filter(writable).map(|buffer| buffer.block).collect();
             self.write_with_neighbours(&dirty)?;
             self.drop_clean();
-            if dirty.is_empty() && self.memory.buffers.bytes() >= before && !self.sync_round()? {
+            if self.is_over_capacity() {
+                // Blocks with changes that wait for a flush are kept.
+                self.barrier()?;
+                self.drop_clean();
+            }
+            if dirty.is_empty()
+                && self.memory.buffers.bytes() >= before
+                && !self.wait_for_some()?
+                && !self.start_round()?
+            {
                 break;
             }
         }
@@ -245,18 +277,43 @@ impl<A> Cache<A> {
 
     /// Writes what may be written: the blocks in which nothing waits, so that
     /// what waits for them need not be undone; all others when there are none
-    /// of those. False when there was nothing: then nothing is dirty but what
+    /// of those, nor anything under way that they may wait for. All of it is on the
+    /// disk then. False when there was nothing: then nothing is dirty but what
     /// actions will change that are ready.
     ///
     /// # Errors
-    /// [`FsError::Device`].
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn sync_round(&mut self) -> Result<bool, FsError> {
-        let dirty = self.memory.buffers.iter().filter(|b| b.dirty != 0);
+        let any = self.start_round()? || self.order.has_ready();
+        self.finish_writes()?;
+        // What a write that failed late should have written is never on the disk.
+        if any { Ok(true) } else { self.check_writable().map(|()| false) }
+    }
+
+    /// As [`Cache::sync_round`], but waits for nothing. False when nothing is to be
+    /// written, or was.
+    ///
+    /// # Errors
+    /// As [`Cache::sync_round`].
+    pub(crate) fn start_round(&mut self) -> Result<bool, FsError> {
+        self.poll()?;
+        let dirty = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.is_under_way();
+        let dirty = self.memory.buffers.iter().filter(dirty);
         let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| !b.held.waits());
-        let chosen = if whole.is_empty() { part } else { whole };
+        let waits = !self.flights.are_over(self.config.barriers);
+        let chosen = if whole.is_empty() && !waits { part } else { whole };
         let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
         self.write_blocks(&blocks, false)?;
-        Ok(!blocks.is_empty() || self.order.has_ready())
+        Ok(waits || !blocks.is_empty())
+    }
+
+    /// Has all that was written on the disk.
+    ///
+    /// # Errors
+    /// As [`Cache::sync_round`].
+    pub(crate) fn finish_writes(&mut self) -> Result<(), FsError> {
+        self.wait_for_all()?;
+        self.barrier()
     }
 
     /// Writes some of the blocks that hold something that may be written: those
@@ -272,21 +329,28 @@ impl<A> Cache<A> {
         let mut blocks: Vec<u64> = dirty.map(|buffer| buffer.block).collect();
         blocks.sort_unstable();
         blocks.retain(|&block| pick(block));
+        self.poll()?;
         self.write_blocks(&blocks, false)?;
+        self.barrier()?;
         Ok(!blocks.is_empty())
     }
 
-    /// Returns once changes are on the disk, and whatever they wait for.
+    /// Returns once changes are on the disk, and whatever they wait for. The device
+    /// is flushed once for all that can be written before something else is.
     ///
     /// # Errors
-    /// [`FsError::Device`].
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn settle(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        self.poll()?;
         loop {
-            let blocks = self.order.blocks_to_settle(&self.memory, changes);
-            if blocks.is_empty() {
+            let left = self.order.to_settle(&self.memory, changes);
+            if left.is_settled() {
                 return Ok(());
             }
-            self.write_blocks(&blocks, true)?;
+            self.check_writable()?;
+            self.write_blocks(&left.to_write, true)?;
+            self.wait_for(&left.under_way)?;
+            self.barrier()?;
         }
     }
 
@@ -295,19 +359,35 @@ impl<A> Cache<A> {
     /// nothing.
     ///
     /// # Errors
-    /// [`FsError::Device`].
+    /// As [`Cache::settle`].
     pub fn settle_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        self.complete_runs(runs)?;
+        self.barrier()
+    }
+
+    /// As [`Cache::settle_runs`], but leaves the last flush to the caller
+    /// ([`Cache::flush`]), who has more to write that does not wait for these.
+    ///
+    /// # Errors
+    /// As [`Cache::settle`].
+    pub fn complete_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        self.poll()?;
         let mut waiting = Vec::new();
         let mut dirty = Vec::new();
+        let mut under_way = Vec::new();
         for &run in runs {
-            waiting.extend(self.waiting_in(run));
             for (block, mask) in self.memory.shape.blocks_of(run) {
-                if self.memory.buffers.get(block).is_some_and(|b| b.dirty & mask != 0) {
-                    dirty.push(block);
-                }
+                let Some(buffer) = self.memory.buffers.get(block) else { continue };
+                waiting.extend(self.order.waiting_in(buffer, mask));
+                dirty.extend((buffer.dirty & mask != 0).then_some(block));
+                under_way.extend((buffer.changed_under_way() & mask != 0).then_some(block));
             }
         }
+        if dirty.is_empty() && under_way.is_empty() {
+            return self.settle(&waiting);
+        }
         self.write_blocks(&dirty, true)?;
+        self.wait_for(&under_way)?;
         self.settle(&waiting)
     }
 
@@ -324,7 +404,9 @@ impl<A> Cache<A> {
     /// Whether anything is not on the disk yet.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        self.order.len() > 0 || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())
+        self.order.len() > 0
+            || !self.flights.are_over(self.config.barriers)
+            || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())
     }
 }
 

@@ -2,10 +2,13 @@
 //! sequence: changes of all roles to overlapping places, changes that take the
 //! place of others or make them void, changes taken back, contents forgotten.
 
+mod late;
+
+use late::Late;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role};
-use seekless_device::{Clock, SparseDevice, VirtualClock};
+use seekless_device::{BlockDevice, Clock, SparseDevice, VirtualClock};
 use seekless_units::{BlockNo, ByteLen, Extent, Nanos};
 use std::sync::Arc;
 
@@ -39,10 +42,14 @@ struct Run {
 }
 
 impl Run {
-    fn new(seed: u64, discipline: Discipline) -> Self {
-        let disk = Arc::new(SparseDevice::new(ByteLen::new(BLOCKS * PER_BLOCK * 1024)));
+    /// `late`: on a device whose writes complete late, in any order.
+    fn new(seed: u64, discipline: Discipline, barriers: bool, late: bool) -> Self {
+        let sparse = Arc::new(SparseDevice::new(ByteLen::new(BLOCKS * PER_BLOCK * 1024)));
+        let disk: Arc<dyn BlockDevice> =
+            if late { Arc::new(Late::new(sparse, seed, Box::new(|_, _| {}))) } else { sparse };
         let clock = Arc::new(VirtualClock::new());
-        let config = Config::new(discipline);
+        let mut config = Config::new(discipline);
+        config.barriers = barriers;
         let cache = Cache::new(disk, clock.clone(), 8192, FRAGMENT, config).unwrap();
         let rng = Pcg64Mcg::seed_from_u64(seed);
         let (replaced, discarded) = (0, 0);
@@ -171,8 +178,8 @@ impl Run {
 #[test]
 fn every_call_leaves_the_invariants() {
     let (mut replaced, mut discarded, mut rollbacks) = (0, 0, 0);
-    for seed in 0..40 {
-        let mut run = Run::new(seed, Discipline::SoftUpdates);
+    for seed in 0..60 {
+        let mut run = Run::new(seed, Discipline::SoftUpdates, seed % 3 != 0, seed % 2 == 0);
         for _ in 0..800 {
             run.step();
         }
@@ -190,10 +197,12 @@ fn every_call_leaves_the_invariants() {
 #[test]
 fn without_an_order_nothing_is_held() {
     for discipline in [Discipline::Sync, Discipline::Normal, Discipline::Async] {
-        let mut run = Run::new(3, discipline);
-        for _ in 0..600 {
-            run.step();
+        for late in [false, true] {
+            let mut run = Run::new(3, discipline, late, late);
+            for _ in 0..600 {
+                run.step();
+            }
+            run.finish();
         }
-        run.finish();
     }
 }

@@ -7,6 +7,9 @@
 //! before: so every order of the writes between two flushes, and every torn
 //! write, has been checked as well.
 
+mod late;
+
+use late::Late;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role};
@@ -38,6 +41,8 @@ struct Watched {
     law: Mutex<Law>,
     writes: Mutex<usize>,
     faults: Mutex<Option<usize>>,
+    /// What was written is safe once it is flushed, not when it has completed.
+    volatile: bool,
 }
 
 fn number(bytes: &[u8], cell: usize) -> u64 {
@@ -52,6 +57,7 @@ impl Watched {
             law: Mutex::default(),
             writes: Mutex::default(),
             faults: Mutex::default(),
+            volatile: true,
         }
     }
 
@@ -111,6 +117,9 @@ impl BlockDevice for Watched {
             self.check(place, sector);
             self.pending.lock().unwrap().push((place, sector.to_vec()));
         }
+        if !self.volatile {
+            self.flush()?;
+        }
         Ok(())
     }
 
@@ -126,6 +135,8 @@ impl BlockDevice for Watched {
 struct Run {
     rng: Pcg64Mcg,
     disk: Arc<Watched>,
+    /// Before the disk, where writes complete late.
+    late: Option<Arc<Late>>,
     clock: Arc<VirtualClock>,
     cache: Cache<u64>,
     /// What each cell shall hold in the end.
@@ -138,13 +149,34 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, config: Config) -> Self {
-        let disk = Arc::new(Watched::new());
+        Self::over(seed, config, Arc::new(Watched::new()), None)
+    }
+
+    /// On a disk whose writes complete late, in any order. What is submitted may be
+    /// on the disk at once: it is checked then, and again when it has completed.
+    fn late(seed: u64, config: Config) -> Self {
+        let disk = Arc::new(Watched { volatile: config.barriers, ..Watched::new() });
+        let watch = disk.clone();
+        let submitted = move |at: Lba, bytes: &[u8]| {
+            let sectors = bytes.chunks(512).zip(at.get() as usize..);
+            sectors.for_each(|(sector, place)| watch.check(place, sector));
+        };
+        let late = Arc::new(Late::new(disk.clone(), seed, Box::new(submitted)));
+        Self::over(seed, config, disk, Some(late))
+    }
+
+    fn over(seed: u64, config: Config, disk: Arc<Watched>, late: Option<Arc<Late>>) -> Self {
+        let device: Arc<dyn BlockDevice> = match &late {
+            Some(late) => late.clone(),
+            None => disk.clone(),
+        };
         let clock = Arc::new(VirtualClock::new());
         let cache =
-            Cache::new(disk.clone(), clock.clone(), BLOCK as u32, FRAGMENT as u32, config).unwrap();
+            Cache::new(device, clock.clone(), BLOCK as u32, FRAGMENT as u32, config).unwrap();
         Self {
             rng: Pcg64Mcg::seed_from_u64(seed),
             disk,
+            late,
             clock,
             cache,
             cells: HashMap::new(),
@@ -312,6 +344,103 @@ fn soft_updates_keep_every_order_at_every_write() {
         rolled_back += run.finish().counters().rolled_back_writes;
     }
     assert!(rolled_back > 1000, "only {rolled_back} writes had something to undo");
+}
+
+/// A change is on the disk when its write has completed and, with barriers, been
+/// flushed; not when it is submitted.
+#[test]
+fn soft_updates_keep_every_order_when_writes_complete_late() {
+    for barriers in [true, false] {
+        let (mut rolled_back, mut most) = (0, 0);
+        for seed in 0..40 {
+            let mut config = soft_updates();
+            config.barriers = barriers;
+            let mut run = Run::late(seed, config);
+            for _ in 0..1000 {
+                run.step();
+            }
+            let late = run.late.clone().unwrap();
+            rolled_back += run.finish().counters().rolled_back_writes;
+            most = most.max(late.most_under_way());
+        }
+        assert!(rolled_back > 500, "only {rolled_back} writes had something to undo");
+        assert!(most > 5, "no more than {most} writes were under way at once");
+    }
+}
+
+/// A write fails after it was taken: what it should have written never counts as
+/// being on the disk, nor what waits for it; and whoever asks is told.
+#[test]
+fn a_write_that_fails_late_stops_all_changes() {
+    let mut stopped = 0;
+    for seed in 0..60u64 {
+        let mut config = soft_updates();
+        config.barriers = seed % 2 == 0;
+        let mut run = Run::late(seed, config);
+        run.late.as_ref().unwrap().fail_after(seed);
+        let mut failed = None;
+        for _ in 0..400 {
+            let done = match run.below(6) {
+                0 => run.cache.sync_round().map(drop),
+                1 => run.cache.settle(&run.recent.iter().map(|last| last.2).collect::<Vec<_>>()),
+                2 => {
+                    run.clock.sleep(Nanos::new(3_000_000_000));
+                    run.cache.begin()
+                }
+                _ => {
+                    run.change();
+                    Ok(())
+                }
+            };
+            run.do_ready();
+            assert_eq!(run.cache.broken_invariant(), None);
+            if let Err(error) = done {
+                failed = Some(error);
+                break;
+            }
+        }
+        let Some(error) = failed else { continue };
+        stopped += 1;
+        assert!(error.to_string().contains("failed late"), "{error}");
+        assert!(matches!(run.cache.begin(), Err(seekless_fs::FsError::ReadOnly(_))));
+        // The others complete, and nothing waits for ever.
+        let left: Vec<ChangeId> = run.recent.iter().map(|last| last.2).collect();
+        assert!(run.cache.settle(&left).is_err(), "what has failed is not on the disk");
+        assert!(run.cache.sync().is_err());
+        assert!(left.iter().any(|&id| !run.cache.is_committed(id)));
+        assert_eq!(run.cache.broken_invariant(), None);
+    }
+    assert!(stopped > 40, "{stopped}");
+}
+
+/// A block may be changed while it is being written; what goes out later does not
+/// overtake what went out before.
+#[test]
+fn a_block_is_not_written_while_it_is_being_written() {
+    let mut config = soft_updates();
+    config.discipline = Discipline::Async;
+    config.barriers = false;
+    let mut run = Run::late(5, config);
+    let set = |cache: &mut Cache<u64>, byte: u8| {
+        let fill = |bytes: &mut [u8]| {
+            bytes.fill(byte);
+            Ok(())
+        };
+        cache.edit(BlockNo::ZERO, 0, 8, Role::Data, fill).unwrap();
+    };
+    let disk = run.disk.clone();
+    let byte = move || disk.flushed.lock().unwrap()[0];
+    for round in 1..=50u8 {
+        set(&mut run.cache, round);
+        run.cache.write_some(|_| true).unwrap();
+        set(&mut run.cache, round + 100);
+        assert!(byte() == round - 1 + if round > 1 { 100 } else { 0 } || byte() == round);
+        // Left out while it is under way, it stays dirty.
+        run.cache.write_some(|_| true).unwrap();
+        run.cache.sync().unwrap();
+        assert_eq!(byte(), round + 100, "the newest bytes come last");
+    }
+    assert!(!run.cache.is_dirty());
 }
 
 #[test]

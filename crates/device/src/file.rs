@@ -1,6 +1,6 @@
-use crate::{BlockDevice, DeviceError, check_range};
+use crate::{BlockDevice, DeviceError, Durable, Ticket, check_range};
 use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 use seekless_units::{ByteLen, Lba};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -96,6 +96,37 @@ impl BlockDevice for FileDevice {
         self.file.write_all_at(buf, offset).map_err(|source| DeviceError::Io { at, source })
     }
 
+    /// For [`Durable::OnCompletion`] with `RWF_DSYNC` (Linux 4.7), which puts these
+    /// bytes alone on stable storage; a block device is asked for a write with
+    /// force unit access, if it has that. Where a file system does not have the
+    /// flag, all of the file is flushed.
+    fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
+        if durable == Durable::AfterFlush {
+            return self.write(at, buf).map(|()| None);
+        }
+        if !self.writable {
+            return Err(DeviceError::ReadOnly);
+        }
+        let offset = check_range(at, buf.len(), self.len)?;
+        self.check_whole(at)?;
+        let failed = |source| DeviceError::Io { at, source };
+        let mut done = 0;
+        while done < buf.len() {
+            let parts = [io::IoSlice::new(&buf[done..])];
+            match pwritev2(&self.file, &parts, offset + done as u64, ReadWriteFlags::DSYNC) {
+                Ok(0) => return Err(failed(io::ErrorKind::WriteZero.into())),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    self.write(at, buf)?;
+                    return self.flush().map(|()| None);
+                }
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+        Ok(None)
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         if self.writable {
             self.check_whole(Lba::ZERO)?;
@@ -119,6 +150,24 @@ mod tests {
             assert!(result.unwrap_err().to_string().contains("cut short"));
         }
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 1024);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_is_durable_on_completion_is_what_was_written() {
+        let path = std::env::temp_dir().join(format!("seekless-fua-{}", std::process::id()));
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let device = FileDevice::open_locked(&path).unwrap();
+        let bytes: Vec<u8> = (0..1024).map(|n| (n % 251) as u8).collect();
+        let through = |at| device.submit(Lba::new(at), &bytes, Durable::OnCompletion);
+        assert!(through(3).unwrap().is_none());
+        assert!(matches!(through(7), Err(DeviceError::OutOfRange { .. })), "it would grow");
+        let reader = FileDevice::open(&path).unwrap();
+        let refused = reader.submit(Lba::ZERO, &bytes, Durable::OnCompletion);
+        assert!(matches!(refused, Err(DeviceError::ReadOnly)));
+        let held = std::fs::read(&path).unwrap();
+        assert_eq!((held.len(), &held[1536..2560]), (4096, &bytes[..]));
+        assert!(held[..1536].iter().chain(&held[2560..]).all(|&byte| byte == 7));
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -12,12 +12,14 @@ mod file;
 mod memory;
 mod overlay;
 mod sparse;
+mod writes;
 
 pub use clock::{Clock, RealClock, VirtualClock};
 pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
 pub use sparse::SparseDevice;
+pub use writes::Writes;
 
 use seekless_units::{ByteLen, Lba};
 use std::io;
@@ -57,7 +59,41 @@ pub enum DeviceError {
     },
 }
 
+/// When a write is on stable storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durable {
+    /// Once a flush that began after its completion has ended: until then it may
+    /// be in a volatile cache.
+    AfterFlush,
+    /// Once it has completed (force unit access, `REQ_FUA`). Of other writes that
+    /// says nothing.
+    OnCompletion,
+}
+
+/// A write that was submitted and has not completed, as its device numbers them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// A ticket that a device hands out.
+    #[must_use]
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number that the device gave it.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// A device of 512-byte sectors. All calls are positional and thread-safe.
+///
+/// A write is **submitted**, then it **completes**, then a **flush** puts it on
+/// stable storage, as the block layer of Linux has it
+/// (`Documentation/block/writeback_cache_control.rst`). Devices that do not say
+/// otherwise complete a write before the call returns.
 pub trait BlockDevice: Send + Sync {
     /// Length in bytes. A trailing part of a sector counts as present.
     fn len(&self) -> ByteLen;
@@ -90,23 +126,56 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// Writes `buf` from sector `at` on.
+    /// Writes `buf` from sector `at` on, and returns once the write has completed.
     ///
     /// # Errors
     /// As [`BlockDevice::read`], and [`DeviceError::ReadOnly`].
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError>;
 
-    /// As [`BlockDevice::write`], of a write that nobody waits for: later calls
-    /// see it, but a device may take its time over it, and over several in an
-    /// order of its own.
+    /// Gives a write to the device and does not wait for it. Returns the ticket
+    /// with which to ask for its completion, `None` when it has completed already.
+    /// `buf` is copied. Reads that come later see it, completed or not; writes
+    /// under way may complete in any order, and two that overlap may end in either
+    /// state: who wants the later one waits for the earlier one first.
+    ///
+    /// The default does as [`BlockDevice::write`], and flushes for
+    /// [`Durable::OnCompletion`].
     ///
     /// # Errors
-    /// As [`BlockDevice::write`].
-    fn write_behind(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.write(at, buf)
+    /// As [`BlockDevice::write`]. A write that fails after it was taken says so
+    /// when its completion is asked for.
+    fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
+        self.write(at, buf)?;
+        match durable {
+            Durable::AfterFlush => {}
+            Durable::OnCompletion => self.flush()?,
+        }
+        Ok(None)
     }
 
-    /// Returns once all completed writes are on stable storage.
+    /// Whether a write that was submitted has completed. Once this, or
+    /// [`BlockDevice::wait`], has said that it has completed or failed, its ticket
+    /// is void.
+    ///
+    /// # Errors
+    /// [`DeviceError`] when the write has failed: what it should have written may
+    /// be there in part, or not at all.
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        let _ = ticket;
+        Ok(true)
+    }
+
+    /// Returns once a write that was submitted has completed.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::is_complete`].
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let _ = ticket;
+        Ok(())
+    }
+
+    /// Returns once all completed writes are on stable storage. Of a write under
+    /// way that says nothing: it is waited for first.
     ///
     /// # Errors
     /// [`DeviceError::Io`] when the system cannot promise that.

@@ -3,14 +3,18 @@
 //! The drive serves one request at a time; what waits is sorted by the host.
 //! Reads, and writes somebody waits for, let the virtual clock run until they
 //! are done. Writes nobody waits for are done beside whatever else happens,
-//! until too many wait. The bytes themselves are there at once.
+//! until too many wait, and complete when the drive is done with them. The bytes
+//! themselves are there at once.
 
 use crate::queue::{Queue, Waiting};
 use crate::seekplot::{Kind, PlotId, Plots, Plotter, SeekPlot};
-use seekless_device::{BlockDevice, Clock, DeviceError, SparseDevice, VirtualClock};
+use seekless_device::{
+    BlockDevice, Clock, DeviceError, Durable, SparseDevice, Ticket, VirtualClock,
+};
 use seekless_model::{DeviceModel, Request};
 use seekless_units::{ByteLen, Lba, Nanos, SECTOR};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::io::{Error, Write};
 use std::ops::Sub;
@@ -62,16 +66,29 @@ pub type Log = Box<dyn Write + Send>;
 pub(crate) enum Step {
     /// It computes for so long.
     Compute(Nanos),
-    /// It asks the drive for something.
-    Ask(Request, Kind),
+    /// It asks the drive for something; a write that nobody waits for has a ticket.
+    Ask(Request, Kind, Option<Ticket>),
+    /// It waits for a write that was asked for before, by itself or another.
+    Wait(Ticket),
+}
+
+/// What a drive works on.
+#[derive(Clone, Copy)]
+struct Current {
+    number: u64,
+    done: Nanos,
+    ticket: Option<Ticket>,
 }
 
 struct State {
     model: Box<dyn DeviceModel>,
     queue: Queue,
     /// What the drive works on, and when that is done.
-    current: Option<(u64, Nanos)>,
+    current: Option<Current>,
     issued: u64,
+    /// Tickets given out, and those of writes that have not completed.
+    tickets: u64,
+    under_way: HashSet<Ticket>,
     tally: Tally,
     plots: Plots,
     log: Option<Log>,
@@ -88,13 +105,13 @@ impl State {
             return Ok(());
         }
         let Some((waiting, distance)) = self.queue.pop() else { return Ok(()) };
-        let Waiting { number, request, kind } = waiting;
+        let Waiting { number, request, kind, ticket } = waiting;
         let refused = |error| DeviceError::Io { at: request.at, source: Error::other(error) };
         let done = self.model.serve(at, request).map_err(refused)?;
         self.tally.seeks += u64::from(distance > 0);
         self.tally.seek_bytes += distance * SECTOR;
         self.tally.busy_ns += done.saturating_since(at);
-        self.current = Some((number, done));
+        self.current = Some(Current { number, done, ticket });
         self.plots.note(number, at, request.at.get(), kind);
         self.note(at, done, request, kind);
         Ok(())
@@ -119,11 +136,22 @@ impl State {
 
     /// Brings the drive up to a moment.
     fn run_to(&mut self, now: Nanos) -> Result<(), DeviceError> {
-        while let Some((_, done)) = self.current.filter(|(_, done)| *done <= now) {
+        while let Some(over) = self.current.filter(|current| current.done <= now) {
             self.current = None;
-            self.start(done)?;
+            if let Some(ticket) = over.ticket {
+                self.under_way.remove(&ticket);
+            }
+            self.start(over.done)?;
         }
         Ok(())
+    }
+
+    /// A ticket for a write that is asked for now, or was.
+    fn give_ticket(&mut self) -> Ticket {
+        let ticket = Ticket::new(self.tickets);
+        self.tickets += 1;
+        self.under_way.insert(ticket);
+        ticket
     }
 
     fn count(&mut self, request: Request, kind: Kind) {
@@ -165,6 +193,8 @@ impl Disk {
             queue: Queue::default(),
             current: None,
             issued: 0,
+            tickets: 0,
+            under_way: HashSet::new(),
             tally: Tally::default(),
             plots: Plots::default(),
             log,
@@ -222,16 +252,16 @@ impl Disk {
     /// # Errors
     /// [`DeviceError::Io`] for a request that the drive refuses.
     pub fn drain(&self) -> Result<(), DeviceError> {
-        self.wait(|state| state.current.is_none())
+        self.wait_until(|state| state.current.is_none())
     }
 
     /// Lets time pass until something is so; it must become so at the latest
     /// when nothing waits.
-    fn wait(&self, over: impl Fn(&State) -> bool) -> Result<(), DeviceError> {
+    fn wait_until(&self, over: impl Fn(&State) -> bool) -> Result<(), DeviceError> {
         let mut state = self.state();
         state.run_to(self.clock.now())?;
         while !over(&state) {
-            let Some((_, done)) = state.current else { return Ok(()) };
+            let Some(Current { done, .. }) = state.current else { return Ok(()) };
             self.clock.sleep(Nanos::new(done.saturating_since(self.clock.now())));
             state.run_to(done)?;
         }
@@ -267,7 +297,7 @@ impl Disk {
 
     /// When the drive is done with what it works on.
     pub(crate) fn next_done(&self) -> Option<Nanos> {
-        self.state().current.map(|(_, done)| done)
+        self.state().current.map(|current| current.done)
     }
 
     /// Brings the drive up to now.
@@ -278,36 +308,46 @@ impl Disk {
         self.state().run_to(self.clock.now())
     }
 
+    /// Whether a write with a ticket is done, by what the drive was brought up to.
+    pub(crate) fn is_over(&self, ticket: Ticket) -> bool {
+        !self.state().under_way.contains(&ticket)
+    }
+
     /// Gives a request to those that wait; its number.
     ///
     /// # Errors
     /// [`DeviceError::Io`] for a request that the drive refuses.
-    pub(crate) fn submit(&self, request: Request, kind: Kind) -> Result<u64, DeviceError> {
+    pub(crate) fn ask(
+        &self,
+        request: Request,
+        kind: Kind,
+        ticket: Option<Ticket>,
+    ) -> Result<u64, DeviceError> {
         let mut state = self.state();
         let now = self.clock.now();
         state.run_to(now)?;
         let number = state.issued;
         state.issued += 1;
         state.count(request, kind);
-        state.queue.push(Waiting { number, request, kind });
+        state.queue.push(Waiting { number, request, kind, ticket });
         state.start(now)?;
         Ok(number)
     }
 
     /// Submits a request and waits for it.
     fn serve(&self, request: Request, kind: Kind) -> Result<(), DeviceError> {
-        if self.is_noted(Step::Ask(request, kind)) {
+        if self.is_noted(Step::Ask(request, kind, None)) {
             return Ok(());
         }
-        let number = self.submit(request, kind)?;
+        let number = self.ask(request, kind, None)?;
         // Done is what was given to the drive and is not in its hands any more.
-        self.wait(|state| state.is_done(number))
+        self.wait_until(|state| state.is_done(number))
     }
 }
 
 impl State {
     fn is_done(&self, number: u64) -> bool {
-        self.current.is_none_or(|(current, _)| current != number) && !self.queue.holds(number)
+        self.current.is_none_or(|current| current.number != number) && !self.queue.holds(number)
     }
 }
 
@@ -330,14 +370,32 @@ impl BlockDevice for Disk {
         self.image.write(at, buf)
     }
 
-    fn write_behind(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+    /// Done when the drive is done with it. Drives of the time keep no cache that
+    /// they would not say so of: it is durable then, as far as anybody knew.
+    fn submit(&self, at: Lba, buf: &[u8], _: Durable) -> Result<Option<Ticket>, DeviceError> {
         let request = Request::write(at, sectors(buf.len()));
-        if self.is_noted(Step::Ask(request, Kind::AsyncWrite)) {
-            return self.image.write(at, buf);
-        }
-        self.submit(request, Kind::AsyncWrite)?;
         self.image.write(at, buf)?;
-        self.wait(|state| state.queue.len() <= self.most)
+        let ticket = self.state().give_ticket();
+        if self.is_noted(Step::Ask(request, Kind::AsyncWrite, Some(ticket))) {
+            return Ok(Some(ticket));
+        }
+        self.ask(request, Kind::AsyncWrite, Some(ticket))?;
+        self.wait_until(|state| state.queue.len() <= self.most)?;
+        Ok(Some(ticket))
+    }
+
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        self.catch_up()?;
+        Ok(self.is_over(ticket))
+    }
+
+    /// While time is stopped the wait is written down, and counts as over: whoever
+    /// goes on does so after it.
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        if self.is_over(ticket) || self.is_noted(Step::Wait(ticket)) {
+            return Ok(());
+        }
+        self.wait_until(|state| !state.under_way.contains(&ticket))
     }
 
     /// The caches of the time never asked a drive to flush.

@@ -2,6 +2,7 @@
 //! the last one given upwards, then from the lowest again (`disksort` of 4.4BSD).
 
 use crate::seekplot::Kind;
+use seekless_device::Ticket;
 use seekless_model::{Op, Request};
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,6 +12,8 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) request: Request,
     pub(crate) kind: Kind,
+    /// Who asks whether it is done.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// Requests sorted by place; those for the same place in their order of arrival.
@@ -61,7 +64,7 @@ mod tests {
         let mut next = |places: &[u64]| {
             for (number, &at) in (places.len() as u64 * 10..).zip(places) {
                 let (request, kind) = (Request::write(Lba::new(at), 8), Kind::AsyncWrite);
-                queue.push(Waiting { number, request, kind });
+                queue.push(Waiting { number, request, kind, ticket: None });
             }
             let (first, distance) = queue.pop().unwrap();
             (first.request.at.get(), distance)

@@ -176,8 +176,7 @@ impl<F: Format> Operate for Live<F> {
 
     fn sync(&mut self) -> Result<(), FsError> {
         self.write_everything()?;
-        self.device.flush()?;
-        Ok(())
+        self.core.cache.flush()
     }
 
     fn tick(&mut self) -> Result<(), FsError> {

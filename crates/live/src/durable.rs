@@ -14,7 +14,7 @@ impl<F: Format> Live<F> {
         let root = self.format.limits().root;
         let runs = self.runs_to_settle(ino)?;
         let runs = self.unless(Fault::FsyncWithoutContents, runs);
-        self.core.cache.settle_runs(&runs)?;
+        self.core.cache.complete_runs(&runs)?;
         self.core.note_settled(ino);
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
@@ -58,13 +58,13 @@ impl<F: Format> Live<F> {
             }
         }
         self.run_actions()?;
-        self.device.flush()?;
-        Ok(())
+        // One flush for all that nothing else has waited for.
+        self.core.cache.flush()
     }
 
     fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
         let run = self.format.inode_run(ino)?;
-        self.core.cache.settle_runs(&[run])
+        self.core.cache.complete_runs(&[run])
     }
 
     /// The runs of a file, contents, what maps them and attributes, of which the

@@ -13,9 +13,9 @@ pub(crate) struct Blocked {
 
 /// The changes to a block that are not on the disk.
 ///
-/// A record is in exactly one of the two lists while it is in the graph, and in
-/// neither when it is not (invariant 4 of docs/design/order.md). Both are short:
-/// what may be written has one record for each fragment at most.
+/// A record is in exactly one of the four lists while it is in the graph, and in
+/// none when it is not (invariant 4 of docs/design/order.md). All are short: what
+/// may be written has one record for each fragment at most.
 #[derive(Default, Debug)]
 pub(crate) struct Held {
     /// Changes that may not be written yet, oldest first: undone from the last
@@ -23,6 +23,10 @@ pub(crate) struct Held {
     pub(super) blocked: Vec<Blocked>,
     /// Changes that may be written, and that somebody may wait for.
     pub(super) open: Vec<ChangeId>,
+    /// Changes that are being written.
+    pub(super) sent: Vec<ChangeId>,
+    /// Changes whose write has completed, until the device is flushed.
+    pub(super) unflushed: Vec<ChangeId>,
 }
 
 impl Held {
@@ -33,7 +37,10 @@ impl Held {
 
     /// Whether nothing is held at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.blocked.is_empty() && self.open.is_empty()
+        self.blocked.is_empty()
+            && self.open.is_empty()
+            && self.sent.is_empty()
+            && self.unflushed.is_empty()
     }
 
     /// The changes that may not be written yet, oldest first.
@@ -41,9 +48,14 @@ impl Held {
         self.blocked.iter().map(|blocked| blocked.id)
     }
 
+    /// The changes that were written and are not known to be on the disk.
+    pub(super) fn written_ids(&self) -> impl Iterator<Item = ChangeId> {
+        self.sent.iter().chain(&self.unflushed).copied()
+    }
+
     /// All of them: first those that wait.
     pub(super) fn ids(&self) -> impl Iterator<Item = ChangeId> {
-        self.blocked_ids().chain(self.open.iter().copied())
+        self.blocked_ids().chain(self.open.iter().copied()).chain(self.written_ids())
     }
 
     /// A change is no longer one that may not be written.
@@ -51,7 +63,7 @@ impl Held {
         self.blocked.retain(|blocked| blocked.id != id);
     }
 
-    /// A change is neither.
+    /// Changes that are still to be written are so no more.
     pub(super) fn drop_all(&mut self, gone: &[ChangeId]) {
         self.open.retain(|id| !gone.contains(id));
         self.blocked.retain(|blocked| !gone.contains(&blocked.id));

@@ -2,7 +2,9 @@
 //!
 //! A cache tells its order of every change ([`Order::edited`],
 //! [`Order::changed`]), asks what of a block may be written now
-//! ([`Order::roll_back`]), and tells what is on the disk ([`Order::written`]).
+//! ([`Order::roll_back`]), and tells what became of a write: it was submitted
+//! ([`Order::sent`]), it has completed ([`Order::completed`]), it is on the disk
+//! ([`Order::committed`]).
 //! Everything that a discipline knows of changes lies behind these calls, and in
 //! the [`Held`] of each block; the rest of the cache knows blocks, bytes and
 //! times.
@@ -47,6 +49,24 @@ impl Change<'_> {
     }
 }
 
+/// What has to happen before some changes are on the disk, as far as it can now.
+#[derive(Default, Debug)]
+pub(crate) struct ToSettle {
+    /// Blocks that hold something that can be written.
+    pub(crate) to_write: Vec<u64>,
+    /// Blocks that are being written.
+    pub(crate) under_way: Vec<u64>,
+    /// Something has been written and waits for a flush.
+    pub(crate) to_flush: bool,
+}
+
+impl ToSettle {
+    /// Whether they are on the disk.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.to_write.is_empty() && self.under_way.is_empty() && !self.to_flush
+    }
+}
+
 /// An order of changes. `A` is an action of the format.
 pub(crate) enum Order<A> {
     Plain(Plain<A>),
@@ -61,6 +81,11 @@ impl<A> Order<A> {
         } else {
             Self::Plain(Plain::new())
         }
+    }
+
+    /// Whether it knows of changes that are not on the disk.
+    pub(crate) fn holds_back(&self) -> bool {
+        matches!(self, Self::Soft(_))
     }
 
     /// Whether the bytes at a place may be changed where they are: nothing that
@@ -103,20 +128,35 @@ impl<A> Order<A> {
         }
     }
 
-    /// What could be written of these blocks is on the disk.
-    pub(crate) fn written(&mut self, memory: &mut Memory, blocks: &[u64]) {
+    /// What could be written of these blocks was given to the device.
+    pub(crate) fn sent(&mut self, memory: &mut Memory, blocks: &[u64]) {
         match self {
             Self::Plain(_) => blocks.iter().for_each(|&block| memory.mark_written(block)),
-            Self::Soft(soft) => soft.written(memory, blocks),
+            Self::Soft(soft) => soft.sent(memory, blocks),
         }
     }
 
-    /// The blocks that can be written now and have to be before some changes are
-    /// on the disk; none when they are.
-    pub(crate) fn blocks_to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> Vec<u64> {
+    /// The writes of these blocks have completed, and wait for a flush.
+    pub(crate) fn completed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         match self {
-            Self::Plain(_) => Vec::new(),
-            Self::Soft(soft) => soft.blocks_to_settle(memory, changes),
+            Self::Plain(_) => {}
+            Self::Soft(soft) => soft.completed(memory, blocks),
+        }
+    }
+
+    /// What was written of these blocks and has completed is on the disk.
+    pub(crate) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
+        match self {
+            Self::Plain(_) => {}
+            Self::Soft(soft) => soft.committed(memory, blocks),
+        }
+    }
+
+    /// What has to happen before some changes are on the disk.
+    pub(crate) fn to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> ToSettle {
+        match self {
+            Self::Plain(_) => ToSettle::default(),
+            Self::Soft(soft) => soft.to_settle(memory, changes),
         }
     }
 
@@ -171,6 +211,15 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => Vec::new(),
             Self::Soft(soft) => soft.waiting_in(buffer, mask),
+        }
+    }
+
+    /// The changes to some fragments of a block that wait for something, are being
+    /// written, or wait for a flush.
+    pub(crate) fn held_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        match self {
+            Self::Plain(_) => Vec::new(),
+            Self::Soft(soft) => soft.held_in(buffer, mask),
         }
     }
 

@@ -1,7 +1,7 @@
 //! A device in memory that writes down every request, and when it came.
 
 use crate::{BLOCK, FRAGMENT, SECOND};
-use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
+use seekless_device::{BlockDevice, Clock, DeviceError, Durable, Ticket, VirtualClock};
 use seekless_units::{ByteLen, Lba, Nanos};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,8 @@ struct State {
     totals: Totals,
     /// Writes until one fails.
     until_fault: Option<u64>,
+    /// Flushes that fail.
+    bad_flushes: u64,
     /// What each write takes.
     service: u64,
 }
@@ -58,6 +60,11 @@ impl Recorder {
     /// Lets the write after so many more fail.
     pub(crate) fn fail_after(&self, writes: u64) {
         self.state.lock().unwrap().until_fault = Some(writes);
+    }
+
+    /// Lets so many flushes fail.
+    pub(crate) fn fail_flushes(&self, flushes: u64) {
+        self.state.lock().unwrap().bad_flushes = flushes;
     }
 
     /// Lets each write take so many nanoseconds.
@@ -117,12 +124,17 @@ impl BlockDevice for Recorder {
         self.put("write", at, buf)
     }
 
-    fn write_behind(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
-        self.put("behind", at, buf)
+    fn submit(&self, at: Lba, buf: &[u8], _: Durable) -> Result<Option<Ticket>, DeviceError> {
+        self.put("behind", at, buf).map(|()| None)
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         let mut state = self.state.lock().unwrap();
+        if state.bad_flushes > 0 {
+            state.bad_flushes -= 1;
+            let source = std::io::Error::other("worn out");
+            return Err(DeviceError::Io { at: Lba::ZERO, source });
+        }
         self.note(&mut state, "flush".into());
         state.totals.flushes += 1;
         Ok(())

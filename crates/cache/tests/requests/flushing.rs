@@ -158,3 +158,89 @@ fn a_sync_stops_for_actions() {
     assert_eq!(rig.requests(), ["behind 32+1", "behind 24+1"]);
     assert!(!rig.cache.is_dirty());
 }
+
+fn with_barriers(discipline: Discipline) -> Rig {
+    let mut config = soft_updates();
+    config.discipline = discipline;
+    config.barriers = true;
+    Rig::new(config)
+}
+
+/// However much is due, and whoever waits for it.
+#[test]
+fn a_pass_of_the_syncer_has_one_flush() {
+    for discipline in [Discipline::SoftUpdates, Discipline::Async] {
+        let mut rig = with_barriers(discipline);
+        for block in [3, 9, 20] {
+            let bitmap = rig.fill(block * PER_BLOCK, 1, 1, Role::BitmapSet);
+            rig.put(240, block as u32, 1, Role::PointerSet, &[bitmap]);
+        }
+        let mut requests: Vec<String> = rig.pass(10).into_iter().map(|(_, name)| name).collect();
+        let last = requests.pop();
+        assert_eq!(last.as_deref(), Some("flush"), "{discipline}");
+        assert!(requests.len() >= 3 && !requests.contains(&"flush".into()), "{requests:?}");
+        rig.cache.sync().unwrap();
+        rig.requests();
+        assert_eq!(rig.pass(10), [], "{discipline}: nothing was written since");
+    }
+}
+
+/// Room is made by writing; nobody waits for that to be durable before the next
+/// pass.
+#[test]
+fn what_makes_room_is_flushed_with_the_next_pass() {
+    let mut config = soft_updates();
+    config.discipline = Discipline::Async;
+    config.barriers = true;
+    config.capacity = crate::blocks(8);
+    let mut rig = Rig::new(config);
+    for block in 0..40 {
+        rig.cache.begin().unwrap();
+        rig.fill_block(block, 1, Role::Data);
+    }
+    let requests = rig.requests();
+    assert!(requests.len() > 2 && !requests.contains(&"flush".into()), "{requests:?}");
+    assert_eq!(rig.cache.next_due(), Some(seekless_units::Nanos::new(crate::SECOND)));
+    assert_eq!(rig.pass(1), [(1, "flush".into())]);
+}
+
+/// As `fsync` does it: contents, then the inode, then names.
+#[test]
+fn what_does_not_depend_on_each_other_shares_a_flush() {
+    let mut rig = with_barriers(Discipline::SoftUpdates);
+    rig.fill_block(9, 1, Role::Data);
+    rig.fill(32, 1, 1, Role::Attributes);
+    rig.fill(24, 1, 1, Role::EntryRemove);
+    rig.cache.complete_runs(&[run(72, 8)]).unwrap();
+    rig.cache.complete_runs(&[run(32, 1), run(24, 1)]).unwrap();
+    rig.cache.flush().unwrap();
+    assert_eq!(rig.requests(), ["write 72+8", "write 24+1", "write 32+1", "flush"]);
+    rig.cache.complete_runs(&[run(72, 8)]).unwrap();
+    rig.cache.flush().unwrap();
+    assert_eq!(rig.requests(), [""; 0], "the disk has all of it");
+    // What waits for something is there after it all the same.
+    let data = rig.fill_block(9, 2, Role::Data);
+    let size = rig.put(32, 8, 1, Role::PointerSet, &[data]);
+    rig.cache.complete_runs(&[run(72, 8)]).unwrap();
+    assert!(!rig.cache.is_committed(data), "nobody has flushed");
+    rig.cache.complete_runs(&[run(32, 1)]).unwrap();
+    rig.cache.flush().unwrap();
+    assert_eq!(rig.requests(), ["write 72+8", "flush", "write 32+1", "flush"]);
+    assert!(rig.cache.is_committed(size));
+}
+
+/// A flush that fails may have lost anything: the next that does not fail says
+/// nothing of that.
+#[test]
+fn what_a_flush_has_failed_for_is_never_on_the_disk() {
+    let mut rig = with_barriers(Discipline::SoftUpdates);
+    let [_, _, _, name] = chain(&mut rig);
+    rig.disk.fail_flushes(1);
+    let error = rig.cache.settle(&[name]).unwrap_err().to_string();
+    assert!(error.contains("worn out"), "{error}");
+    rig.requests();
+    assert!(rig.cache.settle(&[name]).is_err() && rig.cache.flush().is_err());
+    assert!(rig.cache.sync().is_err() && rig.cache.begin().is_err());
+    assert!(!rig.cache.is_committed(name));
+    assert_eq!((rig.requests(), rig.cache.broken_invariant()), (vec![], None));
+}

@@ -5,7 +5,7 @@ use crate::crash::in_order;
 use crate::shapes::{image, options};
 use crate::{SHAPES, shapes::Shape};
 use seekless_cache::{Config, Discipline};
-use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
+use seekless_device::{BlockDevice, DeviceError, Durable, MemoryDevice, Ticket, VirtualClock};
 use seekless_ffs::{FfsImage, FfsLive};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -18,7 +18,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 struct Failing {
     memory: Arc<MemoryDevice>,
     left: AtomicI64,
+    /// A write that nobody waits for fails after it was taken.
+    late: bool,
 }
+
+/// The tickets of writes that will complete, and of those that will fail.
+const GOOD: Ticket = Ticket::new(0);
+const BAD: Ticket = Ticket::new(1);
 
 impl BlockDevice for Failing {
     fn len(&self) -> ByteLen {
@@ -34,6 +40,26 @@ impl BlockDevice for Failing {
             return Err(DeviceError::Io { at, source: std::io::Error::other("worn out") });
         }
         self.memory.write(at, buf)
+    }
+
+    fn submit(&self, at: Lba, buf: &[u8], _: Durable) -> Result<Option<Ticket>, DeviceError> {
+        match (self.late, self.write(at, buf)) {
+            (false, done) => done.map(|()| None),
+            (true, Ok(())) => Ok(Some(GOOD)),
+            (true, Err(_)) => Ok(Some(BAD)),
+        }
+    }
+
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        self.wait(ticket).map(|()| true)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        if ticket == BAD {
+            let source = std::io::Error::other("worn out after all");
+            return Err(DeviceError::Io { at: Lba::ZERO, source });
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -68,15 +94,21 @@ fn work(live: &mut FfsLive) -> (u64, FsError) {
     unreachable!("the disk lasted for ever")
 }
 
-fn fails_after(writes: i64, shape: &Shape, discipline: Discipline) {
+fn fails_after(writes: i64, shape: &Shape, discipline: Discipline, late: bool) {
     let memory = image(shape);
-    let failing = Arc::new(Failing { memory: memory.clone(), left: AtomicI64::new(i64::MAX) });
+    let failing =
+        Arc::new(Failing { memory: memory.clone(), left: AtomicI64::new(i64::MAX), late });
     let clock = Arc::new(VirtualClock::new());
     let device: Arc<dyn BlockDevice> = failing.clone();
-    let mut live = FfsLive::open(device, clock, Config::new(discipline), options()).unwrap();
+    let mut config = Config::new(discipline);
+    if late {
+        // Little room, so that much is written that nobody waits for.
+        config.capacity = ByteLen::new(64 << 10);
+    }
+    let mut live = FfsLive::open(device, clock, config, options()).unwrap();
     failing.left.store(writes, Ordering::Relaxed);
     let (durable, error) = work(&mut live);
-    let what = format!("{discipline} after {writes} writes");
+    let what = format!("{discipline} after {writes} writes, late: {late}");
     let is_io = matches!(error, FsError::Device(_) | FsError::Io { .. });
     assert!(is_io, "{what}: {error}");
     let root = live.root();
@@ -107,8 +139,17 @@ fn a_failing_disk_loses_nothing_that_was_durable() {
     for discipline in [Discipline::SoftUpdates, Discipline::Sync] {
         for shape in &SHAPES[..2] {
             for writes in (0..60).chain((60..900).step_by(41)) {
-                fails_after(writes, shape, discipline);
+                fails_after(writes, shape, discipline, false);
             }
+        }
+    }
+}
+
+#[test]
+fn a_write_that_fails_late_loses_nothing_that_was_durable() {
+    for shape in &SHAPES[..2] {
+        for writes in (0..900).step_by(7) {
+            fails_after(writes, shape, Discipline::SoftUpdates, true);
         }
     }
 }

@@ -42,6 +42,39 @@ fn a_long_file_is_not_walked() {
     }
 }
 
+/// What the device is flushed for: once where nothing depends on anything else, once
+/// for each level of dependencies, and never where there is nothing new.
+#[test]
+fn an_fsync_has_few_flushes() {
+    for shape in &SHAPES {
+        for discipline in [Discipline::SoftUpdates, Discipline::Async] {
+            for barriers in [true, false] {
+                let device = image(shape);
+                let clock = Arc::new(VirtualClock::new());
+                let mut config = Config::new(discipline);
+                config.barriers = barriers;
+                let mut live = FfsLive::open(device.clone(), clock, config, options()).unwrap();
+                let file = live.make(live.root(), b"file", NewFile::Regular, OWNER).unwrap().ino;
+                let flushes = |live: &mut FfsLive| {
+                    let before = live.counters().flushes;
+                    live.fsync(file).unwrap();
+                    live.counters().flushes - before
+                };
+                let what = format!("{discipline}, barriers {barriers}, {shape:?}");
+                live.write(file, ByteLen::ZERO, &[7; 3000]).unwrap();
+                // Contents and bitmaps, the inode, the name.
+                let levels = if barriers && discipline == Discipline::SoftUpdates { 3 } else { 1 };
+                assert_eq!(flushes(&mut live), levels, "new, {what}");
+                assert_eq!(flushes(&mut live), 0, "nothing new, {what}");
+                // Over what is there: contents and times.
+                live.write(file, ByteLen::ZERO, &[8; 3000]).unwrap();
+                assert_eq!(flushes(&mut live), 1, "changed, {what}");
+                assert_eq!(flushes(&mut live), 0, "nothing new, {what}");
+            }
+        }
+    }
+}
+
 /// A new name that is put over the old one of the same name goes with it.
 #[test]
 fn names_that_come_and_go_are_written_once_a_turn() {

@@ -3,6 +3,11 @@
 use super::*;
 use seekless_model::preset;
 
+fn behind(disk: &Disk, at: Lba, buf: &[u8]) -> Result<Ticket, DeviceError> {
+    let ticket = disk.submit(at, buf, Durable::AfterFlush)?;
+    Ok(ticket.expect("it takes its time"))
+}
+
 fn disk(most: u32) -> (Disk, Arc<VirtualClock>) {
     let clock = Arc::new(VirtualClock::new());
     let model = preset("sata-7200").unwrap();
@@ -14,7 +19,7 @@ fn disk(most: u32) -> (Disk, Arc<VirtualClock>) {
 fn only_what_is_waited_for_takes_the_callers_time() {
     let (disk, clock) = disk(100);
     for at in 0..50 {
-        disk.write_behind(Lba::new(at * 30_000), &[1; 8192]).unwrap();
+        behind(&disk, Lba::new(at * 30_000), &[1; 8192]).unwrap();
     }
     assert_eq!(clock.now(), Nanos::ZERO);
     disk.read(Lba::new(1_000_003), &mut [0; 512]).unwrap();
@@ -49,8 +54,8 @@ fn the_picture_has_what_the_log_has_and_where() {
     let (mut disk, clock) = disk(20);
     let lines = Lines::default();
     disk.state.get_mut().unwrap().log = Some(Box::new(lines.clone()));
-    disk.write_behind(Lba::new(5), &[1; 512]).unwrap();
-    disk.write_behind(Lba::new(90), &[1; 512]).unwrap();
+    behind(&disk, Lba::new(5), &[1; 512]).unwrap();
+    behind(&disk, Lba::new(90), &[1; 512]).unwrap();
     let picture = disk.begin_plot("phase");
     let (origin, before) = (clock.now(), disk.tally());
     for at in 0..700u64 {
@@ -58,7 +63,7 @@ fn the_picture_has_what_the_log_has_and_where() {
         match at % 4 {
             0 => disk.read(place, &mut [0; 512]).unwrap(),
             1 => disk.write(place, &[1; 512]).unwrap(),
-            _ => disk.write_behind(place, &[1; 512]).unwrap(),
+            _ => drop(behind(&disk, place, &[1; 512]).unwrap()),
         }
     }
     disk.end_plot(picture);
@@ -141,9 +146,62 @@ fn take(left: &mut [crate::seekplot::Bin], line: &str, origin: Nanos, column: Na
 fn too_many_that_wait_hold_the_caller_up() {
     let (disk, clock) = disk(3);
     for at in 0..4 {
-        disk.write_behind(Lba::new(at * 30_000), &[1; 512]).unwrap();
+        behind(&disk, Lba::new(at * 30_000), &[1; 512]).unwrap();
     }
     assert_eq!(clock.now(), Nanos::ZERO, "one is served, three wait");
-    disk.write_behind(Lba::new(7), &[1; 512]).unwrap();
+    behind(&disk, Lba::new(7), &[1; 512]).unwrap();
     assert!(clock.now() > Nanos::ZERO);
+}
+
+/// A write completes when the drive is done with it, in the drive's order.
+#[test]
+fn writes_complete_one_after_the_other() {
+    let (disk, clock) = disk(100);
+    let places = [500_000, 1_900_000, 600_000, 1_500_000];
+    let tickets = places.map(|at| behind(&disk, Lba::new(at), &[1; 512]).unwrap());
+    let over = |disk: &Disk| tickets.map(|ticket| disk.is_complete(ticket).unwrap());
+    let mut seen = vec![over(&disk)];
+    while let Some(done) = disk.next_done() {
+        clock.sleep(Nanos::new(done.saturating_since(clock.now()) - 1));
+        assert_eq!(Some(&over(&disk)), seen.last(), "a moment before it is done");
+        clock.sleep(Nanos::new(1));
+        seen.push(over(&disk));
+    }
+    let (no, yes) = (false, true);
+    let upwards = [[no; 4], [yes, no, no, no], [yes, no, yes, no], [yes, no, yes, yes], [yes; 4]];
+    assert_eq!(seen, upwards);
+}
+
+#[test]
+fn who_waits_for_a_write_waits_until_it_has_completed() {
+    let (disk, clock) = disk(100);
+    let far = behind(&disk, Lba::new(1_900_000), &[1; 512]).unwrap();
+    let near = behind(&disk, Lba::new(9), &[1; 512]).unwrap();
+    disk.wait(far).unwrap();
+    assert!(clock.now() > Nanos::ZERO && disk.is_complete(far).unwrap());
+    assert!(!disk.is_complete(near).unwrap(), "it goes after that");
+    disk.wait(near).unwrap();
+    let now = clock.now();
+    disk.wait(near).unwrap();
+    assert_eq!(clock.now(), now, "it is over");
+}
+
+/// What is done while time is stopped is asked for when a process comes to it.
+#[test]
+fn a_write_that_is_written_down_completes_after_it_was_asked_for() {
+    let (disk, clock) = disk(100);
+    disk.stop_time();
+    let ticket = behind(&disk, Lba::new(9), &[7; 512]).unwrap();
+    disk.wait(ticket).unwrap();
+    let steps = disk.go_on();
+    let [Step::Ask(request, kind, asked), Step::Wait(waited)] = steps[..] else {
+        panic!("{steps:?}")
+    };
+    assert_eq!((asked, waited, clock.now()), (Some(ticket), ticket, Nanos::ZERO));
+    disk.drain().unwrap();
+    assert!(!disk.is_complete(ticket).unwrap(), "the drive was not asked yet");
+    disk.ask(request, kind, asked).unwrap();
+    assert!(!disk.is_complete(ticket).unwrap());
+    disk.drain().unwrap();
+    assert!(disk.is_complete(ticket).unwrap());
 }

@@ -10,6 +10,7 @@
 use crate::disk::Step;
 use crate::machine::Machine;
 use crate::seekplot::Kind;
+use seekless_device::Ticket;
 use seekless_fs::FsError;
 use seekless_units::Nanos;
 use std::collections::VecDeque;
@@ -54,6 +55,8 @@ enum Waits {
     Nothing,
     /// For a request.
     Request(u64),
+    /// For a write that it or another asked for and did not wait for then.
+    Write(Ticket),
     /// For room among the requests that wait.
     Room,
     /// For a moment.
@@ -145,6 +148,7 @@ impl Events<'_, '_> {
         for (at, task) in self.tasks.iter_mut().enumerate() {
             let over = match task.waits {
                 Waits::Request(number) => disk.is_done(number),
+                Waits::Write(ticket) => disk.is_over(ticket),
                 Waits::Room => disk.has_room(),
                 Waits::Until(then) => then <= now,
                 Waits::Nothing | Waits::Ever => false,
@@ -220,13 +224,20 @@ impl Events<'_, '_> {
                     self.burst = Some(Burst { task: at, began: now, ends });
                     return Ok(());
                 }
-                Step::Ask(_, Kind::AsyncWrite) if !self.machine.disk().has_room() => {
+                Step::Ask(_, Kind::AsyncWrite, _) if !self.machine.disk().has_room() => {
                     task.waits = Waits::Room;
                     return Ok(());
                 }
-                Step::Ask(request, kind) => {
+                Step::Wait(ticket) => {
                     task.steps.pop_front();
-                    let number = self.machine.disk().submit(request, kind)?;
+                    if !self.machine.disk().is_over(ticket) {
+                        task.waits = Waits::Write(ticket);
+                        return Ok(());
+                    }
+                }
+                Step::Ask(request, kind, ticket) => {
+                    task.steps.pop_front();
+                    let number = self.machine.disk().ask(request, kind, ticket)?;
                     if kind != Kind::AsyncWrite && !self.machine.disk().is_done(number) {
                         task.waits = Waits::Request(number);
                         return Ok(());

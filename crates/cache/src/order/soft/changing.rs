@@ -1,7 +1,7 @@
 //! Changes that are held back, and what becomes of earlier ones to the same
 //! bytes.
 
-use super::graph::{Record, Waiter};
+use super::graph::{Record, Stage, Waiter};
 use super::undo::{Undo, Undos, covers_all, lay_over};
 use super::{ChangeId, Memory, Soft};
 use crate::change::Changed;
@@ -67,7 +67,9 @@ impl<A> Soft<A> {
         let on = self.uppermost(&under);
         let waiters = SmallVec::new();
         let took_in = false;
-        let record = Record { block, role, mask, undo, waiting: 0, after, on, waiters, took_in };
+        let (waiting, stage) = (0, Stage::Held);
+        let record =
+            Record { block, role, mask, undo, waiting, after, on, waiters, took_in, stage };
         let id = self.graph.insert(record, &mut memory.counters);
         self.graph.wait_instead(id, &voided.waiters);
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);

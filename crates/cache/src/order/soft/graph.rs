@@ -35,6 +35,17 @@ pub(super) enum Waiter {
     Action(u32),
 }
 
+/// How far a change has come on its way to the disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It waits, or may be written.
+    Held,
+    /// It is being written.
+    Sent,
+    /// Its write has completed, and the device was not flushed since.
+    Unflushed,
+}
+
 /// A change in the graph.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -54,6 +65,7 @@ pub(super) struct Record {
     pub(super) waiters: SmallVec<[Waiter; 3]>,
     /// It has taken in later changes: undoing it would undo those too.
     pub(super) took_in: bool,
+    pub(super) stage: Stage,
 }
 
 impl Record {

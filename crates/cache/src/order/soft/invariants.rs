@@ -1,7 +1,7 @@
 //! The invariants of docs/design/order.md, as far as a state shows them: for
 //! tests, which ask after every step. The time it takes grows with the graph.
 
-use super::graph::Waiter;
+use super::graph::{Stage, Waiter};
 use super::mutation::closure;
 use super::undo::Undo;
 use super::{ChangeId, Memory, Soft};
@@ -16,27 +16,38 @@ impl<A> Soft<A> {
             .or_else(|| self.lies_under_nothing_newer(memory))
     }
 
-    /// 4 and 5: every record stands in one list of its block, and what it undoes
-    /// is kept as long as it waits.
+    /// 4 and 5: every record stands in the one list of its block that says how far
+    /// it has come, and what it undoes is kept as long as it waits.
     fn lists_fit(&self, memory: &Memory) -> Option<String> {
         let mut listed = HashMap::new();
         for buffer in memory.buffers.iter() {
-            let blocked = buffer.held.blocked_ids().map(|id| (id, true));
-            for (id, waits) in blocked.chain(buffer.held.open.iter().map(|&id| (id, false))) {
-                if listed.insert(id, (buffer, waits)).is_some() {
+            let held = &buffer.held;
+            let lists = held
+                .blocked_ids()
+                .map(|id| (id, (Stage::Held, true)))
+                .chain(held.open.iter().map(|&id| (id, (Stage::Held, false))))
+                .chain(held.sent.iter().map(|&id| (id, (Stage::Sent, false))))
+                .chain(held.unflushed.iter().map(|&id| (id, (Stage::Unflushed, false))));
+            for (id, list) in lists {
+                if listed.insert(id, (buffer, list)).is_some() {
                     return Some(format!("4: {id:?} is held twice"));
                 }
+            }
+            if !held.sent.is_empty() && !buffer.is_under_way() {
+                return Some(format!("4: nothing writes what was sent: {held:?}"));
             }
         }
         let mut undo = 0;
         for (id, record) in self.graph.iter() {
-            let Some((buffer, waits)) = listed.remove(&id) else {
+            let Some((buffer, (stage, waits))) = listed.remove(&id) else {
                 return Some(format!("4: {id:?} is held by no block"));
             };
-            if buffer.block != record.block || waits != (record.waiting > 0) {
+            let placed = (record.stage, record.waiting > 0) == (stage, waits);
+            if buffer.block != record.block || !placed {
                 return Some(format!("4: {id:?} is held in the wrong place: {record:?}"));
             }
-            if !waits && buffer.dirty & record.mask != record.mask {
+            let open = stage == Stage::Held && !waits;
+            if open && buffer.dirty & record.mask != record.mask {
                 return Some(format!("4: {id:?} may be written, and nothing writes it"));
             }
             if !waits && !record.undo.is_empty() {

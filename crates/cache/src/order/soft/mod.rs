@@ -18,10 +18,11 @@ mod mutation;
 mod retract;
 mod undo;
 
+use super::ToSettle;
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Kind, Role};
 use crate::memory::Memory;
-use graph::{Graph, Record};
+use graph::{Graph, Record, Stage};
 use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
@@ -74,6 +75,7 @@ impl<A> Soft<A> {
             on: SmallVec::new(),
             waiters: SmallVec::new(),
             took_in: false,
+            stage: Stage::Held,
         };
         let id = self.graph.insert(record, &mut memory.counters);
         if let Some(buffer) = memory.buffers.get_mut(block) {
@@ -91,19 +93,47 @@ impl<A> Soft<A> {
         buffer.held.blocked.len()
     }
 
-    /// What was dirty in these blocks is on the disk. First for all of them,
-    /// then whoever waited is told: what may be written from now on was not.
-    pub(super) fn written(&mut self, memory: &mut Memory, blocks: &[u64]) {
+    /// What was dirty in these blocks was given to the device. It does not take
+    /// in later changes any more: they go with a later write.
+    pub(super) fn sent(&mut self, memory: &mut Memory, blocks: &[u64]) {
+        for &block in blocks {
+            let Some(buffer) = memory.buffers.get_mut(block) else { continue };
+            debug_assert!(buffer.held.sent.is_empty(), "it is being written (invariant 8)");
+            for &id in &buffer.held.open {
+                let Some(record) = self.graph.get_mut(id) else { continue };
+                debug_assert_eq!(record.waiting, 0, "an open change waits");
+                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
+                record.stage = Stage::Sent;
+            }
+            std::mem::swap(&mut buffer.held.sent, &mut buffer.held.open);
+            memory.mark_written(block);
+        }
+    }
+
+    /// The writes of these blocks have completed.
+    pub(super) fn completed(&mut self, memory: &mut Memory, blocks: &[u64]) {
+        for &block in blocks {
+            let Some(buffer) = memory.buffers.get_mut(block) else { continue };
+            for &id in &buffer.held.sent {
+                let Some(record) = self.graph.get_mut(id) else { continue };
+                debug_assert_eq!(record.stage, Stage::Sent, "it was submitted");
+                record.stage = Stage::Unflushed;
+            }
+            let held = &mut buffer.held;
+            held.unflushed.append(&mut held.sent);
+        }
+    }
+
+    /// What was written of these blocks and has completed is on the disk: whoever
+    /// waited for it is told. What may be written from now on was not in it.
+    pub(super) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         let mut written = Vec::new();
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
-            #[cfg(debug_assertions)]
-            for record in buffer.held.open.iter().filter_map(|&id| self.graph.get(id)) {
-                debug_assert_eq!(record.waiting, 0, "an open change waits");
-                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
+            written.append(&mut buffer.held.unflushed);
+            if !buffer.is_under_way() {
+                written.append(&mut buffer.held.sent);
             }
-            written.append(&mut buffer.held.open);
-            memory.mark_written(block);
         }
         let mut freed = Vec::new();
         for id in written {
@@ -128,25 +158,34 @@ impl<A> Soft<A> {
     }
 
     /// Everything that these changes wait for, at once or by way of others, and
-    /// that can be written, stands in these blocks. There is some as long as one
-    /// of them is not on the disk (invariant 1).
-    pub(super) fn blocks_to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> Vec<u64> {
+    /// that can be written, is being written or waits for a flush. There is some as
+    /// long as one of them is not on the disk (invariant 1).
+    pub(super) fn to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> ToSettle {
         let mut seen: HashSet<ChangeId> = HashSet::new();
-        let mut blocks = HashSet::new();
+        let mut to_write = HashSet::new();
+        let mut under_way = HashSet::new();
+        let mut to_flush = false;
         let mut stack = changes.to_vec();
         while let Some(id) = stack.pop() {
             let Some(record) = self.graph.get(id) else { continue };
             if !seen.insert(id) {
                 continue;
             }
-            if record.waiting == 0 {
-                let dirty = memory.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
-                debug_assert!(dirty, "it can be written, and nothing writes it");
-                blocks.insert(record.block);
+            match record.stage {
+                Stage::Sent => {
+                    under_way.insert(record.block);
+                }
+                Stage::Unflushed => to_flush = true,
+                Stage::Held if record.waiting == 0 => {
+                    let dirty = memory.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
+                    debug_assert!(dirty, "it can be written, and nothing writes it");
+                    to_write.insert(record.block);
+                }
+                Stage::Held => stack.extend(record.after.iter().chain(&record.on)),
             }
-            stack.extend(record.after.iter().chain(&record.on));
         }
-        blocks.into_iter().collect()
+        let (to_write, under_way) = (to_write.into_iter(), under_way.into_iter());
+        ToSettle { to_write: to_write.collect(), under_way: under_way.collect(), to_flush }
     }
 
     pub(super) fn defer(&mut self, memory: &mut Memory, after: &[ChangeId], kind: Kind, action: A) {
@@ -175,6 +214,11 @@ impl<A> Soft<A> {
 
     pub(super) fn waiting_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
         buffer.held.blocked_ids().filter(|&id| self.lies_in(id, mask)).collect()
+    }
+
+    pub(super) fn held_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {
+        let held = buffer.held.blocked_ids().chain(buffer.held.written_ids());
+        held.filter(|&id| self.lies_in(id, mask)).collect()
     }
 
     pub(super) fn changes_in(&self, buffer: &Buffer, mask: u64) -> Vec<ChangeId> {

@@ -1,0 +1,227 @@
+//! Writes under way: from when they are given to the device until what they
+//! wrote is on the disk.
+//!
+//! A change is on the disk when its write has completed and, with barriers, the
+//! device was flushed after that. Until then a block may be changed, since a copy
+//! went out, but it is not written again (invariant 8 of docs/design/order.md): the
+//! device may complete writes in any order, and the older bytes would come last.
+
+use crate::cache::Cache;
+use crate::memory::Memory;
+use hashbrown::HashMap;
+use seekless_device::Ticket;
+use seekless_fs::FsError;
+use std::ops::RangeInclusive;
+
+/// A request that was submitted and has not completed.
+pub(crate) struct Flight {
+    pub(crate) ticket: Ticket,
+    /// The blocks of which it writes something.
+    pub(crate) blocks: RangeInclusive<u64>,
+    /// What it writes.
+    pub(crate) fragments: RangeInclusive<u64>,
+}
+
+/// The writes of a cache that are not known to be on the disk.
+#[derive(Default)]
+pub(crate) struct Flights {
+    /// Under way, in the order in which they were submitted.
+    under_way: Vec<Flight>,
+    /// Blocks with changes whose write has completed, with barriers: they wait for
+    /// a flush.
+    unflushed: Vec<u64>,
+    /// A write has completed since the device was last flushed.
+    needs_flush: bool,
+}
+
+impl Flights {
+    /// Whether all that was written is on the disk, as far as `barriers` ask.
+    pub(crate) fn are_over(&self, barriers: bool) -> bool {
+        self.under_way.is_empty() && !(barriers && self.needs_flush)
+    }
+
+    /// 8 of docs/design/order.md: no two requests under way write the same, and
+    /// each block knows of those that write some of it. One that has failed stays
+    /// known for ever.
+    pub(crate) fn broken_invariant(&self, memory: &Memory, failed: bool) -> Option<String> {
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        for block in self.under_way.iter().flat_map(|flight| flight.blocks.clone()) {
+            *counts.entry(block).or_default() += 1;
+        }
+        for buffer in memory.buffers.iter() {
+            let (known, there) = (buffer.under_way(), counts.remove(&buffer.block).unwrap_or(0));
+            if known < there || known > there && !failed {
+                let block = buffer.block;
+                return Some(format!("8: {there} requests write block {block}, {known} are known"));
+            }
+        }
+        if let Some(block) = counts.keys().next() {
+            return Some(format!("8: block {block} is being written and not in memory"));
+        }
+        let mut places: Vec<&RangeInclusive<u64>> =
+            self.under_way.iter().map(|flight| &flight.fragments).collect();
+        places.sort_unstable_by_key(|place| *place.start());
+        let overlap = places.windows(2).find(|two| two[0].end() >= two[1].start())?;
+        Some(format!("8: fragments {:?} and {:?} are being written", overlap[0], overlap[1]))
+    }
+}
+
+impl<A> Cache<A> {
+    /// Some blocks were given to the device in whole or in part; `flights` are the
+    /// requests that have not completed.
+    pub(crate) fn note_sent(&mut self, blocks: &[u64], flights: Vec<Flight>) {
+        self.order.sent(&mut self.memory, blocks);
+        for block in flights.iter().flat_map(|flight| flight.blocks.clone()) {
+            self.memory.buffers.take_off(block);
+        }
+        let all_landed = flights.is_empty();
+        self.flights.under_way.extend(flights);
+        if all_landed {
+            self.note_landed(blocks);
+        } else {
+            let under_way = |block: &u64| {
+                self.memory.buffers.get(*block).is_some_and(|buffer| buffer.is_under_way())
+            };
+            let landed: Vec<u64> = blocks.iter().copied().filter(|at| !under_way(at)).collect();
+            self.note_landed(&landed);
+        }
+    }
+
+    /// All writes of some blocks have completed.
+    fn note_landed(&mut self, blocks: &[u64]) {
+        if blocks.is_empty() {
+            return;
+        }
+        self.flights.needs_flush = true;
+        if self.config.barriers {
+            self.order.completed(&mut self.memory, blocks);
+            if self.order.holds_back() {
+                self.flights.unflushed.extend_from_slice(blocks);
+            }
+        } else {
+            self.order.committed(&mut self.memory, blocks);
+        }
+    }
+
+    /// A write has completed of which no order knows.
+    pub(crate) fn note_written(&mut self) {
+        self.flights.needs_flush = true;
+    }
+
+    /// Asks which writes have completed, and notes it.
+    ///
+    /// # Errors
+    /// [`FsError::Device`] when one has failed: nothing may be changed any more.
+    pub(crate) fn poll(&mut self) -> Result<(), FsError> {
+        if self.flights.under_way.is_empty() {
+            return Ok(());
+        }
+        self.end_flights(|cache, flight| cache.device.is_complete(flight.ticket))
+    }
+
+    /// Waits for the writes under way of some blocks.
+    ///
+    /// # Errors
+    /// As [`Cache::poll`]; [`FsError::ReadOnly`] when one has failed before.
+    pub(crate) fn wait_for(&mut self, blocks: &[u64]) -> Result<(), FsError> {
+        if self.flights.under_way.is_empty() {
+            return self.check_writable();
+        }
+        self.end_flights(|cache, flight| {
+            if blocks.iter().any(|block| flight.blocks.contains(block)) {
+                cache.device.wait(flight.ticket).map(|()| true)
+            } else {
+                cache.device.is_complete(flight.ticket)
+            }
+        })?;
+        self.check_writable()
+    }
+
+    /// Waits for all writes under way.
+    ///
+    /// # Errors
+    /// As [`Cache::poll`].
+    pub(crate) fn wait_for_all(&mut self) -> Result<(), FsError> {
+        self.end_flights(|cache, flight| cache.device.wait(flight.ticket).map(|()| true))
+    }
+
+    /// Waits for the write that was submitted first, and has it on the disk, with all
+    /// that has completed by then. False when there was nothing to wait for.
+    ///
+    /// # Errors
+    /// As [`Cache::poll`].
+    pub(crate) fn wait_for_some(&mut self) -> Result<bool, FsError> {
+        if self.flights.are_over(self.config.barriers) {
+            return Ok(false);
+        }
+        if let Some(first) = self.flights.under_way.first().map(|flight| flight.ticket) {
+            self.end_flights(|cache, flight| {
+                if flight.ticket == first {
+                    cache.device.wait(first).map(|()| true)
+                } else {
+                    cache.device.is_complete(flight.ticket)
+                }
+            })?;
+        }
+        self.barrier()?;
+        Ok(true)
+    }
+
+    /// Takes out the flights of which `is_over` says that they have completed. One
+    /// that has failed is over as well, but its blocks are never on the disk, and
+    /// stay in memory.
+    fn end_flights(
+        &mut self,
+        is_over: impl Fn(&Self, &Flight) -> Result<bool, seekless_device::DeviceError>,
+    ) -> Result<(), FsError> {
+        let mut landed = Vec::new();
+        let mut failed = None;
+        for flight in std::mem::take(&mut self.flights.under_way) {
+            match is_over(self, &flight) {
+                Ok(true) => {
+                    for block in flight.blocks {
+                        if self.memory.buffers.land(block) {
+                            landed.push(block);
+                        }
+                    }
+                }
+                Ok(false) => self.flights.under_way.push(flight),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        self.note_landed(&landed);
+        for block in landed {
+            self.memory.drop_empty(block);
+        }
+        failed.map_or(Ok(()), |error| Err(self.fail(error.into())))
+    }
+
+    /// Puts all writes that have completed on stable storage. Without barriers
+    /// nobody in the cache asks for that: `fsync` and `sync` do. Nothing is flushed
+    /// where nothing was written since the last time.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]: nothing may be changed any more; [`FsError::ReadOnly`]
+    /// when that was so before.
+    pub fn flush(&mut self) -> Result<(), FsError> {
+        if !self.flights.needs_flush {
+            return Ok(());
+        }
+        // A flush that fails may have lost what it should have written, and the
+        // next one says nothing of that.
+        self.check_writable()?;
+        self.memory.counters.flushes += 1;
+        self.device.flush().map_err(|error| self.fail(error.into()))?;
+        self.flights.needs_flush = false;
+        let blocks = std::mem::take(&mut self.flights.unflushed);
+        self.order.committed(&mut self.memory, &blocks);
+        Ok(())
+    }
+
+    /// What follows may depend on what has completed: flushes, with barriers.
+    pub(crate) fn barrier(&mut self) -> Result<(), FsError> {
+        if self.config.barriers { self.flush() } else { Ok(()) }
+    }
+}
