@@ -3,6 +3,7 @@
 use crate::driver::{Base, How, RunError, prepare, record};
 use crate::explore::{Coverage, Exploration, Extent, Search, explore_run};
 use crate::oracle::{Promises, Violation};
+use crate::recorder::Completion;
 use crate::script::{Script, ScriptError};
 use crate::shrink::{self, Reproducer};
 use crate::target::Target;
@@ -40,6 +41,9 @@ pub struct Settings {
     /// In how many ways each workload's blocks are written
     /// ([`workload::scheduled`]).
     pub schedules: u32,
+    /// The device has a queue: writes that nobody waits for complete late
+    /// ([`Completion::Late`]).
+    pub queue: bool,
 }
 
 impl Settings {
@@ -54,9 +58,10 @@ impl Settings {
         };
         let (part, parts) = shard;
         let (discipline, schedules) = (self.discipline, self.schedules);
+        let queue = if self.queue { "; queue" } else { "" };
         format!(
             "{workload}; {format}; {discipline}; {extent}; bound {bound}; shard {part}/{parts}; \
-             seed {seed}; schedules {schedules}"
+             seed {seed}; schedules {schedules}{queue}"
         )
     }
 }
@@ -113,8 +118,11 @@ impl<'a> Campaign<'a> {
         Promises::of(self.settings.discipline)
     }
 
-    fn how(&self) -> How {
-        How::new(self.settings.discipline)
+    /// A device's queue draws from a schedule's number.
+    fn how(&self, seed: u64) -> How {
+        let late = self.settings.queue.then_some(Completion::Late(seed));
+        let completion = late.unwrap_or(Completion::AtOnce);
+        How { completion, ..How::new(self.settings.discipline) }
     }
 
     /// Looks at a workload's states. `progress` is told how many were judged.
@@ -134,7 +142,7 @@ impl<'a> Campaign<'a> {
             let Some(extent) = self.extent_of(schedule, drawn) else { break };
             let seed = self.seed_of(&script.name, schedule);
             let script = scheduled(script, schedule, seed);
-            let run = record(self.target, &base, &script, &self.how())?;
+            let run = record(self.target, &base, &script, &self.how(seed))?;
             let search = Search { seed, extent, ..self.settings.search };
             let found = explore_run(self.target, self.promises(), &run, &search, progress)?;
             result.writes += run.log.writes(0) as u64;
@@ -179,7 +187,7 @@ impl<'a> Campaign<'a> {
         let seed = self.seed_of(&script.name, schedule);
         let script = scheduled(script, schedule, seed);
         let search = Search { seed, first_only: true, ..self.settings.search };
-        Ok(shrink::shrink(self.target, self.promises(), &script, &self.how(), &search)?)
+        Ok(shrink::shrink(self.target, self.promises(), &script, &self.how(seed), &search)?)
     }
 
     /// What a workload's device was told, from the making of its image on: a
@@ -189,8 +197,9 @@ impl<'a> Campaign<'a> {
     /// [`CampaignError`].
     pub fn log_of(&mut self, script: &Script) -> Result<crate::log::Log, CampaignError> {
         let base = self.base(script)?;
-        let script = scheduled(script, 0, self.seed_of(&script.name, 0));
-        let run = record(self.target, &base, &script, &self.how())?;
+        let seed = self.seed_of(&script.name, 0);
+        let script = scheduled(script, 0, seed);
+        let run = record(self.target, &base, &script, &self.how(seed))?;
         Ok(crate::replay::with_base(&run))
     }
 }

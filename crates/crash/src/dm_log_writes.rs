@@ -191,7 +191,10 @@ impl Reader<'_> {
     }
 }
 
-/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends.
+/// Writes a log, in sectors of 512 bytes. Marks are cut where a sector ends. A write
+/// stands where it has completed, as the kernel's target has it: that it may have
+/// reached the disk before is not known from such a log, and one that never has
+/// completed is not in it.
 ///
 /// # Errors
 /// What `to` gives; [`io::ErrorKind::InvalidInput`] for a write that is not of
@@ -199,13 +202,19 @@ impl Reader<'_> {
 pub fn write(log: &Log, to: &mut dyn Write) -> io::Result<()> {
     let size = usize::try_from(SECTOR).unwrap_or(512);
     let mut head = vec![0; size];
-    let count = u64::try_from(log.steps.len()).unwrap_or(u64::MAX);
+    let is_entry = |step: &&Step| !matches!(step, Step::Submit { .. });
+    let count = u64::try_from(log.steps.iter().filter(is_entry).count()).unwrap_or(u64::MAX);
     put(&mut head, &[MAGIC, VERSION, count, SECTOR]);
     to.write_all(&head)?;
     for step in &log.steps {
         let mut entry = vec![0; size];
+        let step = match step {
+            Step::Complete { submit } => log.steps.get(*submit).unwrap_or(step),
+            Step::Submit { .. } => continue,
+            _ => step,
+        };
         match step {
-            Step::Write { at, bytes, fua } => {
+            Step::Write { at, bytes, fua } | Step::Submit { at, bytes, fua } => {
                 let sectors = bytes.len().checked_div(size).unwrap_or(0);
                 if sectors.saturating_mul(size) != bytes.len() {
                     return Err(io::Error::new(
@@ -219,6 +228,8 @@ pub fn write(log: &Log, to: &mut dyn Write) -> io::Result<()> {
                 to.write_all(bytes)?;
                 continue;
             }
+            // It completes a write that is not there.
+            Step::Complete { .. } => {}
             Step::Discard { at, sectors } => put(&mut entry, &[at.get(), *sectors, DISCARD, 0]),
             Step::Flush => put(&mut entry, &[0, 0, FLUSH, 0]),
             Step::Mark(text) => {

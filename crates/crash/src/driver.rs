@@ -4,7 +4,7 @@ mod operations;
 
 use crate::history::{Deed, FileId, History, Passing, Scope};
 use crate::log::Log;
-use crate::recorder::Recorder;
+use crate::recorder::{Completion, Recorder};
 use crate::script::{Line, Op, Script};
 use crate::target::{Live, Target};
 use rand_core::{RngCore, SeedableRng};
@@ -65,15 +65,17 @@ pub struct How {
     /// Once an order was dropped ([`Config::drop_order`]), blocks are written so
     /// that the loss can show, in the way of this number.
     pub after_drop: Option<u64>,
+    /// When the device completes writes that nobody waits for.
+    pub completion: Completion,
 }
 
 impl How {
-    /// A small cache with a discipline.
+    /// A small cache with a discipline, on a device without a queue.
     #[must_use]
     pub fn new(discipline: Discipline) -> Self {
         let mut config = Config::new(discipline);
         config.capacity = ByteLen::new(1 << 20);
-        Self { config, after_drop: None }
+        Self { config, after_drop: None, completion: Completion::AtOnce }
     }
 }
 
@@ -142,7 +144,7 @@ pub fn record(
     how: &How,
 ) -> Result<Run, RunError> {
     let device = Arc::new(MemoryDevice::new(base.image.to_vec()));
-    let recorder = Arc::new(Recorder::new(device));
+    let recorder = Arc::new(Recorder::new(device, how.completion));
     let mut driver = Driver::new(
         target,
         recorder.clone(),

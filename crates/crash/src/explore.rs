@@ -2,7 +2,7 @@
 
 use crate::driver::Run;
 use crate::judge::{Judge, Verdict};
-use crate::log::{Epoch, Log, Step};
+use crate::log::{Epoch, Log};
 use crate::oracle::{Promised, Promises, Violation, Window};
 use crate::states::{Level, States, states};
 use crate::target::Target;
@@ -228,11 +228,10 @@ fn keep_some(all: &mut [Option<States>], search: &Search) -> (u64, u64) {
     (total.saturating_sub(left) as u64, drawn as u64)
 }
 
+/// Puts onto a device what the flush at the end of an epoch puts on the disk.
 fn apply_epoch(log: &Log, epoch: &Epoch, layer: &dyn BlockDevice) -> Result<(), DeviceError> {
-    for step in log.steps.get(epoch.steps.clone()).unwrap_or_default() {
-        if let Step::Write { at, bytes, .. } = step {
-            layer.write(*at, bytes)?;
-        }
+    for written in log.completed(epoch.steps.clone()) {
+        layer.write(written.at, written.bytes)?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// One thing a device was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// To write.
+    /// To write; the write had completed when the call returned.
     Write {
         /// The first sector.
         at: Lba,
@@ -15,6 +15,22 @@ pub enum Step {
         bytes: Arc<[u8]>,
         /// It was on stable storage when the call returned (`REQ_FUA`).
         fua: bool,
+    },
+    /// To write, as [`Step::Write`], but it is under way until a
+    /// [`Step::Complete`]. It may reach the disk at any time from now on.
+    Submit {
+        /// The first sector.
+        at: Lba,
+        /// Whole sectors.
+        bytes: Arc<[u8]>,
+        /// It is on stable storage when it has completed.
+        fua: bool,
+    },
+    /// Nothing: the write that was submitted in this step has completed. The next
+    /// flush puts it on stable storage, and none before.
+    Complete {
+        /// The step.
+        submit: usize,
     },
     /// That the contents of some sectors matter no more. They may still be read
     /// as they were.
@@ -24,10 +40,30 @@ pub enum Step {
         /// How many.
         sectors: u64,
     },
-    /// To put all that was written on stable storage.
+    /// To put all writes that have completed on stable storage.
     Flush,
     /// Nothing: whoever keeps the log has something to remember.
     Mark(String),
+}
+
+/// What a step writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written<'a> {
+    pub(crate) at: Lba,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) fua: bool,
+}
+
+impl Step {
+    /// What it writes, at once or later; `None` when it writes nothing.
+    pub(crate) fn written(&self) -> Option<Written<'_>> {
+        match self {
+            Self::Write { at, bytes, fua } | Self::Submit { at, bytes, fua } => {
+                Some(Written { at: *at, bytes, fua: *fua })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// All that a device was told, in order.
@@ -37,12 +73,14 @@ pub struct Log {
     pub steps: Vec<Step>,
 }
 
-/// The writes between two flushes: any of them may be lost, whatever became of
-/// the others.
+/// The writes between two flushes, and those before that the first of these
+/// flushes did not cover: any of them may be lost, whatever became of the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Epoch {
     /// Its steps in the log, the flush that ends it not among them.
     pub steps: Range<usize>,
+    /// Steps before those with writes that were under way when it began.
+    pub carried: Vec<usize>,
 }
 
 impl Log {
@@ -51,21 +89,53 @@ impl Log {
     pub fn epochs(&self, from: usize) -> Vec<Epoch> {
         let mut epochs = Vec::new();
         let mut start = from;
-        for (at, step) in self.steps.iter().enumerate().skip(from) {
-            if *step == Step::Flush {
-                epochs.push(Epoch { steps: start..at });
-                start = at.saturating_add(1);
+        let mut under_way = Vec::new();
+        let mut carried = Vec::new();
+        for (at, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Submit { .. } => under_way.push(at),
+                Step::Complete { submit } => under_way.retain(|at| at != submit),
+                Step::Flush if at >= from => {
+                    let before = std::mem::replace(&mut carried, under_way.clone());
+                    epochs.push(Epoch { steps: start..at, carried: before });
+                    start = at.saturating_add(1);
+                }
+                _ => {}
+            }
+            if at < from {
+                carried.clone_from(&under_way);
             }
         }
-        epochs.push(Epoch { steps: start..self.steps.len() });
+        epochs.push(Epoch { steps: start..self.steps.len(), carried });
         epochs
+    }
+
+    /// When the write of a step has completed: the step in which it is said, or
+    /// itself; `None` when it never has.
+    #[must_use]
+    pub(crate) fn completion(&self, step: usize) -> Option<usize> {
+        let is_it = |(_, other): &(usize, &Step)| **other == Step::Complete { submit: step };
+        match self.steps.get(step)? {
+            Step::Submit { .. } => {
+                self.steps.iter().enumerate().skip(step).find(is_it).map(|(at, _)| at)
+            }
+            _ => Some(step),
+        }
+    }
+
+    /// The writes that have completed in some steps, in that order.
+    pub(crate) fn completed(&self, steps: Range<usize>) -> impl Iterator<Item = Written<'_>> {
+        self.steps.get(steps).unwrap_or_default().iter().filter_map(|step| match step {
+            Step::Write { .. } => step.written(),
+            Step::Complete { submit } => self.steps.get(*submit)?.written(),
+            _ => None,
+        })
     }
 
     /// How many writes there are from step `from` on.
     #[must_use]
     pub fn writes(&self, from: usize) -> usize {
-        let is_write = |step: &&Step| matches!(step, Step::Write { .. });
-        self.steps.iter().skip(from).filter(is_write).count()
+        self.steps.iter().skip(from).filter(|step| step.written().is_some()).count()
     }
 
     /// The step behind the first mark of a name.
@@ -78,11 +148,11 @@ impl Log {
     /// The byte behind the last that is written.
     #[must_use]
     pub fn reach(&self) -> ByteLen {
-        let end = |step: &Step| match step {
-            Step::Write { at, bytes, .. } => {
-                at.get().saturating_mul(SECTOR).saturating_add(bytes.len() as u64)
-            }
-            _ => 0,
+        let end = |step: &Step| {
+            let end = |to: Written<'_>| {
+                to.at.get().saturating_mul(SECTOR).saturating_add(to.bytes.len() as u64)
+            };
+            step.written().map_or(0, end)
         };
         ByteLen::new(self.steps.iter().map(end).max().unwrap_or(0))
     }

@@ -1,42 +1,98 @@
 //! A device that remembers what it was told to write.
 
 use crate::log::{Log, Step};
-use seekless_device::{BlockDevice, DeviceError};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_units::{ByteLen, Lba};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// When writes complete that nobody waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// When the call returns.
+    AtOnce,
+    /// Later, in any order, drawn from a number. A flush says nothing of those that
+    /// are under way.
+    Late(u64),
+    /// As [`Completion::Late`], and the device says that they have completed when
+    /// they are submitted: what who takes submission for completion would believe.
+    /// For those who try whether a search of crash states would notice.
+    LateUntold(u64),
+}
+
+struct State {
+    log: Log,
+    rng: Pcg64Mcg,
+    /// Steps with writes that have not completed.
+    under_way: BTreeSet<usize>,
+}
+
+impl State {
+    fn complete(&mut self, submit: usize) {
+        if self.under_way.remove(&submit) {
+            self.log.steps.push(Step::Complete { submit });
+        }
+    }
+
+    /// Lets each of some writes complete, or not.
+    fn progress(&mut self, writes: &[usize]) {
+        for &submit in writes {
+            if self.rng.next_u64().is_multiple_of(2) {
+                self.complete(submit);
+            }
+        }
+    }
+}
 
 /// A device over another that keeps a [`Log`] of writes and flushes.
 pub struct Recorder {
     device: Arc<dyn BlockDevice>,
-    log: Mutex<Log>,
+    completion: Completion,
+    state: Mutex<State>,
 }
 
 impl Recorder {
     /// Records what `device` is told from now on.
     #[must_use]
-    pub fn new(device: Arc<dyn BlockDevice>) -> Self {
-        Self { device, log: Mutex::default() }
+    pub fn new(device: Arc<dyn BlockDevice>, completion: Completion) -> Self {
+        let seed = match completion {
+            Completion::AtOnce => 0,
+            Completion::Late(seed) | Completion::LateUntold(seed) => seed,
+        };
+        let (log, rng) = (Log::default(), Pcg64Mcg::seed_from_u64(seed));
+        let state = Mutex::new(State { log, rng, under_way: BTreeSet::new() });
+        Self { device, completion, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Steps recorded so far.
     #[must_use]
     pub fn position(&self) -> usize {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).steps.len()
+        self.state().log.steps.len()
     }
 
     /// Puts a mark into the log.
     pub fn mark(&self, text: &str) {
-        self.push(Step::Mark(text.to_string()));
+        self.state().log.steps.push(Step::Mark(text.to_string()));
     }
 
     /// What was recorded; the log is empty then.
+    ///
+    /// # Panics
+    /// In tests, when a write is under way that somebody was told of: it is waited
+    /// for first.
     #[must_use]
     pub fn take(&self) -> Log {
-        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn push(&self, step: Step) {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).steps.push(step);
+        let mut state = self.state();
+        let told = !matches!(self.completion, Completion::LateUntold(_));
+        debug_assert!(!told || state.under_way.is_empty(), "nobody has waited for a write");
+        state.under_way.clear();
+        std::mem::take(&mut state.log)
     }
 }
 
@@ -51,13 +107,50 @@ impl BlockDevice for Recorder {
 
     fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
         self.device.write(at, buf)?;
-        self.push(Step::Write { at, bytes: buf.into(), fua: false });
+        self.state().log.steps.push(Step::Write { at, bytes: buf.into(), fua: false });
+        Ok(())
+    }
+
+    fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
+        // Whoever reads it sees it; what the disk has of it is the log's matter.
+        self.device.write(at, buf)?;
+        let mut state = self.state();
+        let step = state.log.steps.len();
+        let (bytes, fua) = (buf.into(), durable == Durable::OnCompletion);
+        if self.completion == Completion::AtOnce {
+            state.log.steps.push(Step::Write { at, bytes, fua });
+            return Ok(None);
+        }
+        state.log.steps.push(Step::Submit { at, bytes, fua });
+        state.under_way.insert(step);
+        if matches!(self.completion, Completion::LateUntold(_)) {
+            return Ok(None);
+        }
+        Ok(Some(Ticket::new(step as u64)))
+    }
+
+    /// One write in two has completed when it is asked for.
+    fn is_complete(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        let mut state = self.state();
+        let submit = ticket.number() as usize;
+        state.progress(&[submit]);
+        Ok(!state.under_way.contains(&submit))
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        self.state().complete(ticket.number() as usize);
         Ok(())
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.device.flush()?;
-        self.push(Step::Flush);
+        let mut state = self.state();
+        if matches!(self.completion, Completion::LateUntold(_)) {
+            // Nobody asks for them.
+            let under_way: Vec<usize> = state.under_way.iter().copied().collect();
+            state.progress(&under_way);
+        }
+        state.log.steps.push(Step::Flush);
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! The states that a device may be in after losing power within an epoch: any
 //! of the writes since the last flush may have reached it, in any order, and any
-//! of their sectors.
+//! of their sectors. So may those before the flush that had not completed then.
 //!
 //! A sector is written whole or not at all. Sectors that a write leaves as they
 //! are make no difference and are not counted: what is left are *atoms*, and a
 //! state is a set of atoms.
 
-use crate::log::{Epoch, Log, Step};
+use crate::log::{Epoch, Log, Step, Written};
 use hashbrown::{HashMap, HashSet};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -138,10 +138,12 @@ fn atoms_of(log: &Log, epoch: &Epoch, device: &dyn BlockDevice) -> Result<Vec<At
     let mut atoms: Vec<Atom> = Vec::new();
     let mut touched = HashSet::new();
     let mut writes = 0;
-    for step in epoch.steps.clone() {
-        let Some(Step::Write { at, bytes, .. }) = log.steps.get(step) else { continue };
+    for step in epoch.carried.iter().copied().chain(epoch.steps.clone()) {
+        let Some(Written { at, bytes, .. }) = log.steps.get(step).and_then(Step::written) else {
+            continue;
+        };
         let mut held = vec![0; bytes.len()];
-        device.read(*at, &mut held)?;
+        device.read(at, &mut held)?;
         let before = atoms.len();
         let sectors = bytes.chunks(SECTOR_BYTES).zip(held.chunks(SECTOR_BYTES));
         for ((n, (new, old)), lba) in sectors.enumerate().zip(at.get()..) {
@@ -160,9 +162,9 @@ struct Finder<'a> {
     atoms: &'a [Atom],
     /// The atoms of each write.
     writes: Vec<std::ops::Range<usize>>,
-    /// Atoms that must be there if a later one is: they were written through the
-    /// device's cache.
-    through: Vec<usize>,
+    /// Atoms that were written through the device's cache, each with the step in
+    /// which that had completed: they must be there if one of a later step is.
+    through: Vec<(usize, usize)>,
     /// Some sector is written twice.
     overlaps: bool,
     seen: HashSet<Choice>,
@@ -178,9 +180,12 @@ impl<'a> Finder<'a> {
                 _ => writes.push(at..at + 1),
             }
         }
-        let is_through =
-            |atom: &Atom| matches!(log.steps.get(atom.step), Some(Step::Write { fua: true, .. }));
-        let through = (0..atoms.len()).filter(|&at| is_through(&atoms[at])).collect();
+        let through = |(at, atom): (usize, &Atom)| {
+            log.steps.get(atom.step)?.written().filter(|written| written.fua)?;
+            // Until it has completed it is a write like any other.
+            log.completion(atom.step).map(|completed| (at, completed))
+        };
+        let through = atoms.iter().enumerate().filter_map(through).collect();
         let mut sectors = HashSet::new();
         let overlaps = !atoms.iter().all(|atom| sectors.insert(atom.lba));
         Self { atoms, writes, through, overlaps, seen: HashSet::new(), choices: Vec::new() }
@@ -189,8 +194,8 @@ impl<'a> Finder<'a> {
     /// What was written through the cache is there if anything later is.
     fn is_legal(&self, choice: &Choice) -> bool {
         let last = (0..self.atoms.len()).rev().find(|&at| choice.has(at));
-        let Some(last) = last.map(|at| self.atoms[at].write) else { return true };
-        self.through.iter().all(|&at| self.atoms[at].write >= last || choice.has(at))
+        let Some(last) = last.map(|at| self.atoms[at].step) else { return true };
+        self.through.iter().all(|&(at, completed)| completed >= last || choice.has(at))
     }
 
     fn add(&mut self, choice: Choice) {
@@ -294,9 +299,9 @@ impl<'a> Finder<'a> {
                 break;
             }
             let mut drawn = self.draw(&mut rng);
-            for &at in &self.through {
+            for &(at, completed) in &self.through {
                 let last = (0..self.atoms.len()).rev().find(|&at| drawn.has(at));
-                if last.is_some_and(|last| self.atoms[last].write > self.atoms[at].write) {
+                if last.is_some_and(|last| self.atoms[last].step > completed) {
                     drawn.set(at, true);
                 }
             }
@@ -362,7 +367,10 @@ impl States {
     ) -> Result<(), DeviceError> {
         let put = |at: usize| {
             let atom = &self.atoms[at];
-            let Some(Step::Write { bytes, .. }) = log.steps.get(atom.step) else { return Ok(()) };
+            let Some(Written { bytes, .. }) = log.steps.get(atom.step).and_then(Step::written)
+            else {
+                return Ok(());
+            };
             let end = (atom.offset + SECTOR_BYTES).min(bytes.len());
             device.write(Lba::new(atom.lba), &bytes[atom.offset..end])
         };
@@ -375,11 +383,11 @@ impl States {
     }
 
     /// Steps of the log at the time of the crash: behind the last write that
-    /// left anything.
+    /// left anything, and in the epoch.
     #[must_use]
     pub fn position(&self, choice: &Choice) -> usize {
         let last = (0..self.atoms.len()).rev().find(|&at| choice.has(at));
-        last.map_or(self.start, |at| self.atoms[at].step + 1)
+        last.map_or(self.start, |at| (self.atoms[at].step + 1).max(self.start))
     }
 
     /// The writes of a state, for people: each with how many of its sectors
@@ -396,7 +404,8 @@ impl States {
         }
         let line = |step: &usize| {
             let (have, all) = there.get(step).copied().unwrap_or_default();
-            let Some(Step::Write { at, bytes, .. }) = log.steps.get(*step) else {
+            let Some(Written { at, bytes, .. }) = log.steps.get(*step).and_then(Step::written)
+            else {
                 return String::new();
             };
             let sectors = bytes.len() / SECTOR_BYTES;
@@ -495,5 +504,82 @@ mod tests {
             assert!(first.contains(&prefix));
         }
         assert_eq!(images(log, 7).0, first);
+    }
+
+    fn submit(at: u64, fill: u8, fua: bool) -> Step {
+        Step::Submit { at: Lba::new(at), bytes: vec![fill; SECTOR_BYTES].into(), fua }
+    }
+
+    /// The images of each epoch of a log.
+    fn epochs(steps: Vec<Step>) -> Vec<HashSet<Vec<u8>>> {
+        let log = Log { steps };
+        let device = MemoryDevice::new(vec![0; 3 * SECTOR_BYTES]);
+        let bytes_of = |device: &MemoryDevice| {
+            let mut bytes = vec![0; 3 * SECTOR_BYTES];
+            device.read(Lba::ZERO, &mut bytes).unwrap();
+            bytes
+        };
+        let mut all = Vec::new();
+        for epoch in log.epochs(0) {
+            let states = states(&log, &epoch, &device, 100, 1).unwrap();
+            let image = |choice: &Choice| {
+                let state = MemoryDevice::new(bytes_of(&device));
+                states.apply(&log, choice, &state).unwrap();
+                assert!(states.position(choice) >= epoch.steps.start);
+                bytes_of(&state).chunks(SECTOR_BYTES).map(|sector| sector[0]).collect()
+            };
+            all.push(states.choices.iter().map(image).collect());
+            for written in log.completed(epoch.steps.clone()) {
+                device.write(written.at, written.bytes).unwrap();
+            }
+        }
+        all
+    }
+
+    fn sets(images: &[[u8; 3]]) -> HashSet<Vec<u8>> {
+        images.iter().map(|image| image.to_vec()).collect()
+    }
+
+    /// A flush says nothing of what is under way: that may be lost until one has
+    /// come after its completion, and be there from its submission on.
+    #[test]
+    fn what_is_under_way_is_not_flushed() {
+        let steps = vec![
+            submit(0, 1, false),
+            submit(1, 2, false),
+            Step::Complete { submit: 1 },
+            Step::Flush,
+            write(2, &[3], false),
+            Step::Complete { submit: 0 },
+            Step::Flush,
+        ];
+        let epochs = epochs(steps);
+        assert_eq!(epochs[0], sets(&[[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0]]));
+        assert_eq!(epochs[1], sets(&[[0, 2, 0], [1, 2, 0], [0, 2, 3], [1, 2, 3]]));
+        assert_eq!(epochs[2], sets(&[[1, 2, 3]]));
+    }
+
+    /// With force unit access it is there from its completion on, not before.
+    #[test]
+    fn what_is_durable_on_completion_may_be_lost_until_then() {
+        let steps = vec![
+            submit(0, 1, true),
+            write(1, &[2], false),
+            Step::Complete { submit: 0 },
+            write(2, &[3], false),
+        ];
+        let all = sets(&[[0, 0, 0], [1, 0, 0], [0, 2, 0], [1, 2, 0], [1, 0, 3], [1, 2, 3]]);
+        assert_eq!(epochs(steps), [all]);
+    }
+
+    /// Where a block is written again while it is being written, either may be the
+    /// last, and stay so over a flush.
+    #[test]
+    fn a_write_that_is_overtaken_may_come_last() {
+        let steps =
+            vec![submit(0, 1, false), write(0, &[2], false), Step::Flush, write(1, &[3], false)];
+        let epochs = epochs(steps);
+        assert_eq!(epochs[0], sets(&[[0, 0, 0], [1, 0, 0], [2, 0, 0]]));
+        assert_eq!(epochs[1], sets(&[[2, 0, 0], [1, 0, 0], [2, 3, 0], [1, 3, 0]]));
     }
 }

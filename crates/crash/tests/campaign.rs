@@ -7,10 +7,13 @@ mod ufs;
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in, lines};
 use seekless_crash::driver::{How, prepare, record};
-use seekless_crash::explore::{Subject, explore};
+use seekless_crash::explore::{Subject, explore, explore_run};
+use seekless_crash::log::Step;
 use seekless_crash::mutation::{Fate, Mutation};
 use seekless_crash::oracle::Promises;
+use seekless_crash::recorder::Completion;
 use seekless_crash::script::parse;
+use seekless_crash::workload::scheduled;
 use seekless_crash::{Campaign, Extent, Script, Search, Settings, Target};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_ffs::Version;
@@ -24,7 +27,8 @@ const FORMATS: [Ufs; 2] = [Ufs(Version::Ufs1), Ufs(Version::Ufs2)];
 const SEQUENCES: Sequences = Sequences { count: 200, seed: 1 };
 
 fn settings(discipline: Discipline, extent: Extent, schedules: u32) -> Settings {
-    Settings { discipline, search: Search { extent, ..Search::exhaustive(1) }, schedules }
+    let search = Search { extent, ..Search::exhaustive(1) };
+    Settings { discipline, search, schedules, queue: false }
 }
 
 fn workloads(target: &Ufs, name: &str) -> Vec<Script> {
@@ -76,6 +80,49 @@ fn single_operations_survive_crashes_when_written_at_once() {
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
         }
     }
+}
+
+/// Writes complete late and in any order, and a flush says nothing of those under
+/// way.
+#[test]
+fn crashes_are_survived_on_a_device_with_a_queue() {
+    for target in &FORMATS {
+        let mut settings = settings(Discipline::SoftUpdates, Extent::Sample(120), 3);
+        settings.queue = true;
+        let mut scripts = workloads(target, "singles");
+        scripts.extend(workloads(target, "random:8").into_iter().take(4));
+        let (wrong, states) = look(target, settings, &scripts);
+        assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+        assert!(states.iter().all(|&count| count >= 20), "{states:?}");
+    }
+}
+
+/// Who takes a write for completed when it was submitted is found out; the same
+/// search finds nothing where completion is waited for.
+#[test]
+fn commits_at_submission_are_found() {
+    let promises = Promises::of(Discipline::SoftUpdates);
+    let mut found = 0;
+    let target = &FORMATS[1];
+    let scripts: Vec<Script> = workloads(target, "random:8").into_iter().take(6).collect();
+    for (script, seed) in scripts.iter().zip(1..) {
+        // The syncer has its turn after each operation.
+        let script = scheduled(script, 1, seed);
+        let base = prepare(target, &script.name, &script.setup).unwrap();
+        for (completion, may_fail) in
+            [(Completion::Late(seed), false), (Completion::LateUntold(seed), true)]
+        {
+            let how = How { completion, ..How::new(Discipline::SoftUpdates) };
+            let run = record(target, &base, &script, &how).unwrap();
+            let late = run.log.steps.iter().any(|step| matches!(step, Step::Complete { .. }));
+            assert!(late, "{}: nothing completed late", script.name);
+            let search = Search { extent: Extent::Sample(400), ..Search::exhaustive(seed) };
+            let failing = explore_run(target, promises, &run, &search, &|_| {}).unwrap().failing;
+            assert!(may_fail || failing == 0, "{}: {failing} states fail", script.name);
+            found += u32::from(failing > 0);
+        }
+    }
+    assert!(found >= 4, "found in {found} of {} sequences", scripts.len());
 }
 
 #[test]

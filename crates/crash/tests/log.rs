@@ -139,3 +139,24 @@ fn the_corpus_is_read_or_refused() {
     }
     assert!(files > 10, "{files} files");
 }
+
+/// The kernel's target logs a write when it has completed.
+#[test]
+fn a_log_of_the_kernels_has_writes_where_they_have_completed() {
+    let bytes = |fill: u8| vec![fill; 512].into();
+    let submit = |at: u64| Step::Submit { at: Lba::new(at), bytes: bytes(at as u8), fua: at == 2 };
+    let steps = vec![
+        submit(1),
+        submit(2),
+        submit(3),
+        Step::Complete { submit: 1 },
+        Step::Flush,
+        Step::Complete { submit: 0 },
+    ];
+    let mut written = Vec::new();
+    write(&Log { steps }, &mut written).unwrap();
+    let device = MemoryDevice::new(written);
+    let log = read(&device, ByteLen::new(1 << 20)).unwrap();
+    let there = |at: u64| Step::Write { at: Lba::new(at), bytes: bytes(at as u8), fua: at == 2 };
+    assert_eq!(log.steps, [there(2), Step::Flush, there(1)]);
+}

@@ -66,6 +66,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value = "3",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     schedules: u32,
+    /// Give the device a queue: writes complete after the call returns, in any order,
+    /// and a flush covers completed writes only
+    #[arg(long)]
+    queue: bool,
     /// Save progress in this file, and resume from it after an interruption
     #[arg(long, short = 'o', value_name = "FILE")]
     state: Option<PathBuf>,
@@ -95,7 +99,8 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
         Extent::Exhaustive
     };
     let search = args.search.search(otherwise);
-    let settings = Settings { discipline: args.discipline, search, schedules: args.schedules };
+    let (discipline, schedules, queue) = (args.discipline, args.schedules, args.queue);
+    let settings = Settings { discipline, search, schedules, queue };
     let mut campaign = Campaign::new(target.as_ref(), settings);
     if let Some(path) = &args.log_out {
         log_out(&mut campaign, &scripts, path)?;
