@@ -138,13 +138,14 @@ fn soft_updates_spare_what_the_page_has() {
     let [first, second, third] = times;
     let said = format!("takes {first}, {second} and {third} s with a `tickdelay` of 100, 20 and 2");
     assert!(page.contains(&said), "{said}");
-    let sides = cells.iter().filter(|cell| cell.workload.starts_with("mh-"));
-    let sides: Vec<_> = sides.map(|cell| cell.sides[0].counts).collect();
-    assert!(sides.iter().all(|counts| counts.max_limit_hit == sides[0].max_limit_hit));
-    let hurries = sides.iter().map(|counts| counts.rush_requests);
-    let (least, most) = (hurries.clone().min().unwrap(), hurries.max().unwrap());
-    let hurries = if least == most { format!("{most}") } else { format!("{least} or {most}") };
-    let said = format!("sleeps {} times ({hurries} rush requests", sides[0].max_limit_hit);
+    let slept = [100, 20, 2].map(|delay| {
+        let name = format!("mh-{delay}");
+        let counts = cells.iter().find(|cell| *cell.workload == *name).unwrap().sides[0].counts;
+        (counts.max_limit_hit, counts.rush_requests)
+    });
+    let [a, b, c] = slept.map(|(slept, _)| slept);
+    let [d, e, f] = slept.map(|(_, hurried)| hurried);
+    let said = format!("sleeps {a}, {b} and {c} times ({d}, {e} and {f} rush requests;");
     assert!(page.contains(&said), "{said}");
 }
 
@@ -170,9 +171,14 @@ fn torture(part: f64, share: f64, (experiment, found): (Experiment, Vec<Run>)) {
         let [sync, delayed, _, seconds] = counts(&cells, "torture", discipline, "all");
         let (writes, time) = columns[0].split_once("; ").unwrap();
         let (waited, others) = writes.split_once(" + ").unwrap();
-        assert_eq!(sync * part, number(waited), "{row}");
-        for (is, said) in [(delayed, others), (seconds, time)] {
-            let (is, said) = (is * part, number(said));
+        let (waited, others) = (number(waited), number(others));
+        if discipline == "normal" {
+            assert_eq!(sync * part, waited, "{row}");
+        }
+        // Few are waited for under soft updates: those of a directory that moves.
+        assert!((sync * part - waited).abs() < share * others, "{row}: {sync}, not {waited}");
+        for (is, said) in [(delayed, others), (seconds, number(time))] {
+            let is = is * part;
             assert!((is - said).abs() < share * said, "{row}: {is}, not {said}");
         }
         rows += 1;
