@@ -62,7 +62,9 @@ fn the_same_seed_gives_the_same_figures() {
     let mut other = once[0].id.clone();
     other.seed = 7;
     let other = perform(&experiment, &digest, &other, None).unwrap();
-    assert_ne!(other.phases[0].seconds, once[0].phases[0].seconds);
+    // Who waits for the drive goes on in steps of its revolutions: the time may well
+    // be the same.
+    assert_ne!(other.phases[0].counts.disk, once[0].phases[0].counts.disk);
 }
 
 /// What the processor did says what tree it was: each call and each byte costs.
