@@ -24,6 +24,7 @@
 //! - [`config`]: sizes, ages, limits; counters
 //! - `shape`, `buffer`, `wheel`, `memory`: the blocks, and when each is due
 //! - `order`: what keeps changes in order; soft updates are one kind
+//! - [`log`]: what a journal asks of a log
 //! - `cache`: what it is made of, and reading
 //! - `modify`: changing blocks
 //! - `retract`: waiting for changes, and taking them back
@@ -37,6 +38,7 @@ pub mod change;
 pub mod config;
 pub mod discipline;
 mod flight;
+pub mod log;
 mod memory;
 mod modify;
 mod order;
@@ -50,3 +52,4 @@ pub use cache::{Cache, Seal};
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
 pub use config::{Ages, Config, Counters, Dropped, Limits};
 pub use discipline::{Discipline, UnknownDiscipline};
+pub use log::{Log, LogCopy, LogTransaction, Stage, StageWrite};

@@ -11,13 +11,13 @@ use seekless_fs::FsError;
 use std::mem::offset_of;
 
 /// Where a commit record keeps its kind of checksum, its size, and itself.
-const COMMIT_CHECKSUM_TYPE_AT: usize = 12;
-const COMMIT_CHECKSUM_AT: usize = 16;
+pub(super) const COMMIT_CHECKSUM_TYPE_AT: usize = 12;
+pub(super) const COMMIT_CHECKSUM_AT: usize = 16;
 /// `h_chksum_type` CRC32 with `h_chksum_size` 4.
-const COMMIT_CRC32: [u8; 2] = [1, 4];
+pub(super) const COMMIT_CRC32: [u8; 2] = [1, 4];
 
 /// CRC32C of a block with the word at byte `at` taken as zero.
-fn without_word(seed: u32, block: &[u8], at: usize) -> u32 {
+pub(super) fn without_word(seed: u32, block: &[u8], at: usize) -> u32 {
     let (before, rest) = block.split_at_checked(at).unwrap_or_default();
     let crc = crc32c(crc32c(seed, before), &[0; 4]);
     crc32c(crc, rest.get(4..).unwrap_or_default())
@@ -33,12 +33,12 @@ pub(super) fn verify_superblock(log: &Log<'_>, block: &[u8], stored: u32) -> Res
 /// Checks a journal block whose checksum stands at byte `at`.
 pub(super) fn verify_at(log: &Log<'_>, block: &[u8], at: usize) -> Result<(), FsError> {
     let stored = be32(block, at).ok_or_else(|| truncated(place()))?;
-    verify(stored, without_word(log.seed, block, at), Location::of("journal block"))
+    verify(stored, without_word(log.form.seed, block, at), Location::of("journal block"))
 }
 
 /// Whether a commit record's own checksum is right.
 pub(super) fn commit_matches(log: &Log<'_>, block: &[u8]) -> bool {
-    !log.has_block_checksums() || verify_at(log, block, COMMIT_CHECKSUM_AT).is_ok()
+    !log.form.has_block_checksums() || verify_at(log, block, COMMIT_CHECKSUM_AT).is_ok()
 }
 
 /// Checks a journalled block against its tag.
@@ -48,11 +48,11 @@ pub(super) fn verify_data(
     transaction: u32,
     data: &[u8],
 ) -> Result<(), FsError> {
-    if !log.has_block_checksums() {
+    if !log.form.has_block_checksums() {
         return Ok(());
     }
-    let mut computed = crc32c(crc32c(log.seed, &transaction.to_be_bytes()), data);
-    if !log.has(journal_feature::INCOMPAT_CSUM_V3) {
+    let mut computed = crc32c(crc32c(log.form.seed, &transaction.to_be_bytes()), data);
+    if !log.form.has(journal_feature::INCOMPAT_CSUM_V3) {
         computed &= 0xFFFF;
     }
     let place = Location::of("journalled block").in_block(tag.block);

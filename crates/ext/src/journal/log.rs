@@ -1,13 +1,12 @@
 //! The journal as a ring of blocks.
 
+use super::form::Form;
 use super::{Location, checksum, place};
 use crate::bmap::EVERYTHING;
 use crate::checksum::crc32c;
 use crate::field::{invalid, parse, range, truncated};
 use crate::inode::Inode;
-use crate::ondisk::{
-    JOURNAL_MAGIC, JournalSuperblock, JournalTag, JournalTag3, journal_block, journal_feature,
-};
+use crate::ondisk::{JOURNAL_MAGIC, JournalSuperblock, journal_block, journal_feature};
 use crate::superblock::verify;
 use crate::volume::Volume;
 use seekless_fs::{BlockMap, Corruption, FsError};
@@ -33,11 +32,11 @@ pub(super) struct Log<'a> {
     pub(super) lenient: bool,
     /// Checksums are compared.
     pub(super) verifies: bool,
-    incompat: u32,
-    compat: u32,
+    /// How its blocks look.
+    pub(super) form: Form,
     read_only: u32,
     /// The ring: `first .. last`.
-    first: u32,
+    pub(super) first: u32,
     pub(super) last: u32,
     /// All blocks, the fast-commit area included.
     pub(super) len: u32,
@@ -45,8 +44,6 @@ pub(super) struct Log<'a> {
     pub(super) sequence: u32,
     /// Where the log starts; `None` when it is empty.
     pub(super) start: Option<u32>,
-    /// What the journal's own checksums start from.
-    pub(super) seed: u32,
 }
 
 impl<'a> Log<'a> {
@@ -69,15 +66,13 @@ impl<'a> Log<'a> {
             map: BlockMap { runs, ..BlockMap::default() },
             lenient: false,
             verifies: !volume.ignore_checksums,
-            incompat: 0,
-            compat: 0,
+            form: Form::default(),
             read_only: 0,
             first: 0,
             last: 1,
             len: 1,
             sequence: 0,
             start: None,
-            seed: 0,
         };
         let block = log.block(0)?;
         let sb: JournalSuperblock = parse(&block, 0).ok_or_else(|| truncated(place()))?;
@@ -88,7 +83,7 @@ impl<'a> Log<'a> {
     }
 
     fn verify_head(&self, block: &[u8], sb: &JournalSuperblock) -> Result<(), FsError> {
-        if !self.has_block_checksums() {
+        if !self.form.has_block_checksums() {
             return Ok(());
         }
         checksum::verify_superblock(self, block, sb.s_checksum.get())
@@ -120,13 +115,13 @@ impl<'a> Log<'a> {
         match sb.s_header.h_blocktype.get() {
             journal_block::SUPERBLOCK_V1 => {}
             journal_block::SUPERBLOCK_V2 => {
-                self.incompat = sb.s_feature_incompat.get();
-                self.compat = sb.s_feature_compat.get();
+                self.form.incompat = sb.s_feature_incompat.get();
+                self.form.compat = sb.s_feature_compat.get();
                 self.read_only = sb.s_feature_ro_compat.get();
             }
             other => return Err(invalid("h_blocktype", u64::from(other), place())),
         }
-        let unknown = self.incompat & !KNOWN;
+        let unknown = self.form.incompat & !KNOWN;
         if unknown != 0 {
             return Err(FsError::Unsupported(format!("journal feature {unknown:#x}")));
         }
@@ -135,7 +130,7 @@ impl<'a> Log<'a> {
             let what = format!("journal feature {:#x}, which writing needs", self.read_only);
             return Err(FsError::Unsupported(what));
         }
-        self.seed = crc32c(!0, &sb.s_uuid);
+        self.form.seed = crc32c(!0, &sb.s_uuid);
         self.sequence = sb.s_sequence.get();
         self.start = Some(sb.s_start.get()).filter(|&start| start != 0);
         Ok(())
@@ -159,7 +154,7 @@ impl<'a> Log<'a> {
     fn check_ring(&mut self, sb: &JournalSuperblock) -> Result<(), FsError> {
         self.first = sb.s_first.get();
         self.last = self.len;
-        if self.has(journal_feature::INCOMPAT_FAST_COMMIT) {
+        if self.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
             let named = sb.s_num_fc_blks.get();
             let kept = if named == 0 { DEFAULT_FAST_COMMIT_BLOCKS } else { named };
             let rest = self.len.saturating_sub(kept);
@@ -178,21 +173,6 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Whether the journal has an incompatible feature.
-    pub(super) fn has(&self, bit: u32) -> bool {
-        self.incompat & bit != 0
-    }
-
-    /// Whether every block of the journal has its own checksum.
-    pub(super) fn has_block_checksums(&self) -> bool {
-        self.has(journal_feature::INCOMPAT_CSUM_V2) || self.has(journal_feature::INCOMPAT_CSUM_V3)
-    }
-
-    /// Whether commit records carry a checksum of their whole transaction.
-    pub(super) fn has_transaction_checksums(&self) -> bool {
-        self.compat & journal_feature::COMPAT_CHECKSUM != 0 && !self.has_block_checksums()
-    }
-
     /// Blocks of the ring.
     pub(super) fn ring_len(&self) -> u32 {
         self.last.saturating_sub(self.first)
@@ -200,10 +180,7 @@ impl<'a> Log<'a> {
 
     /// The block `n` steps behind `at`, around the ring's end.
     pub(super) fn after(&self, at: u32, n: u32) -> u32 {
-        let ring = u64::from(self.ring_len());
-        let from = u64::from(at.saturating_sub(self.first));
-        let to = from.saturating_add(u64::from(n)).checked_rem(ring).unwrap_or(0);
-        self.first.saturating_add(u32::try_from(to).unwrap_or(0))
+        after(self.first, self.last, at, n)
     }
 
     /// A block of the journal.
@@ -218,11 +195,6 @@ impl<'a> Log<'a> {
         Ok(bytes)
     }
 
-    /// Bytes at the end of descriptor and revoke blocks kept for a checksum.
-    pub(super) fn tail_len(&self) -> usize {
-        if self.has_block_checksums() { 4 } else { 0 }
-    }
-
     /// Whether a descriptor or revoke block's checksum is right.
     pub(super) fn tail_matches(&self, block: &[u8]) -> bool {
         self.verify_tail(block).is_ok()
@@ -230,25 +202,17 @@ impl<'a> Log<'a> {
 
     /// Checks a descriptor or revoke block's checksum.
     pub(super) fn verify_tail(&self, block: &[u8]) -> Result<(), FsError> {
-        if !self.has_block_checksums() {
+        if !self.form.has_block_checksums() {
             return Ok(());
         }
         checksum::verify_at(self, block, block.len().saturating_sub(4))
     }
+}
 
-    /// Bytes of a tag, without the UUID that may follow.
-    pub(super) fn tag_len(&self) -> usize {
-        if self.has(journal_feature::INCOMPAT_CSUM_V3) {
-            return size_of::<JournalTag3>();
-        }
-        // The second checksum version left two unused bytes in each tag.
-        let extra = if self.has(journal_feature::INCOMPAT_CSUM_V2) { 2 } else { 0 };
-        let high = if self.has(journal_feature::INCOMPAT_64BIT) { 0 } else { 4 };
-        size_of::<JournalTag>().saturating_add(extra).saturating_sub(high)
-    }
-
-    /// Bytes of a revoke record.
-    pub(super) fn revoke_record_len(&self) -> usize {
-        if self.has(journal_feature::INCOMPAT_64BIT) { 8 } else { 4 }
-    }
+/// The block `n` steps behind `at` in the ring `first .. last`.
+pub(super) fn after(first: u32, last: u32, at: u32, n: u32) -> u32 {
+    let ring = u64::from(last.saturating_sub(first));
+    let from = u64::from(at.saturating_sub(first));
+    let to = from.saturating_add(u64::from(n)).checked_rem(ring).unwrap_or(0);
+    first.saturating_add(u32::try_from(to).unwrap_or(0))
 }

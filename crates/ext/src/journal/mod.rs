@@ -5,14 +5,20 @@
 //! transactions, collect what they revoke, write the rest in order; fast commits
 //! come on top.
 //!
+//! [`write`] makes new transactions, of a volume in use.
+//!
 //! Orphans need nothing here: an unlinked one has no name, and one that was
 //! being truncated already has its final size.
 
 mod checksum;
 mod fast_commit;
+mod form;
 mod log;
 mod scan;
 mod tags;
+mod write;
+
+pub use write::LogWriter;
 
 use crate::checksum::crc32c;
 use crate::field::{range, slice, truncated};
@@ -38,6 +44,8 @@ const CHECKSUM_CRC32C: u8 = 4;
 /// Where the journal's superblock has the number of its first transaction.
 const SEQUENCE_AT: usize = offset_of!(JournalSuperblock, s_sequence);
 
+/// Where a block of revoke records has the bytes used of it.
+const REVOKE_COUNT_AT: usize = 12;
 /// Where revoke records start in their block.
 const REVOKE_RECORDS_AT: usize = 16;
 
@@ -152,14 +160,14 @@ fn revoked(log: &Log<'_>, steps: &[Step]) -> Result<HashMap<BlockNo, u32>, FsErr
     for step in steps.iter().filter(|step| step.kind == Kind::Revoke) {
         let block = log.block(step.at)?;
         log.verify_tail(&block)?;
-        let used = tags::be32(&block, 12).ok_or_else(|| truncated(place()))?;
-        let room = u64::try_from(block.len().saturating_sub(log.tail_len())).unwrap_or(0);
+        let used = tags::be32(&block, REVOKE_COUNT_AT).ok_or_else(|| truncated(place()))?;
+        let room = u64::try_from(block.len().saturating_sub(log.form.tail_len())).unwrap_or(0);
         let len = crate::field::index(used)
             .checked_sub(REVOKE_RECORDS_AT)
             .filter(|_| u64::from(used) <= room)
             .ok_or_else(|| range("r_count", u64::from(used), room, place()))?;
         let records = slice(&block, REVOKE_RECORDS_AT, len).ok_or_else(|| truncated(place()))?;
-        for record in records.chunks_exact(log.revoke_record_len()) {
+        for record in records.chunks_exact(log.form.revoke_record_len()) {
             let number = record.iter().fold(0u64, |number, &byte| (number << 8) | u64::from(byte));
             // Steps come in order of their transactions: the last one stays.
             revoked.insert(BlockNo::new(number), step.transaction);

@@ -8,7 +8,9 @@ use crate::ondisk::{JOURNAL_MAGIC, JournalHeader, journal_block, journal_feature
 use seekless_fs::{Corruption, FsError, Location};
 
 /// Where a commit record keeps its time.
-const COMMIT_SECONDS_AT: usize = 48;
+pub(super) const COMMIT_SECONDS_AT: usize = 48;
+/// Nanoseconds of it.
+pub(super) const COMMIT_NANOS_AT: usize = 56;
 
 /// What a later pass reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub(super) fn scan(log: &Log<'_>, start: u32) -> Result<Scanned, FsError> {
             journal_block::DESCRIPTOR => {
                 open.suspect |= !log.tail_matches(&block);
                 let count = u32::try_from(tags::read(log, &block)?.len()).unwrap_or(u32::MAX);
-                if log.has_transaction_checksums() {
+                if log.form.has_transaction_checksums() {
                     open.crc = transaction_crc(log, open.crc, &block, here, count)?;
                 }
                 open.steps.push(Step { kind: Kind::Descriptor, transaction: done.end, at: here });
@@ -129,7 +131,7 @@ fn judge(log: &Log<'_>, commit: &[u8], open: &Open, older: bool) -> Commit {
     if !log.verifies {
         return Commit::Sound;
     }
-    let whole = !log.has_transaction_checksums() || transaction_matches(commit, open.crc);
+    let whole = !log.form.has_transaction_checksums() || transaction_matches(commit, open.crc);
     if !open.suspect && whole && commit_matches(log, commit) {
         return Commit::Sound;
     }
@@ -139,7 +141,7 @@ fn judge(log: &Log<'_>, commit: &[u8], open: &Open, older: bool) -> Commit {
 /// With asynchronous commits a record may reach the disk before its blocks:
 /// the log then simply ends there. Otherwise the journal is damaged.
 fn damaged(log: &Log<'_>, done: Scanned) -> Result<Scanned, FsError> {
-    if log.lenient || log.has(journal_feature::INCOMPAT_ASYNC_COMMIT) {
+    if log.lenient || log.form.has(journal_feature::INCOMPAT_ASYNC_COMMIT) {
         return Ok(done);
     }
     let kind = Corruption::Invalid { field: "h_chksum", value: u64::from(done.end) };

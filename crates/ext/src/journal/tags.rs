@@ -8,9 +8,9 @@ use seekless_fs::FsError;
 use seekless_units::BlockNo;
 
 /// Where the tags start.
-const TAGS_AT: usize = 12;
+pub(super) const TAGS_AT: usize = 12;
 /// Bytes of the UUID behind a tag that does not share its predecessor's.
-const UUID: usize = 16;
+pub(super) const UUID: usize = 16;
 
 /// One journalled block.
 pub(super) struct Tag {
@@ -29,14 +29,14 @@ pub(super) fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// The tags of a descriptor block.
 pub(super) fn read(log: &Log<'_>, block: &[u8]) -> Result<Vec<Tag>, FsError> {
-    let end = block.len().saturating_sub(log.tail_len());
+    let end = block.len().saturating_sub(log.form.tail_len());
     let tags = block.get(..end).ok_or_else(|| truncated(place()))?;
     let mut found = Vec::new();
     let mut at = TAGS_AT;
-    while at.saturating_add(log.tag_len()) <= tags.len() {
+    while at.saturating_add(log.form.tag_len()) <= tags.len() {
         let (tag, flags) = read_one(log, tags, at).ok_or_else(|| truncated(place()))?;
         found.push(tag);
-        at = at.saturating_add(log.tag_len());
+        at = at.saturating_add(log.form.tag_len());
         if flags & journal_tag::SAME_UUID == 0 {
             at = at.saturating_add(UUID);
         }
@@ -48,14 +48,14 @@ pub(super) fn read(log: &Log<'_>, block: &[u8]) -> Result<Vec<Tag>, FsError> {
 }
 
 fn read_one(log: &Log<'_>, tags: &[u8], at: usize) -> Option<(Tag, u32)> {
-    let wide = log.has(journal_feature::INCOMPAT_64BIT);
-    let (low, high, flags, checksum) = if log.has(journal_feature::INCOMPAT_CSUM_V3) {
+    let wide = log.form.has(journal_feature::INCOMPAT_64BIT);
+    let (low, high, flags, checksum) = if log.form.has(journal_feature::INCOMPAT_CSUM_V3) {
         let tag: JournalTag3 = parse(tags, at)?;
         (tag.t_blocknr, tag.t_blocknr_high.get(), tag.t_flags.get(), tag.t_checksum.get())
     } else {
         // The last field is not there in short tags: read what is, and zeros.
         let mut whole = [0; size_of::<JournalTag>()];
-        for (to, from) in whole.iter_mut().zip(tags.get(at..)?.iter().take(log.tag_len())) {
+        for (to, from) in whole.iter_mut().zip(tags.get(at..)?.iter().take(log.form.tag_len())) {
             *to = *from;
         }
         let tag: JournalTag = parse(&whole, 0)?;

@@ -29,7 +29,7 @@ struct Scan<'a> {
 /// to anybody and is left out.
 pub(super) fn committed(log: &Log<'_>, end: u32) -> Result<Vec<Operation>, FsError> {
     let mut scan = Scan { end, log, crc: 0, done: Vec::new(), open: Vec::new() };
-    if !log.has(journal_feature::INCOMPAT_FAST_COMMIT) {
+    if !log.form.has(journal_feature::INCOMPAT_FAST_COMMIT) {
         return Ok(scan.done);
     }
     let first = log.last.saturating_add(1);

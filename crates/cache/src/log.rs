@@ -1,0 +1,149 @@
+//! What a journal asks of a log: how much goes into it, and the bytes of a
+//! transaction.
+//!
+//! A log encodes and counts, and writes nothing: what has to be written comes back
+//! in [`Stage`]s, which the cache performs, itself or through somebody who does
+//! not keep it locked meanwhile.
+
+use seekless_device::{BlockDevice, DeviceError};
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Lba};
+
+/// Bytes written at one place of the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StageWrite {
+    /// The first sector.
+    pub at: Lba,
+    /// Whole sectors.
+    pub bytes: Vec<u8>,
+}
+
+/// Writes without an order among themselves. Nothing of the next stage may be
+/// given to the device before this one is done.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stage {
+    /// What is written; none where only a flush is wanted.
+    pub writes: Vec<StageWrite>,
+    /// These writes, and all that were completed before, are on stable storage when
+    /// the stage is done.
+    pub durable: bool,
+}
+
+impl Stage {
+    /// A stage that is nothing but a flush.
+    #[must_use]
+    pub const fn flush() -> Self {
+        Self { writes: Vec::new(), durable: true }
+    }
+
+    /// Adds a write, to the last one where it goes on at its end and both have no
+    /// more than `most` bytes.
+    pub fn push(&mut self, at: Lba, bytes: &[u8], most: usize) {
+        if let Some(last) = self.writes.last_mut() {
+            let sectors = last.bytes.len() as u64 / seekless_units::SECTOR;
+            let joins = last.at.get().checked_add(sectors) == Some(at.get());
+            if joins && last.bytes.len() + bytes.len() <= most {
+                last.bytes.extend_from_slice(bytes);
+                return;
+            }
+        }
+        self.writes.push(StageWrite { at, bytes: bytes.to_vec() });
+    }
+
+    /// Bytes in its writes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.writes.iter().map(|write| write.bytes.len() as u64).sum()
+    }
+
+    /// Whether it writes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Performs it. Without `barriers` nothing is flushed: the device keeps writes
+    /// in order then.
+    ///
+    /// # Errors
+    /// [`DeviceError`]; some of the writes may have been done.
+    pub fn perform(&self, device: &dyn BlockDevice, barriers: bool) -> Result<(), DeviceError> {
+        for (n, write) in self.writes.iter().enumerate() {
+            // Where no flush follows somebody must still wait for the last.
+            if self.durable && !barriers && n + 1 == self.writes.len() {
+                device.write(write.at, &write.bytes)?;
+            } else {
+                device.write_behind(write.at, &write.bytes)?;
+            }
+        }
+        if self.durable && barriers { device.flush() } else { Ok(()) }
+    }
+}
+
+/// A block as a transaction has it.
+#[derive(Clone, Copy, Debug)]
+pub struct LogCopy<'a> {
+    /// Where it belongs, counted in blocks of the log.
+    pub home: BlockNo,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+/// What is committed at once: all of it is there after a recovery, or nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct LogTransaction<'a> {
+    /// Blocks of which no copy in earlier transactions, nor in this one, may be
+    /// written home any more; in increasing order.
+    pub revokes: &'a [BlockNo],
+    /// Blocks, in increasing order of their homes. None is also revoked.
+    pub copies: &'a [LogCopy<'a>],
+}
+
+/// A ring of transactions on the device. A recovery brings home all that are
+/// committed, in order, up to the first that is not.
+pub trait Log: Send {
+    /// Bytes in a block: of the log, and of the blocks whose copies it has.
+    fn block_size(&self) -> u32;
+
+    /// Blocks that all transactions together may take.
+    fn capacity(&self) -> u64;
+
+    /// Blocks that no transaction takes.
+    fn free(&self) -> u64;
+
+    /// Blocks that one transaction may take: a quarter of the log (jbd2:
+    /// `j_max_transaction_buffers`).
+    fn most(&self) -> u64;
+
+    /// Blocks that a transaction with so many copies and revoked blocks takes.
+    fn cost(&self, copies: u64, revokes: u64) -> u64;
+
+    /// Makes the log ready for transactions; nothing is in it. These stages come
+    /// before all others, and once.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    fn start(&mut self) -> Result<Vec<Stage>, FsError>;
+
+    /// Lays out a transaction behind the others, and takes room for it. Once all
+    /// stages are done it is committed. What has to be at its home before must be
+    /// written before the first stage: the first flushes it with what it writes.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when it takes more than [`Log::most`], or than is free;
+    /// nothing has changed then.
+    fn encode(&mut self, transaction: &LogTransaction<'_>) -> Result<Vec<Stage>, FsError>;
+
+    /// Leaves out the oldest transactions, so many, all of them committed. Their
+    /// blocks have been written home or revoked. The first stage flushes those
+    /// writes. Their room counts as free at once: nothing may be encoded before
+    /// the stages are done.
+    fn retire(&mut self, oldest: usize) -> Vec<Stage>;
+
+    /// Says that nothing waits in the log, and that there is no need of a recovery.
+    /// All transactions have been left out. [`Log::start`] may follow.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    fn close(&mut self) -> Result<Vec<Stage>, FsError>;
+}

@@ -1,0 +1,202 @@
+//! The bytes of a transaction: blocks of revoke records, descriptors each with the
+//! copies behind it, and the commit record (jbd2: `fs/jbd2/commit.c`,
+//! `fs/jbd2/revoke.c`).
+
+use super::super::checksum::{COMMIT_CHECKSUM_AT, COMMIT_CHECKSUM_TYPE_AT, COMMIT_CRC32};
+use super::super::checksum::{crc32_be, without_word};
+use super::super::form::Form;
+use super::super::scan::{COMMIT_NANOS_AT, COMMIT_SECONDS_AT};
+use super::super::tags::{TAGS_AT, UUID};
+use super::super::{REVOKE_COUNT_AT, REVOKE_RECORDS_AT};
+use crate::checksum::crc32c;
+use crate::field::{low16, low32, wide};
+use crate::ondisk::{
+    JOURNAL_MAGIC, JournalHeader, JournalTag, JournalTag3, journal_block, journal_feature,
+    journal_tag,
+};
+use seekless_cache::{LogCopy, LogTransaction};
+use seekless_fs::Timestamp;
+use seekless_units::BlockNo;
+use zerocopy::IntoBytes;
+
+/// What the blocks of a transaction are made with.
+pub(super) struct Encoder<'a> {
+    pub(super) form: &'a Form,
+    /// Stands behind the first tag of each descriptor; nobody compares it.
+    pub(super) uuid: [u8; 16],
+    /// Bytes in a block.
+    pub(super) block: usize,
+    /// The number of the transaction.
+    pub(super) tid: u32,
+}
+
+impl Encoder<'_> {
+    /// Tags that fit a descriptor.
+    pub(super) fn tags(&self) -> usize {
+        let taken = TAGS_AT.saturating_add(UUID).saturating_add(self.form.tail_len());
+        self.block.saturating_sub(taken).checked_div(self.form.tag_len()).unwrap_or(1).max(1)
+    }
+
+    /// Records that fit a block of them.
+    pub(super) fn revokes(&self) -> usize {
+        let taken = REVOKE_RECORDS_AT.saturating_add(self.form.tail_len());
+        let room = self.block.saturating_sub(taken);
+        room.checked_div(self.form.revoke_record_len()).unwrap_or(1).max(1)
+    }
+
+    /// Blocks of a transaction, its commit record included.
+    pub(super) fn cost(&self, copies: u64, revokes: u64) -> u64 {
+        let descriptors = copies.div_ceil(wide(self.tags()));
+        let records = revokes.div_ceil(wide(self.revokes()));
+        copies.saturating_add(descriptors).saturating_add(records).saturating_add(1)
+    }
+
+    /// Makes all blocks, one after the other, but for the commit record. Returns
+    /// the checksum of the first generation, which is in that record.
+    pub(super) fn blocks(
+        &self,
+        transaction: &LogTransaction<'_>,
+        mut put: impl FnMut(&[u8]),
+    ) -> u32 {
+        for revokes in transaction.revokes.chunks(self.revokes()) {
+            put(&self.revoke_block(revokes));
+        }
+        let mut crc = !0;
+        for copies in transaction.copies.chunks(self.tags()) {
+            let descriptor = self.descriptor(copies);
+            crc = crc32_be(crc, &descriptor);
+            put(&descriptor);
+            for copy in copies {
+                let escaped = escaped(copy.bytes);
+                let stored = escaped.as_deref().unwrap_or(copy.bytes);
+                crc = crc32_be(crc, stored);
+                put(stored);
+            }
+        }
+        crc
+    }
+
+    /// A block with nothing but the header that all have.
+    fn headed(&self, kind: u32) -> Vec<u8> {
+        let mut block = vec![0; self.block];
+        let header = JournalHeader {
+            h_magic: JOURNAL_MAGIC.into(),
+            h_blocktype: kind.into(),
+            h_sequence: self.tid.into(),
+        };
+        lay(&mut block, 0, header.as_bytes());
+        block
+    }
+
+    fn revoke_block(&self, revokes: &[BlockNo]) -> Vec<u8> {
+        let mut block = self.headed(journal_block::REVOKE);
+        let mut at = REVOKE_RECORDS_AT;
+        for revoked in revokes {
+            let number = revoked.get().to_be_bytes();
+            let len = self.form.revoke_record_len();
+            lay(&mut block, at, number.get(8usize.saturating_sub(len)..).unwrap_or_default());
+            at = at.saturating_add(len);
+        }
+        lay(&mut block, REVOKE_COUNT_AT, &low32(wide(at)).to_be_bytes());
+        self.seal_tail(&mut block);
+        block
+    }
+
+    fn descriptor(&self, copies: &[LogCopy<'_>]) -> Vec<u8> {
+        let mut block = self.headed(journal_block::DESCRIPTOR);
+        let mut at = TAGS_AT;
+        for (n, copy) in copies.iter().enumerate() {
+            let escaped = escaped(copy.bytes);
+            let sum = self.data_sum(escaped.as_deref().unwrap_or(copy.bytes));
+            let mut flags = 0;
+            flags |= if escaped.is_some() { journal_tag::ESCAPE } else { 0 };
+            flags |= if n > 0 { journal_tag::SAME_UUID } else { 0 };
+            flags |= if n.saturating_add(1) == copies.len() { journal_tag::LAST_TAG } else { 0 };
+            self.put_tag(&mut block, at, copy.home, flags, sum);
+            at = at.saturating_add(self.form.tag_len());
+            if n == 0 {
+                lay(&mut block, at, &self.uuid);
+                at = at.saturating_add(UUID);
+            }
+        }
+        self.seal_tail(&mut block);
+        block
+    }
+
+    fn put_tag(&self, block: &mut [u8], at: usize, home: BlockNo, flags: u32, sum: u32) {
+        let (low, high) = (low32(home.get()), low32(home.get() >> 32));
+        debug_assert!(high == 0 || self.form.has(journal_feature::INCOMPAT_64BIT));
+        if self.form.has(journal_feature::INCOMPAT_CSUM_V3) {
+            let tag = JournalTag3 {
+                t_blocknr: low.into(),
+                t_flags: flags.into(),
+                t_blocknr_high: high.into(),
+                t_checksum: sum.into(),
+            };
+            lay(block, at, tag.as_bytes());
+            return;
+        }
+        // The second generation keeps half of the checksum.
+        let tag = JournalTag {
+            t_blocknr: low.into(),
+            t_checksum: low16(sum & 0xFFFF).into(),
+            t_flags: low16(flags).into(),
+            t_blocknr_high: high.into(),
+        };
+        let len = self.form.tag_len().min(size_of::<JournalTag>());
+        lay(block, at, tag.as_bytes().get(..len).unwrap_or_default());
+    }
+
+    fn data_sum(&self, stored: &[u8]) -> u32 {
+        if !self.form.has_block_checksums() {
+            return 0;
+        }
+        crc32c(crc32c(self.form.seed, &self.tid.to_be_bytes()), stored)
+    }
+
+    /// The record that makes the transaction one that happened. `crc` is what
+    /// [`Encoder::blocks`] returned.
+    pub(super) fn commit(&self, time: Timestamp, crc: u32) -> Vec<u8> {
+        let mut block = self.headed(journal_block::COMMIT);
+        lay(&mut block, COMMIT_SECONDS_AT, &time.secs.to_be_bytes());
+        lay(&mut block, COMMIT_NANOS_AT, &time.nanos.to_be_bytes());
+        if self.form.has_transaction_checksums() {
+            lay(&mut block, COMMIT_CHECKSUM_TYPE_AT, &COMMIT_CRC32);
+            lay(&mut block, COMMIT_CHECKSUM_AT, &crc.to_be_bytes());
+        }
+        if self.form.has_block_checksums() {
+            self.seal_at(&mut block, COMMIT_CHECKSUM_AT);
+        }
+        block
+    }
+
+    fn seal_tail(&self, block: &mut [u8]) {
+        if self.form.tail_len() > 0 {
+            self.seal_at(block, block.len().saturating_sub(4));
+        }
+    }
+
+    fn seal_at(&self, block: &mut [u8], at: usize) {
+        let sum = without_word(self.form.seed, block, at);
+        lay(block, at, &sum.to_be_bytes());
+    }
+}
+
+/// A block as the log has it, if it begins with the number by which a recovery
+/// knows the log's own blocks.
+fn escaped(bytes: &[u8]) -> Option<Vec<u8>> {
+    bytes.starts_with(&JOURNAL_MAGIC.to_be_bytes()).then(|| {
+        let mut stored = bytes.to_vec();
+        lay(&mut stored, 0, &[0; 4]);
+        stored
+    })
+}
+
+/// Puts bytes at their place in a block, which has room for them.
+fn lay(block: &mut [u8], at: usize, bytes: &[u8]) {
+    let place = block.get_mut(at..at.saturating_add(bytes.len()));
+    debug_assert!(place.is_some(), "{} bytes at {at} of a journal block", bytes.len());
+    if let Some(place) = place {
+        place.copy_from_slice(bytes);
+    }
+}

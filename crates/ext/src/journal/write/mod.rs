@@ -1,0 +1,314 @@
+//! The journal of a volume in use: transactions laid out in its ring.
+//!
+//! [`LogWriter`] is the [`Log`] of ext3 and ext4. It encodes and counts; what it
+//! wants to have written comes back in stages, in the order of jbd2
+//! (`fs/jbd2/commit.c`):
+//!
+//! 1. revoke records, descriptors and copies, and zeros where the commit record goes,
+//!    then a flush, which is also that of all data written before
+//! 2. the commit record, which is one sector, flushed as well. Only now has the transaction happened,
+//!    and its blocks may go home.
+//! 3. later, when all blocks of the oldest transactions are at home: a flush, and
+//!    the journal's superblock with the new start. Only now is their room free.
+//!
+//! Numbers of transactions and times of commits grow, over all mounts: a recovery
+//! takes what has the number that it expects for the next transaction, and tells
+//! damage from what an older turn around the ring left by the times.
+
+mod encode;
+mod state;
+
+use super::form::Form;
+use super::log::Log as Reader;
+use super::place;
+use crate::field::{low32, range, wide};
+use crate::inode::Inode;
+use crate::ondisk::{JournalSuperblock, compat, incompat};
+use crate::volume::Volume;
+use encode::Encoder;
+use seekless_cache::{Log, LogTransaction, Stage};
+use seekless_device::BlockDevice;
+use seekless_fs::{BlockMap, FsError, Timestamp};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The kernel and e2fsck take no shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
+const MIN_BLOCKS: u32 = 1024;
+/// Most bytes that neighbouring blocks of the log are written with at once.
+const CLUSTER: usize = 128 << 10;
+/// Bytes that a device writes whole or not at all.
+const SECTOR: usize = 512;
+const NANOS: u32 = 1_000_000_000;
+
+/// A transaction that is in the log.
+struct Live {
+    tid: u32,
+    start: u32,
+    len: u32,
+}
+
+/// The journal of a volume, as a log that transactions can be written to.
+pub struct LogWriter {
+    device: Arc<dyn BlockDevice>,
+    wall: Box<dyn Fn() -> Timestamp + Send>,
+    block_size: u32,
+    /// Where the blocks of the journal lie.
+    map: BlockMap,
+    form: Form,
+    /// The first block of the journal, as it was last written.
+    superblock: JournalSuperblock,
+    /// What the volume has for the journal: blocks of 64-bit numbers, checksums.
+    wanted: state::Wanted,
+    /// The ring is `first .. last`.
+    first: u32,
+    last: u32,
+    /// Where the next transaction goes.
+    head: u32,
+    /// Its number.
+    next: u32,
+    /// Transactions in the log, the oldest first; one lies behind the other.
+    live: VecDeque<Live>,
+    /// When the last commit was, as its record says.
+    committed_at: Timestamp,
+    is_started: bool,
+}
+
+impl LogWriter {
+    /// Opens the journal of a volume; nothing is written. `wall` is the time of day,
+    /// for commit records.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`], by name: a volume without a journal, with one on
+    /// another device, with one that must be recovered first, or that was left after
+    /// an error; features that are not known. [`FsError::Corrupt`] for a journal
+    /// that contradicts its format. [`FsError::Device`].
+    pub fn open(
+        device: Arc<dyn BlockDevice>,
+        wall: Box<dyn Fn() -> Timestamp + Send>,
+    ) -> Result<Self, FsError> {
+        let volume = Volume::open(device.clone(), false)?;
+        let inode = journal_inode(&volume)?;
+        let mut log = Reader::open(&volume, &inode)?;
+        if volume.sb.has_incompat(incompat::RECOVER) || log.start.is_some() {
+            let what = "writing to a journal with transactions that must be recovered first";
+            return Err(FsError::Unsupported(what.into()));
+        }
+        log.distrust()?;
+        let superblock = state::parse(&log.block(0)?)?;
+        state::check(&superblock)?;
+        if log.ring_len() < MIN_BLOCKS.saturating_sub(log.first) {
+            let len = u64::from(log.last);
+            return Err(range("s_maxlen", len, u64::from(MIN_BLOCKS), place()));
+        }
+        let (first, last) = (log.first, log.last);
+        let map = std::mem::take(&mut log.map);
+        check_places(&volume, &map, log.len)?;
+        let head = superblock.s_head.get();
+        Ok(Self {
+            block_size: volume.sb.block_size,
+            form: log.form,
+            wanted: state::Wanted::of(&volume.sb),
+            head: if (first..last).contains(&head) { head } else { first },
+            next: superblock.s_sequence.get(),
+            live: VecDeque::new(),
+            committed_at: Timestamp { secs: 0, nanos: 0 },
+            is_started: false,
+            device,
+            wall,
+            map,
+            superblock,
+            first,
+            last,
+        })
+    }
+
+    /// The number of the next transaction.
+    #[must_use]
+    pub const fn next_tid(&self) -> u32 {
+        self.next
+    }
+
+    fn encoder(&self) -> Encoder<'_> {
+        let block = crate::field::index(self.block_size);
+        Encoder { form: &self.form, uuid: self.superblock.s_uuid, block, tid: self.next }
+    }
+
+    fn ring(&self) -> u32 {
+        self.last.saturating_sub(self.first)
+    }
+
+    fn used(&self) -> u64 {
+        self.live.iter().map(|live| u64::from(live.len)).fold(0, u64::saturating_add)
+    }
+
+    /// The block `n` steps behind one of the ring.
+    fn after(&self, at: u32, n: u32) -> u32 {
+        super::log::after(self.first, self.last, at, n)
+    }
+
+    /// Where a block of the journal lies on the device.
+    fn sector(&self, at: u32) -> Lba {
+        let run = self.map.find(Lbn::new(u64::from(at)));
+        debug_assert!(run.is_some(), "all blocks were found to be mapped");
+        let block = run.map_or(BlockNo::ZERO, |run| run.extent.start);
+        Lba::containing(ByteLen::new(block.get().saturating_mul(u64::from(self.block_size))))
+    }
+
+    /// The time of the next commit: later than that of the last one.
+    fn tick(&mut self) -> Timestamp {
+        let last = self.committed_at;
+        let next = match last.nanos.saturating_add(1) {
+            NANOS => Timestamp { secs: last.secs.saturating_add(1), nanos: 0 },
+            nanos => Timestamp { nanos, ..last },
+        };
+        let now = (self.wall)();
+        let is_later = (now.secs, now.nanos) > (next.secs, next.nanos);
+        self.committed_at = if is_later { now } else { next };
+        self.committed_at
+    }
+
+    /// The journal's superblock, saying where the log begins and with which
+    /// transaction.
+    fn write_tail(&mut self) -> Stage {
+        let tail = self.live.front().map_or((self.head, self.next), |live| (live.start, live.tid));
+        (self.superblock.s_start, self.superblock.s_sequence) = (tail.0.into(), tail.1.into());
+        self.superblock_stage()
+    }
+
+    fn superblock_stage(&mut self) -> Stage {
+        state::seal(&mut self.superblock, &self.form);
+        let mut stage = Stage { durable: true, ..Stage::default() };
+        stage.push(self.sector(0), zerocopy::IntoBytes::as_bytes(&self.superblock), CLUSTER);
+        stage
+    }
+}
+
+/// The inode that holds a volume's journal.
+fn journal_inode(volume: &Volume) -> Result<Inode, FsError> {
+    if !volume.sb.has_compat(compat::HAS_JOURNAL) {
+        return Err(FsError::Unsupported("a journal on a volume that has none".into()));
+    }
+    let number = volume.sb.raw.s_journal_inum.get();
+    if number == 0 || volume.sb.raw.s_journal_dev.get() != 0 {
+        return Err(FsError::Unsupported("writing to an external journal".into()));
+    }
+    volume.inode(Ino::new(number))
+}
+
+/// The journal has all of its blocks, each once, and none of them is the volume's
+/// superblock or descriptors: whoever writes to it overwrites nothing else that
+/// is looked at before a recovery.
+fn check_places(volume: &Volume, map: &BlockMap, len: u32) -> Result<(), FsError> {
+    let mut reached = 0u64;
+    for run in &map.runs {
+        if run.unwritten || run.lbn.get() > reached {
+            break;
+        }
+        reached = run.lbn.get().saturating_add(run.extent.len);
+    }
+    if reached < u64::from(len) {
+        return Err(range("journal blocks", reached, u64::from(len), place()));
+    }
+    let mut taken: Vec<Extent> = map.runs.iter().map(|run| run.extent).collect();
+    taken.push(Extent::new(volume.sb.superblock_block(), 1));
+    let descriptors = 0..volume.sb.descriptor_blocks();
+    taken.extend(descriptors.map(|nr| Extent::new(volume.sb.descriptor_block(nr), 1)));
+    taken.sort_unstable_by_key(|run| run.start);
+    let overlap = taken.windows(2).find_map(|pair| match pair {
+        [one, two] if one.end() > two.start => Some(two.start),
+        _ => None,
+    });
+    match overlap {
+        Some(block) => Err(range("journal block", block.get(), 1, place().in_block(block))),
+        None => Ok(()),
+    }
+}
+
+impl Log for LogWriter {
+    fn block_size(&self) -> u32 {
+        self.block_size
+    }
+
+    fn capacity(&self) -> u64 {
+        u64::from(self.ring())
+    }
+
+    fn free(&self) -> u64 {
+        let used = self.used();
+        debug_assert!(used <= self.capacity());
+        self.capacity().saturating_sub(used)
+    }
+
+    fn most(&self) -> u64 {
+        u64::from(self.ring() / 4)
+    }
+
+    fn cost(&self, copies: u64, revokes: u64) -> u64 {
+        self.encoder().cost(copies, revokes)
+    }
+
+    fn start(&mut self) -> Result<Vec<Stage>, FsError> {
+        debug_assert!(!self.is_started && self.live.is_empty());
+        state::want(&mut self.superblock, &mut self.form, self.wanted);
+        let journal = self.write_tail();
+        // A mount that finds the mark reads the journal's superblock: that first.
+        let volume = state::mark(self.device.as_ref(), true)?;
+        self.is_started = true;
+        Ok(vec![journal, volume])
+    }
+
+    fn encode(&mut self, transaction: &LogTransaction<'_>) -> Result<Vec<Stage>, FsError> {
+        debug_assert!(self.is_started, "a mount would not recover it");
+        let whole = |copy: &seekless_cache::LogCopy<'_>| {
+            wide(copy.bytes.len()) == u64::from(self.block_size)
+        };
+        debug_assert!(transaction.copies.iter().all(whole), "blocks are logged as a whole");
+        let cost = self.cost(wide(transaction.copies.len()), wide(transaction.revokes.len()));
+        let most = self.most().min(self.free());
+        if cost > most {
+            let what = format!("a transaction of {cost} blocks, in a journal with {most} for it");
+            return Err(FsError::NoSpace(what));
+        }
+        let (tid, start) = (self.next, self.head);
+        let time = self.tick();
+        let mut at = start;
+        let mut body = Stage { durable: true, ..Stage::default() };
+        let crc = self.encoder().blocks(transaction, |block| {
+            body.push(self.sector(at), block, CLUSTER);
+            at = self.after(at, 1);
+        });
+        // A commit record that is torn has a wrong checksum, which a recovery takes for
+        // damage of what was committed. So all of it is there before but for its first
+        // sector: the rest is zeros.
+        body.push(self.sector(at), &vec![0; crate::field::index(self.block_size)], CLUSTER);
+        let record = self.encoder().commit(time, crc);
+        let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();
+        debug_assert!(rest.iter().all(|&byte| byte == 0), "it is written with its first sector");
+        let mut commit = Stage { durable: true, ..Stage::default() };
+        commit.push(self.sector(at), first, CLUSTER);
+        let len = low32(cost);
+        debug_assert_eq!(self.after(start, len), self.after(at, 1), "it took what was counted");
+        self.live.push_back(Live { tid, start, len });
+        self.head = self.after(start, len);
+        self.next = tid.wrapping_add(1);
+        Ok(vec![body, commit])
+    }
+
+    fn retire(&mut self, oldest: usize) -> Vec<Stage> {
+        debug_assert!(oldest <= self.live.len(), "{oldest} transactions left out");
+        self.live.drain(..oldest.min(self.live.len()));
+        vec![Stage::flush(), self.write_tail()]
+    }
+
+    fn close(&mut self) -> Result<Vec<Stage>, FsError> {
+        debug_assert!(self.is_started && self.live.is_empty(), "something waits in the log");
+        self.superblock.s_start = 0.into();
+        self.superblock.s_sequence = self.next.into();
+        self.superblock.s_head = self.head.into();
+        let journal = self.superblock_stage();
+        let volume = state::mark(self.device.as_ref(), false)?;
+        self.is_started = false;
+        Ok(vec![Stage::flush(), journal, volume])
+    }
+}

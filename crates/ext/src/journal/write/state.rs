@@ -1,0 +1,89 @@
+//! The two superblocks that say how a journal stands: its own, and the volume's.
+
+use super::super::form::Form;
+use super::super::{CHECKSUM_CRC32C, WITH_SUM, place};
+use crate::checksum::crc32c;
+use crate::encode::sums::seal_superblock;
+use crate::field::truncated;
+use crate::ondisk::{
+    JournalSuperblock, SUPERBLOCK_OFFSET, incompat, journal_block, journal_feature,
+};
+use crate::superblock::Super;
+use seekless_cache::{Stage, StageWrite};
+use seekless_device::BlockDevice;
+use seekless_fs::FsError;
+use seekless_units::{ByteLen, Lba};
+use zerocopy::IntoBytes;
+
+/// What a volume asks of its journal.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Its blocks are counted in 64 bits.
+    wide: bool,
+    /// Its metadata have checksums.
+    sums: bool,
+}
+
+impl Wanted {
+    pub(super) fn of(sb: &Super) -> Self {
+        Self { wide: sb.has_incompat(incompat::BIT64), sums: sb.has_metadata_csum() }
+    }
+}
+
+/// Refuses a journal that cannot be written to.
+pub(super) fn check(sb: &JournalSuperblock) -> Result<(), FsError> {
+    if sb.s_header.h_blocktype.get() != journal_block::SUPERBLOCK_V2 {
+        let what = "writing to a journal of the first version, which has no revoke records";
+        return Err(FsError::Unsupported(what.into()));
+    }
+    let errno = sb.s_errno.get();
+    if errno != 0 {
+        let what = format!("writing to a journal that was left after error {errno}: check it");
+        return Err(FsError::Unsupported(what));
+    }
+    Ok(())
+}
+
+/// Gives an empty journal the features that its transactions will have: those that
+/// it has, and as a mount by the kernel revoke records, numbers as wide as the
+/// volume's, and checksums of each block where the volume has them
+/// (`ext4_load_and_init_journal`).
+pub(super) fn want(sb: &mut JournalSuperblock, form: &mut Form, wanted: Wanted) {
+    form.incompat |= journal_feature::INCOMPAT_REVOKE;
+    if wanted.wide {
+        form.incompat |= journal_feature::INCOMPAT_64BIT;
+    }
+    if wanted.sums && !form.has_block_checksums() {
+        form.incompat |= journal_feature::INCOMPAT_CSUM_V3;
+        form.compat &= !journal_feature::COMPAT_CHECKSUM;
+    }
+    sb.s_feature_incompat = form.incompat.into();
+    sb.s_feature_compat = form.compat.into();
+}
+
+/// Sets the checksum of a journal's superblock, if it has one.
+pub(super) fn seal(sb: &mut JournalSuperblock, form: &Form) {
+    if form.incompat & WITH_SUM == 0 {
+        return;
+    }
+    sb.s_checksum_type = CHECKSUM_CRC32C;
+    sb.s_checksum = 0.into();
+    sb.s_checksum = crc32c(!0, sb.as_bytes()).into();
+}
+
+/// The volume's superblock as it is on the device, saying whether a mount must
+/// recover it.
+pub(super) fn mark(device: &dyn BlockDevice, recovers: bool) -> Result<Stage, FsError> {
+    let mut sb = Super::read(device, false)?.raw;
+    let features = sb.s_feature_incompat.get() & !incompat::RECOVER;
+    sb.s_feature_incompat = (features | if recovers { incompat::RECOVER } else { 0 }).into();
+    seal_superblock(&mut sb, 0);
+    let at = Lba::containing(ByteLen::new(SUPERBLOCK_OFFSET));
+    let write = StageWrite { at, bytes: sb.as_bytes().to_vec() };
+    Ok(Stage { writes: vec![write], durable: true })
+}
+
+/// The first block of a journal.
+pub(super) fn parse(block: &[u8]) -> Result<JournalSuperblock, FsError> {
+    crate::field::parse(block, 0).ok_or_else(|| truncated(place()))
+}

@@ -1,0 +1,144 @@
+//! Power lost at any write of a commit, of a change of the tail, or within one: what
+//! is recovered is the state after one of the transactions, and never an older one
+//! than the last whose commit was done.
+
+use crate::judge::{Random, Scratch, is_there};
+use crate::volume::{SHAPES, Shape, Volume, dump, make, read_file};
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
+use seekless_units::{ByteLen, Lba};
+use std::fs;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+/// A device that remembers what it was asked.
+struct Recorder {
+    inner: MemoryDevice,
+    log: Mutex<Vec<Request>>,
+}
+
+#[derive(Clone)]
+enum Request {
+    Write(usize, Vec<u8>),
+    Flush,
+}
+
+impl BlockDevice for Recorder {
+    fn len(&self) -> ByteLen {
+        self.inner.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        let write = Request::Write(at.get() as usize * 512, buf.to_vec());
+        self.log.lock().expect("log").push(write);
+        self.inner.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.log.lock().expect("log").push(Request::Flush);
+        Ok(())
+    }
+}
+
+/// What the device may hold after the first requests: all that was flushed, and of
+/// what was written since any sectors.
+fn state(base: &[u8], requests: &[Request], random: &mut Random) -> Vec<u8> {
+    let flushed = requests.iter().rposition(|request| matches!(request, Request::Flush));
+    let mut bytes = base.to_vec();
+    for (n, request) in requests.iter().enumerate() {
+        let Request::Write(at, data) = request else { continue };
+        for (sector, part) in data.chunks(512).enumerate() {
+            // The last one may be there with nothing before it, or lack a sector.
+            let shown = match random.below(4) {
+                0 => false,
+                1 => n + 1 == requests.len(),
+                _ => true,
+            };
+            if flushed.is_some_and(|flush| n < flush) || shown {
+                let at = at + sector * 512;
+                bytes[at..at + part.len()].copy_from_slice(part);
+            }
+        }
+    }
+    bytes
+}
+
+fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
+    let (base, homes) = make(shape);
+    let device =
+        Arc::new(Recorder { inner: MemoryDevice::new(base.clone()), log: Mutex::default() });
+    let mut volume = Volume::open(shape, device.clone(), homes, seed);
+    // The mark that a mount must recover is one write of two sectors, and may not be
+    // torn: nothing is in the log yet.
+    let first = device.log.lock().expect("log").len();
+    let mut files = vec![(first, volume.file())];
+    for _ in 0..transactions {
+        let (stages, after, revokes) = volume.transaction(12);
+        volume.perform(&stages);
+        volume.committed = after;
+        // What is revoked is what it is at home.
+        for revoked in revokes {
+            volume.committed.insert(revoked, volume.at_home(revoked));
+        }
+        files.push((device.log.lock().expect("log").len(), volume.file()));
+        if volume.random.below(5) == 0 {
+            let oldest = volume.random.below(volume.waiting.len() + 1);
+            volume.retire(oldest);
+        }
+    }
+    let requests = device.log.lock().expect("log").clone();
+    let mut random = Random(seed);
+    let mut seen = std::collections::BTreeSet::new();
+    for number in 0..states {
+        let cut = first + random.below(requests.len() - first + 1);
+        let bytes = state(&base, &requests[..cut], &mut random);
+        let place = format!("{} seed {seed} after {cut} of {}", shape.name, requests.len());
+        let file = read_file(bytes.clone());
+        let done = files.iter().rposition(|(at, _)| *at <= cut).expect("one");
+        let found = files.iter().rposition(|(_, expected)| *expected == file);
+        let found = found.unwrap_or_else(|| panic!("{place}: no state that there was"));
+        assert!(found == done || found == done + 1, "{place}: {found} instead of {done}");
+        seen.insert(found - done);
+        if number % 10 == 0 && is_there() {
+            let scratch = Scratch::new(&format!("crash-{}", shape.name));
+            fs::write(scratch.path(), bytes).expect("image");
+            let said = Command::new("e2fsck")
+                .args(["-E", "journal_only", "-p"])
+                .arg(scratch.path())
+                .output()
+                .expect("e2fsck");
+            assert!(said.status.code().is_some_and(|code| code <= 1), "{place}: {said:?}");
+            assert!(dump(scratch.path()) == file, "{place}: e2fsck");
+            let (code, said) = crate::judge::e2fsck("-fp", scratch.path());
+            assert_eq!(code, 0, "{place}: {said}");
+        }
+    }
+    assert_eq!(seen.len(), 2, "{}: commit records seen, and not", shape.name);
+}
+
+#[test]
+fn a_prefix_of_the_transactions_is_recovered() {
+    if !is_there() {
+        return;
+    }
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        crash(shape, seed as u64, 25, 120);
+    }
+}
+
+/// As above, of many more states.
+#[test]
+#[ignore = "takes minutes"]
+fn a_prefix_of_the_transactions_is_recovered_for_long() {
+    if !is_there() {
+        return;
+    }
+    for seed in 100..110 {
+        for shape in &SHAPES {
+            crash(shape, seed, 120, 2000);
+        }
+    }
+}

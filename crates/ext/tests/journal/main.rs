@@ -1,0 +1,10 @@
+//! Transactions written to journals of volumes that mke2fs made, read by debugfs,
+//! e2fsck, the kernel and ourselves.
+
+mod crash;
+#[path = "../repair/judge.rs"]
+mod judge;
+mod kernel;
+mod refused;
+mod sequence;
+mod volume;

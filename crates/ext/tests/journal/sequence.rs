@@ -1,0 +1,111 @@
+//! Random sequences of transactions, around the ring several times, each judged by
+//! debugfs, e2fsck and our own recovery.
+
+use crate::judge::{Scratch, bytes_of, findings, is_there};
+use crate::volume::{SHAPES, Shape, Volume, dump, make, read_file, run};
+use seekless_cache::Log;
+use seekless_device::MemoryDevice;
+use seekless_ext::preen;
+use seekless_fs::check::Outcome;
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+/// What a recovery may write into the superblock that follows from the time.
+const TOLD: [std::ops::Range<usize>; 5] =
+    [0x2C..0x34, 0x40..0x44, 0x178..0x180, 0x274..0x27C, 0x3FC..0x400];
+
+/// The blocks of 1,024 bytes in which two volumes differ, but for what is [`TOLD`].
+fn differences(ours: &[u8], theirs: &[u8]) -> Vec<usize> {
+    let pairs = ours.chunks(1024).zip(theirs.chunks(1024)).enumerate();
+    pairs
+        .filter(|&(number, (one, two))| {
+            let told = |at: usize| number == 1 && TOLD.iter().any(|range| range.contains(&at));
+            one.iter().zip(two).enumerate().any(|(at, (a, b))| a != b && !told(at))
+        })
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// What all judges make of a volume that was cut off.
+fn judge(volume: &Volume, place: &str) {
+    let scratch = Scratch::new(&format!("sequence-{}", volume.shape.name));
+    let (bytes, expected) = (volume.bytes(), volume.file());
+    assert!(read_file(bytes.clone()) == expected, "{place}: our own reader");
+    fs::write(scratch.path(), &bytes).expect("image");
+    let path = scratch.path().to_str().expect("path");
+    let dumped = run("debugfs", &["-R", "logdump -a", path]);
+    let commits = dumped.lines().filter(|line| line.contains("commit block")).count();
+    assert_eq!(commits, volume.waiting.len(), "{place}: {dumped}");
+    let next = format!("sequence {}", volume.log.next_tid().wrapping_sub(1));
+    assert!(commits == 0 || dumped.contains(&next), "{place}: {next}: {dumped}");
+    let said = Command::new("e2fsck").args(["-E", "journal_only", "-y", path]).output();
+    let said = said.expect("e2fsck");
+    assert!(said.status.code().is_some_and(|code| code <= 1), "{place}: {said:?}");
+    assert!(dump(scratch.path()) == expected, "{place}: e2fsck");
+    let theirs = fs::read(scratch.path()).expect("image");
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let repaired = preen(device.clone()).expect(place);
+    assert_eq!(repaired.outcome, Outcome::Corrected, "{place}: {repaired:#?}");
+    let ours = bytes_of(device.as_ref());
+    assert_eq!(differences(&ours, &theirs), [0usize; 0], "{place}: of 1,024 bytes each");
+    assert_eq!(findings(scratch.path()), None, "{place}");
+}
+
+fn sequence(shape: &'static Shape, seed: u64, rounds: usize) {
+    let (bytes, homes) = make(shape);
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let mut volume = Volume::open(shape, device.clone(), homes.clone(), seed);
+    let ring = volume.log.capacity();
+    for round in 0..rounds {
+        for _ in 0..=volume.random.below(12) {
+            volume.commit([3, 20, 200][round % 3]);
+        }
+        judge(&volume, &format!("{} seed {seed} round {round}", shape.name));
+    }
+    let logged = volume.logged;
+    assert!(logged > 2 * ring, "{}: {logged} blocks, not around {ring}", shape.name);
+    // Closed, looked at, and opened again: numbers go on.
+    let next = volume.log.next_tid();
+    volume.close();
+    let scratch = Scratch::new(&format!("closed-{}", shape.name));
+    fs::write(scratch.path(), volume.bytes()).expect("image");
+    assert_eq!(findings(scratch.path()), None, "{} closed", shape.name);
+    assert!(dump(scratch.path()) == volume.file(), "{} closed", shape.name);
+    let path = scratch.path().to_str().expect("path");
+    let shown = run("dumpe2fs", &["-h", path]);
+    assert!(!shown.contains("needs_recovery"), "{shown}");
+    let features = shown.lines().find(|line| line.starts_with("Journal features"));
+    let features = features.map(|line| line["Journal features:".len()..].trim());
+    assert_eq!(features, Some(shape.shown), "{}", shape.name);
+    let (committed, random) = (volume.committed, volume.random);
+    let mut again = Volume::open(shape, device, homes, seed);
+    (again.committed, again.random) = (committed, random);
+    assert_eq!(again.log.next_tid(), next);
+    again.commit(20);
+    judge(&again, &format!("{} seed {seed} again", shape.name));
+}
+
+#[test]
+fn what_is_committed_is_recovered_by_all() {
+    if !is_there() {
+        return;
+    }
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        sequence(shape, seed as u64, 12);
+    }
+}
+
+/// As above, of many more sequences.
+#[test]
+#[ignore = "takes minutes"]
+fn what_is_committed_is_recovered_by_all_for_long() {
+    if !is_there() {
+        return;
+    }
+    for seed in 100..120 {
+        for shape in &SHAPES {
+            sequence(shape, seed, 30);
+        }
+    }
+}
