@@ -138,7 +138,7 @@ fn a_prefix_of_the_transactions_is_recovered_for_long() {
     }
     for seed in 100..110 {
         for shape in &SHAPES {
-            crash(shape, seed, 120, 2000);
+            crash(shape, seed, 60, 400);
         }
     }
 }

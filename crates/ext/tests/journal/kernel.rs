@@ -1,14 +1,12 @@
 //! The kernel mounts volumes that were cut off in use, and recovers them; what it
 //! leaves behind is written to again.
 
+use crate::judge::skip::skip;
 use crate::judge::{Scratch, findings, is_there};
 use crate::volume::{SHAPES, Volume, make, run};
 use seekless_device::{BlockDevice, MemoryDevice};
 use std::fs;
 use std::sync::Arc;
-
-#[path = "../../../fs/tests/shared/skip.rs"]
-mod skip;
 
 /// Mounts an image for as long as something takes.
 fn mounted<T>(image: &str, at: &Scratch, options: &str, then: impl FnOnce() -> T) -> T {
@@ -26,7 +24,7 @@ fn the_kernel_recovers_what_was_committed() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        return skip::skip("only root mounts images");
+        return skip("only root mounts images");
     }
     for (seed, shape) in SHAPES.iter().enumerate() {
         let (bytes, homes) = make(shape);

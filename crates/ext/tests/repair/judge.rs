@@ -1,7 +1,7 @@
 //! e2fsck, and bytes.
 
 #[path = "../../../fs/tests/shared/skip.rs"]
-mod skip;
+pub(crate) mod skip;
 
 use seekless_device::BlockDevice;
 use seekless_units::Lba;
