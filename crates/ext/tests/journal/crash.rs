@@ -4,6 +4,7 @@
 
 use crate::judge::{Random, Scratch, is_there};
 use crate::volume::{SHAPES, Shape, Volume, dump, make, read_file};
+use seekless_cache::Log;
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
 use seekless_units::{ByteLen, Lba};
 use std::fs;
@@ -67,14 +68,18 @@ fn state(base: &[u8], requests: &[Request], random: &mut Random) -> Vec<u8> {
 }
 
 fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
-    let (base, homes) = make(shape);
-    let device =
-        Arc::new(Recorder { inner: MemoryDevice::new(base.clone()), log: Mutex::default() });
+    let (bytes, homes) = make(shape);
+    let device = Arc::new(Recorder { inner: MemoryDevice::new(bytes), log: Mutex::default() });
     let mut volume = Volume::open(shape, device.clone(), homes, seed);
     // The mark that a mount must recover is one write of two sectors, and may not be
-    // torn: nothing is in the log yet.
-    let first = device.log.lock().expect("log").len();
-    let mut files = vec![(first, volume.file())];
+    // torn: nothing is in the log then. Once around the ring, so that what is torn
+    // has remains of other transactions in it.
+    while volume.logged < volume.log.capacity() {
+        volume.commit(200);
+    }
+    let base = volume.bytes();
+    device.log.lock().expect("log").clear();
+    let mut files = vec![(0, volume.file())];
     for _ in 0..transactions {
         let (stages, after, revokes) = volume.transaction(12);
         volume.perform(&stages);
@@ -93,7 +98,7 @@ fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
     let mut random = Random(seed);
     let mut seen = std::collections::BTreeSet::new();
     for number in 0..states {
-        let cut = first + random.below(requests.len() - first + 1);
+        let cut = random.below(requests.len() + 1);
         let bytes = state(&base, &requests[..cut], &mut random);
         let place = format!("{} seed {seed} after {cut} of {}", shape.name, requests.len());
         let file = read_file(bytes.clone());
