@@ -95,10 +95,15 @@ fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
         }
     }
     let requests = device.log.lock().expect("log").clone();
+    let is_flush = |&n: &usize| matches!(requests[n - 1], Request::Flush);
+    let flushes: Vec<usize> = (1..=requests.len()).filter(is_flush).collect();
     let mut random = Random(seed);
     let mut seen = std::collections::BTreeSet::new();
     for number in 0..states {
-        let cut = random.below(requests.len() + 1);
+        // Between two flushes, however many writes there are.
+        let epoch = random.below(flushes.len());
+        let from = if epoch == 0 { 0 } else { flushes[epoch - 1] };
+        let cut = from + random.below(flushes[epoch] - from + 1);
         let bytes = state(&base, &requests[..cut], &mut random);
         let place = format!("{} seed {seed} after {cut} of {}", shape.name, requests.len());
         let file = read_file(bytes.clone());
