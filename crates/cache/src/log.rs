@@ -5,7 +5,7 @@
 //! in [`Stage`]s, which the cache performs, itself or through somebody who does
 //! not keep it locked meanwhile.
 
-use seekless_device::{BlockDevice, DeviceError};
+use seekless_device::{BlockDevice, DeviceError, Durable};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Lba};
 
@@ -62,20 +62,29 @@ impl Stage {
         self.writes.is_empty()
     }
 
-    /// Performs it. Without `barriers` nothing is flushed: the device keeps writes
-    /// in order then.
+    /// Performs it, and returns once all of it has completed: the stage behind it
+    /// depends on that. Without `barriers` nothing is flushed: what has completed is
+    /// on the disk then.
     ///
     /// # Errors
     /// [`DeviceError`]; some of the writes may have been done.
     pub fn perform(&self, device: &dyn BlockDevice, barriers: bool) -> Result<(), DeviceError> {
-        for (n, write) in self.writes.iter().enumerate() {
-            // Where no flush follows somebody must still wait for the last.
-            if self.durable && !barriers && n + 1 == self.writes.len() {
-                device.write(write.at, &write.bytes)?;
-            } else {
-                device.write_behind(write.at, &write.bytes)?;
+        let mut under_way = Vec::new();
+        let mut done = Ok(());
+        for write in &self.writes {
+            match device.submit(write.at, &write.bytes, Durable::AfterFlush) {
+                Ok(ticket) => under_way.extend(ticket),
+                Err(error) => {
+                    done = Err(error);
+                    break;
+                }
             }
         }
+        // Those that were taken are waited for, whatever became of others.
+        for ticket in under_way {
+            done = done.and(device.wait(ticket));
+        }
+        done?;
         if self.durable && barriers { device.flush() } else { Ok(()) }
     }
 }

@@ -56,8 +56,8 @@ pub use build::Builder;
 pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};
-pub use operate::{Ext, ExtLive, LiveOptions};
 pub use journal::LogWriter;
+pub use operate::{Ext, ExtLive, LiveOptions};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;
