@@ -73,6 +73,14 @@ for format in ufs1 ufs2; do
         fls -r -p -u image >$format-$discipline.fls 2>&1 || echo "$format-$discipline: fls fails"
     done
 done
+for discipline in normal softdep async sync; do
+    rm -f image
+    mke2fs -q -t ext2 image 2G
+    "$seekless" mount image mnt -o rw,$discipline,dev,suid &
+    wait_for ext2
+    judge ext2-$discipline
+    e2fsck -fn image >ext2-$discipline.e2fsck 2>&1 || echo "ext2-$discipline: e2fsck finds faults"
+done
 rm -f image
 mke2fs -q -t ext4 image 2G
 fuse2fs image mnt -f -o dev,suid,allow_other >fuse2fs.log 2>&1 &

@@ -14,7 +14,16 @@ fn mounted<T>(image: &str, at: &Scratch, options: &str, then: impl FnOnce() -> T
     let path = at.path().to_str().expect("path");
     run("mount", &["-t", "ext4", "-o", options, image, path]);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(then));
-    run("umount", &[path]);
+    // Another test may just be in the middle of starting a program, which has the
+    // mount in its table for a moment.
+    let ended = (0..50).any(|_| {
+        let ended = std::process::Command::new("umount").arg(path).status().expect("umount");
+        if !ended.success() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        ended.success()
+    });
+    assert!(ended, "{path} stays in use");
     done.unwrap_or_else(|why| std::panic::resume_unwind(why))
 }
 
