@@ -17,7 +17,7 @@ use crate::format::NameOrder;
 use crate::index::Slot;
 use crate::names::not_found;
 use crate::rename::Name;
-use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
+use crate::{Codec, Compacted, Entry, Format, Ids, Live, Node, Room};
 use seekless_cache::{ChangeId, Discipline, Kind, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -87,8 +87,11 @@ impl<F: Format> Live<F> {
         let dirs = node.seen_in.clone();
         let mut ids: Ids = node.named_by.iter().map(|&(_, id)| id).collect();
         for dir in dirs {
-            // A directory that the file once had a name in may be gone.
-            if self.is_there(dir)? && self.node(dir)?.effective > 0 {
+            // A directory that the file once had a name in may be gone, and its number
+            // be that of any other file.
+            let is_directory =
+                |node: &mut Node<F::Map>| node.kind == FileKind::Directory && node.effective > 0;
+            if self.is_there(dir)? && is_directory(self.node(dir)?) {
                 ids.extend(self.way_to(dir)?);
             }
         }

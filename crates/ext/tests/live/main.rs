@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod hostile;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
 mod shapes;
@@ -13,7 +14,7 @@ use shapes::{SHAPES, fsck, replay};
 
 #[test]
 fn random_operations_do_what_the_model_does() {
-    for discipline in [Discipline::Async, Discipline::Sync, Discipline::Normal] {
+    for discipline in Discipline::ALL {
         for (n, shape) in SHAPES.iter().enumerate() {
             let mut replay = replay(shape, discipline, n as u64 + 1);
             replay.run(3000);
@@ -37,7 +38,7 @@ fn a_full_volume_stays_whole() {
 
 #[test]
 fn a_tree_removed_from_below_leaves_nothing() {
-    for discipline in [Discipline::Async, Discipline::Sync, Discipline::Normal] {
+    for discipline in Discipline::ALL {
         for shape in &SHAPES {
             for seconds in [0, 2, 40] {
                 let mut replay = replay(shape, discipline, 3);
