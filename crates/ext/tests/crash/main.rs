@@ -58,9 +58,9 @@ fn without_order_it_does_not() {
 #[test]
 #[ignore = "minutes: cargo test -p seekless-ext --test crash -- --ignored --nocapture"]
 fn e2fsck_goes_through_very_many() {
-    for discipline in ORDERED {
+    for discipline in ORDERED.into_iter().rev() {
         for (workload, sequences, sample) in
-            [("singles", 0, 80), ("pairs", 0, 4), ("random:12", 200, 10)]
+            [("singles", 0, 40), ("random:12", 100, 10), ("pairs", 0, 2)]
         {
             let (states, wrong) = judged(discipline, workload, sequences, sample);
             println!("{discipline}, {workload}: {states} states");
