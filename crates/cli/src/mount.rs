@@ -1,6 +1,7 @@
 //! Sessions of FUSE: images mounted to be read ([`ImageMount`]) or changed
 //! ([`LiveMount`]). With `disk` the only user of `fuser`.
 
+mod engine;
 mod image;
 mod kernel;
 mod live;
@@ -8,6 +9,7 @@ mod options;
 mod recorder;
 pub(crate) mod statistics;
 
+pub(crate) use engine::Engine;
 pub(crate) use fuser::Filesystem;
 pub(crate) use image::ImageMount;
 pub(crate) use kernel::{now, was_unreadable};

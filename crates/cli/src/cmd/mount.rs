@@ -4,24 +4,21 @@ use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::image;
 use crate::mount::{
-    self, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, Shared, statistics,
+    self, Engine, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, statistics,
 };
 use crate::say::say;
 use clap::Args;
-use seekless_cache::{Counters, Discipline};
+use seekless_cache::Counters;
 use seekless_device::{FileDevice, RealClock};
-use seekless_ext::ExtLive;
-use seekless_ffs::FfsLive;
 use seekless_fs::FsError;
-use seekless_live::{Format, Live};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mount an image read-only, with a recording of all accesses, or read-write
 #[derive(Args, Debug)]
@@ -162,7 +159,9 @@ fn run_writable(
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
-    let Engine { live, counted } = open_live(args, &options, Arc::new(device)).map_err(about)?;
+    let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
+    let Engine { live, counted } =
+        Engine::open(Arc::new(device), clock, &options, ignore, mount::now).map_err(about)?;
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
@@ -197,43 +196,6 @@ fn print_when_asked(
         }
     });
     Ok(())
-}
-
-/// An image that is open for changes, and what its cache counts.
-struct Engine {
-    live: Shared,
-    counted: Arc<dyn Fn() -> Counters + Send + Sync>,
-}
-
-impl Engine {
-    fn of<F: Format + 'static>(live: Live<F>) -> Self {
-        let live = Arc::new(Mutex::new(live));
-        let engine = Arc::clone(&live);
-        let counted = move || *engine.lock().unwrap_or_else(PoisonError::into_inner).counters();
-        Self { live, counted: Arc::new(counted) }
-    }
-}
-
-/// Opens an image for changes, of a format for which we can.
-fn open_live(
-    args: &MountArgs,
-    options: &LiveMountOptions,
-    device: Arc<FileDevice>,
-) -> Result<Engine, FsError> {
-    let clock = Arc::new(RealClock::new());
-    match seekless_fs::format::claim(image::FORMATS, device.as_ref())?.name {
-        "ffs" => {
-            let how = options.ffs(args.open.ignore_checksums, mount::now);
-            Ok(Engine::of(FfsLive::open(device, clock, options.config, how)?))
-        }
-        "ext" => {
-            let mut config = options.config;
-            config.discipline = options.discipline.unwrap_or(Discipline::Normal);
-            let how = options.ext(mount::now);
-            Ok(Engine::of(ExtLive::open(device, clock, config, how)?))
-        }
-        other => Err(FsError::Unsupported(format!("mounting {other} for changes (-o rw)"))),
-    }
 }
 
 /// What most often stands in the way of a mount, if it does.

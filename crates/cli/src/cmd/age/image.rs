@@ -4,13 +4,11 @@ use super::show::FreeExtents;
 use super::{Outcome, Run};
 use crate::failure::{Failure, Kind};
 use crate::image::FORMATS;
-use crate::mount::LiveMountOptions;
+use crate::mount::{self, Engine, LiveMountOptions};
 use crate::output::Output;
 use rustix::fs::SeekFrom;
 use seekless_device::{BlockDevice, Clock, FileDevice, VirtualClock};
-use seekless_ffs::FfsLive;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
 use seekless_lab::age::image::ImageSubject;
 use seekless_lab::age::{Aged, End};
@@ -49,7 +47,7 @@ fn check_format(path: &Path) -> Result<(), Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
     let format = seekless_fs::format::claim(FORMATS, &device);
     match format.map_err(|error| fs(error).about(path.display()))?.name {
-        "ffs" => Ok(()),
+        "ffs" | "ext" => Ok(()),
         other => Err(Failure::new(
             Kind::Unsupported,
             format!(
@@ -85,9 +83,15 @@ fn on_device(
     let began = image.attr(image.root())?.mtime;
     let before = FreeExtents::of(image.as_ref())?;
     let clock = Arc::new(VirtualClock::new());
-    let mut live = open_live(options, device, Arc::clone(&clock), began)?;
+    // Its time goes on from when the root directory was last changed.
+    let wall = {
+        let clock = Arc::clone(&clock);
+        move || later(began, clock.now().get())
+    };
+    let engine = Engine::open(device.clone(), clock.clone(), options, false, wall)?;
+    let mut live = mount::lock(&engine.live);
     let into = run.args.into.as_deref();
-    let aged = ImageSubject::new(&mut live, clock, run.profile, into)
+    let aged = ImageSubject::new(&mut *live, clock, run.profile, into)
         .map_err(super::occupied)
         .and_then(|mut subject| run.age(&mut subject).map_err(Failure::from));
     // Whatever became of it, what was changed is written.
@@ -98,21 +102,6 @@ fn on_device(
     let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
     let free = [before, FreeExtents::of(image.as_ref())?];
     Ok(Outcome { aged, free: Some(free), took })
-}
-
-/// Opens an image for changes. Its time goes on from when the root directory was
-/// last changed.
-fn open_live(
-    options: &LiveMountOptions,
-    device: &Arc<FileDevice>,
-    clock: Arc<VirtualClock>,
-    began: Timestamp,
-) -> Result<FfsLive, Failure> {
-    let how = options.ffs(false, {
-        let clock = Arc::clone(&clock);
-        move || later(began, clock.now().get())
-    });
-    Ok(FfsLive::open(device.clone(), clock, options.config, how)?)
 }
 
 fn later(began: Timestamp, nanos: u64) -> Timestamp {

@@ -30,7 +30,7 @@ whose new states all pass (harmless: nothing depends on the constraint).
 
 Exit codes: 0 if more than 95% were caught, 1 if fewer, 2 for wrong arguments.")]
 pub(crate) struct MutateArgs {
-    /// Format: ufs1, ufs2
+    /// Format: ufs1, ufs2, ext2
     #[arg(long, short, value_name = "F")]
     format: String,
     /// Number of detectable mutants to try
