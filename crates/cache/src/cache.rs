@@ -32,6 +32,10 @@ pub struct Cache<A> {
     pub(crate) memory: Memory,
     pub(crate) order: Order<A>,
     pub(crate) flights: Flights,
+    /// Memory for what goes out, between two writes: of a run, and of a block with
+    /// something undone.
+    pub(crate) spare_run: Vec<u8>,
+    pub(crate) spare_block: Vec<u8>,
     pub(crate) seal: Option<Box<dyn Seal>>,
     /// Why nothing can be changed any more.
     pub(crate) failed: Option<String>,
@@ -68,6 +72,8 @@ impl<A> Cache<A> {
             device,
             clock,
             config,
+            spare_run: Vec::new(),
+            spare_block: Vec::new(),
             seal: None,
             failed: None,
         })

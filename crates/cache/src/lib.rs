@@ -29,6 +29,7 @@
 //! - `modify`: changing blocks
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
+//! - `settle`, `room`: writing what somebody waits for, and what room is made by
 //! - `flight`: writes under way, and what is on the disk
 //! - `syncer`: turning the wheel, and what happens when the graph is full
 
@@ -43,6 +44,8 @@ mod memory;
 mod modify;
 mod order;
 mod retract;
+mod room;
+mod settle;
 mod shape;
 mod syncer;
 mod wheel;

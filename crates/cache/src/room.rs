@@ -1,0 +1,66 @@
+//! Making room: dropping blocks that hold nothing new, and writing those that do.
+
+use crate::buffer::Buffer;
+use crate::cache::Cache;
+use seekless_fs::FsError;
+
+/// Most blocks that are looked at in one go when room is made.
+const BATCH: usize = 128;
+
+impl<A> Cache<A> {
+    /// Whether more is kept than may be. What is being written is in the hands of
+    /// the device, which bounds how much that is, and goes once it has completed.
+    pub(crate) fn is_over_capacity(&self) -> bool {
+        let buffers = &self.memory.buffers;
+        buffers.bytes() - buffers.bytes_under_way() > self.config.capacity.get()
+    }
+
+    /// Drops the least recently used blocks that hold nothing new, until the
+    /// cache is no larger than it may be.
+    pub(crate) fn drop_clean(&mut self) {
+        while self.is_over_capacity() {
+            let clean = self.memory.buffers.oldest_first().filter(|buffer| !buffer.is_kept());
+            let blocks: Vec<u64> = clean.take(self.batch()).map(|buffer| buffer.block).collect();
+            if blocks.is_empty() {
+                return;
+            }
+            for block in blocks {
+                self.memory.buffers.remove(block);
+            }
+        }
+    }
+
+    /// Blocks that are looked at in one go when room is made: a sixteenth of
+    /// all at most.
+    fn batch(&self) -> usize {
+        let blocks = self.config.capacity.get() / self.memory.shape.block_bytes() as u64;
+        usize::try_from(blocks / 16).unwrap_or(BATCH).clamp(1, BATCH)
+    }
+
+    /// As [`Cache::drop_clean`], but writes what is dirty. What waits for
+    /// something is kept, and what it waits for is written instead.
+    pub(crate) fn make_room(&mut self) -> Result<(), FsError> {
+        while self.is_over_capacity() {
+            let before = self.memory.buffers.bytes();
+            let here = self.memory.buffers.oldest_first().filter(|b| !b.is_under_way());
+            let oldest = here.take(BATCH);
+            let writable = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.held.waits();
+            let dirty: Vec<u64> = oldest.filter(writable).map(|buffer| buffer.block).collect();
+            self.write_with_neighbours(&dirty)?;
+            self.drop_clean();
+            if self.is_over_capacity() {
+                // Blocks with changes that wait for a flush are kept.
+                self.barrier()?;
+                self.drop_clean();
+            }
+            if dirty.is_empty()
+                && self.memory.buffers.bytes() >= before
+                && !self.wait_for_some()?
+                && !self.start_round()?
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Writing what somebody waits for: some changes, some runs, everything.
+
+use crate::buffer::Buffer;
+use crate::cache::Cache;
+use crate::change::ChangeId;
+use seekless_fs::FsError;
+use seekless_units::Extent;
+
+impl<A> Cache<A> {
+    /// Writes what may be written: the blocks in which nothing waits, so that
+    /// what waits for them need not be undone; all others when there are none
+    /// of those, nor anything under way that they may wait for. All of it is on the
+    /// disk then. False when there was nothing: then nothing is dirty but what
+    /// actions will change that are ready.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
+    pub fn sync_round(&mut self) -> Result<bool, FsError> {
+        let any = self.start_round()? || self.order.has_ready();
+        self.finish_writes()?;
+        // What a write that failed late should have written is never on the disk.
+        if any { Ok(true) } else { self.check_writable().map(|()| false) }
+    }
+
+    /// As [`Cache::sync_round`], but waits for nothing. False when nothing is to be
+    /// written, or was.
+    ///
+    /// # Errors
+    /// As [`Cache::sync_round`].
+    pub(crate) fn start_round(&mut self) -> Result<bool, FsError> {
+        self.poll()?;
+        let dirty = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.is_under_way();
+        let dirty = self.memory.buffers.iter().filter(dirty);
+        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| !b.held.waits());
+        let waits = !self.flights.are_over(self.config.barriers);
+        let chosen = if whole.is_empty() && !waits { part } else { whole };
+        let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
+        self.write_blocks(&blocks, false)?;
+        Ok(waits || !blocks.is_empty())
+    }
+
+    /// Has all that was written on the disk.
+    ///
+    /// # Errors
+    /// As [`Cache::sync_round`].
+    pub(crate) fn finish_writes(&mut self) -> Result<(), FsError> {
+        self.wait_for_all()?;
+        self.barrier()
+    }
+
+    /// Writes some of the blocks that hold something that may be written: those
+    /// that are picked, by number, in order of number. Any of them may be
+    /// written at any time, and those who look for crash states want all of
+    /// them. False when nothing was.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn write_some(&mut self, mut pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
+        self.check_writable()?;
+        let dirty = self.memory.buffers.iter().filter(|buffer| buffer.dirty != 0);
+        let mut blocks: Vec<u64> = dirty.map(|buffer| buffer.block).collect();
+        blocks.sort_unstable();
+        blocks.retain(|&block| pick(block));
+        self.poll()?;
+        self.write_blocks(&blocks, false)?;
+        self.barrier()?;
+        Ok(!blocks.is_empty())
+    }
+
+    /// Returns once changes are on the disk, and whatever they wait for. The device
+    /// is flushed once for all that can be written before something else is.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
+    pub fn settle(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        self.poll()?;
+        loop {
+            let left = self.order.to_settle(&self.memory, changes);
+            if left.is_settled() {
+                return Ok(());
+            }
+            self.check_writable()?;
+            self.write_blocks(&left.to_write, true)?;
+            self.wait_for(&left.under_way)?;
+            self.barrier()?;
+        }
+    }
+
+    /// Returns once all that was changed in some runs of fragments is on the
+    /// disk, and whatever it waits for. Runs that are not in the cache cost
+    /// nothing.
+    ///
+    /// # Errors
+    /// As [`Cache::settle`].
+    pub fn settle_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        self.complete_runs(runs)?;
+        self.barrier()
+    }
+
+    /// As [`Cache::settle_runs`], but leaves the last flush to the caller
+    /// ([`Cache::flush`]), who has more to write that does not wait for these.
+    ///
+    /// # Errors
+    /// As [`Cache::settle`].
+    pub fn complete_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        self.poll()?;
+        let mut waiting = Vec::new();
+        let mut dirty = Vec::new();
+        let mut under_way = Vec::new();
+        for &run in runs {
+            for (block, mask) in self.memory.shape.blocks_of(run) {
+                let Some(buffer) = self.memory.buffers.get(block) else { continue };
+                waiting.extend(self.order.waiting_in(buffer, mask));
+                dirty.extend((buffer.dirty & mask != 0).then_some(block));
+                under_way.extend((buffer.changed_under_way() & mask != 0).then_some(block));
+            }
+        }
+        if dirty.is_empty() && under_way.is_empty() {
+            return self.settle(&waiting);
+        }
+        self.write_blocks(&dirty, true)?;
+        self.wait_for(&under_way)?;
+        self.settle(&waiting)
+    }
+
+    /// Writes everything. Actions that become ready must be done by the
+    /// format, which then calls again, until there are none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn sync(&mut self) -> Result<(), FsError> {
+        while !self.order.has_ready() && self.sync_round()? {}
+        Ok(())
+    }
+
+    /// Whether anything is not on the disk yet.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.order.len() > 0
+            || !self.flights.are_over(self.config.barriers)
+            || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())
+    }
+}
