@@ -29,14 +29,20 @@ impl<A> Cache<A> {
     /// As [`Cache::sync_round`].
     pub(crate) fn start_round(&mut self) -> Result<bool, FsError> {
         self.poll()?;
-        let dirty = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.is_under_way();
-        let dirty = self.memory.buffers.iter().filter(dirty);
-        let (whole, part): (Vec<&Buffer>, Vec<&Buffer>) = dirty.partition(|b| !b.held.waits());
         let waits = !self.flights.are_over(self.config.barriers);
-        let chosen = if whole.is_empty() && !waits { part } else { whole };
-        let blocks: Vec<u64> = chosen.iter().map(|b| b.block).collect();
+        let mut blocks = self.dirty_blocks(|buffer| !buffer.held.waits());
+        if blocks.is_empty() && !waits {
+            blocks = self.dirty_blocks(|_| true);
+        }
         self.write_blocks(&blocks, false)?;
         Ok(waits || !blocks.is_empty())
+    }
+
+    /// The blocks that hold something that may be written, and are not being written,
+    /// in no order.
+    fn dirty_blocks(&self, wanted: impl Fn(&Buffer) -> bool) -> Vec<u64> {
+        let dirty = |b: &&Buffer| b.dirty != 0 && !b.is_under_way() && wanted(b);
+        self.memory.buffers.iter().filter(dirty).map(|buffer| buffer.block).collect()
     }
 
     /// Has all that was written on the disk.

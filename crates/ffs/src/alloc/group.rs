@@ -8,6 +8,7 @@ use seekless_fs::field::{index, invalid, range, truncated};
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_placement::GroupSummary;
 use seekless_units::{BlockNo, Extent, GroupNo};
+use smallvec::SmallVec;
 use std::mem::offset_of;
 use std::ops::Range;
 use zerocopy::byteorder::LE;
@@ -183,7 +184,7 @@ impl Maps {
             return Err(range("cg_ndblk", found, u64::from(ndblk), place));
         }
         let head = 0..HEAD;
-        let mut taken = vec![head];
+        let mut taken = SmallVec::<[Range<u64>; 5]>::from_elem(head, 1);
         let mut claim = |field, at: u32, bytes: u32| {
             let area = u64::from(at)..u64::from(at).saturating_add(u64::from(bytes));
             let apart = |other: &Range<u64>| area.end <= other.start || other.end <= area.start;

@@ -2,7 +2,7 @@
 //! bytes.
 
 use super::graph::{Record, Stage, Waiter};
-use super::undo::{Undo, Undos, covers_all, lay_over};
+use super::undo::{SpareUndos, Undo, Undos, covers_all, lay_over};
 use super::{ChangeId, Memory, Soft};
 use crate::change::Changed;
 use crate::order::Change;
@@ -61,7 +61,7 @@ impl<A> Soft<A> {
             self.graph.wait_instead(id, &voided.waiters);
             return Changed { id, replaced: false };
         }
-        let mut undo = keep(memory, block, places);
+        let mut undo = keep(memory, block, places, &mut self.graph.spare);
         lay_over(&voided.undo, &mut undo);
         memory.put(block, places, pieces);
         let on = self.uppermost(&under);
@@ -205,15 +205,10 @@ impl<A> Soft<A> {
 }
 
 /// The bytes at some places as they are.
-fn keep(memory: &Memory, block: u64, places: &[Place]) -> Undos {
+fn keep(memory: &Memory, block: u64, places: &[Place], spare: &mut SpareUndos) -> Undos {
     let Some(buffer) = memory.buffers.get(block) else {
         debug_assert!(false, "its pieces were loaded");
         return Undos::new();
     };
-    // A block's bytes are counted in 32 bits.
-    let undo = |place: &Place| Undo {
-        offset: place.start as u32,
-        bytes: SmallVec::from_slice(&buffer.bytes[place.start..place.end]),
-    };
-    places.iter().map(undo).collect()
+    spare.copy(&buffer.bytes, places)
 }

@@ -17,7 +17,7 @@
 
 use super::actions::Actions;
 use super::mutation::{Early, Mutation, describe, take_out};
-use super::undo::Undos;
+use super::undo::{SpareUndos, Undos};
 use crate::change::{ChangeId, Kind, Role};
 use crate::config::Counters;
 use seekless_units::ByteLen;
@@ -46,6 +46,9 @@ pub(super) enum Stage {
     Unflushed,
 }
 
+/// Who waits for a change.
+pub(super) type Waiters = SmallVec<[Waiter; 3]>;
+
 /// A change in the graph.
 #[derive(Debug)]
 pub(super) struct Record {
@@ -62,7 +65,7 @@ pub(super) struct Record {
     pub(super) after: SmallVec<[ChangeId; 3]>,
     /// Those under it in the same bytes.
     pub(super) on: SmallVec<[ChangeId; 2]>,
-    pub(super) waiters: SmallVec<[Waiter; 3]>,
+    pub(super) waiters: Waiters,
     /// It has taken in later changes: undoing it would undo those too.
     pub(super) took_in: bool,
     pub(super) stage: Stage,
@@ -87,6 +90,8 @@ pub(super) struct Graph<A> {
     records: usize,
     /// Bytes of all that is undone (invariant 5).
     undo: u64,
+    /// Memory of what need not be undone any more.
+    pub(super) spare: SpareUndos,
     mutation: Option<Box<Mutation>>,
 }
 
@@ -99,6 +104,7 @@ impl<A> Graph<A> {
             actions: Actions::new(),
             records: 0,
             undo: 0,
+            spare: SpareUndos::default(),
             mutation: drop.map(|number| Box::new(Mutation::new(number))),
         }
     }
@@ -193,7 +199,7 @@ impl<A> Graph<A> {
         // What may be written at once is never undone, so that nothing is kept
         // for it: the disk may show it with the next write of its block.
         if record.waiting == 0 {
-            record.undo.clear();
+            self.spare.give(&mut record.undo);
         } else {
             self.undo += undo;
         }
@@ -289,11 +295,11 @@ impl<A> Graph<A> {
         freed: &mut Vec<ChangeId>,
         counters: &mut Counters,
     ) {
-        let Some(record) = self.take(id, counters) else { return };
+        let Some(waiters) = self.take_waiters(id, counters) else { return };
         if let Some(mutation) = &self.mutation {
-            mutation.note_commit(self, id, &record, counters);
+            mutation.note_commit(self, id, !waiters.is_empty(), counters);
         }
-        for waiter in record.waiters {
+        for waiter in waiters {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
@@ -368,6 +374,25 @@ impl<A> Graph<A> {
         self.commit(id, freed, counters);
     }
 
+    /// As [`Graph::take`]; who waits for it is all that is asked for, and the rest
+    /// is not moved.
+    fn take_waiters(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Waiters> {
+        let waiters = std::mem::take(&mut self.get_mut(id)?.waiters);
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if let Some(record) = &mut slot.record {
+            let undo = record.undo_bytes();
+            debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
+            self.undo -= undo;
+            self.spare.give(&mut record.undo);
+            counters.live[record.role.kind() as usize] -= 1;
+        }
+        slot.record = None;
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.free.push(id.slot);
+        self.records -= 1;
+        Some(waiters)
+    }
+
     /// Takes a record out, and tells nobody.
     fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
         let slot = self.slots.get_mut(id.slot as usize)?;
@@ -398,13 +423,14 @@ impl<A> Graph<A> {
     /// A record may be written: it needs no undo any more, nor do those that
     /// lie on it wait for it.
     fn set_free(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
-        let Some(record) = self.get_mut(id) else {
+        let slot = self.slots.get_mut(id.slot as usize);
+        let Some(record) = slot.and_then(|slot| slot.record.as_mut()) else {
             debug_assert!(false, "only what waits becomes free");
             return;
         };
         debug_assert_eq!(record.waiting, 0, "it still waits");
         let undo = record.undo_bytes();
-        record.undo.clear();
+        self.spare.give(&mut record.undo);
         record.after.clear();
         record.on.clear();
         let mut on = SmallVec::<[ChangeId; 4]>::new();

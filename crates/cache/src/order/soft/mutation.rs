@@ -60,14 +60,14 @@ impl Mutation {
         &self,
         graph: &Graph<A>,
         id: ChangeId,
-        record: &Record,
+        waited_for: bool,
         counters: &mut Counters,
     ) {
         let Some((Early::Change(early), late)) = self.misled else { return };
         let Some(dropped) = &mut counters.dropped else { return };
         if early == id && graph.get(late).is_some() {
             dropped.shown = true;
-            dropped.misled |= !record.waiters.is_empty();
+            dropped.misled |= waited_for;
         }
     }
 

@@ -8,10 +8,55 @@ use smallvec::SmallVec;
 pub(super) struct Undo {
     /// From the start of the block.
     pub(super) offset: u32,
-    pub(super) bytes: SmallVec<[u8; 32]>,
+    pub(super) bytes: Bytes,
 }
 
-pub(super) type Undos = SmallVec<[Undo; 2]>;
+/// A name or a pointer needs no memory of its own; an inode does.
+type Bytes = SmallVec<[u8; 32]>;
+
+pub(super) type Undos = Vec<Undo>;
+
+/// Memory of what is not to be undone any more, for what is to come: inodes come and
+/// go by the hundred in each round. Records have it outside of themselves, since most
+/// of those in a graph may be written and undo nothing.
+#[derive(Default)]
+pub(super) struct SpareUndos {
+    bytes: Vec<Bytes>,
+    undos: Vec<Undos>,
+}
+
+impl SpareUndos {
+    /// Most that is kept of either; the bytes of inodes take 128 or 256 each.
+    const MOST: usize = 8192;
+
+    /// Takes the memory of what is not to be undone any more.
+    pub(super) fn give(&mut self, undos: &mut Undos) {
+        for undo in undos.drain(..) {
+            if undo.bytes.spilled() && self.bytes.len() < Self::MOST {
+                self.bytes.push(undo.bytes);
+            }
+        }
+        if undos.capacity() > 0 && self.undos.len() < Self::MOST {
+            self.undos.push(std::mem::take(undos));
+        }
+    }
+
+    /// The bytes of a block at some places.
+    pub(super) fn copy(&mut self, block: &[u8], places: &[Place]) -> Undos {
+        let mut undos = self.undos.pop().unwrap_or_default();
+        debug_assert!(undos.is_empty(), "it was given back");
+        for place in places {
+            let from = &block[place.start..place.end];
+            let spare = if from.len() > 32 { self.bytes.pop() } else { None };
+            let mut bytes = spare.unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(from);
+            // A block's bytes are counted in 32 bits.
+            undos.push(Undo { offset: place.start as u32, bytes });
+        }
+        undos
+    }
+}
 
 impl Undo {
     pub(super) fn end(&self) -> u32 {
