@@ -35,6 +35,7 @@
 )]
 
 mod actions;
+mod attributes;
 mod calls;
 mod core;
 mod durable;
@@ -56,6 +57,7 @@ mod unsettled;
 
 pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
+pub use attributes::change_list;
 pub use fault::Fault;
 pub use format::{Codec, Compacted, Contents, Entry, Format, Ids, Limits, NameOrder, Room};
 pub use node::{Node, Restrictions, gone};

@@ -11,13 +11,9 @@ use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::invalid;
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{Corruption, FsError, Location, Xattr};
-use seekless_live::{Cut, Part, Table};
+use seekless_live::{Cut, Part, Table, change_list};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
-
-fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).into_owned()
-}
 
 impl Ext {
     /// The bytes of a block of attributes, checked.
@@ -56,17 +52,7 @@ impl Ext {
         mode: XattrMode,
     ) -> Result<(), FsError> {
         let mut all = self.read_attributes(core, ino)?;
-        let there = all.iter().position(|xattr| xattr.name == name);
-        match (there, mode) {
-            (Some(_), XattrMode::Create) => return Err(FsError::Exists(shown(name))),
-            (None, XattrMode::Replace) => return Err(FsError::NoAttribute(shown(name))),
-            (Some(at), _) => drop(all.remove(at)),
-            (None, _) if value.is_none() => return Err(FsError::NoAttribute(shown(name))),
-            (None, _) => {}
-        }
-        if let Some(value) = value {
-            all.push(Xattr { name: name.to_vec(), value: value.to_vec() });
-        }
+        change_list(&mut all, name, value, mode)?;
         let room = Room {
             in_inode: self.inner_room(core, ino)?,
             block: self.volume.block_len(),

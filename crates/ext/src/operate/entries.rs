@@ -6,6 +6,7 @@
 //! chain that leads into the middle of nothing.
 
 use crate::dir::{self, entry_at};
+use crate::encode::dirblocks::type_code;
 use crate::ondisk::DirEntryHead;
 use seekless_fs::field::{byte, index, low32, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -130,15 +131,7 @@ impl Codec for Entries {
         if !self.typed {
             return 0;
         }
-        match kind {
-            FileKind::Regular => 1,
-            FileKind::Directory => 2,
-            FileKind::CharDevice => 3,
-            FileKind::BlockDevice => 4,
-            FileKind::Fifo => 5,
-            FileKind::Socket => 6,
-            FileKind::Symlink => 7,
-        }
+        type_code(kind)
     }
 
     fn room(&self, unit: &[u8], place: Location) -> Result<usize, FsError> {

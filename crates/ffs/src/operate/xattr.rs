@@ -9,7 +9,7 @@ use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{FsError, Location, Xattr};
-use seekless_live::{Part, Table};
+use seekless_live::{Part, Table, change_list};
 use seekless_placement::block::Wanted;
 use seekless_units::{Extent, Ino};
 
@@ -73,17 +73,7 @@ impl Ffs {
         }
         bare(name)?;
         let mut all = self.read_xattrs(core, ino)?;
-        let there = all.iter().position(|xattr| xattr.name == name);
-        match (there, mode) {
-            (Some(_), XattrMode::Create) => return Err(FsError::Exists(shown(name))),
-            (None, XattrMode::Replace) => return Err(FsError::NoAttribute(shown(name))),
-            (Some(at), _) => drop(all.remove(at)),
-            (None, _) if value.is_none() => return Err(FsError::NoAttribute(shown(name))),
-            (None, _) => {}
-        }
-        if let Some(value) = value {
-            all.push(Xattr { name: name.to_vec(), value: value.to_vec() });
-        }
+        change_list(&mut all, name, value, mode)?;
         let mut area = Vec::new();
         for xattr in &all {
             let (space, name) = match xattr.name.strip_prefix(b"user.") {

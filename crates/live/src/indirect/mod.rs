@@ -55,7 +55,7 @@ pub enum Purpose<W> {
     Indirect(u32),
 }
 
-/// A format whose files are mapped in this way. As with [`Format`], inodes given
+/// A format whose files are mapped in this way. As with [`Format`](crate::Format), inodes given
 /// by number are in memory.
 pub trait Indirect: Table<Map: Mapped> {
     /// What a policy is asked for a block of contents.
@@ -87,7 +87,7 @@ pub trait Indirect: Table<Map: Mapped> {
     /// in its map.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn wanted(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -124,7 +124,7 @@ pub trait Indirect: Table<Map: Mapped> {
     /// Lets a run grow where it lies from `old` to `new` units, if it can.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn extend(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -143,7 +143,7 @@ pub trait Indirect: Table<Map: Mapped> {
     /// there is no such piece.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn take_cluster(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -153,7 +153,7 @@ pub trait Indirect: Table<Map: Mapped> {
     ) -> Result<Option<(Extent, ChangeId)>, FsError>;
 }
 
-/// The files of such a format. All functions fail as those of [`Format`] do; those
+/// The files of such a format. All functions fail as those of [`Format`](crate::Format) do; those
 /// that take space with [`FsError::NoSpace`] when there is none, and those that
 /// lengthen a file with [`FsError::TooLarge`] beyond what can be mapped.
 pub struct Files<'a, F: Indirect> {

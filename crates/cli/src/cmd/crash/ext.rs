@@ -1,12 +1,12 @@
 //! ext, as the search of crash states wants it.
 
-use seekless_cache::{Config, Counters};
+use super::ufs::InUse;
+use seekless_cache::Config;
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::Operate;
 use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
@@ -24,9 +24,6 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 /// ext2.
 pub(super) struct Ext2;
 
-/// An ext image in use.
-struct InUse(ExtLive);
-
 /// Nothing but a root directory.
 struct Empty(Tree);
 
@@ -41,20 +38,6 @@ impl Source for Empty {
 
     fn open(&self, _: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
         Err(FsError::NotFound("a file in an empty tree".into()))
-    }
-}
-
-impl Live for InUse {
-    fn operate(&mut self) -> &mut dyn Operate {
-        &mut self.0
-    }
-
-    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
-        self.0.write_some(pick)
-    }
-
-    fn counters(&self) -> &Counters {
-        self.0.counters()
     }
 }
 

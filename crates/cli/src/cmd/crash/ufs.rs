@@ -8,6 +8,7 @@ use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Inspect, Timestamp};
+use seekless_live::Format;
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -21,8 +22,22 @@ const BYTES_PER_INODE: u32 = 8192;
 /// UFS1 or UFS2.
 pub(crate) struct Ufs(pub(crate) Version);
 
-/// A UFS image in use.
-pub(crate) struct InUse(pub(crate) FfsLive);
+/// An image of any format in use.
+pub(crate) struct InUse<F: Format>(pub(crate) seekless_live::Live<F>);
+
+impl<F: Format> Live for InUse<F> {
+    fn operate(&mut self) -> &mut dyn Operate {
+        &mut self.0
+    }
+
+    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
+        self.0.write_some(pick)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+}
 
 impl Ufs {
     /// Opens an image for changes.
@@ -41,20 +56,6 @@ impl Ufs {
             wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
         };
         FfsLive::open(device, clock, config, options)
-    }
-}
-
-impl Live for InUse {
-    fn operate(&mut self) -> &mut dyn Operate {
-        &mut self.0
-    }
-
-    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
-        self.0.write_some(pick)
-    }
-
-    fn counters(&self) -> &Counters {
-        self.0.counters()
     }
 }
 
