@@ -67,9 +67,11 @@ impl<F: Format> Live<F> {
             self.format.give_inode(&mut self.core, ino, is_directory)?;
             return Ok(ChangeId::COMMITTED);
         }
-        // Names that the disk still has lead to it until they are gone there.
+        // Names that the disk still has lead to it until they are gone there, and one
+        // of them may be another file's by now.
         let leaving = if self.counts_last() { self.leaving(ino)? } else { Ids::new() };
-        let cleared = self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty(), &[])?;
+        let cleared =
+            self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty(), &leaving)?;
         self.core.nodes.remove(&ino);
         self.core.let_go(cleared, cut);
         self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);

@@ -8,6 +8,7 @@ mod target;
 
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
+use seekless_crash::script::parse;
 use seekless_crash::{Extent, Search};
 use target::Ext2;
 
@@ -46,6 +47,31 @@ fn e2fsck_goes_through_what_crashes_leave() {
         let (states, wrong) = judged(discipline, "random:10", 12, 8);
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert!(states > 60, "{states} states");
+    }
+}
+
+/// What random sequences have found.
+const FOUND: [&str; 3] = [
+    // The last name goes while the disk has another, which is another file's.
+    "mkdir A\nmkdir B\nopen A/foo\nopen B/bar\nbegin\nexchange A/foo B/bar\nunlink A/foo\n",
+    // The same, and the file is closed later.
+    "mkdir A\nmkdir B\nopen A/foo\nopen B/bar\nbegin\nopen A/foo\nexchange A/foo B/bar\n\
+     unlink B/bar\nopen B/bar\n",
+    // A name in a directory that nothing leads to yet.
+    "begin\nmkdir full\nopen full/file\nwrite 0 2500\n",
+];
+
+#[test]
+fn what_was_found_once_holds() {
+    for text in FOUND {
+        let script = parse("found", text).unwrap();
+        for discipline in ORDERED {
+            let search = Search { extent: Extent::Sample(25), ..Search::exhaustive(3) };
+            let target = Ext2::default();
+            let settings = Settings { discipline, search, schedules: 1, queue: false };
+            let result = Campaign::new(&target, settings).unit(&script, &|_| {}).unwrap();
+            assert_eq!(result.failing, 0, "{discipline}, {text}: {:?}", result.codes);
+        }
     }
 }
 
