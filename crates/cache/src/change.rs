@@ -182,6 +182,11 @@ impl Role {
         matches!(self, Self::Data | Self::DataMove | Self::AttributesInit)
     }
 
+    /// Whether it is what a file holds, which a journal need not log.
+    pub(crate) const fn is_data(self) -> bool {
+        matches!(self, Self::Data | Self::DataMove)
+    }
+
     /// Whether it makes earlier changes void that lie wholly under it and have
     /// not been written.
     pub(crate) const fn makes_void(self) -> bool {

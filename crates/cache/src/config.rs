@@ -144,6 +144,46 @@ pub struct Counters {
     pub orders: u64,
     /// The order that was forgotten ([`Config::drop_order`]).
     pub dropped: Option<Dropped>,
+    /// What the journal did.
+    pub journal: JournalCounters,
+}
+
+/// What a journal counted since its log was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct JournalCounters {
+    /// Transactions committed because the oldest change in them was five seconds
+    /// old.
+    pub timed_commits: u64,
+    /// Because somebody asked for what they change to be durable.
+    pub asked_commits: u64,
+    /// Because there was no room for another operation in them.
+    pub full_commits: u64,
+    /// Because the cache, or a checkpoint, needed their blocks.
+    pub forced_commits: u64,
+    /// Blocks written to the log, without descriptors and the like.
+    pub logged: u64,
+    /// Blocks revoked.
+    pub revokes: u64,
+    /// Blocks of contents written before a commit because it shows them.
+    pub ordered: u64,
+    /// Blocks changed while an earlier state of them was being committed.
+    pub frozen: u64,
+    /// Times that the start of the log moved on.
+    pub checkpoints: u64,
+    /// Blocks written home for that; others were at home already.
+    pub checkpointed: u64,
+    /// Transactions left out of the log.
+    pub retired: u64,
+    /// Times that an operation could not begin before a commit or a checkpoint.
+    pub waits: u64,
+}
+
+impl JournalCounters {
+    /// Transactions committed, for whatever reason.
+    #[must_use]
+    pub const fn commits(&self) -> u64 {
+        self.timed_commits + self.asked_commits + self.full_commits + self.forced_commits
+    }
 }
 
 /// An order between changes that was forgotten.

@@ -1,9 +1,42 @@
 //! Update disciplines: when a change is written, and whether order is kept by
-//! waiting or by undoing.
+//! waiting, by undoing, or by a log.
 
 use crate::change::Role;
 use std::fmt;
 use std::str::FromStr;
+
+/// What of the contents of files a journal keeps in order (ext3's and ext4's
+/// `data=`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum JournalMode {
+    /// Nothing: after a crash a file may show what others had in its blocks.
+    Writeback,
+    /// Contents that a change waits for are on the disk before its transaction is
+    /// committed: those of blocks that are new to a file.
+    Ordered,
+    /// All contents go through the log, as metadata do.
+    Data,
+}
+
+impl JournalMode {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Writeback, Self::Ordered, Self::Data];
+
+    /// Whether changes of this role go through the log, whatever they are made to.
+    pub(crate) fn logs(self, role: Role) -> bool {
+        self == Self::Data || !role.is_data()
+    }
+
+    /// Its name as the value of a mount option.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Writeback => "writeback",
+            Self::Ordered => "ordered",
+            Self::Data => "data",
+        }
+    }
+}
 
 /// An update discipline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,10 +52,14 @@ pub enum Discipline {
     /// Everything is written later; what a block may not show yet is undone in
     /// the copy that is written (Ganger and Patt 1994; McKusick and Ganger 1999).
     SoftUpdates,
+    /// Metadata go to a log first, in transactions that are there after a crash or
+    /// are not, and home later. The cache must be given the log
+    /// ([`crate::Cache::open_log`]).
+    Journal(JournalMode),
 }
 
 impl Discipline {
-    /// All of them.
+    /// All that need nothing of the format: no log.
     pub const ALL: [Self; 4] = [Self::Sync, Self::Normal, Self::Async, Self::SoftUpdates];
 
     /// Its name as a mount option.
@@ -33,6 +70,9 @@ impl Discipline {
             Self::Normal => "normal",
             Self::Async => "async",
             Self::SoftUpdates => "softdep",
+            Self::Journal(JournalMode::Writeback) => "journal=writeback",
+            Self::Journal(JournalMode::Ordered) => "journal=ordered",
+            Self::Journal(JournalMode::Data) => "journal=data",
         }
     }
 
@@ -61,8 +101,14 @@ impl Discipline {
                     | Role::EntryRemove
                     | Role::LinkCount
             ),
-            Self::Async | Self::SoftUpdates => false,
+            Self::Async | Self::SoftUpdates | Self::Journal(_) => false,
         }
+    }
+
+    /// What its journal keeps in order, if it has one.
+    #[must_use]
+    pub const fn journal_mode(self) -> Option<JournalMode> {
+        if let Self::Journal(mode) = self { Some(mode) } else { None }
     }
 
     /// Whether it keeps the graph of changes.

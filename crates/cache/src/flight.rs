@@ -32,12 +32,20 @@ pub(crate) struct Flights {
     unflushed: Vec<u64>,
     /// A write has completed since the device was last flushed.
     needs_flush: bool,
+    /// How often writes have completed.
+    landings: u64,
 }
 
 impl Flights {
     /// Whether all that was written is on the disk, as far as `barriers` ask.
     pub(crate) fn are_over(&self, barriers: bool) -> bool {
         self.under_way.is_empty() && !(barriers && self.needs_flush)
+    }
+
+    /// How often writes have completed: where it is the same as before a flush began,
+    /// that flush put all of them on stable storage.
+    pub(crate) fn landings(&self) -> u64 {
+        self.landings
     }
 
     /// 8 of docs/design/order.md: no two requests under way write the same, and
@@ -92,7 +100,7 @@ impl<A> Cache<A> {
         if blocks.is_empty() {
             return;
         }
-        self.flights.needs_flush = true;
+        self.note_written();
         if self.config.barriers {
             self.order.completed(&mut self.memory, blocks);
             if self.order.holds_back() {
@@ -106,6 +114,7 @@ impl<A> Cache<A> {
     /// A write has completed of which no order knows.
     pub(crate) fn note_written(&mut self) {
         self.flights.needs_flush = true;
+        self.flights.landings += 1;
     }
 
     /// Asks which writes have completed, and notes it.
@@ -209,15 +218,25 @@ impl<A> Cache<A> {
         if !self.flights.needs_flush {
             return Ok(());
         }
+        // So does a flush of somebody who performs a commit: it must not fail unnoticed.
+        self.finish_part()?;
+        if !self.flights.needs_flush {
+            return Ok(());
+        }
         // A flush that fails may have lost what it should have written, and the
         // next one says nothing of that.
         self.check_writable()?;
         self.memory.counters.flushes += 1;
         self.device.flush().map_err(|error| self.fail(error.into()))?;
+        self.note_flushed();
+        Ok(())
+    }
+
+    /// All writes that have completed are on stable storage.
+    pub(crate) fn note_flushed(&mut self) {
         self.flights.needs_flush = false;
         let blocks = std::mem::take(&mut self.flights.unflushed);
         self.order.committed(&mut self.memory, &blocks);
-        Ok(())
     }
 
     /// What follows may depend on what has completed: flushes, with barriers.

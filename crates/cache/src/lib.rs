@@ -27,6 +27,7 @@
 //! - [`log`]: what a journal asks of a log
 //! - `cache`: what it is made of, and reading
 //! - `modify`: changing blocks
+//! - `commit`, `checkpoint`, `work`: transactions on their way to the log, and home
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
 //! - `settle`, `room`: writing what somebody waits for, and what room is made by
@@ -36,6 +37,8 @@
 mod buffer;
 mod cache;
 pub mod change;
+mod checkpoint;
+mod commit;
 pub mod config;
 pub mod discipline;
 mod flight;
@@ -49,10 +52,13 @@ mod settle;
 mod shape;
 mod syncer;
 mod wheel;
+mod work;
 mod write;
 
 pub use cache::{Cache, Seal};
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
-pub use config::{Ages, Config, Counters, Dropped, Limits};
-pub use discipline::{Discipline, UnknownDiscipline};
+pub use commit::Why;
+pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
+pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
 pub use log::{Log, LogCopy, LogTransaction, Stage, StageWrite};
+pub use work::CommitWork;

@@ -4,6 +4,7 @@
 use crate::buffer::{Buffers, Paged};
 use crate::change::{Piece, Role};
 use crate::config::{Ages, Config, Counters};
+use crate::discipline::JournalMode;
 use crate::shape::{Place, Shape};
 use crate::wheel::Wheel;
 use seekless_units::{ByteLen, Nanos};
@@ -14,6 +15,8 @@ pub(crate) struct Memory {
     pub(crate) wheel: Wheel,
     pub(crate) counters: Counters,
     ages: Ages,
+    /// What is logged is written when its transaction is, not when it is old.
+    journal: Option<JournalMode>,
 }
 
 impl Memory {
@@ -26,6 +29,7 @@ impl Memory {
             wheel: Wheel::new(now),
             counters: Counters::default(),
             ages: config.ages,
+            journal: config.discipline.journal_mode(),
         }
     }
 
@@ -48,7 +52,10 @@ impl Memory {
             buffer.dirty |= mask;
             buffer.metadata |= !role.is_contents();
         }
-        self.schedule(block, role);
+        let logged = self.journal.is_some_and(|mode| mode.logs(role));
+        if !logged {
+            self.schedule(block, role);
+        }
     }
 
     /// Hangs a block on the wheel, unless it hangs there.

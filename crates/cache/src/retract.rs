@@ -54,8 +54,10 @@ impl<A> Cache<A> {
     pub fn is_unsettled(&self, run: Extent) -> bool {
         self.memory.shape.blocks_of(run).any(|(block, mask)| {
             self.memory.buffers.get(block).is_some_and(|buffer| {
-                (buffer.dirty | buffer.changed_under_way()) & mask != 0
-                    || !self.order.held_in(buffer, mask).is_empty()
+                // What the log has is on the disk.
+                let is_logged = buffer.held.journal.logged || buffer.held.journal.homing;
+                let changed = (buffer.dirty | buffer.changed_under_way()) & mask != 0;
+                changed && !is_logged || !self.order.held_in(buffer, mask).is_empty()
             })
         })
     }
@@ -64,7 +66,10 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn is_unwritten(&self, run: Extent) -> bool {
         self.memory.shape.blocks_of(run).all(|(block, mask)| {
-            self.memory.buffers.get(block).is_some_and(|buffer| buffer.dirty & mask == mask)
+            self.memory
+                .buffers
+                .get(block)
+                .is_some_and(|buffer| buffer.dirty & mask == mask && !buffer.held.journal.logged)
         })
     }
 

@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::cache::Cache;
 use crate::change::ChangeId;
+use crate::commit::Why;
 use seekless_fs::FsError;
 use seekless_units::Extent;
 
@@ -10,8 +11,9 @@ impl<A> Cache<A> {
     /// Writes what may be written: the blocks in which nothing waits, so that
     /// what waits for them need not be undone; all others when there are none
     /// of those, nor anything under way that they may wait for. All of it is on the
-    /// disk then. False when there was nothing: then nothing is dirty but what
-    /// actions will change that are ready.
+    /// disk then. Where there is a journal, what is not in the log yet is committed when
+    /// there is nothing else. False when there was nothing: then nothing is dirty but
+    /// what actions will change that are ready.
     ///
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
@@ -22,7 +24,7 @@ impl<A> Cache<A> {
         if any { Ok(true) } else { self.check_writable().map(|()| false) }
     }
 
-    /// As [`Cache::sync_round`], but waits for nothing. False when nothing is to be
+    /// As [`Cache::sync_round`], but waits for nothing but commits. False when nothing is to be
     /// written, or was.
     ///
     /// # Errors
@@ -35,6 +37,10 @@ impl<A> Cache<A> {
             blocks = self.dirty_blocks(|_| true);
         }
         self.write_blocks(&blocks, false)?;
+        if blocks.is_empty() && !waits && !self.in_operation() && self.has_uncommitted() {
+            self.commit(Why::Forced)?;
+            return Ok(true);
+        }
         Ok(waits || !blocks.is_empty())
     }
 
@@ -79,6 +85,9 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
     pub fn settle(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        if self.is_journalled() {
+            return self.settle_journalled(changes);
+        }
         self.poll()?;
         loop {
             let left = self.order.to_settle(&self.memory, changes);
@@ -100,7 +109,7 @@ impl<A> Cache<A> {
     /// As [`Cache::settle`].
     pub fn settle_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
         self.complete_runs(runs)?;
-        self.barrier()
+        if self.in_operation() { Ok(()) } else { self.barrier() }
     }
 
     /// As [`Cache::settle_runs`], but leaves the last flush to the caller
@@ -117,9 +126,17 @@ impl<A> Cache<A> {
             for (block, mask) in self.memory.shape.blocks_of(run) {
                 let Some(buffer) = self.memory.buffers.get(block) else { continue };
                 waiting.extend(self.order.waiting_in(buffer, mask));
+                // What the log has is on the disk.
+                if buffer.held.journal.logged || buffer.held.journal.homing {
+                    continue;
+                }
                 dirty.extend((buffer.dirty & mask != 0).then_some(block));
                 under_way.extend((buffer.changed_under_way() & mask != 0).then_some(block));
             }
+        }
+        if self.in_operation() {
+            // Half of it would be committed, and contents would come before it.
+            return Ok(());
         }
         if dirty.is_empty() && under_way.is_empty() {
             return self.settle(&waiting);
@@ -135,6 +152,9 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`].
     pub fn sync(&mut self) -> Result<(), FsError> {
+        if self.is_journalled() {
+            return if self.order.has_ready() { Ok(()) } else { self.sync_journalled() };
+        }
         while !self.order.has_ready() && self.sync_round()? {}
         Ok(())
     }
@@ -142,6 +162,9 @@ impl<A> Cache<A> {
     /// Whether anything is not on the disk yet.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
+        if self.is_journalled() {
+            return self.has_uncommitted();
+        }
         self.order.len() > 0
             || !self.flights.are_over(self.config.barriers)
             || self.memory.buffers.iter().any(|buffer| buffer.holds_changes())

@@ -29,6 +29,11 @@ impl<A> Cache<A> {
     /// [`FsError::Device`] when a write fails.
     pub fn tick(&mut self) -> Result<(), FsError> {
         self.poll()?;
+        self.tick_wheel()?;
+        self.commit_when_due()
+    }
+
+    fn tick_wheel(&mut self) -> Result<(), FsError> {
         let second = self.clock.now().get() / SECOND;
         if self.memory.wheel.second >= second {
             return Ok(());
@@ -54,8 +59,9 @@ impl<A> Cache<A> {
     pub fn next_due(&self) -> Option<Nanos> {
         let under_way = !self.flights.are_over(self.config.barriers);
         let soon = under_way.then_some(self.memory.wheel.second.saturating_add(1));
-        let due = self.memory.wheel.next_due().into_iter().chain(soon).min()?;
-        Some(Nanos::new(due.saturating_mul(SECOND)))
+        let due = self.memory.wheel.next_due().into_iter().chain(soon).min();
+        let due = due.map(|second| Nanos::new(second.saturating_mul(SECOND)));
+        due.into_iter().chain(self.commit_due()).min()
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {
@@ -105,13 +111,20 @@ impl<A> Cache<A> {
     }
 
     /// To be called before an operation that changes something: does what is
-    /// due, makes room in the cache and in the graph. Nothing is written while
+    /// due, makes room in the cache, in the graph and in the log. Nothing is written while
     /// an operation is under way, but by disciplines that write at once.
     ///
     /// # Errors
     /// [`FsError::ReadOnly`] after a write has failed, [`FsError::Device`] when
     /// one fails now.
     pub fn begin(&mut self) -> Result<(), FsError> {
+        self.end()?;
+        self.begin_any()?;
+        self.join_transaction(0)
+    }
+
+    /// As [`Cache::begin`], but for the log.
+    pub(crate) fn begin_any(&mut self) -> Result<(), FsError> {
         self.check_writable()?;
         self.tick()?;
         self.make_room()?;

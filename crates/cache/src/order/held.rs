@@ -11,6 +11,26 @@ pub(crate) struct Blocked {
     pub(crate) end: u32,
 }
 
+/// What a journal does with a block, if there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Journalled {
+    /// Changed by the running transaction.
+    pub(crate) running: bool,
+    /// Its copy is on its way to the log.
+    pub(crate) committing: bool,
+    /// The log has it as it is, and its home has not.
+    pub(crate) logged: bool,
+    /// Submitted to go home, and not known to be there: being written, or waiting for
+    /// a flush.
+    pub(crate) sent: bool,
+    /// What was submitted is what the log has of it last.
+    pub(crate) homing: bool,
+    /// Contents on their way home before a commit.
+    pub(crate) writing: bool,
+    /// Contents that have changed meanwhile.
+    pub(crate) again: bool,
+}
+
 /// The changes to a block that are not on the disk.
 ///
 /// A record is in exactly one of the four lists while it is in the graph, and in
@@ -27,12 +47,14 @@ pub(crate) struct Held {
     pub(super) sent: Vec<ChangeId>,
     /// Changes whose write has completed, until the device is flushed.
     pub(super) unflushed: Vec<ChangeId>,
+    pub(crate) journal: Journalled,
 }
 
 impl Held {
     /// Whether something in the block may not be written yet.
     pub(crate) fn waits(&self) -> bool {
-        !self.blocked.is_empty()
+        let Journalled { running, committing, writing, .. } = self.journal;
+        running || committing || writing || !self.blocked.is_empty()
     }
 
     /// Whether nothing is held at all.
@@ -41,6 +63,7 @@ impl Held {
             && self.open.is_empty()
             && self.sent.is_empty()
             && self.unflushed.is_empty()
+            && self.journal == Journalled::default()
     }
 
     /// The changes that may not be written yet, oldest first.

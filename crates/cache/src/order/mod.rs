@@ -12,8 +12,10 @@
 //! - `plain`: `sync`, `normal` and `async`, which differ only in what the cache
 //!   writes at once
 //! - `soft`: soft updates
+//! - `journal`: transactions in a log
 
 mod held;
+pub(crate) mod journal;
 mod plain;
 mod soft;
 
@@ -22,8 +24,10 @@ pub(crate) use held::Held;
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Changed, Kind, Piece, Role};
 use crate::config::Config;
+use crate::discipline::Discipline;
 use crate::memory::Memory;
 use crate::shape::Place;
+use journal::Journal;
 use plain::Plain;
 use seekless_units::ByteLen;
 use soft::Soft;
@@ -71,28 +75,29 @@ impl ToSettle {
 pub(crate) enum Order<A> {
     Plain(Plain<A>),
     Soft(Box<Soft<A>>),
+    Journal(Box<Journal<A>>),
 }
 
 impl<A> Order<A> {
     /// The order that a discipline asks for.
     pub(crate) fn new(config: &Config) -> Self {
-        if config.discipline.keeps_graph() {
-            Self::Soft(Box::new(Soft::new(config.drop_order)))
-        } else {
-            Self::Plain(Plain::new())
+        match config.discipline {
+            Discipline::SoftUpdates => Self::Soft(Box::new(Soft::new(config.drop_order))),
+            Discipline::Journal(mode) => Self::Journal(Box::new(Journal::new(mode))),
+            Discipline::Sync | Discipline::Normal | Discipline::Async => Self::Plain(Plain::new()),
         }
     }
 
     /// Whether it knows of changes that are not on the disk.
     pub(crate) fn holds_back(&self) -> bool {
-        matches!(self, Self::Soft(_))
+        matches!(self, Self::Soft(_) | Self::Journal(_))
     }
 
     /// Whether the bytes at a place may be changed where they are: nothing that
     /// may not be written yet lies over or under them.
     pub(crate) fn may_edit(&self, memory: &Memory, place: Place) -> bool {
         match self {
-            Self::Plain(_) => true,
+            Self::Plain(_) | Self::Journal(_) => true,
             Self::Soft(soft) => !soft.touches_blocked(memory, place),
         }
     }
@@ -108,6 +113,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => ChangeId::COMMITTED,
             Self::Soft(soft) => soft.edited(memory, block, mask, role),
+            Self::Journal(journal) => journal.edited(memory, block, role, &[]),
         }
     }
 
@@ -116,6 +122,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => Plain::<A>::changed(memory, change),
             Self::Soft(soft) => soft.changed(memory, change),
+            Self::Journal(journal) => journal.changed(memory, change),
         }
     }
 
@@ -123,7 +130,7 @@ impl<A> Order<A> {
     /// changes that were.
     pub(crate) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
         match self {
-            Self::Plain(_) => 0,
+            Self::Plain(_) | Self::Journal(_) => 0,
             Self::Soft(soft) => soft.roll_back(buffer, copy),
         }
     }
@@ -133,13 +140,14 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => blocks.iter().for_each(|&block| memory.mark_written(block)),
             Self::Soft(soft) => soft.sent(memory, blocks),
+            Self::Journal(journal) => journal.sent(memory, blocks),
         }
     }
 
     /// The writes of these blocks have completed, and wait for a flush.
     pub(crate) fn completed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         match self {
-            Self::Plain(_) => {}
+            Self::Plain(_) | Self::Journal(_) => {}
             Self::Soft(soft) => soft.completed(memory, blocks),
         }
     }
@@ -149,13 +157,15 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => {}
             Self::Soft(soft) => soft.committed(memory, blocks),
+            Self::Journal(journal) => journal.landed(memory, blocks),
         }
     }
 
-    /// What has to happen before some changes are on the disk.
+    /// What has to happen before some changes are on the disk. A journal is asked
+    /// otherwise (`Cache::settle_journalled`).
     pub(crate) fn to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> ToSettle {
         match self {
-            Self::Plain(_) => ToSettle::default(),
+            Self::Plain(_) | Self::Journal(_) => ToSettle::default(),
             Self::Soft(soft) => soft.to_settle(memory, changes),
         }
     }
@@ -165,6 +175,8 @@ impl<A> Order<A> {
         match self {
             Self::Plain(plain) => plain.defer(memory, kind, action),
             Self::Soft(soft) => soft.defer(memory, after, kind, action),
+            // Whatever it changes is in the same transaction, or a later one.
+            Self::Journal(journal) => journal.actions.defer(memory, kind, action),
         }
     }
 
@@ -173,6 +185,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(plain) => plain.ready.pop_front(),
             Self::Soft(soft) => soft.next_ready(),
+            Self::Journal(journal) => journal.actions.ready.pop_front(),
         }
     }
 
@@ -180,6 +193,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(plain) => !plain.ready.is_empty(),
             Self::Soft(soft) => soft.has_ready(),
+            Self::Journal(journal) => !journal.actions.ready.is_empty(),
         }
     }
 
@@ -187,13 +201,14 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => true,
             Self::Soft(soft) => soft.is_committed(id),
+            Self::Journal(journal) => journal.is_committed(id),
         }
     }
 
     /// Changes and deferred actions that are kept.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Plain(_) => 0,
+            Self::Plain(_) | Self::Journal(_) => 0,
             Self::Soft(soft) => soft.len(),
         }
     }
@@ -201,7 +216,7 @@ impl<A> Order<A> {
     /// Bytes that are kept to undo changes with.
     pub(crate) fn undo_bytes(&self) -> ByteLen {
         match self {
-            Self::Plain(_) => ByteLen::new(0),
+            Self::Plain(_) | Self::Journal(_) => ByteLen::new(0),
             Self::Soft(soft) => soft.undo_bytes(),
         }
     }
@@ -211,6 +226,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => Vec::new(),
             Self::Soft(soft) => soft.waiting_in(buffer, mask),
+            Self::Journal(journal) => journal.waiting_in(buffer),
         }
     }
 
@@ -220,6 +236,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => Vec::new(),
             Self::Soft(soft) => soft.held_in(buffer, mask),
+            Self::Journal(journal) => journal.held_in(buffer),
         }
     }
 
@@ -228,10 +245,21 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => Vec::new(),
             Self::Soft(soft) => soft.changes_in(buffer, mask),
+            Self::Journal(journal) => journal.changes_in(buffer),
         }
     }
 
-    /// The first invariant of docs/design/order.md that does not hold.
+    /// The journal, if there is one.
+    pub(crate) fn journal(&self) -> Option<&Journal<A>> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    pub(crate) fn journal_mut(&mut self) -> Option<&mut Journal<A>> {
+        if let Self::Journal(journal) = self { Some(journal) } else { None }
+    }
+
+    /// The first invariant of docs/design/order.md that does not hold, or of
+    /// docs/design/journal.md where there is a journal.
     pub(crate) fn broken_invariant(&self, memory: &Memory) -> Option<String> {
         match self {
             Self::Plain(_) => {
@@ -239,12 +267,13 @@ impl<A> Order<A> {
                 holds.then(|| "4: a block holds changes, and no order is kept".to_string())
             }
             Self::Soft(soft) => soft.broken_invariant(memory),
+            Self::Journal(journal) => journal.broken_invariant(memory),
         }
     }
 
     pub(crate) fn can_revert(&self, id: ChangeId) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Journal(_) => false,
             Self::Soft(soft) => soft.can_revert(id),
         }
     }
@@ -253,7 +282,7 @@ impl<A> Order<A> {
     /// it. False when it is too late.
     pub(crate) fn discard(&mut self, memory: &mut Memory, id: ChangeId) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Journal(_) => false,
             Self::Soft(soft) => soft.discard(memory, id),
         }
     }
@@ -265,6 +294,7 @@ impl<A> Order<A> {
         match self {
             Self::Plain(_) => memory.drop_contents(block, mask),
             Self::Soft(soft) => soft.forget(memory, block, mask, until),
+            Self::Journal(journal) => journal.forget(memory, block, mask),
         }
     }
 }

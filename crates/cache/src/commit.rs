@@ -1,0 +1,554 @@
+//! Operations as parts of transactions, and transactions on their way to the log.
+
+use crate::buffer::Buffer;
+use crate::cache::Cache;
+use crate::change::{ChangeId, Role};
+use crate::log::{Log, LogCopy, LogTransaction, Stage};
+use crate::memory::Memory;
+use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
+use crate::wheel::SECOND;
+use crate::work::{CommitWork, Done, Part};
+use seekless_device::DeviceError;
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent, Nanos};
+use std::sync::Arc;
+
+/// Seconds after which what has changed is committed (jbd2:
+/// `JBD2_DEFAULT_MAX_COMMIT_AGE`).
+const INTERVAL: u64 = 5;
+/// Blocks that an operation may change which does not say how many.
+const CREDITS: u64 = 64;
+
+/// Why a transaction is committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// It is old.
+    Timed,
+    /// Somebody wants what is in it to be durable.
+    Asked,
+    /// The next operation does not fit.
+    Full,
+    /// Its blocks are wanted.
+    Forced,
+}
+
+impl<A> Journal<A> {
+    /// Blocks of the log that the running transaction takes now.
+    pub(crate) fn running_cost(&self) -> u64 {
+        let Some(log) = &self.log else { return 0 };
+        let Running { blocks, revokes, .. } = &self.running;
+        log.cost(blocks.len() as u64, revokes.len() as u64)
+    }
+
+    /// As [`Journal::running_cost`], with so many blocks more, and with all blocks
+    /// revoked of which the log has a copy: more cannot be.
+    pub(crate) fn cost_with(&self, credits: u64) -> u64 {
+        let Some(log) = &self.log else { return 0 };
+        let revokes = self.in_log.len().max(self.running.revokes.len());
+        log.cost(self.running.blocks.len() as u64 + credits, revokes as u64)
+    }
+
+    /// The running transaction becomes the committing one.
+    fn turn_over(&mut self) -> Running {
+        let next = Running::new(next_number(self.running.number));
+        std::mem::replace(&mut self.running, next)
+    }
+
+    /// The committing transaction has been committed.
+    fn committed(&mut self, memory: &mut Memory, done: Committing) {
+        self.committed = Some(done.number);
+        self.live.push_back(done.number);
+        for block in done.revokes {
+            if self.in_log.get(&block).is_some_and(|k| k.revoked_by == Some(done.number)) {
+                self.in_log.remove(&block);
+            }
+        }
+        for block in done.blocks {
+            let known = self.in_log.get(&block);
+            let is_home = known.is_some_and(|known| known.revoked_by.is_none());
+            let Some(buffer) = memory.buffers.get_mut(block) else {
+                debug_assert!(false, "J3: block {block} was kept");
+                continue;
+            };
+            buffer.held.journal.committing = false;
+            if is_home && !buffer.held.journal.running {
+                buffer.held.journal.logged = true;
+                buffer.dirty = buffer.valid;
+            }
+            memory.drop_empty(block);
+        }
+        for block in done.contents {
+            let Some(buffer) = memory.buffers.get_mut(block) else {
+                debug_assert!(false, "block {block} was kept");
+                continue;
+            };
+            // Whatever of it was written before was flushed with it.
+            (buffer.held.journal.writing, buffer.held.journal.sent) = (false, false);
+            if std::mem::take(&mut buffer.held.journal.again) {
+                buffer.dirty = buffer.valid;
+                memory.schedule(block, Role::Data);
+            } else if !buffer.held.journal.running {
+                self.contents_written(block);
+            }
+            memory.drop_empty(block);
+        }
+    }
+}
+
+impl<A> Cache<A> {
+    /// Whether changes go through a journal.
+    #[must_use]
+    pub fn is_journalled(&self) -> bool {
+        self.order.journal().is_some()
+    }
+
+    /// Gives the journal its log, which is empty, and makes it ready. To be done
+    /// before anything is changed, and before the volume's superblock is read through
+    /// the cache, since that is changed.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a discipline without a journal, and for a log whose
+    /// blocks are not the cache's; [`FsError::Device`].
+    pub fn open_log(&mut self, mut log: Box<dyn Log>) -> Result<(), FsError> {
+        let shape = self.memory.shape;
+        if shape.per_block != 1 || log.block_size() != shape.fragment {
+            let (log, block) = (log.block_size(), shape.fragment);
+            return Err(FsError::Invalid(format!("a log of blocks of {log} bytes for {block}")));
+        }
+        let now = self.clock.now();
+        let Some(journal) = self.order.journal_mut().filter(|journal| journal.log.is_none()) else {
+            return Err(FsError::Invalid("a log for a discipline without one".into()));
+        };
+        journal.now = now;
+        let stages = log.start()?;
+        journal.log = Some(log);
+        self.perform(&stages)
+    }
+
+    /// Leaves it to somebody else to perform commits ([`Cache::commit_work`]): what
+    /// is due is begun, not waited for.
+    pub fn set_commits_apart(&mut self, apart: bool) {
+        if let Some(journal) = self.order.journal_mut() {
+            journal.commits_apart = apart;
+        }
+    }
+
+    /// As [`Cache::begin`], of an operation that changes at most `credits` blocks. All
+    /// that it changes up to [`Cache::end`] is in one transaction. An operation that
+    /// cannot say how many is done in pieces, each of which leaves a sound state.
+    ///
+    /// # Errors
+    /// As [`Cache::begin`]; [`FsError::NoSpace`] for more than a transaction may have.
+    pub fn begin_with(&mut self, credits: u64) -> Result<(), FsError> {
+        debug_assert!(!self.in_operation(), "one operation at a time");
+        self.begin_any()?;
+        self.join_transaction(credits)
+    }
+
+    /// As [`Cache::begin_with`], where all else was done. No credits: as many as most
+    /// operations need.
+    pub(crate) fn join_transaction(&mut self, credits: u64) -> Result<(), FsError> {
+        let now = self.clock.now();
+        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let Some(log) = &journal.log else {
+            return Err(FsError::Invalid("a journal without its log".into()));
+        };
+        journal.now = now;
+        let (most, capacity) = (log.most(), log.capacity());
+        let credits = if credits == 0 { CREDITS.min(most / 2) } else { credits };
+        let alone = log.cost(credits, capacity);
+        if alone > most {
+            let what = format!("{credits} blocks in one transaction, of at most {most}");
+            return Err(FsError::NoSpace(what));
+        }
+        if journal.cost_with(credits) > most {
+            self.memory.counters.journal.waits += 1;
+            self.commit(Why::Full)?;
+        }
+        self.make_room_in_log(credits)?;
+        if let Some(journal) = self.order.journal_mut() {
+            journal.handle = Some(journal.running.blocks.len() as u64 + credits);
+        }
+        Ok(())
+    }
+
+    /// The operation is over; the next may be in another transaction.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when it changed more than its transaction may have. It is
+    /// never committed then, and nothing can be changed any more.
+    pub fn end(&mut self) -> Result<(), FsError> {
+        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        let Some(limit) = journal.handle.take() else { return Ok(()) };
+        let blocks = journal.running.blocks.len() as u64;
+        let cost = journal.running_cost();
+        let Some(log) = &journal.log else { return Ok(()) };
+        let most = log.most().min(log.free());
+        if cost > most {
+            let what = format!("an operation of {blocks} blocks, of {limit} that were asked for");
+            self.failed.get_or_insert_with(|| what.clone());
+            return Err(FsError::NoSpace(what));
+        }
+        Ok(())
+    }
+
+    /// Whether an operation has begun, and not ended.
+    #[must_use]
+    pub fn in_operation(&self) -> bool {
+        self.order.journal().is_some_and(|journal| journal.handle.is_some())
+    }
+
+    /// Blocks that the operation may change still, besides those that its transaction
+    /// has; `None` where nobody counts.
+    #[must_use]
+    pub fn credits_left(&self) -> Option<u64> {
+        let journal = self.order.journal()?;
+        Some(journal.handle?.saturating_sub(journal.running.blocks.len() as u64))
+    }
+
+    /// Lets the operation change so many blocks more. False when its transaction has no
+    /// room for them: it must end, and go on as another.
+    pub fn extend(&mut self, credits: u64) -> bool {
+        let Some(journal) = self.order.journal_mut() else { return true };
+        let Some(limit) = journal.handle else { return false };
+        let Some(log) = &journal.log else { return false };
+        let left = limit.saturating_sub(journal.running.blocks.len() as u64);
+        let fits = journal.cost_with(left + credits) <= log.most().min(log.free());
+        if fits {
+            journal.handle = Some(limit + credits);
+        }
+        fits
+    }
+
+    /// Whether none of a run is given back by a transaction that is not committed: only
+    /// then may it be used for something else.
+    #[must_use]
+    pub fn may_reuse(&self, run: Extent) -> bool {
+        let Some(journal) = self.order.journal() else { return true };
+        let (start, end) = (run.start.get(), run.end().get());
+        let committing = journal.committing.as_ref();
+        !journal.running.freed.touches(start, end)
+            && !committing.is_some_and(|committing| committing.freed.touches(start, end))
+    }
+
+    /// The runs that [`Cache::may_reuse`] denies. [`Cache::commit`] releases them.
+    #[must_use]
+    pub fn quarantined(&self) -> Vec<Extent> {
+        let Some(journal) = self.order.journal() else { return Vec::new() };
+        let committing = journal.committing.iter().flat_map(|committing| committing.freed.iter());
+        let runs = journal.running.freed.iter().chain(committing);
+        runs.map(|(start, end)| Extent::new(BlockNo::new(start), end - start)).collect()
+    }
+
+    /// Commits all that was changed, and returns once that is done. Nothing without a
+    /// journal.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::NoSpace`] as [`Cache::end`].
+    pub fn commit(&mut self, why: Why) -> Result<(), FsError> {
+        debug_assert!(!self.in_operation(), "half an operation would be committed");
+        self.finish_commit()?;
+        if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
+    }
+
+    /// Begins to commit what was changed; operations may go on. Contents that it shows
+    /// and that are being written are waited for. False when nothing was changed, or
+    /// when another commit is under way.
+    ///
+    /// # Errors
+    /// As [`Cache::commit`].
+    pub fn begin_commit(&mut self, why: Why) -> Result<bool, FsError> {
+        self.check_writable()?;
+        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        if journal.running.is_empty() || journal.committing.is_some() || journal.handle.is_some() {
+            return Ok(false);
+        }
+        let ordered: Vec<u64> = journal.running.ordered.iter().copied().collect();
+        let under_way: Vec<u64> = ordered.into_iter().filter(|&b| self.is_under_way(b)).collect();
+        if !under_way.is_empty() {
+            self.wait_for(&under_way)?;
+        }
+        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        let running = journal.turn_over();
+        let mut stages = Vec::from_iter(self.contents_stage(&running));
+        let contents = self.note_contents(&running);
+        let copies = self.copies(&running);
+        let copied: Vec<LogCopy<'_>> =
+            copies.iter().map(|(home, bytes)| LogCopy { home: *home, bytes }).collect();
+        let revokes: Vec<BlockNo> = running.revokes.iter().map(|&b| BlockNo::new(b)).collect();
+        let Some(journal) = self.order.journal_mut() else { return Ok(false) };
+        let Some(log) = &mut journal.log else {
+            return Err(FsError::Invalid("a journal without its log".into()));
+        };
+        match log.encode(&LogTransaction { revokes: &revokes, copies: &copied }) {
+            Ok(encoded) => stages.extend(encoded),
+            Err(error) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                return Err(error);
+            }
+        }
+        for &block in &running.blocks {
+            let known = InLog { newest: running.number, home: false, revoked_by: None };
+            journal.in_log.insert(block, known);
+            if let Some(buffer) = self.memory.buffers.get_mut(block) {
+                let held = &mut buffer.held.journal;
+                // What is on its way home is older than the copy.
+                (held.running, held.committing, held.homing) = (false, true, false);
+            }
+        }
+        let counters = &mut self.memory.counters.journal;
+        counters.logged += running.blocks.len() as u64;
+        counters.revokes += running.revokes.len() as u64;
+        counters.ordered += contents.len() as u64;
+        *match why {
+            Why::Timed => &mut counters.timed_commits,
+            Why::Asked => &mut counters.asked_commits,
+            Why::Full => &mut counters.full_commits,
+            Why::Forced => &mut counters.forced_commits,
+        } += 1;
+        journal.committing = Some(Committing {
+            number: running.number,
+            blocks: running.blocks.into_iter().collect(),
+            contents,
+            revokes: running.revokes.into_iter().collect(),
+            freed: running.freed,
+            stages: stages.into(),
+            under_way: None,
+        });
+        Ok(true)
+    }
+
+    /// What a transaction shows of files, and is not at home.
+    fn contents_of(&self, running: &Running) -> Vec<u64> {
+        let dirty = |block: &&u64| {
+            self.memory.buffers.get(**block).is_some_and(|buffer| {
+                debug_assert!(buffer.dirty == 0 || !buffer.held.waits());
+                buffer.dirty != 0
+            })
+        };
+        running.ordered.iter().filter(dirty).copied().collect()
+    }
+
+    fn contents_stage(&self, running: &Running) -> Option<Stage> {
+        let mut stage = Stage::default();
+        for block in self.contents_of(running) {
+            let buffer = self.memory.buffers.get(block)?;
+            let at = self.memory.shape.lba(self.memory.shape.first_fragment(block));
+            stage.push(at, &buffer.bytes, self.config.cluster.get() as usize);
+        }
+        (!stage.is_empty()).then_some(stage)
+    }
+
+    /// These are on their way home, and nobody else writes them.
+    fn note_contents(&mut self, running: &Running) -> Vec<u64> {
+        let contents = self.contents_of(running);
+        for &block in &contents {
+            if let Some(buffer) = self.memory.buffers.get_mut(block) {
+                (buffer.dirty, buffer.due, buffer.put_off) = (0, None, 0);
+                buffer.held.journal.writing = true;
+            }
+        }
+        contents
+    }
+
+    /// The blocks of a transaction as it has them, for ever: they may change while it
+    /// is committed.
+    fn copies(&self, running: &Running) -> Vec<(BlockNo, Vec<u8>)> {
+        let copy = |&block: &u64| {
+            let buffer = self.memory.buffers.get(block);
+            debug_assert!(buffer.is_some_and(|b| b.valid != 0), "J2: block {block} is in memory");
+            let mut bytes = buffer?.bytes.to_vec();
+            let at = self.memory.shape.first_fragment(block);
+            if let Some(seal) = self.seal.as_ref().filter(|_| buffer.is_some_and(|b| b.metadata)) {
+                seal.seal(at, &mut bytes);
+            }
+            Some((BlockNo::new(block), bytes))
+        };
+        running.blocks.iter().filter_map(copy).collect()
+    }
+
+    /// The next part of a commit that was begun, if it is time for one: to be performed
+    /// without keeping the cache. To be asked again afterwards, until there is none.
+    ///
+    /// # Errors
+    /// [`FsError::Device`] when an earlier part has failed.
+    pub fn commit_work(&mut self) -> Result<Option<CommitWork>, FsError> {
+        let Some(committing) = self.committing() else { return Ok(None) };
+        if let Some(part) = &committing.under_way {
+            let Some(result) = part.done.take() else { return Ok(None) };
+            self.part_done(result)?;
+        }
+        let (landings, barriers) = (self.flights.landings(), self.config.barriers);
+        let Some(committing) = self.committing() else { return Ok(None) };
+        let Some(stage) = committing.stages.pop_front() else {
+            self.note_committed();
+            return Ok(None);
+        };
+        let done = Arc::new(Done::default());
+        let (flushes, writes) = (stage.durable && barriers, !stage.is_empty());
+        committing.under_way = Some(Part { done: done.clone(), flushes, writes, landings });
+        self.count(&stage);
+        Ok(Some(CommitWork::new(stage, self.device.clone(), self.config.barriers, done)))
+    }
+
+    /// Returns once the commit that was begun is done, whoever performs it.
+    pub(crate) fn finish_commit(&mut self) -> Result<(), FsError> {
+        while self.committing().is_some() {
+            self.finish_part()?;
+            if let Some(work) = self.commit_work()? {
+                work.perform();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns once the part of a commit is done that somebody performs, if there is one.
+    pub(crate) fn finish_part(&mut self) -> Result<(), FsError> {
+        let part = self.committing().and_then(|committing| committing.under_way.as_ref());
+        let Some(done) = part.map(|part| part.done.clone()) else { return Ok(()) };
+        let result = done.wait();
+        self.part_done(result)
+    }
+
+    fn committing(&mut self) -> Option<&mut Committing> {
+        self.order.journal_mut()?.committing.as_mut()
+    }
+
+    fn part_done(&mut self, result: Result<(), DeviceError>) -> Result<(), FsError> {
+        let part = self.committing().and_then(|committing| committing.under_way.take());
+        if let Err(error) = result {
+            // It stays uncommitted, and whatever comes after it.
+            if let Some(journal) = self.order.journal_mut() {
+                journal.committing = None;
+            }
+            return Err(self.fail(error.into()));
+        }
+        if let Some(Part { flushes, writes, landings, .. }) = part {
+            self.stage_done(flushes, writes, landings);
+        }
+        Ok(())
+    }
+
+    /// A stage is done. A flush of it that began when writes had completed so often has
+    /// put those on stable storage; without one, its own writes wait for one.
+    fn stage_done(&mut self, flushes: bool, writes: bool, landings: u64) {
+        if !flushes && writes {
+            self.note_written();
+        } else if flushes && self.flights.landings() == landings {
+            self.note_flushed();
+        }
+    }
+
+    fn note_committed(&mut self) {
+        let Some(journal) = self.order.journal_mut() else { return };
+        if let Some(done) = journal.committing.take() {
+            journal.committed(&mut self.memory, done);
+        }
+    }
+
+    /// Performs stages, and waits for them.
+    pub(crate) fn perform(&mut self, stages: &[Stage]) -> Result<(), FsError> {
+        for stage in stages {
+            self.count(stage);
+            let landings = self.flights.landings();
+            let done = stage.perform(self.device.as_ref(), self.config.barriers);
+            done.map_err(|error| self.fail(error.into()))?;
+            let flushes = stage.durable && self.config.barriers;
+            self.stage_done(flushes, !stage.is_empty(), landings);
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, stage: &Stage) {
+        let counters = &mut self.memory.counters;
+        counters.async_writes += stage.writes.len() as u64;
+        counters.written_bytes += stage.len();
+        counters.flushes += u64::from(stage.durable && self.config.barriers);
+    }
+
+    /// When the running transaction is to be committed.
+    pub(crate) fn commit_due(&self) -> Option<Nanos> {
+        let began = self.order.journal()?.running.began?;
+        Some(Nanos::new(began.get().saturating_add(INTERVAL * SECOND)))
+    }
+
+    /// Commits what is old enough.
+    pub(crate) fn commit_when_due(&mut self) -> Result<(), FsError> {
+        let now = self.clock.now();
+        let due = self.commit_due().is_some_and(|due| due <= now);
+        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        journal.now = now;
+        if !due || self.failed.is_some() || self.in_operation() {
+            return Ok(());
+        }
+        let apart = self.order.journal().is_some_and(|journal| journal.commits_apart);
+        if apart { self.begin_commit(Why::Timed).map(drop) } else { self.commit(Why::Timed) }
+    }
+
+    /// As [`Cache::settle`], where there is a journal. Within an operation it would
+    /// commit half of it: then whatever follows is in the same transaction, or a later
+    /// one, which is all that is wanted.
+    pub(crate) fn settle_journalled(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        if self.in_operation() || changes.is_empty() {
+            return Ok(());
+        }
+        self.write_named(changes)?;
+        if self.wait_for_log(changes) {
+            self.finish_commit()?;
+            // What was on its way home may have changed again meanwhile.
+            self.write_named(changes)?;
+            if self.wait_for_log(changes) {
+                self.commit(Why::Asked)?;
+            }
+        }
+        self.barrier()
+    }
+
+    /// Whether some changes are on the disk only once a transaction is: they are in it,
+    /// or contents that it writes.
+    fn wait_for_log(&self, changes: &[ChangeId]) -> bool {
+        let Some(journal) = self.order.journal() else { return false };
+        changes.iter().any(|&id| match journal.block_of(id) {
+            Some(block) => {
+                self.memory.buffers.get(block).is_some_and(|buffer| buffer.held.journal.writing)
+            }
+            None => !journal.is_committed(id),
+        })
+    }
+
+    /// Writes the contents among some changes.
+    fn write_named(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        let Some(journal) = self.order.journal() else { return Ok(()) };
+        let contents: Vec<u64> = changes.iter().filter_map(|&id| journal.block_of(id)).collect();
+        self.write_blocks(&contents, true)
+    }
+
+    /// Whether something is neither at home nor in the log.
+    pub(crate) fn has_uncommitted(&self) -> bool {
+        self.order
+            .journal()
+            .is_some_and(|journal| journal.committing.is_some() || !journal.running.is_empty())
+            || self.memory.buffers.iter().any(|buffer| {
+                let held = buffer.held.journal;
+                (buffer.dirty != 0 || held.sent) && !held.logged && !held.homing
+            })
+    }
+
+    /// The contents that are to be written.
+    fn dirty_contents(&self) -> Vec<u64> {
+        let dirty = |b: &&Buffer| b.dirty != 0 && !b.held.journal.logged;
+        self.memory.buffers.iter().filter(dirty).map(|buffer| buffer.block).collect()
+    }
+
+    /// Writes contents that are not at home, and commits the rest.
+    pub(crate) fn sync_journalled(&mut self) -> Result<(), FsError> {
+        // The flush of the commit is that of what has completed before.
+        self.wait_for_all()?;
+        self.write_blocks(&self.dirty_contents(), false)?;
+        self.wait_for_all()?;
+        self.commit(Why::Asked)?;
+        // What was on its way home with a commit has changed again meanwhile.
+        self.write_blocks(&self.dirty_contents(), false)?;
+        self.finish_writes()
+    }
+}

@@ -1,0 +1,81 @@
+//! A part of a commit that is done without the cache.
+
+use crate::log::Stage;
+use seekless_device::{BlockDevice, DeviceError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// What became of a part of a commit.
+#[derive(Default)]
+pub(crate) struct Done {
+    result: Mutex<Option<Result<(), DeviceError>>>,
+    changed: Condvar,
+}
+
+impl Done {
+    fn set(&self, result: Result<(), DeviceError>) {
+        let mut slot = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(result);
+        self.changed.notify_all();
+    }
+
+    /// What became of it, if it is done.
+    pub(crate) fn take(&self) -> Option<Result<(), DeviceError>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits until it is done.
+    pub(crate) fn wait(&self) -> Result<(), DeviceError> {
+        let mut slot = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(result) = slot.take() {
+                return result;
+            }
+            slot = self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A part of a commit that somebody performs.
+pub(crate) struct Part {
+    pub(crate) done: Arc<Done>,
+    /// It flushes the device.
+    pub(crate) flushes: bool,
+    /// It writes something.
+    pub(crate) writes: bool,
+    /// How often writes of the cache had completed when it was handed out.
+    pub(crate) landings: u64,
+}
+
+/// A part of a commit that waits for the device, to be performed by whoever does not
+/// keep the cache locked. Whoever needs the commit meanwhile waits for it.
+#[must_use = "the commit waits for it"]
+pub struct CommitWork {
+    stage: Stage,
+    device: Arc<dyn BlockDevice>,
+    barriers: bool,
+    done: Arc<Done>,
+}
+
+impl CommitWork {
+    pub(crate) fn new(
+        stage: Stage,
+        device: Arc<dyn BlockDevice>,
+        barriers: bool,
+        done: Arc<Done>,
+    ) -> Self {
+        Self { stage, device, barriers, done }
+    }
+
+    /// Performs it. Errors are met by the cache.
+    pub fn perform(self) {
+        self.done.set(self.stage.perform(self.device.as_ref(), self.barriers));
+    }
+}
+
+impl Drop for CommitWork {
+    /// Nobody waits for what was given up: it counts as failed.
+    fn drop(&mut self) {
+        let why = std::io::Error::other("a commit was given up");
+        self.done.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));
+    }
+}

@@ -1,0 +1,168 @@
+//! When a journal commits and makes room, by what it counts.
+
+use crate::model::{BLOCK, DEVICE, Model};
+use crate::run::until_it_fails;
+use seekless_cache::{Cache, Config, Discipline, JournalMode, Role, Why};
+use seekless_device::{Clock, MemoryDevice, VirtualClock};
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent, Nanos};
+use std::sync::Arc;
+
+fn cache(mode: JournalMode) -> (Cache<u64>, Arc<VirtualClock>) {
+    let device = Arc::new(MemoryDevice::new(vec![0; DEVICE]));
+    let clock = Arc::new(VirtualClock::new());
+    let config = Config::new(Discipline::Journal(mode));
+    let mut cache =
+        Cache::new(device.clone(), clock.clone(), BLOCK as u32, BLOCK as u32, config).unwrap();
+    cache.open_log(Box::new(Model::new(device))).unwrap();
+    (cache, clock)
+}
+
+fn touch(cache: &mut Cache<u64>, block: u64, role: Role) {
+    let write = |bytes: &mut [u8]| {
+        bytes[0] = bytes[0].wrapping_add(1);
+        Ok(())
+    };
+    cache.edit(BlockNo::new(block), 0, 8, role, write).unwrap();
+}
+
+fn operation(cache: &mut Cache<u64>, blocks: std::ops::Range<u64>) {
+    cache.begin_with(blocks.end - blocks.start).unwrap();
+    blocks.for_each(|block| touch(cache, block, Role::EntryAdd));
+    cache.end().unwrap();
+}
+
+#[test]
+fn what_has_changed_is_committed_after_five_seconds() {
+    let (mut cache, clock) = cache(JournalMode::Ordered);
+    assert_eq!(cache.next_due(), None);
+    clock.sleep(Nanos::new(1_500_000_000));
+    operation(&mut cache, 0..2);
+    assert_eq!(cache.next_due(), Some(Nanos::new(6_500_000_000)));
+    clock.sleep(Nanos::new(4_999_999_999));
+    cache.tick().unwrap();
+    assert_eq!(cache.counters().journal.commits(), 0);
+    clock.sleep(Nanos::new(1));
+    cache.tick().unwrap();
+    let counted = cache.counters().journal;
+    assert_eq!((counted.timed_commits, counted.commits(), counted.logged), (1, 1, 2));
+    assert_eq!(cache.next_due(), None, "nothing is due at home");
+    // Somebody else's commits are only begun.
+    cache.set_commits_apart(true);
+    operation(&mut cache, 0..1);
+    clock.sleep(Nanos::new(5_000_000_000));
+    cache.tick().unwrap();
+    let mut parts = 0;
+    while let Some(work) = cache.commit_work().unwrap() {
+        operation(&mut cache, 0..1);
+        parts += 1;
+        work.perform();
+    }
+    assert_eq!(parts, 2, "copies, and the record");
+    assert_eq!(cache.counters().journal.frozen, 1);
+}
+
+#[test]
+fn a_quarter_of_the_log_is_a_transaction_and_three_quarters_a_checkpoint() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    // Of 96 blocks a transaction has 24, two of which are not copies.
+    for block in 0..22 {
+        operation(&mut cache, block..block + 1);
+    }
+    assert_eq!(cache.counters().journal.commits(), 0);
+    operation(&mut cache, 22..23);
+    let counted = cache.counters().journal;
+    assert_eq!((counted.full_commits, counted.logged, counted.waits), (1, 22, 1));
+    for block in 23..50 {
+        operation(&mut cache, block..block + 1);
+    }
+    assert_eq!(cache.counters().journal.checkpoints, 0, "two transactions and a part");
+    let mut block = 0;
+    while cache.counters().journal.checkpoints == 0 {
+        operation(&mut cache, block % 50..block % 50 + 1);
+        block += 1;
+    }
+    let counted = cache.counters().journal;
+    assert!((3..=4).contains(&counted.full_commits), "{counted:?}");
+    assert!(counted.retired >= 1 && counted.retired < counted.commits(), "{counted:?}");
+    assert!(counted.checkpointed > 0 && counted.checkpointed <= counted.logged, "{counted:?}");
+}
+
+#[test]
+fn what_is_too_long_is_refused_before_it_begins() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    let refused = cache.begin_with(40);
+    assert!(matches!(refused, Err(FsError::NoSpace(_))), "{refused:?}");
+    operation(&mut cache, 0..20);
+    // Within an operation it can be asked for more, as long as there is room.
+    cache.begin_with(1).unwrap();
+    assert!(!cache.extend(20));
+    touch(&mut cache, 30, Role::EntryAdd);
+    assert_eq!(cache.credits_left(), Some(0));
+    assert!(cache.extend(1));
+    assert_eq!(cache.credits_left(), Some(1));
+    cache.end().unwrap();
+    // One that asks for less than it takes is never committed.
+    cache.begin_with(1).unwrap();
+    (30..60).for_each(|block| touch(&mut cache, block, Role::EntryAdd));
+    assert!(matches!(cache.end(), Err(FsError::NoSpace(_))));
+    assert!(matches!(cache.commit(Why::Asked), Err(FsError::ReadOnly(_))));
+    assert_eq!(cache.counters().journal.commits(), 0);
+}
+
+#[test]
+fn contents_go_home_at_their_own_time() {
+    let (mut cache, clock) = cache(JournalMode::Writeback);
+    cache.begin().unwrap();
+    touch(&mut cache, 40, Role::Data);
+    touch(&mut cache, 3, Role::EntryAdd);
+    cache.end().unwrap();
+    clock.sleep(Nanos::new(6_000_000_000));
+    cache.tick().unwrap();
+    let run = |block| Extent::new(BlockNo::new(block), 1);
+    assert!(cache.is_unsettled(run(40)) && !cache.is_unsettled(run(3)));
+    clock.sleep(Nanos::new(31_000_000_000));
+    cache.tick().unwrap();
+    assert!(!cache.is_unsettled(run(40)));
+    // All of the log stays until there is need of room.
+    assert_eq!(cache.counters().journal.checkpoints, 0);
+    cache.close_log().unwrap();
+    assert_eq!(cache.counters().journal.checkpointed, 1);
+    assert!(cache.begin().is_err(), "the log is closed");
+}
+
+#[test]
+fn a_device_that_fails_stops_all_changes() {
+    for writes in 0..12 {
+        let (mut run, error) = until_it_fails(JournalMode::Ordered, 5, writes);
+        assert!(error.to_string().contains("worn out"), "{error}");
+        assert!(matches!(run.cache.begin_with(1), Err(FsError::ReadOnly(_))));
+        assert!(matches!(run.cache.close_log(), Err(FsError::ReadOnly(_))));
+        assert!(crate::model::is_marked(&run.disk.bytes()), "to be recovered");
+    }
+}
+
+#[test]
+fn a_commit_that_is_given_up_is_a_failure() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    operation(&mut cache, 0..1);
+    assert!(cache.begin_commit(Why::Asked).unwrap());
+    drop(cache.commit_work().unwrap().expect("a part"));
+    assert!(cache.commit(Why::Asked).is_err());
+    assert!(matches!(cache.begin(), Err(FsError::ReadOnly(_))));
+}
+
+#[test]
+fn who_needs_a_commit_waits_for_who_performs_it() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    operation(&mut cache, 0..1);
+    assert!(cache.begin_commit(Why::Asked).unwrap());
+    let work = cache.commit_work().unwrap().expect("a part");
+    assert!(cache.commit_work().unwrap().is_none(), "it is under way");
+    let other = std::thread::spawn(move || work.perform());
+    operation(&mut cache, 0..1);
+    cache.commit(Why::Asked).unwrap();
+    other.join().unwrap();
+    assert_eq!(cache.counters().journal.commits(), 2);
+    assert!(!cache.is_dirty());
+}

@@ -1,0 +1,66 @@
+//! The journal over a model of a log: after a crash at any write, within any write,
+//! a recovery gives the state after one of the operations, and never an older one
+//! than was asked to be durable.
+
+mod counts;
+mod disk;
+mod model;
+mod run;
+
+use run::{Run, judge_crashes};
+use seekless_cache::{JournalMode, Why};
+
+fn operations(mode: JournalMode, seed: u64, count: usize, states: usize) -> Run {
+    let mut run = Run::new(mode, seed);
+    for _ in 0..count {
+        run.step();
+        assert_eq!(run.cache.broken_invariant(), None, "{mode:?} seed {seed}");
+    }
+    judge_crashes(&run, states);
+    run
+}
+
+#[test]
+fn a_prefix_of_the_operations_is_recovered() {
+    for mode in JournalMode::ALL {
+        for seed in 0..12 {
+            let run = operations(mode, seed, 500, 60);
+            let counted = run.cache.counters().journal;
+            assert!(counted.checkpoints > 5 && counted.frozen > 0, "{mode:?}: {counted:?}");
+            assert!(counted.revokes > 20, "{mode:?}: {counted:?}");
+            assert!(counted.full_commits > 0 && counted.timed_commits > 0, "{counted:?}");
+            assert_eq!(counted.ordered > 20, mode == JournalMode::Ordered, "{counted:?}");
+        }
+    }
+}
+
+/// As above, of many more operations and states.
+#[test]
+#[ignore = "takes minutes"]
+fn a_prefix_of_the_operations_is_recovered_for_long() {
+    for mode in JournalMode::ALL {
+        for seed in 1000..1200 {
+            operations(mode, seed, 2000, 300);
+        }
+    }
+}
+
+#[test]
+fn what_is_closed_needs_no_recovery() {
+    for mode in JournalMode::ALL {
+        let mut run = operations(mode, 99, 300, 1);
+        run.cache.close_log().expect("close");
+        let bytes = run.disk.bytes();
+        assert!(!model::is_marked(&bytes), "{mode:?}");
+        run.check_closed(&bytes);
+        // A log can be opened again; its numbers go on.
+        let next = model::next_tid(&bytes);
+        assert!(next > 10, "{mode:?}: {next}");
+        run.reopen();
+        for _ in 0..200 {
+            run.step();
+        }
+        run.cache.commit(Why::Asked).expect("commit");
+        judge_crashes(&run, 40);
+    }
+}
