@@ -1,11 +1,11 @@
 //! When a journal commits and makes room, by what it counts.
 
-use crate::model::{BLOCK, DEVICE, Model};
+use crate::model::{BLOCK, DEVICE, Model, recover};
 use crate::run::until_it_fails;
-use seekless_cache::{Cache, Config, Discipline, JournalMode, Role, Why};
-use seekless_device::{Clock, MemoryDevice, VirtualClock};
+use seekless_cache::{Cache, Config, Discipline, JournalMode, Piece, Role, Why};
+use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::FsError;
-use seekless_units::{BlockNo, Extent, Nanos};
+use seekless_units::{BlockNo, Extent, Lba, Nanos};
 use std::sync::Arc;
 
 fn cache(mode: JournalMode) -> (Cache<u64>, Arc<VirtualClock>) {
@@ -165,4 +165,40 @@ fn who_needs_a_commit_waits_for_who_performs_it() {
     other.join().unwrap();
     assert_eq!(cache.counters().journal.commits(), 2);
     assert!(!cache.is_dirty());
+}
+
+/// Contents that must not be there before a change that is logged are logged with it;
+/// and what a recovery would bring home is not changed behind its back.
+#[test]
+fn contents_that_the_log_has_are_changed_through_the_log() {
+    let device = Arc::new(MemoryDevice::new(vec![0; DEVICE]));
+    let clock = Arc::new(VirtualClock::new());
+    let config = Config::new(Discipline::Journal(JournalMode::Ordered));
+    let mut cache: Cache<u64> =
+        Cache::new(device.clone(), clock, BLOCK as u32, BLOCK as u32, config).unwrap();
+    cache.open_log(Box::new(Model::new(device.clone()))).unwrap();
+    let shown = || {
+        let mut bytes = vec![0; DEVICE];
+        device.read(Lba::new(0), &mut bytes).unwrap();
+        let replayed = recover(&mut bytes);
+        (bytes[3 * BLOCK], bytes[40 * BLOCK], replayed)
+    };
+    cache.begin_with(4).unwrap();
+    let cut = [Piece { offset: 0, bytes: &[1; 8] }];
+    let cut = cache.change(BlockNo::new(3), &cut, Role::PointerCut, &[]).unwrap();
+    let zeroed = [Piece { offset: 0, bytes: &[2; 8] }];
+    cache.change(BlockNo::new(40), &zeroed, Role::Data, &[cut]).unwrap();
+    cache.end().unwrap();
+    assert!(!cache.write_some(|_| true).unwrap(), "neither may be seen without the other");
+    assert_eq!(shown(), (0, 0, 0));
+    cache.commit(Why::Asked).unwrap();
+    assert_eq!(shown(), (1, 2, 1));
+    // Contents alone, and the log has a copy that is older.
+    cache.begin_with(4).unwrap();
+    touch(&mut cache, 40, Role::Data);
+    cache.end().unwrap();
+    cache.sync().unwrap();
+    assert_eq!(shown(), (1, 3, 2));
+    cache.close_log().unwrap();
+    assert_eq!(shown(), (1, 3, 0));
 }

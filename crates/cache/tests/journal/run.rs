@@ -41,6 +41,8 @@ pub(crate) struct Run {
     states: Vec<(usize, State)>,
     /// What the disk had been asked when so many operations were known to be durable.
     durable: Vec<(usize, usize)>,
+    /// As above, with all contents.
+    synced: Vec<(usize, usize)>,
     /// Which file an operation wrote the contents of, and when that was created.
     writers: HashMap<u64, (usize, u64)>,
     created: [u64; FILES],
@@ -72,6 +74,7 @@ impl Run {
             seed,
             states: vec![(0, State::default())],
             durable: vec![(0, 0)],
+            synced: vec![(0, 0)],
             writers: HashMap::new(),
             created: [0; FILES],
         }
@@ -90,6 +93,7 @@ impl Run {
         self.disk.restart();
         self.states.iter_mut().for_each(|(asked, _)| *asked = 0);
         self.durable = vec![(0, self.states.len() - 1)];
+        self.synced.clone_from(&self.durable);
     }
 
     fn state(&self) -> State {
@@ -195,6 +199,7 @@ impl Run {
                 self.cache.sync().unwrap();
                 assert!(!self.cache.is_dirty());
                 self.note_durable();
+                self.synced.push((self.disk.asked(), self.states.len() - 1));
             }
             2 => {
                 if let Some(id) = self.operation() {
@@ -240,6 +245,7 @@ impl Run {
     pub(crate) fn check_closed(&self, bytes: &[u8]) {
         let last = self.states.len() - 1;
         assert_eq!(self.find(bytes, last, last, "closed"), last);
+        self.check_synced(bytes, last, last, "closed");
     }
 
     /// Which of the operations the state on a disk is that after, as of `least` and
@@ -272,6 +278,22 @@ impl Run {
             self.check_owners(bytes, &self.states[number].1, place);
         }
         number
+    }
+
+    /// Files that are what they were at some state hold what they held, or more.
+    fn check_synced(&self, bytes: &[u8], synced: usize, number: usize, place: &str) {
+        let (then, now) = (&self.states[synced].1, &self.states[number].1);
+        for (file, (then, now)) in then.iter().zip(now).enumerate() {
+            let since = |known: &File| self.writers.get(&known.written).map(|writer| writer.1);
+            if then.map == 0 || now.map == 0 || since(then) != since(now) {
+                continue;
+            }
+            let from = then.contents as usize * BLOCK;
+            for word in bytes[from..from + BLOCK].chunks(8) {
+                let number = u64::from_le_bytes(word.try_into().unwrap());
+                assert!(number >= then.written, "{place}: file {file} shows {number}: {then:?}");
+            }
+        }
     }
 
     /// All contents are those of a state.
@@ -323,7 +345,9 @@ pub(crate) fn judge_crashes(run: &Run, states: usize) {
             run.seed,
             requests.len()
         );
-        run.find(&bytes, least, most, &place);
+        let number = run.find(&bytes, least, most, &place);
+        let synced = run.synced.iter().rev().find(|(asked, _)| *asked <= cut).expect("one").1;
+        run.check_synced(&bytes, synced, number, &place);
     }
 }
 

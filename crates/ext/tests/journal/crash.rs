@@ -12,13 +12,19 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 /// A device that remembers what it was asked.
-struct Recorder {
+pub(crate) struct Recorder {
     inner: MemoryDevice,
-    log: Mutex<Vec<Request>>,
+    pub(crate) log: Mutex<Vec<Request>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { inner: MemoryDevice::new(bytes), log: Mutex::default() }
+    }
 }
 
 #[derive(Clone)]
-enum Request {
+pub(crate) enum Request {
     Write(usize, Vec<u8>),
     Flush,
 }
@@ -46,7 +52,7 @@ impl BlockDevice for Recorder {
 
 /// What the device may hold after the first requests: all that was flushed, and of
 /// what was written since any sectors.
-fn state(base: &[u8], requests: &[Request], random: &mut Random) -> Vec<u8> {
+pub(crate) fn state(base: &[u8], requests: &[Request], random: &mut Random) -> Vec<u8> {
     let flushed = requests.iter().rposition(|request| matches!(request, Request::Flush));
     let mut bytes = base.to_vec();
     for (n, request) in requests.iter().enumerate() {
@@ -67,9 +73,19 @@ fn state(base: &[u8], requests: &[Request], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
+/// A number of requests, with as many chances for each stretch between two flushes,
+/// however many writes it has.
+pub(crate) fn cut(requests: &[Request], random: &mut Random) -> usize {
+    let is_flush = |&n: &usize| matches!(requests[n - 1], Request::Flush);
+    let flushes: Vec<usize> = (1..=requests.len()).filter(is_flush).collect();
+    let epoch = random.below(flushes.len());
+    let from = if epoch == 0 { 0 } else { flushes[epoch - 1] };
+    from + random.below(flushes[epoch] - from + 1)
+}
+
 fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
     let (bytes, homes) = make(shape);
-    let device = Arc::new(Recorder { inner: MemoryDevice::new(bytes), log: Mutex::default() });
+    let device = Arc::new(Recorder::new(bytes));
     let mut volume = Volume::open(shape, device.clone(), homes, seed);
     // The mark that a mount must recover is one write of two sectors, and may not be
     // torn: nothing is in the log then. Once around the ring, so that what is torn
@@ -95,15 +111,10 @@ fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
         }
     }
     let requests = device.log.lock().expect("log").clone();
-    let is_flush = |&n: &usize| matches!(requests[n - 1], Request::Flush);
-    let flushes: Vec<usize> = (1..=requests.len()).filter(is_flush).collect();
     let mut random = Random(seed);
     let mut seen = std::collections::BTreeSet::new();
     for number in 0..states {
-        // Between two flushes, however many writes there are.
-        let epoch = random.below(flushes.len());
-        let from = if epoch == 0 { 0 } else { flushes[epoch - 1] };
-        let cut = from + random.below(flushes[epoch] - from + 1);
+        let cut = cut(&requests, &mut random);
         let bytes = state(&base, &requests[..cut], &mut random);
         let place = format!("{} seed {seed} after {cut} of {}", shape.name, requests.len());
         let file = read_file(bytes.clone());

@@ -1,6 +1,7 @@
 //! Transactions written to journals of volumes that mke2fs made, read by debugfs,
 //! e2fsck, the kernel and ourselves.
 
+mod cached;
 mod crash;
 #[path = "../repair/judge.rs"]
 mod judge;
