@@ -1,4 +1,4 @@
-//! Operations as parts of transactions, and transactions on their way to the log.
+//! Transactions on their way to the log.
 
 use crate::buffer::Buffer;
 use crate::cache::Cache;
@@ -10,14 +10,12 @@ use crate::wheel::SECOND;
 use crate::work::{CommitWork, Done, Part};
 use seekless_device::DeviceError;
 use seekless_fs::FsError;
-use seekless_units::{BlockNo, Extent, Nanos};
+use seekless_units::{BlockNo, Nanos};
 use std::sync::Arc;
 
 /// Seconds after which what has changed is committed (jbd2:
 /// `JBD2_DEFAULT_MAX_COMMIT_AGE`).
 const INTERVAL: u64 = 5;
-/// Blocks that an operation may change which does not say how many.
-const CREDITS: u64 = 64;
 
 /// Why a transaction is committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,21 +31,6 @@ pub enum Why {
 }
 
 impl<A> Journal<A> {
-    /// Blocks of the log that the running transaction takes now.
-    pub(crate) fn running_cost(&self) -> u64 {
-        let Some(log) = &self.log else { return 0 };
-        let Running { blocks, revokes, .. } = &self.running;
-        log.cost(blocks.len() as u64, revokes.len() as u64)
-    }
-
-    /// As [`Journal::running_cost`], with so many blocks more, and with all blocks
-    /// revoked of which the log has a copy: more cannot be.
-    pub(crate) fn cost_with(&self, credits: u64) -> u64 {
-        let Some(log) = &self.log else { return 0 };
-        let revokes = self.in_log.len().max(self.running.revokes.len());
-        log.cost(self.running.blocks.len() as u64 + credits, revokes as u64)
-    }
-
     /// The running transaction becomes the committing one.
     fn turn_over(&mut self) -> Running {
         let next = Running::new(next_number(self.running.number));
@@ -131,113 +114,6 @@ impl<A> Cache<A> {
         if let Some(journal) = self.order.journal_mut() {
             journal.commits_apart = apart;
         }
-    }
-
-    /// As [`Cache::begin`], of an operation that changes at most `credits` blocks. All
-    /// that it changes up to [`Cache::end`] is in one transaction. An operation that
-    /// cannot say how many is done in pieces, each of which leaves a sound state.
-    ///
-    /// # Errors
-    /// As [`Cache::begin`]; [`FsError::NoSpace`] for more than a transaction may have.
-    pub fn begin_with(&mut self, credits: u64) -> Result<(), FsError> {
-        debug_assert!(!self.in_operation(), "one operation at a time");
-        self.begin_any()?;
-        self.join_transaction(credits)
-    }
-
-    /// As [`Cache::begin_with`], where all else was done. No credits: as many as most
-    /// operations need.
-    pub(crate) fn join_transaction(&mut self, credits: u64) -> Result<(), FsError> {
-        let now = self.clock.now();
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
-        let Some(log) = &journal.log else {
-            return Err(FsError::Invalid("a journal without its log".into()));
-        };
-        journal.now = now;
-        let (most, capacity) = (log.most(), log.capacity());
-        let credits = if credits == 0 { CREDITS.min(most / 2) } else { credits };
-        let alone = log.cost(credits, capacity);
-        if alone > most {
-            let what = format!("{credits} blocks in one transaction, of at most {most}");
-            return Err(FsError::NoSpace(what));
-        }
-        if journal.cost_with(credits) > most {
-            self.memory.counters.journal.waits += 1;
-            self.commit(Why::Full)?;
-        }
-        self.make_room_in_log(credits)?;
-        if let Some(journal) = self.order.journal_mut() {
-            journal.handle = Some(journal.running.blocks.len() as u64 + credits);
-        }
-        Ok(())
-    }
-
-    /// The operation is over; the next may be in another transaction.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`] when it changed more than its transaction may have. It is
-    /// never committed then, and nothing can be changed any more.
-    pub fn end(&mut self) -> Result<(), FsError> {
-        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
-        let Some(limit) = journal.handle.take() else { return Ok(()) };
-        let blocks = journal.running.blocks.len() as u64;
-        let cost = journal.running_cost();
-        let Some(log) = &journal.log else { return Ok(()) };
-        let most = log.most().min(log.free());
-        if cost > most {
-            let what = format!("an operation of {blocks} blocks, of {limit} that were asked for");
-            self.failed.get_or_insert_with(|| what.clone());
-            return Err(FsError::NoSpace(what));
-        }
-        Ok(())
-    }
-
-    /// Whether an operation has begun, and not ended.
-    #[must_use]
-    pub fn in_operation(&self) -> bool {
-        self.order.journal().is_some_and(|journal| journal.handle.is_some())
-    }
-
-    /// Blocks that the operation may change still, besides those that its transaction
-    /// has; `None` where nobody counts.
-    #[must_use]
-    pub fn credits_left(&self) -> Option<u64> {
-        let journal = self.order.journal()?;
-        Some(journal.handle?.saturating_sub(journal.running.blocks.len() as u64))
-    }
-
-    /// Lets the operation change so many blocks more. False when its transaction has no
-    /// room for them: it must end, and go on as another.
-    pub fn extend(&mut self, credits: u64) -> bool {
-        let Some(journal) = self.order.journal_mut() else { return true };
-        let Some(limit) = journal.handle else { return false };
-        let Some(log) = &journal.log else { return false };
-        let left = limit.saturating_sub(journal.running.blocks.len() as u64);
-        let fits = journal.cost_with(left + credits) <= log.most().min(log.free());
-        if fits {
-            journal.handle = Some(limit + credits);
-        }
-        fits
-    }
-
-    /// Whether none of a run is given back by a transaction that is not committed: only
-    /// then may it be used for something else.
-    #[must_use]
-    pub fn may_reuse(&self, run: Extent) -> bool {
-        let Some(journal) = self.order.journal() else { return true };
-        let (start, end) = (run.start.get(), run.end().get());
-        let committing = journal.committing.as_ref();
-        !journal.running.freed.touches(start, end)
-            && !committing.is_some_and(|committing| committing.freed.touches(start, end))
-    }
-
-    /// The runs that [`Cache::may_reuse`] denies. [`Cache::commit`] releases them.
-    #[must_use]
-    pub fn quarantined(&self) -> Vec<Extent> {
-        let Some(journal) = self.order.journal() else { return Vec::new() };
-        let committing = journal.committing.iter().flat_map(|committing| committing.freed.iter());
-        let runs = journal.running.freed.iter().chain(committing);
-        runs.map(|(start, end)| Extent::new(BlockNo::new(start), end - start)).collect()
     }
 
     /// Commits all that was changed, and returns once that is done. Nothing without a

@@ -27,7 +27,8 @@
 //! - [`log`]: what a journal asks of a log
 //! - `cache`: what it is made of, and reading
 //! - `modify`: changing blocks
-//! - `commit`, `checkpoint`, `work`: transactions on their way to the log, and home
+//! - `operation`, `commit`, `checkpoint`, `work`: operations as parts of transactions,
+//!   and these on their way to the log, and home
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
 //! - `settle`, `room`: writing what somebody waits for, and what room is made by
@@ -45,6 +46,7 @@ mod flight;
 pub mod log;
 mod memory;
 mod modify;
+mod operation;
 mod order;
 mod retract;
 mod room;

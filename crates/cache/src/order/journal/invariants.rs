@@ -17,6 +17,12 @@ impl<A> Journal<A> {
             if buffer.dirty != 0 && buffer.held.waits() {
                 return Some(format!("J1: block {block} would be written early: {held:?}"));
             }
+            if held.logged && (buffer.dirty == 0 || buffer.held.waits()) {
+                return Some(format!("J1: block {block} is not what the log has: {held:?}"));
+            }
+            if buffer.valid == 0 && !buffer.holds_changes() {
+                return Some(format!("J2: block {block} is kept for nothing"));
+            }
             if held.running != self.running.blocks.contains(&block) {
                 return Some(format!("J2: block {block}: {held:?}"));
             }
