@@ -140,6 +140,71 @@ fn crash(shape: &'static Shape, seed: u64, transactions: usize, states: usize) {
     assert_eq!(seen.len(), 2, "{}: commit records seen, and not", shape.name);
 }
 
+/// A commit of a few blocks, with its last write ended after each sector, and with
+/// each sector lost of those that were not flushed.
+fn torn(shape: &'static Shape, seed: u64) {
+    let (bytes, homes) = make(shape);
+    let device = Arc::new(Recorder::new(bytes));
+    let mut volume = Volume::open(shape, device.clone(), homes, seed);
+    while volume.logged < volume.log.capacity() {
+        volume.commit(200);
+    }
+    volume.commit(4);
+    let base = volume.bytes();
+    let before = volume.file();
+    device.log.lock().expect("log").clear();
+    let (stages, after, revokes) = volume.transaction(5);
+    volume.perform(&stages);
+    volume.committed = after;
+    for revoked in revokes {
+        volume.committed.insert(revoked, volume.at_home(revoked));
+    }
+    let after = volume.file();
+    let requests = device.log.lock().expect("log").clone();
+    let put = |bytes: &mut [u8], request: &Request, sectors: &dyn Fn(usize) -> bool| {
+        let Request::Write(at, data) = request else { return };
+        for (n, part) in data.chunks(512).enumerate().filter(|(n, _)| sectors(*n)) {
+            bytes[at + n * 512..][..part.len()].copy_from_slice(part);
+        }
+    };
+    let (mut shown, mut flushed) = (base.clone(), base);
+    let mut unflushed: Vec<&Request> = Vec::new();
+    let (mut old, mut new) = (0, 0);
+    for (n, request) in requests.iter().enumerate() {
+        let Request::Write(_, data) = request else {
+            (flushed, unflushed) = (shown.clone(), Vec::new());
+            continue;
+        };
+        for sector in 0..data.len() / 512 {
+            let mut ended = shown.clone();
+            put(&mut ended, request, &|n| n <= sector);
+            let mut lost = flushed.clone();
+            unflushed.iter().for_each(|earlier| put(&mut lost, earlier, &|_| true));
+            put(&mut lost, request, &|n| n != sector);
+            for state in [ended, lost] {
+                let file = read_file(state);
+                let place = format!("{} request {n} sector {sector}", shape.name);
+                assert!(file == before || file == after, "{place}");
+                (old, new) = (old + usize::from(file == before), new + usize::from(file == after));
+            }
+        }
+        put(&mut shown, request, &|_| true);
+        unflushed.push(request);
+    }
+    assert!(read_file(shown) == after && old > 10, "{}: {old} {new}", shape.name);
+    assert_eq!(new, 1, "{}: the record, and nothing before it", shape.name);
+}
+
+#[test]
+fn a_commit_is_there_with_one_sector() {
+    if !is_there() {
+        return;
+    }
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        torn(shape, seed as u64);
+    }
+}
+
 #[test]
 fn a_prefix_of_the_transactions_is_recovered() {
     if !is_there() {

@@ -96,6 +96,26 @@ fn what_is_committed_is_recovered_by_all() {
     }
 }
 
+/// Numbers of transactions are counted in 32 bits, and go on at zero.
+#[test]
+fn numbers_of_transactions_wrap() {
+    if !is_there() {
+        return;
+    }
+    let shape = &SHAPES[0];
+    let (mut bytes, homes) = make(shape);
+    let header = [0xC03B_3998u32.to_be_bytes(), 4u32.to_be_bytes()].concat();
+    let journal = bytes.chunks(1024).position(|block| block.starts_with(&header)).expect("one");
+    bytes[journal * 1024 + 24..][..4].copy_from_slice(&(u32::MAX - 9).to_be_bytes());
+    let mut volume = Volume::open(shape, Arc::new(MemoryDevice::new(bytes)), homes, 3);
+    for round in 0..10 {
+        volume.commit(8);
+        volume.commit(8);
+        judge(&volume, &format!("round {round}"));
+    }
+    assert!(volume.log.next_tid() < 20, "{}", volume.log.next_tid());
+}
+
 /// As above, of many more sequences.
 #[test]
 #[ignore = "takes minutes"]
