@@ -140,7 +140,8 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when it takes more than [`Log::most`], or than is free;
-    /// nothing has changed then.
+    /// [`FsError::Corrupt`] for a block that cannot be logged, the log's own say.
+    /// Nothing has changed then.
     fn encode(&mut self, transaction: &LogTransaction<'_>) -> Result<Vec<Stage>, FsError>;
 
     /// Leaves out the oldest transactions, so many, all of them committed. Their

@@ -3,6 +3,8 @@
 
 mod cached;
 mod crash;
+#[path = "../damage/images.rs"]
+mod images;
 #[path = "../repair/judge.rs"]
 mod judge;
 mod kernel;

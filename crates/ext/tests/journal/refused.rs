@@ -6,6 +6,7 @@ use seekless_cache::{Log, LogCopy, LogTransaction};
 use seekless_device::MemoryDevice;
 use seekless_ext::LogWriter;
 use seekless_fs::{FsError, Timestamp};
+use seekless_units::BlockNo;
 use std::sync::Arc;
 
 fn open(bytes: Vec<u8>) -> (Arc<MemoryDevice>, Result<LogWriter, FsError>) {
@@ -134,4 +135,25 @@ fn a_transaction_longer_than_a_quarter_is_refused() {
         volume.log.encode(&most).expect("a quarter");
         assert!(volume.log.capacity() - volume.log.free() > 240);
     }
+}
+
+/// A map that leads into the journal, or out of the volume: nothing is committed.
+#[test]
+fn what_a_recovery_would_read_is_never_logged() {
+    if !is_there() {
+        return;
+    }
+    let (bytes, homes) = make(&SHAPES[4]);
+    let journal = BlockNo::new(journal_at(&bytes) as u64 / 1024);
+    let mut volume = Volume::open(&SHAPES[4], Arc::new(MemoryDevice::new(bytes)), homes, 1);
+    let contents = vec![7; 1024];
+    let before = (volume.bytes(), volume.log.next_tid());
+    for home in [journal, BlockNo::new(journal.get() + 500), BlockNo::new(4096)] {
+        let copies = [LogCopy { home, bytes: &contents }];
+        let refused = volume.log.encode(&LogTransaction { revokes: &[], copies: &copies });
+        assert!(matches!(refused, Err(FsError::Corrupt { .. })), "{home}");
+        assert!(before == (volume.bytes(), volume.log.next_tid()), "{home}");
+    }
+    let copies = [LogCopy { home: BlockNo::new(4095), bytes: &contents }];
+    assert!(volume.log.encode(&LogTransaction { revokes: &[], copies: &copies }).is_ok());
 }

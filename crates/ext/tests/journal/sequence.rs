@@ -1,12 +1,15 @@
 //! Random sequences of transactions, around the ring several times, each judged by
 //! debugfs, e2fsck and our own recovery.
 
+use crate::images;
 use crate::judge::{Scratch, bytes_of, findings, is_there};
 use crate::volume::{SHAPES, Shape, Volume, dump, make, read_file, run};
-use seekless_cache::Log;
+use seekless_cache::{Log, LogCopy, LogTransaction};
 use seekless_device::MemoryDevice;
-use seekless_ext::preen;
+use seekless_ext::{LogWriter, preen};
+use seekless_fs::Timestamp;
 use seekless_fs::check::Outcome;
+use seekless_units::BlockNo;
 use std::fs;
 use std::process::Command;
 use std::sync::Arc;
@@ -94,6 +97,61 @@ fn what_is_committed_is_recovered_by_all() {
     for (seed, shape) in SHAPES.iter().enumerate() {
         sequence(shape, seed as u64, 12);
     }
+}
+
+/// Fast commits of the kernel, recovered here: their area is no part of the ring.
+#[test]
+fn the_area_of_fast_commits_is_left_alone() {
+    if !is_there() {
+        return;
+    }
+    let device = Arc::new(MemoryDevice::new(images::named("fastcommit")));
+    let wall = || Box::new(|| Timestamp { secs: 1_000_000_000, nanos: 0 });
+    assert!(LogWriter::open(device.clone(), wall()).is_err(), "to be recovered first");
+    assert_eq!(preen(device.clone()).expect("preen").outcome, Outcome::Corrected);
+    let bytes = bytes_of(device.as_ref());
+    let header = [0xC03B_3998u32.to_be_bytes(), 4u32.to_be_bytes()].concat();
+    let journal = bytes.chunks(1024).position(|block| block.starts_with(&header)).expect("one");
+    let word = |at: usize| {
+        let bytes = &bytes[journal * 1024 + at..][..4];
+        u32::from_be_bytes(bytes.try_into().expect("word")) as usize
+    };
+    let (block, len, kept) = (word(12), word(16), word(84));
+    assert_eq!(word(40) & 0x20, 0x20, "fast commits");
+    let mut log = LogWriter::open(device.clone(), wall()).expect("log");
+    assert_eq!(log.capacity() as usize, len - kept - 1);
+    // Where the journal of this image ends.
+    let end = 2158;
+    let area = |bytes: &[u8]| bytes[(end - kept) * block..end * block].to_vec();
+    let perform = |stages: Vec<seekless_cache::Stage>| {
+        for stage in stages {
+            stage.perform(device.as_ref(), true).expect("memory");
+        }
+    };
+    perform(log.start().expect("start"));
+    // Blocks as they are.
+    let copies: Vec<LogCopy<'_>> = (2200..2400)
+        .map(|n| LogCopy { home: BlockNo::new(n as u64), bytes: &bytes[n * block..][..block] })
+        .collect();
+    let transaction = LogTransaction { revokes: &[], copies: &copies };
+    let mut written = 0;
+    while written < 2 * log.capacity() {
+        let cost = log.cost(copies.len() as u64, 0);
+        if log.free() < cost {
+            perform(log.retire(1));
+        }
+        perform(log.encode(&transaction).expect("transaction"));
+        written += cost;
+    }
+    let after = bytes_of(device.as_ref());
+    assert!(area(&after) == area(&bytes), "written to");
+    let scratch = Scratch::new("sequence-fast");
+    fs::write(scratch.path(), after).expect("image");
+    let said =
+        Command::new("e2fsck").args(["-E", "journal_only", "-y"]).arg(scratch.path()).output();
+    let said = said.expect("e2fsck");
+    assert!(said.status.code().is_some_and(|code| code <= 1), "{said:?}");
+    assert_eq!(findings(scratch.path()), None);
 }
 
 /// Numbers of transactions are counted in 32 bits, and go on at zero.

@@ -55,6 +55,10 @@ pub struct LogWriter {
     block_size: u32,
     /// Where the blocks of the journal lie.
     map: BlockMap,
+    /// The same, in order of place.
+    runs: Vec<Extent>,
+    /// Blocks of the volume.
+    blocks: u64,
     form: Form,
     /// The first block of the journal, as it was last written.
     superblock: JournalSuperblock,
@@ -114,6 +118,8 @@ impl LogWriter {
             live: VecDeque::new(),
             committed_at: Timestamp { secs: 0, nanos: 0 },
             is_started: false,
+            runs: runs_of(&map),
+            blocks: volume.sb.blocks,
             device,
             wall,
             map,
@@ -132,6 +138,14 @@ impl LogWriter {
     fn encoder(&self) -> Encoder<'_> {
         let block = crate::field::index(self.block_size);
         Encoder { form: &self.form, uuid: self.superblock.s_uuid, block, tid: self.next }
+    }
+
+    /// Whether a block lies in the volume, and is none of the journal: a recovery would
+    /// write over what it reads.
+    fn is_home(&self, block: BlockNo) -> bool {
+        let after = self.runs.partition_point(|run| run.start <= block);
+        let run = after.checked_sub(1).and_then(|at| self.runs.get(at));
+        block.get() < self.blocks && run.is_none_or(|run| run.end() <= block)
     }
 
     fn ring(&self) -> u32 {
@@ -196,6 +210,13 @@ fn journal_inode(volume: &Volume) -> Result<Inode, FsError> {
     volume.inode(Ino::new(number))
 }
 
+/// The runs of a map in order of place.
+fn runs_of(map: &BlockMap) -> Vec<Extent> {
+    let mut runs: Vec<Extent> = map.runs.iter().map(|run| run.extent).collect();
+    runs.sort_unstable_by_key(|run| run.start);
+    runs
+}
+
 /// The journal has all of its blocks, each once, and none of them is the volume's
 /// superblock or descriptors: whoever writes to it overwrites nothing else that
 /// is looked at before a recovery.
@@ -210,7 +231,7 @@ fn check_places(volume: &Volume, map: &BlockMap, len: u32) -> Result<(), FsError
     if reached < u64::from(len) {
         return Err(range("journal blocks", reached, u64::from(len), place()));
     }
-    let mut taken: Vec<Extent> = map.runs.iter().map(|run| run.extent).collect();
+    let mut taken = runs_of(map);
     taken.push(Extent::new(volume.sb.superblock_block(), 1));
     let descriptors = 0..volume.sb.descriptor_blocks();
     taken.extend(descriptors.map(|nr| Extent::new(volume.sb.descriptor_block(nr), 1)));
@@ -264,6 +285,10 @@ impl Log for LogWriter {
             wide(copy.bytes.len()) == u64::from(self.block_size)
         };
         debug_assert!(transaction.copies.iter().all(whole), "blocks are logged as a whole");
+        if let Some(copy) = transaction.copies.iter().find(|copy| !self.is_home(copy.home)) {
+            let place = place().in_block(copy.home);
+            return Err(range("logged block", copy.home.get(), self.blocks, place));
+        }
         let cost = self.cost(wide(transaction.copies.len()), wide(transaction.revokes.len()));
         let most = self.most().min(self.free());
         if cost > most {
