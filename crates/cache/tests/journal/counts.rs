@@ -202,3 +202,30 @@ fn contents_that_the_log_has_are_changed_through_the_log() {
     cache.close_log().unwrap();
     assert_eq!(shown(), (1, 3, 0));
 }
+
+/// Contents that change while they are on their way home are waited for as they are
+/// now.
+#[test]
+fn who_waits_for_contents_gets_the_last_of_them() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    let write = |cache: &mut Cache<u64>, byte: u8| {
+        let fill = |bytes: &mut [u8]| {
+            bytes.fill(byte);
+            Ok(())
+        };
+        cache.edit(BlockNo::new(40), 0, 8, Role::Data, fill).unwrap().1
+    };
+    cache.begin_with(2).unwrap();
+    let data = write(&mut cache, 1);
+    let pointer = [Piece { offset: 0, bytes: &[1; 8] }];
+    cache.change(BlockNo::new(3), &pointer, Role::PointerSet, &[data]).unwrap();
+    cache.end().unwrap();
+    assert!(cache.begin_commit(Why::Asked).unwrap());
+    let contents = cache.commit_work().unwrap().expect("contents");
+    let newer = write(&mut cache, 2);
+    assert!(!cache.write_some(|block| block == 40).unwrap(), "it must not overtake");
+    contents.perform();
+    cache.settle(&[newer]).unwrap();
+    assert!(cache.is_committed(newer) && !cache.is_dirty());
+    assert_eq!(cache.counters().journal.ordered, 1);
+}

@@ -211,7 +211,7 @@ fn a_prefix_of_the_transactions_is_recovered() {
         return;
     }
     for (seed, shape) in SHAPES.iter().enumerate() {
-        crash(shape, seed as u64, 25, 120);
+        crash(shape, seed as u64, 25, 80);
     }
 }
 
