@@ -231,9 +231,36 @@ impl Run {
                 self.cache.set_commits_apart(apart);
                 self.cache.tick().unwrap();
             }
+            15 | 16 => self.make_durable(),
             _ => {
                 self.operation();
             }
+        }
+    }
+
+    /// As `fsync`: of one file all is there if the power is lost now.
+    fn make_durable(&mut self) {
+        let file = below(&mut self.rng, FILES);
+        let known = self.state()[file];
+        let table = cell(file).0;
+        let runs = [table, BlockNo::new(known.map), BlockNo::new(known.contents)];
+        let runs = runs.map(|block| Extent::new(block, 1));
+        self.cache.settle_runs(&runs).unwrap();
+        assert!(!runs.iter().any(|&run| self.cache.is_unsettled(run)));
+        let (base, requests) = self.disk.requests();
+        let mut bytes = crashed(&base, &requests, &mut self.rng);
+        recover(&mut bytes);
+        let shown = |block: u64| &bytes[block as usize * BLOCK..][..BLOCK];
+        let (at, offset) = cell(file);
+        let entry = &shown(at.get())[offset as usize..][..24];
+        let words = [known.version, known.map, known.contents].map(u64::to_le_bytes);
+        assert_eq!(entry, words.concat(), "file {file}");
+        if known.map != 0 {
+            let is_full = |block, number: u64| {
+                shown(block).chunks(8).all(|word| word == number.to_le_bytes())
+            };
+            assert!(is_full(known.map, known.version), "the map of file {file}: {known:?}");
+            assert!(is_full(known.contents, known.written), "file {file}: {known:?}");
         }
     }
 
