@@ -1,8 +1,7 @@
 //! Transactions on their way to the log.
 
-use crate::buffer::Buffer;
 use crate::cache::Cache;
-use crate::change::{ChangeId, Role};
+use crate::change::Role;
 use crate::log::{Log, LogCopy, LogTransaction, Stage};
 use crate::memory::Memory;
 use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
@@ -261,8 +260,8 @@ impl<A> Cache<A> {
             return Ok(None);
         };
         let done = Arc::new(Done::default());
-        let (flushes, writes) = (stage.durable && barriers, !stage.is_empty());
-        committing.under_way = Some(Part { done: done.clone(), flushes, writes, landings });
+        let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
+        committing.under_way = Some(Part { done: done.clone(), flushes, unflushed, landings });
         self.count(&stage);
         Ok(Some(CommitWork::new(stage, self.device.clone(), self.config.barriers, done)))
     }
@@ -299,16 +298,16 @@ impl<A> Cache<A> {
             }
             return Err(self.fail(error.into()));
         }
-        if let Some(Part { flushes, writes, landings, .. }) = part {
-            self.stage_done(flushes, writes, landings);
+        if let Some(Part { flushes, unflushed, landings, .. }) = part {
+            self.stage_done(flushes, unflushed, landings);
         }
         Ok(())
     }
 
     /// A stage is done. A flush of it that began when writes had completed so often has
-    /// put those on stable storage; without one, its own writes wait for one.
-    fn stage_done(&mut self, flushes: bool, writes: bool, landings: u64) {
-        if !flushes && writes {
+    /// put those on stable storage; its own writes may wait for one still.
+    fn stage_done(&mut self, flushes: bool, unflushed: bool, landings: u64) {
+        if unflushed {
             self.note_written();
         } else if flushes && self.flights.landings() == landings {
             self.note_flushed();
@@ -329,8 +328,8 @@ impl<A> Cache<A> {
             let landings = self.flights.landings();
             let done = stage.perform(self.device.as_ref(), self.config.barriers);
             done.map_err(|error| self.fail(error.into()))?;
-            let flushes = stage.durable && self.config.barriers;
-            self.stage_done(flushes, !stage.is_empty(), landings);
+            let barriers = self.config.barriers;
+            self.stage_done(stage.flushes(barriers), stage.leaves_unflushed(barriers), landings);
         }
         Ok(())
     }
@@ -339,7 +338,7 @@ impl<A> Cache<A> {
         let counters = &mut self.memory.counters;
         counters.async_writes += stage.writes.len() as u64;
         counters.written_bytes += stage.len();
-        counters.flushes += u64::from(stage.durable && self.config.barriers);
+        counters.flushes += u64::from(stage.flushes(self.config.barriers));
     }
 
     /// When the running transaction is to be committed.
@@ -359,72 +358,5 @@ impl<A> Cache<A> {
         }
         let apart = self.order.journal().is_some_and(|journal| journal.commits_apart);
         if apart { self.begin_commit(Why::Timed).map(drop) } else { self.commit(Why::Timed) }
-    }
-
-    /// As [`Cache::settle`], where there is a journal. Within an operation it would
-    /// commit half of it: then whatever follows is in the same transaction, or a later
-    /// one, which is all that is wanted.
-    pub(crate) fn settle_journalled(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
-        if self.in_operation() || changes.is_empty() {
-            return Ok(());
-        }
-        self.write_named(changes)?;
-        if self.wait_for_log(changes) {
-            self.finish_commit()?;
-            // What was on its way home may have changed again meanwhile.
-            self.write_named(changes)?;
-            if self.wait_for_log(changes) {
-                self.commit(Why::Asked)?;
-            }
-        }
-        self.barrier()
-    }
-
-    /// Whether some changes are on the disk only once a transaction is: they are in it,
-    /// or contents that it writes.
-    fn wait_for_log(&self, changes: &[ChangeId]) -> bool {
-        let Some(journal) = self.order.journal() else { return false };
-        changes.iter().any(|&id| match journal.block_of(id) {
-            Some(block) => {
-                self.memory.buffers.get(block).is_some_and(|buffer| buffer.held.journal.writing)
-            }
-            None => !journal.is_committed(id),
-        })
-    }
-
-    /// Writes the contents among some changes.
-    fn write_named(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
-        let Some(journal) = self.order.journal() else { return Ok(()) };
-        let contents: Vec<u64> = changes.iter().filter_map(|&id| journal.block_of(id)).collect();
-        self.write_blocks(&contents, true)
-    }
-
-    /// Whether something is neither at home nor in the log.
-    pub(crate) fn has_uncommitted(&self) -> bool {
-        self.order
-            .journal()
-            .is_some_and(|journal| journal.committing.is_some() || !journal.running.is_empty())
-            || self.memory.buffers.iter().any(|buffer| {
-                let held = buffer.held.journal;
-                (buffer.dirty != 0 || held.sent) && !held.logged && !held.homing
-            })
-    }
-
-    /// The contents that are to be written.
-    fn dirty_contents(&self) -> Vec<u64> {
-        let dirty = |b: &&Buffer| b.dirty != 0 && !b.held.journal.logged;
-        self.memory.buffers.iter().filter(dirty).map(|buffer| buffer.block).collect()
-    }
-
-    /// Writes contents that are not at home, and commits the rest.
-    pub(crate) fn sync_journalled(&mut self) -> Result<(), FsError> {
-        // The flush of the commit is that of what has completed before.
-        self.wait_for_all()?;
-        self.write_blocks(&self.dirty_contents(), false)?;
-        self.wait_for_all()?;
-        self.commit(Why::Asked)?;
-        // What was on its way home with a commit has changed again meanwhile.
-        self.write_blocks(&self.dirty_contents(), false)?;
-        self.finish_writes()
     }
 }

@@ -32,6 +32,7 @@
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
 //! - `settle`, `room`: writing what somebody waits for, and what room is made by
+//! - `durable`: as `settle`, where there is a journal
 //! - `flight`: writes under way, and what is on the disk
 //! - `syncer`: turning the wheel, and what happens when the graph is full
 
@@ -42,6 +43,7 @@ mod checkpoint;
 mod commit;
 pub mod config;
 pub mod discipline;
+mod durable;
 mod flight;
 pub mod log;
 mod memory;
@@ -62,5 +64,5 @@ pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
 pub use commit::Why;
 pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
-pub use log::{Log, LogCopy, LogTransaction, Stage, StageWrite};
+pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
 pub use work::CommitWork;

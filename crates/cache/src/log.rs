@@ -18,22 +18,33 @@ pub struct StageWrite {
     pub bytes: Vec<u8>,
 }
 
+/// What a stage that is done has put on stable storage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stable {
+    /// Nothing: a later stage flushes.
+    #[default]
+    Nothing,
+    /// Its writes, each with force unit access. Of others that says nothing.
+    Own,
+    /// Its writes, and all others that had completed before: it ends with a flush.
+    All,
+}
+
 /// Writes without an order among themselves. Nothing of the next stage may be
 /// given to the device before this one is done.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stage {
     /// What is written; none where only a flush is wanted.
     pub writes: Vec<StageWrite>,
-    /// These writes, and all that were completed before, are on stable storage when
-    /// the stage is done.
-    pub durable: bool,
+    /// What is on stable storage when the stage is done.
+    pub stable: Stable,
 }
 
 impl Stage {
     /// A stage that is nothing but a flush.
     #[must_use]
     pub const fn flush() -> Self {
-        Self { writes: Vec::new(), durable: true }
+        Self { writes: Vec::new(), stable: Stable::All }
     }
 
     /// Adds a write, to the last one where it goes on at its end and both have no
@@ -69,10 +80,14 @@ impl Stage {
     /// # Errors
     /// [`DeviceError`]; some of the writes may have been done.
     pub fn perform(&self, device: &dyn BlockDevice, barriers: bool) -> Result<(), DeviceError> {
+        let durable = match self.stable {
+            Stable::Own if barriers => Durable::OnCompletion,
+            _ => Durable::AfterFlush,
+        };
         let mut under_way = Vec::new();
         let mut done = Ok(());
         for write in &self.writes {
-            match device.submit(write.at, &write.bytes, Durable::AfterFlush) {
+            match device.submit(write.at, &write.bytes, durable) {
                 Ok(ticket) => under_way.extend(ticket),
                 Err(error) => {
                     done = Err(error);
@@ -85,7 +100,17 @@ impl Stage {
             done = done.and(device.wait(ticket));
         }
         done?;
-        if self.durable && barriers { device.flush() } else { Ok(()) }
+        if self.flushes(barriers) { device.flush() } else { Ok(()) }
+    }
+
+    /// Whether it ends with a flush.
+    pub(crate) fn flushes(&self, barriers: bool) -> bool {
+        self.stable == Stable::All && barriers
+    }
+
+    /// Whether it leaves writes that wait for a flush.
+    pub(crate) fn leaves_unflushed(&self, barriers: bool) -> bool {
+        !(self.is_empty() || barriers && self.stable != Stable::Nothing)
     }
 }
 
@@ -135,8 +160,8 @@ pub trait Log: Send {
     fn start(&mut self) -> Result<Vec<Stage>, FsError>;
 
     /// Lays out a transaction behind the others, and takes room for it. Once all
-    /// stages are done it is committed. What has to be at its home before must be
-    /// written before the first stage: the first flushes it with what it writes.
+    /// stages are done it is committed. Writes home that have to be there before must have
+    /// completed before the first stage: that flushes them with what it writes.
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when it takes more than [`Log::most`], or than is free;
@@ -145,8 +170,8 @@ pub trait Log: Send {
     fn encode(&mut self, transaction: &LogTransaction<'_>) -> Result<Vec<Stage>, FsError>;
 
     /// Leaves out the oldest transactions, so many, all of them committed. Their
-    /// blocks have been written home or revoked. The first stage flushes those
-    /// writes. Their room counts as free at once: nothing may be encoded before
+    /// blocks have been revoked, or their writes home have completed. The first stage
+    /// flushes those writes. Their room counts as free at once: nothing may be encoded before
     /// the stages are done.
     fn retire(&mut self, oldest: usize) -> Vec<Stage>;
 

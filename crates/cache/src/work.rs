@@ -40,8 +40,8 @@ pub(crate) struct Part {
     pub(crate) done: Arc<Done>,
     /// It flushes the device.
     pub(crate) flushes: bool,
-    /// It writes something.
-    pub(crate) writes: bool,
+    /// What it writes waits for a flush.
+    pub(crate) unflushed: bool,
     /// How often writes of the cache had completed when it was handed out.
     pub(crate) landings: u64,
 }

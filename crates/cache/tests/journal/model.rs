@@ -1,7 +1,7 @@
 //! A model of a log: a superblock, and a ring of transactions, each a table, copies
 //! and a commit record of one sector with a sum of all.
 
-use seekless_cache::{Log, LogTransaction, Stage};
+use seekless_cache::{Log, LogTransaction, Stable, Stage};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_units::Lba;
@@ -70,7 +70,7 @@ impl Model {
 
     fn superblock(&self, mark: u64) -> Stage {
         let (start, tid) = self.live.front().map_or((self.head, self.next), |l| (l.0, l.1));
-        let mut stage = Stage { durable: true, ..Stage::default() };
+        let mut stage = Stage { stable: Stable::Own, ..Stage::default() };
         stage.push(sector(HOME * BLOCK), &words(&[mark, start as u64, tid]), BLOCK);
         stage
     }
@@ -118,13 +118,13 @@ impl Log for Model {
         for copy in copies {
             bytes.extend_from_slice(copy.bytes);
         }
-        let mut body = Stage { durable: true, ..Stage::default() };
+        let mut body = Stage { stable: Stable::All, ..Stage::default() };
         let mut at = self.head;
         for block in bytes.chunks(BLOCK) {
             body.push(sector(place(at)), block, 4 * BLOCK);
             at += 1;
         }
-        let mut commit = Stage { durable: true, ..Stage::default() };
+        let mut commit = Stage { stable: Stable::Own, ..Stage::default() };
         commit.push(sector(place(at)), &words(&[COMMIT, self.next, sum(&bytes)]), BLOCK);
         self.live.push_back((self.head, self.next, cost as usize));
         self.head = (at + 1) % RING;

@@ -20,7 +20,7 @@ impl<A> Journal<A> {
             if held.logged && (buffer.dirty == 0 || buffer.held.waits()) {
                 return Some(format!("J1: block {block} is not what the log has: {held:?}"));
             }
-            if buffer.valid == 0 && !buffer.holds_changes() {
+            if buffer.valid == 0 && !buffer.is_kept() {
                 return Some(format!("J2: block {block} is kept for nothing"));
             }
             if held.running != self.running.blocks.contains(&block) {

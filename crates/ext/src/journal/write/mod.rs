@@ -26,7 +26,7 @@ use crate::inode::Inode;
 use crate::ondisk::{JournalSuperblock, compat, incompat};
 use crate::volume::Volume;
 use encode::Encoder;
-use seekless_cache::{Log, LogTransaction, Stage};
+use seekless_cache::{Log, LogTransaction, Stable, Stage};
 use seekless_device::BlockDevice;
 use seekless_fs::{BlockMap, FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
@@ -192,7 +192,7 @@ impl LogWriter {
 
     fn superblock_stage(&mut self) -> Stage {
         state::seal(&mut self.superblock, &self.form);
-        let mut stage = Stage { durable: true, ..Stage::default() };
+        let mut stage = Stage { stable: Stable::Own, ..Stage::default() };
         stage.push(self.sector(0), zerocopy::IntoBytes::as_bytes(&self.superblock), CLUSTER);
         stage
     }
@@ -298,7 +298,7 @@ impl Log for LogWriter {
         let (tid, start) = (self.next, self.head);
         let time = self.tick();
         let mut at = start;
-        let mut body = Stage { durable: true, ..Stage::default() };
+        let mut body = Stage { stable: Stable::All, ..Stage::default() };
         let crc = self.encoder().blocks(transaction, |block| {
             body.push(self.sector(at), block, CLUSTER);
             at = self.after(at, 1);
@@ -310,7 +310,7 @@ impl Log for LogWriter {
         let record = self.encoder().commit(time, crc);
         let (first, rest) = record.split_at_checked(SECTOR).unwrap_or_default();
         debug_assert!(rest.iter().all(|&byte| byte == 0), "it is written with its first sector");
-        let mut commit = Stage { durable: true, ..Stage::default() };
+        let mut commit = Stage { stable: Stable::Own, ..Stage::default() };
         commit.push(self.sector(at), first, CLUSTER);
         let len = low32(cost);
         debug_assert_eq!(self.after(start, len), self.after(at, 1), "it took what was counted");

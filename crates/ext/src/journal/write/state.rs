@@ -9,7 +9,7 @@ use crate::ondisk::{
     JournalSuperblock, SUPERBLOCK_OFFSET, incompat, journal_block, journal_feature,
 };
 use crate::superblock::Super;
-use seekless_cache::{Stage, StageWrite};
+use seekless_cache::{Stable, Stage, StageWrite};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
@@ -80,7 +80,7 @@ pub(super) fn mark(device: &dyn BlockDevice, recovers: bool) -> Result<Stage, Fs
     seal_superblock(&mut sb, 0);
     let at = Lba::containing(ByteLen::new(SUPERBLOCK_OFFSET));
     let write = StageWrite { at, bytes: sb.as_bytes().to_vec() };
-    Ok(Stage { writes: vec![write], durable: true })
+    Ok(Stage { writes: vec![write], stable: Stable::All })
 }
 
 /// The first block of a journal.
