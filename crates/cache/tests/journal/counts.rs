@@ -1,7 +1,7 @@
 //! When a journal commits and makes room, by what it counts.
 
 use crate::model::{BLOCK, DEVICE, Model, recover};
-use crate::run::until_it_fails;
+use crate::run::{Run, until_it_fails};
 use seekless_cache::{Cache, Config, Discipline, JournalMode, Piece, Role, Why};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::FsError;
@@ -133,8 +133,9 @@ fn contents_go_home_at_their_own_time() {
 
 #[test]
 fn a_device_that_fails_stops_all_changes() {
-    for writes in 0..12 {
-        let (mut run, error) = until_it_fails(JournalMode::Ordered, 5, writes);
+    let runs = [Run::new, Run::late].map(|make| move || make(JournalMode::Ordered, 5));
+    for (n, writes) in (0..12).flat_map(|writes| [(0, writes), (1, writes)]) {
+        let (mut run, error) = until_it_fails(runs[n](), writes);
         assert!(error.to_string().contains("worn out"), "{error}");
         assert!(matches!(run.cache.begin_with(1), Err(FsError::ReadOnly(_))));
         assert!(matches!(run.cache.close_log(), Err(FsError::ReadOnly(_))));

@@ -80,6 +80,13 @@ impl Run {
         }
     }
 
+    /// As [`Run::new`], on a disk whose writes complete late and in any order.
+    pub(crate) fn late(mode: JournalMode, seed: u64) -> Self {
+        let run = Self::new(mode, seed);
+        run.disk.complete_late(seed);
+        run
+    }
+
     fn open(mode: JournalMode, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Cache<u64> {
         let block = BLOCK as u32;
         let mut cache =
@@ -379,8 +386,7 @@ pub(crate) fn judge_crashes(run: &Run, states: usize) {
 }
 
 /// A run whose device fails at some write.
-pub(crate) fn until_it_fails(mode: JournalMode, seed: u64, writes: usize) -> (Run, FsError) {
-    let mut run = Run::new(mode, seed);
+pub(crate) fn until_it_fails(mut run: Run, writes: usize) -> (Run, FsError) {
     run.disk.fail_after(writes);
     loop {
         if let Err(error) = run.cache.begin_with(6) {

@@ -1,0 +1,101 @@
+//! What counts as being on the disk, where writes complete late.
+
+use crate::disk::{Disk, stable};
+use crate::model::{BLOCK, DEVICE, Model};
+use seekless_cache::{Cache, ChangeId, Config, Discipline, JournalMode, Role, Why};
+use seekless_device::VirtualClock;
+use seekless_units::{BlockNo, Extent};
+use std::sync::Arc;
+
+fn cache() -> (Cache<u64>, Arc<Disk>) {
+    let disk = Arc::new(Disk::new(vec![0; DEVICE]));
+    let config = Config::new(Discipline::Journal(JournalMode::Ordered));
+    let clock = Arc::new(VirtualClock::new());
+    let mut cache =
+        Cache::new(disk.clone(), clock, BLOCK as u32, BLOCK as u32, config).expect("cache");
+    cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+    (cache, disk)
+}
+
+fn write(cache: &mut Cache<u64>, block: u64, byte: u8, role: Role) -> ChangeId {
+    cache.begin_with(1).expect("begin");
+    let fill = |bytes: &mut [u8]| {
+        bytes.fill(byte);
+        Ok(())
+    };
+    let ((), id) = cache.edit(BlockNo::new(block), 0, BLOCK, role, fill).expect("edit");
+    cache.end().expect("end");
+    id
+}
+
+/// The first byte of a block if the power is lost now, with all that may be lost.
+fn kept(disk: &Disk, block: usize) -> u8 {
+    let (base, requests) = disk.requests();
+    stable(&base, &requests)[block * BLOCK]
+}
+
+/// A flush that somebody else performed before contents were written is not one of
+/// theirs.
+#[test]
+fn a_commit_flushes_what_had_completed_before() {
+    let (mut cache, disk) = cache();
+    write(&mut cache, 3, 1, Role::EntryAdd);
+    assert!(cache.begin_commit(Why::Asked).expect("commit"));
+    cache.commit_work().expect("part").expect("copies").perform();
+    write(&mut cache, 40, 2, Role::Data);
+    cache.settle_runs(&[Extent::new(BlockNo::new(40), 1)]).expect("settle");
+    assert_eq!(kept(&disk, 40), 2);
+    // What was written before the part does not need another flush.
+    write(&mut cache, 41, 4, Role::Data);
+    cache.complete_runs(&[Extent::new(BlockNo::new(41), 1)]).expect("write");
+    write(&mut cache, 3, 3, Role::EntryAdd);
+    let flushes = cache.counters().flushes;
+    cache.commit(Why::Asked).expect("commit");
+    assert_eq!(kept(&disk, 41), 4);
+    cache.flush().expect("flush");
+    assert_eq!(cache.counters().flushes, flushes + 1, "of the copies, and of what was before");
+}
+
+/// Contents that are written again and again are on the disk once the last write has
+/// completed and was flushed.
+#[test]
+fn what_is_written_again_is_not_on_the_disk() {
+    let (mut cache, disk) = cache();
+    disk.complete_late(7);
+    let mut committed = 0;
+    for round in 0..600u32 {
+        let byte = (round % 250 + 1) as u8;
+        let id = write(&mut cache, 40, byte, Role::Data);
+        for _ in 0..3 {
+            cache.write_some(|_| true).expect("write");
+            assert_eq!(cache.broken_invariant(), None);
+            if cache.is_committed(id) {
+                assert_eq!(kept(&disk, 40), byte, "round {round}");
+                committed += 1;
+            }
+        }
+    }
+    assert!(committed > 50, "{committed}");
+}
+
+/// As above, of blocks that go home from the log.
+#[test]
+fn what_is_logged_again_is_not_at_home() {
+    let (mut cache, disk) = cache();
+    disk.complete_late(8);
+    for round in 0..600u32 {
+        let byte = (round % 250 + 1) as u8;
+        write(&mut cache, 3, byte, Role::EntryAdd);
+        cache.commit(Why::Asked).expect("commit");
+        for _ in 0..round % 4 {
+            cache.write_some(|_| true).expect("write");
+            assert_eq!(cache.broken_invariant(), None);
+        }
+        if round % 5 == 0 {
+            cache.close_log().expect("close");
+            assert_eq!(kept(&disk, 3), byte, "round {round}");
+            cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+        }
+    }
+    assert!(cache.counters().journal.checkpoints > 100);
+}
