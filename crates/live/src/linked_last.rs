@@ -54,12 +54,22 @@ impl<F: Format> Live<F> {
         after.extend(self.way_to(dir)?);
         let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, &after)?;
         self.node(ino)?.linked = linked;
+        self.note_links_due(dir, linked)
+    }
+
+    /// Remembers what gives a file its links that has a name in a directory: a
+    /// directory that is made durable is so with the files that its names lead to.
+    pub(crate) fn note_links_due(&mut self, dir: Ino, linked: ChangeId) -> Result<(), FsError> {
+        if self.core.cache.is_committed(linked) {
+            return Ok(());
+        }
         self.dir_node(dir)?;
         let cache = &self.core.cache;
-        let Some(node) = self.core.nodes.get_mut(&dir) else { return Ok(()) };
-        node.links_due.retain(|id| !cache.is_committed(*id));
-        if !cache.is_committed(linked) {
-            node.links_due.push(linked);
+        if let Some(node) = self.core.nodes.get_mut(&dir) {
+            node.links_due.retain(|id| !cache.is_committed(*id));
+            if !node.links_due.contains(&linked) {
+                node.links_due.push(linked);
+            }
         }
         Ok(())
     }

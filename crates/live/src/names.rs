@@ -231,7 +231,8 @@ impl<F: Format> Live<F> {
         note_seen(&mut node.seen_in, dir);
         node.named_by.retain(|(_, id)| !cache.is_committed(*id));
         node.named_by.extend(ids.iter().map(|&id| (dir, id)));
-        Ok(())
+        let linked = node.linked;
+        self.note_links_due(dir, linked)
     }
 
     /// A directory's names have changed.

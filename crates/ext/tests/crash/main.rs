@@ -51,12 +51,15 @@ fn e2fsck_goes_through_what_crashes_leave() {
 }
 
 /// What random sequences have found.
-const FOUND: [&str; 3] = [
+const FOUND: [&str; 4] = [
     // The last name goes while the disk has another, which is another file's.
     "mkdir A\nmkdir B\nopen A/foo\nopen B/bar\nbegin\nexchange A/foo B/bar\nunlink A/foo\n",
     // The same, and the file is closed later.
     "mkdir A\nmkdir B\nopen A/foo\nopen B/bar\nbegin\nopen A/foo\nexchange A/foo B/bar\n\
      unlink B/bar\nopen B/bar\n",
+    // A new file that has moved, in a directory that is made durable.
+    "mkdir A\nmkdir B\nmkdir A/sub\nopen A/foo\nbegin\nopen B/tmp\nopen B/sub\nexchange B/sub B/tmp\n\
+     rename B/tmp A/tmp\nfsync A\n",
     // A name in a directory that nothing leads to yet.
     "begin\nmkdir full\nopen full/file\nwrite 0 2500\n",
 ];
