@@ -1,24 +1,10 @@
-//! Names made and removed in the order that a check of ext2 needs.
-//!
-//! `e2fsck -p` takes a name away that leads to an inode without links, and stops at
-//! an inode with links that no name leads to. So on the disk an inode gets its
-//! links once its first name is there, and loses them, and its blocks with them,
-//! before its last name goes; that is one change of one sector, after which the
-//! name leads to nothing. Its number is given to another file once the name is gone
-//! too. How many links it has as long as it has some is of no account: that is
-//! counted again.
-//!
-//! A name that is replaced may be the last of its file, and neither the old file
-//! nor the new one may be without a name. In one sector the two names change
-//! places; else a third name leads to the old file meanwhile.
+//! Names that change hands: files that move, and take the names of others.
 
-use crate::actions::Action;
-use crate::format::NameOrder;
 use crate::index::Slot;
 use crate::names::not_found;
 use crate::rename::Name;
-use crate::{Codec, Compacted, Entry, Format, Ids, Live, Node, Room};
-use seekless_cache::{ChangeId, Discipline, Kind, Piece, Role};
+use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
+use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::Ino;
@@ -37,162 +23,6 @@ struct Placed<'a> {
 }
 
 impl<F: Format> Live<F> {
-    /// Whether links are counted when names are there, and not before.
-    pub(crate) fn counts_last(&self) -> bool {
-        self.format.limits().names == NameOrder::LinksLast
-    }
-
-    /// Whether anything is to be ordered: else a crash leaves anything.
-    fn is_ordered(&self) -> bool {
-        self.core.cache.config().discipline != Discipline::Async
-    }
-
-    /// A new inode has its first name once some changes are on the disk, and its
-    /// links then: a name in a directory that nothing leads to is none.
-    pub(crate) fn count_named(&mut self, ino: Ino, dir: Ino, named: &Ids) -> Result<(), FsError> {
-        let mut after = named.clone();
-        after.extend(self.way_to(dir)?);
-        let linked = self.format.put_links(&mut self.core, ino, Role::LinkCount, &after)?;
-        self.node(ino)?.linked = linked;
-        self.note_links_due(dir, linked)
-    }
-
-    /// Remembers what gives a file its links that has a name in a directory: a
-    /// directory that is made durable is so with the files that its names lead to.
-    pub(crate) fn note_links_due(&mut self, dir: Ino, linked: ChangeId) -> Result<(), FsError> {
-        if self.core.cache.is_committed(linked) {
-            return Ok(());
-        }
-        self.dir_node(dir)?;
-        let cache = &self.core.cache;
-        if let Some(node) = self.core.nodes.get_mut(&dir) {
-            node.links_due.retain(|id| !cache.is_committed(*id));
-            if !node.links_due.contains(&linked) {
-                node.links_due.push(linked);
-            }
-        }
-        Ok(())
-    }
-
-    /// A file loses one of its names.
-    pub(crate) fn withdraw(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
-        node.effective = node.effective.saturating_sub(1);
-        if node.effective == 0 {
-            return self.withdraw_last(dir, name, ino, &[]);
-        }
-        node.links = node.links.saturating_sub(1);
-        let own = self.find(dir, name)?.map(|slot| slot.added);
-        let mut others = self.names_of(ino)?;
-        others.retain(|id| Some(*id) != own);
-        let removed = self.remove(dir, name, &others)?;
-        self.note_gone(ino, removed)?;
-        self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
-        self.touch(ino)
-    }
-
-    /// What must be on the disk for all names of a file to lead to it.
-    fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        let node = self.node(ino)?;
-        let dirs = node.seen_in.clone();
-        let mut ids: Ids = node.named_by.iter().map(|&(_, id)| id).collect();
-        for dir in dirs {
-            // A directory that the file once had a name in may be gone, and its number
-            // be that of any other file.
-            let is_directory =
-                |node: &mut Node<F::Map>| node.kind == FileKind::Directory && node.effective > 0;
-            if self.is_there(dir)? && is_directory(self.node(dir)?) {
-                ids.extend(self.way_to(dir)?);
-            }
-        }
-        let cache = &self.core.cache;
-        ids.retain(|id| !cache.is_committed(*id));
-        Ok(ids)
-    }
-
-    /// Remembers what takes a name of a file from the disk: its inode is not
-    /// another's before.
-    fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
-        self.leaving(ino)?;
-        self.node(ino)?.leaving.extend(by);
-        Ok(())
-    }
-
-    /// A directory loses its name, which was empty.
-    pub(crate) fn withdraw_dir(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<(), FsError> {
-        // Names that went from it to elsewhere must be there first.
-        let mut before = self.changes_in_dir(ino)?;
-        before.extend(self.leaving(ino)?);
-        self.lose_child(dir)?;
-        self.node(ino)?.effective = 0;
-        self.withdraw_last(dir, name, ino, &before)
-    }
-
-    /// A directory has one less in it, and `..` of that does not count any more.
-    pub(crate) fn lose_child(&mut self, dir: Ino) -> Result<(), FsError> {
-        let above = self.node(dir)?;
-        // Of a damaged image it may have been too low already.
-        above.effective = above.effective.saturating_sub(1);
-        above.links = above.links.saturating_sub(1);
-        self.format.put_links(&mut self.core, dir, Role::LinkDrop, &[])?;
-        Ok(())
-    }
-
-    /// A file loses its last name, once some changes are on the disk: first there
-    /// it loses its links and, unless somebody holds it, its blocks.
-    fn withdraw_last(
-        &mut self,
-        dir: Ino,
-        name: &[u8],
-        ino: Ino,
-        before: &[ChangeId],
-    ) -> Result<(), FsError> {
-        if self.take_back_name(dir, name, ino)? {
-            if self.node(ino)?.holds == 0 {
-                return self.destroy(ino);
-            }
-            self.node(ino)?.links = 0;
-            self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
-            return self.touch(ino);
-        }
-        // What the disk still has as a name of this file may be another's by now.
-        let mut after = self.leaving(ino)?;
-        let before: Ids = before.iter().chain(&after).copied().collect();
-        let node = self.node(ino)?;
-        let is_directory = node.kind == FileKind::Directory;
-        if node.holds > 0 {
-            node.links = 0;
-            let dropped = self.format.put_links(&mut self.core, ino, Role::LinkCount, &before)?;
-            let removed = self.remove(dir, name, &[dropped])?;
-            self.note_gone(ino, removed)?;
-            return self.touch(ino);
-        }
-        let cleared = self.clear(ino, &before)?;
-        after.push(cleared);
-        after.extend(self.remove(dir, name, &[cleared])?);
-        self.free_number(ino, is_directory, &after);
-        Ok(())
-    }
-
-    /// Undoes a new name, and that its file was counted for it, if the disk has
-    /// neither.
-    fn take_back_name(&mut self, dir: Ino, name: &[u8], ino: Ino) -> Result<bool, FsError> {
-        let linked = self.node(ino)?.linked;
-        let Some(slot) = self.find(dir, name)? else { return Err(not_found(name)) };
-        let cache = &mut self.core.cache;
-        let either = cache.is_committed(slot.added) || cache.is_committed(linked);
-        if either || !cache.discard(linked) {
-            return Ok(false);
-        }
-        // Without it the inode has no links on the disk: so it shall be.
-        self.node(ino)?.linked = ChangeId::COMMITTED;
-        if !self.core.cache.revert(slot.added) {
-            return Ok(false);
-        }
-        self.leave_at(dir, slot, name)?;
-        Ok(true)
-    }
-
     /// A new name for a file that keeps its inode and loses another name.
     pub(crate) fn move_to_new(
         &mut self,
@@ -565,24 +395,5 @@ impl<F: Format> Live<F> {
             }
         }
         Ok(id)
-    }
-
-    /// Takes a file apart that is to lose its last name, once some changes are on
-    /// the disk. What is returned must be there for its name to go.
-    fn clear(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
-        self.node(ino)?;
-        let cut = self.format.everything(&mut self.core, ino)?;
-        self.drop_index(ino);
-        let has_blocks = !cut.runs.is_empty();
-        let cleared = self.format.put_cleared(&mut self.core, ino, has_blocks, before)?;
-        self.core.nodes.remove(&ino);
-        self.core.let_go(cleared, cut);
-        Ok(cleared)
-    }
-
-    /// Gives the number of an inode back, once nothing on the disk leads to it.
-    fn free_number(&mut self, ino: Ino, is_directory: bool, after: &[ChangeId]) {
-        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
-        self.core.cache.defer(after, Kind::FreeFile, Action::FreeInode { ino, is_directory });
     }
 }
