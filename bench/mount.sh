@@ -41,6 +41,7 @@ fi
 
 start() {
     case $1 in
+    seekless-ext4) "$seekless" mount image mnt -o rw,cache=256M,journal=ordered & ;;
     seekless-*) "$seekless" mount image mnt -o rw,cache=256M,"${1#seekless-}" & ;;
     bindfs) bindfs -f below mnt & ;;
     fuse2fs) fuse2fs image mnt -f >/dev/null 2>&1 & ;;
@@ -62,6 +63,7 @@ stop() {
 fresh() {
     rm -rf image below/*
     case $1 in
+    seekless-ext4) mke2fs -q -t ext4 -N 200000 image 2G ;;
     seekless-*) "$seekless" mkfs --format ufs2 -s 2G image >/dev/null ;;
     fuse2fs) mke2fs -q -t ext4 -O ^has_journal -N 200000 image 2G ;;
     esac
@@ -82,7 +84,7 @@ remove() { rm -rf mnt/tree; }
 
 : >times
 for ((run = 0; run < runs; run++)); do
-    for who in ${PEERS:-bindfs seekless-softdep seekless-async fuse2fs}; do
+    for who in ${PEERS:-bindfs seekless-softdep seekless-async seekless-ext4 fuse2fs}; do
         [ "$run" -lt 1 ] || [ $who != fuse2fs ] || continue
         fresh $who
         start $who

@@ -81,6 +81,16 @@ for discipline in normal softdep async sync; do
     judge ext2-$discipline
     e2fsck -fn image >ext2-$discipline.e2fsck 2>&1 || echo "ext2-$discipline: e2fsck finds faults"
 done
+for format in ext3 ext4; do
+    for mode in ordered writeback data; do
+        rm -f image
+        mke2fs -q -t $format image 2G
+        "$seekless" mount image mnt -o rw,journal=$mode,dev,suid &
+        wait_for $format
+        judge $format-$mode
+        e2fsck -fn image >$format-$mode.e2fsck 2>&1 || echo "$format-$mode: e2fsck finds faults"
+    done
+done
 rm -f image
 mke2fs -q -t ext4 image 2G
 fuse2fs image mnt -f -o dev,suid,allow_other >fuse2fs.log 2>&1 &

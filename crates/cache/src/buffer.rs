@@ -1,6 +1,7 @@
 //! The blocks that are kept: a slab of buffers, found by block and linked from
 //! the least to the most recently used.
 
+use crate::cache::Owner;
 use crate::order::Held;
 use crate::shape::bits;
 use hashbrown::HashMap;
@@ -35,6 +36,8 @@ pub(crate) struct Buffer {
     pub(crate) put_off: u8,
     /// The format seals it (check hashes) before it is written.
     pub(crate) metadata: bool,
+    /// Whose it is, as the format has said since it came into memory.
+    pub(crate) owner: Option<Owner>,
     older: u32,
     newer: u32,
 }
@@ -75,6 +78,9 @@ impl Buffer {
         self.dirty &= !mask;
         self.valid &= !mask;
         self.sent &= !mask;
+        if self.valid == 0 {
+            self.owner = None;
+        }
     }
 
     /// Whether it may not be dropped: something of it is still to be written, is
@@ -256,6 +262,7 @@ impl Buffers {
             due: None,
             put_off: 0,
             metadata: false,
+            owner: None,
             older: NONE,
             newer: NONE,
         };

@@ -15,8 +15,20 @@ use std::sync::Arc;
 /// check hashes, which depend on what is undone in the copy.
 pub trait Seal: Send {
     /// `bytes` are the whole block whose first fragment is `at`; parts of it
-    /// that are not in memory are zero and are not written.
-    fn seal(&self, at: BlockNo, bytes: &mut [u8]);
+    /// that are not in memory are zero and are not written. `owner` is what
+    /// [`Cache::set_owner`] was told of it.
+    fn seal(&self, at: BlockNo, owner: Option<Owner>, bytes: &mut [u8]);
+}
+
+/// Whose a block is: for formats of which the checksums depend on that.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Owner {
+    /// What the block is to its owner, in numbers of the format.
+    pub kind: u8,
+    /// The number of the inode, or of what else owns it.
+    pub number: u32,
+    /// The generation of the inode.
+    pub generation: u32,
 }
 
 /// A bounded cache of the blocks of a device, with the graph of the changes to
@@ -135,6 +147,26 @@ impl<A> Cache<A> {
         (buffer.valid & place.mask == place.mask).then(|| &buffer.bytes[place.start..place.end])
     }
 
+    /// Whose a block in memory is: `None` until [`Cache::set_owner`] says so, and
+    /// again when the block was read anew, or filled with something else. So whoever
+    /// checks a block before he says whose it is checks it once each time that it
+    /// comes from the disk.
+    #[must_use]
+    pub fn owner(&self, at: BlockNo) -> Option<Owner> {
+        let block = at.get() / u64::from(self.memory.shape.per_block);
+        self.memory.buffers.get(block)?.owner
+    }
+
+    /// Says whose a block is, which is in memory. That is handed to [`Seal::seal`].
+    pub fn set_owner(&mut self, at: BlockNo, owner: Owner) {
+        let block = at.get() / u64::from(self.memory.shape.per_block);
+        let buffer = self.memory.buffers.get_mut(block);
+        debug_assert!(buffer.is_some(), "it was read or filled");
+        if let Some(buffer) = buffer {
+            buffer.owner = Some(owner);
+        }
+    }
+
     /// Reads from byte `skip` behind fragment `at`, over as many blocks as
     /// `buf` takes; neighbouring blocks that are not there come in one request.
     ///
@@ -231,6 +263,12 @@ impl<A> Cache<A> {
             self.memory.buffers.note_piece(block, read);
         }
         Ok(())
+    }
+
+    /// Whether anything can be changed: no write has failed.
+    #[must_use]
+    pub fn may_change(&self) -> bool {
+        self.failed.is_none()
     }
 
     pub(crate) fn check_writable(&self) -> Result<(), FsError> {

@@ -12,6 +12,9 @@ pub enum Role {
     /// Contents that take the place of others: of those that have moved, where
     /// the old place is given up, or of a hole. What was there must not be lost.
     DataMove,
+    /// A new target of a symlink that has a block of its own and is looked at by a
+    /// check.
+    TargetInit,
     /// A new list of extended attributes.
     AttributesInit,
     /// A new inode.
@@ -149,9 +152,11 @@ impl Role {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Self::Data | Self::DataMove | Self::AttributesInit | Self::DirectoryInit => {
-                Kind::NewBlk
-            }
+            Self::Data
+            | Self::DataMove
+            | Self::TargetInit
+            | Self::AttributesInit
+            | Self::DirectoryInit => Kind::NewBlk,
             Self::InodeInit
             | Self::InodeClear
             | Self::InodeBlockInit
@@ -179,7 +184,7 @@ impl Role {
 
     /// Whether it is what a file holds, which no format seals.
     pub(crate) const fn is_contents(self) -> bool {
-        matches!(self, Self::Data | Self::DataMove | Self::AttributesInit)
+        matches!(self, Self::Data | Self::DataMove | Self::TargetInit | Self::AttributesInit)
     }
 
     /// Whether it is what a file holds, which a journal need not log.
@@ -211,7 +216,7 @@ impl Role {
     #[must_use]
     pub const fn age(self) -> Age {
         match self {
-            Self::Data | Self::DataMove => Age::File,
+            Self::Data | Self::DataMove | Self::TargetInit => Age::File,
             Self::DirectoryInit
             | Self::EntryAdd
             | Self::EntryAddDirectory

@@ -235,7 +235,7 @@ impl<A> Cache<A> {
             let mut bytes = buffer?.bytes.to_vec();
             let at = self.memory.shape.first_fragment(block);
             if let Some(seal) = self.seal.as_ref().filter(|_| buffer.is_some_and(|b| b.metadata)) {
-                seal.seal(at, &mut bytes);
+                seal.seal(at, buffer?.owner, &mut bytes);
             }
             Some((BlockNo::new(block), bytes))
         };

@@ -84,6 +84,7 @@ impl Discipline {
             Self::Normal => matches!(
                 role,
                 Role::DataMove
+                    | Role::TargetInit
                     | Role::AttributesInit
                     | Role::InodeInit
                     | Role::InodeBlockInit
@@ -111,6 +112,13 @@ impl Discipline {
         if let Self::Journal(mode) = self { Some(mode) } else { None }
     }
 
+    /// Whether what a crash leaves depends on the order of single writes: not where
+    /// nobody keeps any, and not where a log has all of an operation.
+    #[must_use]
+    pub const fn orders_writes(self) -> bool {
+        !matches!(self, Self::Async | Self::Journal(_))
+    }
+
     /// Whether it keeps the graph of changes.
     #[must_use]
     pub const fn keeps_graph(self) -> bool {
@@ -130,7 +138,12 @@ pub struct UnknownDiscipline(String);
 
 impl fmt::Display for UnknownDiscipline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: not an update discipline (sync, normal, async, softdep)", self.0)
+        write!(
+            f,
+            "{}: not an update discipline (sync, normal, async, softdep, journal=ordered, \
+             journal=writeback, journal=data)",
+            self.0
+        )
     }
 }
 
@@ -140,7 +153,9 @@ impl FromStr for Discipline {
     type Err = UnknownDiscipline;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|discipline| discipline.name() == name);
+        let journals = JournalMode::ALL.map(Self::Journal);
+        let mut all = Self::ALL.into_iter().chain(journals);
+        let found = all.find(|discipline| discipline.name() == name);
         found.ok_or_else(|| UnknownDiscipline(name.to_string()))
     }
 }

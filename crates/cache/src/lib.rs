@@ -59,10 +59,11 @@ mod wheel;
 mod work;
 mod write;
 
-pub use cache::{Cache, Seal};
+pub use cache::{Cache, Owner, Seal};
 pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
 pub use commit::Why;
 pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
 pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
+pub use operation::CREDITS;
 pub use work::CommitWork;

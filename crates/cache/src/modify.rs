@@ -58,6 +58,7 @@ impl<A> Cache<A> {
         );
         let buffer = self.memory.buffers.touch(place.block);
         buffer.bytes[place.start..end].fill(0);
+        buffer.owner = None;
         let given = fill(&mut buffer.bytes[place.start..place.end])?;
         buffer.valid |= place.mask;
         self.memory.buffers.note_piece(place.block, place.mask);

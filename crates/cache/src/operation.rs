@@ -6,8 +6,9 @@ use crate::order::journal::{Journal, Running};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent};
 
-/// Blocks that an operation may change which does not say how many.
-const CREDITS: u64 = 64;
+/// Blocks that an operation may change which does not say how many
+/// ([`Cache::begin`]); half of a transaction, where that is less.
+pub const CREDITS: u64 = 64;
 
 impl<A> Journal<A> {
     /// Blocks of the log that the running transaction takes now.
@@ -62,8 +63,25 @@ impl<A> Cache<A> {
         self.make_room_in_log(credits)?;
         if let Some(journal) = self.order.journal_mut() {
             journal.handle = Some(journal.running.blocks.len() as u64 + credits);
+            journal.changed = false;
         }
         Ok(())
+    }
+
+    /// Whether the operation under way has changed something that a crash would undo
+    /// with the rest of it.
+    #[must_use]
+    pub fn operation_changed(&self) -> bool {
+        self.order.journal().is_some_and(|journal| journal.handle.is_some() && journal.changed)
+    }
+
+    /// The operation under way has failed, and has not undone what it did: its
+    /// transaction is never committed, and nothing can be changed any more.
+    pub fn abort(&mut self, why: &str) {
+        if let Some(journal) = self.order.journal_mut() {
+            journal.handle = None;
+            self.failed.get_or_insert_with(|| why.to_string());
+        }
     }
 
     /// The operation is over; the next may be in another transaction.

@@ -198,7 +198,7 @@ impl<A> Cache<A> {
                     part.fill(0);
                 }
             }
-            seal.seal(base, copy);
+            seal.seal(base, buffer.owner, copy);
         }
         Some(Image { copied: true, parts })
     }

@@ -1,4 +1,4 @@
-//! ext2 images changed through the read-write mount, and by the kernel, in turn:
+//! ext2 and ext3 images changed through the read-write mount, and by the kernel, in turn:
 //! each finds what the other has left, and e2fsck finds nothing. Needs root, FUSE
 //! and loop devices; says so and passes without.
 
@@ -10,10 +10,16 @@ mod mounted;
 use judges::{Mounted as KernelMount, Scratch, check, failure, manifest, run, same, seekless};
 use mounted::Mounted;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
-const DISCIPLINES: [&str; 4] = ["sync", "normal", "async", "softdep"];
+const DISCIPLINES: [&str; 7] =
+    ["sync", "normal", "async", "softdep", "journal=ordered", "journal=writeback", "journal=data"];
+
+/// What `mke2fs` is told for images that are changed under a discipline.
+fn journal(discipline: &str) -> &[&str] {
+    if discipline.starts_with("journal") { &["-j"] } else { &[] }
+}
 
 fn ready() -> bool {
     let fuse = fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
@@ -24,8 +30,12 @@ fn ready() -> bool {
     false
 }
 
+/// ext4 as mke2fs makes it, but for what is not kept up.
+const EXT4: &[&str] = &["-t", "ext4", "-O", "^has_journal,^metadata_csum,^orphan_file"];
+
 fn make(image: &str, how: &[&str]) {
-    run("mke2fs", &[&["-q", "-F", "-t", "ext2"], how, &[image, "48M"]].concat());
+    let kind: &[&str] = if how.contains(&"-t") { &[] } else { &["-t", "ext2"] };
+    run("mke2fs", &[&["-q", "-F"], kind, how, &[image, "48M"]].concat());
 }
 
 fn populate(root: &Path, names: usize, large: usize) {
@@ -51,6 +61,33 @@ fn populate(root: &Path, names: usize, large: usize) {
     run("setfattr", &["-n", "user.label", "-v", "some value", labelled.to_str().expect("path")]);
 }
 
+/// e2fsck finds nothing. That nodes of a tree could share blocks, which neither side
+/// looks for, is no finding.
+fn sound(image: &str) {
+    let said = run("e2fsck", &["-fn", "-E", "no_optimize_extents", image]);
+    assert!(!said.contains("could be") && !said.contains("? no"), "{said}");
+}
+
+/// Changes a file in many places: what was allocated and never written, holes, ends.
+fn scatter(path: &Path, seed: u64) {
+    let file = fs::File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.expect("open");
+    let text = path.to_str().expect("path");
+    if seed.is_multiple_of(2) {
+        run("fallocate", &["-o", "700000", "-l", "1500000", text]);
+        run("fallocate", &["-n", "-o", "2000000", "-l", "900000", text]);
+    }
+    for n in 0..150u64 {
+        let at = (n * 7919 + seed * 1013) % 500 * 5000;
+        file.write_all_at(&[n as u8 | 1; 700], at).expect("write");
+    }
+    if seed == 3 {
+        file.set_len(1_234_567).expect("truncate");
+    }
+    file.set_len(2_500_000).expect("truncate");
+    file.sync_all().expect("fsync");
+}
+
 fn listing(path: &str) -> String {
     manifest(path, &["lost+found"])
 }
@@ -60,21 +97,36 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
     if !ready() {
         return;
     }
+    let ext2: [&[&str]; 2] = [&["-b", "4096"], &["-b", "1024", "-I", "128"]];
+    let mut pairs: Vec<(&str, Vec<&str>)> = Vec::new();
     for (n, discipline) in DISCIPLINES.into_iter().enumerate() {
-        let how: &[&str] = [&["-b", "4096"], &["-b", "1024", "-I", "128"][..]][n % 2];
+        pairs.push((discipline, ext2[n % 2].to_vec()));
+    }
+    for (n, discipline) in ["sync", "normal", "async"].into_iter().enumerate() {
+        pairs.push((discipline, [EXT4, &["-b", ["4096", "1024"][n % 2]]].concat()));
+    }
+    for (discipline, how) in &pairs {
         let scratch = Scratch::new("ext-mount");
         let image = scratch.join("image");
         let at = scratch.path().join("at");
-        make(&image, how);
+        make(&image, &[how, journal(discipline)].concat());
         let options = format!("rw,{discipline}");
         let mounted = Mounted::new(&image, &at, &options);
         populate(&at, 300, 5 << 20);
+        let by_extents = how.contains(&"ext4");
+        if by_extents {
+            scatter(&at.join("scattered"), 0);
+        }
         let ours = listing(at.to_str().expect("path"));
         mounted.end();
-        check(&image);
+        sound(&image);
         {
             let kernel = KernelMount::new(&scratch, &image, "rw");
             same(&format!("{discipline}: the kernel"), &ours, &listing(kernel.text()));
+            if by_extents {
+                scatter(&kernel.path().join("scattered"), 1);
+                scatter(&kernel.path().join("theirs too"), 2);
+            }
             fs::remove_dir_all(kernel.path().join("many")).expect("rm");
             // Enough for an index.
             fs::create_dir(kernel.path().join("theirs")).expect("mkdir");
@@ -84,6 +136,10 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
             }
         }
         let mounted = Mounted::new(&image, &at, &options);
+        if by_extents {
+            scatter(&at.join("scattered"), 3);
+            scatter(&at.join("theirs too"), 4);
+        }
         for n in (0..400).step_by(3) {
             fs::remove_file(at.join(format!("theirs/one more name {n}"))).expect("rm");
             fs::write(at.join(format!("theirs/ours {n}")), vec![7; n * 9]).expect("write");
@@ -93,7 +149,7 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
         fs::rename(at.join("dir/5"), at.join("dir/moved/ours 0")).expect("mv");
         let ours = listing(at.to_str().expect("path"));
         mounted.end();
-        check(&image);
+        sound(&image);
         let kernel = KernelMount::new(&scratch, &image, "ro");
         same(&format!("{discipline}: the kernel"), &ours, &listing(kernel.text()));
     }
@@ -104,11 +160,15 @@ fn a_server_that_is_killed_leaves_what_e2fsck_repairs_unasked() {
     if !ready() {
         return;
     }
-    for discipline in ["sync", "normal", "softdep"] {
+    let all = DISCIPLINES.into_iter().filter(|&discipline| discipline != "async");
+    let ext2 = all.map(|discipline| (discipline, journal(discipline)));
+    let ext4 = ["sync", "normal"].map(|discipline| (discipline, EXT4));
+    let today = [("journal=ordered", &["-t", "ext4"][..])];
+    for (discipline, how) in ext2.chain(ext4).chain(today) {
         let scratch = Scratch::new("ext-killed");
         let image = scratch.join("image");
         let at = scratch.path().join("at");
-        make(&image, &["-b", "1024"]);
+        make(&image, &[&["-b", "1024"], how].concat());
         let mut mounted = Mounted::new(&image, &at, &format!("rw,{discipline},ages=classic"));
         populate(&at, 60, 400_000);
         // One that is made durable is so with its name, and a directory with those
@@ -122,10 +182,24 @@ fn a_server_that_is_killed_leaves_what_e2fsck_repairs_unasked() {
         for dir in ["dir/below/deep", "dir"] {
             fs::File::open(at.join(dir)).and_then(|file| file.sync_all()).expect("fsync");
         }
+        if how.len() > 1 {
+            scatter(&at.join("dir/scattered"), 0);
+            scatter(&at.join("empty/scattered"), 1);
+            let file = fs::File::open(at.join("dir")).expect("open");
+            file.sync_all().expect("fsync");
+        }
         let durable = listing(at.join("dir").to_str().expect("path"));
         fs::remove_dir_all(at.join("many")).expect("rm");
         for n in 0..60 {
             fs::write(at.join(format!("empty/{n}")), vec![n as u8; n * 50]).expect("write");
+        }
+        if how.len() > 1 {
+            let file = fs::File::options().write(true).open(at.join("empty/scattered"));
+            let file = file.expect("open");
+            for n in 0..100 {
+                file.write_all_at(&[9; 3000], n * 13_000 % 400_000).expect("write");
+            }
+            file.set_len(200_000).expect("truncate");
         }
         mounted.server.kill().expect("kill");
         mounted.server.wait().expect("wait");
@@ -133,11 +207,50 @@ fn a_server_that_is_killed_leaves_what_e2fsck_repairs_unasked() {
         let done = std::process::Command::new("e2fsck").args(["-p", &image]).output().expect("run");
         let code = done.status.code();
         assert!(code == Some(0) || code == Some(1), "{discipline}: {code:?} {done:?}");
-        check(&image);
+        sound(&image);
         let kernel = KernelMount::new(&scratch, &image, "ro");
         let found = listing(kernel.path().join("dir").to_str().expect("path"));
         same(&format!("{discipline}: what was durable"), &durable, &found);
     }
+}
+
+#[test]
+fn a_listing_shows_what_stays_once_whatever_comes_and_goes() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ext-listing");
+    let image = scratch.join("image");
+    let at = scratch.path().join("at");
+    make(&image, &["-b", "1024", "-j"]);
+    let mounted = Mounted::new(&image, &at, "rw");
+    let name = |kind: &str, n: usize| at.join(format!("{kind} with a name of some length {n}"));
+    for n in 0..3000 {
+        fs::write(name("stays", n), b"").expect("write");
+        fs::write(name("goes", n), b"").expect("write");
+    }
+    let mut shown = Vec::new();
+    for (n, entry) in fs::read_dir(&at).expect("list").enumerate() {
+        shown.push(entry.expect("entry").file_name().into_string().expect("name"));
+        if n % 10 == 0 {
+            fs::remove_file(name("goes", n / 10)).expect("rm");
+            for more in 0..3 {
+                fs::write(name("comes", n * 3 + more), b"").expect("write");
+            }
+        }
+    }
+    let mut stays: Vec<&String> = shown.iter().filter(|name| name.starts_with("stays")).collect();
+    stays.sort();
+    stays.dedup();
+    assert_eq!(stays.len(), 3000);
+    let all = shown.len();
+    shown.sort();
+    shown.dedup();
+    assert_eq!(all, shown.len(), "nothing twice");
+    // What went while it was listed is not there.
+    assert!(fs::metadata(name("goes", 5)).is_err());
+    mounted.end();
+    check(&image);
 }
 
 #[test]
@@ -151,14 +264,20 @@ fn what_is_not_kept_up_is_refused_by_name() {
         assert_eq!(code, 4, "{said}");
         said
     };
-    run("mke2fs", &["-q", "-F", "-t", "ext4", &image, "32M"]);
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", "bigalloc", &image, "32M"]);
     let said = refused("rw");
-    for feature in ["has_journal", "extent", "64bit", "metadata_csum", "read-only"] {
+    for feature in ["bigalloc", "read-only"] {
         assert!(said.contains(feature), "{said}");
     }
+    make(&image, EXT4);
+    let said = refused("rw,softdep");
+    assert!(said.contains("softdep on an image with extent"), "{said}");
     make(&image, &[]);
     let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", "rw,policy=orlov"]));
-    assert!(code != 0 && said.contains("ext2-orlov, find-group-dir, linear"), "{said}");
+    assert!(
+        code != 0 && said.contains("ext2-orlov, find-group-dir, linear, linux-orlov"),
+        "{said}"
+    );
     run("debugfs", &["-w", "-R", "ssv state 0", &image]);
     let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", "rw"]));
     assert!(code != 0 && said.contains("not clean"), "{said}");

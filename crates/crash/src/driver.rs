@@ -104,7 +104,8 @@ pub fn prepare(target: &dyn Target, name: &str, setup: &[Line]) -> Result<Base, 
     let device = Arc::new(MemoryDevice::new(vec![0; len]));
     target.make(device.as_ref())?;
     poison(target, &device)?;
-    let mut driver = Driver::new(target, device.clone(), None, &How::new(Discipline::Async), None)?;
+    let how = How::new(target.prepared_under());
+    let mut driver = Driver::new(target, device.clone(), None, &how, None)?;
     for line in setup {
         driver.line(name, line)?;
     }
@@ -158,13 +159,8 @@ pub fn record(
     driver.finish(&script.name)?;
     let counters = *driver.live.counters();
     let dropped_at = driver.dropped_at;
-    Ok(Run {
-        base: base.image.clone(),
-        log: recorder.take(),
-        history: driver.history,
-        counters,
-        dropped_at,
-    })
+    let log = Log { whole: target.whole(), ..recorder.take() };
+    Ok(Run { base: base.image.clone(), log, history: driver.history, counters, dropped_at })
 }
 
 struct Driver {

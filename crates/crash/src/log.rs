@@ -71,6 +71,24 @@ impl Step {
 pub struct Log {
     /// In the order it was told.
     pub steps: Vec<Step>,
+    /// Sectors that a write has all of or none, by their first and their number.
+    pub whole: Option<(Lba, u64)>,
+}
+
+impl Log {
+    /// Steps, and nothing that is written as a whole but sectors.
+    #[must_use]
+    pub const fn new(steps: Vec<Step>) -> Self {
+        Self { steps, whole: None }
+    }
+
+    /// Whether a write has both sectors or neither.
+    pub(crate) fn ties(&self, one: u64, other: u64) -> bool {
+        self.whole.is_some_and(|(first, len)| {
+            let part = |lba: u64| lba >= first.get() && lba - first.get() < len;
+            part(one) && part(other)
+        })
+    }
 }
 
 /// The writes between two flushes, and those before that the first of these

@@ -28,7 +28,7 @@ pub fn with_base(run: &Run) -> Log {
     }
     steps.extend([Step::Flush, Step::Mark(BASE_MARK.into())]);
     steps.extend(run.log.steps.iter().cloned());
-    Log { steps }
+    Log::new(steps)
 }
 
 /// Goes through the crash states of a log over what the device held before.

@@ -138,6 +138,9 @@ impl Shrinker<'_> {
             for smaller in simpler(&states, &choice) {
                 let mut tried = choice.clone();
                 smaller.iter().for_each(|&(atom, there)| tried.set(atom, there));
+                if states.splits(&run.log, &tried) {
+                    continue;
+                }
                 let wrong = judged(&tried);
                 if tried != choice && wrong.iter().any(|v| v.code == first) {
                     (choice, violations) = (tried, wrong);

@@ -157,6 +157,26 @@ fn atoms_of(log: &Log, epoch: &Epoch, device: &dyn BlockDevice) -> Result<Vec<At
     Ok(atoms)
 }
 
+/// Neighbours of one write that are there together or not at all.
+fn tied(log: &Log, atoms: &[Atom]) -> Vec<(usize, usize)> {
+    let pairs = atoms.windows(2).enumerate().filter_map(|(at, pair)| match pair {
+        [one, two] if one.step == two.step && log.ties(one.lba, two.lba) => Some((at, at + 1)),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+fn splits(tied: &[(usize, usize)], choice: &Choice) -> bool {
+    tied.iter().any(|&(one, other)| choice.has(one) != choice.has(other))
+}
+
+impl States {
+    /// Whether a choice has a part of what is written as a whole.
+    pub(crate) fn splits(&self, log: &Log, choice: &Choice) -> bool {
+        splits(&tied(log, &self.atoms), choice)
+    }
+}
+
 /// Finds states, none twice.
 struct Finder<'a> {
     atoms: &'a [Atom],
@@ -165,6 +185,8 @@ struct Finder<'a> {
     /// Atoms that were written through the device's cache, each with the step in
     /// which that had completed: they must be there if one of a later step is.
     through: Vec<(usize, usize)>,
+    /// Neighbours of one write that are there together or not at all.
+    tied: Vec<(usize, usize)>,
     /// Some sector is written twice.
     overlaps: bool,
     seen: HashSet<Choice>,
@@ -186,13 +208,17 @@ impl<'a> Finder<'a> {
             log.completion(atom.step).map(|completed| (at, completed))
         };
         let through = atoms.iter().enumerate().filter_map(through).collect();
+        let tied = tied(log, atoms);
         let mut sectors = HashSet::new();
         let overlaps = !atoms.iter().all(|atom| sectors.insert(atom.lba));
-        Self { atoms, writes, through, overlaps, seen: HashSet::new(), choices: Vec::new() }
+        Self { atoms, writes, through, tied, overlaps, seen: HashSet::new(), choices: Vec::new() }
     }
 
     /// What was written through the cache is there if anything later is.
     fn is_legal(&self, choice: &Choice) -> bool {
+        if splits(&self.tied, choice) {
+            return false;
+        }
         let last = (0..self.atoms.len()).rev().find(|&at| choice.has(at));
         let Some(last) = last.map(|at| self.atoms[at].step) else { return true };
         self.through.iter().all(|&(at, completed)| completed >= last || choice.has(at))
@@ -441,7 +467,7 @@ mod tests {
 
     /// All images of a log's only epoch, as the first bytes of sectors.
     fn images(steps: Vec<Step>, bound: u64) -> (HashSet<Vec<u8>>, Level) {
-        let log = Log { steps };
+        let log = Log::new(steps);
         let base = vec![0; 4 * SECTOR_BYTES];
         let epoch = &log.epochs(0)[0];
         let states = states(&log, epoch, &MemoryDevice::new(base.clone()), bound, 1).unwrap();
@@ -512,7 +538,7 @@ mod tests {
 
     /// The images of each epoch of a log.
     fn epochs(steps: Vec<Step>) -> Vec<HashSet<Vec<u8>>> {
-        let log = Log { steps };
+        let log = Log::new(steps);
         let device = MemoryDevice::new(vec![0; 3 * SECTOR_BYTES]);
         let bytes_of = |device: &MemoryDevice| {
             let mut bytes = vec![0; 3 * SECTOR_BYTES];

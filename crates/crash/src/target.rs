@@ -1,11 +1,11 @@
 //! What a format gives, so that its crash states can be looked at.
 
-use seekless_cache::{Config, Counters};
+use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_fs::check::Report;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Inspect};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
 /// A file system in use, whose writes can be directed.
@@ -50,6 +50,12 @@ pub trait Target: Send + Sync {
     /// # Errors
     /// As any change.
     fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError>;
+
+    /// The discipline that what a workload begins with is made under: all of it is on
+    /// the disk in the end. By default, `async`.
+    fn prepared_under(&self) -> Discipline {
+        Discipline::Async
+    }
 
     /// Opens a file system for changes.
     ///
@@ -96,6 +102,13 @@ pub trait Target: Send + Sync {
     /// By default, it is.
     fn recovery_can_be_cut(&self) -> bool {
         true
+    }
+
+    /// Sectors that the device is taken to write together, by their first and their
+    /// number: those of which no recovery goes on when they are torn, whoever wrote them.
+    /// By default, none.
+    fn whole(&self) -> Option<(Lba, u64)> {
+        None
     }
 
     /// Repairs everything without asking, as is done for states with such findings.

@@ -58,7 +58,7 @@ fn a_log_of_the_kernels_is_read() {
         Step::Flush,
         write(72, 8, 8, true),
     ];
-    assert_eq!(log, Log { steps });
+    assert_eq!(log, Log::new(steps));
     assert_eq!(log.behind_mark("hello"), Some(3));
     assert_eq!(log.epochs(0).len(), 3);
     assert_eq!(log.reach(), ByteLen::new(80 * 512));
@@ -71,7 +71,7 @@ fn what_is_written_reads_the_same() {
     write(&log, &mut bytes).unwrap();
     assert_eq!(parse(bytes).unwrap(), log);
     let part = Step::Write { at: Lba::ZERO, bytes: vec![1; 100].into(), fua: false };
-    assert!(write(&Log { steps: vec![part] }, &mut Vec::new()).is_err());
+    assert!(write(&Log::new(vec![part]), &mut Vec::new()).is_err());
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_log_of_the_kernels_has_writes_where_they_have_completed() {
         Step::Complete { submit: 0 },
     ];
     let mut written = Vec::new();
-    write(&Log { steps }, &mut written).unwrap();
+    write(&Log::new(steps), &mut written).unwrap();
     let device = MemoryDevice::new(written);
     let log = read(&device, ByteLen::new(1 << 20)).unwrap();
     let there = |at: u64| Step::Write { at: Lba::new(at), bytes: bytes(at as u8), fua: at == 2 };

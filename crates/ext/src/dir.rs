@@ -10,6 +10,7 @@ use crate::ondisk::{DIR_TAIL_TYPE, DirEntryHead, DirEntryTail, flags, incompat};
 use crate::volume::Volume;
 use seekless_fs::{DirEntry, FileKind, FsError, Location};
 use seekless_units::{Ino, Lbn};
+use std::mem::offset_of;
 use std::ops::ControlFlow;
 
 /// Bytes of the fixed part of an entry.
@@ -98,6 +99,45 @@ pub(crate) fn kind_of(file_type: u8) -> Option<FileKind> {
     })
 }
 
+/// Where the tail of a block of entries stands that holds its checksum; `None` if
+/// there is no such tail.
+pub(crate) fn tail_at(block: &[u8]) -> Option<usize> {
+    let at = block.len().checked_sub(TAIL)?;
+    let tail: DirEntryTail = parse(block, at)?;
+    let is_tail = tail.det_reserved_zero1.get() == 0
+        && usize::from(tail.det_rec_len.get()) == TAIL
+        && tail.det_reserved_zero2 == 0
+        && tail.det_reserved_ft == DIR_TAIL_TYPE;
+    is_tail.then_some(at)
+}
+
+/// Checks the checksum of a block of entries. `seed` is the directory's.
+pub(crate) fn verify_leaf(
+    volume: &Volume,
+    block: &[u8],
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let Some(at) = tail_at(block) else {
+        let found = block.len().checked_sub(TAIL).and_then(|at| parse::<DirEntryTail>(block, at));
+        let found = found.ok_or_else(|| truncated(place))?.det_reserved_ft;
+        return Err(invalid("det_reserved_ft", u64::from(found), place));
+    };
+    let tail: DirEntryTail = parse(block, at).ok_or_else(|| truncated(place))?;
+    let computed = crc32c(seed, block.get(..at).unwrap_or_default());
+    volume.verify(tail.det_checksum.get(), computed, place)
+}
+
+/// Sets the checksum of a block of entries that has a tail.
+pub(crate) fn seal_leaf(block: &mut [u8], seed: u32) {
+    let Some(at) = tail_at(block) else { return };
+    let sum = crc32c(seed, block.get(..at).unwrap_or_default());
+    let field = at.saturating_add(offset_of!(DirEntryTail, det_checksum));
+    if let Some(field) = block.get_mut(field..).and_then(<[u8]>::first_chunk_mut) {
+        *field = sum.to_le_bytes();
+    }
+}
+
 /// An open directory.
 pub(crate) struct Directory<'a> {
     pub(crate) volume: &'a Volume,
@@ -154,17 +194,7 @@ impl<'a> Directory<'a> {
         if self.volume.is_hashed(self.inode) && htree::is_index_block(block, lbn) {
             return htree::verify(self.volume, block, seed, place);
         }
-        let at = block.len().saturating_sub(TAIL);
-        let tail: DirEntryTail = parse(block, at).ok_or_else(|| truncated(place))?;
-        let is_tail = tail.det_reserved_zero1.get() == 0
-            && usize::from(tail.det_rec_len.get()) == TAIL
-            && tail.det_reserved_zero2 == 0
-            && tail.det_reserved_ft == DIR_TAIL_TYPE;
-        if !is_tail {
-            return Err(invalid("det_reserved_ft", u64::from(tail.det_reserved_ft), place));
-        }
-        let computed = crc32c(seed, block.get(..at).unwrap_or_default());
-        self.volume.verify(tail.det_checksum.get(), computed, place)
+        verify_leaf(self.volume, block, seed, place)
     }
 
     /// Visits its entries in disk order after the one with cookie `after`.

@@ -5,6 +5,7 @@
 //! a walk ends after reading each of its blocks once, whatever the image says.
 
 use crate::bmap::{Found, clip};
+use crate::cache::Block;
 use crate::checksum::crc32c;
 use crate::field::{index, invalid, le32, parse, range, slice, truncated};
 use crate::inode::Inode;
@@ -14,46 +15,48 @@ use crate::ondisk::{
 use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_fs::{Corruption, FsError, IndexBlock, Location, Mapping};
-use seekless_units::{BlockNo, Extent, Lbn};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// Bytes of a header, and of an entry of either kind.
 const ENTRY: usize = 12;
 /// Logical blocks of a file: 32 bits, the last of which is never used.
-const LOGICAL_BLOCKS: u64 = 1 << 32;
+pub(crate) const LOGICAL_BLOCKS: u64 = 1 << 32;
 
-/// One walk over a file's tree.
-struct Walk<'a> {
-    volume: &'a Volume,
-    inode: &'a Inode,
-    wanted: &'a Range<u64>,
-    found: &'a mut Found,
+/// What a node has to fit into: what its parent says of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// The logical blocks that it may map.
+    pub(crate) covers: Range<u64>,
+    /// Levels below it.
+    pub(crate) depth: u16,
+    pub(crate) place: Location,
 }
 
-/// A node still to be read: what its parent says of it.
-struct Node {
-    covers: Range<u64>,
-    depth: u16,
-    level: u8,
-    place: Location,
+/// What an index says of a node below it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Child {
+    /// From the first logical block that it maps to that of the next one.
+    pub(crate) covers: Range<u64>,
+    pub(crate) block: BlockNo,
 }
 
-/// Walks the tree of an inode over a range of logical blocks.
-pub(crate) fn walk(
-    volume: &Volume,
-    inode: &Inode,
-    wanted: &Range<u64>,
-    found: &mut Found,
-) -> Result<(), FsError> {
-    let place = Location::of("extent header").in_inode(inode.ino);
-    let root = &inode.core.i_block.0;
-    let header = header(root, root.len(), place)?;
-    let depth = header.eh_depth.get();
+/// The entries of a node, checked.
+#[derive(Clone, Debug)]
+pub(crate) enum Entries {
+    Leaf(SmallVec<[Mapping; 4]>),
+    Index(SmallVec<[Child; 4]>),
+}
+
+/// What the root of a tree in an inode has to fit into.
+pub(crate) fn root_frame(root: &[u8], ino: Ino) -> Result<Frame, FsError> {
+    let place = Location::of("extent header").in_inode(ino);
+    let depth = header(root, root.len(), place)?.eh_depth.get();
     if depth > EXTENT_MAX_DEPTH {
         return Err(range("eh_depth", u64::from(depth), u64::from(EXTENT_MAX_DEPTH), place));
     }
-    let node = Node { covers: 0..LOGICAL_BLOCKS, depth, level: 0, place };
-    Walk { volume, inode, wanted, found }.node(root, &header, &node)
+    Ok(Frame { covers: 0..LOGICAL_BLOCKS, depth, place })
 }
 
 /// Whether the root of a file's map is that of an extent tree.
@@ -62,8 +65,8 @@ pub(crate) fn is_root(root: &[u8]) -> bool {
     header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH && header.eh_max.get() > 0)
 }
 
-/// A node's header, its counts checked against the room there is.
-fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, FsError> {
+/// A node's header, its counts checked against the room there is, in bytes.
+pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, FsError> {
     let header: ExtentHeader = parse(bytes, 0).ok_or_else(|| truncated(place))?;
     let magic = header.eh_magic.get();
     if magic != EXTENT_MAGIC {
@@ -80,114 +83,210 @@ fn header(bytes: &[u8], room: usize, place: Location) -> Result<ExtentHeader, Fs
     Ok(header)
 }
 
-impl Walk<'_> {
-    fn node(&mut self, bytes: &[u8], header: &ExtentHeader, node: &Node) -> Result<(), FsError> {
-        let found_depth = header.eh_depth.get();
-        if found_depth != node.depth {
-            return Err(invalid("eh_depth", u64::from(found_depth), node.place));
-        }
-        let len = index(header.eh_entries.get()).saturating_mul(ENTRY);
-        let entries = slice(bytes, ENTRY, len).ok_or_else(|| truncated(node.place))?;
-        if node.depth == 0 { self.leaf(entries, node) } else { self.interior(entries, node) }
+/// The entries of a node with this header: they rise, within what its parent
+/// gives it, and runs lie in the volume.
+pub(crate) fn entries(
+    volume: &Volume,
+    bytes: &[u8],
+    header: &ExtentHeader,
+    frame: &Frame,
+) -> Result<Entries, FsError> {
+    let found_depth = header.eh_depth.get();
+    if found_depth != frame.depth {
+        return Err(invalid("eh_depth", u64::from(found_depth), frame.place));
     }
-
-    fn leaf(&mut self, entries: &[u8], node: &Node) -> Result<(), FsError> {
-        let mut free = node.covers.start;
-        for entry in entries.chunks_exact(ENTRY) {
-            let leaf: ExtentLeaf = parse(entry, 0).ok_or_else(|| truncated(node.place))?;
-            let run = self.extent(&leaf, free..node.covers.end, node.place)?;
-            free = run.lbn.get().saturating_add(run.extent.len);
-            if let Some(part) = clip(run, self.wanted) {
-                self.found.push(part, node.place)?;
-            }
-        }
-        Ok(())
+    let len = index(header.eh_entries.get()).saturating_mul(ENTRY);
+    let entries = slice(bytes, ENTRY, len).ok_or_else(|| truncated(frame.place))?;
+    if frame.depth == 0 {
+        return leaf(volume, entries, frame).map(Entries::Leaf);
     }
+    children(entries, frame).map(Entries::Index)
+}
 
-    /// An extent as a run, which must lie in `within` and in the volume.
-    fn extent(
-        &self,
-        leaf: &ExtentLeaf,
-        within: Range<u64>,
-        place: Location,
-    ) -> Result<Mapping, FsError> {
-        let first = u64::from(leaf.ee_block.get());
-        let raw = leaf.ee_len.get();
-        let unwritten = raw > EXTENT_MAX_LEN;
-        let len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
-        if len == 0 {
-            return Err(invalid("ee_len", u64::from(raw), place));
-        }
-        if first < within.start || first.saturating_add(len) > within.end {
-            return Err(range("ee_block", first, within.end, place));
-        }
-        let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
-        let extent = Extent::new(BlockNo::new(start), len);
-        self.volume.check_extent(extent, place)?;
-        Ok(Mapping { lbn: Lbn::new(first), extent, unwritten })
+fn leaf(volume: &Volume, entries: &[u8], frame: &Frame) -> Result<SmallVec<[Mapping; 4]>, FsError> {
+    let mut runs = SmallVec::new();
+    let mut free = frame.covers.start;
+    for entry in entries.chunks_exact(ENTRY) {
+        let leaf: ExtentLeaf = parse(entry, 0).ok_or_else(|| truncated(frame.place))?;
+        let run = extent(volume, &leaf, free..frame.covers.end, frame.place)?;
+        free = run.lbn.get().saturating_add(run.extent.len);
+        runs.push(run);
     }
+    Ok(runs)
+}
 
-    fn interior(&mut self, entries: &[u8], node: &Node) -> Result<(), FsError> {
-        if entries.is_empty() {
-            return Err(invalid("eh_entries", 0, node.place));
-        }
-        let mut children = entries.chunks_exact(ENTRY).peekable();
-        let mut least = node.covers.start;
-        while let Some(child) = children.next() {
-            let child: ExtentIndex = parse(child, 0).ok_or_else(|| truncated(node.place))?;
-            let first = u64::from(child.ei_block.get());
-            if first < least || first >= node.covers.end {
-                return Err(range("ei_block", first, node.covers.end, node.place));
-            }
-            least = first.saturating_add(1);
-            let next = children.peek().and_then(|next| le32(next, 0)).map(u64::from);
-            let covers = first..next.unwrap_or(node.covers.end);
-            if covers.start < self.wanted.end && covers.end > self.wanted.start {
-                self.child(&child, covers, node)?;
-            }
-        }
-        Ok(())
+/// An extent as a run, which must lie in `within` and in the volume.
+fn extent(
+    volume: &Volume,
+    leaf: &ExtentLeaf,
+    within: Range<u64>,
+    place: Location,
+) -> Result<Mapping, FsError> {
+    let first = u64::from(leaf.ee_block.get());
+    let raw = leaf.ee_len.get();
+    let unwritten = raw > EXTENT_MAX_LEN;
+    let len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
+    if len == 0 {
+        return Err(invalid("ee_len", u64::from(raw), place));
     }
+    if first < within.start || first.saturating_add(len) > within.end {
+        return Err(range("ee_block", first, within.end, place));
+    }
+    let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
+    let extent = Extent::new(BlockNo::new(start), len);
+    volume.check_extent(extent, place)?;
+    Ok(Mapping { lbn: Lbn::new(first), extent, unwritten })
+}
 
-    fn child(
-        &mut self,
-        child: &ExtentIndex,
-        covers: Range<u64>,
-        parent: &Node,
-    ) -> Result<(), FsError> {
+fn children(entries: &[u8], frame: &Frame) -> Result<SmallVec<[Child; 4]>, FsError> {
+    if entries.is_empty() {
+        return Err(invalid("eh_entries", 0, frame.place));
+    }
+    let mut children = SmallVec::new();
+    let mut raw = entries.chunks_exact(ENTRY).peekable();
+    let mut least = frame.covers.start;
+    while let Some(child) = raw.next() {
+        let child: ExtentIndex = parse(child, 0).ok_or_else(|| truncated(frame.place))?;
+        let first = u64::from(child.ei_block.get());
+        if first < least || first >= frame.covers.end {
+            return Err(range("ei_block", first, frame.covers.end, frame.place));
+        }
+        least = first.saturating_add(1);
+        let next = raw.peek().and_then(|next| le32(next, 0)).map(u64::from);
         let high = u64::from(child.ei_leaf_hi.get()) << 32;
-        let number = BlockNo::new(high | u64::from(child.ei_leaf_lo.get()));
-        let place = Location::of("extent block").in_inode(self.inode.ino).in_block(number);
-        let block = self.volume.block(number, parent.place)?;
+        let block = BlockNo::new(high | u64::from(child.ei_leaf_lo.get()));
+        children.push(Child { covers: first..next.unwrap_or(frame.covers.end), block });
+    }
+    Ok(children)
+}
+
+/// What gives the blocks of a tree, by number and by who points to them; `None`
+/// for those that are to be passed over, with all below.
+pub(crate) type Blocks<'a> = dyn FnMut(BlockNo, Location) -> Result<Option<Block>, FsError> + 'a;
+
+/// One walk over a file's tree.
+struct Walk<'a> {
+    volume: &'a Volume,
+    ino: Ino,
+    /// What checksums of the tree's blocks start from, where they are verified.
+    seed: Option<u32>,
+    wanted: &'a Range<u64>,
+    found: &'a mut Found,
+    blocks: &'a mut Blocks<'a>,
+}
+
+/// Walks the tree of an inode over a range of logical blocks.
+pub(crate) fn walk(
+    volume: &Volume,
+    inode: &Inode,
+    wanted: &Range<u64>,
+    found: &mut Found,
+) -> Result<(), FsError> {
+    let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(inode));
+    let mut blocks = |number, place| volume.block(number, place).map(Some);
+    let ino = inode.ino;
+    Walk { volume, ino, seed, wanted, found, blocks: &mut blocks }.root(&inode.core.i_block.0)
+}
+
+/// As [`walk`], of a tree by its root, over blocks from elsewhere, which were
+/// verified when they were read.
+pub(crate) fn walk_in(
+    volume: &Volume,
+    (ino, root): (Ino, &[u8]),
+    wanted: &Range<u64>,
+    found: &mut Found,
+    blocks: &mut Blocks<'_>,
+) -> Result<(), FsError> {
+    let mut blocks = |number, place| blocks(number, place);
+    Walk { volume, ino, seed: None, wanted, found, blocks: &mut blocks }.root(root)
+}
+
+impl Walk<'_> {
+    fn root(&mut self, root: &[u8]) -> Result<(), FsError> {
+        let frame = root_frame(root, self.ino)?;
+        let header = header(root, root.len(), frame.place)?;
+        self.node(root, &header, &frame, 0)
+    }
+
+    fn node(
+        &mut self,
+        bytes: &[u8],
+        header: &ExtentHeader,
+        frame: &Frame,
+        level: u8,
+    ) -> Result<(), FsError> {
+        match entries(self.volume, bytes, header, frame)? {
+            Entries::Leaf(runs) => {
+                for run in runs {
+                    if let Some(part) = clip(run, self.wanted) {
+                        self.found.push(part, frame.place)?;
+                    }
+                }
+            }
+            Entries::Index(children) => {
+                for child in children {
+                    let covers = &child.covers;
+                    if covers.start < self.wanted.end && covers.end > self.wanted.start {
+                        self.child(child, frame, level.saturating_add(1))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn child(&mut self, child: Child, parent: &Frame, level: u8) -> Result<(), FsError> {
+        let Child { covers, block: number } = child;
+        let place = Location::of("extent block").in_inode(self.ino).in_block(number);
+        let Some(block) = (self.blocks)(number, parent.place)? else { return Ok(()) };
         let room = block.len().saturating_sub(tail_len(&self.volume.sb));
         let header = header(&block, room, place)?;
         self.verify(&block, &header, place)?;
-        let level = parent.level.saturating_add(1);
         self.found.push_index(IndexBlock {
             block: number,
             first: Lbn::new(covers.start),
             last: Lbn::new(covers.end.saturating_sub(1)),
             depth: level,
         });
-        let node = Node { covers, depth: parent.depth.saturating_sub(1), level, place };
-        self.node(&block, &header, &node)
+        let frame = Frame { covers, depth: parent.depth.saturating_sub(1), place };
+        self.node(&block, &header, &frame, level)
     }
 
     /// The checksum stands behind the room for `eh_max` entries.
     fn verify(&self, block: &[u8], header: &ExtentHeader, place: Location) -> Result<(), FsError> {
-        if !self.volume.sb.has_metadata_csum() {
-            return Ok(());
-        }
-        let at = index(header.eh_max.get()).saturating_add(1).saturating_mul(ENTRY);
-        let (Some(covered), Some(stored)) = (block.get(..at), le32(block, at)) else {
-            return Err(truncated(place));
-        };
-        let computed = crc32c(self.volume.inode_seed(self.inode), covered);
-        self.volume.verify(stored, computed, place)
+        let Some(seed) = self.seed else { return Ok(()) };
+        verify(self.volume, (block, header), seed, place)
     }
 }
 
+fn verify(
+    volume: &Volume,
+    (block, header): (&[u8], &ExtentHeader),
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let at = index(header.eh_max.get()).saturating_add(1).saturating_mul(ENTRY);
+    let (Some(covered), Some(stored)) = (block.get(..at), le32(block, at)) else {
+        return Err(truncated(place));
+    };
+    volume.verify(stored, crc32c(seed, covered), place)
+}
+
+/// Compares the checksum of a block of a tree; `seed` is that of its inode.
+///
+/// # Errors
+/// [`FsError::Corrupt`] at `place` for a header or a checksum that is wrong.
+pub(crate) fn verify_block(
+    volume: &Volume,
+    block: &[u8],
+    seed: u32,
+    place: Location,
+) -> Result<(), FsError> {
+    let room = block.len().saturating_sub(tail_len(&volume.sb));
+    verify(volume, (block, &header(block, room, place)?), seed, place)
+}
+
 /// Bytes kept at the end of a block of the tree for its checksum.
-fn tail_len(sb: &Super) -> usize {
+pub(crate) fn tail_len(sb: &Super) -> usize {
     if sb.has_metadata_csum() { 4 } else { 0 }
 }

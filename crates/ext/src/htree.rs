@@ -3,7 +3,7 @@
 use crate::casefold;
 use crate::checksum::crc32c;
 use crate::dir::{Directory, is_one_entry, record_len};
-use crate::field::{index, invalid, le32, parse, range, slice, truncated, wide};
+use crate::field::{index, invalid, le32, parse, range, truncated, wide};
 use crate::hash::name_hash;
 use crate::ondisk::{
     DX_NODE_ENTRIES_OFFSET, DX_ROOT_INFO_OFFSET, DxCountLimit, DxEntry, DxRootInfo, DxTail,
@@ -20,15 +20,99 @@ const ENTRY: usize = size_of::<DxEntry>();
 /// `info_length`.
 const INFO_LENGTH: usize = 8;
 /// Where the root's entries stand.
-const ROOT_ENTRIES_OFFSET: usize = DX_ROOT_INFO_OFFSET + INFO_LENGTH;
+pub(crate) const ROOT_ENTRIES_OFFSET: usize = DX_ROOT_INFO_OFFSET + INFO_LENGTH;
 /// Block numbers of the index have 28 bits; the rest was meant for flags.
 const BLOCK_MASK: u32 = 0x0FFF_FFFF;
 
 /// A child of an index block: the least hash below it and its block.
 #[derive(Clone, Copy)]
-struct Child {
-    hash: u32,
-    lbn: Lbn,
+pub(crate) struct Child {
+    pub(crate) hash: u32,
+    pub(crate) lbn: Lbn,
+}
+
+/// What an index block has besides its children.
+#[derive(Clone, Copy)]
+pub(crate) struct Branch {
+    /// Where its children stand.
+    pub(crate) offset: usize,
+    pub(crate) count: usize,
+    /// Children that it has room for.
+    pub(crate) limit: usize,
+}
+
+impl Branch {
+    /// An index block's counts, checked.
+    pub(crate) fn of(
+        volume: &Volume,
+        block: &[u8],
+        is_root: bool,
+        place: Location,
+    ) -> Result<Self, FsError> {
+        if !is_root && !is_one_entry(block) {
+            return Err(invalid("rec_len", u64::from(le32(block, 4).unwrap_or(0)), place));
+        }
+        let offset = if is_root { ROOT_ENTRIES_OFFSET } else { DX_NODE_ENTRIES_OFFSET };
+        let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
+        let tail = if volume.sb.has_metadata_csum() { size_of::<DxTail>() } else { 0 };
+        let room = block.len().saturating_sub(offset).saturating_sub(tail);
+        let most = room.checked_div(ENTRY).unwrap_or(0);
+        let (limit, count) = (head.limit.get(), head.count.get());
+        if usize::from(limit) != most {
+            return Err(range("limit", u64::from(limit), wide(most), place));
+        }
+        if count == 0 || count > limit {
+            return Err(range("count", u64::from(count), u64::from(limit), place));
+        }
+        Ok(Self { offset, count: usize::from(count), limit: most })
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= self.limit
+    }
+
+    /// A child. The first one's hash gives its place to the counts, and is the least.
+    pub(crate) fn child(&self, block: &[u8], n: usize) -> Child {
+        debug_assert!(n < self.count);
+        let at = self.offset.saturating_add(n.saturating_mul(ENTRY));
+        let entry = parse::<DxEntry>(block, at).unwrap_or_default();
+        let hash = if n == 0 { 0 } else { entry.hash.get() };
+        Child { hash, lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)) }
+    }
+
+    /// The last child whose hash is not above `hash`.
+    pub(crate) fn find(&self, block: &[u8], hash: u32) -> usize {
+        let (mut low, mut high) = (1, self.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.child(block, middle).hash <= hash {
+                low = middle.saturating_add(1);
+            } else {
+                high = middle;
+            }
+        }
+        low.saturating_sub(1)
+    }
+}
+
+/// How names are hashed and how many levels of nodes are below a root. `None` where
+/// the kernel, too, would read the directory as a plain list.
+pub(crate) fn head(
+    volume: &Volume,
+    block: &[u8],
+    place: Location,
+) -> Result<Option<(u8, u8)>, FsError> {
+    let info: DxRootInfo = parse(block, DX_ROOT_INFO_OFFSET).ok_or_else(|| truncated(place))?;
+    let most = if volume.sb.has_incompat(incompat::LARGEDIR) { 3 } else { 2 };
+    if info.hash_version > hash_version::TEA
+        || info.unused_flags & 1 != 0
+        || info.indirect_levels >= most
+        || usize::from(info.info_length) != INFO_LENGTH
+    {
+        return Ok(None);
+    }
+    let version = info.hash_version.saturating_add(volume.sb.hash_unsigned_offset());
+    Ok(Some((version, info.indirect_levels)))
 }
 
 /// A sound root.
@@ -48,6 +132,15 @@ pub(crate) struct Path {
 /// Whether a block of a hashed directory is part of the index.
 pub(crate) fn is_index_block(block: &[u8], lbn: Lbn) -> bool {
     lbn == Lbn::ZERO || is_one_entry(block)
+}
+
+/// Whether a block of a directory is part of an index, by its entries alone: where
+/// blocks of names end with a checksum, no entry of theirs reaches the end.
+pub(crate) fn is_index_by_entries(block: &[u8]) -> bool {
+    let second = le32(block, 16).unwrap_or(0) & 0xFFFF;
+    let second = record_len(u16::try_from(second).unwrap_or(0), block.len());
+    let first = le32(block, 4).unwrap_or(0) & 0xFFFF;
+    is_one_entry(block) || first == 12 && second == block.len().saturating_sub(12)
 }
 
 /// Where the entries of an index block stand.
@@ -106,35 +199,11 @@ pub(crate) fn seal(block: &mut [u8], seed: u32, place: Location) -> Result<(), F
 fn children(
     volume: &Volume,
     block: &[u8],
-    offset: usize,
+    is_root: bool,
     place: Location,
 ) -> Result<Vec<Child>, FsError> {
-    let head: DxCountLimit = parse(block, offset).ok_or_else(|| truncated(place))?;
-    let tail = if volume.sb.has_metadata_csum() { size_of::<DxTail>() } else { 0 };
-    let room = block.len().saturating_sub(offset).saturating_sub(tail);
-    let most = room.checked_div(ENTRY).unwrap_or(0);
-    let (limit, count) = (head.limit.get(), head.count.get());
-    if usize::from(limit) != most {
-        return Err(range("limit", u64::from(limit), wide(most), place));
-    }
-    if count == 0 || count > limit {
-        return Err(range("count", u64::from(count), u64::from(limit), place));
-    }
-    let len = usize::from(count).saturating_mul(ENTRY);
-    let entries = slice(block, offset, len).ok_or_else(|| truncated(place))?;
-    let mut found: Vec<Child> = entries
-        .chunks_exact(ENTRY)
-        .filter_map(|entry| parse::<DxEntry>(entry, 0))
-        .map(|entry| Child {
-            hash: entry.hash.get(),
-            lbn: Lbn::new(u64::from(entry.block.get() & BLOCK_MASK)),
-        })
-        .collect();
-    // The first entry's hash gives its place to the counts.
-    if let Some(first) = found.first_mut() {
-        first.hash = 0;
-    }
-    Ok(found)
+    let branch = Branch::of(volume, block, is_root, place)?;
+    Ok((0..branch.count).map(|n| branch.child(block, n)).collect())
 }
 
 /// Reads the root. `None` where the kernel, too, would read the directory as a
@@ -145,28 +214,16 @@ fn root(dir: &Directory<'_>) -> Result<Option<Root>, FsError> {
     }
     let place = Location::of("htree root").in_inode(dir.inode.ino);
     let block = dir.block(Lbn::ZERO)?;
-    let info: DxRootInfo = parse(&block, DX_ROOT_INFO_OFFSET).ok_or_else(|| truncated(place))?;
-    let most = if dir.volume.sb.has_incompat(incompat::LARGEDIR) { 3 } else { 2 };
-    if info.hash_version > hash_version::TEA
-        || info.unused_flags & 1 != 0
-        || info.indirect_levels >= most
-        || usize::from(info.info_length) != INFO_LENGTH
-    {
-        return Ok(None);
-    }
-    let version = info.hash_version.saturating_add(dir.volume.sb.hash_unsigned_offset());
-    let children = children(dir.volume, &block, ROOT_ENTRIES_OFFSET, place)?;
-    Ok(Some(Root { version, levels: info.indirect_levels, children }))
+    let Some((version, levels)) = head(dir.volume, &block, place)? else { return Ok(None) };
+    let children = children(dir.volume, &block, true, place)?;
+    Ok(Some(Root { version, levels, children }))
 }
 
 /// Reads an interior node.
 fn node(dir: &Directory<'_>, lbn: Lbn) -> Result<Vec<Child>, FsError> {
     let place = Location::of("htree node").in_inode(dir.inode.ino);
     let block = dir.block(lbn)?;
-    if !is_one_entry(&block) {
-        return Err(invalid("rec_len", u64::from(le32(&block, 4).unwrap_or(0)), place));
-    }
-    children(dir.volume, &block, DX_NODE_ENTRIES_OFFSET, place)
+    children(dir.volume, &block, false, place)
 }
 
 /// Walks the index for `name`. `None` for a directory that is a plain list.

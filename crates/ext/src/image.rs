@@ -6,8 +6,10 @@ use crate::field::{index, range, wide};
 use crate::inline;
 use crate::inode::Inode;
 use crate::journal;
-use crate::ondisk::{flags, special};
+use crate::ondisk::{compat, flags, special};
+use crate::superblock::Super;
 use crate::volume::Volume;
+use seekless_cache::{Discipline, JournalMode};
 use seekless_device::BlockDevice;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{
@@ -39,6 +41,18 @@ impl ExtImage {
         }
         let geometry = geometry(&volume);
         Ok(Self { volume, geometry })
+    }
+
+    /// The discipline that an image is changed under where nobody asks for another: one
+    /// with a journal as ext3 and ext4 by default, others as FreeBSD's ext2fs.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`], [`FsError::Device`].
+    pub fn discipline(device: &dyn BlockDevice) -> Result<Discipline, FsError> {
+        let sb = Super::read(device, false)?;
+        let ordered = Discipline::Journal(JournalMode::Ordered);
+        let journalled = sb.has_compat(compat::HAS_JOURNAL);
+        Ok(if journalled { ordered } else { Discipline::Normal })
     }
 
     /// The whole inode as it lies in its table.

@@ -10,9 +10,9 @@ use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
 /// Where the low half of the checksum stands.
-const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
+pub(crate) const CHECKSUM_LO_AT: usize = offset_of!(InodeCore, i_checksum_lo);
 /// Where the high half stands, from the inode's start.
-const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
+pub(crate) const CHECKSUM_HI_AT: usize = INODE_CORE_SIZE + offset_of!(InodeExtra, i_checksum_hi);
 /// The longest symlink target that lies in the inode.
 const FAST_SYMLINK_MAX: u64 = 59;
 
@@ -28,6 +28,27 @@ pub(crate) struct Inode {
     size: usize,
     /// Length in bytes.
     pub(crate) len: u64,
+}
+
+/// What the checksums of an inode and of its own blocks start from; `seed` is the
+/// volume's.
+pub(crate) fn seed_of(seed: u32, ino: u32, generation: u32) -> u32 {
+    crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
+}
+
+/// The checksum of an inode's bytes, its own fields counting as zero: 32 bits where
+/// the inode has the field for the high half, else 16.
+pub(crate) fn inode_sum(bytes: &[u8], wide: bool, seed: u32) -> u32 {
+    let mut crc = crc32c(seed, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
+    crc = crc32c(crc, &[0; 2]);
+    let middle = bytes.get(CHECKSUM_LO_AT.saturating_add(2)..).unwrap_or_default();
+    if !wide {
+        return crc32c(crc, middle) & 0xFFFF;
+    }
+    let split = CHECKSUM_HI_AT.saturating_sub(CHECKSUM_LO_AT).saturating_sub(2);
+    crc = crc32c(crc, middle.get(..split).unwrap_or_default());
+    crc = crc32c(crc, &[0; 2]);
+    crc32c(crc, middle.get(split.saturating_add(2)..).unwrap_or_default())
 }
 
 impl Volume {
@@ -97,29 +118,15 @@ impl Volume {
         if !self.sb.has_metadata_csum() {
             return Ok(());
         }
-        let bytes = inode.raw();
         let wide = inode.has_extra(offset_of!(InodeExtra, i_checksum_hi), 2);
-        let mut crc = self.inode_seed(inode);
-        crc = crc32c(crc, slice(bytes, 0, CHECKSUM_LO_AT).unwrap_or_default());
-        crc = crc32c(crc, &[0; 2]);
-        let middle = bytes.get(CHECKSUM_LO_AT.saturating_add(2)..).unwrap_or_default();
-        if wide {
-            let split = CHECKSUM_HI_AT.saturating_sub(CHECKSUM_LO_AT).saturating_sub(2);
-            crc = crc32c(crc, middle.get(..split).unwrap_or_default());
-            crc = crc32c(crc, &[0; 2]);
-            crc = crc32c(crc, middle.get(split.saturating_add(2)..).unwrap_or_default());
-        } else {
-            crc = crc32c(crc, middle);
-            crc &= 0xFFFF;
-        }
+        let crc = inode_sum(inode.raw(), wide, self.inode_seed(inode));
         let high = if wide { u32::from(inode.extra.i_checksum_hi.get()) } else { 0 };
         self.verify((high << 16) | u32::from(inode.core.i_checksum_lo.get()), crc, place)
     }
 
     /// What checksums of an inode's own blocks start from.
     pub(crate) fn inode_seed(&self, inode: &Inode) -> u32 {
-        let seed = crc32c(self.sb.checksum_seed, &inode.ino.get().to_le_bytes());
-        crc32c(seed, &inode.core.i_generation.get().to_le_bytes())
+        seed_of(self.sb.checksum_seed, inode.ino.get(), inode.core.i_generation.get())
     }
 
     /// An inode that is in use and of a known kind.

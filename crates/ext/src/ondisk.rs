@@ -186,6 +186,8 @@ pub(crate) mod incompat {
 
 /// `s_state`: cleanly unmounted.
 pub(crate) const STATE_VALID: u16 = 1;
+/// `s_state`: errors were met.
+pub(crate) const STATE_ERRORS: u16 = 2;
 /// `s_flags`: names are hashed as signed characters.
 pub(crate) const FLAG_SIGNED_HASH: u32 = 1;
 /// `s_flags`: names are hashed as unsigned characters.

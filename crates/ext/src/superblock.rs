@@ -1,6 +1,7 @@
 //! The superblock: checked once, then the source of every bound.
 
 use crate::checksum::crc32c;
+use crate::encode::sums::seal_superblock;
 use crate::features;
 use crate::field::{invalid, parse, range, truncated};
 use crate::ondisk::{
@@ -8,6 +9,7 @@ use crate::ondisk::{
     SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
 };
 use seekless_device::BlockDevice;
+use seekless_fs::patches::Patches;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Lba};
 use zerocopy::IntoBytes;
@@ -52,6 +54,25 @@ pub(crate) struct Super {
 
 fn here() -> Location {
     Location::of("superblock")
+}
+
+/// Reads the primary superblock as it lies on the disk, unchecked.
+///
+/// # Errors
+/// What the device gives.
+pub(crate) fn read_primary(disk: &Patches) -> Result<Superblock, FsError> {
+    let bytes = disk.read(SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE)?;
+    parse(&bytes, 0).ok_or_else(|| truncated(here()))
+}
+
+/// Writes the primary superblock with its checksum, and waits until it is on the disk.
+///
+/// # Errors
+/// What the device gives.
+pub(crate) fn write_primary(disk: &mut Patches, mut raw: Superblock) -> Result<(), FsError> {
+    seal_superblock(&mut raw, 0);
+    disk.put(SUPERBLOCK_OFFSET, raw.as_bytes())?;
+    disk.flush()
 }
 
 /// Where the primary superblock lies.

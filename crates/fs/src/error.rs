@@ -252,6 +252,10 @@ pub enum FsError {
     /// directory.
     #[error("{0}: not permitted")]
     NotPermitted(String),
+    /// A name that cannot be given in one step: the file has to be copied there, as to
+    /// another file system.
+    #[error("{0}: cannot be moved in one step")]
+    CrossDevice(String),
     /// An extended attribute that is not there.
     #[error("{0}: no such attribute")]
     NoAttribute(String),

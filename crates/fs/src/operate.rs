@@ -96,6 +96,9 @@ pub struct Space {
     pub name_max: u32,
 }
 
+/// Something to be done without the file system ([`Operate::work`]).
+pub type Work = Box<dyn FnOnce() + Send>;
+
 /// A file system that is in use. Calls are made one at a time.
 ///
 /// Every call that changes something either happens whole, as seen by later
@@ -283,6 +286,20 @@ pub trait Operate: Send {
     /// # Errors
     /// [`FsError::Device`].
     fn tick(&mut self) -> Result<(), FsError>;
+
+    /// Leaves it to the caller to do what waits for the device alone: a tick only
+    /// begins it, and [`Operate::work`] hands it out.
+    fn leave_work(&mut self) {}
+
+    /// Something that waits for the device and does not need the file system: to be
+    /// done by somebody who does not keep it locked, and asked for again afterwards,
+    /// until there is nothing. Who needs it meanwhile waits for it.
+    ///
+    /// # Errors
+    /// [`FsError::Device`] when what was handed out before has failed.
+    fn work(&mut self) -> Result<Option<Work>, FsError> {
+        Ok(None)
+    }
 
     /// How full the file system is.
     fn space(&mut self) -> Space;

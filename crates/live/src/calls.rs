@@ -2,7 +2,9 @@
 
 use crate::{Format, Live};
 use seekless_fs::field::{index, wide};
-use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, Space, XattrMode};
+use seekless_fs::operate::{
+    NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
+};
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::ops::ControlFlow;
@@ -82,7 +84,7 @@ impl<F: Format> Operate for Live<F> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        self.change(|live| live.write_file(ino, offset.get(), bytes))
+        self.write_in_pieces(ino, offset.get(), bytes)
     }
 
     fn allocate(
@@ -92,12 +94,14 @@ impl<F: Format> Operate for Live<F> {
         len: ByteLen,
         keep_size: bool,
     ) -> Result<(), FsError> {
-        self.change(|live| live.allocate_file(ino, offset.get(), len.get(), keep_size))
+        self.allocate_in_pieces(ino, offset.get(), len.get(), keep_size)
     }
 
     fn data_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
         self.drop_nodes();
-        self.named_node(ino)?;
+        if self.named_node(ino)?.kind != FileKind::Regular {
+            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
+        }
         self.format.mapped_runs(&mut self.core, ino)
     }
 
@@ -184,6 +188,15 @@ impl<F: Format> Operate for Live<F> {
         self.run_actions()
     }
 
+    fn leave_work(&mut self) {
+        self.core.cache.set_commits_apart(true);
+    }
+
+    fn work(&mut self) -> Result<Option<Work>, FsError> {
+        let work = self.core.cache.commit_work()?;
+        Ok(work.map(|work| -> Work { Box::new(move || work.perform()) }))
+    }
+
     fn space(&mut self) -> Space {
         self.format.space(&self.core)
     }
@@ -204,11 +217,13 @@ impl<F: Format> Operate for Live<F> {
             .filter(|node| node.effective == 0)
             .map(|node| node.ino)
             .collect();
+        let mut left = Ok(());
         for ino in orphans {
             let node = self.node(ino)?;
             node.holds = 0;
             if node.links == 0 {
-                self.destroy(ino)?;
+                // What else was changed is written all the same.
+                left = left.and(self.change(|live| live.destroy(ino)));
             }
         }
         self.write_everything()?;
@@ -216,8 +231,11 @@ impl<F: Format> Operate for Live<F> {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }
         self.device.flush()?;
+        self.core.cache.begin()?;
         self.format.mark(&mut self.core, true)?;
+        self.core.cache.end()?;
+        self.core.cache.close_log()?;
         self.closed = true;
-        Ok(())
+        left
     }
 }

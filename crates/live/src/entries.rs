@@ -77,13 +77,33 @@ impl<F: Format> Live<F> {
     /// directory's size.
     pub(crate) fn reserve(&mut self, dir: Ino, name: &[u8]) -> Result<Spot, FsError> {
         self.dir_node(dir)?;
-        self.format.before_name(&mut self.core, dir)?;
-        let found = self.index(dir)?.unit_with(F::Codec::needed(name.len()));
+        let placed = self.place_name(dir, name)?;
+        let found = match placed {
+            Some(unit) => Some(unit),
+            None => self.index(dir)?.unit_with(F::Codec::needed(name.len())),
+        };
         let unit = match found {
             Some(unit) => unit,
             None => self.grow_dir(dir)?,
         };
         self.spot(dir, unit)
+    }
+
+    /// The unit that a name is to lie in, if the format asks for one.
+    pub(crate) fn place_name(&mut self, dir: Ino, name: &[u8]) -> Result<Option<u64>, FsError> {
+        let placed = match self.format.place_name(&mut self.core, dir, name) {
+            Ok(placed) => placed,
+            Err(error) => {
+                // Some of it may have been done.
+                self.drop_index(dir);
+                return Err(error);
+            }
+        };
+        self.dir_node(dir)?.reached_by.extend(placed.reached);
+        for unit in placed.rewritten {
+            self.reread_unit(dir, unit)?;
+        }
+        Ok(placed.unit)
     }
 
     /// Room in a unit, and what must be on the disk for it to be reached.

@@ -48,6 +48,9 @@ impl<F: Format> Live<F> {
                     )));
                 }
             }
+            if size <= self.node(ino)?.size {
+                self.cut_in_pieces(ino, size)?;
+            }
             self.format.truncate(&mut self.core, ino, size)?;
             self.node(ino)?.mtime = now;
         }

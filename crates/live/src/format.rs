@@ -56,6 +56,9 @@ pub struct Limits {
     pub dir_unit: usize,
     /// What a check needs of inodes and names.
     pub names: NameOrder,
+    /// Directories are given other names even where a check could not follow by
+    /// itself, had a crash come in between.
+    pub moves_dirs: bool,
 }
 
 impl Limits {
@@ -237,6 +240,17 @@ pub trait Codec {
     fn ino_bytes(&self, ino: Ino) -> [u8; 4];
 }
 
+/// Where a name goes in a directory, and what was changed so that it can.
+#[derive(Clone, Debug, Default)]
+pub struct NamePlace {
+    /// The unit, which has room for it; `None` where any unit with room will do.
+    pub unit: Option<u64>,
+    /// Units with names that lie elsewhere than before; new ones are among them.
+    pub rewritten: SmallVec<[u64; 4]>,
+    /// What must be on the disk for new units to be reached.
+    pub reached: Ids,
+}
+
 /// What a new inode's contents are, and what they wait for.
 #[derive(Default)]
 pub struct Contents {
@@ -380,10 +394,69 @@ pub trait Format: Send + Sized {
     /// A time as the format can keep it.
     fn representable(&self, time: Timestamp) -> Timestamp;
 
-    /// To be called before a name is added to a directory: it is to be such that
-    /// the name can lie anywhere in it. By default, it always is.
-    fn before_name(&mut self, _core: &mut Core<Self::Map>, _dir: Ino) -> Result<(), FsError> {
+    /// Where a name goes that is about to be added to a directory, for which it may
+    /// be changed. By default, anywhere.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn place_name(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _dir: Ino,
+        _name: &[u8],
+    ) -> Result<NamePlace, FsError> {
+        Ok(NamePlace::default())
+    }
+
+    /// Notes on the disk, for who mounts it after a crash, that a file in memory goes
+    /// once nobody holds it, or, with links, is being cut to its length; or that this
+    /// is over. A file made as good as unused is off the list by that. Only asked for
+    /// where there is a journal; by default there is no such list.
+    fn note_orphan(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _ino: Ino,
+        _is: bool,
+    ) -> Result<(), FsError> {
         Ok(())
+    }
+
+    /// The files that a crash has left on the list, which are in memory then.
+    fn orphans(&mut self, _core: &mut Core<Self::Map>) -> Result<Vec<Ino>, FsError> {
+        Ok(Vec::new())
+    }
+
+    /// Gives back what a file has behind a length, its end among it if that is later.
+    fn cut_behind(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        len: u64,
+    ) -> Result<(), FsError> {
+        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
+    }
+
+    /// How far the operation under way can cut a file that is to have a length: to
+    /// that, or less far. Only asked for where there is a journal.
+    fn cut_at_once(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _ino: Ino,
+        len: u64,
+    ) -> Result<u64, FsError> {
+        Ok(len)
+    }
+
+    /// Bytes of a file that one operation writes or allocates at most. Only asked for
+    /// where there is a journal.
+    fn piece(&self, _core: &Core<Self::Map>) -> u64 {
+        u64::MAX
+    }
+
+    /// Whether a directory may have more in it than links can count: it has one link
+    /// from then on, whatever comes and goes (ext4's `dir_nlink`). By default, no.
+    fn goes_uncounted(&self, _node: &Node<Self::Map>) -> bool {
+        false
     }
 
     // What files hold.
@@ -472,7 +545,7 @@ pub trait Format: Send + Sized {
         ino: Ino,
     ) -> Result<Vec<Extent>, FsError>;
 
-    /// The runs of a regular file's contents, counted in units of block numbers.
+    /// The runs of a file's contents, counted in units of block numbers.
     fn mapped_runs(
         &mut self,
         core: &mut Core<Self::Map>,

@@ -176,6 +176,27 @@ impl<F: Format> Live<F> {
         Ok(made)
     }
 
+    /// Notes where the names of a unit lie that the format has rewritten.
+    pub(crate) fn reread_unit(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
+        if !self.indexes.of.contains_key(&dir) {
+            return Ok(());
+        }
+        let len = self.format.limits().dir_unit;
+        let base = unit.saturating_mul(wide(len));
+        let (block, skip) = self.dir_place(dir, base)?;
+        let bytes = self.core.cache.read(block, skip, len)?.to_vec();
+        let place = Location::of("directory").in_inode(dir);
+        let mut lie: Vec<(&[u8], usize)> = Vec::new();
+        for entry in self.format.codec().entries(&bytes, place) {
+            let entry = entry?;
+            if entry.is_name {
+                lie.push((entry.name, entry.at));
+            }
+        }
+        self.note_moved(dir, base, &lie)?;
+        self.refresh_room(dir, unit)
+    }
+
     /// Enters a name that was written.
     pub(crate) fn enter(
         &mut self,

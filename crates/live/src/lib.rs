@@ -13,7 +13,8 @@
 //! - `indirect`: files mapped by twelve numbers and three trees;
 //! - `entries`, `index`, `names`, `rename`, `reach`: names; `linked_last`: those of
 //!   formats whose check wants another order than that of FFS;
-//! - `actions`, `removal`: what is done later, and files taken apart;
+//! - `actions`, `removal`: what is done later, and files taken apart; `pieces`: in
+//!   as many transactions as that takes, where there is a journal;
 //! - `durable`: what `fsync` waits for;
 //! - `fault`: rules that tests break.
 //!
@@ -48,6 +49,7 @@ pub mod indirect;
 mod linked_last;
 mod names;
 mod node;
+mod pieces;
 mod reach;
 mod read;
 mod removal;
@@ -59,14 +61,16 @@ pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
 pub use attributes::change_list;
 pub use fault::Fault;
-pub use format::{Codec, Compacted, Contents, Entry, Format, Ids, Limits, NameOrder, Room};
+pub use format::{
+    Codec, Compacted, Contents, Entry, Format, Ids, Limits, NameOrder, NamePlace, Room,
+};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;
 pub use table::{Fields, Part, Raw, Table};
 
 use index::Indexes;
 use reach::Reach;
-use seekless_cache::{Config, Counters};
+use seekless_cache::{Config, Counters, Why};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_units::Nanos;
@@ -112,7 +116,10 @@ impl<F: Format> Live<F> {
         };
         let root = live.format.limits().root;
         live.dir_node(root)?;
+        live.core.cache.begin()?;
         live.format.mark(&mut live.core, false)?;
+        live.core.cache.end()?;
+        live.clear_orphans()?;
         Ok(live)
     }
 
@@ -178,11 +185,27 @@ impl<F: Format> Live<F> {
         if matches!(done, Err(FsError::NoSpace(_))) && self.reclaim()? {
             done = operation(self);
         }
-        self.run_actions().and(done).map_err(met_here)
+        if let Err(error) = &done
+            && !self.is_undone(error)
+        {
+            self.core.cache.abort(&error.to_string());
+            return done.map_err(met_here);
+        }
+        self.end_operation().and(done).map_err(met_here)
     }
 
     /// Frees what waits only for the disk. False when there was nothing.
     fn reclaim(&mut self) -> Result<bool, FsError> {
+        if self.core.cache.is_journalled() {
+            if self.core.cache.quarantined().is_empty() {
+                return Ok(false);
+            }
+            // The operation has undone what it did, and begins anew.
+            self.end_operation()?;
+            self.core.cache.commit(Why::Forced)?;
+            self.core.cache.begin()?;
+            return Ok(true);
+        }
         if self.core.pending.is_empty() {
             return Ok(false);
         }

@@ -75,12 +75,12 @@ impl<F: Format> Live<F> {
     ) -> Result<Ino, FsError> {
         self.check_name(name)?;
         let limits = *self.format.limits();
-        let links = self.open_dir(dir)?.links;
+        self.open_dir(dir)?;
         if self.find(dir, name)?.is_some() || matches!(name, b"." | b"..") {
             return Err(FsError::Exists(text(name)));
         }
-        if matches!(new, NewFile::Directory) && links >= limits.link_max {
-            return Err(FsError::TooManyLinks(dir));
+        if matches!(new, NewFile::Directory) {
+            self.check_child(dir)?;
         }
         if let NewFile::Symlink(target) = new
             && (target.is_empty() || target.len() > limits.target_max)
@@ -203,10 +203,7 @@ impl<F: Format> Live<F> {
         let kind = node.kind;
         let init_first = self.unless(Fault::EntryBeforeInode, Some(init));
         let (role, after) = if kind == FileKind::Directory {
-            let parent = self.dir_node(dir)?;
-            parent.links = parent.links.saturating_add(1);
-            parent.effective = parent.effective.saturating_add(1);
-            let counted = self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])?;
+            let counted = self.gain_child(dir)?;
             let counted = if counts_last { ChangeId::COMMITTED } else { counted };
             self.node(ino)?.parent_link = counted;
             let counted = self.unless(Fault::EntryBeforeParentLink, Some(counted));
@@ -248,6 +245,40 @@ impl<F: Format> Live<F> {
         let now = self.core.now();
         self.node(ino)?.ctime = now;
         self.format.put_attributes(&mut self.core, ino)
+    }
+
+    /// Refuses one more directory in another, where that cannot be counted.
+    pub(crate) fn check_child(&mut self, dir: Ino) -> Result<(), FsError> {
+        let link_max = self.format.limits().link_max;
+        let node = self.core.node(dir)?;
+        if node.links >= link_max && !self.format.goes_uncounted(node) {
+            return Err(FsError::TooManyLinks(dir));
+        }
+        Ok(())
+    }
+
+    /// Whether the directories in a directory are not counted any more.
+    pub(crate) fn is_uncounted(&mut self, dir: Ino) -> Result<bool, FsError> {
+        let node = self.core.node(dir)?;
+        Ok(node.links == 1 && self.format.goes_uncounted(node))
+    }
+
+    /// A directory has one more in it.
+    pub(crate) fn gain_child(&mut self, dir: Ino) -> Result<ChangeId, FsError> {
+        self.dir_node(dir)?;
+        self.check_child(dir)?;
+        if self.is_uncounted(dir)? {
+            return Ok(ChangeId::COMMITTED);
+        }
+        let link_max = self.format.limits().link_max;
+        let node = self.dir_node(dir)?;
+        if node.links >= link_max {
+            (node.links, node.effective) = (1, 1);
+        } else {
+            node.links = node.links.saturating_add(1);
+            node.effective = node.effective.saturating_add(1);
+        }
+        self.format.put_links(&mut self.core, dir, Role::LinkCount, &[])
     }
 
     /// Counts one name more, for those who look and on the disk.

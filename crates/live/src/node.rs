@@ -100,8 +100,8 @@ pub struct Node<M> {
     pub(crate) parent_link: ChangeId,
     /// What gives a new inode its links, where these come after its first name.
     pub(crate) linked: ChangeId,
-    /// Of a directory: what gives new inodes their links that have their first names
-    /// in it, where these come after the names.
+    /// Of a directory: what gives files their links that have names in it, where
+    /// these come after the names.
     pub(crate) links_due: SmallVec<[ChangeId; 2]>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,

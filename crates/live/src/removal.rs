@@ -52,6 +52,7 @@ impl<F: Format> Live<F> {
 
     /// What is returned must be on the disk for the file to be gone.
     fn take_apart(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+        self.cut_in_pieces(ino, 0)?;
         self.node(ino)?;
         let cut = self.format.everything(&mut self.core, ino)?;
         let Some(node) = self.core.nodes.get(&ino) else { return Ok(ChangeId::COMMITTED) };

@@ -199,14 +199,16 @@ impl<F: Format> Live<F> {
     /// Refuses what cannot be counted.
     fn check_room(&mut self, moved: Ino, new_parent: Option<Ino>) -> Result<(), FsError> {
         let link_max = self.format.limits().link_max;
-        if self.node(moved)?.links >= link_max {
+        // It has both names for a while, where links go first.
+        if self.node(moved)?.links >= link_max && !self.counts_last() {
             return Err(FsError::TooManyLinks(moved));
         }
         match new_parent {
-            Some(parent) if self.node(parent)?.links >= link_max => {
-                Err(FsError::TooManyLinks(parent))
+            Some(parent) => {
+                self.node(parent)?;
+                self.check_child(parent)
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -315,6 +317,9 @@ impl<F: Format> Live<F> {
         }
         self.check_room(moved, Some(to.0))?;
         self.check_room(other, Some(from.0))?;
+        if self.counts_last() && [kind, other_kind].contains(&FileKind::Directory) {
+            self.check_move(to.1)?;
+        }
         let third = format!(".exchange-{moved}-{other}").into_bytes();
         if self.find(to.0, &third)?.is_some() {
             return Err(FsError::Exists(String::from_utf8_lossy(&third).into_owned()));

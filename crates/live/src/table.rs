@@ -49,6 +49,17 @@ pub trait Table: Format {
     /// The fields of a part; those of [`Part::Reach`] are those of [`Part::Map`].
     fn fields(&self, part: Part) -> Fields;
 
+    /// Whether inodes have checksums.
+    fn seals_inodes(&self) -> bool {
+        false
+    }
+
+    /// Renews the checksum in the bytes of a whole inode. The fields it stands in are
+    /// returned.
+    fn seal_inode(&self, _ino: Ino, _raw: &mut [u8]) -> Fields {
+        Fields::new()
+    }
+
     /// An inode's bytes as they are, and as its node would have them.
     ///
     /// # Errors
@@ -80,15 +91,23 @@ pub trait Table: Format {
         let fields = self.fields(part);
         let size = fields.first().cloned().filter(|_| part == Part::Reach);
         let (block, skip) = self.inode_place(ino)?;
-        let pieces: SmallVec<[Piece<'_>; 8]> = fields
+        let mut changed = fields;
+        changed.retain(|at| field(&old, at) != field(&new, at) || size.as_ref() == Some(&*at));
+        if changed.is_empty() {
+            return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
+        }
+        let new = if self.seals_inodes() {
+            let mut whole = patched(&old, &new, &changed);
+            changed.extend(self.seal_inode(ino, &mut whole));
+            whole
+        } else {
+            new
+        };
+        let pieces: SmallVec<[Piece<'_>; 8]> = changed
             .iter()
-            .filter(|&at| field(&old, at) != field(&new, at) || size.as_ref() == Some(at))
             // Offsets count from the block's start.
             .map(|at| Piece { offset: byte(skip.saturating_add(at.start)), bytes: field(&new, at) })
             .collect();
-        if pieces.is_empty() {
-            return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
-        }
         let changed = if let Some(dropped) = instead {
             core.cache.replace(block, &pieces, role, after, dropped)?
         } else {
@@ -104,9 +123,16 @@ pub trait Table: Format {
     /// # Errors
     /// As [`Format`].
     fn put_rest(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
-        let (old, new) = self.old_and_new(core, ino)?;
+        let (old, mut new) = self.old_and_new(core, ino)?;
         let (block, skip) = self.inode_place(ino)?;
-        for at in self.fields(Part::Attributes) {
+        let mut fields = self.fields(Part::Attributes);
+        if self.seals_inodes() {
+            new = patched(&old, &new, &fields);
+            if new != old {
+                fields.extend(self.seal_inode(ino, &mut new));
+            }
+        }
+        for at in fields {
             let bytes = field(&new, &at);
             if field(&old, &at) == bytes {
                 continue;
@@ -132,7 +158,11 @@ pub trait Table: Format {
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
         let (block, skip) = self.inode_place(ino)?;
-        let piece = Piece { offset: byte(skip), bytes };
+        let mut bytes = Raw::from_slice(bytes);
+        if self.seals_inodes() {
+            self.seal_inode(ino, &mut bytes);
+        }
+        let piece = Piece { offset: byte(skip), bytes: &bytes };
         let id = core.cache.change(block, &[piece], Role::InodeInit, after)?;
         core.node(ino)?.fresh = SmallVec::from_slice(&[id]);
         Ok(id)
@@ -143,4 +173,15 @@ fn field<'a>(raw: &'a [u8], at: &Range<usize>) -> &'a [u8] {
     let bytes = raw.get(at.clone());
     debug_assert!(bytes.is_some(), "a field lies in its inode");
     bytes.unwrap_or_default()
+}
+
+/// Some fields of an inode as they are new, the rest as it was.
+fn patched(old: &Raw, new: &Raw, fields: &Fields) -> Raw {
+    let mut whole = old.clone();
+    for at in fields {
+        if let Some(to) = whole.get_mut(at.clone()) {
+            to.copy_from_slice(field(new, at));
+        }
+    }
+    whole
 }

@@ -25,10 +25,17 @@ const ROOT: Parent = Parent {
     is_root: true,
     depth: 0,
     subdirectories: 0,
+    last: None,
 };
 
 fn below_root(group: GroupNo, subdirectories: u32) -> Parent {
-    Parent { at: InodePlace { group, slot: 0 }, is_root: false, depth: 1, subdirectories }
+    Parent {
+        at: InodePlace { group, slot: 0 },
+        is_root: false,
+        depth: 1,
+        subdirectories,
+        last: None,
+    }
 }
 
 struct Simulation {
@@ -66,7 +73,7 @@ impl Simulation {
 
     /// Takes an inode in the first group that has one.
     fn take(&mut self, parent: Parent, is_directory: bool) -> (GroupNo, GroupSummary) {
-        let new = NewInode { parent, name: b"name", is_directory };
+        let new = NewInode { parent, name: b"name", hash: None, is_directory };
         let goal = self.policy.goal(&self.groups, &new);
         let order = self.policy.order(&self.groups, goal);
         let found = first_with::<_, ()>(order, |group, _| {

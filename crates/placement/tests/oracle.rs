@@ -128,7 +128,7 @@ fn policies_agree_with_their_rules() {
         let depth = 1 + draw.below(5) as u32;
         let subdirectories = draw.below(50) as u32;
         let at = InodePlace { group: GroupNo::new(group), slot: 5 };
-        let parent = Parent { at, is_root: false, depth, subdirectories };
+        let parent = Parent { at, is_root: false, depth, subdirectories, last: None };
         let ask = |name: &str, parent: &Parent| {
             let mut policy = by_name(name, ncg, case.expected, 3).unwrap();
             for (at, &count) in case.contigdirs.iter().enumerate() {
@@ -161,7 +161,7 @@ fn the_first_level_is_spread() {
         let ncg = u64::from(case.shape.ncg);
         let groups = case.told();
         let at = InodePlace { group: GroupNo::ZERO, slot: 2 };
-        let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0 };
+        let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0, last: None };
         let ask = |seed| {
             let policy = by_name("orlov", case.shape.ncg, case.expected, seed);
             policy.unwrap().prefer(&groups, &parent)

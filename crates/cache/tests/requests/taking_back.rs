@@ -1,7 +1,7 @@
 //! Changes that are taken back, and blocks whose contents matter no more.
 
 use crate::{PER_BLOCK, Rig, run, soft_updates};
-use seekless_cache::{ChangeId, Kind, Piece, Role, Seal};
+use seekless_cache::{ChangeId, Kind, Owner, Piece, Role, Seal};
 use seekless_units::{BlockNo, ByteLen};
 use std::sync::{Arc, Mutex};
 
@@ -164,7 +164,7 @@ type Given = Vec<(u64, Vec<u8>)>;
 struct Keeper(Arc<Mutex<Given>>);
 
 impl Seal for Keeper {
-    fn seal(&self, at: BlockNo, bytes: &mut [u8]) {
+    fn seal(&self, at: BlockNo, _: Option<Owner>, bytes: &mut [u8]) {
         self.0.lock().unwrap().push((at.get(), bytes.to_vec()));
         bytes[0] = 0xee;
     }
@@ -185,6 +185,38 @@ fn metadata_are_sealed_and_contents_are_not() {
     assert!(sealed.lock().unwrap().is_empty());
     assert_eq!([8, 24].map(|at| rig.disk.byte(at, 0)), [5, 0xee]);
     assert_eq!(rig.read(24, 1)[0], 6, "the seal is the disk's alone");
+}
+
+/// Keeps the owners of what it was given to seal.
+struct Owners(Arc<Mutex<Vec<Option<Owner>>>>);
+
+impl Seal for Owners {
+    fn seal(&self, _: BlockNo, owner: Option<Owner>, _: &mut [u8]) {
+        self.0.lock().unwrap().push(owner);
+    }
+}
+
+#[test]
+fn a_block_has_its_owner_until_it_is_another() {
+    let mut config = soft_updates();
+    config.capacity = ByteLen::new(1);
+    let mut rig = Rig::new(config);
+    let sealed = Arc::new(Mutex::default());
+    rig.cache.set_seal(Box::new(Owners(Arc::clone(&sealed))));
+    let (at, owner) = (BlockNo::new(8), Owner { kind: 1, number: 12, generation: 7 });
+    rig.fill_block(1, 5, Role::DirectoryInit);
+    assert_eq!(rig.cache.owner(at), None);
+    rig.cache.set_owner(at, owner);
+    rig.cache.sync().unwrap();
+    assert_eq!(sealed.lock().unwrap().pop(), Some(Some(owner)));
+    // Its memory is free for others, and it is read anew.
+    rig.cache.begin().unwrap();
+    assert_eq!((rig.cache.owner(at), rig.read(8, 1)[0]), (None, 5));
+    rig.cache.set_owner(at, owner);
+    rig.fill_block(1, 6, Role::DirectoryInit);
+    assert_eq!(rig.cache.owner(at), None, "it holds something else");
+    rig.cache.sync().unwrap();
+    assert_eq!(sealed.lock().unwrap().pop(), Some(None));
 }
 
 /// Parts that are not in memory are zero in what is sealed, whatever the

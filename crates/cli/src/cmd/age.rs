@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Age a file system: create, grow and delete files as a profile describes
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An image (UFS1 or UFS2) is aged by seekless's own file system engine in virtual
+An image (UFS or ext) is aged by seekless's own file system engine in virtual
 time. With --mounted, any file system mounted by the kernel is aged instead, with
 real data in a new directory on it. The same seed gives the same operations and,
 on an image, the same bytes. Until the requested fullness is reached, files are

@@ -28,21 +28,25 @@ Examples:
   seekless mount disk.img /mnt --record boot.trace &
   chroot /mnt /bin/job; umount /mnt
   seekless mount ufs.img /mnt -o rw,softdep,policy=orlov,cache=256M
+  seekless mount ext4.img /mnt -o rw,journal=data
 
-Mount options (-o) for read-write mounts (UFS1, UFS2 and ext2):
+Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
   rw                              mount read-write; required by the options below
   softdep, async, sync, normal    when changes are written: ordered by soft updates
                                   (softdep, the default on UFS); delayed, in any
                                   order; synchronously; or names and inodes
                                   synchronously and the rest delayed (normal, the
-                                  default on ext2)
+                                  default on ext images without a journal)
+  journal=ordered|writeback|data  images with a journal: what of the contents of
+                                  files is kept in order with it (default: ordered)
   policy=POLICY                   placement of new directories: orlov (default),
                                   old-dirpref, depth on UFS; ext2-orlov (default),
-                                  find-group-dir, linear on ext2
+                                  find-group-dir, linear on ext, and linux-orlov,
+                                  ext4's, which places all inodes
   blocks=POLICY                   placement of file blocks: blkpref (default),
                                   old-blkpref, next-free, random-start, near-start
                                   on UFS; ext2-next (default) and the last three on
-                                  ext2
+                                  ext
   noreallocblks                   do not gather new blocks into clusters (UFS)
   cache=SIZE                      size of the block cache (default: 64M)
   ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30
@@ -52,6 +56,9 @@ Mount options (-o) for read-write mounts (UFS1, UFS2 and ext2):
                                   of ticks (1/100 s) for which callers are delayed
                                   above it
   nobarriers                      do not flush the image after each round of writes
+  dirmove=exdev                   ext without a journal: refuse to give directories
+                                  other names (EXDEV; mv then copies them) where a
+                                  crash could leave both or none (default: any)
   force                           mount even if the file system is not clean
   seed=N                          random seed of the policies
 For all mounts: ro, suid, dev, noexec and their opposites (default: nosuid, nodev)

@@ -2,9 +2,9 @@
 
 use super::{LiveMountOptions, Shared};
 use crate::image::FORMATS;
-use seekless_cache::{Counters, Discipline};
+use seekless_cache::Counters;
 use seekless_device::{BlockDevice, Clock};
-use seekless_ext::ExtLive;
+use seekless_ext::{ExtImage, ExtLive};
 use seekless_ffs::FfsLive;
 use seekless_fs::{FsError, Timestamp};
 use seekless_live::{Format, Live};
@@ -38,12 +38,19 @@ impl Engine {
     ) -> Result<Self, FsError> {
         match seekless_fs::format::claim(FORMATS, device.as_ref())?.name {
             "ffs" => {
+                if !options.moves_dirs {
+                    let what = "dirmove=exdev on UFS (all moves are ordered there)";
+                    return Err(FsError::Unsupported(what.into()));
+                }
                 let how = options.ffs(ignore_checksums, wall);
                 Ok(Self::of(FfsLive::open(device, clock, options.config, how)?))
             }
             "ext" => {
                 let mut config = options.config;
-                config.discipline = options.discipline.unwrap_or(Discipline::Normal);
+                config.discipline = match options.discipline {
+                    Some(discipline) => discipline,
+                    None => ExtImage::discipline(device.as_ref())?,
+                };
                 let how = options.ext(wall);
                 Ok(Self::of(ExtLive::open(device, clock, config, how)?))
             }

@@ -100,6 +100,7 @@ pub(super) fn errno(error: FsError) -> Errno {
         FsError::TooManyLinks(_) => Errno::EMLINK,
         FsError::TooLarge(_) => Errno::EFBIG,
         FsError::NotPermitted(_) => Errno::EPERM,
+        FsError::CrossDevice(_) => Errno::EXDEV,
         FsError::NoAttribute(_) => Errno::ENODATA,
         FsError::NoSpace(_) => Errno::ENOSPC,
         FsError::ReadOnly(_) => Errno::EROFS,

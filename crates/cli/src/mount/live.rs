@@ -6,9 +6,11 @@
 //! is kept until the kernel has forgotten its inode.
 
 mod calls;
+mod listing;
 
 use super::kernel::{answer_empty, answer_entry, errno, file_attr, generation};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
+use listing::Listings;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use seekless_fs::{Attr, FsError};
 use seekless_units::Ino;
@@ -32,6 +34,7 @@ pub(crate) struct LiveMount {
     block_size: u32,
     /// How often the kernel was told of an inode that it has not forgotten.
     known: Mutex<HashMap<u64, u64>>,
+    listings: Listings,
 }
 
 impl LiveMount {
@@ -40,7 +43,7 @@ impl LiveMount {
             let mut live = lock(&live);
             (live.root(), live.space().block_size)
         };
-        Self { live, root, block_size, known: Mutex::new(HashMap::new()) }
+        Self { live, root, block_size, known: Mutex::default(), listings: Listings::default() }
     }
 
     /// FUSE's number of the root is 1.
@@ -147,10 +150,23 @@ impl LiveMount {
 /// Does each second what is due, until the file system is closed.
 pub(crate) fn tick(live: &Shared, stopped: &std::sync::mpsc::Receiver<()>) {
     let second = std::time::Duration::from_secs(1);
+    lock(live).leave_work();
     while stopped.recv_timeout(second) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-        match lock(live).tick() {
+        let ticked = lock(live).tick();
+        match ticked.and_then(|()| work(live)) {
             Ok(()) | Err(FsError::ReadOnly(_)) => {}
             Err(error) => crate::say::warning!("mount: {error}"),
+        }
+    }
+}
+
+/// Does what waits for the device, while others use the file system.
+fn work(live: &Shared) -> Result<(), FsError> {
+    loop {
+        let work = lock(live).work()?;
+        match work {
+            Some(work) => work(),
+            None => return Ok(()),
         }
     }
 }

@@ -15,6 +15,7 @@ const KNOWN: &[&str] = &[
     "sync",
     "normal",
     "softdep",
+    "journal=",
     "policy=",
     "blocks=",
     "seed=",
@@ -27,6 +28,7 @@ const KNOWN: &[&str] = &[
     "barriers",
     "nobarriers",
     "force",
+    "dirmove=",
     "suid",
     "nosuid",
     "dev",
@@ -52,6 +54,8 @@ pub(crate) struct LiveMountOptions {
     /// Gather new blocks into clusters.
     pub(crate) reallocblks: bool,
     pub(crate) force: bool,
+    /// Give directories other names where no order of writes is safe.
+    pub(crate) moves_dirs: bool,
     pub(crate) allow_other: bool,
     /// What the kernel is told.
     pub(crate) flags: Vec<MountOption>,
@@ -77,7 +81,7 @@ impl LiveMountOptions {
         }
     }
 
-    /// What ext2 is opened with; `wall` is the time of day.
+    /// What ext is opened with; `wall` is the time of day.
     pub(crate) fn ext(
         &self,
         wall: impl Fn() -> Timestamp + Send + 'static,
@@ -87,6 +91,7 @@ impl LiveMountOptions {
             blocks: self.blocks.clone(),
             seed: self.seed,
             force: self.force,
+            moves_dirs: self.moves_dirs,
             wall: Box::new(wall),
         }
     }
@@ -103,6 +108,7 @@ impl LiveMountOptions {
             seed: 1,
             reallocblks: true,
             force: false,
+            moves_dirs: true,
             allow_other: false,
             flags: vec![MountOption::NoSuid, MountOption::NoDev],
             only_writable: Vec::new(),
@@ -146,6 +152,8 @@ impl LiveMountOptions {
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Failure> {
         match (name, value) {
             ("force", None) => self.force = true,
+            ("dirmove", Some("exdev")) => self.moves_dirs = false,
+            ("dirmove", Some("any")) => self.moves_dirs = true,
             ("reallocblks", None) => self.reallocblks = true,
             ("noreallocblks", None) => self.reallocblks = false,
             ("barriers", None) => self.config.barriers = true,
@@ -166,8 +174,8 @@ impl LiveMountOptions {
             }
             ("ages", Some("classic")) => self.config.ages = Ages::CLASSIC,
             ("ages", Some("freebsd")) => self.config.ages = Ages::FREEBSD,
-            (_, None) => {
-                self.config.discipline = name.parse().map_err(|_| unknown(option))?;
+            (_, None) | ("journal", Some(_)) => {
+                self.config.discipline = option.parse().map_err(|_| unknown(option))?;
                 self.discipline = Some(self.config.discipline);
             }
             _ => return Err(unknown(option)),

@@ -13,7 +13,7 @@ mod window;
 pub use window::{Promised, Window};
 
 use crate::history::{FileId, History, Name, values_in};
-use seekless_cache::Discipline;
+use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::Ino;
 use std::collections::BTreeSet;
@@ -38,7 +38,8 @@ impl Promises {
     #[must_use]
     pub const fn of(discipline: Discipline) -> Self {
         let normal = matches!(discipline, Discipline::Normal);
-        Self { order: !normal, contents: !normal, one_name: false }
+        let unordered = matches!(discipline, Discipline::Journal(JournalMode::Writeback));
+        Self { order: !normal, contents: !(normal || unordered), one_name: false }
     }
 }
 

@@ -6,10 +6,11 @@
 //! other metadata, or to a table that holds no inodes. So one damaged field is
 //! one finding, and not one more for each thing that it leads to.
 
+use super::Checker;
 use super::fix::{Fix, Fixes, Stage};
-use super::{Checker, STATE_ERRORS};
 use crate::backup;
 use crate::group::{Group, bit};
+use crate::ondisk::STATE_ERRORS;
 use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, ro_compat, special};
 use crate::part::Part;
 use crate::volume::Volume;

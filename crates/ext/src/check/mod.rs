@@ -52,9 +52,6 @@ use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// `s_state`: errors were met while it was mounted.
-const STATE_ERRORS: u16 = 2;
-
 /// Codes of what a volume that was not unmounted has: nothing that is read or
 /// laid out anew depends on it.
 const CARRIED: [&str; 6] = [

@@ -12,11 +12,11 @@ use crate::checksum::crc32c;
 use crate::ondisk::{EXTENT_MAGIC, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, IBlock};
 use seekless_fs::FsError;
 use seekless_fs::plan::{Placed, Run};
-use seekless_units::BlockNo;
+use seekless_units::{BlockNo, Extent};
 use zerocopy::IntoBytes;
 
 /// Extents that fit in the inode.
-const IN_INODE: u64 = 4;
+pub(crate) const IN_INODE: u64 = 4;
 /// Block numbers in the inode before the first indirect block.
 const DIRECT: u64 = 12;
 
@@ -35,8 +35,8 @@ pub(crate) struct Map {
     pub(crate) blocks: Vec<(BlockNo, Vec<u8>)>,
 }
 
-/// Extents in a tree block.
-fn fan_out(block_size: u32) -> u64 {
+/// Extents in a tree block. Behind them there is room for a checksum of 4 bytes.
+pub(crate) fn fan_out(block_size: u32) -> u64 {
     (u64::from(block_size) - size_of::<ExtentHeader>() as u64) / size_of::<ExtentLeaf>() as u64
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn extents_of(blocks: u64, unwritten: bool) -> u64 {
 
 /// The longest extent; one less when unwritten, since the length's top bit
 /// says so.
-const fn max_len(unwritten: bool) -> u64 {
+pub(crate) const fn max_len(unwritten: bool) -> u64 {
     if unwritten { EXTENT_MAX_LEN as u64 - 1 } else { EXTENT_MAX_LEN as u64 }
 }
 
@@ -75,13 +75,8 @@ pub(crate) fn extent_tree(
         let mut left = piece.placed.extent.len;
         while left > 0 {
             let len = left.min(max_len(piece.unwritten));
-            let flag = if piece.unwritten { EXTENT_MAX_LEN } else { 0 };
-            leaves.push(ExtentLeaf {
-                ee_block: to_lbn(lbn)?.into(),
-                ee_len: (len as u16 + flag).into(),
-                ee_start_hi: ((start >> 32) as u16).into(),
-                ee_start_lo: (start as u32).into(),
-            });
+            let run = Extent::new(BlockNo::new(start), len);
+            leaves.push(leaf_entry(to_lbn(lbn)?, run, piece.unwritten));
             lbn += len;
             start += len;
             left -= len;
@@ -120,14 +115,7 @@ pub(crate) fn extent_tree(
         let pointers: Vec<[u8; 12]> = places[at]
             .iter()
             .zip(&level_firsts[at])
-            .map(|(block, first)| {
-                entry_bytes(&ExtentIndex {
-                    ei_block: (*first).into(),
-                    ei_leaf_lo: (block.get() as u32).into(),
-                    ei_leaf_hi: ((block.get() >> 32) as u16).into(),
-                    ei_unused: 0.into(),
-                })
-            })
+            .map(|(block, first)| entry_bytes(&index_entry(*first, *block)))
             .collect();
         match levels.get_mut(at + 1) {
             Some(above) => {
@@ -154,13 +142,37 @@ pub(crate) fn extent_tree(
     Ok(out)
 }
 
-fn entry_bytes<T: IntoBytes + zerocopy::Immutable>(entry: &T) -> [u8; 12] {
+/// An extent of at most [`max_len`] blocks.
+pub(crate) fn leaf_entry(lbn: u32, run: Extent, unwritten: bool) -> ExtentLeaf {
+    debug_assert!(run.len > 0 && run.len <= max_len(unwritten), "{run:?} as one extent");
+    let flag = if unwritten { EXTENT_MAX_LEN } else { 0 };
+    ExtentLeaf {
+        ee_block: lbn.into(),
+        ee_len: (run.len as u16 + flag).into(),
+        ee_start_hi: ((run.start.get() >> 32) as u16).into(),
+        ee_start_lo: (run.start.get() as u32).into(),
+    }
+}
+
+/// What an index says of a block below it.
+pub(crate) fn index_entry(first: u32, block: BlockNo) -> ExtentIndex {
+    ExtentIndex {
+        ei_block: first.into(),
+        ei_leaf_lo: (block.get() as u32).into(),
+        ei_leaf_hi: ((block.get() >> 32) as u16).into(),
+        ei_unused: 0.into(),
+    }
+}
+
+/// An entry of either kind as it stands in a node.
+pub(crate) fn entry_bytes<T: IntoBytes + zerocopy::Immutable>(entry: &T) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes.copy_from_slice(entry.as_bytes());
     bytes
 }
 
-fn put_node(out: &mut [u8], entries: &[[u8; 12]], max: usize, depth: u16) {
+/// Writes a node's header and entries to where it begins; what lies behind stays.
+pub(crate) fn put_node(out: &mut [u8], entries: &[[u8; 12]], max: usize, depth: u16) {
     let header = ExtentHeader {
         eh_magic: EXTENT_MAGIC.into(),
         eh_entries: (entries.len() as u16).into(),
@@ -296,7 +308,7 @@ impl IndirectBuilder<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use seekless_units::{Extent, Lbn};
+    use seekless_units::Lbn;
 
     fn piece(lbn: u64, start: u64, len: u64) -> Piece {
         let extent = Extent::new(BlockNo::new(start), len);

@@ -13,12 +13,15 @@
 mod checksum;
 mod fast_commit;
 mod form;
+mod home;
 mod log;
 mod scan;
 mod tags;
 mod write;
 
+pub(crate) use home::{note_recovered, recover_home, write_home};
 pub use write::LogWriter;
+pub(crate) use write::check_usable;
 
 use crate::checksum::crc32c;
 use crate::field::{range, slice, truncated};

@@ -2,12 +2,14 @@
 //! files with equal ones may share. They are written anew with every change.
 
 use super::space::full;
+use super::sums::attributes_sum;
 use super::{Core, Ext};
 use crate::build::attributes::{Room, encode};
 use crate::field::parse;
 use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrHeader};
+use crate::superblock::verify;
 use crate::xattr::all_shown;
-use seekless_cache::{ChangeId, Kind, Role};
+use seekless_cache::{ChangeId, Kind, Piece, Role};
 use seekless_fs::field::invalid;
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{Corruption, FsError, Location, Xattr};
@@ -25,6 +27,10 @@ impl Ext {
         let magic = header.map_or(0, |header| header.h_magic.get());
         if magic != XATTR_MAGIC {
             return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
+        }
+        if self.has_sums() {
+            let stored = header.map_or(0, |header| header.h_checksum.get());
+            verify(stored, attributes_sum(self.volume.sb.checksum_seed, at, &bytes), place)?;
         }
         Ok(bytes)
     }
@@ -62,7 +68,7 @@ impl Ext {
         };
         let encoded = encode(&all, room)?;
         debug_assert!(encoded.values.is_empty(), "no value has an inode of its own");
-        self.allow_attributes()?;
+        self.allow_attributes(core)?;
         let mut inner = encoded.in_inode;
         inner.resize(room.in_inode, 0);
         self.store(core, ino, inner.into(), encoded.block.as_deref())
@@ -97,6 +103,7 @@ impl Ext {
             let ((), data) =
                 core.cache.fill(at, self.volume.block_len(), Role::AttributesInit, |to| {
                     to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+                    self.sum_attributes(at, to);
                     Ok(())
                 })?;
             after.extend([bitmap, data]);
@@ -131,17 +138,33 @@ impl Ext {
         at: BlockNo,
         left: ChangeId,
     ) -> Result<bool, FsError> {
-        let bytes = self.attribute_block(core, ino, at)?;
+        let mut bytes = self.attribute_block(core, ino, at)?;
         let count = parse::<XattrHeader>(&bytes, 0).map_or(0, |header| header.h_refcount.get());
         if count <= 1 {
             return Ok(true);
         }
         let place = offset_of!(XattrHeader, h_refcount);
         let fewer = count.saturating_sub(1).to_le_bytes();
-        let offset = u32::try_from(place).unwrap_or(0);
-        let piece = seekless_cache::Piece { offset, bytes: &fewer };
+        if let Some(field) = bytes.get_mut(place..place.saturating_add(fewer.len())) {
+            field.copy_from_slice(&fewer);
+        }
+        self.sum_attributes(at, &mut bytes);
+        let head = bytes.get(..size_of::<XattrHeader>()).unwrap_or_default();
+        let piece = Piece { offset: 0, bytes: head };
         core.cache.change(at, &[piece], Role::AttributesInit, &[left])?;
         Ok(false)
+    }
+
+    /// Sets the checksum of a block of attributes, where they have one.
+    fn sum_attributes(&self, at: BlockNo, bytes: &mut [u8]) {
+        if !self.has_sums() {
+            return;
+        }
+        let sum = attributes_sum(self.volume.sb.checksum_seed, at, bytes);
+        let field = bytes.get_mut(offset_of!(XattrHeader, h_checksum)..);
+        if let Some(field) = field.and_then(<[u8]>::first_chunk_mut) {
+            *field = sum.to_le_bytes();
+        }
     }
 
     /// Adds what holds a file's attributes to what goes with it.

@@ -1,4 +1,4 @@
-//! What ext2 says of files that are mapped by indirect blocks.
+//! What ext says of files that are mapped by indirect blocks.
 
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
@@ -49,6 +49,10 @@ impl Indirect for Ext {
 
     fn put_pointer(&self, bytes: &mut [u8; 8], number: u64) {
         bytes.iter_mut().zip(low32(number).to_le_bytes()).for_each(|(to, from)| *to = from);
+    }
+
+    fn may_end_in_hole(&self) -> bool {
+        true
     }
 
     /// Sectors are counted in 32 bits, those of the map among them

@@ -2,7 +2,7 @@
 
 use super::node::device_words;
 use super::{Core, Ext, Node};
-use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra};
+use crate::ondisk::{INODE_CORE_SIZE, InodeCore, InodeExtra, flags, incompat, ro_compat};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, low16, low32};
 use seekless_fs::{FileKind, FsError, Timestamp};
@@ -46,7 +46,7 @@ fn put16(raw: &mut [u8], at: usize, value: u16) {
 }
 
 /// `i_extra_isize` of an inode's bytes, as far as there is room for it.
-fn extra_len(raw: &[u8]) -> usize {
+pub(super) fn extra_len(raw: &[u8]) -> usize {
     let rest = raw.len().saturating_sub(INODE_CORE_SIZE);
     let told = raw.get(INODE_CORE_SIZE..).and_then(|rest| rest.first_chunk());
     told.map_or(0, |pair| usize::from(u16::from_le_bytes(*pair))).min(rest)
@@ -73,11 +73,9 @@ fn encode(node: &Node, raw: &mut [u8]) {
     if node.kind == FileKind::Regular {
         put32(raw, core!(i_size_high), low32(node.size >> 32));
     }
-    put32(raw, core!(i_blocks_lo), low32(node.sectors));
     put32(raw, core!(i_dtime), node.map.deleted);
     put32(raw, core!(i_flags), node.flags);
     put32(raw, core!(i_generation), node.generation);
-    put32(raw, core!(i_file_acl_lo), low32(node.map.attributes.map_or(0, BlockNo::get)));
     put_times(node, raw);
     put_numbers(node, raw);
     if let Some(inner) = &node.map.inner {
@@ -112,6 +110,9 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
         field.iter_mut().zip(target.iter()).for_each(|(to, &from)| *to = from);
         return put(raw, at, &field);
     }
+    if node.has_blocks() && node.flags & flags::EXTENTS != 0 {
+        return put(raw, at, &node.map.root.0);
+    }
     if !node.has_blocks() {
         // Refused when it was made, if they do not fit.
         let words = device_words(node.device).unwrap_or_default();
@@ -137,8 +138,17 @@ impl Table for Ext {
         index(self.volume.sb.inode_size)
     }
 
+    fn seals_inodes(&self) -> bool {
+        self.has_sums()
+    }
+
+    fn seal_inode(&self, ino: Ino, raw: &mut [u8]) -> Fields {
+        self.sum_inode(ino, raw)
+    }
+
     fn encode(&self, node: &Node, raw: &mut [u8]) {
         encode(node, raw);
+        self.put_wide(node, raw);
     }
 
     fn fields(&self, part: Part) -> Fields {
@@ -152,7 +162,9 @@ impl Table for Ext {
                     field(core!(i_size_lo), 4),
                     field(core!(i_size_high), 4),
                     field(core!(i_blocks_lo), 4),
+                    field(core!(i_blocks_high), 2),
                     field(core!(i_file_acl_lo), 4),
+                    field(core!(i_file_acl_high), 2),
                 ]
                 .into_iter()
                 .chain(numbers.map(|at| field(core!(i_block).saturating_add(at), NUMBER)))
@@ -185,8 +197,31 @@ impl Ext {
         if self.inode_len() > INODE_CORE_SIZE {
             put16(&mut raw, extra!(i_extra_isize), self.extra_isize());
         }
-        encode(node, &mut raw);
+        self.encode(node, &mut raw);
         raw
+    }
+
+    /// Numbers of which the upper halves are there on some volumes only: 48 bits of
+    /// sectors, or of blocks where the inode's flags say so (`huge_file`;
+    /// `ext4_inode_blocks_set` of `fs/ext4/inode.c`), and of a block number (`64bit`).
+    fn put_wide(&self, node: &Node, raw: &mut [u8]) {
+        let sb = &self.volume.sb;
+        let huge = sb.has_ro_compat(ro_compat::HUGE_FILE);
+        let in_blocks = huge && node.flags & flags::HUGE_FILE != 0;
+        let unit = if in_blocks { u64::from(sb.block_size / 512) } else { 1 };
+        let count = node.sectors.checked_div(unit).unwrap_or(0);
+        let (acl, deep) =
+            (node.map.attributes.map_or(0, BlockNo::get), sb.has_incompat(incompat::BIT64));
+        for (low, high, value, is_wide) in [
+            (core!(i_blocks_lo), core!(i_blocks_high), count, huge),
+            (core!(i_file_acl_lo), core!(i_file_acl_high), acl, deep),
+        ] {
+            // A count that was wrong on the disk may pass the end.
+            put32(raw, low, low32(value));
+            if is_wide {
+                put16(raw, high, low16(low32(value >> 32)));
+            }
+        }
     }
 
     /// Bytes of fields behind the first 128 that a new inode gets.
@@ -207,24 +242,37 @@ impl Ext {
         ino: Ino,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
+        self.unlist_orphan(core, ino)?;
         let deleted = low32(core.now().secs.cast_unsigned());
         // Smaller numbers would be those of orphans.
         let deleted = deleted.max(self.volume.sb.raw.s_inodes_count.get().saturating_add(1));
         let (block, skip) = self.inode_place(ino)?;
-        let mut raw = Raw::from_slice(core.cache.read(block, skip, INODE_CORE_SIZE)?);
+        // No more than a sector needs: the rest is there for the checksum.
+        let len = if self.has_sums() { self.inode_len() } else { INODE_CORE_SIZE };
+        let mut raw = Raw::from_slice(core.cache.read(block, skip, len)?);
         for (at, len) in [
             (core!(i_links_count), 2),
             (core!(i_size_lo), 4),
             (core!(i_size_high), 4),
             (core!(i_blocks_lo), 4),
+            (core!(i_blocks_high), 2),
             (core!(i_file_acl_lo), 4),
+            (core!(i_file_acl_high), 2),
             (core!(i_block), size_of::<crate::ondisk::IBlock>()),
         ] {
             if let Some(field) = raw.get_mut(at..at.saturating_add(len)) {
                 field.fill(0);
             }
         }
+        if seekless_fs::field::le32(&raw, core!(i_flags)).unwrap_or(0) & flags::EXTENTS != 0 {
+            // e2fsck takes a block of inodes for garbage in which too many have extents
+            // and no root for them.
+            put(&mut raw, core!(i_block), &super::extents::empty_root().0);
+        }
         put32(&mut raw, core!(i_dtime), deleted);
+        if self.has_sums() {
+            self.sum_inode(ino, &mut raw);
+        }
         let piece = Piece { offset: byte(skip), bytes: &raw };
         core.cache.change(block, &[piece], Role::PointerClear, after)
     }

@@ -7,8 +7,9 @@
 
 use crate::dir::{self, entry_at};
 use crate::encode::dirblocks::type_code;
-use crate::ondisk::DirEntryHead;
-use seekless_fs::field::{byte, index, low32, wide};
+use crate::htree;
+use crate::ondisk::{DIR_TAIL_TYPE, DirEntryHead};
+use seekless_fs::field::{byte, index, invalid, low32, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_live::{Codec, Compacted, Entry, Room};
 use seekless_units::{Ino, SECTOR};
@@ -28,6 +29,8 @@ pub struct Entries {
     /// A write may reach the disk sector by sector, and what it leaves is to be
     /// repaired without a question.
     pub(super) torn: bool,
+    /// Bytes at the end of a block that hold its checksum.
+    pub(super) tail: usize,
 }
 
 /// Where the sector ends that holds a byte.
@@ -36,6 +39,18 @@ fn sector_end(at: usize) -> usize {
 }
 
 impl Entries {
+    /// Where the entries of a block end.
+    fn end(&self, unit: &[u8]) -> usize {
+        unit.len().saturating_sub(self.tail)
+    }
+
+    /// Whether a block is none of names, but of an index: its entries reach the end,
+    /// where others have their tail. Where there are no tails it cannot be told, and
+    /// need not: names are put in only where the index says, or there is none any more.
+    fn is_index(&self, unit: &[u8]) -> bool {
+        self.tail > 0 && htree::is_index_by_entries(unit)
+    }
+
     /// The room at the start of `at..end`, which is not in use: taken from the
     /// entry `behind`, if there is one.
     fn usable(&self, at: usize, end: usize, behind: Option<usize>) -> usize {
@@ -53,7 +68,7 @@ impl Entries {
     /// entry crosses from one to another and that matters; else all of it.
     fn chains(&self, unit: &[u8], place: Location) -> Result<Vec<std::ops::Range<usize>>, FsError> {
         if !self.torn {
-            return Ok(std::iter::once(0..unit.len()).collect());
+            return Ok(std::iter::once(0..self.end(unit)).collect());
         }
         let (mut chains, mut start, mut end) = (Vec::new(), 0, 0);
         for entry in self.entries(unit, place) {
@@ -98,14 +113,19 @@ impl Codec for Entries {
         unit: &'a [u8],
         place: Location,
     ) -> impl Iterator<Item = Result<Entry<'a>, FsError>> {
-        let inodes = self.inodes;
+        let (inodes, end) = (self.inodes, self.end(unit));
         let mut at = Some(0);
         std::iter::from_fn(move || {
-            let start = at.take().filter(|&start| start < unit.len())?;
-            let found = entry_at(unit, start, inodes, place).map(|found| {
+            let start = at.take().filter(|&start| start < end)?;
+            let found = entry_at(unit, start, inodes, place).and_then(|found| {
+                if found.next > end && !self.is_index(unit) {
+                    let place = place.at_offset(byte(start));
+                    let len = found.next.saturating_sub(start);
+                    return Err(invalid("rec_len", wide(len), place));
+                }
                 at = Some(found.next);
                 let is_name = found.ino != Ino::ZERO;
-                Entry {
+                Ok(Entry {
                     at: start,
                     len: found.next.saturating_sub(start),
                     needed: if is_name { Self::needed(found.name.len()) } else { 0 },
@@ -113,7 +133,7 @@ impl Codec for Entries {
                     kind: found.file_type,
                     is_name,
                     name: if is_name { found.name } else { &[] },
-                }
+                })
             });
             Some(found)
         })
@@ -136,6 +156,9 @@ impl Codec for Entries {
 
     fn room(&self, unit: &[u8], place: Location) -> Result<usize, FsError> {
         let mut most = 0;
+        if self.is_index(unit) {
+            return Ok(0);
+        }
         for entry in self.entries(unit, place) {
             let entry = entry?;
             let (at, behind) = match entry.is_used() {
@@ -205,12 +228,27 @@ impl Codec for Entries {
         place: Location,
         at: usize,
     ) -> Result<std::ops::Range<usize>, FsError> {
+        if !self.torn {
+            // All of it, if any, which is more than a sector.
+            return Ok(at..at);
+        }
         let mut chains = self.chains(unit, place)?.into_iter();
         Ok(chains.find(|chain| chain.contains(&at)).unwrap_or(at..at))
     }
 
     fn blank(&self, unit: &mut [u8]) {
         unit.fill(0);
+        if self.tail > 0 {
+            let at = self.end(unit);
+            self.put_len(unit, 0, at);
+            self.put_len(unit, at, self.tail);
+            let kind = unit.get_mut(at.saturating_add(Self::KIND));
+            debug_assert!(kind.is_some(), "a block is longer than its tail");
+            if let Some(kind) = kind {
+                *kind = DIR_TAIL_TYPE;
+            }
+            return;
+        }
         let len = if self.torn { index(SECTOR) } else { unit.len() };
         for at in (0..unit.len()).step_by(len.max(1)) {
             self.put_len(unit, at, len);

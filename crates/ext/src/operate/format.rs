@@ -1,16 +1,17 @@
-//! What ext2 says to the operations on a file system in use.
+//! What ext says to the operations on a file system in use.
 
 use super::node::{Map, device_words};
 use super::{Core, Ext, LiveOptions, Node};
-use crate::ondisk::{IBlock, INODE_CORE_SIZE, flags};
+use crate::ondisk::{IBlock, INODE_CORE_SIZE, flags, incompat, ro_compat};
 use crate::operate::entries::Entries;
+use crate::operate::extents::{self, Tree};
 use seekless_cache::{ChangeId, Config, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{NewFile, Space, XattrMode};
-use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
+use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Contents, Cut, Format, Limits, Part, Table};
+use seekless_live::{Contents, Cut, Format, Limits, NamePlace, Part, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -115,6 +116,15 @@ impl Format for Ext {
             NewFile::Regular => handed_down & !OF_DIRECTORIES,
             _ => handed_down & OF_OTHERS,
         };
+        let has_blocks = match new {
+            NewFile::Regular | NewFile::Directory => true,
+            NewFile::Symlink(target) => !self.keeps_in_inode(target),
+            _ => false,
+        };
+        if has_blocks && self.volume.sb.has_incompat(incompat::EXTENTS) {
+            node.flags |= flags::EXTENTS;
+            node.map.root = extents::empty_root();
+        }
         Ok(())
     }
 
@@ -168,19 +178,37 @@ impl Format for Ext {
         target.len() < TARGET_ROOM
     }
 
-    fn before_name(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
-        if core.node(dir)?.flags & flags::INDEX == 0 {
-            return Ok(());
+    fn place_name(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<NamePlace, FsError> {
+        self.name_place(core, dir, name)
+    }
+
+    fn note_orphan(&mut self, core: &mut Core, ino: Ino, is: bool) -> Result<(), FsError> {
+        if is { self.list_orphan(core, ino) } else { self.unlist_orphan(core, ino) }
+    }
+
+    fn orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
+        self.found_orphans(core)
+    }
+
+    fn cut_behind(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        if extents::maps(core, ino)? {
+            return Tree::of(self, core, ino).cut_behind(len);
         }
-        // No entry is put where the index does not look for it: first there is no
-        // index any more, on the disk too.
-        core.node(dir)?.flags &= !flags::INDEX;
-        self.put_rest(core, dir)?;
-        if self.entries.torn {
-            let run = self.inode_run(dir)?;
-            core.cache.settle_runs(&[run])?;
-        }
-        Ok(())
+        if len < core.node(ino)?.size { self.truncate(core, ino, len) } else { Ok(()) }
+    }
+
+    fn cut_at_once(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
+        self.next_cut(core, ino, len)
+    }
+
+    fn piece(&self, core: &Core) -> u64 {
+        self.most_written(core)
+    }
+
+    fn goes_uncounted(&self, node: &Node) -> bool {
+        let is_directory = node.kind == FileKind::Directory;
+        let has_many = node.links == 1 || node.flags & flags::INDEX != 0;
+        is_directory && has_many && self.volume.sb.has_ro_compat(ro_compat::DIR_NLINK)
     }
 
     fn first_block(
@@ -191,11 +219,20 @@ impl Format for Ext {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
-        let (at, bitmap) = self.take_block(core, ino, 0, None)?;
         // A check looks into the block of a symlink.
-        let role = if role == Role::Data { Role::DataMove } else { role };
-        let ((), data) = core.cache.fill(at, self.volume.block_len(), role, |to| {
-            fill(to);
+        let role = if role == Role::Data { Role::TargetInit } else { role };
+        let mut bytes = vec![0; self.volume.block_len()];
+        fill(&mut bytes);
+        if role == Role::DirectoryInit {
+            self.seal_new(core, ino, &mut bytes)?;
+        }
+        if extents::maps(core, ino)? {
+            let mut put = |to: &mut [u8]| to.copy_from_slice(&bytes);
+            return Tree::of(self, core, ino).first_block(len, role, &mut put);
+        }
+        let (at, bitmap) = self.take_block(core, ino, 0, None)?;
+        let ((), data) = core.cache.fill(at, bytes.len(), role, |to| {
+            to.copy_from_slice(&bytes);
             Ok(())
         })?;
         let sectors = u64::from(self.volume.sb.block_size / 512);
@@ -215,7 +252,7 @@ impl Format for Ext {
         ino: Ino,
         lbn: u64,
     ) -> Result<Option<BlockNo>, FsError> {
-        Files::of(self, core).lookup_block(ino, lbn)
+        self.lookup_dir_block(core, ino, lbn)
     }
 
     fn write_bytes(
@@ -226,18 +263,28 @@ impl Format for Ext {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         let end = offset.checked_add(wide(bytes.len()));
+        if extents::maps(core, ino)? {
+            let end = Tree::of(self, core, ino).check_len(end)?;
+            self.allow_length(core, end)?;
+            return Tree::of(self, core, ino).write_bytes(offset, bytes);
+        }
         let end = Files::of(self, core).check_len(ino, end)?;
-        self.allow_length(end)?;
+        self.allow_length(core, end)?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
     }
 
     fn append(&mut self, core: &mut Core, dir: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
-        Files::of(self, core).append(dir, bytes)
+        self.append_to_dir(core, dir, bytes)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        if extents::maps(core, ino)? {
+            Tree::of(self, core, ino).check_len(Some(len))?;
+            self.allow_length(core, len)?;
+            return Tree::of(self, core, ino).truncate(len);
+        }
         let len = Files::of(self, core).check_len(ino, Some(len))?;
-        self.allow_length(len)?;
+        self.allow_length(core, len)?;
         core.node(ino)?.map.last = None;
         Files::of(self, core).truncate(ino, len)
     }
@@ -251,16 +298,25 @@ impl Format for Ext {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let size = core.node(ino)?.size;
+        if extents::maps(core, ino)? {
+            let end = Tree::of(self, core, ino).check_len(to)?;
+            self.allow_length(core, if keep_size { size } else { end })?;
+            return Tree::of(self, core, ino).allocate_range(from, end, keep_size);
+        }
         let end = Files::of(self, core).check_len(ino, to)?;
         if keep_size && end > size {
             return Err(FsError::Unsupported("allocating space beyond the end of a file".into()));
         }
-        self.allow_length(end)?;
+        self.allow_length(core, end)?;
         Files::of(self, core).allocate_range(ino, from, end)
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
-        let mut cut = Files::of(self, core).all_blocks(ino)?;
+        let mut cut = if extents::maps(core, ino)? {
+            Tree::of(self, core, ino).all_blocks()?
+        } else {
+            Files::of(self, core).all_blocks(ino)?
+        };
         self.leave_attributes(core, ino, &mut cut)?;
         Ok(cut)
     }
@@ -270,6 +326,9 @@ impl Format for Ext {
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        if extents::maps(core, ino)? {
+            return Tree::of(self, core, ino).runs_of();
+        }
         Files::of(self, core).runs_of(ino)
     }
 
@@ -279,10 +338,17 @@ impl Format for Ext {
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        if extents::maps(core, ino)? {
+            return Tree::of(self, core, ino).mapped_runs();
+        }
         Files::of(self, core).mapped_runs(ino)
     }
 
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
+        let node = core.nodes.get(&ino).filter(|_| !self.is_doubtful)?;
+        if node.flags & flags::EXTENTS != 0 {
+            return extents::unnoted(self, core, ino, noted);
+        }
         Files::unnoted(self, core, ino, noted)
     }
 
@@ -303,6 +369,39 @@ impl Format for Ext {
 }
 
 impl Ext {
+    /// Where a block of a file begins; one of a directory is checked.
+    pub(super) fn lookup_dir_block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<Option<BlockNo>, FsError> {
+        let found = if extents::maps(core, ino)? {
+            Tree::of(self, core, ino).lookup_block(lbn)?
+        } else {
+            Files::of(self, core).lookup_block(ino, lbn)?
+        };
+        if let Some(at) = found {
+            self.claim(core, ino, lbn, at)?;
+        }
+        Ok(found)
+    }
+
+    /// Appends a block to a directory, with its checksum.
+    pub(super) fn append_to_dir(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        bytes: &[u8],
+    ) -> Result<ChangeId, FsError> {
+        let mut bytes = bytes.to_vec();
+        self.seal_new(core, dir, &mut bytes)?;
+        if extents::maps(core, dir)? {
+            return Tree::of(self, core, dir).append(&bytes);
+        }
+        Files::of(self, core).append(dir, &bytes)
+    }
+
     /// Whether inodes have fields behind the first 128 bytes: a time of birth,
     /// nanoseconds and seconds beyond 2038.
     pub(super) fn has_birth(&self) -> bool {

@@ -1,34 +1,47 @@
-//! ext2 in use: what the operations of `seekless-live` ask of a format.
+//! ext2, ext3 and ext4 in use: what the operations of `seekless-live` ask of a format.
 //!
-//! - `format`: the answers; `entries`: directories;
+//! - `format`: the answers; `entries`: directories; `hashed`: those with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `space`, `search`: bitmaps, policies and the cache brought together;
-//! - `blocks`: the maps of files;
+//! - `space`, `search`: bitmaps, policies and the cache brought together; `told`: what
+//!   policies are told besides;
+//! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
+//! - `blocks`: the maps of files; `extents`: those by extents;
 //! - `attributes`: extended attributes;
-//! - `mount`: opening and closing; `permit`: what is refused, by name.
+//! - `mount`: opening and closing; `permit`: what is refused, by name;
+//! - `orphans`: files that a crash leaves behind; `pieces`: how much goes into one
+//!   transaction.
 
 mod attributes;
+mod bitmaps;
 mod blocks;
 mod encode;
 mod entries;
+mod extents;
 mod format;
+mod hashed;
 mod mount;
 mod node;
+mod orphans;
 mod permit;
+mod pieces;
 mod search;
 mod space;
+mod sums;
+mod told;
 
 use crate::volume::Volume;
+use bitmaps::State;
 use entries::Entries;
 use node::Map;
 use seekless_live::{Limits, Live, Wall};
 use seekless_placement::Groups;
 use seekless_placement::block::BlockPlacement;
 use seekless_placement::inode::InodePlacement;
-use seekless_units::{BlockNo, Extent, GroupNo};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeSet;
+use told::LastGroups;
 
-/// An ext2 image in use.
+/// An ext2 or ext4 image in use.
 pub type ExtLive = Live<Ext>;
 
 type Core = seekless_live::Core<Map>;
@@ -36,7 +49,8 @@ type Node = seekless_live::Node<Map>;
 
 /// How to open an image for changes.
 pub struct LiveOptions {
-    /// The policy for directories, by name (`ext2-orlov`).
+    /// The policy for directories, by name (`ext2-orlov`); ext4's (`linux-orlov`) is one
+    /// for all inodes.
     pub directories: String,
     /// The policy for blocks; `None` for `ext2-next`.
     pub blocks: Option<String>,
@@ -44,6 +58,11 @@ pub struct LiveOptions {
     pub seed: u64,
     /// Open it even if it is not clean.
     pub force: bool,
+    /// Give directories other names even where e2fsck would ask which is right, had a
+    /// crash come in between; else that fails with [`FsError::CrossDevice`].
+    ///
+    /// [`FsError::CrossDevice`]: seekless_fs::FsError::CrossDevice
+    pub moves_dirs: bool,
     /// The time of day.
     pub wall: Wall,
 }
@@ -56,7 +75,7 @@ struct Places {
     inode_table: BlockNo,
 }
 
-/// ext2 as a format of images in use.
+/// ext2 and ext4 as a format of images in use.
 pub struct Ext {
     /// What does not change while it is in use: geometry, features, where the
     /// parts of groups are. Its counts are those that the image was opened with.
@@ -64,6 +83,8 @@ pub struct Ext {
     limits: Limits,
     entries: Entries,
     places: Vec<Places>,
+    /// What else the descriptors say.
+    states: Vec<State>,
     /// What no file has: superblocks, descriptors, bitmaps, tables; in order.
     metadata: Vec<Extent>,
     groups: Groups,
@@ -71,4 +92,13 @@ pub struct Ext {
     stale: BTreeSet<GroupNo>,
     inodes: Box<dyn InodePlacement>,
     blocks: Box<dyn BlockPlacement<()>>,
+    last_groups: LastGroups,
+    /// Files that a mount after a crash deletes, or cuts to their length; the list on
+    /// the disk leads from the last of them to the first.
+    orphans: Vec<Ino>,
+    /// Nothing is kept in order but by the order of writes: blocks of extent trees
+    /// are changed in copies, but for changes within one sector.
+    shadows: bool,
+    /// It was opened whatever state it is in: files may have blocks in common.
+    is_doubtful: bool,
 }

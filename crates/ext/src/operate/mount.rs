@@ -1,27 +1,32 @@
 //! Opening an image for changes, and closing it again.
 
+use super::bitmaps::{State, metadata};
 use super::entries::Entries;
+use super::sums::Sealer;
+use super::told::{LastGroups, groups_per_flex};
 use super::{Core, Ext, LiveOptions, Places, permit};
+use crate::encode::sums::seal_superblock;
 use crate::field::{low32, parse, truncated};
 use crate::group::Group;
+use crate::journal::{LogWriter, check_usable, recover_home};
 use crate::ondisk::{
-    STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
-    special,
+    DirEntryTail, STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, incompat,
+    ro_compat, special,
 };
-use crate::superblock::Super;
+use crate::superblock::{Super, read_primary, write_primary};
 use crate::volume::Volume;
-use seekless_cache::{Cache, Config, Discipline};
+use seekless_cache::{Cache, Config, Discipline, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::index;
+use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
 use seekless_live::{Limits, NameOrder};
-use seekless_placement::block::{Ext2Next, ext2_by_name as blocks_by_name};
-use seekless_placement::directory::ext2_by_name;
-use seekless_placement::inode::FindGroup;
+use seekless_placement::block::{BlockPlacement, Ext2Next, ext2_by_name as blocks_by_name};
+use seekless_placement::inode::{InodePlacement, ext_by_name};
 use seekless_placement::{GroupSummary, Groups, Shape, UnknownPolicy};
-use seekless_units::{ByteLen, Extent, GroupNo, Ino, Lba};
+use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::IntoBytes;
 
 /// Bytes from which on a file needs the feature `large_file`.
@@ -46,50 +51,78 @@ impl Ext {
         config: Config,
         options: LiveOptions,
     ) -> Result<(Self, Core), FsError> {
-        let volume = Volume::open(Arc::clone(&device), false)?;
+        let volume = recovered(&device, config.discipline, &options)?;
         let sb = &volume.sb;
-        permit::check(sb, &options)?;
-        let cache = Cache::new(device, clock, sb.block_size, sb.block_size, config)?;
-        let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
-        let directories = ext2_by_name(&options.directories, sb.groups, options.seed);
-        let blocks = options.blocks.as_deref().unwrap_or(Ext2Next::NAME);
-        let blocks = blocks_by_name(blocks, options.seed);
-        let entries = Entries {
-            inodes: sb.raw.s_inodes_count.get(),
-            typed: sb.has_incompat(incompat::FILETYPE),
-            torn: config.discipline != Discipline::Async,
-        };
+        permit::check(sb, &options, config.discipline)?;
+        let (inodes, blocks) = policies(sb, &options)?;
         let all: Vec<Group> = (0..sb.groups)
             .map(|number| volume.group_desc(GroupNo::new(number)))
             .collect::<Result<_, _>>()?;
+        let wall = Arc::new(Mutex::new(options.wall));
+        let tell = move || (wall.lock().unwrap_or_else(PoisonError::into_inner))();
+        // From here on the image is written to.
+        let mut cache = Cache::new(device.clone(), clock, sb.block_size, sb.block_size, config)?;
+        let mut log = Vec::new();
+        if config.discipline.journal_mode().is_some() {
+            let writer = LogWriter::open(device, Box::new(tell.clone()))?;
+            log.extend_from_slice(writer.runs());
+            cache.open_log(Box::new(writer))?;
+        }
+        if sb.has_metadata_csum() {
+            cache.set_seal(Box::new(Sealer { seed: sb.checksum_seed }));
+        }
+        let entries = Entries {
+            inodes: sb.raw.s_inodes_count.get(),
+            typed: sb.has_incompat(incompat::FILETYPE),
+            torn: config.discipline.orders_writes() && !sb.has_metadata_csum(),
+            tail: if sb.has_metadata_csum() { size_of::<DirEntryTail>() } else { 0 },
+        };
         let format = Self {
-            limits: limits(sb),
+            limits: limits(sb, options.moves_dirs),
             entries,
             places: all.iter().map(places).collect(),
-            metadata: metadata(&volume, &all),
+            states: all.iter().map(State::of).collect(),
+            metadata: metadata(&volume, &all, log),
             groups: groups(sb, &all),
             stale: BTreeSet::new(),
-            inodes: Box::new(FindGroup::new(directories.map_err(unknown)?)),
-            blocks: blocks.map_err(unknown)?,
+            inodes,
+            blocks,
+            last_groups: LastGroups::default(),
+            orphans: Vec::new(),
+            shadows: matches!(config.discipline, Discipline::Sync | Discipline::Normal),
+            is_doubtful: options.force,
             volume,
         };
-        let (wall, has_more) = (options.wall, format.has_birth());
-        let core = Core::new(cache, Box::new(move || representable(has_more, wall())));
+        let has_more = format.has_birth();
+        let core = Core::new(cache, Box::new(move || representable(has_more, tell())));
         Ok((format, core))
     }
 
-    /// Reads the primary superblock as it lies on the disk, and writes it again.
-    fn edit_superblock(&self, edit: impl FnOnce(&mut Superblock)) -> Result<(), FsError> {
-        let device = self.volume.device();
-        let at = Lba::containing(ByteLen::new(SUPERBLOCK_OFFSET));
-        let mut bytes = [0; SUPERBLOCK_SIZE];
-        device.read(at, &mut bytes)?;
+    /// Changes the primary superblock: on the disk, or, where there is a journal, with
+    /// the operation that is under way.
+    pub(super) fn edit_superblock(
+        &self,
+        core: &mut Core,
+        edit: impl FnOnce(&mut Superblock),
+    ) -> Result<(), FsError> {
         let lost = || truncated(Location::of("superblock"));
-        let mut raw: Superblock = parse(&bytes, 0).ok_or_else(lost)?;
+        if core.cache.is_journalled() {
+            let bsize = u64::from(self.volume.sb.block_size).max(1);
+            let at = BlockNo::new(SUPERBLOCK_OFFSET.checked_div(bsize).unwrap_or(0));
+            let skip = index(SUPERBLOCK_OFFSET.checked_rem(bsize).unwrap_or(0));
+            core.cache.edit(at, skip, SUPERBLOCK_SIZE, Role::Summary, |bytes| {
+                let mut raw: Superblock = parse(bytes, 0).ok_or_else(lost)?;
+                edit(&mut raw);
+                seal_superblock(&mut raw, 0);
+                bytes.copy_from_slice(raw.as_bytes());
+                Ok(())
+            })?;
+            return Ok(());
+        }
+        let mut disk = Patches::new(self.volume.device().clone());
+        let mut raw = read_primary(&disk)?;
         edit(&mut raw);
-        device.write(at, raw.as_bytes())?;
-        device.flush()?;
-        Ok(())
+        write_primary(&mut disk, raw)
     }
 
     /// Writes the superblock: in use, or as clean as it was found.
@@ -97,8 +130,10 @@ impl Ext {
         let now = low32(core.now().secs.cast_unsigned());
         let found = self.volume.sb.raw.s_state.get();
         let (blocks, inodes) = (self.groups.free_frags(), self.groups.totals().nifree);
-        self.edit_superblock(|raw| {
-            let state = if close { found } else { found & !STATE_VALID };
+        // With a journal it is clean as soon as it has been recovered.
+        let used = if core.cache.is_journalled() { found } else { found & !STATE_VALID };
+        self.edit_superblock(core, |raw| {
+            let state = if close { found } else { used };
             raw.s_state = state.into();
             raw.s_wtime = now.into();
             if !close {
@@ -106,37 +141,40 @@ impl Ext {
                 raw.s_mnt_count = raw.s_mnt_count.get().saturating_add(1).into();
             }
             raw.s_free_blocks_count_lo = low32(blocks).into();
+            if raw.s_feature_incompat.get() & incompat::BIT64 != 0 {
+                raw.s_free_blocks_count_hi = low32(blocks >> 32).into();
+            }
             raw.s_free_inodes_count = low32(inodes).into();
         })
     }
 
     /// Sees that the superblock says so before a file becomes so long that not
     /// everybody can read it (`large_file`).
-    pub(super) fn allow_length(&mut self, len: u64) -> Result<(), FsError> {
+    pub(super) fn allow_length(&mut self, core: &mut Core, len: u64) -> Result<(), FsError> {
         if len < LARGE || self.volume.sb.has_ro_compat(ro_compat::LARGE_FILE) {
             return Ok(());
         }
         debug_assert_ne!(self.volume.sb.raw.s_rev_level.get(), 0, "no file gets so long there");
         let more = self.volume.sb.raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
-        self.edit_superblock(|raw| raw.s_feature_ro_compat = more.into())?;
+        self.edit_superblock(core, |raw| raw.s_feature_ro_compat = more.into())?;
         self.volume.sb.raw.s_feature_ro_compat = more.into();
         Ok(())
     }
 
     /// Sees that the superblock says so before the first attribute is there
     /// (`ext_attr`).
-    pub(super) fn allow_attributes(&mut self) -> Result<(), FsError> {
+    pub(super) fn allow_attributes(&mut self, core: &mut Core) -> Result<(), FsError> {
         if self.volume.sb.has_compat(compat::EXT_ATTR) {
             return Ok(());
         }
         let more = self.volume.sb.raw.s_feature_compat.get() | compat::EXT_ATTR;
-        self.edit_superblock(|raw| raw.s_feature_compat = more.into())?;
+        self.edit_superblock(core, |raw| raw.s_feature_compat = more.into())?;
         self.volume.sb.raw.s_feature_compat = more.into();
         Ok(())
     }
 }
 
-fn limits(sb: &Super) -> Limits {
+fn limits(sb: &Super, moves_dirs: bool) -> Limits {
     Limits {
         root: Ino::new(special::ROOT),
         inodes: sb.raw.s_inodes_count.get().saturating_add(1),
@@ -150,6 +188,7 @@ fn limits(sb: &Super) -> Limits {
         dir_max: u64::from(u32::MAX),
         dir_unit: index(sb.block_size),
         names: NameOrder::LinksLast,
+        moves_dirs,
     }
 }
 
@@ -161,31 +200,46 @@ fn places(group: &Group) -> Places {
     }
 }
 
-/// What no file has, in order: superblocks and descriptors with what is kept for
-/// more of them, bitmaps, tables.
-fn metadata(volume: &Volume, all: &[Group]) -> Vec<Extent> {
-    let sb = &volume.sb;
-    let mut fixed = Vec::new();
-    let kept = u64::from(sb.raw.s_reserved_gdt_blocks.get());
-    let in_front = if sb.has_incompat(incompat::META_BG) {
-        u64::from(sb.raw.s_first_meta_bg.get()).min(u64::from(sb.descriptor_blocks()))
-    } else {
-        u64::from(sb.descriptor_blocks())
-    };
-    for group in all {
-        let start = sb.group_blocks(group.number).start;
-        if sb.group_has_super(group.number) {
-            let len = in_front.saturating_add(kept).saturating_add(1);
-            fixed.push(Extent::new(start, len));
-        }
-        fixed.push(Extent::new(group.block_bitmap(), 1));
-        fixed.push(Extent::new(group.inode_bitmap(), 1));
-        fixed.push(Extent::new(group.inode_table(), sb.itable_blocks()));
+/// The policies for inodes and for blocks.
+type Policies = (Box<dyn InodePlacement>, Box<dyn BlockPlacement<()>>);
+
+fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
+    let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
+    let flex = groups_per_flex(sb);
+    let inodes = ext_by_name(&options.directories, sb.groups, flex, options.seed);
+    let blocks = options.blocks.as_deref().unwrap_or(Ext2Next::NAME);
+    let blocks = blocks_by_name(blocks, options.seed);
+    Ok((inodes.map_err(unknown)?, blocks.map_err(unknown)?))
+}
+
+/// The volume of an image, once its journal has been recovered if need be. Nothing is
+/// written to an image that could not be changed then.
+fn recovered(
+    device: &Arc<dyn BlockDevice>,
+    discipline: Discipline,
+    options: &LiveOptions,
+) -> Result<Volume, FsError> {
+    let volume = Volume::open(device.clone(), false)?;
+    permit::features(&volume.sb, discipline)?;
+    policies(&volume.sb, options)?;
+    if discipline.journal_mode().is_some() {
+        check_usable(&volume)?;
     }
-    let spread = (0..sb.descriptor_blocks()).map(|nr| Extent::new(sb.descriptor_block(nr), 1));
-    fixed.extend(spread.skip(index(in_front)));
-    fixed.sort_unstable_by_key(|run| (run.start, run.len));
-    fixed
+    if volume.sb.has_incompat(incompat::RECOVER) {
+        recover_home(&mut Patches::new(device.clone()))?;
+    } else if !volume.has_filed_orphans() {
+        return Ok(volume);
+    }
+    let volume = Volume::open(device.clone(), false)?;
+    permit::features(&volume.sb, discipline)?;
+    if volume.has_filed_orphans() {
+        // Their file is read by a check alone.
+        if crate::preen(device.clone())?.report.unexpected > 0 {
+            return Err(permit::not_clean());
+        }
+        return Volume::open(device.clone(), false);
+    }
+    Ok(volume)
 }
 
 fn groups(sb: &Super, all: &[Group]) -> Groups {

@@ -1,10 +1,12 @@
-//! Inodes from their bytes, and what ext2 knows of a file besides what every
+//! Inodes from their bytes, and what ext knows of a file besides what every
 //! format does.
 
 use super::{Core, Ext, Node};
 use crate::inode::Inode;
 use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
-use crate::operate::space::has_bit;
+use crate::ondisk::{IBlock, incompat};
+use crate::operate::bitmaps::Bitmap;
+use crate::operate::extents::Near;
 use seekless_fs::field::{index, invalid, le32};
 use seekless_fs::{DeviceNumber, FileKind, FsError, Location};
 use seekless_live::indirect::{Mapped, Trees};
@@ -16,6 +18,10 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
+    /// Of a file with extents, instead of these: the root of its tree.
+    pub(super) root: IBlock,
+    /// What was last found in that.
+    pub(super) near: Option<Near>,
     /// The block of its attributes.
     pub(super) attributes: Option<BlockNo>,
     /// Its attributes inside the inode, as they stand there, where they are to be
@@ -24,7 +30,7 @@ pub struct Map {
     /// The block that was allocated last, for which block of the file: what follows
     /// it there shall follow it on the disk.
     pub(super) last: Option<(u64, BlockNo)>,
-    /// When it was deleted, in seconds.
+    /// When it was deleted, in seconds, or where the list of orphans goes on.
     pub(super) deleted: u32,
 }
 
@@ -74,6 +80,11 @@ impl Ext {
         self.decode(&inode)
     }
 
+    /// As [`Ext::load_node`], of a file that may have no links any more.
+    pub(super) fn load_orphan(&self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        self.decode(&self.inode_now(core, ino)?)
+    }
+
     /// Whether an inode that is not in memory is in use, and not about to be given
     /// back.
     pub(super) fn is_there(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
@@ -90,8 +101,7 @@ impl Ext {
         group: seekless_units::GroupNo,
         slot: u32,
     ) -> Result<bool, FsError> {
-        let at = self.places(group)?.inode_bitmap;
-        Ok(has_bit(core.cache.read(at, 0, self.volume.block_len())?, slot))
+        self.is_set(core, group, Bitmap::Inodes, slot)
     }
 
     /// An inode in native terms, checked.
@@ -100,7 +110,8 @@ impl Ext {
         let Some(kind) = inode.kind() else {
             return Err(invalid("i_mode", u64::from(inode.core.i_mode.get()), place));
         };
-        let refused = EXTENTS | INLINE_DATA | ENCRYPT | EA_INODE;
+        let by_extents = self.volume.sb.has_incompat(incompat::EXTENTS);
+        let refused = INLINE_DATA | ENCRYPT | EA_INODE | if by_extents { 0 } else { EXTENTS };
         let flags = inode.core.i_flags.get();
         if flags & refused != 0 {
             return Err(invalid("i_flags", u64::from(flags), place));
@@ -121,10 +132,14 @@ impl Ext {
             ..Restrictions::default()
         };
         node.map.attributes = self.volume.xattr_block_of(inode);
+        // Of one on the list of orphans it leads on.
+        node.map.deleted = inode.core.i_dtime.get();
         if self.volume.is_fast_symlink(inode) {
             let target = inode.core.i_block.0.get(..index(inode.len));
             let target = target.ok_or_else(|| invalid("i_size", inode.len, place))?;
             node.target = Some(target.into());
+        } else if node.has_blocks() && flags & EXTENTS != 0 {
+            node.map.root = inode.core.i_block;
         } else if node.has_blocks() {
             let numbers = inode.core.i_block.0.chunks_exact(4);
             let numbers = numbers.map(|word| u64::from(le32(word, 0).unwrap_or(0)));

@@ -3,8 +3,9 @@
 
 use super::LiveOptions;
 use crate::features::Features;
-use crate::ondisk::{STATE_VALID, compat, incompat, ro_compat};
+use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat, ro_compat};
 use crate::superblock::Super;
+use seekless_cache::Discipline;
 use seekless_fs::FsError;
 
 /// Features that are kept up.
@@ -13,28 +14,71 @@ const KNOWN: Features = Features {
         | compat::EXT_ATTR
         | compat::RESIZE_INODE
         | compat::DIR_INDEX
-        | compat::SPARSE_SUPER2,
-    incompat: incompat::FILETYPE | incompat::META_BG | incompat::FLEX_BG,
+        | compat::SPARSE_SUPER2
+        | compat::HAS_JOURNAL
+        | compat::FAST_COMMIT
+        | compat::ORPHAN_FILE,
+    incompat: incompat::FILETYPE
+        | incompat::META_BG
+        | incompat::FLEX_BG
+        | incompat::EXTENTS
+        | incompat::CSUM_SEED
+        | incompat::BIT64
+        | incompat::LARGEDIR,
     ro_compat: ro_compat::SPARSE_SUPER
+        | ro_compat::METADATA_CSUM
+        | ro_compat::GDT_CSUM
         | ro_compat::LARGE_FILE
+        | ro_compat::HUGE_FILE
         | ro_compat::EXTRA_ISIZE
         | ro_compat::DIR_NLINK,
 };
 
-/// `s_state`: errors were met.
-const STATE_ERRORS: u16 = 2;
+/// Features with checksums that lie in another block than what they are of.
+const SUMS: u32 = ro_compat::METADATA_CSUM | ro_compat::GDT_CSUM;
 
-/// Refuses what cannot be changed safely.
+/// Refuses what cannot be changed safely, and what an image that was recovered, if
+/// need be, must not be.
 ///
 /// # Errors
-/// [`FsError::Unsupported`] for features; [`FsError::Invalid`] for an image that is
-/// not clean, unless that is forced.
-pub(super) fn check(sb: &Super, options: &LiveOptions) -> Result<(), FsError> {
+/// [`FsError::Unsupported`] for features, and for a discipline that does not go with
+/// them; [`FsError::Invalid`] for an image that is not clean, unless that is forced.
+pub(super) fn check(
+    sb: &Super,
+    options: &LiveOptions,
+    discipline: Discipline,
+) -> Result<(), FsError> {
+    features(sb, discipline)?;
+    let state = sb.raw.s_state.get();
+    let clean = state & STATE_VALID != 0 && state & STATE_ERRORS == 0;
+    // The next mount clears a list of orphans where there is a journal.
+    let listed = sb.raw.s_last_orphan.get() != 0 && !sb.has_compat(compat::HAS_JOURNAL);
+    if !(clean || options.force) || listed {
+        return Err(not_clean());
+    }
+    Ok(())
+}
+
+pub(super) fn not_clean() -> FsError {
+    FsError::Invalid(
+        "the file system is not clean: run seekless check -p first, or mount it with -o force"
+            .into(),
+    )
+}
+
+/// Refuses features that are not kept up; nothing is written to an image that has
+/// them, not even by a recovery.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn features(sb: &Super, discipline: Discipline) -> Result<(), FsError> {
     let has = Features::of(&sb.raw);
+    let passing =
+        Features { compat: 0, incompat: incompat::RECOVER, ro_compat: ro_compat::ORPHAN_PRESENT };
     let unknown = Features {
         compat: has.compat & !KNOWN.compat,
-        incompat: has.incompat & !KNOWN.incompat,
-        ro_compat: has.ro_compat & !KNOWN.ro_compat,
+        incompat: has.incompat & !(KNOWN.incompat | passing.incompat),
+        ro_compat: has.ro_compat & !(KNOWN.ro_compat | passing.ro_compat),
     };
     let names = unknown.names();
     if !names.is_empty() {
@@ -43,12 +87,35 @@ pub(super) fn check(sb: &Super, options: &LiveOptions) -> Result<(), FsError> {
             names.join(", ")
         )));
     }
-    let state = sb.raw.s_state.get();
-    let clean = state & STATE_VALID != 0 && state & STATE_ERRORS == 0;
-    if !(clean || options.force) || sb.raw.s_last_orphan.get() != 0 {
-        return Err(FsError::Invalid(
-            "the file system is not clean: run seekless check -p first, or mount it with -o force"
-                .into(),
+    match (sb.has_compat(compat::HAS_JOURNAL), discipline.journal_mode()) {
+        (true, None) => Err(FsError::Unsupported(format!(
+            "{discipline} on an image with a journal (use journal=ordered, journal=writeback or \
+             journal=data)"
+        ))),
+        (false, Some(_)) => Err(FsError::Unsupported(format!(
+            "{discipline} on an image without a journal (use softdep, normal, sync or async)"
+        ))),
+        (false, None) if discipline == Discipline::SoftUpdates => ordered(sb),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what cannot be changed under soft updates.
+fn ordered(sb: &Super) -> Result<(), FsError> {
+    let has = Features::of(&sb.raw);
+    // A sum and what it is of cannot be written in an order that passes a check.
+    let sums = Features { ro_compat: has.ro_compat & SUMS, ..Features::default() }.names();
+    if !sums.is_empty() {
+        return Err(FsError::Unsupported(format!(
+            "softdep on an image with {}: its checksums cannot be written in order",
+            sums.join(", ")
+        )));
+    }
+    // Extents are moved to make room for others: no order of the sectors of a block
+    // leaves a tree that is sound.
+    if sb.has_incompat(incompat::EXTENTS) {
+        return Err(FsError::Unsupported(
+            "softdep on an image with extent (sync, normal and async can be used)".into(),
         ));
     }
     Ok(())

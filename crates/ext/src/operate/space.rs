@@ -1,16 +1,18 @@
 //! Space: the policies say where, bitmaps say whether, the cache writes.
 
+use super::bitmaps::Bitmap;
 use super::search::{first_free, free_bit};
+use super::told::placement_hash;
 use super::{Core, Ext, Places};
-use crate::ondisk::{GroupDesc, special};
+use crate::ondisk::{flags, incompat, special};
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::field::{index, invalid, low16, range};
+use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::block::Request;
 use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::{GroupSummary, first_with};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
-use std::mem::offset_of;
+use std::ops::Range;
 
 /// `i_flags`: directories in this one are spread like those of the root.
 const TOP_DIRECTORY: u32 = 0x2_0000;
@@ -26,6 +28,27 @@ fn flip(bitmap: &mut [u8], bit: u32) {
     if let Some(byte) = byte {
         *byte ^= 1 << (bit % 8);
     }
+}
+
+/// The bits of a group's blocks that are free, but not to be used again yet.
+fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
+    if core.cache.may_reuse(group) {
+        return Vec::new();
+    }
+    let bit = |at: BlockNo| {
+        let within = at.get().saturating_sub(group.start.get()).min(group.len);
+        u32::try_from(within).unwrap_or(u32::MAX)
+    };
+    let runs = core.cache.quarantined().into_iter();
+    runs.filter(|run| run.overlaps(group)).map(|run| bit(run.start)..bit(run.end())).collect()
+}
+
+/// Free bits from the one on that is to be taken, at most so many.
+fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32) -> Option<Range<u32>> {
+    let first = free_bit(bitmap, bits, goal)?;
+    let end = first.saturating_add(most).min(bits);
+    let end = (first..end).find(|&bit| has_bit(bitmap, bit)).unwrap_or(end);
+    Some(first..end)
 }
 
 /// The error of a full volume.
@@ -44,30 +67,8 @@ struct Delta {
 impl Ext {
     /// Where the parts of a group are.
     pub(super) fn places(&self, number: GroupNo) -> Result<Places, FsError> {
-        let place = Location::of("group").in_group(number);
-        let groups = u64::from(self.volume.sb.groups);
         let found = self.places.get(index(number.get())).copied();
-        found.ok_or_else(|| range("group", u64::from(number.get()), groups, place))
-    }
-
-    /// Changes a bitmap; `None` when it has not got what is asked for, and then
-    /// nothing is changed.
-    fn change_bitmap<R>(
-        &self,
-        core: &mut Core,
-        at: BlockNo,
-        role: Role,
-        change: impl FnOnce(&mut [u8]) -> Result<Option<R>, FsError>,
-    ) -> Result<Option<(R, ChangeId)>, FsError> {
-        let len = self.volume.block_len();
-        let edited = core
-            .cache
-            .edit(at, 0, len, role, |bitmap| change(bitmap)?.ok_or_else(|| full("space")));
-        match edited {
-            Ok(done) => Ok(Some(done)),
-            Err(FsError::NoSpace(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        found.ok_or_else(|| self.no_group(number))
     }
 
     fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
@@ -86,36 +87,12 @@ impl Ext {
         Ok(())
     }
 
-    /// Brings the descriptors of groups up to date in the cache.
-    pub(super) fn write_descriptors(&mut self, core: &mut Core) -> Result<(), FsError> {
-        let sb = &self.volume.sb;
-        for number in std::mem::take(&mut self.stale) {
-            let per_block = sb.descs_per_block().max(1);
-            let at = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
-            let slot = number.get().checked_rem(per_block).unwrap_or(0);
-            let skip = index(slot).saturating_mul(index(sb.desc_size));
-            let summary = self.groups.summary(number).unwrap_or_default();
-            let fields = [
-                (offset_of!(GroupDesc, bg_free_blocks_count_lo), summary.nbfree),
-                (offset_of!(GroupDesc, bg_free_inodes_count_lo), summary.nifree),
-                (offset_of!(GroupDesc, bg_used_dirs_count_lo), summary.ndir),
-            ];
-            core.cache.edit(at, skip, index(sb.desc_size), Role::Summary, |desc| {
-                for (at, count) in fields {
-                    debug_assert!(u16::try_from(count).is_ok(), "a group has no more");
-                    if let Some(field) = desc.get_mut(at..at.saturating_add(2)) {
-                        field.copy_from_slice(&low16(count).to_le_bytes());
-                    }
-                }
-                Ok(())
-            })?;
-        }
-        Ok(())
-    }
-
     /// Blocks kept from ordinary users.
     pub(super) fn kept_blocks(&self) -> u64 {
-        u64::from(self.volume.sb.raw.s_r_blocks_count_lo.get())
+        let raw = &self.volume.sb.raw;
+        let wide = self.volume.sb.has_incompat(incompat::BIT64);
+        let high = if wide { u64::from(raw.s_r_blocks_count_hi.get()) } else { 0 };
+        high << 32 | u64::from(raw.s_r_blocks_count_lo.get())
     }
 
     /// A block for a file's contents or its map.
@@ -126,12 +103,33 @@ impl Ext {
         lbn: u64,
         nearest: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
+        let (run, id) = self.take_run(core, ino, lbn, nearest, 1)?;
+        Ok((run.start, id))
+    }
+
+    /// Blocks for a file's contents or its map: the one that is found as if it were the
+    /// only one, and as many behind it as are free, up to `most` in all.
+    pub(super) fn take_run(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        nearest: Option<BlockNo>,
+        most: u32,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        debug_assert_ne!(most, 0, "somebody wants a block");
         let free = self.groups.free_frags();
-        if free == 0 || !core.may_spend_reserve && free <= self.kept_blocks() {
+        let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };
+        let most = free.saturating_sub(kept).min(u64::from(most));
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        if most == 0 {
             return Err(full("blocks"));
         }
         let (group, _) = self.volume.inode_slot(ino)?;
-        let is_directory = core.node(ino)?.kind == FileKind::Directory;
+        let node = core.node(ino)?;
+        let is_directory = node.kind == FileKind::Directory;
+        // Block maps have numbers of 32 bits.
+        let limit = if node.flags & flags::EXTENTS != 0 { u64::MAX } else { 1 << 32 };
         let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints: () };
         let goal = self.blocks.prefer(&self.groups, &request);
         let sb = &self.volume.sb;
@@ -144,37 +142,53 @@ impl Ext {
             if self.groups.summary(number).is_none_or(|group| group.nbfree == 0) {
                 continue;
             }
-            let first = self.volume.sb.group_blocks(number).start;
+            let blocks = self.volume.sb.group_blocks(number);
+            if blocks.end().get() > limit {
+                continue;
+            }
+            let first = blocks.start;
             let within =
                 goal.filter(|_| by == 0).map_or(0, |at| at.get().saturating_sub(first.get()));
             let within = u32::try_from(within).unwrap_or(0);
-            if let Some(taken) = self.take_block_in(core, number, within)? {
-                self.blocks.allocated(taken.0);
+            if let Some(taken) = self.take_run_in(core, number, within, most)? {
+                let (run, _) = taken;
+                self.blocks.allocated(run.start.saturating_add(run.len.saturating_sub(1)));
                 return Ok(taken);
             }
         }
         Err(full("blocks"))
     }
 
-    fn take_block_in(
+    fn take_run_in(
         &mut self,
         core: &mut Core,
         number: GroupNo,
         goal: u32,
-    ) -> Result<Option<(BlockNo, ChangeId)>, FsError> {
+        most: u32,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
         let run = self.volume.sb.group_blocks(number);
         let bits = u32::try_from(run.len).unwrap_or(u32::MAX);
-        let at = self.places(number)?.block_bitmap;
-        let taken = self.change_bitmap(core, at, Role::BitmapSet, |bitmap| {
-            let found = free_bit(bitmap, bits, goal);
-            Ok(found.inspect(|&bit| flip(bitmap, bit)))
+        let barred = barred(core, run);
+        let which = (number, Bitmap::Blocks);
+        let taken = self.change_bitmap(core, which, Role::BitmapSet, |bitmap| {
+            let found = if barred.is_empty() {
+                free_run(bitmap, bits, goal, most)
+            } else {
+                let mut seen = bitmap.to_vec();
+                let set = |bit: u32| (!has_bit(&seen, bit)).then(|| flip(&mut seen, bit));
+                barred.iter().cloned().flatten().map(set).for_each(drop);
+                free_run(&seen, bits, goal, most)
+            };
+            Ok(found.inspect(|run| run.clone().for_each(|bit| flip(bitmap, bit))))
         })?;
-        let Some((bit, id)) = taken else { return Ok(None) };
-        let at = run.start.saturating_add(u64::from(bit));
+        let Some((bits, id)) = taken else { return Ok(None) };
+        let at = run.start.saturating_add(u64::from(bits.start));
+        let run = Extent::new(at, crate::field::wide(bits.len()));
         // The bitmap of a damaged image may have it free.
-        self.check_data(Extent::new(at, 1), Location::of("block bitmap").in_group(number))?;
-        self.account(number, Delta { blocks: -1, ..Delta::default() })?;
-        Ok(Some((at, id)))
+        self.check_data(run, Location::of("block bitmap").in_group(number))?;
+        let blocks = i32::try_from(bits.len()).unwrap_or(i32::MAX).saturating_neg();
+        self.account(number, Delta { blocks, ..Delta::default() })?;
+        Ok(Some((run, id)))
     }
 
     /// Gives runs back.
@@ -190,8 +204,8 @@ impl Ext {
                 };
                 let bits = bit(at)..bit(end);
                 let place = Location::of("block bitmap").in_group(number);
-                let bitmap = self.places(number)?.block_bitmap;
-                let given = self.change_bitmap(core, bitmap, Role::BitmapClear, |bitmap| {
+                let which = (number, Bitmap::Blocks);
+                let given = self.change_bitmap(core, which, Role::BitmapClear, |bitmap| {
                     if let Some(free) = bits.clone().find(|&bit| !has_bit(bitmap, bit)) {
                         return Err(invalid("free block", u64::from(free), place));
                     }
@@ -212,20 +226,23 @@ impl Ext {
     pub(super) fn take_number(
         &mut self,
         core: &mut Core,
-        parent: Ino,
+        dir: Ino,
         name: &[u8],
         is_directory: bool,
     ) -> Result<(Ino, ChangeId), FsError> {
-        let at = self.inode_at(parent)?;
-        let node = core.node(parent)?;
+        let at = self.inode_at(dir)?;
+        let node = core.node(dir)?;
         let parent = Parent {
             at,
-            is_root: parent.get() == special::ROOT || node.flags & TOP_DIRECTORY != 0,
+            is_root: dir.get() == special::ROOT || node.flags & TOP_DIRECTORY != 0,
             depth: 0,
             subdirectories: u32::from(node.effective.saturating_sub(2)),
+            last: self.last_groups.of(dir),
         };
-        let new = NewInode { parent, name, is_directory };
+        let hash = if is_directory { placement_hash(&self.volume.sb, name) } else { None };
+        let new = NewInode { parent, name, hash, is_directory };
         let goal = self.inodes.goal(&self.groups, &new);
+        self.last_groups.note(dir, goal.group);
         let order = self.inodes.order(&self.groups, goal);
         let found = first_with(order, |number, preferred| {
             if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
@@ -255,8 +272,8 @@ impl Ext {
         is_directory: bool,
     ) -> Result<Option<(Ino, ChangeId)>, FsError> {
         let per_group = self.volume.sb.inodes_per_group;
-        let at = self.places(number)?.inode_bitmap;
-        let taken = self.change_bitmap(core, at, Role::InodeBitmapSet, |bitmap| {
+        let which = (number, Bitmap::Inodes);
+        let taken = self.change_bitmap(core, which, Role::InodeBitmapSet, |bitmap| {
             let found =
                 first_free(bitmap, per_group, from).or_else(|| first_free(bitmap, per_group, 0));
             Ok(found.inspect(|&slot| flip(bitmap, slot)))
@@ -269,6 +286,7 @@ impl Ext {
             let place = Location::of("inode bitmap").in_group(number);
             return Err(invalid("free inode", u64::from(ino.get()), place));
         }
+        self.note_used(core, number, slot)?;
         let directories = i32::from(is_directory);
         self.account(number, Delta { inodes: -1, directories, ..Delta::default() })?;
         Ok(Some((ino, id)))
@@ -283,8 +301,8 @@ impl Ext {
     ) -> Result<(), FsError> {
         let at = self.inode_at(ino)?;
         let place = Location::of("inode bitmap").in_group(at.group);
-        let bitmap = self.places(at.group)?.inode_bitmap;
-        let given = self.change_bitmap(core, bitmap, Role::InodeBitmapClear, |bitmap| {
+        let which = (at.group, Bitmap::Inodes);
+        let given = self.change_bitmap(core, which, Role::InodeBitmapClear, |bitmap| {
             if !has_bit(bitmap, at.slot) {
                 return Err(invalid("free inode", u64::from(ino.get()), place));
             }
@@ -295,6 +313,7 @@ impl Ext {
         let directories = if is_directory { -1 } else { 0 };
         self.account(at.group, Delta { inodes: 1, directories, ..Delta::default() })?;
         self.inodes.given_back(at, is_directory);
+        self.last_groups.forget(ino);
         Ok(())
     }
 

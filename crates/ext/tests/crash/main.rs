@@ -1,16 +1,16 @@
-//! Crash states of ext2 with e2fsck as what recovers them: under every discipline
-//! that promises something, `e2fsck -p` goes through every state, what it leaves
-//! holds what was durable, and our own check comes to the same verdict.
+//! Crash states of ext2, ext3 and ext4 with e2fsck as what recovers them: under every
+//! discipline that promises something, `e2fsck -p` goes through every state, what it
+//! leaves holds what was durable, and our own check comes to the same verdict.
 
 #![allow(missing_docs)]
 
 mod target;
 
-use seekless_cache::Discipline;
+use seekless_cache::{Discipline, JournalMode};
 use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
 use seekless_crash::script::parse;
-use seekless_crash::{Extent, Search};
-use target::Ext2;
+use seekless_crash::{Extent, Search, Target};
+use target::Ext;
 
 /// States judged, and those that do not hold.
 fn judged(
@@ -19,11 +19,18 @@ fn judged(
     sequences: u64,
     sample: u64,
 ) -> (u64, Vec<String>) {
+    judged_on(&volume(discipline), discipline, (workload, sequences, sample))
+}
+
+fn judged_on(
+    target: &Ext,
+    discipline: Discipline,
+    (workload, sequences, sample): (&str, u64, u64),
+) -> (u64, Vec<String>) {
     let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(11) };
-    let target = Ext2::default();
     // Of random sequences the device has a queue, too: writes complete late.
     let queue = sequences > 0;
-    let mut campaign = Campaign::new(&target, Settings { discipline, search, schedules: 2, queue });
+    let mut campaign = Campaign::new(target, Settings { discipline, search, schedules: 2, queue });
     let scripts = built_in(workload, true, Sequences { count: sequences, seed: 11 }).unwrap();
     let (mut states, mut wrong) = (0, Vec::new());
     for script in scripts.unwrap() {
@@ -34,6 +41,14 @@ fn judged(
         }
     }
     (states, wrong)
+}
+
+/// What a discipline is for.
+fn volume(discipline: Discipline) -> Ext {
+    match discipline {
+        Discipline::Journal(_) => Ext::ext3(),
+        _ => Ext::ext2(),
+    }
 }
 
 const ORDERED: [Discipline; 3] = [Discipline::Sync, Discipline::Normal, Discipline::SoftUpdates];
@@ -48,6 +63,95 @@ fn e2fsck_goes_through_what_crashes_leave() {
         assert!(wrong.is_empty(), "{wrong:#?}");
         assert!(states > 60, "{states} states");
     }
+}
+
+#[test]
+fn what_a_journal_leaves_needs_no_check() {
+    for (target, mode) in [
+        (Ext::ext3(), JournalMode::Writeback),
+        (Ext::ext3(), JournalMode::Data),
+        (Ext::ext4(), JournalMode::Ordered),
+    ] {
+        let discipline = Discipline::Journal(mode);
+        let (states, wrong) = judged_on(&target, discipline, ("singles", 0, 2));
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 40, "{states} states");
+        let (states, wrong) = judged_on(&target, discipline, ("random:10", 6, 5));
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 20, "{states} states");
+    }
+}
+
+/// Disciplines that keep trees of extents in order.
+const WITHOUT_GRAPH: [Discipline; 2] = [Discipline::Sync, Discipline::Normal];
+
+#[test]
+fn e2fsck_goes_through_what_crashes_leave_of_extents() {
+    for discipline in WITHOUT_GRAPH {
+        let (states, wrong) = judged_on(&Ext::extents(), discipline, ("singles", 0, 5));
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 100, "{states} states");
+        let (states, wrong) = judged_on(&Ext::extents(), discipline, ("random:10", 12, 8));
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        assert!(states > 60, "{states} states");
+    }
+}
+
+/// Pieces of a file, each with an extent of its own, and then changes between, behind
+/// and of them: blocks of the tree are made, split, cut and given back.
+fn scattered(pieces: u32, body: &str) -> String {
+    let mut text = String::from("open A\n");
+    for n in 0..pieces {
+        text += &format!("write {} 1024\n", n * 4096);
+    }
+    format!("{text}sync\nbegin\nopen A\n{body}")
+}
+
+/// Changes of such a file.
+const CHANGES: [&str; 6] = [
+    // What is joined again.
+    "write 1024 3072\nwrite 5120 3072\nfsync A\nwrite 9216 3072\nfsync A\n",
+    // Between others, in front of all others, and behind.
+    "write 6144 1024\nwrite 10240 2048\nfsync A\nwrite 800768 1024\nwrite 2048 100\nfsync A\n",
+    // Never written, written in the middle, and at both ends.
+    "fallocate 409600 20480\nwrite 415744 1024\nfsync A\nwrite 409600 100\nwrite 429056 1024\n\
+     fsync A\nsync\n",
+    // Shorter, within an extent and at the end of a leaf, and longer again.
+    "truncate 204900\nfsync A\nwrite 300000 3000\ntruncate 16384\nfsync A\ntruncate 0\nsync\n",
+    // Far behind, and the end between.
+    "write 0 1024\nfsync A\nwrite 2000000 1\nwrite 3000000 1\ntruncate 2500000\n\
+     write 2500000 9\nsync\n",
+    // All gone, and the space used by another.
+    "unlink A\nopen B\nwrite 0 40000\nfsync B\n",
+];
+
+fn trees(pieces: &[u32], changes: &[&str], sample: u64, schedules: u32) {
+    let target = Ext::extents();
+    for &pieces in pieces {
+        for change in changes {
+            let script = parse("scattered", &scattered(pieces, change)).unwrap();
+            for discipline in WITHOUT_GRAPH {
+                let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(3) };
+                let settings = Settings { discipline, search, schedules, queue: false };
+                let result = Campaign::new(&target, settings).unit(&script, &|_| {}).unwrap();
+                let codes = &result.codes;
+                assert_eq!(result.failing, 0, "{discipline}, {pieces}: {change}{codes:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn trees_are_never_torn() {
+    trees(&[3, 50, 84, 400], &CHANGES, 5, 1);
+    // All in one sector.
+    trees(&[5], &CHANGES[..1], 40, 4);
+}
+
+#[test]
+#[ignore = "minutes: cargo test -p seekless-ext --test crash -- --ignored"]
+fn trees_of_all_kinds_are_never_torn() {
+    trees(&[1, 3, 4, 5, 30, 41, 50, 83, 84, 85, 100, 200, 400], &CHANGES, 40, 4);
 }
 
 /// What random sequences have found.
@@ -70,7 +174,7 @@ fn what_was_found_once_holds() {
         let script = parse("found", text).unwrap();
         for discipline in ORDERED {
             let search = Search { extent: Extent::Sample(25), ..Search::exhaustive(3) };
-            let target = Ext2::default();
+            let target = volume(discipline);
             let settings = Settings { discipline, search, schedules: 1, queue: false };
             let result = Campaign::new(&target, settings).unit(&script, &|_| {}).unwrap();
             assert_eq!(result.failing, 0, "{discipline}, {text}: {:?}", result.codes);
@@ -87,12 +191,14 @@ fn without_order_it_does_not() {
 #[test]
 #[ignore = "minutes: cargo test -p seekless-ext --test crash -- --ignored --nocapture"]
 fn e2fsck_goes_through_very_many() {
-    for discipline in ORDERED.into_iter().rev() {
-        for (workload, sequences, sample) in
-            [("singles", 0, 40), ("random:12", 100, 10), ("pairs", 0, 2)]
-        {
-            let (states, wrong) = judged(discipline, workload, sequences, sample);
-            println!("{discipline}, {workload}: {states} states");
+    let journals = JournalMode::ALL.map(Discipline::Journal);
+    let with_journal = |target: fn() -> Ext| journals.map(|discipline| (target(), discipline));
+    let without = ORDERED.map(|discipline| (Ext::ext2(), discipline));
+    let all = with_journal(Ext::ext4).into_iter().chain(with_journal(Ext::ext3)).chain(without);
+    for (target, discipline) in all {
+        for of in [("singles", 0, 40), ("random:12", 100, 10), ("pairs", 0, 2)] {
+            let (states, wrong) = judged_on(&target, discipline, of);
+            println!("{}, {discipline}, {}: {states} states", target.name(), of.0);
             assert!(wrong.is_empty(), "{wrong:#?}");
         }
     }

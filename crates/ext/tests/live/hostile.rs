@@ -1,10 +1,10 @@
 //! Damaged images in use: whatever their bytes say, operations end with an answer
 //! or an error.
 
-use crate::shapes::{SHAPES, image, options};
+use crate::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, image, options};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Config, Discipline};
+use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtLive, LiveOptions};
 use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr, XattrMode};
@@ -98,6 +98,11 @@ impl Storm {
             7 | 8 => {
                 let done = self.live.write(one, at, &[7; 3000]);
                 self.note(done);
+                let keep = self.below(2) == 0;
+                let done = self.live.allocate(other, at, ByteLen::new(70_000), keep);
+                self.note(done);
+                let done = self.live.data_runs(other);
+                self.note(done);
             }
             9 => {
                 let set = SetAttr { size: Some(at.get()), ..SetAttr::default() };
@@ -136,15 +141,34 @@ impl Storm {
     }
 }
 
-/// An image with files in it.
-fn patient(shape: usize) -> Vec<u8> {
-    let device = image(&SHAPES[shape]);
-    let mut replay = crate::shapes::through(device.clone(), device, Discipline::Async, 5);
+/// An image with files in it, of many extents where there are such.
+fn patient(shape: &Shape) -> Vec<u8> {
+    let device = image(shape);
+    let discipline = match JOURNALLED.contains(shape) {
+        true => Discipline::Journal(JournalMode::Ordered),
+        false => Discipline::Async,
+    };
+    let mut replay = crate::shapes::through(device.clone(), device, discipline, 5);
     replay.run(250);
     let device = replay.finish();
+    if WITH_EXTENTS.contains(shape) {
+        crate::held::scatter(device.clone());
+    }
     let mut bytes = vec![0; device.len().get() as usize];
     device.read(Lba::ZERO, &mut bytes).unwrap();
     bytes
+}
+
+/// Damages blocks of extent trees, which begin with their magic number.
+fn damage_trees(bytes: &mut [u8], rng: &mut Pcg64Mcg) {
+    let is_tree = |at: &usize| bytes[*at..].starts_with(&[0x0A, 0xF3]);
+    let trees: Vec<usize> = (0..bytes.len()).step_by(1024).filter(is_tree).collect();
+    for _ in 0..1 + rng.next_u64() % 12 {
+        let at = trees[rng.next_u64() as usize % trees.len()];
+        let at = at
+            + (rng.next_u64() % if rng.next_u64().is_multiple_of(3) { 12 } else { 300 }) as usize;
+        bytes[at] ^= 1 << (rng.next_u64() % 8);
+    }
 }
 
 /// Where metadata is: the first blocks of the groups, roughly, and what files hold.
@@ -168,8 +192,12 @@ fn damage(bytes: &mut [u8], rng: &mut Pcg64Mcg) {
     }
 }
 
-fn storms(images: u64) -> (u32, u32, u32) {
-    let patients: Vec<Vec<u8>> = (0..SHAPES.len()).map(patient).collect();
+fn storms(
+    images: u64,
+    shapes: &[Shape],
+    damage: impl Fn(&mut [u8], &mut Pcg64Mcg),
+) -> (u32, u32, u32) {
+    let patients: Vec<Vec<u8>> = shapes.iter().map(patient).collect();
     let (mut opened, mut done, mut failed) = (0, 0, 0);
     for seed in 0..images {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -177,7 +205,9 @@ fn storms(images: u64) -> (u32, u32, u32) {
         damage(&mut bytes, &mut rng);
         let device = Arc::new(MemoryDevice::new(bytes));
         let clock = Arc::new(VirtualClock::new());
-        let discipline = Discipline::ALL[seed as usize % 4];
+        let disciplines: Vec<Discipline> =
+            shapes[seed as usize % shapes.len()].disciplines().collect();
+        let discipline = disciplines[(seed / 7) as usize % disciplines.len()];
         let mut config = Config::new(discipline);
         config.capacity = ByteLen::new(1 << 20);
         let how = LiveOptions { force: true, ..options() };
@@ -200,13 +230,37 @@ fn storms(images: u64) -> (u32, u32, u32) {
 
 #[test]
 fn damaged_images_give_answers_or_errors() {
-    let (opened, done, failed) = storms(120);
+    let (opened, done, failed) = storms(120, &SHAPES, damage);
     assert!(opened > 60, "{opened} of 120 could be opened");
+    assert!(failed > done / 50 && failed < done, "{failed} of {done} calls failed");
+}
+
+#[test]
+fn damaged_extents_give_answers_or_errors() {
+    for damage in [damage, damage_trees] {
+        let (opened, done, failed) = storms(90, &WITH_EXTENTS, damage);
+        assert!(opened > 45, "{opened} of 90 could be opened");
+        assert!(failed > done / 50 && failed < done, "{failed} of {done} calls failed");
+    }
+}
+
+#[test]
+fn damaged_images_with_a_journal_give_answers_or_errors() {
+    let (opened, done, failed) = storms(64, &JOURNALLED, damage);
+    assert!(opened > 20, "{opened} of 64 could be opened");
     assert!(failed > done / 50 && failed < done, "{failed} of {done} calls failed");
 }
 
 #[test]
 #[ignore = "minutes: cargo test -p seekless-ext --test live -- --ignored"]
 fn very_many_damaged_images_give_answers_or_errors() {
-    println!("{:?}", storms(5000));
+    println!("{:?}", storms(5000, &SHAPES, damage));
+    println!("{:?}", storms(5000, &WITH_EXTENTS, damage));
+    println!("{:?}", storms(5000, &JOURNALLED, damage));
+}
+
+#[test]
+#[ignore = "minutes: cargo test -p seekless-ext --test live -- --ignored"]
+fn very_many_damaged_trees_give_answers_or_errors() {
+    println!("{:?}", storms(5000, &WITH_EXTENTS, damage_trees));
 }

@@ -8,6 +8,7 @@ use seekless_units::Lba;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// All bytes of a device.
 pub(crate) fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
@@ -32,7 +33,10 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Self {
-        let name = format!("seekless-repair-{name}-{}", std::process::id());
+        // Tests run side by side, and some judge under one name.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("seekless-repair-{name}-{}-{next}", std::process::id());
         // e2fsck waits for the disk: in memory there is none.
         let memory = Path::new("/dev/shm");
         let dir = if memory.is_dir() { memory } else { Path::new(env!("CARGO_TARGET_TMPDIR")) };

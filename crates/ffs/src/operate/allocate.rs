@@ -241,8 +241,9 @@ impl Ffs {
             is_root: parent.get() == crate::ondisk::ROOT,
             depth: node.depth,
             subdirectories: u32::from(node.effective.saturating_sub(2)),
+            last: None,
         };
-        let new = NewInode { parent, name, is_directory };
+        let new = NewInode { parent, name, hash: None, is_directory };
         let goal = self.inodes.goal(&self.groups, &new);
         let order = self.inodes.order(&self.groups, goal);
         let found = first_with(order, |number, preferred| {

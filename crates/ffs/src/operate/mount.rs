@@ -32,6 +32,10 @@ impl Ffs {
     ) -> Result<(Self, Core), FsError> {
         let sb = Arc::new(Super::read(device.as_ref(), options.ignore_checksums)?);
         check_state(&sb, options.force)?;
+        if config.discipline.journal_mode().is_some() {
+            let what = format!("{} on UFS (use softdep, normal, sync or async)", config.discipline);
+            return Err(FsError::Unsupported(what));
+        }
         let mut cache = Cache::new(Arc::clone(&device), clock, sb.bsize, sb.fsize, config)?;
         if let Some(seal) = Sealer::of(&sb) {
             cache.set_seal(seal);
@@ -145,6 +149,7 @@ fn limits(sb: &Super) -> Limits {
         dir_max: sb.size.saturating_mul(u64::from(sb.fsize)).min(u64::from(u32::MAX)),
         dir_unit: DIRECTORY_UNIT,
         names: NameOrder::LinksFirst,
+        moves_dirs: true,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::alloc::seal_group;
 use crate::crc32c;
 use crate::ondisk::{Dinode2, check_hash};
 use crate::superblock::{Format, Super};
-use seekless_cache::Seal;
+use seekless_cache::{Owner, Seal};
 use seekless_fs::field::index;
 use seekless_units::{BlockNo, GroupNo};
 use std::mem::offset_of;
@@ -24,7 +24,7 @@ impl Sealer {
 }
 
 impl Seal for Sealer {
-    fn seal(&self, at: BlockNo, bytes: &mut [u8]) {
+    fn seal(&self, at: BlockNo, _: Option<Owner>, bytes: &mut [u8]) {
         let sb = &self.0;
         let group = at.get().checked_div(u64::from(sb.fpg)).unwrap_or(0);
         let group = GroupNo::new(u32::try_from(group).unwrap_or(u32::MAX));

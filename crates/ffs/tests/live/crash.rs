@@ -79,7 +79,7 @@ impl State {
 
     fn crash(&mut self) {
         let overlay = Overlay::new(self.safe.clone() as Arc<dyn BlockDevice>, 512);
-        let log = Log { steps: self.pending.clone() };
+        let log = Log::new(self.pending.clone());
         let epoch = &log.epochs(0)[0];
         let found = states(&log, epoch, self.safe.as_ref(), DRAWN, self.rng.next_u64()).unwrap();
         let one = self.below(found.choices.len());

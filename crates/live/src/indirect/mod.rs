@@ -70,6 +70,12 @@ pub trait Indirect: Table<Map: Mapped> {
     /// Puts a block number into the first bytes of some.
     fn put_pointer(&self, bytes: &mut [u8; 8], number: u64);
 
+    /// Whether the last block of a file may be a hole. By default it is none: a check of
+    /// FFS cuts such a file to the last block it has.
+    fn may_end_in_hole(&self) -> bool {
+        false
+    }
+
     /// Most bytes of a file, as far as the map does not limit it.
     fn max_size(&self) -> u64;
 

@@ -4,7 +4,7 @@ use super::{DIRECT, Files, Indirect, Mapped, peek, per_block, pointers, units_at
 use crate::core::Core;
 use hashbrown::HashSet;
 use seekless_fs::field::{range, wide};
-use seekless_fs::{FileKind, FsError, Location, Mapping};
+use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 /// What a walk of a file's map finds.
@@ -30,9 +30,6 @@ impl<F: Indirect> Files<'_, F> {
     /// The runs of a regular file's contents, counted in fragments.
     pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
         let node = self.core.node(ino)?.clone();
-        if node.kind != FileKind::Regular {
-            return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
-        }
         let blocks = node.size.div_ceil(self.block());
         let mut found = Found { runs: Vec::new(), left: self.format.volume() };
         for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&node.map.trees().direct) {

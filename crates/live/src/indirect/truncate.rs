@@ -23,9 +23,12 @@ impl<F: Indirect> Files<'_, F> {
         if len < size { self.shrink(ino, len) } else { Ok(()) }
     }
 
-    /// The last block of a file is never a hole.
+    /// The last block of a file is no hole, where the format wants that.
     fn lengthen(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         self.open_gap(ino, len)?;
+        if self.format.may_end_in_hole() {
+            return self.announce(ino, len).map(drop);
+        }
         self.touch_last(ino, len).map(|_| ())
     }
 
@@ -40,9 +43,10 @@ impl<F: Indirect> Files<'_, F> {
     pub(super) fn shrink(&mut self, ino: Ino, len: u64) -> Result<(), FsError> {
         let bsize = self.block();
         let kept = len.div_ceil(bsize);
-        // The end is never a hole: the block there comes before the length.
+        // Where the end is to be no hole the block there comes before the length.
         let mut before = Vec::new();
-        if kept > 0 && self.lookup_block(ino, kept.saturating_sub(1))?.is_none() {
+        let solid = kept > 0 && !self.format.may_end_in_hole();
+        if solid && self.lookup_block(ino, kept.saturating_sub(1))?.is_none() {
             before.push(self.touch_last(ino, len)?);
             self.settle_way(ino, kept.saturating_sub(1))?;
         }

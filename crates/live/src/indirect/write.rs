@@ -79,7 +79,7 @@ impl<F: Indirect> Files<'_, F> {
     /// that stand in indirect blocks. Of a file that ends in direct blocks the
     /// last one must be whole. What is returned has to be on the disk before any
     /// of these numbers is.
-    fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
+    pub(super) fn announce(&mut self, ino: Ino, size: u64) -> Result<ChangeId, FsError> {
         let node = self.core.node(ino)?;
         if node.size >= size || node.kind == FileKind::Directory {
             return Ok(node.sized);

@@ -18,7 +18,7 @@ use crate::actions::Action;
 use crate::format::NameOrder;
 use crate::names::not_found;
 use crate::{Format, Ids, Live, Node};
-use seekless_cache::{ChangeId, Discipline, Kind, Role};
+use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
@@ -28,9 +28,9 @@ impl<F: Format> Live<F> {
         self.format.limits().names == NameOrder::LinksLast
     }
 
-    /// Whether anything is to be ordered: else a crash leaves anything.
-    fn is_ordered(&self) -> bool {
-        self.core.cache.config().discipline != Discipline::Async
+    /// Whether each of the states between two writes matters.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.core.cache.config().discipline.orders_writes()
     }
 
     /// A new inode has its first name once some changes are on the disk, and its
@@ -116,6 +116,10 @@ impl<F: Format> Live<F> {
 
     /// A directory has one less in it, and `..` of that does not count any more.
     pub(crate) fn lose_child(&mut self, dir: Ino) -> Result<(), FsError> {
+        self.node(dir)?;
+        if self.is_uncounted(dir)? {
+            return Ok(());
+        }
         let above = self.node(dir)?;
         // Of a damaged image it may have been too low already.
         above.effective = above.effective.saturating_sub(1);
@@ -137,8 +141,7 @@ impl<F: Format> Live<F> {
             if self.node(ino)?.holds == 0 {
                 return self.destroy(ino);
             }
-            self.node(ino)?.links = 0;
-            self.format.put_links(&mut self.core, ino, Role::LinkCount, before)?;
+            self.drop_last_link(ino, before)?;
             return self.touch(ino);
         }
         // What the disk still has as a name of this file may be another's by now.
@@ -146,18 +149,41 @@ impl<F: Format> Live<F> {
         let before: Ids = before.iter().chain(&after).copied().collect();
         let node = self.node(ino)?;
         let is_directory = node.kind == FileKind::Directory;
-        if node.holds > 0 {
-            node.links = 0;
-            let dropped = self.format.put_links(&mut self.core, ino, Role::LinkCount, &before)?;
+        let goes = node.holds == 0;
+        // What is taken apart in several transactions has no name in the first.
+        if !goes || self.core.cache.is_journalled() {
+            let dropped = self.drop_last_link(ino, &before)?;
             let removed = self.remove(dir, name, &[dropped])?;
             self.note_gone(ino, removed)?;
-            return self.touch(ino);
+            return if goes { self.destroy_listed(ino) } else { self.touch(ino) };
         }
         let cleared = self.clear(ino, &before)?;
         after.push(cleared);
         after.extend(self.remove(dir, name, &[cleared])?);
         self.free_number(ino, is_directory, &after);
         Ok(())
+    }
+
+    /// A file has no links any more, once some changes are on the disk: until it is taken
+    /// apart it is one that a crash leaves behind.
+    fn drop_last_link(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
+        self.node(ino)?.links = 0;
+        if self.core.cache.is_journalled() {
+            self.format.note_orphan(&mut self.core, ino, true)?;
+        }
+        self.format.put_links(&mut self.core, ino, Role::LinkCount, before)
+    }
+
+    /// Takes a file apart that stands on the list of orphans, and stays there if it is
+    /// damaged: its name is gone all the same.
+    pub(crate) fn destroy_listed(&mut self, ino: Ino) -> Result<(), FsError> {
+        if let Err(error) = self.format.runs_of(&mut self.core, ino) {
+            return match error {
+                FsError::Corrupt { .. } => self.touch(ino),
+                error => Err(error),
+            };
+        }
+        self.destroy(ino)
     }
 
     /// Undoes a new name, and that its file was counted for it, if the disk has

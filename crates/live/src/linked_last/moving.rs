@@ -39,6 +39,9 @@ impl<F: Format> Live<F> {
         {
             return Ok(());
         }
+        if is_directory {
+            self.check_move(to.1)?;
+        }
         let spot = self.reserve(to.0, to.1)?;
         let cache = &self.core.cache;
         let init = self.core.nodes.get(&moved).and_then(|node| node.fresh.first().copied());
@@ -72,6 +75,15 @@ impl<F: Format> Live<F> {
         self.touch_moved(from, to, moved)
     }
 
+    /// Refuses to give a directory another name, where that is wanted and more than one
+    /// sector would change.
+    pub(crate) fn check_move(&self, name: &[u8]) -> Result<(), FsError> {
+        if self.format.limits().moves_dirs || !self.is_ordered() {
+            return Ok(());
+        }
+        Err(FsError::CrossDevice(String::from_utf8_lossy(name).into_owned()))
+    }
+
     fn touch_moved(&mut self, from: Name<'_>, to: Name<'_>, moved: Ino) -> Result<(), FsError> {
         self.touch(moved)?;
         self.touch_dir(from.0)?;
@@ -84,10 +96,8 @@ impl<F: Format> Live<F> {
     /// A directory gets another parent, which its `..` leads to once the new name
     /// is there.
     fn adopt_last(&mut self, moved: Ino, parent: Ino, named: &Ids) -> Result<ChangeId, FsError> {
-        self.raise_links(parent)?;
-        let node = self.node(parent)?;
-        node.effective = node.effective.saturating_add(1);
-        let depth = node.depth.saturating_add(1);
+        self.gain_child(parent)?;
+        let depth = self.node(parent)?.depth.saturating_add(1);
         self.node(moved)?.depth = depth;
         self.redirect(moved, b"..", (parent, FileKind::Directory), named)
     }
@@ -96,10 +106,13 @@ impl<F: Format> Live<F> {
     /// if there is room. False when there is not.
     fn rename_in_sector(&mut self, from: Name<'_>, to: &[u8], moved: Ino) -> Result<bool, FsError> {
         let dir = from.0;
-        self.format.before_name(&mut self.core, dir)?;
+        let asked = self.place_name(dir, to)?;
         let Some(old) = self.find(dir, from.1)? else { return Err(not_found(from.1)) };
         let unit_len = self.format.limits().dir_unit;
         let unit = old.at.checked_div(wide(unit_len)).unwrap_or(0);
+        if asked.is_some_and(|asked| asked != unit) {
+            return Ok(false);
+        }
         let base = unit.saturating_mul(wide(unit_len));
         let (block, skip) = self.dir_place(dir, base)?;
         let mut bytes = self.core.cache.read(block, skip, unit_len)?.to_vec();
@@ -190,6 +203,7 @@ impl<F: Format> Live<F> {
             return self.swap_over(from, to, moved, (old, is_directory));
         }
         if is_directory {
+            self.check_move(to.1)?;
             return self.move_over_dir(from, to, moved, old);
         }
         if self.node(old)?.effective == 1 && self.is_ordered() {
@@ -204,10 +218,15 @@ impl<F: Format> Live<F> {
         self.note_gone(old, named.last().copied())?;
         self.leave_old_name(from, to, moved, &named)?;
         let node = self.node(old)?;
-        if node.effective == 0 && node.holds == 0 {
-            return self.destroy(old);
-        }
-        self.format.put_links(&mut self.core, old, Role::LinkDrop, &named)?;
+        match (node.effective, node.holds) {
+            (0, 0) if !self.core.cache.is_journalled() => return self.destroy(old),
+            (0, 0) => {
+                self.drop_last_link(old, &named)?;
+                return self.destroy_listed(old);
+            }
+            (0, _) => self.drop_last_link(old, &named)?,
+            _ => self.format.put_links(&mut self.core, old, Role::LinkDrop, &named)?,
+        };
         self.touch(old)
     }
 
@@ -228,6 +247,7 @@ impl<F: Format> Live<F> {
         after.extend(self.way_to(to.0)?);
         after.extend(self.changes_to_name(from.0, from.1)?);
         let mut named = self.take_name(to, (moved, FileKind::Directory), &after)?;
+        let replaced = named.last().copied();
         if across {
             let turned = self.adopt_last(moved, to.0, &named)?;
             named.push(turned);
@@ -237,11 +257,11 @@ impl<F: Format> Live<F> {
         self.leave_old_name(from, to, moved, &named)?;
         let node = self.node(old)?;
         node.effective = 0;
-        if node.holds > 0 {
-            node.links = 0;
-            self.note_gone(old, named.first().copied())?;
-            self.format.put_links(&mut self.core, old, Role::LinkCount, &named)?;
-            return self.touch(old);
+        let goes = node.holds == 0;
+        if !goes || self.core.cache.is_journalled() {
+            self.note_gone(old, replaced)?;
+            self.drop_last_link(old, &named)?;
+            return if goes { self.destroy_listed(old) } else { self.touch(old) };
         }
         let cleared = self.clear(old, &named)?;
         self.free_number(old, true, &[cleared]);

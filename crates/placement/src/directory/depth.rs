@@ -72,7 +72,7 @@ mod tests {
     fn probes(ncg: u32, group: u32, depth: u32, count: u32) -> Vec<u32> {
         let at = |subdirectories| {
             let at = InodePlace { group: GroupNo::new(group), slot: 0 };
-            probe(ncg, &Parent { at, is_root: depth == 0, depth, subdirectories }).get()
+            probe(ncg, &Parent { at, is_root: depth == 0, depth, subdirectories, last: None }).get()
         };
         (0..count).map(at).collect()
     }

@@ -214,7 +214,7 @@ mod tests {
 
     fn below(group: u32, is_root: bool) -> Parent {
         let at = InodePlace { group: GroupNo::new(group), slot: 1 };
-        Parent { at, is_root, depth: 1, subdirectories: 0 }
+        Parent { at, is_root, depth: 1, subdirectories: 0, last: None }
     }
 
     #[test]

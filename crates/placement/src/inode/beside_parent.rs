@@ -79,8 +79,9 @@ mod tests {
     }
 
     fn new(name: &[u8], is_directory: bool) -> NewInode<'_> {
-        let parent = Parent { at: place(2, 17), is_root: false, depth: 1, subdirectories: 0 };
-        NewInode { parent, name, is_directory }
+        let parent =
+            Parent { at: place(2, 17), is_root: false, depth: 1, subdirectories: 0, last: None };
+        NewInode { parent, name, hash: None, is_directory }
     }
 
     #[test]

@@ -10,9 +10,8 @@ use seekless_units::GroupNo;
 /// together; then to any that has an inode.
 pub struct FindGroup {
     directories: Box<dyn DirectoryPlacement>,
-    /// The parent's number, counted from zero, of the file that is looked for; none
-    /// for a directory.
-    parent: Option<u64>,
+    /// The parent of the file that is looked for; none for a directory.
+    parent: Option<InodePlace>,
 }
 
 impl FindGroup {
@@ -26,6 +25,29 @@ impl FindGroup {
     }
 }
 
+/// The groups in which a file of a directory is looked for a place, in this order: the
+/// parent's and some at growing distances, those with an inode and a block to spare;
+/// then all behind the parent's, whatever they have, and it last.
+pub(super) fn near_parent(groups: &Groups, parent: InodePlace) -> Vec<GroupNo> {
+    let shape = groups.shape();
+    let number = u64::from(parent.group.get()).saturating_mul(shape.ipg.into());
+    let number = number.saturating_add(parent.slot.into()).saturating_add(1);
+    let after = |group: GroupNo, by: u64| shape.group_after(group, by);
+    let has_both = |group: &GroupSummary| group.nifree > 0 && group.nbfree > 0;
+    let is_good = |number: &GroupNo| groups.summary(*number).as_ref().is_some_and(has_both);
+    let mut jumps = Vec::new();
+    let (mut at, mut by) = (after(parent.group, number), 1u64);
+    while by < u64::from(shape.ncg) {
+        at = after(at, by);
+        jumps.push(at);
+        by = by.saturating_mul(2);
+    }
+    let near = std::iter::once(parent.group).chain(jumps).filter(is_good);
+    // The parent's comes last: all others may be without an inode.
+    let any = (1..u64::from(shape.ncg)).map(|by| after(parent.group, by));
+    near.chain(any).chain([parent.group]).collect()
+}
+
 impl InodePlacement for FindGroup {
     fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace {
         let at = new.parent.at;
@@ -34,32 +56,16 @@ impl InodePlacement for FindGroup {
             let group = self.directories.prefer(groups, &new.parent);
             return InodePlace { group, slot: 0 };
         }
-        let ipg = u64::from(groups.shape().ipg);
-        let number = u64::from(at.group.get()).saturating_mul(ipg).saturating_add(at.slot.into());
-        self.parent = Some(number.saturating_add(1));
+        self.parent = Some(at);
         InodePlace { group: at.group, slot: 0 }
     }
 
     fn order(&self, groups: &Groups, goal: InodePlace) -> Box<dyn Iterator<Item = GroupNo>> {
-        let shape = groups.shape();
-        let after = |group: GroupNo, by: u64| shape.group_after(group, by);
-        let all = (0..u64::from(shape.ncg)).map(|by| after(goal.group, by));
-        let Some(parent) = self.parent else {
-            return Box::new(all.collect::<Vec<_>>().into_iter());
-        };
-        let has_both = |group: &GroupSummary| group.nifree > 0 && group.nbfree > 0;
-        let is_good = |number: &GroupNo| groups.summary(*number).as_ref().is_some_and(has_both);
-        let mut jumps = Vec::new();
-        let (mut at, mut by) = (after(goal.group, parent), 1u64);
-        while by < u64::from(shape.ncg) {
-            at = after(at, by);
-            jumps.push(at);
-            by = by.saturating_mul(2);
+        if let Some(parent) = self.parent {
+            return Box::new(near_parent(groups, parent).into_iter());
         }
-        let near: Vec<GroupNo> = std::iter::once(goal.group).chain(jumps).filter(is_good).collect();
-        // The goal's comes last: all others may be without an inode.
-        let any: Vec<GroupNo> = all.skip(1).chain([goal.group]).collect();
-        Box::new(near.into_iter().chain(any))
+        let shape = *groups.shape();
+        Box::new((0..u64::from(shape.ncg)).map(move |by| shape.group_after(goal.group, by)))
     }
 
     fn taken(&mut self, new: &NewInode<'_>, _: InodePlace, at: Option<InodePlace>) {
@@ -98,8 +104,10 @@ mod tests {
                 let groups = groups(ncg, &full);
                 let mut policy = FindGroup::new(Box::new(Linear));
                 let at = InodePlace { group: GroupNo::new(parent), slot };
-                let parent_dir = Parent { at, is_root: false, depth: 0, subdirectories: 0 };
-                let new = NewInode { parent: parent_dir, name: b"x", is_directory: false };
+                let parent_dir =
+                    Parent { at, is_root: false, depth: 0, subdirectories: 0, last: None };
+                let new =
+                    NewInode { parent: parent_dir, name: b"x", hash: None, is_directory: false };
                 let goal = policy.goal(&groups, &new);
                 let order: Vec<u32> = policy.order(&groups, goal).map(GroupNo::get).collect();
                 let ino = parent * 100 + slot + 1;

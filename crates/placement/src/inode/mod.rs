@@ -6,11 +6,14 @@
 
 mod beside_parent;
 mod find_group;
+mod linux_orlov;
 
 pub use beside_parent::BesideParent;
 pub use find_group::FindGroup;
+pub use linux_orlov::LinuxOrlov;
 
-use crate::Groups;
+use crate::directory::{Ext2Orlov, FindGroupDir, Linear, ext2_by_name};
+use crate::{Groups, UnknownPolicy};
 use seekless_units::GroupNo;
 
 /// A place for an inode.
@@ -34,6 +37,9 @@ pub struct Parent {
     pub depth: u32,
     /// The directories in it, a new one not counted.
     pub subdirectories: u32,
+    /// The goal's group of the last inode that was wanted for a name in it, as far as
+    /// the format remembers (`i_last_alloc_group` of ext4, in memory only).
+    pub last: Option<GroupNo>,
 }
 
 /// An inode that is wanted.
@@ -43,6 +49,9 @@ pub struct NewInode<'a> {
     pub parent: Parent,
     /// That name.
     pub name: &'a [u8],
+    /// A hash of the name, where the format has one for placement: half-MD4 with the
+    /// seed of the volume, for directories of ext.
+    pub hash: Option<u32>,
     /// Whether it is for a directory.
     pub is_directory: bool,
 }
@@ -62,4 +71,28 @@ pub trait InodePlacement: Send {
 
     /// To be told of each inode that is given back. By default, it is not heeded.
     fn given_back(&mut self, _at: InodePlace, _is_directory: bool) {}
+}
+
+/// The names of ext's policies, ext2's own first.
+pub const EXT_NAMES: [&str; 4] =
+    [Ext2Orlov::NAME, FindGroupDir::NAME, Linear::NAME, LinuxOrlov::NAME];
+
+/// The policy of a name for an ext volume of so many groups, `groups_per_flex` of them in a
+/// flexible group (1 without); it draws from `seed` what it leaves to chance. All
+/// but ext4's own are policies for directories, with [`FindGroup`] for all else.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn ext_by_name(
+    name: &str,
+    groups: u32,
+    groups_per_flex: u32,
+    seed: u64,
+) -> Result<Box<dyn InodePlacement>, UnknownPolicy> {
+    if name == LinuxOrlov::NAME {
+        return Ok(Box::new(LinuxOrlov::new(groups_per_flex, seed)));
+    }
+    let directories = ext2_by_name(name, groups, seed);
+    let directories = directories.map_err(|_| UnknownPolicy::new(name, &EXT_NAMES))?;
+    Ok(Box::new(FindGroup::new(directories)))
 }

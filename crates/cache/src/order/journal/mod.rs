@@ -70,6 +70,8 @@ pub(crate) struct Journal<A> {
     /// Blocks that the running transaction may have before its operation ends;
     /// `None` between operations.
     pub(crate) handle: Option<u64>,
+    /// The operation has changed something.
+    pub(crate) changed: bool,
     /// Somebody else performs commits: a tick only begins them.
     pub(crate) commits_apart: bool,
     /// The time when the running transaction got its first change, as of the last
@@ -90,6 +92,7 @@ impl<A> Journal<A> {
             live: VecDeque::new(),
             in_log: HashMap::new(),
             handle: None,
+            changed: false,
             commits_apart: false,
             now: Nanos::new(0),
             ids: DataIds::default(),
@@ -111,6 +114,7 @@ impl<A> Journal<A> {
         role: Role,
         after: &[ChangeId],
     ) -> ChangeId {
+        self.changed = true;
         let shows_early = role.is_data() && after.iter().any(|&id| self.is_uncommitted_change(id));
         if self.is_logged(memory, block, role) || shows_early {
             self.join(memory, block);
@@ -212,6 +216,7 @@ impl<A> Journal<A> {
         if mask == 0 {
             return;
         }
+        self.changed = true;
         self.running.touch(self.now);
         self.running.freed.add(block);
         self.running.ordered.remove(&block);

@@ -1,7 +1,7 @@
 //! ext, as the search of crash states wants it.
 
 use super::ufs::InUse;
-use seekless_cache::Config;
+use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
@@ -11,18 +11,41 @@ use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
 use seekless_layout::planner;
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
 
 /// Small, so that a state is looked at quickly.
 const IMAGE: ByteLen = ByteLen::new(2 << 20);
+/// The shortest that there is.
+const JOURNAL: ByteLen = ByteLen::new(1 << 20);
 const BLOCK: u32 = 1024;
 const INODE: u32 = 128;
+/// With room for times beyond 2038, and attributes.
+const LARGE_INODE: u32 = 256;
 const INODES: u32 = 256;
 const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
-/// ext2.
-pub(super) struct Ext2;
+/// ext2, ext3 or ext4.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ext {
+    Ext2,
+    Ext3,
+    Ext4,
+}
+
+impl Ext {
+    fn features(self) -> Features {
+        match self {
+            Self::Ext2 => Features::EXT2,
+            Self::Ext3 => Features::EXT3,
+            Self::Ext4 => Features::EXT4,
+        }
+    }
+
+    fn journal(self) -> Option<ByteLen> {
+        (self != Self::Ext2).then_some(JOURNAL)
+    }
+}
 
 /// Nothing but a root directory.
 struct Empty(Tree);
@@ -41,9 +64,13 @@ impl Source for Empty {
     }
 }
 
-impl Target for Ext2 {
+impl Target for Ext {
     fn name(&self) -> &str {
-        "ext2"
+        match self {
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+        }
     }
 
     fn has_xattrs(&self) -> bool {
@@ -51,16 +78,25 @@ impl Target for Ext2 {
     }
 
     fn image_len(&self) -> ByteLen {
-        IMAGE
+        ByteLen::new(IMAGE.get() + self.journal().unwrap_or_default().get())
+    }
+
+    /// The only ones that an image with a journal is changed under.
+    fn prepared_under(&self) -> Discipline {
+        match self.journal() {
+            Some(_) => Discipline::Journal(JournalMode::Writeback),
+            None => Discipline::Async,
+        }
     }
 
     fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
         let options = BuildOptions {
             size: Some(device.len()),
             block_size: BLOCK,
-            inode_size: INODE,
+            inode_size: if *self == Self::Ext4 { LARGE_INODE } else { INODE },
             inodes: Some(INODES),
-            features: Features::EXT2,
+            features: self.features(),
+            journal_size: self.journal(),
             made: Some(NOW),
             ..BuildOptions::default()
         };
@@ -83,6 +119,7 @@ impl Target for Ext2 {
             blocks: None,
             seed: 1,
             force: false,
+            moves_dirs: true,
             wall: Box::new(|| NOW),
         };
         Ok(Box::new(InUse(ExtLive::open(device, clock, config, options)?)))
@@ -110,6 +147,17 @@ impl Target for Ext2 {
     /// do with a directory that was replaced.
     fn asks_of_moves(&self, code: &str) -> bool {
         matches!(code, "directory.two-names" | "directory.dot-dot" | "directory.unconnected")
+    }
+
+    /// The superblock of a volume with checksums of metadata: torn, its own is wrong, and
+    /// neither e2fsck nor the kernel goes on.
+    fn whole(&self) -> Option<(Lba, u64)> {
+        (*self == Self::Ext4).then_some((Lba::new(2), 2))
+    }
+
+    /// For the same reason.
+    fn recovery_can_be_cut(&self) -> bool {
+        *self != Self::Ext4
     }
 
     fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {

@@ -50,13 +50,16 @@ fn target(name: &str) -> Result<Box<dyn Target>, Failure> {
     match name {
         "ufs1" => Ok(Box::new(Ufs(Version::Ufs1))),
         "ufs2" => Ok(Box::new(Ufs(Version::Ufs2))),
-        "ext2" => Ok(Box::new(ext::Ext2)),
-        "ext3" | "ext4" | "fat" | "fat12" | "fat16" | "fat32" => {
-            let what =
-                format!("{name} images cannot be changed while in use; ufs1, ufs2 and ext2 can");
+        "ext2" => Ok(Box::new(ext::Ext::Ext2)),
+        "ext3" => Ok(Box::new(ext::Ext::Ext3)),
+        "ext4" => Ok(Box::new(ext::Ext::Ext4)),
+        "fat" | "fat12" | "fat16" | "fat32" => {
+            let what = format!(
+                "{name} images cannot be changed while in use (ufs1, ufs2, ext2, ext3 and ext4 can)"
+            );
             Err(Failure::new(Kind::Unsupported, what))
         }
-        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2, ext2)"))),
+        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2, ext2, ext3, ext4)"))),
     }
 }
 

@@ -53,10 +53,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value = "100",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     sequences: u64,
-    /// Update discipline: softdep, sync, normal, async
+    /// Update discipline: softdep, sync, normal, async; journal=ordered,
+    /// journal=writeback, journal=data on ext3 and ext4
     #[arg(long, short, value_name = "D", value_parser = discipline)]
     discipline: Discipline,
-    /// Format: ufs1, ufs2, ext2
+    /// Format: ufs1, ufs2, ext2, ext3, ext4
     #[arg(long, short, value_name = "F")]
     format: String,
     #[command(flatten)]

@@ -16,7 +16,6 @@ use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::SystemTime;
@@ -223,7 +222,19 @@ impl Filesystem for LiveMount {
     }
 
     fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(0), FopenFlags::empty());
+        reply.opened(FileHandle(self.listings.open()), FopenFlags::empty());
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.listings.close(handle.0);
+        reply.ok();
     }
 
     fn read(
@@ -261,6 +272,10 @@ impl Filesystem for LiveMount {
         let written = self.ino(ino).and_then(|ino| {
             let mut live = self.changing(request);
             let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
+            // Nobody reads how much of a page was written that the kernel had cached.
+            if written < data.len() && write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+                return Err(Errno::ENOSPC);
+            }
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
                 let perm = without_set_id(&mut *live, ino)?;
                 if perm.is_some() {
@@ -322,24 +337,25 @@ impl Filesystem for LiveMount {
         &self,
         _request: &Request,
         ino: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
         let listed = self.ino(ino).and_then(|dir| {
-            let visit = &mut |entry: seekless_fs::DirEntry<'_>| {
-                // Every entry of 4.4BSD and later has a kind.
-                let kind = entry.kind.map_or(fuser::FileType::RegularFile, file_type);
-                let name = OsStr::from_bytes(entry.name);
-                match reply.add(self.number(entry.ino), entry.cookie, kind, name) {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            };
-            lock(&self.live).read_dir(dir, offset, visit).map_err(errno)
+            self.listings.get(&mut *lock(&self.live), dir, handle.0, offset).map_err(errno)
         });
         match listed {
-            Ok(()) => reply.ok(),
+            Ok(listing) => {
+                for entry in listing.after(offset) {
+                    // Every entry of 4.4BSD and later has a kind.
+                    let kind = entry.kind.map_or(fuser::FileType::RegularFile, file_type);
+                    let name = OsStr::from_bytes(entry.name);
+                    if reply.add(self.number(entry.ino), entry.cookie, kind, name) {
+                        break;
+                    }
+                }
+                reply.ok();
+            }
             Err(error) => reply.error(error),
         }
     }
@@ -348,40 +364,40 @@ impl Filesystem for LiveMount {
         &self,
         _request: &Request,
         ino: INodeNo,
-        _handle: FileHandle,
+        handle: FileHandle,
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        /// Entries looked at in one go: more than one answer holds.
-        const BATCH: usize = 256;
         let mut live = lock(&self.live);
         let listed = (|| {
             let dir = self.ino(ino)?;
-            let mut entries = Vec::new();
-            let gather = &mut |entry: seekless_fs::DirEntry<'_>| {
-                entries.push((entry.name.to_vec(), entry.ino, entry.cookie));
-                if entries.len() < BATCH {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            };
-            live.read_dir(dir, offset, gather).map_err(errno)?;
-            for (n, (name, ino, cookie)) in entries.into_iter().enumerate() {
-                let attr = match live.attr(ino) {
-                    Ok(attr) => attr,
+            let listing = self.listings.get(&mut *live, dir, handle.0, offset).map_err(errno)?;
+            let mut told = 0;
+            for entry in listing.after(offset) {
+                let is_dot = matches!(entry.name, b"." | b"..");
+                // It may have gone meanwhile, and the kernel keeps what it is told here.
+                let found = match is_dot {
+                    true => Ok(Some(entry.ino)),
+                    false => live.lookup(dir, entry.name),
+                };
+                let attr = match found.and_then(|found| {
+                    found.filter(|&ino| ino == entry.ino).map(|ino| live.attr(ino)).transpose()
+                }) {
+                    Ok(Some(attr)) => attr,
+                    Ok(None) => continue,
                     // The kernel holds what it was told of: it hears of the bad one
                     // when it asks from there on.
-                    Err(_) if n > 0 => break,
+                    Err(_) if told > 0 => break,
                     Err(error) => return Err(errno(error)),
                 };
                 let (shown, generation) = self.shown(&attr);
-                let number = self.number(ino);
-                if reply.add(number, cookie, OsStr::from_bytes(&name), &TTL, &shown, generation) {
+                let (number, name) = (self.number(entry.ino), OsStr::from_bytes(entry.name));
+                if reply.add(number, entry.cookie, name, &TTL, &shown, generation) {
                     break;
                 }
-                if name != b"." && name != b".." {
-                    self.remember(&mut *live, ino)?;
+                told += 1;
+                if !is_dot {
+                    self.remember(&mut *live, entry.ino)?;
                 }
             }
             Ok(())

@@ -244,7 +244,7 @@ impl Work<'_> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
             Fix::LargeFile => superblock::set_large_file(self.disk)?,
-            Fix::Replay => journal::replay(self.disk)?,
+            Fix::Replay => crate::journal::recover_home(self.disk)?,
             Fix::EmptyJournal => journal::empty(self.disk)?,
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,

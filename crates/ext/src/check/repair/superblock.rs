@@ -2,40 +2,20 @@
 
 use crate::check::Checker;
 use crate::encode::sums::seal_superblock;
-use crate::field::{index, low32, parse, truncated};
+use crate::field::{index, low32};
 use crate::ondisk::{
-    STATE_VALID, SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+    STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
 };
 use crate::superblock::Super;
+pub(super) use crate::superblock::{read_primary as read, write_primary as write};
+use seekless_fs::FsError;
 use seekless_fs::patches::Patches;
-use seekless_fs::{FsError, Location};
 use seekless_units::{GroupNo, Ino};
 use zerocopy::IntoBytes;
 
-/// `s_state`: errors were met.
-const STATE_ERRORS: u16 = 2;
 /// Features that a kernel sets in the primary superblock alone.
 const LATER_COMPAT: u32 = compat::EXT_ATTR;
 const LATER_RO_COMPAT: u32 = ro_compat::LARGE_FILE | ro_compat::DIR_NLINK;
-
-/// Reads the primary superblock as it lies on the disk.
-///
-/// # Errors
-/// What the device gives.
-pub(super) fn read(disk: &Patches) -> Result<Superblock, FsError> {
-    let bytes = disk.read(SUPERBLOCK_OFFSET, SUPERBLOCK_SIZE)?;
-    parse(&bytes, 0).ok_or_else(|| truncated(Location::of("superblock")))
-}
-
-/// Writes the primary superblock, and waits until it is on the disk.
-///
-/// # Errors
-/// What the device gives.
-pub(super) fn write(disk: &mut Patches, mut raw: Superblock) -> Result<(), FsError> {
-    seal_superblock(&mut raw, 0);
-    disk.put(SUPERBLOCK_OFFSET, raw.as_bytes())?;
-    disk.flush()
-}
 
 /// A time for what is deleted or made now: no clock is read, so that the same
 /// image always becomes the same. Never the number of an inode.
@@ -128,26 +108,6 @@ pub(super) fn mark_unclean(disk: &mut Patches) -> Result<(), FsError> {
 pub(super) fn set_last_orphan(disk: &mut Patches, ino: Ino) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     raw.s_last_orphan = ino.get().into();
-    write(disk, raw)
-}
-
-/// Says that something waits in the journal.
-///
-/// # Errors
-/// What the device gives.
-pub(super) fn waiting(disk: &mut Patches) -> Result<(), FsError> {
-    let mut raw = read(disk)?;
-    raw.s_feature_incompat = (raw.s_feature_incompat.get() | incompat::RECOVER).into();
-    write(disk, raw)
-}
-
-/// Says that nothing waits in the journal.
-///
-/// # Errors
-/// What the device gives.
-pub(super) fn recovered(disk: &mut Patches) -> Result<(), FsError> {
-    let mut raw = read(disk)?;
-    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
     write(disk, raw)
 }
 

@@ -93,21 +93,13 @@ impl LogWriter {
     ) -> Result<Self, FsError> {
         let volume = Volume::open(device.clone(), false)?;
         let inode = journal_inode(&volume)?;
-        let mut log = Reader::open(&volume, &inode)?;
+        let (mut log, superblock) = usable(&volume, &inode)?;
         if volume.sb.has_incompat(incompat::RECOVER) || log.start.is_some() {
             let what = "writing to a journal with transactions that must be recovered first";
             return Err(FsError::Unsupported(what.into()));
         }
-        log.distrust()?;
-        let superblock = state::parse(&log.block(0)?)?;
-        state::check(&superblock)?;
-        if log.ring_len() < MIN_BLOCKS.saturating_sub(log.first) {
-            let len = u64::from(log.last);
-            return Err(range("s_maxlen", len, u64::from(MIN_BLOCKS), place()));
-        }
         let (first, last) = (log.first, log.last);
         let map = std::mem::take(&mut log.map);
-        check_places(&volume, &map, log.len)?;
         let head = superblock.s_head.get();
         Ok(Self {
             block_size: volume.sb.block_size,
@@ -133,6 +125,12 @@ impl LogWriter {
     #[must_use]
     pub const fn next_tid(&self) -> u32 {
         self.next
+    }
+
+    /// Where the journal lies, in order of place.
+    #[must_use]
+    pub fn runs(&self) -> &[Extent] {
+        &self.runs
     }
 
     fn encoder(&self) -> Encoder<'_> {
@@ -196,6 +194,32 @@ impl LogWriter {
         stage.push(self.sector(0), zerocopy::IntoBytes::as_bytes(&self.superblock), CLUSTER);
         stage
     }
+}
+
+/// Refuses a journal that could not be written to once it has been recovered.
+///
+/// # Errors
+/// As [`LogWriter::open`].
+pub(crate) fn check_usable(volume: &Volume) -> Result<(), FsError> {
+    let inode = journal_inode(volume)?;
+    usable(volume, &inode).map(drop)
+}
+
+/// A journal that can be written to when nothing waits in it, and its superblock.
+fn usable<'a>(
+    volume: &'a Volume,
+    inode: &Inode,
+) -> Result<(Reader<'a>, JournalSuperblock), FsError> {
+    let mut log = Reader::open(volume, inode)?;
+    log.distrust()?;
+    let superblock = state::parse(&log.block(0)?)?;
+    state::check(&superblock)?;
+    if log.ring_len() < MIN_BLOCKS.saturating_sub(log.first) {
+        let len = u64::from(log.last);
+        return Err(range("s_maxlen", len, u64::from(MIN_BLOCKS), place()));
+    }
+    check_places(volume, &log.map, log.len)?;
+    Ok((log, superblock))
 }
 
 /// The inode that holds a volume's journal.
@@ -273,10 +297,11 @@ impl Log for LogWriter {
         debug_assert!(!self.is_started && self.live.is_empty());
         state::want(&mut self.superblock, &mut self.form, self.wanted);
         let journal = self.write_tail();
-        // A mount that finds the mark reads the journal's superblock: that first.
+        // A mount that finds the mark and an empty journal has nothing to do; one that
+        // finds a log without the mark drops it, and e2fsck asks.
         let volume = state::mark(self.device.as_ref(), true)?;
         self.is_started = true;
-        Ok(vec![journal, volume])
+        Ok(vec![volume, journal])
     }
 
     fn encode(&mut self, transaction: &LogTransaction<'_>) -> Result<Vec<Stage>, FsError> {

@@ -1,0 +1,98 @@
+//! Directories as they were when somebody began to list them: names move within a
+//! directory as others come and go, and who reads on must find each of those that stay
+//! just once.
+
+use seekless_fs::operate::Operate;
+use seekless_fs::{DirEntry, FileKind, FsError};
+use seekless_units::Ino;
+use std::collections::HashMap;
+use std::ops::{ControlFlow, Range};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// An entry of a directory.
+pub(super) struct Entry<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) ino: Ino,
+    pub(super) kind: Option<FileKind>,
+    /// Where to go on behind it; not zero.
+    pub(super) cookie: u64,
+}
+
+/// What a directory held.
+#[derive(Default)]
+pub(super) struct Listing {
+    names: Vec<u8>,
+    entries: Vec<(Range<usize>, Ino, Option<FileKind>)>,
+}
+
+impl Listing {
+    fn of(live: &mut dyn Operate, dir: Ino) -> Result<Self, FsError> {
+        let mut listing = Self::default();
+        live.read_dir(dir, 0, &mut |entry: DirEntry<'_>| {
+            let start = listing.names.len();
+            listing.names.extend_from_slice(entry.name);
+            let name = start..listing.names.len();
+            listing.entries.push((name, entry.ino, entry.kind));
+            ControlFlow::Continue(())
+        })?;
+        Ok(listing)
+    }
+
+    /// The entries behind a cookie.
+    pub(super) fn after(&self, cookie: u64) -> impl Iterator<Item = Entry<'_>> {
+        let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
+        self.entries.iter().zip(1u64..).skip(skip).map(|((name, ino, kind), cookie)| Entry {
+            name: self.names.get(name.clone()).unwrap_or_default(),
+            ino: *ino,
+            kind: *kind,
+            cookie,
+        })
+    }
+}
+
+/// The listings of directories that are open.
+#[derive(Default)]
+pub(super) struct Listings(Mutex<Open>);
+
+#[derive(Default)]
+struct Open {
+    last: u64,
+    of: HashMap<u64, Option<Arc<Listing>>>,
+}
+
+impl Listings {
+    fn open_ones(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handle for a directory that was opened.
+    pub(super) fn open(&self) -> u64 {
+        let mut open = self.open_ones();
+        open.last += 1;
+        let handle = open.last;
+        open.of.insert(handle, None);
+        handle
+    }
+
+    /// The listing that a handle goes on with: a new one where it begins, or has none.
+    pub(super) fn get(
+        &self,
+        live: &mut dyn Operate,
+        dir: Ino,
+        handle: u64,
+        cookie: u64,
+    ) -> Result<Arc<Listing>, FsError> {
+        let held = self.open_ones().of.get(&handle).cloned().flatten();
+        if let Some(held) = held.filter(|_| cookie > 0) {
+            return Ok(held);
+        }
+        let listing = Arc::new(Listing::of(live, dir)?);
+        self.open_ones().of.insert(handle, Some(listing.clone()));
+        Ok(listing)
+    }
+
+    /// A directory was closed.
+    pub(super) fn close(&self, handle: u64) {
+        self.open_ones().of.remove(&handle);
+    }
+}

@@ -1,0 +1,71 @@
+//! A recovery that stays: what waits in the journal is written home.
+
+use super::{Replayed, replay_checked};
+use crate::ondisk::{STATE_ERRORS, SUPERBLOCK_OFFSET, incompat};
+use crate::superblock::{read_primary, write_primary};
+use crate::volume::Volume;
+use seekless_fs::FsError;
+use seekless_fs::field::{index, wide};
+use seekless_fs::patches::Patches;
+
+/// Writes back what waits in the journal, as a mount does, and says that nothing
+/// waits any more.
+///
+/// # Errors
+/// As [`replay_checked`], and what the device gives.
+pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
+    let volume = Volume::open(disk.device().clone(), true)?;
+    if let Some(replayed) = replay_checked(&volume)? {
+        write_home(disk, &volume, &replayed)?;
+    }
+    note_recovered(disk)
+}
+
+/// Writes home what a recovery changes, then that the journal is empty, then that
+/// nothing waits in it: at any time before, all of it is done once more.
+///
+/// # Errors
+/// What the device gives.
+pub(crate) fn write_home(
+    disk: &mut Patches,
+    volume: &Volume,
+    replayed: &Replayed,
+) -> Result<(), FsError> {
+    let head = replayed.head.get().saturating_mul(u64::from(volume.sb.block_size));
+    let end = disk.device().len().get();
+    let chunks = replayed.overlay.chunks();
+    for (at, bytes) in chunks.iter().filter(|(at, _)| *at != head) {
+        let len = index(end.saturating_sub(*at)).min(bytes.len());
+        let bytes = bytes.get(..len).unwrap_or_default();
+        disk.put(*at, bytes)?;
+        let holds = *at <= SUPERBLOCK_OFFSET && at.saturating_add(wide(len)) > SUPERBLOCK_OFFSET;
+        if holds {
+            note_waiting(disk, volume)?;
+        }
+    }
+    disk.flush()?;
+    for (at, bytes) in chunks.iter().filter(|(at, _)| *at == head) {
+        disk.put(*at, bytes)?;
+    }
+    disk.flush()
+}
+
+/// Says that something waits in the journal, and that errors were met if they were: a
+/// copy of the superblock in the journal may be from before that was said.
+fn note_waiting(disk: &mut Patches, volume: &Volume) -> Result<(), FsError> {
+    let mut raw = read_primary(disk)?;
+    let errors = volume.sb.raw.s_state.get() & STATE_ERRORS;
+    raw.s_state = (raw.s_state.get() | errors).into();
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() | incompat::RECOVER).into();
+    write_primary(disk, raw)
+}
+
+/// Says that nothing waits in the journal.
+///
+/// # Errors
+/// What the device gives.
+pub(crate) fn note_recovered(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read_primary(disk)?;
+    raw.s_feature_incompat = (raw.s_feature_incompat.get() & !incompat::RECOVER).into();
+    write_primary(disk, raw)
+}

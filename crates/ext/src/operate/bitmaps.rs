@@ -1,0 +1,332 @@
+//! Bitmaps of groups: checked when they come from the disk, made where none was ever
+//! written (`BLOCK_UNINIT`, `INODE_UNINIT`), with the sums that descriptors keep of
+//! them; and tables of inodes that were never written.
+
+use super::space::{full, has_bit};
+use super::{Core, Ext};
+use crate::encode::sums::bitmap_sum;
+use crate::group::{Counts, Group};
+use crate::ondisk::{BG_BLOCK_UNINIT, BG_INODE_UNINIT, BG_INODE_ZEROED, GroupDesc, ro_compat};
+use crate::superblock::{Super, verify};
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::field::{index, invalid, range};
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Extent, GroupNo};
+
+/// What a descriptor says besides places and counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    flags: u16,
+    /// Inodes at the end of the table that were never used.
+    unused: u32,
+    block_sum: u32,
+    inode_sum: u32,
+}
+
+impl State {
+    pub(super) fn of(group: &Group) -> Self {
+        let raw = group.raw();
+        let join = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+        Self {
+            flags: raw.bg_flags.get(),
+            unused: group.itable_unused(),
+            block_sum: join(raw.bg_block_bitmap_csum_hi.get(), raw.bg_block_bitmap_csum_lo.get()),
+            inode_sum: join(raw.bg_inode_bitmap_csum_hi.get(), raw.bg_inode_bitmap_csum_lo.get()),
+        }
+    }
+}
+
+/// A bitmap of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bitmap {
+    Blocks,
+    Inodes,
+}
+
+impl Bitmap {
+    /// The flag of a group in which it was never written.
+    const fn uninit(self) -> u16 {
+        match self {
+            Self::Blocks => BG_BLOCK_UNINIT,
+            Self::Inodes => BG_INODE_UNINIT,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Blocks => "block bitmap",
+            Self::Inodes => "inode bitmap",
+        }
+    }
+
+    /// The bits that a checksum covers.
+    fn bits(self, sb: &Super) -> u32 {
+        match self {
+            Self::Blocks => sb.blocks_per_group,
+            Self::Inodes => sb.inodes_per_group,
+        }
+    }
+}
+
+/// Sets some bits.
+fn set(bitmap: &mut [u8], bits: std::ops::Range<u64>) {
+    for bit in bits {
+        if let Some(byte) = bitmap.get_mut(index(bit >> 3)) {
+            *byte |= 1 << (bit & 7);
+        }
+    }
+}
+
+impl Ext {
+    /// Whether flags of descriptors count: without checksums they do not.
+    fn is_lazy(&self) -> bool {
+        self.has_sums() || self.volume.sb.has_ro_compat(ro_compat::GDT_CSUM)
+    }
+
+    fn state(&self, number: GroupNo) -> Result<State, FsError> {
+        let found = self.states.get(index(number.get())).copied();
+        found.ok_or_else(|| self.no_group(number))
+    }
+
+    fn state_mut(&mut self, number: GroupNo) -> Result<&mut State, FsError> {
+        let none = self.no_group(number);
+        self.states.get_mut(index(number.get())).ok_or(none)
+    }
+
+    pub(super) fn no_group(&self, number: GroupNo) -> FsError {
+        let groups = u64::from(self.volume.sb.groups);
+        let place = Location::of("group").in_group(number);
+        range("group", u64::from(number.get()), groups, place)
+    }
+
+    fn was_never_written(&self, number: GroupNo, which: Bitmap) -> Result<bool, FsError> {
+        Ok(self.is_lazy() && self.state(number)?.flags & which.uninit() != 0)
+    }
+
+    fn place_of(&self, number: GroupNo, which: Bitmap) -> Result<BlockNo, FsError> {
+        let places = self.places(number)?;
+        Ok(match which {
+            Bitmap::Blocks => places.block_bitmap,
+            Bitmap::Inodes => places.inode_bitmap,
+        })
+    }
+
+    /// A bitmap as it is; `None` where it was never written: nothing is in use but
+    /// metadata.
+    pub(super) fn bitmap<'a>(
+        &self,
+        core: &'a mut Core,
+        number: GroupNo,
+        which: Bitmap,
+    ) -> Result<Option<&'a [u8]>, FsError> {
+        if self.was_never_written(number, which)? {
+            return Ok(None);
+        }
+        let at = self.place_of(number, which)?;
+        let len = self.volume.block_len();
+        if self.has_sums() && !Self::is_checked(core, at) {
+            let bytes = core.cache.read(at, 0, len)?;
+            let sb = &self.volume.sb;
+            let mut computed = bitmap_sum(sb.checksum_seed, bytes, which.bits(sb).into());
+            let state = self.state(number)?;
+            let mut stored = match which {
+                Bitmap::Blocks => state.block_sum,
+                Bitmap::Inodes => state.inode_sum,
+            };
+            if index(sb.desc_size) < size_of::<GroupDesc>() {
+                (computed, stored) = (computed & 0xFFFF, stored & 0xFFFF);
+            }
+            verify(stored, computed, Location::of(which.name()).in_group(number).in_block(at))?;
+            Self::note_checked(core, at);
+        }
+        core.cache.read(at, 0, len).map(Some)
+    }
+
+    /// Changes a bitmap; `None` when it has not got what is asked for, and then
+    /// nothing is changed.
+    pub(super) fn change_bitmap<R>(
+        &mut self,
+        core: &mut Core,
+        (number, which): (GroupNo, Bitmap),
+        role: Role,
+        change: impl FnOnce(&mut [u8]) -> Result<Option<R>, FsError>,
+    ) -> Result<Option<(R, ChangeId)>, FsError> {
+        if self.bitmap(core, number, which)?.is_none() {
+            self.make_bitmap(core, number, which)?;
+        }
+        let at = self.place_of(number, which)?;
+        let len = self.volume.block_len();
+        let sb = &self.volume.sb;
+        let (seed, bits) = (sb.checksum_seed, u64::from(which.bits(sb)));
+        let summed = self.has_sums();
+        let edited = core.cache.edit(at, 0, len, role, |bitmap| {
+            let done = change(bitmap)?.ok_or_else(|| full("space"))?;
+            Ok((done, if summed { bitmap_sum(seed, bitmap, bits) } else { 0 }))
+        });
+        match edited {
+            Ok(((done, sum), id)) => {
+                self.note_sum(number, which, sum)?;
+                Ok(Some((done, id)))
+            }
+            Err(FsError::NoSpace(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The sum of a bitmap that has changed: it may be read anew before its
+    /// descriptor is written.
+    fn note_sum(&mut self, number: GroupNo, which: Bitmap, sum: u32) -> Result<(), FsError> {
+        if !self.has_sums() {
+            return Ok(());
+        }
+        let state = self.state_mut(number)?;
+        match which {
+            Bitmap::Blocks => state.block_sum = sum,
+            Bitmap::Inodes => state.inode_sum = sum,
+        }
+        self.stale.insert(number);
+        Ok(())
+    }
+
+    /// Makes a bitmap that was never written (`ext4_init_block_bitmap`,
+    /// `ext4_init_inode_bitmap`): in use is what has no file, and what lies behind
+    /// the group's end.
+    pub(super) fn make_bitmap(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        which: Bitmap,
+    ) -> Result<(), FsError> {
+        if !self.was_never_written(number, which)? {
+            return Ok(());
+        }
+        let sb = &self.volume.sb;
+        let mut bytes = vec![0; self.volume.block_len()];
+        let all = u64::from(sb.block_size).saturating_mul(8);
+        let (used, own, role) = match which {
+            Bitmap::Blocks => {
+                let run = sb.group_blocks(number);
+                for fixed in self.metadata.iter().filter(|fixed| fixed.overlaps(run)) {
+                    let from = fixed.start.max(run.start).saturating_since(run.start);
+                    set(&mut bytes, from..fixed.end().min(run.end()).saturating_since(run.start));
+                }
+                (bytes.iter().map(|byte| byte.count_ones()).sum(), run.len, Role::BitmapSet)
+            }
+            Bitmap::Inodes => (0, u64::from(sb.inodes_per_group), Role::InodeBitmapSet),
+        };
+        set(&mut bytes, own..all);
+        let summary = self.groups.summary(number).unwrap_or_default();
+        let (told, free) = match which {
+            Bitmap::Blocks => (summary.nbfree, own.saturating_sub(u64::from(used))),
+            Bitmap::Inodes => (summary.nifree, own),
+        };
+        if u64::from(told) != free {
+            let place = Location::of("group descriptor").in_group(number);
+            return Err(invalid("free count", u64::from(told), place));
+        }
+        let sum = bitmap_sum(sb.checksum_seed, &bytes, which.bits(sb).into());
+        let at = self.place_of(number, which)?;
+        core.cache.fill(at, bytes.len(), role, |to| {
+            to.copy_from_slice(&bytes);
+            Ok(())
+        })?;
+        Self::note_checked(core, at);
+        self.state_mut(number)?.flags &= !which.uninit();
+        self.stale.insert(number);
+        self.note_sum(number, which, sum)
+    }
+
+    /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): what the
+    /// table has in front of it was written from now on.
+    pub(super) fn note_used(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        slot: u32,
+    ) -> Result<(), FsError> {
+        if !self.is_lazy() {
+            return Ok(());
+        }
+        // A group in use has a block bitmap.
+        self.make_bitmap(core, number, Bitmap::Blocks)?;
+        let sb = &self.volume.sb;
+        let State { flags, unused, .. } = self.state(number)?;
+        let before = sb.inodes_per_group.saturating_sub(unused);
+        if slot < before {
+            return Ok(());
+        }
+        if flags & BG_INODE_ZEROED == 0 {
+            let size = u64::from(sb.inode_size);
+            let block = u64::from(sb.block_size).max(1);
+            let from = u64::from(before).saturating_mul(size).div_ceil(block);
+            let to = u64::from(slot).saturating_mul(size).checked_div(block).unwrap_or(0);
+            let table = self.places(number)?.inode_table;
+            for within in from..to.saturating_add(1) {
+                let at = table.saturating_add(within);
+                let len = self.volume.block_len();
+                core.cache.fill(at, len, Role::InodeBlockInit, |_| Ok(()))?;
+            }
+        }
+        let unused = sb.inodes_per_group.saturating_sub(slot).saturating_sub(1);
+        self.state_mut(number)?.unused = unused;
+        self.stale.insert(number);
+        Ok(())
+    }
+
+    /// Brings the descriptors of groups up to date in the cache, with their
+    /// checksums.
+    pub(super) fn write_descriptors(&mut self, core: &mut Core) -> Result<(), FsError> {
+        let sb = &self.volume.sb;
+        while let Some(number) = self.stale.first().copied() {
+            let per_block = sb.descs_per_block().max(1);
+            let at = sb.descriptor_block(number.get().checked_div(per_block).unwrap_or(0));
+            let slot = number.get().checked_rem(per_block).unwrap_or(0);
+            let skip = index(slot).saturating_mul(index(sb.desc_size));
+            let summary = self.groups.summary(number).unwrap_or_default();
+            let State { flags, unused, block_sum, inode_sum } = self.state(number)?;
+            let counts = Counts {
+                flags,
+                free_clusters: summary.nbfree,
+                free_inodes: summary.nifree,
+                directories: summary.ndir,
+                unused,
+                block_sum,
+                inode_sum,
+            };
+            let bytes = self.volume.recounted(&self.volume.descriptor(number)?, &counts)?;
+            core.cache.edit(at, skip, bytes.len(), Role::Summary, |desc| {
+                desc.copy_from_slice(&bytes);
+                Ok(())
+            })?;
+            self.stale.remove(&number);
+        }
+        Ok(())
+    }
+
+    /// Whether a bit of a bitmap is set.
+    pub(super) fn is_set(
+        &self,
+        core: &mut Core,
+        number: GroupNo,
+        which: Bitmap,
+        bit: u32,
+    ) -> Result<bool, FsError> {
+        Ok(self.bitmap(core, number, which)?.is_some_and(|bitmap| has_bit(bitmap, bit)))
+    }
+}
+
+/// What no file has, in order: superblocks and descriptors with what is kept for
+/// more of them, bitmaps, tables, and the `log`.
+pub(super) fn metadata(
+    volume: &crate::volume::Volume,
+    all: &[Group],
+    mut log: Vec<Extent>,
+) -> Vec<Extent> {
+    let mut fixed: Vec<Extent> =
+        all.iter().flat_map(|group| volume.group_metadata(group)).collect();
+    fixed.append(&mut log);
+    fixed.retain(|run| run.len > 0);
+    fixed.sort_unstable_by_key(|run| (run.start, run.len));
+    fixed.dedup();
+    fixed
+}

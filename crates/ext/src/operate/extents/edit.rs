@@ -1,0 +1,166 @@
+//! Extents inserted and converted.
+
+use super::Tree;
+use super::plan::{How, Put};
+use crate::encode::mapping::max_len;
+use seekless_cache::ChangeId;
+use seekless_fs::{FsError, Mapping};
+use seekless_units::{Extent, Lbn};
+use std::ops::Range;
+
+/// The first block of the file behind a run.
+pub(super) fn end_of(run: &Mapping) -> u64 {
+    run.lbn.get().saturating_add(run.extent.len)
+}
+
+/// The part of a run that maps a range of blocks of the file, which lie in it.
+pub(super) fn part(run: &Mapping, blocks: &Range<u64>) -> Mapping {
+    debug_assert!(run.lbn.get() <= blocks.start && blocks.end <= end_of(run));
+    let skip = blocks.start.saturating_sub(run.lbn.get());
+    let len = blocks.end.saturating_sub(blocks.start);
+    let extent = Extent::new(run.extent.start.saturating_add(skip), len);
+    Mapping { lbn: Lbn::new(blocks.start), extent, ..*run }
+}
+
+/// Whether a run goes on where another ends, and both fit in one extent.
+fn joins(one: &Mapping, next: &Mapping) -> bool {
+    end_of(one) == next.lbn.get()
+        && one.extent.end() == next.extent.start
+        && one.unwritten == next.unwritten
+        && one.extent.len.saturating_add(next.extent.len) <= max_len(one.unwritten)
+}
+
+/// Joins what is new in a leaf, some of its runs, with each other and with those
+/// beside them.
+fn join_around(leaf: &mut Vec<Mapping>, new: Range<usize>) {
+    let mut at = new.start.saturating_sub(1);
+    let mut stop = new.end.saturating_add(1).min(leaf.len());
+    while at.saturating_add(1) < stop {
+        let next = leaf.get(at.saturating_add(1)).copied();
+        match (leaf.get_mut(at), next) {
+            (Some(one), Some(next)) if joins(one, &next) => {
+                one.extent.len = one.extent.len.saturating_add(next.extent.len);
+                leaf.remove(at.saturating_add(1));
+                stop = stop.saturating_sub(1);
+            }
+            _ => at = at.saturating_add(1),
+        }
+    }
+}
+
+/// How a leaf changes that has new runs up to `end`.
+fn how(leaf: &[Mapping], end: usize) -> How {
+    if end >= leaf.len() { How::Appended } else { How::Inserted }
+}
+
+impl Tree<'_> {
+    /// Enters a run where there was a hole.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when the tree needs a block that there is not; nothing has
+    /// changed then.
+    pub(super) fn insert(&mut self, run: Mapping, put: &Put<'_>) -> Result<ChangeId, FsError> {
+        let path = self.path(run.lbn.get())?;
+        let mut leaf = path.leaf.clone();
+        let at = leaf.partition_point(|other| other.lbn < run.lbn);
+        debug_assert!(
+            leaf.get(at).is_none_or(|next| end_of(&run) <= next.lbn.get())
+                && at.checked_sub(1).and_then(|at| leaf.get(at)).is_none_or(|before| end_of(
+                    before
+                ) <= run
+                    .lbn
+                    .get()),
+            "{run:?} fills a hole of {leaf:?}"
+        );
+        leaf.insert(at, run);
+        let end = at.saturating_add(1);
+        let how = how(&leaf, end);
+        join_around(&mut leaf, at..end);
+        let plan = self.plan(&path, &leaf, how)?;
+        self.apply_and_free(&plan, put)
+    }
+
+    /// Blocks of the file that were never written have been: the extent that they lie
+    /// in is split into up to three (`ext4_ext_convert_to_initialized`).
+    ///
+    /// # Errors
+    /// As [`Tree::insert`].
+    pub(super) fn convert(
+        &mut self,
+        blocks: &Range<u64>,
+        put: &Put<'_>,
+    ) -> Result<ChangeId, FsError> {
+        let path = self.path(blocks.start)?;
+        let mut leaf = path.leaf.clone();
+        let at = leaf.partition_point(|run| run.lbn.get() <= blocks.start).saturating_sub(1);
+        let Some(run) = leaf.get(at).copied() else {
+            debug_assert!(false, "{blocks:?} were found");
+            return Ok(ChangeId::COMMITTED);
+        };
+        debug_assert!(run.unwritten, "{blocks:?} were found unwritten");
+        let parts = [run.lbn.get()..blocks.start, blocks.clone(), blocks.end..end_of(&run)];
+        let parts = parts
+            .iter()
+            .filter(|part| !part.is_empty())
+            .map(|blocks_of| Mapping { unwritten: blocks_of != blocks, ..part(&run, blocks_of) });
+        let parts: Vec<Mapping> = parts.collect();
+        let end = at.saturating_add(parts.len());
+        leaf.splice(at..=at, parts);
+        let how = how(&leaf, end);
+        join_around(&mut leaf, at..end);
+        let plan = self.plan(&path, &leaf, how)?;
+        self.apply_and_free(&plan, put)
+    }
+
+    /// All of the extent that was never written and holds a block of the file has
+    /// been: one length changes.
+    pub(super) fn convert_whole(&mut self, lbn: u64, put: &Put<'_>) -> Result<ChangeId, FsError> {
+        let path = self.path(lbn)?;
+        let mut leaf = path.leaf.clone();
+        let at = leaf.partition_point(|run| run.lbn.get() <= lbn).saturating_sub(1);
+        if let Some(run) = leaf.get_mut(at) {
+            debug_assert!(run.unwritten, "{lbn} was found unwritten");
+            run.unwritten = false;
+        }
+        let plan = self.plan(&path, &leaf, How::Inserted)?;
+        self.apply_and_free(&plan, put)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::BlockNo;
+
+    fn run(lbn: u64, start: u64, len: u64, unwritten: bool) -> Mapping {
+        let extent = Extent::new(BlockNo::new(start), len);
+        Mapping { lbn: Lbn::new(lbn), extent, unwritten }
+    }
+
+    #[test]
+    fn neighbours_join_up_to_the_longest_extent() {
+        let mut leaf = vec![run(0, 100, 5, false), run(5, 105, 5, false), run(10, 110, 2, false)];
+        join_around(&mut leaf, 1..2);
+        assert_eq!(leaf, [run(0, 100, 12, false)]);
+        let apart = vec![
+            run(0, 100, 5, true),
+            run(5, 105, 5, false),
+            run(10, 111, 2, false),
+            run(13, 113, 2, false),
+        ];
+        let mut leaf = apart.clone();
+        join_around(&mut leaf, 1..3);
+        assert_eq!(leaf, apart);
+        for (unwritten, most) in [(false, 32_768), (true, 32_767)] {
+            let long = |more| {
+                vec![run(0, 0, most - 1, unwritten), run(most - 1, most - 1, more, unwritten)]
+            };
+            let mut leaf = long(1);
+            join_around(&mut leaf, 1..2);
+            assert_eq!(leaf.len(), 1, "{unwritten}");
+            let mut leaf = long(2);
+            join_around(&mut leaf, 1..2);
+            assert_eq!(leaf.len(), 2, "{unwritten}");
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Files that are mapped by extents, in use.
+//!
+//! A tree is changed as a whole: what its nodes shall be is worked out first, with
+//! the blocks that it takes, so that nothing has changed when space runs out. Then
+//! it is written from the bottom up, the inode last (`plan`).
+//!
+//! In which order that reaches the disk:
+//!
+//! - contents and bitmaps before the extent that shows them, new blocks of the tree
+//!   before the number that leads to them; the change of the tree waits for both;
+//! - runs that leave a file are given back after the change that took the last number
+//!   of them out, the inode's at the latest;
+//! - a node is changed where it lies if what its readers see of it changes within one
+//!   sector, and nothing above it. Where order is kept by nothing but the order of
+//!   writes (`sync`, `normal`), all else is done in copies, up to a node in which a
+//!   number in one sector changes, at the latest the root: a torn write could leave
+//!   an extent twice, or not at all. With a journal, and where no order is asked for,
+//!   nodes are changed where they lie.
+//!
+//! A truncated tree is cut where it lies under all disciplines, since that takes no
+//! space: entries only go from the end of a node, first from the count in its header.
+//!
+//! - `path`: the way to a leaf, and what is found there;
+//! - `plan`: what becomes of nodes, and writing them; `nodes`: their bytes;
+//! - `edit`: extents inserted and converted;
+//! - `cut`: files made shorter and taken apart;
+//! - `write`: bytes put in, space allocated.
+
+mod cut;
+mod edit;
+mod nodes;
+mod path;
+mod plan;
+mod write;
+
+pub(super) use path::Near;
+pub(super) use path::unnoted;
+
+use super::{Core, Ext, Node};
+use crate::encode::mapping::{IN_INODE, put_node};
+use crate::ondisk::{IBlock, flags, ro_compat};
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_live::{Part, Table};
+use seekless_units::Ino;
+
+/// The root of a tree without extents.
+pub(super) fn empty_root() -> IBlock {
+    let mut root = IBlock::default();
+    put_node(&mut root.0, &[], index(IN_INODE), 0);
+    root
+}
+
+/// Whether a file is mapped by extents.
+pub(super) fn maps(core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+    Ok(core.node(ino)?.flags & flags::EXTENTS != 0)
+}
+
+/// A file that is mapped by extents. All functions fail as those of
+/// [`Format`](seekless_live::Format) do.
+pub(super) struct Tree<'a> {
+    ext: &'a mut Ext,
+    core: &'a mut Core,
+    ino: Ino,
+}
+
+impl<'a> Tree<'a> {
+    /// The tree of an inode that is in memory.
+    pub(super) fn of(ext: &'a mut Ext, core: &'a mut Core, ino: Ino) -> Self {
+        Self { ext, core, ino }
+    }
+
+    fn node(&mut self) -> Result<&mut Node, FsError> {
+        self.core.node(self.ino)
+    }
+
+    /// Bytes of a block.
+    fn block(&self) -> u64 {
+        u64::from(self.ext.volume.sb.block_size)
+    }
+
+    /// Sectors of 512 bytes in blocks.
+    fn sectors(&self, blocks: u64) -> u64 {
+        blocks.saturating_mul(self.block() / 512)
+    }
+
+    /// Writes size, sectors and root.
+    fn put_map(&mut self, role: Role, after: &[ChangeId]) -> Result<ChangeId, FsError> {
+        Ok(self.ext.put_part(self.core, self.ino, Part::Map, role, after, None)?.id)
+    }
+
+    /// Most bytes of a file: blocks are counted in 32 bits, of which the last is not
+    /// used, and without `huge_file` sectors are too (`ext4_max_size` of
+    /// `fs/ext4/super.c`).
+    fn max_size(&self) -> u64 {
+        let sb = &self.ext.volume.sb;
+        let mut blocks = u64::from(u32::MAX);
+        if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
+            blocks = blocks.checked_div(u64::from(sb.block_size / 512)).unwrap_or(blocks);
+        }
+        blocks.saturating_mul(self.block())
+    }
+
+    /// Refuses a length that cannot be mapped.
+    pub(super) fn check_len(&self, end: Option<u64>) -> Result<u64, FsError> {
+        let end = end.filter(|&end| end <= self.max_size());
+        end.ok_or_else(|| FsError::TooLarge(format!("inode {}", self.ino)))
+    }
+}

@@ -1,0 +1,223 @@
+//! The way from the root of a tree to a leaf, and what is found there.
+
+use super::Tree;
+use crate::bmap::{EVERYTHING, Found};
+use crate::extent::{Child, Entries, Frame, entries, header, root_frame, tail_len, walk_in};
+use crate::field::{index, invalid};
+use seekless_fs::{FsError, Location, Mapping};
+use seekless_units::{BlockNo, Extent, Ino};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What was last found of a file's map: a run, or a hole.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Near {
+    /// Logical blocks of which the same is true.
+    blocks: Range<u64>,
+    /// Where the first of them lies, and whether it was never written.
+    at: Option<(BlockNo, bool)>,
+}
+
+impl Near {
+    /// The first block of the file behind what was found.
+    pub(super) fn end(&self) -> u64 {
+        self.blocks.end
+    }
+
+    /// Where one of the blocks lies, and whether it was never written; `None` for a
+    /// hole.
+    pub(super) fn at(&self, lbn: u64) -> Option<(BlockNo, bool)> {
+        debug_assert!(self.blocks.contains(&lbn), "{lbn} is in {self:?}");
+        let skip = lbn.saturating_sub(self.blocks.start);
+        self.at.map(|(at, unwritten)| (at.saturating_add(skip), unwritten))
+    }
+}
+
+/// A node as it is.
+pub(super) struct Held {
+    /// Its block; the root has none.
+    pub(super) at: Option<BlockNo>,
+    /// Most entries it takes.
+    pub(super) most: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// An index on the way.
+pub(super) struct Step {
+    pub(super) node: Held,
+    pub(super) children: Vec<Child>,
+    /// Which of them is on the way.
+    pub(super) slot: usize,
+}
+
+/// The way to a leaf.
+pub(super) struct Path {
+    /// From the root.
+    pub(super) steps: Vec<Step>,
+    pub(super) node: Held,
+    /// Logical blocks that the leaf may map.
+    pub(super) covers: Range<u64>,
+    pub(super) leaf: Vec<Mapping>,
+}
+
+impl Path {
+    /// The blocks on it.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockNo> {
+        self.steps.iter().map(|step| &step.node).chain([&self.node]).filter_map(|node| node.at)
+    }
+
+    /// The block that lies in front of one of the file, as far as the leaf knows
+    /// (`ext4_ext_find_goal` of `fs/ext4/extents.c`).
+    pub(super) fn in_front_of(&self, lbn: u64) -> Option<BlockNo> {
+        let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
+        if let Some(run) = next.checked_sub(1).and_then(|at| self.leaf.get(at)) {
+            let by = lbn.saturating_sub(run.lbn.get()).saturating_sub(1);
+            return Some(run.extent.start.saturating_add(by));
+        }
+        let run = self.leaf.get(next)?;
+        let by = run.lbn.get().saturating_sub(lbn).saturating_add(1);
+        run.extent.start.get().checked_sub(by).map(BlockNo::new)
+    }
+}
+
+impl Tree<'_> {
+    /// The way to the leaf that maps a block of the file, or would.
+    pub(super) fn path(&mut self, lbn: u64) -> Result<Path, FsError> {
+        let root = self.node()?.map.root;
+        let mut frame = root_frame(&root.0, self.ino)?;
+        let mut steps = Vec::new();
+        let (mut at, mut bytes) = (None, root.0.to_vec());
+        loop {
+            let tail = if at.is_some() { tail_len(&self.ext.volume.sb) } else { 0 };
+            let header = header(&bytes, bytes.len().saturating_sub(tail), frame.place)?;
+            if header.eh_max.get() == 0 {
+                return Err(invalid("eh_max", 0, frame.place));
+            }
+            let found = entries(&self.ext.volume, &bytes, &header, &frame)?;
+            let node = Held { at, most: index(header.eh_max.get()), bytes };
+            let children = match found {
+                Entries::Leaf(leaf) => {
+                    let leaf = leaf.into_vec();
+                    return Ok(Path { steps, node, covers: frame.covers, leaf });
+                }
+                Entries::Index(children) => children.into_vec(),
+            };
+            let slot = children.iter().rposition(|child| child.covers.start <= lbn).unwrap_or(0);
+            let Some(child) = children.get(slot).cloned() else {
+                return Err(invalid("eh_entries", 0, frame.place));
+            };
+            bytes = self.tree_block(child.block, frame.place)?;
+            let place = Location::of("extent block").in_inode(self.ino).in_block(child.block);
+            let depth = frame.depth.saturating_sub(1);
+            frame = Frame { covers: child.covers, depth, place };
+            at = Some(child.block);
+            steps.push(Step { node, children, slot });
+        }
+    }
+
+    /// A block of the tree, which `place` points to.
+    fn tree_block(&mut self, at: BlockNo, place: Location) -> Result<Vec<u8>, FsError> {
+        self.ext.check_data(Extent::new(at, 1), place)?;
+        self.ext.claim_node(self.core, self.ino, at)?;
+        Ok(self.core.cache.read(at, 0, self.ext.volume.block_len())?.to_vec())
+    }
+
+    /// What there is at a block of the file, and how far that goes on.
+    pub(super) fn find(&mut self, lbn: u64) -> Result<Near, FsError> {
+        if let Some(near) = &self.node()?.map.near
+            && near.blocks.contains(&lbn)
+        {
+            return Ok(near.clone());
+        }
+        let path = self.path(lbn)?;
+        let next = path.leaf.partition_point(|run| run.lbn.get() <= lbn);
+        let before = next.checked_sub(1).and_then(|at| path.leaf.get(at));
+        let end_of = |run: &Mapping| run.lbn.get().saturating_add(run.extent.len);
+        let near = match before.filter(|run| end_of(run) > lbn) {
+            Some(run) => {
+                self.ext.check_data(run.extent, Location::of("extent").in_inode(self.ino))?;
+                let at = Some((run.extent.start, run.unwritten));
+                Near { blocks: run.lbn.get()..end_of(run), at }
+            }
+            None => {
+                let end = match path.leaf.get(next) {
+                    Some(run) => run.lbn.get(),
+                    None if lbn < path.covers.start => path.covers.start,
+                    None => path.covers.end,
+                };
+                Near { blocks: before.map_or(lbn, end_of).min(lbn)..end, at: None }
+            }
+        };
+        self.node()?.map.near = Some(near.clone());
+        Ok(near)
+    }
+
+    /// Where a block of the file begins that has contents.
+    pub(in super::super) fn lookup_block(&mut self, lbn: u64) -> Result<Option<BlockNo>, FsError> {
+        if lbn >= crate::extent::LOGICAL_BLOCKS {
+            return Ok(None);
+        }
+        let found = self.find(lbn)?.at(lbn);
+        Ok(found.filter(|&(_, unwritten)| !unwritten).map(|(at, _)| at))
+    }
+
+    /// Runs of the file in a range of its blocks, and the blocks of its tree on the
+    /// way to them.
+    pub(super) fn walk(
+        &mut self,
+        wanted: &Range<u64>,
+    ) -> Result<(Vec<Mapping>, Vec<BlockNo>), FsError> {
+        let root = self.node()?.map.root;
+        let mut found = Found::new(self.ext.volume.sb.blocks, true);
+        let (ext, core, ino) = (&*self.ext, &mut *self.core, self.ino);
+        walk_in(&ext.volume, (ino, &root.0), wanted, &mut found, &mut |at, place| {
+            ext.check_data(Extent::new(at, 1), place)?;
+            ext.claim_node(core, ino, at)?;
+            let bytes = core.cache.read(at, 0, ext.volume.block_len())?;
+            Ok(Some(Arc::from(bytes)))
+        })?;
+        for run in &found.runs {
+            ext.check_data(run.extent, Location::of("extent").in_inode(ino))?;
+        }
+        let index = found.index.unwrap_or_default();
+        Ok((found.runs, index.iter().map(|node| node.block).collect()))
+    }
+
+    /// The runs of a regular file's contents.
+    pub(in super::super) fn mapped_runs(&mut self) -> Result<Vec<Mapping>, FsError> {
+        Ok(self.walk(&EVERYTHING)?.0)
+    }
+
+    /// The runs that hold a file: contents and the blocks of its tree.
+    pub(in super::super) fn runs_of(&mut self) -> Result<Vec<Extent>, FsError> {
+        let (runs, tree) = self.walk(&EVERYTHING)?;
+        let tree = tree.into_iter().map(|at| Extent::new(at, 1));
+        Ok(runs.into_iter().map(|run| run.extent).chain(tree).collect())
+    }
+}
+
+/// As [`Format::unnoted`](seekless_live::Format::unnoted).
+pub(in super::super) fn unnoted(
+    ext: &super::Ext,
+    core: &super::Core,
+    ino: Ino,
+    noted: &[Extent],
+) -> Option<BlockNo> {
+    let node = core.nodes.get(&ino)?;
+    let mut found = Found::new(ext.volume.sb.blocks, true);
+    let len = ext.volume.block_len();
+    let walked =
+        walk_in(&ext.volume, (ino, &node.map.root.0), &EVERYTHING, &mut found, &mut |at, _| {
+            Ok(core.cache.peek(at, 0, len).map(Arc::from))
+        });
+    // What is damaged fails elsewhere.
+    walked.ok()?;
+    let tree = found.index.unwrap_or_default().into_iter().map(|node| Extent::new(node.block, 1));
+    let runs = found.runs.into_iter().map(|run| run.extent).chain(tree);
+    runs.flat_map(|run| run.start.get()..run.end().get())
+        .map(|at| Extent::new(BlockNo::new(at), 1))
+        .filter(|at| !noted.iter().any(|run| run.overlaps(*at)))
+        .filter(|at| core.cache.is_unsettled(*at))
+        .map(|at| at.start)
+        .min()
+}

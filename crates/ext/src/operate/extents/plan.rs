@@ -1,0 +1,298 @@
+//! What becomes of the nodes on a way when its leaf changes, and writing that.
+
+use super::Tree;
+use super::nodes::{ENTRY, Entry, changed, is_whole, node_bytes, shown, split_at};
+use super::path::{Held, Path};
+use crate::encode::mapping::fan_out;
+use crate::field::{byte, index, low32, wide};
+use crate::ondisk::{EXTENT_MAX_DEPTH, IBlock};
+use seekless_cache::{ChangeId, Kind, Piece, Role};
+use seekless_fs::{FileKind, FsError, Mapping};
+use seekless_units::{BlockNo, Extent};
+
+/// How a leaf changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum How {
+    /// By extents behind all others: nodes that are full stay so.
+    Appended,
+    /// By extents between others.
+    Inserted,
+    /// By extents that go from its end, and with them all behind its way.
+    Cut,
+}
+
+/// A new block of the tree.
+struct Made {
+    at: BlockNo,
+    bitmap: ChangeId,
+    bytes: Vec<u8>,
+}
+
+/// A block of the tree that changes where it lies.
+struct Patch {
+    at: BlockNo,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+/// What a tree is to become.
+#[derive(Default)]
+pub(super) struct Plan {
+    made: Vec<Made>,
+    /// From the bottom up.
+    patches: Vec<Patch>,
+    /// Blocks that are no more of the tree.
+    pub(super) left: Vec<BlockNo>,
+    root: Option<IBlock>,
+    cuts: bool,
+}
+
+/// What is said of the change of an inode that a tree changes with.
+pub(super) struct Put<'a> {
+    pub(super) role: Role,
+    /// What must be on the disk before.
+    pub(super) after: &'a [ChangeId],
+    /// The length of the file from then on.
+    pub(super) size: u64,
+    /// Blocks of contents that come to it, and that go.
+    pub(super) more: u64,
+    pub(super) fewer: u64,
+}
+
+/// What a plan came to.
+pub(super) struct Applied {
+    /// The change of the inode, which waits for all others.
+    pub(super) inode: ChangeId,
+    /// Those of blocks of the tree that changed where they lie.
+    pub(super) nodes: Vec<ChangeId>,
+}
+
+impl Tree<'_> {
+    /// Works out what a leaf's new extents make of the nodes above it. Blocks are
+    /// taken, and nothing is changed; on failure they are given back.
+    pub(super) fn plan(
+        &mut self,
+        path: &Path,
+        leaf: &[Mapping],
+        how: How,
+    ) -> Result<Plan, FsError> {
+        let mut plan = Plan { cuts: how == How::Cut, ..Plan::default() };
+        match self.work_out(path, leaf, how, &mut plan) {
+            Ok(()) => Ok(plan),
+            Err(error) => {
+                let runs: Vec<Extent> =
+                    plan.made.iter().map(|made| Extent::new(made.at, 1)).collect();
+                self.ext.give_blocks(self.core, &runs)?;
+                Err(error)
+            }
+        }
+    }
+
+    fn work_out(
+        &mut self,
+        path: &Path,
+        leaf: &[Mapping],
+        how: How,
+        plan: &mut Plan,
+    ) -> Result<(), FsError> {
+        let mut entries: Vec<Entry> = leaf.iter().map(Entry::run).collect();
+        if let [only] = path.steps.as_slice()
+            && let ([_], Some(at)) = (only.children.as_slice(), path.node.at)
+            && entries.len() <= only.node.most
+        {
+            // All fit in the inode (`ext4_ext_try_to_merge_up`).
+            plan.left.push(at);
+            return self.work_out_root(&only.node, entries, 0, plan);
+        }
+        let is_directory = self.node()?.kind == FileKind::Directory;
+        let copies = self.ext.shadows && how != How::Cut;
+        let (mut node, mut depth, mut at_end) = (&path.node, 0u16, how != How::Inserted);
+        for step in path.steps.iter().rev() {
+            let Some(at) = node.at else { break };
+            let key = step.children.get(step.slot).map(|child| low32(child.covers.start));
+            let alone = entries.len() <= node.most && entries.first().map(|entry| entry.key) == key;
+            let new = alone.then(|| node_bytes(node.bytes.clone(), &entries, node.most, depth));
+            let mut below: Vec<Entry> = Vec::new();
+            match new {
+                Some(new)
+                    if !copies || new == node.bytes || !is_directory && is_whole(node, &new) =>
+                {
+                    below.extend(key.map(|key| Entry::node(key, at)));
+                    if new != node.bytes {
+                        plan.patches.push(Patch { at, old: node.bytes.clone(), new });
+                    }
+                }
+                _ if entries.is_empty() || copies => plan.left.push(at),
+                _ => {
+                    // What the block keeps, and the rest in others.
+                    let kept = split_at(entries.len(), node.most, at_end);
+                    let rest = entries.split_off(kept);
+                    let new = node_bytes(node.bytes.clone(), &entries, node.most, depth);
+                    plan.patches.push(Patch { at, old: node.bytes.clone(), new });
+                    below.extend(entries.first().map(|entry| Entry::node(entry.key, at)));
+                    entries = rest;
+                }
+            }
+            if below.is_empty() || !alone {
+                self.make_nodes(entries, (depth, at_end, at), plan, &mut below)?;
+            }
+            entries = step
+                .children
+                .iter()
+                .map(|child| Entry::node(low32(child.covers.start), child.block))
+                .collect();
+            at_end = step.slot.saturating_add(1) == entries.len();
+            entries.splice(step.slot..=step.slot, below);
+            node = &step.node;
+            depth = depth.saturating_add(1);
+        }
+        debug_assert!(node.at.is_none(), "the first node of a way is the root");
+        self.work_out_root(node, entries, depth, plan)
+    }
+
+    /// The root, which gets another level below it where it is full.
+    fn work_out_root(
+        &mut self,
+        node: &Held,
+        mut entries: Vec<Entry>,
+        mut depth: u16,
+        plan: &mut Plan,
+    ) -> Result<(), FsError> {
+        while entries.len() > node.most {
+            if depth >= EXTENT_MAX_DEPTH {
+                return Err(FsError::TooLarge(format!("the extent tree of inode {}", self.ino)));
+            }
+            let near = plan.made.last().map_or(BlockNo::ZERO, |made| made.at);
+            let mut above = Vec::new();
+            self.make_nodes(entries, (depth, true, near), plan, &mut above)?;
+            entries = above;
+            depth = depth.saturating_add(1);
+        }
+        if entries.is_empty() {
+            depth = 0;
+        }
+        let new = node_bytes(node.bytes.clone(), &entries, node.most, depth);
+        if new != node.bytes {
+            let mut root = IBlock::default();
+            root.0.iter_mut().zip(&new).for_each(|(to, &from)| *to = from);
+            plan.root = Some(root);
+        }
+        Ok(())
+    }
+
+    /// New nodes for entries, each of which gets one above.
+    fn make_nodes(
+        &mut self,
+        mut entries: Vec<Entry>,
+        (depth, at_end, near): (u16, bool, BlockNo),
+        plan: &mut Plan,
+        above: &mut Vec<Entry>,
+    ) -> Result<(), FsError> {
+        let most = index(fan_out(self.ext.volume.sb.block_size));
+        let near = Some(near).filter(|&near| near != BlockNo::ZERO);
+        while let Some(first) = entries.first().copied() {
+            let rest = entries.split_off(split_at(entries.len(), most, at_end));
+            let lbn = u64::from(first.key);
+            let (at, bitmap) = self.ext.take_block(self.core, self.ino, lbn, near)?;
+            let bytes = vec![0; self.ext.volume.block_len()];
+            let bytes = node_bytes(bytes, &entries, most, depth);
+            plan.made.push(Made { at, bitmap, bytes });
+            above.push(Entry::node(first.key, at));
+            entries = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes what was worked out, from the bottom up; blocks that are no more of the
+    /// tree are not yet given back.
+    pub(super) fn apply(&mut self, plan: &Plan, put: &Put<'_>) -> Result<Applied, FsError> {
+        let len = self.ext.volume.block_len();
+        let mut waits = put.after.to_vec();
+        for made in &plan.made {
+            let mut bytes = made.bytes.clone();
+            self.ext.seal_new_node(self.core, self.ino, &mut bytes)?;
+            let ((), init) = self.core.cache.fill(made.at, len, Role::IndirectInit, |to| {
+                to.copy_from_slice(&bytes);
+                Ok(())
+            })?;
+            self.core.note_unsettled(self.ino, Extent::new(made.at, 1));
+            waits.extend([made.bitmap, init]);
+        }
+        let mut nodes = Vec::new();
+        for patch in &plan.patches {
+            self.patch(patch, plan, &waits, &mut nodes)?;
+        }
+        let more = self.sectors(put.more.saturating_add(wide(plan.made.len())));
+        let fewer = self.sectors(put.fewer.saturating_add(wide(plan.left.len())));
+        let left: Vec<Extent> = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
+        self.core.forget_unsettled(self.ino, &left);
+        let node = self.node()?;
+        node.sectors = node.sectors.saturating_add(more).saturating_sub(fewer);
+        node.size = put.size;
+        node.map.near = None;
+        if let Some(root) = plan.root {
+            node.map.root = root;
+        }
+        // The number of a block that takes the place of another is there before
+        // that is given up.
+        let role = match put.role {
+            Role::PointerSet if plan.root.is_none() => Role::Attributes,
+            Role::PointerSet if !plan.left.is_empty() => Role::PointerMove,
+            role => role,
+        };
+        waits.extend(&nodes);
+        let inode = self.put_map(role, &waits)?;
+        Ok(Applied { inode, nodes })
+    }
+
+    /// As [`Tree::apply`], and gives back what the tree does not need any more.
+    pub(super) fn apply_and_free(
+        &mut self,
+        plan: &Plan,
+        put: &Put<'_>,
+    ) -> Result<ChangeId, FsError> {
+        let applied = self.apply(plan, put)?;
+        let left = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
+        let mut first = applied.nodes;
+        first.push(applied.inode);
+        self.core.defer_free(&first, Kind::FreeFrag, left);
+        Ok(applied.inode)
+    }
+
+    /// Changes a node where it lies: entries that its header does not show yet before
+    /// that, and the last that stays after those behind it have gone.
+    fn patch(
+        &mut self,
+        patch: &Patch,
+        plan: &Plan,
+        after: &[ChangeId],
+        done: &mut Vec<ChangeId>,
+    ) -> Result<(), FsError> {
+        let (old, new) = (shown(&patch.old), shown(&patch.new));
+        let len = patch.new.len();
+        let parts = match new > old {
+            true => [old..len, 0..old],
+            false if plan.cuts => [0..ENTRY, ENTRY..len],
+            // What moves up is not there twice.
+            false => [0..len, len..len],
+        };
+        let role = match (plan.cuts, new == old && plan.left.is_empty() && plan.made.is_empty()) {
+            (true, _) => Role::IndirectClear,
+            // On its own, and whole in one sector: it may be late.
+            (false, true) => Role::IndirectSet,
+            (false, false) => Role::IndirectInit,
+        };
+        for part in parts {
+            let changed = changed(&patch.old, &patch.new, part);
+            let Some(bytes) = patch.new.get(changed.clone()).filter(|bytes| !bytes.is_empty())
+            else {
+                continue;
+            };
+            let piece = Piece { offset: byte(changed.start), bytes };
+            self.ext.claim_node(self.core, self.ino, patch.at)?;
+            done.push(self.core.cache.change(patch.at, &[piece], role, after)?);
+        }
+        self.core.note_unsettled(self.ino, Extent::new(patch.at, 1));
+        Ok(())
+    }
+}

@@ -1,0 +1,321 @@
+//! Bytes put into a file, and space allocated for it.
+
+use super::Tree;
+use super::edit::end_of;
+use super::plan::Put;
+use crate::encode::mapping::max_len;
+use crate::field::{index, low32, slice, wide};
+use seekless_cache::{ChangeId, JournalMode, Role};
+use seekless_fs::{FileKind, FsError, Mapping};
+use seekless_live::Contents;
+use seekless_units::{BlockNo, Extent, Lbn};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+impl Tree<'_> {
+    /// Writes bytes, as many as there is space for. The number is returned.
+    pub(in super::super) fn write_bytes(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        let end = self.check_len(offset.checked_add(wide(bytes.len())))?;
+        let before = self.node()?.size;
+        self.zero_tail(before, offset)?;
+        self.announce(end)?;
+        let mut done = 0usize;
+        let mut written = Ok(());
+        while done < bytes.len() && written.is_ok() {
+            let rest = bytes.get(done..).unwrap_or_default();
+            written = self
+                .write_piece(offset.saturating_add(wide(done)), rest, before)
+                .map(|(len, _)| done = done.saturating_add(len));
+        }
+        let reached =
+            if done == 0 { before } else { before.max(offset.saturating_add(wide(done))) };
+        if written.is_err() && self.node()?.size > reached {
+            self.node()?.size = reached;
+            self.put_map(Role::PointerCut, &[])?;
+        }
+        match written {
+            Err(FsError::NoSpace(_)) if done > 0 => Ok(done),
+            written => written.map(|()| done),
+        }
+    }
+
+    /// Gives a file the length that it is about to have, where a block of its tree
+    /// could be on the disk without it.
+    fn announce(&mut self, end: u64) -> Result<(), FsError> {
+        if self.node()?.size < end && self.is_kept_apart()? {
+            self.set_size(end, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Whether extents stand in other blocks than the length, and these are not written
+    /// together (`normal` and `sync`). Then the length comes first: `e2fsck -p` stops at
+    /// an extent in a block of the tree that goes on behind the end of the file.
+    fn is_kept_apart(&mut self) -> Result<bool, FsError> {
+        let root = self.node()?.map.root;
+        Ok(self.ext.shadows && crate::extent::root_frame(&root.0, self.ino)?.depth > 0)
+    }
+
+    /// Appends to a directory, of which the end is the end of what is in use.
+    pub(in super::super) fn append(&mut self, bytes: &[u8]) -> Result<ChangeId, FsError> {
+        let size = self.node()?.size;
+        let end = self.check_len(size.checked_add(wide(bytes.len())))?;
+        debug_assert!(wide(bytes.len()) <= self.block(), "a directory grows by blocks");
+        let (done, id) = self.write_piece(size, bytes, size)?;
+        debug_assert_eq!(size.saturating_add(wide(done)), end, "a block lies in one piece");
+        Ok(id)
+    }
+
+    /// The roles of contents that come to lie somewhere, and of the change of the inode
+    /// that leads there; `fills` zeros that somebody may have seen.
+    fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
+        Ok(match self.node()?.kind {
+            FileKind::Directory => (Role::DirectoryInit, Role::DirectoryExtend),
+            // What the disk held there before must not come to be seen.
+            _ if fills => (Role::DataMove, Role::PointerSet),
+            _ => (Role::Data, Role::PointerSet),
+        })
+    }
+
+    /// Writes as many bytes as lie in blocks of which the same is true: written before,
+    /// allocated, or a hole. Their number is returned, and what must be on the disk
+    /// for them to be reached. The file was `before` bytes long when the write began.
+    fn write_piece(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        before: u64,
+    ) -> Result<(usize, ChangeId), FsError> {
+        let block = self.block();
+        let lbn = offset.checked_div(block).unwrap_or(0);
+        let within = index(offset.checked_rem(block).unwrap_or(0));
+        let end = offset.saturating_add(wide(bytes.len())).div_ceil(block);
+        let near = self.find(lbn)?;
+        let count = near.end().min(end).saturating_sub(lbn);
+        let (contents, role) = self.roles(lbn.saturating_mul(block) < before)?;
+        // As many of the bytes as lie in so many blocks, and the length from then on.
+        let size = self.node()?.size;
+        let fits = |blocks: u64| {
+            let room = index(blocks.saturating_mul(block)).saturating_sub(within);
+            let len = room.min(bytes.len());
+            (len, size.max(offset.saturating_add(wide(len))))
+        };
+        match near.at(lbn) {
+            Some((at, false)) => {
+                let (len, size) = fits(count);
+                let bytes = slice(bytes, 0, len).unwrap_or_default();
+                let after = self.overwrite(Extent::new(at, count), within, bytes)?;
+                let id = self.set_size(size, &after)?;
+                Ok((len, id))
+            }
+            Some((at, true)) => {
+                let (len, size) = fits(count);
+                let bytes = slice(bytes, 0, len).unwrap_or_default();
+                let after = self.fill(Extent::new(at, count), within, bytes, contents)?;
+                let blocks = lbn..lbn.saturating_add(count);
+                let put = Put { role, after: &after, size, more: 0, fewer: 0 };
+                let id = match self.convert(&blocks, &put) {
+                    Err(FsError::NoSpace(why)) => self.convert_instead(&blocks, &put, why)?,
+                    other => other?,
+                };
+                Ok((len, id))
+            }
+            None => {
+                let (run, bitmap) = self.take(lbn, count, false)?;
+                let (len, size) = fits(run.len);
+                let bytes = slice(bytes, 0, len).unwrap_or_default();
+                let mut after = self.fill(run, within, bytes, contents)?;
+                after.push(bitmap);
+                let put = Put { role, after: &after, size, more: run.len, fewer: 0 };
+                let id = self.enter(lbn, run, false, &put)?;
+                Ok((len, id))
+            }
+        }
+    }
+
+    /// Takes blocks for a hole of so many from one of the file on.
+    fn take(
+        &mut self,
+        lbn: u64,
+        count: u64,
+        unwritten: bool,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        let nearest = self.path(lbn)?.in_front_of(lbn);
+        let most = low32(count.min(max_len(unwritten)));
+        self.ext.take_run(self.core, self.ino, lbn, nearest, most)
+    }
+
+    /// Enters blocks that were taken; gives them back when the tree has no space.
+    fn enter(
+        &mut self,
+        lbn: u64,
+        run: Extent,
+        unwritten: bool,
+        put: &Put<'_>,
+    ) -> Result<ChangeId, FsError> {
+        let entered = self.insert(Mapping { lbn: Lbn::new(lbn), extent: run, unwritten }, put);
+        if matches!(entered, Err(FsError::NoSpace(_))) {
+            self.core.forget_unsettled(self.ino, &[run]);
+            self.core.cache.forget(run, ChangeId::COMMITTED);
+            self.ext.give_blocks(self.core, &[run])?;
+        }
+        entered
+    }
+
+    /// Puts bytes into new blocks, zeros in front of them and behind.
+    fn fill(
+        &mut self,
+        run: Extent,
+        within: usize,
+        bytes: &[u8],
+        role: Role,
+    ) -> Result<Vec<ChangeId>, FsError> {
+        let len = self.ext.volume.block_len();
+        let mut rest = bytes;
+        let mut skip = within;
+        let mut ids = Vec::with_capacity(index(run.len));
+        for at in run.start.get()..run.end().get() {
+            let (part, behind) = rest.split_at(len.saturating_sub(skip).min(rest.len()));
+            let ((), id) = self.core.cache.fill(BlockNo::new(at), len, role, |to| {
+                let to = to.iter_mut().skip(skip);
+                to.zip(part).for_each(|(to, &from)| *to = from);
+                Ok(())
+            })?;
+            ids.push(id);
+            (rest, skip) = (behind, 0);
+        }
+        debug_assert!(rest.is_empty(), "the blocks were counted");
+        self.core.note_unsettled(self.ino, run);
+        Ok(ids)
+    }
+
+    /// Puts bytes over others.
+    fn overwrite(
+        &mut self,
+        run: Extent,
+        within: usize,
+        bytes: &[u8],
+    ) -> Result<Vec<ChangeId>, FsError> {
+        let (role, _) = self.roles(false)?;
+        let len = self.ext.volume.block_len();
+        let mut rest = bytes;
+        let mut skip = within;
+        let mut ids = Vec::with_capacity(index(run.len));
+        for at in run.start.get()..run.end().get() {
+            let (part, behind) = rest.split_at(len.saturating_sub(skip).min(rest.len()));
+            let at = BlockNo::new(at);
+            let ((), id) = self.core.cache.edit(at, skip, part.len(), role, |to| {
+                to.copy_from_slice(part);
+                Ok(())
+            })?;
+            ids.push(id);
+            (rest, skip) = (behind, 0);
+        }
+        self.core.note_unsettled(self.ino, run);
+        Ok(ids)
+    }
+
+    /// A longer file, nothing else. A directory's end waits for its contents.
+    pub(super) fn set_size(&mut self, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
+        let node = self.node()?;
+        if node.size == size {
+            return Ok(ChangeId::COMMITTED);
+        }
+        node.size = size;
+        if node.kind == FileKind::Directory {
+            return self.put_map(Role::DirectoryExtend, data);
+        }
+        let role = if self.is_kept_apart()? { Role::SizeExtend } else { Role::Attributes };
+        self.put_map(role, &[])
+    }
+
+    /// As [`Tree::convert`] where there is no space for more nodes: the rest of the
+    /// extent is written with zeros, so that it need not be split
+    /// (`ext4_ext_zeroout`). An extent that goes on behind the end of the file cannot
+    /// be helped: there nothing written may be.
+    fn convert_instead(
+        &mut self,
+        blocks: &Range<u64>,
+        put: &Put<'_>,
+        why: String,
+    ) -> Result<ChangeId, FsError> {
+        let path = self.path(blocks.start)?;
+        let at = path.leaf.partition_point(|run| run.lbn.get() <= blocks.start).saturating_sub(1);
+        let Some(run) = path.leaf.get(at).copied() else { return Err(FsError::NoSpace(why)) };
+        if end_of(&run) > put.size.div_ceil(self.block()) {
+            return Err(FsError::NoSpace(why));
+        }
+        // Where contents are logged the operation must have room for all of them.
+        let logs = self.core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
+        if logs && !self.core.cache.extend(run.extent.len) {
+            return Err(FsError::NoSpace(why));
+        }
+        let mut after = put.after.to_vec();
+        for rest in [run.lbn.get()..blocks.start, blocks.end..end_of(&run)] {
+            if !rest.is_empty() {
+                let rest = super::edit::part(&run, &rest).extent;
+                after.extend(self.fill(rest, 0, &[], Role::DataMove)?);
+            }
+        }
+        self.convert_whole(blocks.start, &Put { after: &after, ..*put })
+    }
+
+    /// Sees that a range has blocks, which read as zeros where there was none: they
+    /// are marked as never written. When space runs out the file is as long as before,
+    /// and keeps what was found.
+    pub(in super::super) fn allocate_range(
+        &mut self,
+        from: u64,
+        to: u64,
+        keep_size: bool,
+    ) -> Result<(), FsError> {
+        let block = self.block();
+        let (mut lbn, end) = (from.checked_div(block).unwrap_or(0), to.div_ceil(block));
+        while lbn < end {
+            let near = self.find(lbn)?;
+            if near.at(lbn).is_some() {
+                lbn = near.end();
+                continue;
+            }
+            let count = near.end().min(end).saturating_sub(lbn);
+            let (run, bitmap) = self.take(lbn, count, true)?;
+            let size = self.node()?.size;
+            let after = [bitmap];
+            let put = Put { role: Role::PointerSet, after: &after, size, more: run.len, fewer: 0 };
+            self.enter(lbn, run, true, &put)?;
+            lbn = lbn.saturating_add(run.len);
+        }
+        let size = self.node()?.size;
+        if keep_size || to <= size {
+            return Ok(());
+        }
+        self.zero_tail(size, to)?;
+        self.set_size(to, &[]).map(drop)
+    }
+
+    /// The first block of a new file, of `len` bytes.
+    pub(in super::super) fn first_block(
+        &mut self,
+        len: usize,
+        role: Role,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Contents, FsError> {
+        let (at, bitmap) = self.ext.take_block(self.core, self.ino, 0, None)?;
+        let ((), data) = self.core.cache.fill(at, self.ext.volume.block_len(), role, |to| {
+            fill(to);
+            Ok(())
+        })?;
+        let run = Extent::new(at, 1);
+        let mut root = super::empty_root();
+        super::nodes::put_first(&mut root, run);
+        let sectors = self.sectors(1);
+        let node = self.node()?;
+        (node.map.root, node.map.near) = (root, None);
+        (node.size, node.sectors) = (wide(len), sectors);
+        Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
+    }
+}

@@ -1,0 +1,326 @@
+//! Making room in indexed directories: leaves and nodes are split, the root is
+//! moved a level down, a directory of one block gets an index (`do_split`,
+//! `make_indexed_dir` of `fs/ext4/namei.c`).
+//!
+//! What may fail for want of space comes first: a block is appended with all that
+//! moves there, and then the others lead to it.
+
+use super::blocks::{blank_node, insert_child, put_children, put_levels, put_root};
+use super::{Made, Step, Way};
+use crate::hash::name_hash;
+use crate::htree::Child;
+use crate::ondisk::{DX_NODE_ENTRIES_OFFSET, DxTail, flags, hash_version, incompat};
+use crate::operate::{Core, Ext};
+use seekless_cache::Role;
+use seekless_fs::FsError;
+use seekless_fs::field::{invalid, wide};
+use seekless_live::{Codec, Entry, Table};
+use seekless_units::{BlockNo, Ino, Lbn};
+
+/// The length of `.`, and where `..` begins.
+const DOT: usize = 12;
+
+/// A name of a leaf: its place in it, and its hash.
+#[derive(Clone, Copy)]
+struct Hashed {
+    hash: u32,
+    at: usize,
+    needed: usize,
+}
+
+impl Ext {
+    /// Bytes at the end of a block of the index.
+    fn index_tail(&self) -> usize {
+        if self.has_sums() { size_of::<DxTail>() } else { 0 }
+    }
+
+    /// Levels of nodes that an index may have below its root.
+    fn most_levels(&self) -> u8 {
+        if self.volume.sb.has_incompat(incompat::LARGEDIR) { 2 } else { 1 }
+    }
+
+    /// Gives a directory one more block; its number is returned.
+    fn append_block(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        bytes: &[u8],
+        made: &mut Made,
+    ) -> Result<u64, FsError> {
+        let lbn = self.dir_blocks(core, dir)?;
+        made.reached.push(self.append_to_dir(core, dir, bytes)?);
+        made.rewritten.push(lbn);
+        Ok(lbn)
+    }
+
+    /// Changes a block of a directory.
+    fn edit_block(
+        &self,
+        core: &mut Core,
+        at: BlockNo,
+        edit: impl FnOnce(&mut [u8]),
+    ) -> Result<(), FsError> {
+        core.cache.edit(at, 0, self.volume.block_len(), Role::EntryChange, |bytes| {
+            edit(bytes);
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// The names of a leaf in the order of their hashes.
+    fn hashed_names(&self, leaf: &[u8], version: u8, dir: Ino) -> Result<Vec<Hashed>, FsError> {
+        let place = Self::dir_place(dir);
+        let mut names = Vec::new();
+        for entry in self.entries.entries(leaf, place) {
+            let entry = entry?;
+            if entry.is_used() {
+                let hash = name_hash(version, self.volume.sb.hash_seed(), entry.name);
+                let hash = hash.unwrap_or_default().major;
+                names.push(Hashed { hash, at: entry.at, needed: entry.needed });
+            }
+        }
+        names.sort_by_key(|name| name.hash);
+        Ok(names)
+    }
+
+    /// Moves the upper half of a leaf's names to a new leaf behind it.
+    pub(super) fn split_leaf(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        way: &Way,
+        made: &mut Made,
+    ) -> Result<(), FsError> {
+        let Some(&parent) = way.steps.last() else {
+            debug_assert!(false, "a way begins at the root");
+            return Ok(());
+        };
+        let old = core.cache.read(way.leaf_at, 0, self.volume.block_len())?.to_vec();
+        let names = self.hashed_names(&old, way.version, dir)?;
+        let split = split_point(&names, old.len());
+        let (Some(kept), Some(first)) =
+            (split.checked_sub(1).and_then(|last| names.get(last)), names.get(split))
+        else {
+            // A leaf without room has many names.
+            return Err(invalid("rec_len", wide(names.len()), Self::dir_place(dir)));
+        };
+        let continued = u32::from(first.hash == kept.hash);
+        let hash = first.hash | continued;
+        let moved: Vec<usize> = names.iter().skip(split).map(|name| name.at).collect();
+        let new = self.leaf_of(&old, dir, |entry| moved.contains(&entry.at))?;
+        let lbn = self.append_block(core, dir, &new, made)?;
+        let mut left = old;
+        self.take_out(&mut left, dir, &moved)?;
+        self.edit_block(core, way.leaf_at, |bytes| bytes.copy_from_slice(&left))?;
+        made.rewritten.push(way.leaf);
+        let child = Child { hash, lbn: Lbn::new(lbn) };
+        self.edit_block(core, parent.at, |bytes| {
+            insert_child(bytes, parent.branch, parent.chosen, child);
+        })
+    }
+
+    /// A leaf with some of another's names, packed.
+    fn leaf_of(
+        &self,
+        from: &[u8],
+        dir: Ino,
+        which: impl Fn(&Entry<'_>) -> bool,
+    ) -> Result<Vec<u8>, FsError> {
+        let mut leaf = vec![0; from.len()];
+        self.entries.blank(&mut leaf);
+        let end = leaf.len().saturating_sub(self.entries.tail);
+        let (mut at, mut last) = (0usize, None);
+        for entry in self.entries.entries(from, Self::dir_place(dir)) {
+            let entry = entry?;
+            if entry.is_used() && which(&entry) {
+                self.entries.put(&mut leaf, &Entry { at, len: entry.needed, ..entry });
+                last = Some(at);
+                at = at.saturating_add(entry.needed);
+            }
+        }
+        if let Some(last) = last {
+            self.entries.put_len(&mut leaf, last, end.saturating_sub(last));
+        }
+        Ok(leaf)
+    }
+
+    /// Takes names out of a leaf. The others stay where they are.
+    fn take_out(&self, leaf: &mut [u8], dir: Ino, gone: &[usize]) -> Result<(), FsError> {
+        let old = leaf.to_vec();
+        let mut kept: Vec<usize> = Vec::new();
+        for entry in self.entries.entries(&old, Self::dir_place(dir)) {
+            let entry = entry?;
+            if entry.is_used() && !gone.contains(&entry.at) {
+                kept.push(entry.at);
+            }
+        }
+        let end = leaf.len().saturating_sub(self.entries.tail);
+        if kept.first() != Some(&0) {
+            // The first entry is not used.
+            if let Some(ino) = leaf.get_mut(..4) {
+                ino.fill(0);
+            }
+            kept.insert(0, 0);
+        }
+        let nexts: Vec<usize> = kept.iter().copied().skip(1).chain([end]).collect();
+        for (&at, next) in kept.iter().zip(nexts) {
+            self.entries.put_len(leaf, at, next.saturating_sub(at));
+        }
+        Ok(())
+    }
+
+    /// Makes room for one more child in the lowest block of the index on a way, or
+    /// comes one step nearer to it: the uppermost full block below one with room is
+    /// split, or the root gets a level below it.
+    pub(super) fn widen(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        way: &Way,
+        made: &mut Made,
+    ) -> Result<(), FsError> {
+        let roomy = way.steps.iter().rposition(|step| !step.branch.is_full());
+        match roomy {
+            Some(above) => {
+                let (Some(&parent), Some(&full)) =
+                    (way.steps.get(above), way.steps.get(above.saturating_add(1)))
+                else {
+                    debug_assert!(false, "the lowest block was full");
+                    return Ok(());
+                };
+                self.split_node(core, dir, parent, full, made)
+            }
+            None if way.levels >= self.most_levels() => {
+                Err(FsError::NoSpace("the index of the directory is full".into()))
+            }
+            None => self.add_level(core, dir, way, made),
+        }
+    }
+
+    fn children(&self, core: &mut Core, step: &Step) -> Result<Vec<Child>, FsError> {
+        let bytes = core.cache.read(step.at, 0, self.volume.block_len())?;
+        Ok((0..step.branch.count).map(|n| step.branch.child(bytes, n)).collect())
+    }
+
+    /// A new node with some children.
+    fn node_of(&self, children: &[Child]) -> Vec<u8> {
+        let (mut bytes, branch) = blank_node(self.volume.block_len(), self.index_tail());
+        let all = bytes.len();
+        self.entries.put_len(&mut bytes, 0, all);
+        put_children(&mut bytes, branch, children);
+        bytes
+    }
+
+    /// Moves the upper half of a node's children to a new node behind it.
+    fn split_node(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        parent: Step,
+        full: Step,
+        made: &mut Made,
+    ) -> Result<(), FsError> {
+        debug_assert_eq!(full.branch.offset, DX_NODE_ENTRIES_OFFSET, "the root is not split");
+        let children = self.children(core, &full)?;
+        let (left, right) = children.split_at(children.len() / 2);
+        let (Some(first), false) = (right.first(), left.is_empty()) else {
+            return Err(invalid("limit", wide(children.len()), Self::dir_place(dir)));
+        };
+        let lbn = self.append_block(core, dir, &self.node_of(right), made)?;
+        self.edit_block(core, full.at, |bytes| {
+            put_children(bytes, full.branch, left);
+        })?;
+        let child = Child { hash: first.hash, lbn: Lbn::new(lbn) };
+        self.edit_block(core, parent.at, |bytes| {
+            insert_child(bytes, parent.branch, parent.chosen, child);
+        })
+    }
+
+    /// Moves the children of a full root to a node below it.
+    fn add_level(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        way: &Way,
+        made: &mut Made,
+    ) -> Result<(), FsError> {
+        let Some(&root) = way.steps.first() else {
+            debug_assert!(false, "a way begins at the root");
+            return Ok(());
+        };
+        let children = self.children(core, &root)?;
+        let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
+        self.edit_block(core, root.at, |bytes| {
+            put_children(bytes, root.branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
+            put_levels(bytes, way.levels.saturating_add(1));
+        })
+    }
+
+    /// Gives a directory of one block an index: its names move to a leaf. False if
+    /// the block does not begin as it should, and then nothing is changed.
+    pub(super) fn make_index(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        made: &mut Made,
+    ) -> Result<bool, FsError> {
+        let version = self.volume.sb.raw.s_def_hash_version;
+        if version > hash_version::TEA {
+            return Ok(false);
+        }
+        let at = self.dir_block(core, dir, 0)?;
+        let old = core.cache.read(at, 0, self.volume.block_len())?.to_vec();
+        let mut dots = self.entries.entries(&old, Self::dir_place(dir));
+        let (Some(own), Some(above)) = (dots.next().transpose()?, dots.next().transpose()?) else {
+            return Ok(false);
+        };
+        if own.name != b"." || above.name != b".." || above.at != DOT {
+            return Ok(false);
+        }
+        drop(dots);
+        let leaf = self.leaf_of(&old, dir, |entry| entry.at > DOT)?;
+        let lbn = self.append_block(core, dir, &leaf, made)?;
+        let mut root = old.clone();
+        let branch = put_root(&mut root, version, self.index_tail());
+        let rest = root.len().saturating_sub(DOT);
+        self.entries.put_len(&mut root, DOT, rest);
+        put_children(&mut root, branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
+        self.edit_block(core, at, |bytes| bytes.copy_from_slice(&root))?;
+        made.rewritten.push(0);
+        core.node(dir)?.flags |= flags::INDEX;
+        self.put_rest(core, dir)?;
+        Ok(true)
+    }
+}
+
+/// How many names stay: what goes takes up to half a block, and is all from a hash
+/// on. Where that would be all of them, half of them go.
+fn split_point(names: &[Hashed], block: usize) -> usize {
+    let half = block / 2;
+    let (mut size, mut moved) = (0usize, 0usize);
+    for name in names.iter().rev() {
+        if size.saturating_add(name.needed / 2) > half {
+            return names.len().saturating_sub(moved);
+        }
+        size = size.saturating_add(name.needed);
+        moved = moved.saturating_add(1);
+    }
+    names.len() / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operate::entries::Entries;
+
+    #[test]
+    fn half_a_block_goes_and_never_all() {
+        let names = |count: usize, needed: usize| -> Vec<Hashed> {
+            (0..count).map(|n| Hashed { hash: n as u32, at: n * needed, needed }).collect()
+        };
+        assert_eq!(split_point(&names(64, 16), 1024), 32);
+        assert_eq!(split_point(&names(3, 264), 1024), 1);
+        assert_eq!(split_point(&names(10, 16), 1024), 5, "less than half a block in all");
+        assert_eq!(Entries::needed(1), DOT);
+    }
+}

@@ -1,0 +1,64 @@
+//! The list of orphans: files that somebody held, or that were being cut, when the
+//! system stopped. The next mount deletes those without links and cuts the others to
+//! their length (`fs/ext4/orphan.c`). It begins in the superblock and leads on through
+//! the times of deletion. Volumes with an orphan file have the list as well: the
+//! kernel uses it when that file is full.
+
+use super::{Core, Ext, Node};
+use seekless_cache::Role;
+use seekless_fs::FsError;
+use seekless_live::{Part, Table};
+use seekless_units::Ino;
+
+impl Ext {
+    /// Adds a file in memory to the list, at its head.
+    pub(super) fn list_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        if self.orphans.contains(&ino) {
+            return Ok(());
+        }
+        let next = self.orphans.last().copied().unwrap_or(Ino::ZERO);
+        self.lead_on(core, ino, next)?;
+        self.edit_superblock(core, |raw| raw.s_last_orphan = ino.get().into())?;
+        self.orphans.push(ino);
+        Ok(())
+    }
+
+    /// Takes a file in memory off the list, if it is there.
+    pub(super) fn unlist_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let Some(at) = self.orphans.iter().position(|&other| other == ino) else {
+            return Ok(());
+        };
+        let next = at.checked_sub(1).and_then(|below| self.orphans.get(below));
+        let next = next.copied().unwrap_or(Ino::ZERO);
+        match at.checked_add(1).and_then(|above| self.orphans.get(above)).copied() {
+            Some(above) => self.lead_on(core, above, next)?,
+            None => self.edit_superblock(core, |raw| raw.s_last_orphan = next.get().into())?,
+        }
+        self.orphans.remove(at);
+        self.lead_on(core, ino, Ino::ZERO)
+    }
+
+    /// Says where the list goes on behind a file.
+    fn lead_on(&mut self, core: &mut Core, ino: Ino, next: Ino) -> Result<(), FsError> {
+        if !core.nodes.contains_key(&ino) {
+            let node = self.load_orphan(core, ino)?;
+            core.nodes.insert(ino, node);
+        }
+        core.node(ino)?.map.deleted = next.get();
+        self.put_part(core, ino, Part::Links, Role::LinkDrop, &[], None)?;
+        Ok(())
+    }
+
+    /// The files that were on the list when the image was opened, which are in memory
+    /// then: the list is taken apart from its head.
+    pub(super) fn found_orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
+        let mut found = Vec::new();
+        self.volume.listed_orphans(&mut |ino| found.push(ino))?;
+        for &ino in &found {
+            let node: Node = self.load_orphan(core, ino)?;
+            core.nodes.insert(ino, node);
+        }
+        self.orphans = found.iter().rev().copied().collect();
+        Ok(found)
+    }
+}

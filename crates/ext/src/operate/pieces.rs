@@ -1,0 +1,75 @@
+//! How much of a file goes into one transaction.
+
+use super::{Core, Ext};
+use seekless_cache::{CREDITS, JournalMode};
+use seekless_fs::FsError;
+use seekless_live::Format;
+use seekless_units::{GroupNo, Ino};
+use std::collections::BTreeSet;
+
+/// Blocks that an operation on a file changes besides bitmaps and descriptors: its
+/// inode, its map, the superblock.
+const APART: u64 = 10;
+
+impl Ext {
+    /// Bytes of a file that one operation writes at most: each new block may take a
+    /// bitmap and a descriptor, and is logged itself where contents are.
+    pub(super) fn most_written(&self, core: &Core) -> u64 {
+        let sb = &self.volume.sb;
+        let groups = u64::from(sb.groups);
+        let logs = core.cache.config().discipline.journal_mode() == Some(JournalMode::Data);
+        let room = CREDITS.saturating_sub(APART);
+        let for_groups = groups.saturating_mul(2);
+        let blocks = match (logs, for_groups < room / 2) {
+            (false, true) => 256,
+            (true, true) => room.saturating_sub(for_groups),
+            (false, false) => room / 2,
+            (true, false) => room / 3,
+        };
+        // Every so many have an indirect block of their own.
+        let per_table = u64::from(sb.block_size / 4).max(1);
+        let blocks = blocks.min(per_table).max(1);
+        blocks.saturating_mul(u64::from(sb.block_size))
+    }
+
+    /// How far a file can be cut that is to have a length, by what the operation may
+    /// still change: all bitmaps of what goes, with their descriptors.
+    pub(super) fn next_cut(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
+        let Some(left) = core.cache.credits_left() else { return Ok(len) };
+        let sb = &self.volume.sb;
+        let (bsize, groups) = (u64::from(sb.block_size).max(1), u64::from(sb.groups));
+        let node = core.node(ino)?;
+        let blocks = node.sectors.saturating_mul(512).checked_div(bsize).unwrap_or(0);
+        let most = blocks.min(groups).saturating_mul(2).saturating_add(APART);
+        if left >= most || core.cache.extend(most.saturating_sub(left)) {
+            return Ok(len);
+        }
+        // What goes with the last blocks of a map: one of its own for so many numbers, or
+        // extents, which may be of one block each.
+        let number = if super::extents::maps(core, ino)? { 12 } else { 4 };
+        let per_table = bsize.checked_div(number).unwrap_or(0).saturating_sub(1).max(1);
+        let room = left.saturating_sub(APART) / 2;
+        let mut met: BTreeSet<GroupNo> = BTreeSet::new();
+        let mut gone = 0u64;
+        let mut runs = self.mapped_runs(core, ino)?;
+        runs.sort_unstable_by_key(|run| run.lbn);
+        for run in runs.iter().rev() {
+            for within in (0..run.extent.len).rev() {
+                let lbn = run.lbn.get().saturating_add(within);
+                if lbn.saturating_mul(bsize) < len {
+                    return Ok(len);
+                }
+                let at = run.extent.start.saturating_add(within);
+                met.insert(self.groups.shape().group_of(at));
+                gone = gone.saturating_add(1);
+                let tables = gone.div_ceil(per_table).saturating_add(3);
+                let groups = u64::try_from(met.len()).unwrap_or(u64::MAX);
+                if groups.saturating_add(tables) > room {
+                    let next = lbn.saturating_add(1).saturating_mul(bsize);
+                    return Ok(next.max(len));
+                }
+            }
+        }
+        Ok(len)
+    }
+}

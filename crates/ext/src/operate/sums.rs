@@ -1,0 +1,192 @@
+//! Checksums of what changes in a volume with `metadata_csum`.
+//!
+//! Blocks of directories and of extent trees are sealed when they are written: they
+//! have an owner in the cache from when they are checked, once each time that they come
+//! from the disk.
+//! What is alone in its block or is found without an owner is sealed as it changes: an
+//! inode, whose neighbours keep whatever sums they have, be they wrong; a block of
+//! attributes; a bitmap, whose sum lies in a descriptor.
+
+use super::encode::extra_len;
+use super::{Core, Ext};
+use crate::checksum::crc32c;
+use crate::dir::{seal_leaf, verify_leaf};
+use crate::encode::rewrite::seal_extent_block;
+use crate::extent::verify_block as verify_extent_block;
+use crate::htree;
+use crate::inode::{CHECKSUM_HI_AT, CHECKSUM_LO_AT, inode_sum, seed_of};
+use crate::ondisk::{InodeCore, XattrHeader, compat, flags};
+use seekless_cache::{Owner, Seal};
+use seekless_fs::field::{index, le32, low16};
+use seekless_fs::{FileKind, FsError, Location};
+use seekless_live::Fields;
+use seekless_units::{BlockNo, Ino, Lbn};
+use smallvec::smallvec;
+use std::mem::offset_of;
+
+/// What blocks are to their owners.
+mod kind {
+    /// A block of a directory's, of names or of its index.
+    pub(super) const DIRECTORY: u8 = 1;
+    /// A bitmap of the group with the number, which was checked.
+    pub(super) const BITMAP: u8 = 2;
+    /// A node of a file's extents.
+    pub(super) const NODE: u8 = 3;
+}
+
+/// Seals what is about to be written; `seed` is the volume's.
+pub(super) struct Sealer {
+    pub(super) seed: u32,
+}
+
+impl Seal for Sealer {
+    fn seal(&self, _: BlockNo, owner: Option<Owner>, bytes: &mut [u8]) {
+        let Some(owner) = owner else { return };
+        let seed = seed_of(self.seed, owner.number, owner.generation);
+        match owner.kind {
+            kind::DIRECTORY => seal_directory(bytes, seed),
+            kind::NODE => {
+                let sealed = seal_extent_block(bytes, seed, Location::of("extent block"));
+                debug_assert!(sealed.is_ok(), "it was checked, or made here");
+            }
+            _ => debug_assert_eq!(owner.kind, kind::BITMAP, "nothing else is owned"),
+        }
+    }
+}
+
+/// Sets the checksum of a directory's block.
+fn seal_directory(bytes: &mut [u8], seed: u32) {
+    if !htree::is_index_by_entries(bytes) {
+        return seal_leaf(bytes, seed);
+    }
+    let sealed = htree::seal(bytes, seed, Location::of("directory block"));
+    debug_assert!(sealed.is_ok(), "it was checked, or made here");
+}
+
+/// The checksum of a block of attributes, its own field counting as zero.
+pub(super) fn attributes_sum(seed: u32, at: BlockNo, bytes: &[u8]) -> u32 {
+    let field = offset_of!(XattrHeader, h_checksum);
+    let (before, rest) = bytes.split_at_checked(field).unwrap_or_default();
+    let crc = crc32c(crc32c(seed, &at.get().to_le_bytes()), before);
+    crc32c(crc32c(crc, &[0; 4]), rest.get(4..).unwrap_or_default())
+}
+
+impl Ext {
+    pub(super) fn has_sums(&self) -> bool {
+        self.volume.sb.has_metadata_csum()
+    }
+
+    /// Whose a directory's blocks are.
+    fn directory(core: &mut Core, dir: Ino) -> Result<Owner, FsError> {
+        let generation = core.node(dir)?.generation;
+        Ok(Owner { kind: kind::DIRECTORY, number: dir.get(), generation })
+    }
+
+    /// Sets the checksum of a block that a directory is about to have.
+    pub(super) fn seal_new(
+        &self,
+        core: &mut Core,
+        dir: Ino,
+        bytes: &mut [u8],
+    ) -> Result<(), FsError> {
+        if self.has_sums() {
+            let Owner { number, generation, .. } = Self::directory(core, dir)?;
+            seal_directory(bytes, seed_of(self.volume.sb.checksum_seed, number, generation));
+        }
+        Ok(())
+    }
+
+    /// Checks a directory's block, unless that was done since it came into memory;
+    /// from then on it is sealed when it is written.
+    pub(super) fn claim(
+        &self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        at: BlockNo,
+    ) -> Result<(), FsError> {
+        if !self.has_sums() || core.node(ino)?.kind != FileKind::Directory {
+            return Ok(());
+        }
+        let owner = Self::directory(core, ino)?;
+        if core.cache.owner(at) == Some(owner) {
+            return Ok(());
+        }
+        let is_hashed = core.node(ino)?.flags & flags::INDEX != 0
+            && self.volume.sb.has_compat(compat::DIR_INDEX);
+        let place = Location::of("directory block").in_inode(ino).in_block(at);
+        let seed = seed_of(self.volume.sb.checksum_seed, owner.number, owner.generation);
+        let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+        if is_hashed && htree::is_index_block(bytes, Lbn::new(lbn)) {
+            htree::verify(&self.volume, bytes, seed, place)?;
+        } else {
+            verify_leaf(&self.volume, bytes, seed, place)?;
+        }
+        core.cache.set_owner(at, owner);
+        Ok(())
+    }
+
+    /// Checks a node of a file's extents in the cache, unless that was done since it
+    /// came into memory; from then on it is sealed when it is written.
+    pub(super) fn claim_node(&self, core: &mut Core, ino: Ino, at: BlockNo) -> Result<(), FsError> {
+        if !self.has_sums() {
+            return Ok(());
+        }
+        let generation = core.node(ino)?.generation;
+        let owner = Owner { kind: kind::NODE, number: ino.get(), generation };
+        if core.cache.owner(at) == Some(owner) {
+            return Ok(());
+        }
+        let place = Location::of("extent block").in_inode(ino).in_block(at);
+        let seed = seed_of(self.volume.sb.checksum_seed, owner.number, generation);
+        let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+        verify_extent_block(&self.volume, bytes, seed, place)?;
+        core.cache.set_owner(at, owner);
+        Ok(())
+    }
+
+    /// Sets the checksum of a node that a file's extents are about to have.
+    pub(super) fn seal_new_node(
+        &self,
+        core: &mut Core,
+        ino: Ino,
+        bytes: &mut [u8],
+    ) -> Result<(), FsError> {
+        if self.has_sums() {
+            let generation = core.node(ino)?.generation;
+            let seed = seed_of(self.volume.sb.checksum_seed, ino.get(), generation);
+            seal_extent_block(bytes, seed, Location::of("extent block").in_inode(ino))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a bitmap was checked since it came into memory.
+    pub(super) fn is_checked(core: &Core, at: BlockNo) -> bool {
+        core.cache.owner(at).is_some_and(|owner| owner.kind == kind::BITMAP)
+    }
+
+    /// Notes that a bitmap in memory is right.
+    pub(super) fn note_checked(core: &mut Core, at: BlockNo) {
+        core.cache.set_owner(at, Owner { kind: kind::BITMAP, number: 0, generation: 0 });
+    }
+
+    /// Sets the checksum in the bytes of an inode, and says where it stands.
+    pub(super) fn sum_inode(&self, ino: Ino, raw: &mut [u8]) -> Fields {
+        let wide = extra_len(raw) >= 4;
+        let generation = le32(raw, offset_of!(InodeCore, i_generation)).unwrap_or(0);
+        let seed = seed_of(self.volume.sb.checksum_seed, ino.get(), generation);
+        debug_assert_eq!(raw.len(), index(self.volume.sb.inode_size));
+        let sum = inode_sum(raw, wide, seed);
+        let pair = |at: usize| at..at.saturating_add(2);
+        let mut fields: Fields = smallvec![pair(CHECKSUM_LO_AT)];
+        if wide {
+            fields.push(pair(CHECKSUM_HI_AT));
+        }
+        for (at, half) in fields.iter().zip([low16(sum), low16(sum >> 16)]) {
+            if let Some(to) = raw.get_mut(at.clone()) {
+                to.copy_from_slice(&half.to_le_bytes());
+            }
+        }
+        fields
+    }
+}

@@ -1,0 +1,251 @@
+use super::find_group::near_parent;
+use super::{InodePlace, InodePlacement, NewInode, Parent};
+use crate::chance::Chance;
+use crate::{GroupSummary, Groups};
+use seekless_units::GroupNo;
+use std::ops::Range;
+
+/// ext4's rule (`find_group_orlov` and `find_group_other` of `fs/ext4/ialloc.c`), which
+/// looks at flexible groups as units.
+///
+/// Directories of the root go to the unit with the fewest directories of those with
+/// the average of free inodes and blocks, the first of equals from one on that the
+/// hash of the name decides. Other directories go to the first unit with room from
+/// the one on in which the parent was last given an inode. All else goes to the
+/// parent's unit, or to the one that the parent was last given an inode in, or where
+/// a directory would go. In a unit it is the first group that has a free inode.
+///
+/// Without flexible groups a unit is a group, and all but directories follow
+/// [`FindGroup`](super::FindGroup)'s rule.
+#[derive(Clone, Debug)]
+pub struct LinuxOrlov {
+    /// Groups in a unit, at least one.
+    per_unit: u32,
+    /// Directories, free inodes and free blocks of the volume.
+    totals: [Lagging; 3],
+    chance: Chance,
+}
+
+/// By how much the kernel's count of something may be off (`percpu_counter_batch`, on up to
+/// 16 processors).
+const BATCH: u64 = 32;
+
+/// A total as a writer on one processor of the kernel finds it: what is free, and how
+/// many directories there are, is counted on each processor, and the sum learns of it
+/// in steps (`percpu_counter_add_batch` of `lib/percpu_counter.c`). Averages come from these
+/// sums, what single units have is exact.
+#[derive(Clone, Debug, Default)]
+struct Lagging {
+    known: Option<u64>,
+    /// The total itself.
+    now: u64,
+}
+
+impl Lagging {
+    /// To be told of the total before each inode is placed. What has changed since is
+    /// taken to have come one by one, as blocks of directories and inodes do, unless it
+    /// is more than two steps.
+    fn note(&mut self, now: u64) {
+        self.now = now;
+        self.known = Some(match self.known {
+            Some(known) if known.abs_diff(now) < BATCH => known,
+            Some(known) if known.abs_diff(now) < BATCH * 2 && known < now => {
+                known.saturating_add(BATCH)
+            }
+            Some(known) if known.abs_diff(now) < BATCH * 2 => known.saturating_sub(BATCH),
+            _ => now,
+        });
+    }
+
+    /// One more or less. Before the first inode is placed nothing is known.
+    fn step(&mut self, more: bool) {
+        if self.known.is_some() {
+            self.note(if more { self.now.saturating_add(1) } else { self.now.saturating_sub(1) });
+        }
+    }
+}
+
+/// What the groups of a unit have together.
+#[derive(Clone, Copy, Default)]
+struct Unit {
+    directories: u64,
+    inodes: u64,
+    blocks: u64,
+}
+
+impl Unit {
+    fn with(self, group: GroupSummary) -> Self {
+        Self {
+            directories: self.directories.saturating_add(group.ndir.into()),
+            inodes: self.inodes.saturating_add(group.nifree.into()),
+            blocks: self.blocks.saturating_add(group.nbfree.into()),
+        }
+    }
+}
+
+impl LinuxOrlov {
+    /// What it is called.
+    pub const NAME: &'static str = "linux-orlov";
+
+    /// For a volume with so many groups in a flexible group; 0 and 1 stand for one
+    /// without. `seed` is for directories of the root whose names have no hash.
+    #[must_use]
+    pub fn new(groups_per_flex: u32, seed: u64) -> Self {
+        Self {
+            per_unit: groups_per_flex.max(1),
+            totals: <[Lagging; 3]>::default(),
+            chance: Chance::new(seed),
+        }
+    }
+
+    fn units(&self, groups: &Groups) -> u32 {
+        groups.shape().ncg.div_ceil(self.per_unit)
+    }
+
+    /// The unit that has a group.
+    fn unit_of(&self, group: GroupNo) -> u32 {
+        group.get().checked_div(self.per_unit).unwrap_or(0)
+    }
+
+    /// The groups of a unit; the last one may have fewer than others.
+    fn groups_of(&self, groups: &Groups, unit: u32) -> Range<u32> {
+        let first = unit.saturating_mul(self.per_unit);
+        first..first.saturating_add(self.per_unit).min(groups.shape().ncg)
+    }
+
+    fn sum(&self, groups: &Groups, unit: u32) -> Unit {
+        let all = self.groups_of(groups, unit).map(GroupNo::new);
+        all.filter_map(|number| groups.summary(number)).fold(Unit::default(), Unit::with)
+    }
+
+    /// All units from one on, with what they have; then those in front of it.
+    fn from<'a>(
+        &'a self,
+        groups: &'a Groups,
+        start: u32,
+    ) -> impl Iterator<Item = (u32, Unit)> + 'a {
+        let end = self.units(groups);
+        (start..end).chain(0..start).map(|unit| (unit, self.sum(groups, unit)))
+    }
+
+    /// Notes an inode that was taken or given back, and the block that a directory has:
+    /// one that comes and goes before the next is placed moves the kernel's counts too.
+    fn changed(&mut self, is_directory: bool, given_back: bool) {
+        let [directories, inodes, blocks] = &mut self.totals;
+        inodes.step(given_back);
+        if is_directory {
+            directories.step(!given_back);
+            blocks.step(given_back);
+        }
+    }
+
+    /// What a unit has on average.
+    fn average(&self, groups: &Groups) -> Unit {
+        let units = u64::from(self.units(groups));
+        let average = |total: &Lagging| total.known.unwrap_or(0).checked_div(units).unwrap_or(0);
+        let [directories, inodes, blocks] = &self.totals;
+        Unit { directories: average(directories), inodes: average(inodes), blocks: average(blocks) }
+    }
+
+    /// Where no unit is good: the first group from the parent's on that has the average
+    /// of free inodes, or else any.
+    fn fallback(&self, groups: &Groups, parent: GroupNo) -> GroupNo {
+        let [_, inodes, _] = &self.totals;
+        let average = groups.average(inodes.known.unwrap_or(0)).max(1);
+        let first =
+            |least: u64| groups.from(parent).find(|(_, group)| u64::from(group.nifree) >= least);
+        first(average).or_else(|| first(1)).map_or(parent, |(number, _)| number)
+    }
+
+    /// The first group of a unit that has a free inode.
+    fn first_in(&self, groups: &Groups, unit: u32) -> Option<GroupNo> {
+        let has = |number: &GroupNo| groups.summary(*number).is_some_and(|group| group.nifree > 0);
+        self.groups_of(groups, unit).map(GroupNo::new).find(has)
+    }
+
+    /// The unit for a directory of the root.
+    fn top(&mut self, groups: &Groups, hash: Option<u32>) -> Option<u32> {
+        let units = self.units(groups);
+        let chance = &mut self.chance;
+        let start = hash.and_then(|hash| hash.checked_rem(units));
+        let start = start.unwrap_or_else(|| u32::try_from(chance.below(units.into())).unwrap_or(0));
+        let average = self.average(groups);
+        let mut best = None;
+        // A group's inodes, however many groups a unit has.
+        let mut fewest = u64::from(groups.shape().ipg);
+        for (number, unit) in self.from(groups, start) {
+            let fits =
+                unit.inodes > 0 && unit.inodes >= average.inodes && unit.blocks >= average.blocks;
+            if fits && unit.directories < fewest {
+                (best, fewest) = (Some(number), unit.directories);
+            }
+        }
+        best
+    }
+
+    /// The unit for any other directory.
+    fn near(&self, groups: &Groups, parent: &Parent) -> Option<u32> {
+        let shape = groups.shape();
+        let in_unit = |of_group: u32| u64::from(of_group).saturating_mul(self.per_unit.into());
+        let (ipu, bpu) = (in_unit(shape.ipg), in_unit(shape.fpg));
+        let average = self.average(groups);
+        let most_directories = average.directories.saturating_add(ipu / 16);
+        let least_inodes = average.inodes.saturating_sub(ipu / 4).max(1);
+        let least_blocks = average.blocks.saturating_sub(bpu / 4);
+        let start = self.unit_of(parent.last.unwrap_or(parent.at.group));
+        let mut all = self.from(groups, start);
+        let found = all.find(|(_, unit)| {
+            unit.directories < most_directories
+                && unit.inodes >= least_inodes
+                && unit.blocks >= least_blocks
+        });
+        found.map(|(number, _)| number)
+    }
+
+    fn directory(&mut self, groups: &Groups, new: &NewInode<'_>, is_top: bool) -> GroupNo {
+        let unit = if is_top { self.top(groups, new.hash) } else { self.near(groups, &new.parent) };
+        let group = unit.and_then(|unit| self.first_in(groups, unit));
+        group.unwrap_or_else(|| self.fallback(groups, new.parent.at.group))
+    }
+
+    fn other(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let Parent { at, last, .. } = new.parent;
+        if self.per_unit == 1 {
+            let has = |number: &GroupNo| groups.summary(*number).is_some_and(|one| one.nifree > 0);
+            return near_parent(groups, at).into_iter().find(has).unwrap_or(at.group);
+        }
+        let first = |group: GroupNo| self.first_in(groups, self.unit_of(group));
+        let near = first(at.group).or_else(|| last.and_then(first));
+        near.unwrap_or_else(|| self.directory(groups, new, false))
+    }
+}
+
+impl InodePlacement for LinuxOrlov {
+    fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace {
+        let now = groups.totals();
+        for (total, now) in self.totals.iter_mut().zip([now.ndir, now.nifree, now.nbfree]) {
+            total.note(now);
+        }
+        let group = if new.is_directory {
+            self.directory(groups, new, new.parent.is_root)
+        } else {
+            self.other(groups, new)
+        };
+        InodePlace { group, slot: 0 }
+    }
+
+    fn order(&self, groups: &Groups, goal: InodePlace) -> Box<dyn Iterator<Item = GroupNo>> {
+        let shape = *groups.shape();
+        Box::new((0..u64::from(shape.ncg)).map(move |by| shape.group_after(goal.group, by)))
+    }
+
+    fn taken(&mut self, new: &NewInode<'_>, _: InodePlace, at: Option<InodePlace>) {
+        if at.is_some() {
+            self.changed(new.is_directory, false);
+        }
+    }
+
+    fn given_back(&mut self, _: InodePlace, is_directory: bool) {
+        self.changed(is_directory, true);
+    }
+}

@@ -1,0 +1,325 @@
+//! ext4's placement of inodes against a model of its description: seeded sequences of
+//! operations on volumes of several shapes, kept in plain vectors beside the policy.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, clippy::as_conversions)]
+#![allow(clippy::arithmetic_side_effects, clippy::panic)]
+
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_placement::inode::{InodePlace, NewInode, Parent, ext_by_name};
+use seekless_placement::{GroupSummary, Groups, Shape};
+use seekless_units::GroupNo;
+use std::collections::BTreeSet;
+
+#[derive(Clone, Copy)]
+struct Volume {
+    groups: u32,
+    flex: u32,
+    ipg: u32,
+    bpg: u32,
+}
+
+/// A directory: where its inode is, whether its children are spread, and the group of
+/// the last goal for one of them.
+#[derive(Clone, Copy)]
+struct Dir {
+    at: InodePlace,
+    is_top: bool,
+    last: Option<u32>,
+}
+
+/// The volume as the model sees it.
+struct Model {
+    volume: Volume,
+    /// Used slots of each group.
+    used: Vec<BTreeSet<u32>>,
+    blocks: Vec<i64>,
+    dirs: Vec<i64>,
+    /// Directories, free inodes and free blocks, as far as they are known: each is
+    /// moved by 32 when it is off by that, and counted anew when it is off by 64.
+    known: [i64; 3],
+}
+
+impl Model {
+    fn new(volume: Volume) -> Self {
+        let n = volume.groups as usize;
+        let mut used = vec![BTreeSet::new(); n];
+        used[0].extend(0..11);
+        let mut dirs = vec![0; n];
+        dirs[0] = 1;
+        let blocks = vec![i64::from(volume.bpg) - 9; n];
+        let mut model = Self { volume, used, blocks, dirs, known: [-100; 3] };
+        model.count();
+        model
+    }
+
+    fn count(&mut self) {
+        let inodes = (0..self.used.len()).map(|group| self.inodes(group)).sum();
+        let now = [self.dirs.iter().sum(), inodes, self.blocks.iter().sum()];
+        for (known, now) in self.known.iter_mut().zip::<[i64; 3]>(now) {
+            match (now - *known).abs() {
+                ..32 => {}
+                32..64 => *known += 32 * (now - *known).signum(),
+                _ => *known = now,
+            }
+        }
+    }
+
+    fn inodes(&self, group: usize) -> i64 {
+        i64::from(self.volume.ipg) - self.used[group].len() as i64
+    }
+
+    /// The groups of each unit, in order.
+    fn units(&self) -> Vec<Vec<usize>> {
+        let all: Vec<usize> = (0..self.volume.groups as usize).collect();
+        all.chunks(self.volume.flex as usize).map(<[usize]>::to_vec).collect()
+    }
+
+    fn fallback(&self, own: usize) -> Option<usize> {
+        let n = self.volume.groups as usize;
+        let average = self.known[1] / n as i64;
+        let cyclic = || (0..n).map(|i| (own + i) % n).filter(|&group| self.inodes(group) > 0);
+        let good = cyclic().find(|&group| self.inodes(group) >= average);
+        good.or_else(|| cyclic().next())
+    }
+
+    /// The group for a directory; `hash` is there for those of the root.
+    fn directory(&self, parent: &Dir, hash: Option<u32>) -> Option<usize> {
+        let units = self.units();
+        let sum = |unit: &[usize], of: &dyn Fn(usize) -> i64| unit.iter().map(|&g| of(g)).sum();
+        let stats: Vec<(i64, i64, i64)> = units
+            .iter()
+            .map(|unit| {
+                let inodes: i64 = sum(unit, &|group| self.inodes(group));
+                (sum(unit, &|g| self.dirs[g]), inodes, sum(unit, &|g| self.blocks[g]))
+            })
+            .collect();
+        let n = units.len() as i64;
+        let [directories, inodes, blocks] = self.known.map(|known| known / n);
+        let Volume { flex, ipg, bpg, .. } = self.volume;
+        let found = if let Some(hash) = hash {
+            let start = hash as usize % units.len();
+            let mut candidates: Vec<usize> =
+                (0..units.len()).map(|i| (start + i) % units.len()).collect();
+            candidates.retain(|&unit| {
+                let (dirs, free, room) = stats[unit];
+                dirs < i64::from(ipg) && free > 0 && free >= inodes && room >= blocks
+            });
+            // The first of those with the fewest.
+            candidates.into_iter().min_by_key(|&unit| stats[unit].0)
+        } else {
+            let most = directories + i64::from(ipg * flex / 16);
+            let least_inodes = (inodes - i64::from(ipg * flex / 4)).max(1);
+            let least_blocks = (blocks - i64::from(bpg * flex / 4)).max(0);
+            let start = parent.last.unwrap_or(parent.at.group.get()) / flex;
+            let all = (0..units.len()).map(|i| (start as usize + i) % units.len());
+            let mut fits = all.filter(|&unit| {
+                let (dirs, free, room) = stats[unit];
+                dirs < most && free >= least_inodes && room >= least_blocks
+            });
+            fits.next()
+        };
+        let own = parent.at.group.get() as usize;
+        match found {
+            Some(unit) => units[unit].iter().copied().find(|&group| self.inodes(group) > 0),
+            None => self.fallback(own),
+        }
+    }
+
+    fn other(&self, parent: &Dir) -> Option<usize> {
+        let own = parent.at.group.get() as usize;
+        let (n, flex) = (self.volume.groups as usize, self.volume.flex as usize);
+        let has = |group: &usize| self.inodes(*group) > 0;
+        if flex > 1 {
+            let units = self.units();
+            let first = |group: usize| units[group / flex].iter().copied().find(has);
+            let near = first(own).or_else(|| first(parent.last? as usize));
+            return near.or_else(|| self.directory(parent, None));
+        }
+        let both = |group: usize| has(&group) && self.blocks[group] > 0;
+        if both(own) {
+            return Some(own);
+        }
+        let ino = own * self.volume.ipg as usize + parent.at.slot as usize + 1;
+        let (mut group, mut i) = ((own + ino) % n, 1);
+        while i < n {
+            group = (group + i) % n;
+            if both(group) {
+                return Some(group);
+            }
+            i *= 2;
+        }
+        (1..=n).map(|i| (own + i) % n).find(has)
+    }
+
+    /// What the policy is told.
+    fn told(&self) -> Groups {
+        let Volume { groups: ncg, ipg, bpg: fpg, .. } = self.volume;
+        let size = u64::from(ncg) * u64::from(fpg);
+        let shape = Shape { ncg, ipg, fpg, frag: 1, size, ..Shape::default() };
+        let mut groups = Groups::new(shape, |group| shape.base(group));
+        for group in 0..ncg {
+            self.tell(&mut groups, group as usize);
+        }
+        groups
+    }
+
+    fn tell(&self, groups: &mut Groups, group: usize) {
+        let summary = GroupSummary {
+            ndir: self.dirs[group] as u32,
+            nbfree: self.blocks[group] as u32,
+            nifree: self.inodes(group) as u32,
+            nffree: 0,
+        };
+        groups.set(GroupNo::new(group as u32), summary);
+    }
+}
+
+/// What happened, so that nothing passes for having been idle.
+#[derive(Default)]
+struct Seen {
+    made: u32,
+    top: BTreeSet<u32>,
+    away: u32,
+    full: u32,
+    removed: u32,
+}
+
+fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
+    let mut chance = Pcg64Mcg::seed_from_u64(seed);
+    let mut below = |limit: usize| chance.next_u64() as usize % limit;
+    let mut model = Model::new(volume);
+    let mut groups = model.told();
+    let mut policy = ext_by_name("linux-orlov", volume.groups, volume.flex, seed).unwrap();
+    let place = |group: u32, slot: u32| InodePlace { group: GroupNo::new(group), slot };
+    let mut dirs = vec![Dir { at: place(0, 1), is_top: true, last: None }];
+    let mut files: Vec<(InodePlace, i64)> = Vec::new();
+    let mut seen = Seen::default();
+    for _ in 0..steps {
+        let what = below(100);
+        // Of removals there are fewer, so that it fills; then it is emptied in part.
+        if what < 8 && dirs.len() > 1 {
+            let dir = dirs.swap_remove(1 + below(dirs.len() - 1));
+            let group = dir.at.group.get() as usize;
+            model.used[group].remove(&dir.at.slot);
+            (model.dirs[group], model.blocks[group]) =
+                (model.dirs[group] - 1, model.blocks[group] + 1);
+            model.tell(&mut groups, group);
+            model.count();
+            policy.given_back(dir.at, true);
+            seen.removed += 1;
+            continue;
+        }
+        if what < 16 && !files.is_empty() {
+            let (at, blocks) = files.swap_remove(below(files.len()));
+            let group = at.group.get() as usize;
+            model.used[group].remove(&at.slot);
+            model.blocks[group] += blocks;
+            model.tell(&mut groups, group);
+            model.count();
+            policy.given_back(at, false);
+            continue;
+        }
+        let which = if what < 30 { 0 } else { below(dirs.len()) };
+        let parent = dirs[which];
+        let is_directory = what.is_multiple_of(3);
+        let hash = below(1 << 31) as u32 * 2;
+        model.count();
+        let expected = match is_directory {
+            true => model.directory(&parent, parent.is_top.then_some(hash)),
+            false => model.other(&parent),
+        };
+        let told = Parent {
+            at: parent.at,
+            is_root: parent.is_top,
+            depth: 0,
+            subdirectories: 0,
+            last: parent.last.map(GroupNo::new),
+        };
+        let new = NewInode { parent: told, name: b"name", hash: Some(hash), is_directory };
+        let goal = policy.goal(&groups, &new);
+        let Some(expected) = expected else {
+            let all: Vec<u32> = policy.order(&groups, goal).map(GroupNo::get).collect();
+            assert_eq!(all.len(), volume.groups as usize, "all are looked at before it is full");
+            seen.full += 1;
+            continue;
+        };
+        assert_eq!(goal.group.get() as usize, expected, "{} made", seen.made);
+        assert_eq!(policy.order(&groups, goal).next(), Some(goal.group));
+        let mut slots = 0..volume.ipg;
+        let slot = slots.find(|slot| !model.used[expected].contains(slot)).unwrap();
+        let at = place(expected as u32, slot);
+        policy.taken(&new, goal, Some(at));
+        model.used[expected].insert(slot);
+        dirs[which].last = Some(expected as u32);
+        let most = below(4) as i64;
+        let blocks = if is_directory { 1 } else { most }.min(model.blocks[expected]);
+        model.blocks[expected] -= i64::from(is_directory).min(blocks);
+        if is_directory {
+            model.dirs[expected] += 1;
+            dirs.push(Dir { at, is_top: below(40) == 0, last: None });
+        } else {
+            files.push((at, blocks));
+        }
+        model.count();
+        if !is_directory {
+            model.blocks[expected] -= blocks;
+        }
+        model.tell(&mut groups, expected);
+        seen.made += 1;
+        let unit = |group: u32| group / volume.flex;
+        if is_directory && parent.is_top {
+            seen.top.insert(unit(expected as u32));
+        } else {
+            seen.away += u32::from(unit(expected as u32) != unit(parent.at.group.get()));
+        }
+    }
+    seen
+}
+
+#[test]
+fn every_goal_is_the_one_that_the_description_has() {
+    for (flex, groups) in [(1, 1), (1, 7), (1, 40), (4, 13), (4, 32), (16, 16), (16, 75)] {
+        for (ipg, bpg) in [(32, 100), (64, 1024), (16, 60)] {
+            let volume = Volume { groups, flex, ipg, bpg };
+            let seen = replay(volume, u64::from(flex * 1000 + groups + ipg), 6000);
+            let what = format!("{groups} groups, {flex} in a unit, {ipg} inodes");
+            let units = groups.div_ceil(flex) as usize;
+            assert!(seen.made > 500 && seen.removed > 100, "{what}: {} made", seen.made);
+            assert!(seen.top.len() * 4 >= units * 3, "{what}: the root's are spread");
+            assert!(units == 1 || seen.away > 10, "{what}: some parents' units are full");
+            let room = (groups * ipg).saturating_sub(11);
+            assert!(room > 2000 || seen.full > 0, "{what}: it becomes full");
+        }
+    }
+}
+
+/// The hash says where to begin, whatever the seed; without one it is left to chance.
+#[test]
+fn the_hash_decides_for_directories_of_the_root() {
+    let model = Model::new(Volume { groups: 64, flex: 4, ipg: 64, bpg: 500 });
+    let groups = model.told();
+    let at = InodePlace { group: GroupNo::ZERO, slot: 1 };
+    let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0, last: None };
+    let goal = |hash: Option<u32>, seed: u64| {
+        let new = NewInode { parent, name: b"name", hash, is_directory: true };
+        let mut policy = ext_by_name("linux-orlov", 64, 4, seed).unwrap();
+        policy.goal(&groups, &new).group.get()
+    };
+    for seed in 0..20 {
+        assert_eq!(goal(Some(16 * 5 + 7), seed), 28);
+        // The first unit has a directory, the root.
+        assert_eq!(goal(Some(16 * 9), seed), 4);
+    }
+    let by_chance: BTreeSet<u32> = (0..60).map(|seed| goal(None, seed)).collect();
+    assert!(by_chance.len() > 10, "without a hash it is left to chance: {by_chance:?}");
+}
+
+#[test]
+fn the_names_are_known() {
+    let unknown = ext_by_name("orlov", 4, 1, 1).err().unwrap().to_string();
+    assert_eq!(
+        unknown,
+        "unknown policy 'orlov' (available: ext2-orlov, find-group-dir, linear, linux-orlov)"
+    );
+}
