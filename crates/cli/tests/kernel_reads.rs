@@ -182,11 +182,15 @@ fn workloads() -> Vec<(&'static str, Vec<Step>)> {
 /// Requests and bytes of some steps on an image, as the model has them and as the
 /// kernel does; `None` where nothing can be mounted.
 fn both_sides(image: &Path, dir: &Path, steps: &[Step]) -> Option<[[u64; 2]; 2]> {
-    let mounted = Mounted::new(image, dir.join("mnt"))?;
-    let before = mounted.counters();
-    steps.iter().for_each(|step| step.perform(&mounted.dir));
-    let after = mounted.counters();
-    drop(mounted);
+    // The fewest of three: caches that somebody drops in the meantime only add some.
+    let counted = |_| {
+        let mounted = Mounted::new(image, dir.join("mnt"))?;
+        let before = mounted.counters();
+        steps.iter().for_each(|step| step.perform(&mounted.dir));
+        let after = mounted.counters();
+        Some([after.0 - before.0, after.1 - before.1])
+    };
+    let kernel = (0..3).map(counted).collect::<Option<Vec<_>>>()?.into_iter().min()?;
     let trace = dir.join("trace");
     let mut out = File::create(&trace).unwrap();
     writeln!(out, "{{\"seekless_trace\":1}}").unwrap();
@@ -195,12 +199,12 @@ fn both_sides(image: &Path, dir: &Path, steps: &[Step]) -> Option<[[u64; 2]; 2]>
     }
     let (image, trace) = (image.to_str().unwrap(), trace.to_str().unwrap());
     let seekless = env!("CARGO_BIN_EXE_seekless");
-    let kernel = run("uname", &["-r"]).expect("uname");
-    let args = ["score", image, "--trace", trace, "--kernel", &kernel, "--json"];
+    let release = run("uname", &["-r"]).expect("uname");
+    let args = ["score", image, "--trace", trace, "--kernel", &release, "--json"];
     let score = run(seekless, &args).expect("score");
     let score: Value = serde_json::from_str(&score).unwrap();
     let model = [&score["requests"], &score["bytes"]].map(|value| value.as_u64().unwrap());
-    Some([model, [after.0 - before.0, after.1 - before.1]])
+    Some([model, kernel])
 }
 
 fn compare(name: &str, [model, kernel]: [[u64; 2]; 2]) {

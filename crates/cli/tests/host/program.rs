@@ -417,19 +417,23 @@ fn a_recorded_stream_has_the_requests_in_which_it_was_read() {
     let [image, trace, dir] = ["image", "trace", "mnt"].map(|name| scratch.join(name));
     mke2fs(&tree, Path::new(&image), "64M");
     let program = |root: &str| ["python3", "-S", "-E", "-B", "-c", STREAMS, root].map(String::from);
-    {
-        let mounted = Mounted::new(Path::new(&image), Path::new(&dir));
-        if mounted.is_none() {
-            return crate::skip("no loop device can be mounted here");
-        }
+    // The shortest of three: caches that somebody drops in the meantime make one longer.
+    let recorded = |_| {
+        let _mounted = Mounted::new(Path::new(&image), Path::new(&dir))?;
         let args = ["record", "--mount", &dir, "--source", "tracefs", "-o", &trace, "--"];
         text(&command(&args).args(program(&dir)).output().unwrap());
-    }
-    let args = ["score", &image, "--trace", &trace, "--verify-program", "--runs", "1", "--json"];
+        Some(fs::read(&trace).unwrap())
+    };
+    let Some(traces) = (0..3).map(recorded).collect::<Option<Vec<_>>>() else {
+        return crate::skip("no loop device can be mounted here");
+    };
+    fs::write(&trace, traces.iter().min_by_key(|trace| trace.len()).unwrap()).unwrap();
+    let args = ["score", &image, "--trace", &trace, "--verify-program", "--runs", "3", "--json"];
     let (found, _) = found(command(&args).arg("--").args(program("{}")));
+    let run = fewest(found["runs"].as_array().unwrap().clone());
     let both = |name: &str| {
         let predicted = found["predicted"][name].as_f64().unwrap();
-        (predicted, found["program"][name]["median"].as_f64().unwrap())
+        (predicted, run[name].as_f64().unwrap())
     };
     let (predicted, counted) = both("requests");
     assert!(counted > 50.0, "{found}");
