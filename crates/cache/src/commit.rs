@@ -6,8 +6,7 @@ use crate::log::{Log, LogCopy, LogTransaction, Stage};
 use crate::memory::Memory;
 use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
 use crate::wheel::SECOND;
-use crate::work::{CommitWork, Done, Part};
-use seekless_device::DeviceError;
+use crate::work::{CommitWork, Commits, Doing, Done, Part};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Nanos};
 use std::sync::Arc;
@@ -107,12 +106,22 @@ impl<A> Cache<A> {
         self.perform(&stages)
     }
 
-    /// Leaves it to somebody else to perform commits ([`Cache::commit_work`]): what
-    /// is due is begun, not waited for.
-    pub fn set_commits_apart(&mut self, apart: bool) {
+    /// Says who performs commits from now on. What is due or full is only begun where
+    /// that is not whoever finds it so.
+    pub fn set_commits(&mut self, commits: Commits) {
         if let Some(journal) = self.order.journal_mut() {
-            journal.commits_apart = apart;
+            journal.commits = commits;
         }
+    }
+
+    /// Whether a commit is under way that the cache performs itself, beside operations.
+    pub(crate) fn steps_commit(&self) -> bool {
+        self.commits() == Commits::Beside
+            && self.order.journal().is_some_and(|journal| journal.committing.is_some())
+    }
+
+    fn commits(&self) -> Commits {
+        self.order.journal().map_or(Commits::AtOnce, |journal| journal.commits)
     }
 
     /// Commits all that was changed, and returns once that is done. Nothing without a
@@ -124,6 +133,19 @@ impl<A> Cache<A> {
         debug_assert!(!self.in_operation(), "half an operation would be committed");
         self.finish_commit()?;
         if self.begin_commit(why)? { self.finish_commit() } else { Ok(()) }
+    }
+
+    /// Commits all that was changed, or has who performs commits do so: then only a
+    /// commit that is still under way is waited for.
+    pub(crate) fn commit_or_begin(&mut self, why: Why) -> Result<(), FsError> {
+        if self.commits() == Commits::AtOnce {
+            return self.commit(why);
+        }
+        if why != Why::Timed {
+            self.finish_commit()?;
+        }
+        self.begin_commit(why)?;
+        self.step_commit()
     }
 
     /// Begins to commit what was changed; operations may go on. Contents that it shows
@@ -248,22 +270,57 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`] when an earlier part has failed.
     pub fn commit_work(&mut self) -> Result<Option<CommitWork>, FsError> {
-        let Some(committing) = self.committing() else { return Ok(None) };
-        if let Some(part) = &committing.under_way {
-            let Some(result) = part.done.take() else { return Ok(None) };
-            self.part_done(result)?;
-        }
-        let (landings, barriers) = (self.flights.landings(), self.config.barriers);
-        let Some(committing) = self.committing() else { return Ok(None) };
-        let Some(stage) = committing.stages.pop_front() else {
-            self.note_committed();
+        if !self.end_part()? {
             return Ok(None);
-        };
+        }
+        let Some(stage) = self.next_stage() else { return Ok(None) };
         let done = Arc::new(Done::default());
-        let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
-        committing.under_way = Some(Part { done: done.clone(), flushes, unflushed, landings });
-        self.count(&stage);
+        self.note_part(&stage, Doing::Somebody(done.clone()));
         Ok(Some(CommitWork::new(stage, self.device.clone(), self.config.barriers, done)))
+    }
+
+    /// Takes a commit that the cache performs beside operations as far as it comes without
+    /// waiting for writes.
+    fn step_commit(&mut self) -> Result<(), FsError> {
+        while self.commits() == Commits::Beside && self.end_part()? {
+            let Some(stage) = self.next_stage() else { break };
+            let submitted = stage.submit(self.device.as_ref(), self.config.barriers);
+            self.note_part(&stage, Doing::Device(submitted));
+        }
+        Ok(())
+    }
+
+    /// Whether no part of a commit is under way, since it is done.
+    fn end_part(&mut self) -> Result<bool, FsError> {
+        let device = self.device.clone();
+        let Some(committing) = self.committing() else { return Ok(true) };
+        let is_over = match committing.under_way.as_mut().map(|part| &mut part.doing) {
+            None => return Ok(true),
+            Some(Doing::Somebody(done)) => done.is_set(),
+            Some(Doing::Device(submitted)) => submitted.is_over(device.as_ref()),
+        };
+        if is_over {
+            self.finish_part()?;
+        }
+        Ok(is_over)
+    }
+
+    /// The next stage of the commit under way. Behind the last it is committed.
+    fn next_stage(&mut self) -> Option<Stage> {
+        let stage = self.committing()?.stages.pop_front();
+        if stage.is_none() {
+            self.note_committed();
+        }
+        stage
+    }
+
+    fn note_part(&mut self, stage: &Stage, doing: Doing) {
+        let (landings, barriers) = (self.flights.landings(), self.config.barriers);
+        let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
+        let Some(committing) = self.committing() else { return };
+        debug_assert!(committing.under_way.is_none(), "stages come one after the other");
+        committing.under_way = Some(Part { doing, flushes, unflushed, landings });
+        self.count(stage);
     }
 
     /// Returns once the commit that was begun is done, whoever performs it.
@@ -277,20 +334,14 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    /// Returns once the part of a commit is done that somebody performs, if there is one.
+    /// Returns once the part of a commit is done that is under way, if there is one.
     pub(crate) fn finish_part(&mut self) -> Result<(), FsError> {
-        let part = self.committing().and_then(|committing| committing.under_way.as_ref());
-        let Some(done) = part.map(|part| part.done.clone()) else { return Ok(()) };
-        let result = done.wait();
-        self.part_done(result)
-    }
-
-    fn committing(&mut self) -> Option<&mut Committing> {
-        self.order.journal_mut()?.committing.as_mut()
-    }
-
-    fn part_done(&mut self, result: Result<(), DeviceError>) -> Result<(), FsError> {
         let part = self.committing().and_then(|committing| committing.under_way.take());
+        let Some(part) = part else { return Ok(()) };
+        let result = match part.doing {
+            Doing::Somebody(done) => done.wait(),
+            Doing::Device(submitted) => submitted.wait(self.device.as_ref()),
+        };
         if let Err(error) = result {
             // It stays uncommitted, and whatever comes after it.
             if let Some(journal) = self.order.journal_mut() {
@@ -298,10 +349,12 @@ impl<A> Cache<A> {
             }
             return Err(self.fail(error.into()));
         }
-        if let Some(Part { flushes, unflushed, landings, .. }) = part {
-            self.stage_done(flushes, unflushed, landings);
-        }
+        self.stage_done(part.flushes, part.unflushed, part.landings);
         Ok(())
+    }
+
+    fn committing(&mut self) -> Option<&mut Committing> {
+        self.order.journal_mut()?.committing.as_mut()
     }
 
     /// A stage is done. A flush of it that began when writes had completed so often has
@@ -347,8 +400,9 @@ impl<A> Cache<A> {
         Some(Nanos::new(began.get().saturating_add(INTERVAL * SECOND)))
     }
 
-    /// Commits what is old enough.
+    /// Commits what is old enough, and takes what is being committed further.
     pub(crate) fn commit_when_due(&mut self) -> Result<(), FsError> {
+        self.step_commit()?;
         let now = self.clock.now();
         let due = self.commit_due().is_some_and(|due| due <= now);
         let Some(journal) = self.order.journal_mut() else { return Ok(()) };
@@ -356,7 +410,6 @@ impl<A> Cache<A> {
         if !due || self.failed.is_some() || self.in_operation() {
             return Ok(());
         }
-        let apart = self.order.journal().is_some_and(|journal| journal.commits_apart);
-        if apart { self.begin_commit(Why::Timed).map(drop) } else { self.commit(Why::Timed) }
+        self.commit_or_begin(Why::Timed)
     }
 }

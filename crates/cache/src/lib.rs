@@ -66,4 +66,4 @@ pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};
 pub use log::{Log, LogCopy, LogTransaction, Stable, Stage, StageWrite};
 pub use operation::CREDITS;
-pub use work::CommitWork;
+pub use work::{CommitWork, Commits};

@@ -5,7 +5,7 @@
 //! in [`Stage`]s, which the cache performs, itself or through somebody who does
 //! not keep it locked meanwhile.
 
-use seekless_device::{BlockDevice, DeviceError, Durable};
+use seekless_device::{BlockDevice, DeviceError, Durable, Ticket};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Lba};
 
@@ -80,27 +80,27 @@ impl Stage {
     /// # Errors
     /// [`DeviceError`]; some of the writes may have been done.
     pub fn perform(&self, device: &dyn BlockDevice, barriers: bool) -> Result<(), DeviceError> {
+        self.submit(device, barriers).wait(device)
+    }
+
+    /// Gives its writes to the device, and does not wait for them.
+    pub(crate) fn submit(&self, device: &dyn BlockDevice, barriers: bool) -> Submitted {
         let durable = match self.stable {
             Stable::Own if barriers => Durable::OnCompletion,
             _ => Durable::AfterFlush,
         };
-        let mut under_way = Vec::new();
-        let mut done = Ok(());
+        let flushes = self.flushes(barriers);
+        let mut submitted = Submitted { tickets: Vec::new(), result: Ok(()), flushes };
         for write in &self.writes {
             match device.submit(write.at, &write.bytes, durable) {
-                Ok(ticket) => under_way.extend(ticket),
+                Ok(ticket) => submitted.tickets.extend(ticket),
                 Err(error) => {
-                    done = Err(error);
+                    submitted.result = Err(error);
                     break;
                 }
             }
         }
-        // Those that were taken are waited for, whatever became of others.
-        for ticket in under_way {
-            done = done.and(device.wait(ticket));
-        }
-        done?;
-        if self.flushes(barriers) { device.flush() } else { Ok(()) }
+        submitted
     }
 
     /// Whether it ends with a flush.
@@ -111,6 +111,43 @@ impl Stage {
     /// Whether it leaves writes that wait for a flush.
     pub(crate) fn leaves_unflushed(&self, barriers: bool) -> bool {
         !(self.is_empty() || barriers && self.stable != Stable::Nothing)
+    }
+}
+
+/// A stage whose writes were given to the device.
+pub(crate) struct Submitted {
+    /// Those that were taken and have not completed. They are waited for, whatever became
+    /// of others.
+    tickets: Vec<Ticket>,
+    result: Result<(), DeviceError>,
+    /// A flush is to follow them.
+    flushes: bool,
+}
+
+impl Submitted {
+    /// Waits for all of it.
+    pub(crate) fn wait(mut self, device: &dyn BlockDevice) -> Result<(), DeviceError> {
+        for ticket in std::mem::take(&mut self.tickets) {
+            self.result = self.result.and(device.wait(ticket));
+        }
+        self.result?;
+        if self.flushes { device.flush() } else { Ok(()) }
+    }
+
+    /// Whether all of its writes have completed, or failed: [`Submitted::wait`] then
+    /// waits for nothing but a flush.
+    pub(crate) fn is_over(&mut self, device: &dyn BlockDevice) -> bool {
+        let result = &mut self.result;
+        self.tickets.retain(|&ticket| match device.is_complete(ticket) {
+            Ok(over) => !over,
+            Err(error) => {
+                if result.is_ok() {
+                    *result = Err(error);
+                }
+                false
+            }
+        });
+        self.tickets.is_empty()
     }
 }
 

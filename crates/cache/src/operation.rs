@@ -58,7 +58,7 @@ impl<A> Cache<A> {
         }
         if journal.cost_with(credits) > most {
             self.memory.counters.journal.waits += 1;
-            self.commit(Why::Full)?;
+            self.commit_or_begin(Why::Full)?;
         }
         self.make_room_in_log(credits)?;
         if let Some(journal) = self.order.journal_mut() {

@@ -57,7 +57,7 @@ impl<A> Cache<A> {
     /// nothing is due at any time. Until then ticks may be left out.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        let under_way = !self.flights.are_over(self.config.barriers);
+        let under_way = !self.flights.are_over(self.config.barriers) || self.steps_commit();
         let soon = under_way.then_some(self.memory.wheel.second.saturating_add(1));
         let due = self.memory.wheel.next_due().into_iter().chain(soon).min();
         let due = due.map(|second| Nanos::new(second.saturating_mul(SECOND)));

@@ -1,6 +1,6 @@
 //! A part of a commit that is done without the cache.
 
-use crate::log::Stage;
+use crate::log::{Stage, Submitted};
 use seekless_device::{BlockDevice, DeviceError};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -18,9 +18,9 @@ impl Done {
         self.changed.notify_all();
     }
 
-    /// What became of it, if it is done.
-    pub(crate) fn take(&self) -> Option<Result<(), DeviceError>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Whether it is done.
+    pub(crate) fn is_set(&self) -> bool {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Waits until it is done.
@@ -35,9 +35,30 @@ impl Done {
     }
 }
 
-/// A part of a commit that somebody performs.
+/// Who performs commits, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Commits {
+    /// Who finds one due performs it, and goes on when it is done.
+    #[default]
+    AtOnce,
+    /// The cache, beside operations: each takes it as far as it comes without waiting
+    /// for writes.
+    Beside,
+    /// Somebody else, by [`Cache::commit_work`](crate::Cache::commit_work).
+    Apart,
+}
+
+/// How a part of a commit is known to be done.
+pub(crate) enum Doing {
+    /// Somebody who performs it says so.
+    Somebody(Arc<Done>),
+    /// The device does.
+    Device(Submitted),
+}
+
+/// A part of a commit that is under way.
 pub(crate) struct Part {
-    pub(crate) done: Arc<Done>,
+    pub(crate) doing: Doing,
     /// It flushes the device.
     pub(crate) flushes: bool,
     /// What it writes waits for a flush.

@@ -1,6 +1,7 @@
 //! What may be asked of a file system in use.
 
 use crate::{Format, Live};
+use seekless_cache::Commits;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
     NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
@@ -189,7 +190,7 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn leave_work(&mut self) {
-        self.core.cache.set_commits_apart(true);
+        self.core.cache.set_commits(Commits::Apart);
     }
 
     fn work(&mut self) -> Result<Option<Work>, FsError> {

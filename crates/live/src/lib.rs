@@ -70,7 +70,7 @@ pub use table::{Fields, Part, Raw, Table};
 
 use index::Indexes;
 use reach::Reach;
-use seekless_cache::{Config, Counters, Why};
+use seekless_cache::{Commits, Config, Counters, Why};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
 use seekless_units::Nanos;
@@ -126,6 +126,12 @@ impl<F: Format> Live<F> {
     /// The format, and what its code works on: for tests of it.
     pub fn parts(&mut self) -> (&mut F, &mut Core<F::Map>) {
         (&mut self.format, &mut self.core)
+    }
+
+    /// Has commits of a journal performed beside operations, by the cache itself: for
+    /// devices that take writes without waiting for them, and one thread.
+    pub fn commit_beside(&mut self) {
+        self.core.cache.set_commits(Commits::Beside);
     }
 
     /// What the cache counted.

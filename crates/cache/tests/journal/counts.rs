@@ -2,7 +2,7 @@
 
 use crate::model::{BLOCK, DEVICE, Model, recover};
 use crate::run::{Run, until_it_fails};
-use seekless_cache::{Cache, Config, Discipline, JournalMode, Piece, Role, Why};
+use seekless_cache::{Cache, Commits, Config, Discipline, JournalMode, Piece, Role, Why};
 use seekless_device::{BlockDevice, Clock, MemoryDevice, VirtualClock};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Extent, Lba, Nanos};
@@ -48,7 +48,7 @@ fn what_has_changed_is_committed_after_five_seconds() {
     assert_eq!((counted.timed_commits, counted.commits(), counted.logged), (1, 1, 2));
     assert_eq!(cache.next_due(), None, "nothing is due at home");
     // Somebody else's commits are only begun.
-    cache.set_commits_apart(true);
+    cache.set_commits(Commits::Apart);
     operation(&mut cache, 0..1);
     clock.sleep(Nanos::new(5_000_000_000));
     cache.tick().unwrap();

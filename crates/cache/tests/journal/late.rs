@@ -2,19 +2,24 @@
 
 use crate::disk::{Disk, stable};
 use crate::model::{BLOCK, DEVICE, Model};
-use seekless_cache::{Cache, ChangeId, Config, Discipline, JournalMode, Role, Why};
-use seekless_device::VirtualClock;
-use seekless_units::{BlockNo, Extent};
+use seekless_cache::{Cache, ChangeId, Commits, Config, Discipline, JournalMode, Role, Why};
+use seekless_device::{Clock, VirtualClock};
+use seekless_units::{BlockNo, Extent, Nanos};
 use std::sync::Arc;
 
 fn cache() -> (Cache<u64>, Arc<Disk>) {
+    let (cache, disk, _) = timed_cache();
+    (cache, disk)
+}
+
+fn timed_cache() -> (Cache<u64>, Arc<Disk>, Arc<VirtualClock>) {
     let disk = Arc::new(Disk::new(vec![0; DEVICE]));
     let config = Config::new(Discipline::Journal(JournalMode::Ordered));
     let clock = Arc::new(VirtualClock::new());
     let mut cache =
-        Cache::new(disk.clone(), clock, BLOCK as u32, BLOCK as u32, config).expect("cache");
+        Cache::new(disk.clone(), clock.clone(), BLOCK as u32, BLOCK as u32, config).expect("cache");
     cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
-    (cache, disk)
+    (cache, disk, clock)
 }
 
 fn write(cache: &mut Cache<u64>, block: u64, byte: u8, role: Role) -> ChangeId {
@@ -98,4 +103,45 @@ fn what_is_logged_again_is_not_at_home() {
         }
     }
     assert!(cache.counters().journal.checkpoints > 100);
+}
+
+/// The cache performs commits itself, and nobody waits for their writes: not when one is
+/// due, and not when a transaction is full.
+#[test]
+fn commits_go_on_beside_operations() {
+    let (mut cache, disk, clock) = timed_cache();
+    disk.complete_late(9);
+    cache.set_commits(Commits::Beside);
+    let commits = |cache: &Cache<u64>| cache.counters().journal.commits();
+    let mut beside = 0;
+    for round in 0..20u64 {
+        let byte = (round + 1) as u8;
+        let id = write(&mut cache, 3, byte, Role::EntryAdd);
+        clock.sleep(Nanos::new(5_000_000_000));
+        let mut other = 4;
+        while !cache.is_committed(id) {
+            write(&mut cache, other, byte, Role::EntryAdd);
+            beside += u64::from(commits(&cache) > round && !cache.is_committed(id));
+            other += 1;
+        }
+        assert_eq!(cache.broken_invariant(), None);
+        // What is stable now is of this round, through the log or at home.
+        let (base, requests) = disk.requests();
+        let mut bytes = stable(&base, &requests);
+        crate::model::recover(&mut bytes);
+        assert_eq!(bytes[3 * BLOCK], byte, "round {round}");
+        cache.commit(Why::Asked).expect("commit");
+        cache.close_log().expect("close");
+        cache.open_log(Box::new(Model::new(disk.clone()))).expect("log");
+    }
+    assert!(beside > 40, "{beside} operations");
+    // Of 96 blocks a transaction has 24: the second one that is full waits for the first.
+    let full = |cache: &Cache<u64>| cache.counters().journal.full_commits;
+    let before = full(&cache);
+    for block in 3..40 {
+        write(&mut cache, block, 1, Role::EntryAdd);
+    }
+    assert_eq!(full(&cache), before + 1);
+    assert!(cache.next_due().is_some());
+    cache.commit(Why::Asked).expect("commit");
 }

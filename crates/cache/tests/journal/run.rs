@@ -5,7 +5,9 @@ use crate::disk::{Disk, below, crashed, cut};
 use crate::model::{BLOCK, DEVICE, HOME, Model, recover};
 use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Cache, ChangeId, Config, Discipline, JournalMode, Kind, Piece, Role, Why};
+use seekless_cache::{
+    Cache, ChangeId, Commits, Config, Discipline, JournalMode, Kind, Piece, Role, Why,
+};
 use seekless_device::Clock;
 use seekless_device::VirtualClock;
 use seekless_fs::FsError;
@@ -234,8 +236,8 @@ impl Run {
                 self.cache.write_some(|block| block % 8 == some).unwrap();
             }
             14 => {
-                let apart = below(&mut self.rng, 2) == 0;
-                self.cache.set_commits_apart(apart);
+                let all = [Commits::AtOnce, Commits::Beside, Commits::Apart];
+                self.cache.set_commits(all[below(&mut self.rng, 3)]);
                 self.cache.tick().unwrap();
             }
             15 | 16 => self.make_durable(),

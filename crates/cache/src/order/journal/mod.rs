@@ -25,6 +25,7 @@ use crate::change::{ChangeId, Changed, Role};
 use crate::discipline::JournalMode;
 use crate::log::Log;
 use crate::memory::Memory;
+use crate::work::Commits;
 use hashbrown::HashMap;
 use ids::DataIds;
 use seekless_units::Nanos;
@@ -72,8 +73,7 @@ pub(crate) struct Journal<A> {
     pub(crate) handle: Option<u64>,
     /// The operation has changed something.
     pub(crate) changed: bool,
-    /// Somebody else performs commits: a tick only begins them.
-    pub(crate) commits_apart: bool,
+    pub(crate) commits: Commits,
     /// The time when the running transaction got its first change, as of the last
     /// tick or operation.
     pub(crate) now: Nanos,
@@ -93,7 +93,7 @@ impl<A> Journal<A> {
             in_log: HashMap::new(),
             handle: None,
             changed: false,
-            commits_apart: false,
+            commits: Commits::AtOnce,
             now: Nanos::new(0),
             ids: DataIds::default(),
         }

@@ -53,6 +53,6 @@ pub(crate) struct Committing {
     pub(crate) freed: Quarantine,
     /// What is still to be done.
     pub(crate) stages: VecDeque<Stage>,
-    /// What somebody is doing now.
+    /// What is being done now.
     pub(crate) under_way: Option<Part>,
 }
