@@ -57,7 +57,7 @@ pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
-pub use operate::{Ext, ExtLive, LiveOptions};
+pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;

@@ -1,7 +1,7 @@
 //! Where the contents of a tree come from.
 
 use crate::FsError;
-use crate::tree::{NodeId, Tree};
+use crate::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
 
 /// A run of bytes of a file that is not a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,5 +52,31 @@ pub trait Content {
     /// made.
     fn verify(&mut self) -> Result<(), FsError> {
         Ok(())
+    }
+}
+
+/// Nothing but a root directory: what an empty image is made of.
+#[derive(Debug)]
+pub struct EmptySource(Tree);
+
+impl EmptySource {
+    /// A root directory with these attributes.
+    #[must_use]
+    pub fn new(root: NodeAttr) -> Self {
+        Self(TreeBuilder::new(root).finish())
+    }
+}
+
+impl Source for EmptySource {
+    fn tree(&self) -> &Tree {
+        &self.0
+    }
+
+    fn segments(&self, _: NodeId) -> Result<Vec<Segment>, FsError> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, _: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        Err(FsError::NotFound("a file in an empty tree".into()))
     }
 }

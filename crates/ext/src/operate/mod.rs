@@ -32,6 +32,7 @@ mod told;
 use crate::volume::Volume;
 use bitmaps::State;
 use entries::Entries;
+pub use hashed::ListingOrder;
 use node::Map;
 use seekless_live::{Limits, Live, Wall};
 use seekless_placement::Groups;

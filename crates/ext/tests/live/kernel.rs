@@ -234,3 +234,52 @@ fn shared_attributes_stay_those_of_the_others() {
         assert_eq!(used(&device), before - 3, "{what}: nobody has it any more");
     }
 }
+
+/// The kernel lists directories with an index, and those of one block, by the hashes of
+/// names; others as the names lie.
+#[test]
+fn names_are_listed_in_the_order_of_the_kernel() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root mounts images");
+        return;
+    }
+    let mut compared = [0, 0];
+    for (n, (shape, disciplines)) in all().into_iter().enumerate() {
+        if n % 2 == 0 {
+            continue;
+        }
+        let device = image(shape);
+        let mut live = open(&device, disciplines[0]);
+        let root = live.root();
+        let mut orders = Vec::new();
+        for (dir, count) in [("many", 700), ("few", 12), ("one", 1)] {
+            let ino = live.make(root, dir.as_bytes(), NewFile::Directory, OWNER).unwrap().ino;
+            for n in 0..count {
+                let name = format!("entry {}", n * 7919 % 1000);
+                live.make(ino, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
+            }
+            let mut names: Vec<String> = shown(&mut live, ino).into_keys().collect();
+            let (format, core) = live.parts();
+            let order = format.listing_order(core, ino).unwrap();
+            if let Some(order) = order {
+                names.sort_by_key(|name| order.key(name.as_bytes()));
+            }
+            compared[usize::from(order.is_some())] += 1;
+            orders.push((dir, order.is_some(), names));
+        }
+        live.unmount().unwrap();
+        mounted(&device, |at| {
+            for (dir, hashed, names) in &orders {
+                let entries = fs::read_dir(at.join(dir)).unwrap().map(Result::unwrap);
+                let listed: Vec<String> =
+                    entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+                let mut sorted = (listed.clone(), names.clone());
+                sorted.0.sort();
+                sorted.1.sort();
+                assert!(sorted.0 == sorted.1, "{shape:?} {dir}");
+                assert_eq!(listed == *names, *hashed || *dir == "one", "{shape:?} {dir}");
+            }
+        });
+    }
+    assert!(compared[0] > 2 && compared[1] > 10, "{compared:?}");
+}

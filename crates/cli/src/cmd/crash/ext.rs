@@ -7,8 +7,8 @@ use seekless_device::{BlockDevice, VirtualClock};
 use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::source::{Content, Segment, Source};
-use seekless_fs::tree::{NodeAttr, NodeId, Tree, TreeBuilder};
+use seekless_fs::source::EmptySource;
+use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
 use seekless_layout::planner;
 use seekless_units::{ByteLen, Lba};
@@ -44,23 +44,6 @@ impl Ext {
 
     fn journal(self) -> Option<ByteLen> {
         (self != Self::Ext2).then_some(JOURNAL)
-    }
-}
-
-/// Nothing but a root directory.
-struct Empty(Tree);
-
-impl Source for Empty {
-    fn tree(&self) -> &Tree {
-        &self.0
-    }
-
-    fn segments(&self, _: NodeId) -> Result<Vec<Segment>, FsError> {
-        Ok(Vec::new())
-    }
-
-    fn open(&self, _: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
-        Err(FsError::NotFound("a file in an empty tree".into()))
     }
 }
 
@@ -102,7 +85,7 @@ impl Target for Ext {
         };
         let kind = FileKind::Directory;
         let root = NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime: NOW, times: None };
-        let empty = Empty(TreeBuilder::new(root).finish());
+        let empty = EmptySource::new(root);
         let builder = Builder::new(&empty, &options)?;
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
         builder.write(&plan, device, &|_| {})

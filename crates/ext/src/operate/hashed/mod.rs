@@ -7,10 +7,14 @@
 //! no check half done: where writes may be torn and what they leave counts, an
 //! index lives until a leaf must be split, and is given up then.
 //!
-//! - `blocks`: bytes of the index; `split`: making room.
+//! - `blocks`: bytes of the index; `split`: making room; `listing`: in which order the
+//!   kernel shows names.
 
 mod blocks;
+mod listing;
 mod split;
+
+pub use listing::ListingOrder;
 
 use super::entries::Entries;
 use super::{Core, Ext};

@@ -1,0 +1,54 @@
+//! The order in which the kernel lists a directory (`is_dx_dir` and `ext4_dx_readdir`
+//! of `fs/ext4/dir.c`): by the hashes of an index, whether the directory has one or is a
+//! single block.
+
+use super::super::{Core, Ext};
+use crate::hash::name_hash;
+use crate::htree;
+use crate::ondisk::compat;
+use seekless_fs::FsError;
+use seekless_units::Ino;
+
+/// The hashes by which the names of a directory are ordered.
+#[derive(Clone, Copy, Debug)]
+pub struct ListingOrder {
+    version: u8,
+    seed: [u32; 4],
+}
+
+impl ListingOrder {
+    /// Names are listed by increasing keys, other than `.` and `..`, which come first.
+    #[must_use]
+    pub fn key(&self, name: &[u8]) -> (u32, u32) {
+        let hash = name_hash(self.version, self.seed, name).unwrap_or_default();
+        (hash.major, hash.minor)
+    }
+}
+
+impl Ext {
+    /// The order in which the kernel lists a directory; `None` where it lists names as
+    /// they lie.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`]; [`FsError::Device`].
+    pub fn listing_order(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+    ) -> Result<Option<ListingOrder>, FsError> {
+        let seed = self.volume.sb.hash_seed();
+        if self.is_indexed(core, dir)? {
+            let at = self.dir_block(core, dir, 0)?;
+            let bytes = core.cache.read(at, 0, self.volume.block_len())?;
+            let place = Self::dir_place(dir).in_block(at);
+            let root = htree::head(&self.volume, bytes, place)?;
+            return Ok(root.map(|(version, _)| ListingOrder { version, seed }));
+        }
+        if !self.volume.sb.has_compat(compat::DIR_INDEX) || self.dir_blocks(core, dir)? != 1 {
+            return Ok(None);
+        }
+        let version = self.volume.sb.raw.s_def_hash_version;
+        let version = version.saturating_add(self.volume.sb.hash_unsigned_offset());
+        Ok(Some(ListingOrder { version, seed }))
+    }
+}
