@@ -1,6 +1,7 @@
 //! The score's prediction set against what a kernel asks a disk for: when it does the
 //! trace again, and when the program itself runs.
 
+mod again;
 mod log;
 mod parting;
 mod perform;

@@ -1,5 +1,6 @@
 //! A command run on a cold mount of an image, again and again.
 
+use super::again::undisturbed;
 use super::stand::{Counter, Requests, Stand};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
@@ -75,7 +76,9 @@ impl Program<'_> {
         signals: &mut Signals,
     ) -> Result<Vec<Run>, Failure> {
         let stand = Stand::new(path, image, machine)?;
-        (0..self.runs).map(|number| self.run(&stand, number == 0, signals)).collect()
+        let mut first = true;
+        let mut run = || self.run(&stand, std::mem::take(&mut first), signals);
+        (0..self.runs).map(|_| undisturbed(&mut run, |run: &Run| &run.requests)).collect()
     }
 
     fn run(&self, stand: &Stand<'_>, first: bool, signals: &mut Signals) -> Result<Run, Failure> {

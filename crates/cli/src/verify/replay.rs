@@ -1,3 +1,4 @@
+use super::again::undisturbed;
 use super::perform::Stage;
 use super::stand::{Requests, Stand};
 use crate::failure::Failure;
@@ -33,6 +34,15 @@ pub(crate) fn observe(
     signals: &mut Signals,
 ) -> Result<Observation, Failure> {
     let stand = Stand::new(path, image, machine)?;
+    undisturbed(|| replay(&stand, image, events, signals), |seen| &seen.requests)
+}
+
+fn replay(
+    stand: &Stand<'_>,
+    image: &dyn Inspect,
+    events: &[Event],
+    signals: &mut Signals,
+) -> Result<Observation, Failure> {
     let mounted = stand.mount()?;
     let (failed, requests) = stand.count(|counter| {
         let absent = |dir: &[u8], at| absent_name(image, dir, at);

@@ -47,7 +47,8 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "PERCENT", default_value = "10", requires = "verified",
           value_parser = parse_tolerance)]
     tolerance: f64,
-    /// Number of cold runs of COMMAND; the figures are medians
+    /// Number of cold runs of COMMAND; the figures are medians. A run in which blocks
+    /// are read twice, because their pages were reclaimed, is repeated up to twice
     #[arg(long, value_name = "N", default_value = "5", requires = "verify_program",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     runs: u32,

@@ -194,7 +194,7 @@ fn two_images_are_set_side_by_side() {
     let Some(bench) = Bench::new("program-two") else { return };
     let [image, trace, new] = ["image", "trace", "new"].map(|name| bench.scratch.join(name));
     text(&command(&["optimize", &image, "--trace", &trace, "-o", &new]).output().unwrap());
-    let args = ["score", &image, &new, "--trace", &trace, "--verify-program", "--runs", "1"];
+    let args = ["score", &image, &new, "--trace", &trace, "--verify-program", "--runs", "3"];
     let reader = bench.reader();
     let (both, output) = found(command(&args).args(["--json", "--"]).args(&reader));
     assert!(output.status.success(), "{both}");

@@ -60,8 +60,9 @@ pub(crate) fn seekless<S: AsRef<OsStr>>(args: &[S]) -> Output {
 /// What a command that must succeed prints.
 pub(crate) fn text(output: &Output) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}: {errors}\n{shown}", output.status);
+    shown.into_owned()
 }
 
 /// Whether a judge is installed; says so when it is not.
