@@ -5,13 +5,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where what figures hang on is, as directories beside this crate's.
-pub(crate) const SOURCES: [&str; 9] = [
+pub(crate) const SOURCES: [&str; 12] = [
     "units/src",
     "device/src",
     "fs/src",
     "cache/src",
     "placement/src",
+    "live/src",
     "ffs/src",
+    "ext/src",
+    "layout/src",
     "model/src",
     "model/presets",
     "lab/src",

@@ -44,8 +44,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "seekless-cache",
             "seekless-device",
+            "seekless-ext",
             "seekless-ffs",
             "seekless-fs",
+            "seekless-layout",
             "seekless-model",
             "seekless-placement",
             "seekless-units",

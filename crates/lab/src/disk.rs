@@ -6,6 +6,10 @@
 //! until too many wait, and complete when the drive is done with them. The bytes
 //! themselves are there at once.
 
+mod shared;
+
+pub(crate) use shared::shared;
+
 use crate::queue::{Queue, Waiting};
 use crate::seekplot::{Kind, PlotId, Plots, Plotter, SeekPlot};
 use seekless_device::{
@@ -17,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt::Arguments;
 use std::io::{Error, Write};
+use std::iter::Sum;
 use std::ops::Sub;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -55,6 +60,21 @@ impl Sub for Tally {
             seek_bytes: self.seek_bytes - before.seek_bytes,
             busy_ns: self.busy_ns - before.busy_ns,
         }
+    }
+}
+
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        tallies.fold(Self::default(), |all, one| Self {
+            reads: all.reads + one.reads,
+            read_bytes: all.read_bytes + one.read_bytes,
+            sync_writes: all.sync_writes + one.sync_writes,
+            async_writes: all.async_writes + one.async_writes,
+            written_bytes: all.written_bytes + one.written_bytes,
+            seeks: all.seeks + one.seeks,
+            seek_bytes: all.seek_bytes + one.seek_bytes,
+            busy_ns: all.busy_ns + one.busy_ns,
+        })
     }
 }
 

@@ -68,6 +68,10 @@ pub struct System {
     /// Requests that the host keeps sorted for the drive; more make who asks
     /// wait.
     pub queue: u32,
+    /// Volumes, each made alike on a drive of its own. More than one only for
+    /// workloads that copy from one to the other.
+    #[serde(default = "one")]
+    pub volumes: u32,
     /// The file system.
     pub format: Format,
     /// The buffer cache.
@@ -82,7 +86,7 @@ pub struct System {
     pub swept: Vec<(String, String)>,
 }
 
-/// How the file system is made, in the terms of `newfs`.
+/// How the file system is made, in the terms of `newfs` or `mke2fs`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Format {
@@ -92,22 +96,34 @@ pub struct Format {
     pub size: Size,
     /// Bytes in a block.
     pub block: Size,
-    /// Bytes in a fragment.
-    pub fragment: Size,
-    /// Most blocks in a cylinder group.
+    /// Bytes in a fragment; only of UFS, which must have it.
+    #[serde(default)]
+    pub fragment: Option<Size>,
+    /// Most blocks in a cylinder group; only of UFS.
     pub blocks_per_group: Option<u32>,
     /// Bytes of space for each inode.
     pub bytes_per_inode: Option<Size>,
     /// The policy for blocks, whichever is that for directories.
     pub blocks: BlockPolicyName,
-    /// Gather new blocks into clusters.
+    /// Gather new blocks into clusters; only of UFS.
+    #[serde(default)]
     pub reallocblks: bool,
-    /// What files are expected to be long (`newfs -g`).
+    /// What files are expected to be long (`newfs -g`); only of UFS.
     #[serde(default)]
     pub avgfilesize: Option<Size>,
-    /// How many files are expected in a directory (`newfs -h`).
+    /// How many files are expected in a directory (`newfs -h`); only of UFS.
     #[serde(default)]
     pub avgfpdir: Option<u32>,
+    /// Bytes in an inode (`mke2fs -I`); only of ext, which must have it.
+    #[serde(default)]
+    pub inode_size: Option<Size>,
+    /// Length of the journal (`mke2fs -J size=`); only of ext3 and ext4, by the volume's
+    /// size when not given.
+    #[serde(default)]
+    pub journal: Option<Size>,
+    /// Features that differ from those of the kind, as for `mke2fs -O`; only of ext.
+    #[serde(default)]
+    pub features: Option<String>,
 }
 
 /// A format that experiments know.
@@ -118,6 +134,26 @@ pub enum FormatKind {
     Ufs1,
     /// FFS with 64-bit block numbers.
     Ufs2,
+    /// ext with block maps and no journal.
+    Ext2,
+    /// The same with a journal.
+    Ext3,
+    /// ext with extents, checksums and flexible groups.
+    Ext4,
+}
+
+impl FormatKind {
+    /// Whether it is one of ext.
+    #[must_use]
+    pub const fn is_ext(self) -> bool {
+        matches!(self, Self::Ext2 | Self::Ext3 | Self::Ext4)
+    }
+
+    /// Whether it has a journal, unless its features say otherwise.
+    #[must_use]
+    pub const fn has_journal(self) -> bool {
+        matches!(self, Self::Ext3 | Self::Ext4)
+    }
 }
 
 /// The buffer cache.
@@ -178,6 +214,14 @@ pub struct Workload {
     /// not directory by directory.
     #[serde(default)]
     pub shuffled: bool,
+    /// Of [`WorkloadKind::TreeThenFiles`]: files are made in turn, the first of each
+    /// directory, then the second of each, and so on.
+    #[serde(default)]
+    pub in_turn: bool,
+    /// Of [`WorkloadKind::CopyInOrder`]: reading a file changes its time of access, as
+    /// it did by default before Linux 2.6.30.
+    #[serde(default)]
+    pub atime: bool,
     /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
     #[serde(default)]
     pub rounds: Option<u32>,
@@ -217,6 +261,12 @@ pub enum WorkloadKind {
     /// Its directories are made, then its files, then it is mounted anew, read
     /// and removed: phases `mkdir`, `files`, `read` and `rm`.
     TreeThenFiles,
+    /// On two volumes: its one directory is made on the first, copied to the second and
+    /// back in the order in which it is listed, and that copy copied to the second
+    /// again; then both directories of the first are removed. Caches are cold before
+    /// each but the way back and the last: phases `make`, `cp-first`, `back`, `cp-second`,
+    /// `rm-copy` and `rm-first`.
+    CopyInOrder,
 }
 
 /// What others measured of a phase. Figures that were not published are left out.
@@ -250,6 +300,10 @@ pub struct Published {
 }
 
 fn once() -> u64 {
+    1
+}
+
+fn one() -> u32 {
     1
 }
 

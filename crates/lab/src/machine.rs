@@ -1,22 +1,28 @@
-//! The live engine on a modelled disk, with a processor whose time counts.
+//! The live engine on modelled disks, with a processor whose time counts.
+//!
+//! - `volume`: a file system on its disk; `make`: empty ones;
+//! - `phase`: what is counted, from when to when.
 
+mod make;
 mod phase;
+mod volume;
 
+pub(crate) use make::{Making, drive};
 pub use phase::{Begun, Reading};
 
-use crate::disk::{Disk, Log, Step};
-use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
+use crate::disk::{self, Disk, Log, Step};
+use crate::experiment::{Cpu, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
-use seekless_cache::{Ages, Config, Counters, Discipline};
-use seekless_device::{Clock, SparseDevice, VirtualClock};
-use seekless_ffs::{FfsLive, LiveOptions, MakeOptions, Version, make};
+use seekless_cache::{Counters, Discipline};
+use seekless_device::{Clock, VirtualClock};
 use seekless_fs::operate::{NewFile, Operate, Ownership, SetAttr};
 use seekless_fs::{FileKind, FsError, Timestamp};
-use seekless_model::{DeviceModel, preset};
 use seekless_units::{ByteLen, Ino, Nanos};
+use std::iter::Sum;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use volume::Volume;
 
 const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 /// When everything happens, as far as files know.
@@ -45,6 +51,16 @@ pub struct CacheTally {
     pub rush_requests: u64,
 }
 
+impl Sum for CacheTally {
+    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
+        tallies.fold(Self::default(), |all, one| Self {
+            rolled_back_writes: all.rolled_back_writes + one.rolled_back_writes,
+            max_limit_hit: all.max_limit_hit + one.max_limit_hit,
+            rush_requests: all.rush_requests + one.rush_requests,
+        })
+    }
+}
+
 impl CacheTally {
     fn with(self, more: &Counters) -> Self {
         Self {
@@ -55,38 +71,12 @@ impl CacheTally {
     }
 }
 
-/// How the file system is mounted.
-struct Mount {
-    config: Config,
-    directories: String,
-    blocks: String,
-    seed: u64,
-    reallocblks: bool,
-}
-
-impl Mount {
-    fn open(&self, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Result<FfsLive, FsError> {
-        let options = LiveOptions {
-            directories: self.directories.clone(),
-            blocks: Some(self.blocks.clone()),
-            seed: self.seed,
-            reallocblks: self.reallocblks,
-            force: false,
-            ignore_checksums: false,
-            wall: Box::new(|| TODAY),
-        };
-        FfsLive::open(disk.clone(), clock.clone(), self.config, options)
-    }
-}
-
-/// A machine with a mounted file system.
+/// A machine with mounted file systems, each on a drive of its own.
 pub struct Machine {
     clock: Arc<VirtualClock>,
-    disk: Arc<Disk>,
-    live: FfsLive,
-    mount: Mount,
-    /// Of mounts that are over.
-    past: CacheTally,
+    volumes: Vec<Volume>,
+    /// The volume that calls are about.
+    at: usize,
     cpu: Cpu,
     linger: Nanos,
     spent: Nanos,
@@ -99,32 +89,20 @@ const SECOND: u64 = 1_000_000_000;
 const CHUNK: usize = 64 << 10;
 
 impl Machine {
-    /// Makes the file system, in no time, and mounts it. `log` as in
-    /// [`Disk::new`].
+    /// Makes the file systems, in no time, and mounts them. `log` as in
+    /// [`Disk::new`], for all drives.
     ///
     /// # Errors
     /// [`FsError::Invalid`] for a format that cannot be made, or does not fit
     /// on the drive.
     pub fn new(system: &System, setup: &Setup<'_>, log: Option<Log>) -> Result<Self, FsError> {
-        let image = SparseDevice::new(system.format.size.0);
-        make(&image, &make_options(&system.format)?)?;
         let clock = Arc::new(VirtualClock::new());
-        let model = drive(system)?;
-        let disk = Arc::new(Disk::new(image, model, clock.clone(), system.queue, log));
-        let mount = Mount {
-            config: config(system, setup),
-            directories: setup.policy.into(),
-            blocks: system.format.blocks.0.clone(),
-            seed: setup.chance.seed,
-            reallocblks: system.format.reallocblks,
-        };
-        let live = mount.open(&disk, &clock)?;
+        let logs = disk::shared(log, system.volumes);
+        let volumes = logs.into_iter().map(|log| Volume::new(system, setup, &clock, log));
         Ok(Self {
+            volumes: volumes.collect::<Result<_, _>>()?,
+            at: 0,
             clock,
-            disk,
-            live,
-            mount,
-            past: CacheTally::default(),
             cpu: system.cpu.clone(),
             linger: setup.workload.linger.map_or(Nanos::ZERO, |span| span.0),
             spent: Nanos::ZERO,
@@ -133,9 +111,23 @@ impl Machine {
         })
     }
 
+    /// From here on calls are about the volume of a number, from 0. The system has it.
+    pub(crate) fn select(&mut self, volume: usize) {
+        debug_assert!(volume < self.volumes.len(), "the workload was checked");
+        self.at = volume;
+    }
+
+    fn volume(&mut self) -> &mut Volume {
+        &mut self.volumes[self.at]
+    }
+
+    fn live(&mut self) -> &mut dyn Operate {
+        self.volume().live()
+    }
+
     /// The processor works; the drive goes on meanwhile.
     pub(crate) fn compute(&mut self, span: Nanos) {
-        if !self.disk.is_noted(Step::Compute(span)) {
+        if !self.disk().is_noted(Step::Compute(span)) {
             self.clock.sleep(span);
             self.spent = self.spent.saturating_add(span.get());
         }
@@ -149,15 +141,15 @@ impl Machine {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, FsError>,
     ) -> Result<(T, Vec<Step>), FsError> {
-        self.disk.stop_time();
+        self.disk().stop_time();
         let done = work(self);
-        let steps = self.disk.go_on();
+        let steps = self.disk().go_on();
         Ok((done?, steps))
     }
 
     /// The disk, for who lets time pass by himself.
     pub(crate) fn disk(&self) -> &Disk {
-        &self.disk
+        &self.volumes[self.at].disk
     }
 
     /// The processor has worked for so long, while time passed.
@@ -175,7 +167,7 @@ impl Machine {
     /// # Errors
     /// As [`Operate::tick`].
     pub(crate) fn tick(&mut self) -> Result<(), FsError> {
-        self.live.tick()
+        self.volumes.iter_mut().try_for_each(|volume| volume.live().tick())
     }
 
     fn work_through(&mut self, count: u64, per_second: Size) {
@@ -186,7 +178,7 @@ impl Machine {
     /// The root directory.
     #[must_use]
     pub fn root(&self) -> Ino {
-        self.live.root()
+        self.volumes[self.at].root()
     }
 
     /// `mkdir`, `mknod` or `open` of a new file.
@@ -195,7 +187,7 @@ impl Machine {
     /// As [`Operate::make`].
     pub fn make(&mut self, dir: Ino, name: &str, new: NewFile<'_>) -> Result<Ino, FsError> {
         self.compute(self.cpu.change.0);
-        Ok(self.live.make(dir, name.as_bytes(), new, OWNER)?.ino)
+        Ok(self.live().make(dir, name.as_bytes(), new, OWNER)?.ino)
     }
 
     /// Unpacks a file's contents from an archive, and writes them.
@@ -217,7 +209,7 @@ impl Machine {
         while at < len {
             let most = len.get() - at.get();
             let part = &self.bytes[..CHUNK.min(usize::try_from(most).unwrap_or(CHUNK))];
-            let written = self.live.write(ino, at, part)?;
+            let written = self.volumes[self.at].live().write(ino, at, part)?;
             if written < part.len() {
                 return Err(FsError::NoSpace("the volume is full".into()));
             }
@@ -235,7 +227,7 @@ impl Machine {
         let mut buf = std::mem::take(&mut self.bytes);
         let mut at = ByteLen::ZERO;
         let done = loop {
-            match self.live.read(ino, at, &mut buf) {
+            match self.live().read(ino, at, &mut buf) {
                 Ok(0) => break Ok(()),
                 Ok(count) => {
                     at = ByteLen::new(at.get() + count as u64);
@@ -276,7 +268,7 @@ impl Machine {
         while self.clock.now() < then {
             let left = then.saturating_since(self.clock.now());
             self.clock.sleep(Nanos::new(left.min(SECOND)));
-            self.live.tick()?;
+            self.tick()?;
             self.skip_idle(then);
         }
         Ok(())
@@ -285,21 +277,19 @@ impl Machine {
     /// Lets whole seconds pass, up to a moment, in which the syncer would do
     /// nothing.
     fn skip_idle(&self, then: Nanos) {
-        let busy = self.live.next_due().map_or(then, |due| due.min(then));
+        let due = self.volumes.iter().filter_map(Volume::next_due).min();
+        let busy = due.map_or(then, |due| due.min(then));
         let idle = busy.saturating_since(self.clock.now()).saturating_sub(1) / SECOND;
         self.clock.sleep(Nanos::new(idle * SECOND));
     }
 
-    /// Unmounts and mounts again, with an empty cache.
+    /// Unmounts everything and mounts it again, with empty caches.
     ///
     /// # Errors
-    /// As [`Operate::unmount`], and what [`FfsLive::open`] says.
+    /// As [`Operate::unmount`], and what opening a volume says.
     pub fn remount(&mut self) -> Result<(), FsError> {
-        self.live.unmount()?;
-        self.disk.drain()?;
-        self.past = self.past.with(self.live.counters());
-        self.live = self.mount.open(&self.disk, &self.clock)?;
-        Ok(())
+        self.volumes.iter_mut().try_for_each(Volume::close)?;
+        self.volumes.iter_mut().try_for_each(|volume| volume.reopen(&self.clock))
     }
 
     /// Sets times and owner as an archiver does when a file is done.
@@ -309,23 +299,25 @@ impl Machine {
     pub fn stamp(&mut self, ino: Ino) -> Result<(), FsError> {
         self.compute(self.cpu.look.0);
         let set = SetAttr { mtime: Some(TODAY), atime: Some(TODAY), ..SetAttr::default() };
-        self.live.set_attr(ino, &set).map(|_| ())
+        self.live().set_attr(ino, &set).map(|_| ())
     }
 
-    /// The names in a directory and what they are, `.` and `..` left out.
+    /// The names in a directory and what they are, `.` and `..` left out, in the order
+    /// in which the system lists them whose file system it is.
     ///
     /// # Errors
     /// As [`Operate::read_dir`].
     pub fn list(&mut self, dir: Ino) -> Result<Vec<(Vec<u8>, Ino, bool)>, FsError> {
         self.compute(self.cpu.look.0);
         let mut names = Vec::new();
-        self.live.read_dir(dir, 0, &mut |entry| {
+        self.live().read_dir(dir, 0, &mut |entry| {
             if !matches!(entry.name, b"." | b"..") {
                 let is_dir = entry.kind == Some(FileKind::Directory);
                 names.push((entry.name.to_vec(), entry.ino, is_dir));
             }
             ControlFlow::Continue(())
         })?;
+        self.volume().sort_as_listed(dir, &mut names, |(name, ..)| name)?;
         Ok(names)
     }
 
@@ -335,7 +327,32 @@ impl Machine {
     /// As [`Operate::attr`].
     pub fn stat(&mut self, ino: Ino) -> Result<(), FsError> {
         self.compute(self.cpu.look.0);
-        self.live.attr(ino).map(|_| ())
+        self.live().attr(ino).map(|_| ())
+    }
+
+    /// So many system calls that look something up which is in memory.
+    pub(crate) fn look(&mut self, calls: u64) {
+        self.compute(Nanos::new(self.cpu.look.0.get().saturating_mul(calls)));
+    }
+
+    /// The file that a name of the root leads to.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`]; as [`Operate::lookup`].
+    pub(crate) fn find(&mut self, name: &str) -> Result<Ino, FsError> {
+        self.look(1);
+        let root = self.root();
+        let found = self.live().lookup(root, name.as_bytes())?;
+        found.ok_or_else(|| FsError::NotFound(name.into()))
+    }
+
+    /// A file was read: its time of access changes, in the time of the call that read.
+    ///
+    /// # Errors
+    /// As [`Operate::set_attr`].
+    pub(crate) fn accessed(&mut self, ino: Ino) -> Result<(), FsError> {
+        let set = SetAttr { atime: Some(TODAY), ..SetAttr::default() };
+        self.live().set_attr(ino, &set).map(|_| ())
     }
 
     /// `unlink`.
@@ -344,7 +361,7 @@ impl Machine {
     /// As [`Operate::unlink`].
     pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         self.compute(self.cpu.change.0);
-        self.live.unlink(dir, name)
+        self.live().unlink(dir, name)
     }
 
     /// `rmdir`.
@@ -353,7 +370,7 @@ impl Machine {
     /// As [`Operate::rmdir`].
     pub fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
         self.compute(self.cpu.change.0);
-        self.live.rmdir(dir, name)
+        self.live().rmdir(dir, name)
     }
 
     /// Everything is on the disk, and the disk is at rest: what the syncer has
@@ -363,83 +380,17 @@ impl Machine {
     /// As [`Operate::sync`].
     pub fn settle(&mut self) -> Result<(), FsError> {
         self.pause_until(self.now().saturating_add(self.linger.get()))?;
-        self.live.sync()?;
-        Ok(self.disk.drain()?)
+        self.volumes.iter_mut().try_for_each(|volume| volume.live().sync())?;
+        self.volumes.iter().try_for_each(|volume| Ok(volume.disk.drain()?))
     }
 
-    /// Writes everything and closes the file system; the image is returned for
-    /// who wants to look at it.
+    /// Writes everything and closes the file systems; their disks are returned for
+    /// who wants to look at the images.
     ///
     /// # Errors
     /// As [`Operate::unmount`].
-    pub fn close(mut self) -> Result<Arc<Disk>, FsError> {
-        self.live.unmount()?;
-        self.disk.drain()?;
-        Ok(self.disk)
+    pub fn close(mut self) -> Result<Vec<Arc<Disk>>, FsError> {
+        self.volumes.iter_mut().try_for_each(Volume::close)?;
+        Ok(self.volumes.into_iter().map(|volume| volume.disk).collect())
     }
-}
-
-/// The maker's options.
-///
-/// # Errors
-/// [`FsError::Invalid`] for a size that does not fit in them.
-pub(crate) fn make_options(format: &Format) -> Result<MakeOptions, FsError> {
-    let small = |size: Size| {
-        let bytes = size.0;
-        u32::try_from(bytes.get()).map_err(|_| FsError::Invalid(format!("{bytes} is too large")))
-    };
-    let version = match format.kind {
-        FormatKind::Ufs1 => Version::Ufs1,
-        FormatKind::Ufs2 => Version::Ufs2,
-    };
-    let mut options = MakeOptions::new(version, format.size.0);
-    options.block_size = small(format.block)?;
-    options.fragment_size = small(format.fragment)?;
-    options.blocks_per_group = format.blocks_per_group;
-    options.bytes_per_inode = format.bytes_per_inode.map(small).transpose()?;
-    if let Some(size) = format.avgfilesize {
-        options.avgfilesize = small(size)?;
-    }
-    options.avgfpdir = format.avgfpdir.unwrap_or(options.avgfpdir);
-    options.time = TODAY;
-    Ok(options)
-}
-
-/// The drive of a system, with its write cache as asked for.
-///
-/// # Errors
-/// [`FsError::Invalid`] for a volume that does not fit on it.
-pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
-    let wrong = |error: &dyn std::fmt::Display| FsError::Invalid(error.to_string());
-    let mut spec = preset::spec(&system.drive.0).map_err(|error| wrong(&error))?;
-    if let (Some(on), Some(hdd)) = (system.write_cache, &mut spec.hdd) {
-        hdd.buffer.write_back = on;
-    }
-    if let (Some(on), Some(hdd)) = (system.replace_writes, &mut spec.hdd) {
-        hdd.buffer.replace_writes = on;
-    }
-    let model = spec.build();
-    let wanted = system.format.size.0;
-    match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
-        Some(has) if has < wanted => Err(FsError::Invalid(format!(
-            "a volume of {wanted} bytes does not fit on {} ({has} bytes)",
-            system.drive.0
-        ))),
-        _ => Ok(model),
-    }
-}
-
-fn config(system: &System, setup: &Setup<'_>) -> Config {
-    let mut config = Config::new(setup.discipline);
-    config.capacity = system.cache.size.0;
-    config.cluster = system.cache.cluster.0;
-    let [inode, directory, file] = system.cache.ages;
-    config.ages = Ages { inode, directory, file };
-    config.page = system.cache.page.map(|size| size.0);
-    config.delay_bitmaps = system.cache.delay_bitmaps;
-    config.barriers = false;
-    let limits = &mut config.limits;
-    limits.tickdelay = setup.workload.tickdelay.unwrap_or(limits.tickdelay);
-    limits.max_softdeps = setup.workload.max_softdeps.unwrap_or(limits.max_softdeps);
-    config
 }

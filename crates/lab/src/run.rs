@@ -129,8 +129,8 @@ pub fn perform(
     let setup = Setup { policy: &id.policy, discipline, chance, workload };
     let mut machine = Machine::new(system, &setup, log).map_err(failed)?;
     let measured = workload.perform(&mut machine, id.seed).map_err(failed)?;
-    let disk = machine.close().map_err(failed)?;
-    disk.end_log().map_err(LabError::Log)?;
+    let disks = machine.close().map_err(failed)?;
+    disks.iter().try_for_each(|disk| disk.end_log()).map_err(LabError::Log)?;
     Ok(Run {
         experiment: experiment.name.clone(),
         digest: digest.into(),

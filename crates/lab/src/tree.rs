@@ -3,6 +3,7 @@
 use seekless_model::random::Random;
 use seekless_units::ByteLen;
 use serde::Deserialize;
+use std::collections::HashSet;
 
 /// A tree to be generated.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -28,6 +29,12 @@ pub enum TreeSpec {
         files: u32,
         /// Bytes of each file.
         len: u64,
+    },
+    /// One directory with files of no bytes, whose names are 8 characters drawn from
+    /// digits and letters; what comes twice is left out.
+    Keys {
+        /// Names drawn.
+        files: u32,
     },
     /// A program's source, or any other tree of which the numbers are known:
     /// directories within each other, files of log-normal lengths wherever they
@@ -57,9 +64,12 @@ impl TreeSpec {
     /// What is wrong with the numbers.
     pub(crate) fn fault(&self) -> Option<(&'static str, String)> {
         const MOST: u32 = 10_000_000;
-        let (Self::Ports { directories, files, .. }
-        | Self::Flat { directories, files, .. }
-        | Self::Source { directories, files, .. }) = *self;
+        let (directories, files) = match *self {
+            Self::Ports { directories, files, .. }
+            | Self::Flat { directories, files, .. }
+            | Self::Source { directories, files, .. } => (directories, files),
+            Self::Keys { files } => (1, files),
+        };
         if directories == 0 || directories > MOST {
             return Some(("directories", format!("not in the range 1 to {MOST}")));
         }
@@ -79,6 +89,7 @@ impl TreeSpec {
             Self::Source { bytes, .. } => {
                 (bytes > 1 << 40).then(|| ("bytes", "more than a terabyte".to_string()))
             }
+            Self::Keys { .. } => None,
         }
     }
 
@@ -92,6 +103,7 @@ impl TreeSpec {
             }
             Self::Flat { directories, files, len } => flat(directories, files, len),
             Self::Source { directories, files, bytes } => source(directories, files, bytes, seed),
+            Self::Keys { files } => keys(files, seed),
         }
     }
 }
@@ -115,6 +127,23 @@ fn flat(directories: u32, files: u32, len: u64) -> Vec<Entry> {
         let count = files / places + u32::from(at < files % places);
         for file in 0..count {
             push(&mut entries, Some(dir), format!("file{file:05}"), Some(len));
+        }
+    }
+    entries
+}
+
+/// Empty files with random names.
+fn keys(files: u32, seed: u64) -> Vec<Entry> {
+    const SIGNS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut chance = Random::new(seed);
+    let mut known = HashSet::new();
+    let mut entries = Vec::new();
+    let top = push(&mut entries, None, "keys".into(), None);
+    for _ in 0..files {
+        let sign = |_| char::from(SIGNS[chance.below(SIGNS.len() as u64) as usize]);
+        let name: String = (0..8).map(sign).collect();
+        if known.insert(name.clone()) {
+            push(&mut entries, Some(top), name, Some(0));
         }
     }
     entries

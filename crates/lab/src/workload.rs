@@ -1,6 +1,7 @@
 //! What is done to a file system, in phases.
 
 mod andrew;
+mod copy;
 mod process;
 mod torture;
 
@@ -12,6 +13,7 @@ use seekless_fs::operate::NewFile;
 use seekless_fs::{DeviceNumber, FileKind, FsError};
 use seekless_model::random::Random;
 use seekless_units::{ByteLen, Ino};
+use std::collections::HashMap;
 
 /// A phase that is over: its name, how things stood before and after, and the
 /// picture of its requests.
@@ -28,6 +30,7 @@ impl WorkloadKind {
             Self::Andrew => &andrew::PHASES,
             Self::Torture => &["all"],
             Self::TreeThenFiles => &["mkdir", "files", "read", "rm"],
+            Self::CopyInOrder => &copy::PHASES,
         }
     }
 }
@@ -59,9 +62,14 @@ impl Workload {
                 torture::perform(machine, tree, &etc, self.rounds.unwrap_or(1), seed)
             }
             WorkloadKind::TreeThenFiles => {
-                let chance = self.shuffled.then(|| Random::new(seed));
-                tree_then_files(machine, tree, chance)
+                let order = match (self.shuffled, self.in_turn) {
+                    (true, _) => Order::Chance(Random::new(seed)),
+                    (false, true) => Order::InTurn,
+                    (false, false) => Order::Tree,
+                };
+                tree_then_files(machine, tree, order)
             }
+            WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
         }
     }
 }
@@ -114,13 +122,22 @@ fn untar(machine: &mut Machine, tree: &[Entry]) -> Result<Vec<Ino>, FsError> {
     Ok(made)
 }
 
+/// In which order the files of a tree are made.
+enum Order {
+    /// As they stand in it, directory by directory.
+    Tree,
+    /// By chance.
+    Chance(Random),
+    /// The first of each directory, then the second of each.
+    InTurn,
+}
+
 /// Directories first, then what is in them, then all of it is read from the
-/// disk, directory by directory, and removed. Files are made in the tree's
-/// order, or in one of chance.
+/// disk, directory by directory, and removed.
 fn tree_then_files(
     machine: &mut Machine,
     tree: &[Entry],
-    chance: Option<Random>,
+    order: Order,
 ) -> Result<Vec<Measured>, FsError> {
     let mut made = Vec::with_capacity(tree.len());
     let mkdir = phase(machine, "mkdir", |machine| {
@@ -138,8 +155,21 @@ fn tree_then_files(
         .zip(&made)
         .filter_map(|(entry, &dir)| Some((&*entry.name, dir, entry.len?)))
         .collect();
-    if let Some(mut chance) = chance {
-        chance.shuffle(&mut files);
+    match order {
+        Order::Tree => {}
+        Order::Chance(mut chance) => chance.shuffle(&mut files),
+        Order::InTurn => {
+            let mut made_in: HashMap<Ino, u32> = HashMap::new();
+            let round = |(_, dir, _): &(&str, Ino, ByteLen)| {
+                let round = made_in.entry(*dir).or_default();
+                *round += 1;
+                *round
+            };
+            let rounds: Vec<u32> = files.iter().map(round).collect();
+            let mut in_turn: Vec<_> = rounds.into_iter().zip(files).collect();
+            in_turn.sort_by_key(|(round, _)| *round);
+            files = in_turn.into_iter().map(|(_, file)| file).collect();
+        }
     }
     let files = phase(machine, "files", |machine| {
         for (name, dir, len) in files {

@@ -2,8 +2,12 @@
 
 use super::place::Fault;
 use super::{CacheSpec, Cpu, Experiment, Format, Published, Sweep, System, Workload, WorkloadKind};
+use crate::machine::{self, Making};
+use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size};
-use crate::{machine, plan};
+use seekless_placement::block::{self, Zones};
+use seekless_placement::directory::{self, Expected};
+use seekless_placement::inode;
 use seekless_units::ByteLen;
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -15,6 +19,8 @@ const MOST_SYSTEMS: usize = 10_000;
 /// The longest volume, also on drives that have no end: its groups are held in
 /// memory while it is made.
 const MOST_BYTES: u64 = 64 << 40;
+/// No workload has use for more.
+const MOST_VOLUMES: u64 = 2;
 /// The maker's counts are 32-bit numbers with a sign.
 const MOST_COUNT: u64 = i32::MAX as u64;
 
@@ -122,6 +128,9 @@ impl Experiment {
         if runs > plan::MOST_RUNS {
             return Some(many());
         }
+        if let Some(fault) = self.fault_of_pairs() {
+            return Some(fault);
+        }
         let systems: HashSet<&str> = self.systems.iter().map(|system| &*system.name).collect();
         let mut known = HashSet::new();
         each("published", &self.published, |published| {
@@ -134,6 +143,27 @@ impl Experiment {
             let figures = || published.fault();
             self.stray(published).or_else(figures).or_else(|| (!known.insert(cell)).then(again))
         })
+    }
+
+    /// What does not go together of systems, workloads, policies and disciplines: each
+    /// is run with each.
+    fn fault_of_pairs(&self) -> Option<Fault> {
+        let names = self.policies.iter().map(|policy| &policy.0);
+        let policies =
+            self.systems.iter().flat_map(|system| names.clone().map(move |p| (system, p)));
+        let misfit = |(system, policy): (&System, &String)| {
+            let why = system.format.fault_of_policy(policy)?;
+            let at = self.policies.iter().position(|one| one.0 == *policy)?;
+            Some(Fault::at("policies", at, format!("{}: {why}", system.name)))
+        };
+        let volumes = || {
+            let two = self.workloads.iter().any(|w| w.kind == WorkloadKind::CopyInOrder);
+            let wanted = if two { MOST_VOLUMES } else { 1 };
+            let at = self.systems.iter().position(|s| u64::from(s.volumes) != wanted)?;
+            let message = format!("its workloads need {wanted}");
+            Some(Fault::of("volumes", message).within_one("system", at))
+        };
+        policies.into_iter().find_map(misfit).or_else(volumes)
     }
 
     /// A published figure of something that is not measured.
@@ -169,8 +199,17 @@ impl Workload {
     fn fault(&self) -> Option<Fault> {
         let torture = self.kind == WorkloadKind::Torture;
         let stray = |key| Some(Fault::of(key, "is allowed only for 'torture', which requires it"));
-        if self.shuffled && self.kind != WorkloadKind::TreeThenFiles {
-            return Some(Fault::of("shuffled", "is allowed only for 'tree-then-files'"));
+        let of_files = self.kind == WorkloadKind::TreeThenFiles;
+        for (key, given) in [("shuffled", self.shuffled), ("in_turn", self.in_turn)] {
+            if given && !of_files {
+                return Some(Fault::of(key, "is allowed only for 'tree-then-files'"));
+            }
+        }
+        if self.shuffled && self.in_turn {
+            return Some(Fault::of("in_turn", "cannot be combined with 'shuffled'"));
+        }
+        if self.atime && self.kind != WorkloadKind::CopyInOrder {
+            return Some(Fault::of("atime", "is allowed only for 'copy-in-order'"));
         }
         if self.rounds.is_some() != torture {
             return stray("rounds");
@@ -199,6 +238,7 @@ impl System {
     fn fault(&self) -> Option<Fault> {
         let sweep = || Some(self.sweep.as_ref()?.fault()?.within("sweep"));
         counted("queue", self.queue.into(), MOST_COUNT)
+            .or_else(|| counted("volumes", self.volumes.into(), MOST_VOLUMES))
             .or_else(|| Some(self.cpu.fault()?.within("cpu")))
             .or_else(|| Some(self.format.fault()?.within("format")))
             .or_else(|| Some(self.cache.fault(&self.format)?.within("cache")))
@@ -213,23 +253,43 @@ impl System {
             false => Fault::of("size", message).within("format"),
         };
         let drive = || Some(size(machine::drive(self).err()?.to_string()));
-        let made = machine::make_options(&self.format).and_then(|options| options.validate());
-        let maker = || Some(Fault::of("format", made.err()?.to_string()));
+        let maker = || Some(Fault::of("format", Making::of(&self.format).err()?.to_string()));
         drive().or_else(maker)
     }
 }
 
 impl Format {
+    /// Why the format has no policy of that name.
+    fn fault_of_policy(&self, name: &str) -> Option<String> {
+        if self.kind.is_ext() {
+            return inode::ext_by_name(name, 1, 1, 0).err().map(|error| error.to_string());
+        }
+        let found = directory::by_name(name, 1, Expected::default(), 0);
+        found.err().map(|error| error.to_string())
+    }
+
+    /// Why it has no policy for blocks of the name given.
+    fn fault_of_blocks(&self) -> Option<Fault> {
+        let name = &self.blocks.0;
+        let error = match self.kind.is_ext() {
+            true => block::ext2_by_name::<()>(name, 0).err(),
+            false => block::by_name(name, Zones::default(), 0).err(),
+        };
+        Some(Fault::of("blocks", error?.to_string()))
+    }
+
     fn fault(&self) -> Option<Fault> {
         let size = |key, size: Option<Size>| counted(key, size?.0.get(), MOST_COUNT);
         let count = |key, count: Option<u32>| counted(key, count?.into(), MOST_COUNT);
         counted("size", self.size.0.get(), MOST_BYTES)
             .or_else(|| power("block", self.block))
-            .or_else(|| power("fragment", self.fragment))
+            .or_else(|| power("fragment", self.fragment?))
+            .or_else(|| power("inode_size", self.inode_size?))
             .or_else(|| count("blocks_per_group", self.blocks_per_group))
             .or_else(|| size("bytes_per_inode", self.bytes_per_inode))
             .or_else(|| size("avgfilesize", self.avgfilesize))
             .or_else(|| count("avgfpdir", self.avgfpdir))
+            .or_else(|| self.fault_of_blocks())
     }
 }
 

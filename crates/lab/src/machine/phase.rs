@@ -1,5 +1,6 @@
 //! Where phases begin and end, and the pictures of their requests.
 
+use super::volume::Volume;
 use super::{CacheTally, Machine};
 use crate::disk::Tally;
 use crate::seekplot::{PlotId, SeekPlot};
@@ -13,9 +14,9 @@ pub struct Reading {
     pub now: Nanos,
     /// The processor's share of it.
     pub cpu: Nanos,
-    /// What the drive was asked.
+    /// What the drives were asked.
     pub tally: Tally,
-    /// What the cache counted.
+    /// What the caches counted.
     pub cache: CacheTally,
 }
 
@@ -27,6 +28,7 @@ pub struct Begun {
     /// How things stood then.
     pub before: Reading,
     plot: PlotId,
+    volume: usize,
 }
 
 impl Machine {
@@ -36,8 +38,8 @@ impl Machine {
         Reading {
             now: self.clock.now(),
             cpu: self.spent,
-            tally: self.disk.tally(),
-            cache: self.past.with(self.live.counters()),
+            tally: self.volumes.iter().map(|volume| volume.disk.tally()).sum(),
+            cache: self.volumes.iter().map(Volume::tally).sum(),
         }
     }
 
@@ -46,20 +48,21 @@ impl Machine {
         self.clock.sleep(self.chance.moment());
     }
 
-    /// A phase begins, and a picture of its requests. The log gets its name.
+    /// A phase begins, and a picture of its requests to the drive of the selected
+    /// volume. The log gets its name.
     pub fn begin_phase(&self, name: &'static str) -> Begun {
-        let plot = self.disk.begin_plot(name);
-        Begun { name, before: self.reading(), plot }
+        let plot = self.disk().begin_plot(name);
+        Begun { name, before: self.reading(), plot, volume: self.at }
     }
 
     /// What is asked from now on is not in a phase's picture.
     pub fn end_phase(&self, begun: &Begun) {
-        self.disk.end_plot(begun.plot);
+        self.volumes[begun.volume].disk.end_plot(begun.plot);
     }
 
     /// The picture of a phase, when all its requests are done.
     #[must_use]
     pub fn picture(&self, begun: &Begun) -> SeekPlot {
-        self.disk.take_plot(begun.plot)
+        self.volumes[begun.volume].disk.take_plot(begun.plot)
     }
 }

@@ -1,0 +1,169 @@
+//! A volume in use on a modelled disk.
+
+use super::make::{Making, drive};
+use super::{CacheTally, Setup, TODAY};
+use crate::disk::{Disk, Log};
+use crate::experiment::System;
+use seekless_cache::{Ages, Config, Counters};
+use seekless_device::{SparseDevice, VirtualClock};
+use seekless_ext::ExtLive;
+use seekless_ffs::FfsLive;
+use seekless_fs::FsError;
+use seekless_fs::operate::Operate;
+use seekless_units::{Ino, Nanos};
+use std::sync::Arc;
+
+/// A file system in use.
+enum Engine {
+    Ffs(Box<FfsLive>),
+    Ext(Box<ExtLive>),
+}
+
+/// How a volume is mounted.
+struct Mount {
+    config: Config,
+    ext: bool,
+    directories: String,
+    blocks: String,
+    seed: u64,
+    reallocblks: bool,
+}
+
+impl Mount {
+    fn open(&self, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Result<Engine, FsError> {
+        let (disk, clock) = (disk.clone(), clock.clone());
+        if self.ext {
+            let options = seekless_ext::LiveOptions {
+                directories: self.directories.clone(),
+                blocks: Some(self.blocks.clone()),
+                seed: self.seed,
+                force: false,
+                moves_dirs: true,
+                wall: Box::new(|| TODAY),
+            };
+            let mut live = ExtLive::open(disk, clock, self.config, options)?;
+            live.commit_beside();
+            return Ok(Engine::Ext(Box::new(live)));
+        }
+        let options = seekless_ffs::LiveOptions {
+            directories: self.directories.clone(),
+            blocks: Some(self.blocks.clone()),
+            seed: self.seed,
+            reallocblks: self.reallocblks,
+            force: false,
+            ignore_checksums: false,
+            wall: Box::new(|| TODAY),
+        };
+        Ok(Engine::Ffs(Box::new(FfsLive::open(disk, clock, self.config, options)?)))
+    }
+}
+
+/// A mounted volume, and its drive.
+pub(super) struct Volume {
+    pub(super) disk: Arc<Disk>,
+    engine: Engine,
+    mount: Mount,
+    /// Of mounts that are over.
+    past: CacheTally,
+}
+
+impl Volume {
+    /// Makes a volume, in no time, and mounts it.
+    pub(super) fn new(
+        system: &System,
+        setup: &Setup<'_>,
+        clock: &Arc<VirtualClock>,
+        log: Option<Log>,
+    ) -> Result<Self, FsError> {
+        let image = SparseDevice::new(system.format.size.0);
+        Making::of(&system.format)?.make(&image)?;
+        let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
+        let mount = Mount {
+            config: config(system, setup),
+            ext: system.format.kind.is_ext(),
+            directories: setup.policy.into(),
+            blocks: system.format.blocks.0.clone(),
+            seed: setup.chance.seed,
+            reallocblks: system.format.reallocblks,
+        };
+        let engine = mount.open(&disk, clock)?;
+        Ok(Self { disk, engine, mount, past: CacheTally::default() })
+    }
+
+    pub(super) fn live(&mut self) -> &mut dyn Operate {
+        match &mut self.engine {
+            Engine::Ffs(live) => live.as_mut(),
+            Engine::Ext(live) => live.as_mut(),
+        }
+    }
+
+    pub(super) fn root(&self) -> Ino {
+        match &self.engine {
+            Engine::Ffs(live) => live.root(),
+            Engine::Ext(live) => live.root(),
+        }
+    }
+
+    fn counters(&self) -> &Counters {
+        match &self.engine {
+            Engine::Ffs(live) => live.counters(),
+            Engine::Ext(live) => live.counters(),
+        }
+    }
+
+    /// What its caches counted.
+    pub(super) fn tally(&self) -> CacheTally {
+        self.past.with(self.counters())
+    }
+
+    /// When the syncer has something to do next.
+    pub(super) fn next_due(&self) -> Option<Nanos> {
+        match &self.engine {
+            Engine::Ffs(live) => live.next_due(),
+            Engine::Ext(live) => live.next_due(),
+        }
+    }
+
+    /// Sorts names as the system lists them whose file system it is.
+    pub(super) fn sort_as_listed<T>(
+        &mut self,
+        dir: Ino,
+        names: &mut [T],
+        name: impl Fn(&T) -> &[u8],
+    ) -> Result<(), FsError> {
+        let Engine::Ext(live) = &mut self.engine else { return Ok(()) };
+        let (format, core) = live.parts();
+        if let Some(order) = format.listing_order(core, dir)? {
+            names.sort_by_cached_key(|one| order.key(name(one)));
+        }
+        Ok(())
+    }
+
+    /// Unmounts it.
+    pub(super) fn close(&mut self) -> Result<(), FsError> {
+        self.live().unmount()?;
+        Ok(self.disk.drain()?)
+    }
+
+    /// Mounts it again, once it is closed, with an empty cache.
+    pub(super) fn reopen(&mut self, clock: &Arc<VirtualClock>) -> Result<(), FsError> {
+        self.past = self.tally();
+        self.engine = self.mount.open(&self.disk, clock)?;
+        Ok(())
+    }
+}
+
+fn config(system: &System, setup: &Setup<'_>) -> Config {
+    let mut config = Config::new(setup.discipline);
+    config.capacity = system.cache.size.0;
+    config.cluster = system.cache.cluster.0;
+    let [inode, directory, file] = system.cache.ages;
+    config.ages = Ages { inode, directory, file };
+    config.page = system.cache.page.map(|size| size.0);
+    config.delay_bitmaps = system.cache.delay_bitmaps;
+    config.barriers = false;
+    let limits = &mut config.limits;
+    limits.tickdelay = setup.workload.tickdelay.unwrap_or(limits.tickdelay);
+    limits.max_softdeps = setup.workload.max_softdeps.unwrap_or(limits.max_softdeps);
+    config
+}
