@@ -278,6 +278,17 @@ fn what_is_not_kept_up_is_refused_by_name() {
         code != 0 && said.contains("ext2-orlov, find-group-dir, linear, linux-orlov"),
         "{said}"
     );
+    for (options, expected) in [
+        ("dirs=depth", "policy 'depth' is for UFS only"),
+        ("blocks=blkpref", "policy 'blkpref' is for UFS only"),
+        ("inodes=nearest", "available: parent, find-group-other, dir-reserve, dir-reserve-hashed"),
+        ("inodes=dir-reserve=1", "a directory can reserve 2 to"),
+        ("inodes=dir-reserve=many", "policy 'dir-reserve=many'"),
+    ] {
+        let options = format!("rw,{options}");
+        let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", &options]));
+        assert!(code != 0 && said.contains(expected), "{said}");
+    }
     run("debugfs", &["-w", "-R", "ssv state 0", &image]);
     let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", "rw"]));
     assert!(code != 0 && said.contains("not clean"), "{said}");

@@ -26,6 +26,7 @@ fn main() {
 fn options() -> LiveOptions {
     LiveOptions {
         directories: "orlov".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         reallocblks: true,

@@ -18,7 +18,8 @@ pub struct Span(pub Nanos);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DisciplineName(pub Discipline);
 
-/// The name of a policy for directories. Which there are is a matter of the format.
+/// The name of a policy for directories; behind a `+` may be that of one for all other
+/// inodes. Which there are is a matter of the format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyName(pub String);
 
@@ -29,6 +30,12 @@ pub struct BlockPolicyName(pub String);
 /// The name of a built-in drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriveName(pub String);
+
+/// The policies that a [`PolicyName`] names: for directories, and for all other inodes.
+#[must_use]
+pub fn both_policies(name: &str) -> (&str, Option<&str>) {
+    name.split_once('+').map_or((name, None), |(directories, others)| (directories, Some(others)))
+}
 
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -34,6 +34,7 @@
 pub mod block;
 mod chance;
 pub mod directory;
+mod flexible;
 mod groups;
 mod hashalloc;
 pub mod inode;
@@ -44,5 +45,5 @@ mod search;
 
 pub use groups::{GroupSummary, Groups, Shape, Totals};
 pub use hashalloc::hashalloc;
-pub use names::UnknownPolicy;
+pub use names::PolicyError;
 pub use search::first_with;

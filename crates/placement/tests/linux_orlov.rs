@@ -6,7 +6,9 @@
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_placement::inode::{InodePlace, NewInode, Parent, ext_by_name};
+use seekless_placement::inode::{
+    ExtVolume, InodePlace, InodePlacement, NewInode, Parent, ext_by_name,
+};
 use seekless_placement::{GroupSummary, Groups, Shape};
 use seekless_units::GroupNo;
 use std::collections::BTreeSet;
@@ -185,12 +187,18 @@ struct Seen {
     removed: u32,
 }
 
+fn policy(volume: Volume, seed: u64) -> Box<dyn InodePlacement> {
+    let Volume { groups, flex: groups_per_flex, ipg: inodes_per_group, .. } = volume;
+    let volume = ExtVolume { groups, groups_per_flex, inodes_per_group };
+    ext_by_name("linux-orlov", None, &volume, seed).unwrap()
+}
+
 fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
     let mut chance = Pcg64Mcg::seed_from_u64(seed);
     let mut below = |limit: usize| chance.next_u64() as usize % limit;
     let mut model = Model::new(volume);
     let mut groups = model.told();
-    let mut policy = ext_by_name("linux-orlov", volume.groups, volume.flex, seed).unwrap();
+    let mut policy = self::policy(volume, seed);
     let place = |group: u32, slot: u32| InodePlace { group: GroupNo::new(group), slot };
     let mut dirs = vec![Dir { at: place(0, 1), is_top: true, last: None }];
     let mut files: Vec<(InodePlace, i64)> = Vec::new();
@@ -297,13 +305,14 @@ fn every_goal_is_the_one_that_the_description_has() {
 /// The hash says where to begin, whatever the seed; without one it is left to chance.
 #[test]
 fn the_hash_decides_for_directories_of_the_root() {
-    let model = Model::new(Volume { groups: 64, flex: 4, ipg: 64, bpg: 500 });
+    const VOLUME: Volume = Volume { groups: 64, flex: 4, ipg: 64, bpg: 500 };
+    let model = Model::new(VOLUME);
     let groups = model.told();
     let at = InodePlace { group: GroupNo::ZERO, slot: 1 };
     let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0, last: None };
     let goal = |hash: Option<u32>, seed: u64| {
         let new = NewInode { parent, name: b"name", hash, is_directory: true };
-        let mut policy = ext_by_name("linux-orlov", 64, 4, seed).unwrap();
+        let mut policy = policy(VOLUME, seed);
         policy.goal(&groups, &new).group.get()
     };
     for seed in 0..20 {
@@ -313,13 +322,4 @@ fn the_hash_decides_for_directories_of_the_root() {
     }
     let by_chance: BTreeSet<u32> = (0..60).map(|seed| goal(None, seed)).collect();
     assert!(by_chance.len() > 10, "without a hash it is left to chance: {by_chance:?}");
-}
-
-#[test]
-fn the_names_are_known() {
-    let unknown = ext_by_name("orlov", 4, 1, 1).err().unwrap().to_string();
-    assert_eq!(
-        unknown,
-        "unknown policy 'orlov' (available: ext2-orlov, find-group-dir, linear, linux-orlov)"
-    );
 }

@@ -2,7 +2,7 @@
 //! random volumes.
 
 use seekless_placement::directory::{Expected, by_name};
-use seekless_placement::inode::{InodePlace, Parent};
+use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::{GroupSummary, Groups, Shape, Totals};
 use seekless_units::GroupNo;
 
@@ -58,6 +58,10 @@ fn case(draw: &mut Draw) -> Case {
     let totals = groups.iter().copied().collect();
     let contigdirs = (0..ncg).map(|_| draw.below(90) as u8).collect();
     Case { shape, expected, groups, totals, contigdirs }
+}
+
+fn below(parent: Parent) -> NewInode<'static> {
+    NewInode { parent, name: b"new", hash: None, is_directory: true }
 }
 
 fn restated_old(case: &Case) -> u32 {
@@ -134,7 +138,7 @@ fn policies_agree_with_their_rules() {
             for (at, &count) in case.contigdirs.iter().enumerate() {
                 (0..count).for_each(|_| policy.allocated(GroupNo::new(at as u32), true));
             }
-            policy.prefer(&groups, parent).get()
+            policy.prefer(&groups, &below(*parent)).get()
         };
         assert_eq!(ask("old-dirpref", &parent), restated_old(&case), "round {round}");
         let near = restated_near(&case, group, u64::from(case.shape.ipg / 16));
@@ -164,7 +168,7 @@ fn the_first_level_is_spread() {
         let parent = Parent { at, is_root: true, depth: 0, subdirectories: 0, last: None };
         let ask = |seed| {
             let policy = by_name("orlov", case.shape.ncg, case.expected, seed);
-            policy.unwrap().prefer(&groups, &parent)
+            policy.unwrap().prefer(&groups, &below(parent))
         };
         let enough = |group: &&GroupSummary| {
             u64::from(group.nifree) >= case.totals.nifree / ncg

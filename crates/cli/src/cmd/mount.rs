@@ -27,7 +27,7 @@ Examples:
   seekless mount disk.img /mnt
   seekless mount disk.img /mnt --record boot.trace &
   chroot /mnt /bin/job; umount /mnt
-  seekless mount ufs.img /mnt -o rw,softdep,policy=orlov,cache=256M
+  seekless mount ufs.img /mnt -o rw,softdep,dirs=orlov,cache=256M
   seekless mount ext4.img /mnt -o rw,journal=data
 
 Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
@@ -39,10 +39,19 @@ Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
                                   default on ext images without a journal)
   journal=ordered|writeback|data  images with a journal: what of the contents of
                                   files is kept in order with it (default: ordered)
-  policy=POLICY                   placement of new directories: orlov (default),
-                                  old-dirpref, depth on UFS; ext2-orlov (default),
-                                  find-group-dir, linear on ext, and linux-orlov,
-                                  ext4's, which places all inodes
+  dirs=POLICY                     placement of new directories: orlov (default),
+                                  old-dirpref, depth, ext2-orlov, find-group-dir,
+                                  linear on UFS; ext2-orlov (default),
+                                  find-group-dir, linear, linux-orlov (ext4's),
+                                  ffs-orlov, old-dirpref on ext; policy=POLICY is
+                                  the same
+  inodes=POLICY                   placement of the inodes of other files: parent on
+                                  UFS; on ext find-group-other (default), parent
+                                  (ext4's; default with linux-orlov),
+                                  dir-reserve[=N] (N inodes, 16 by default, are
+                                  kept for each directory and its files),
+                                  dir-reserve-hashed[=N] (the same, in the order of
+                                  the hashes of their names)
   blocks=POLICY                   placement of file blocks: blkpref (default),
                                   old-blkpref, next-free, random-start, near-start
                                   on UFS; ext2-next (default) and the last three on

@@ -16,7 +16,9 @@ const KNOWN: &[&str] = &[
     "normal",
     "softdep",
     "journal=",
+    "dirs=",
     "policy=",
+    "inodes=",
     "blocks=",
     "seed=",
     "reallocblks",
@@ -48,6 +50,8 @@ pub(crate) struct LiveMountOptions {
     pub(crate) discipline: Option<Discipline>,
     /// The policy for directories, if not the default one of the format.
     pub(crate) directories: Option<String>,
+    /// The policy for all other inodes, if not the one that goes with that.
+    pub(crate) inodes: Option<String>,
     /// The policy for blocks, if not the default one.
     pub(crate) blocks: Option<String>,
     pub(crate) seed: u64,
@@ -72,6 +76,7 @@ impl LiveMountOptions {
     ) -> LiveOptions {
         LiveOptions {
             directories: self.directories.clone().unwrap_or_else(|| "orlov".into()),
+            inodes: self.inodes.clone(),
             blocks: self.blocks.clone(),
             seed: self.seed,
             reallocblks: self.reallocblks,
@@ -88,6 +93,7 @@ impl LiveMountOptions {
     ) -> seekless_ext::LiveOptions {
         seekless_ext::LiveOptions {
             directories: self.directories.clone().unwrap_or_else(|| "ext2-orlov".into()),
+            inodes: self.inodes.clone(),
             blocks: self.blocks.clone(),
             seed: self.seed,
             force: self.force,
@@ -104,6 +110,7 @@ impl LiveMountOptions {
             config: Config::new(Discipline::SoftUpdates),
             discipline: None,
             directories: None,
+            inodes: None,
             blocks: None,
             seed: 1,
             reallocblks: true,
@@ -158,7 +165,8 @@ impl LiveMountOptions {
             ("noreallocblks", None) => self.reallocblks = false,
             ("barriers", None) => self.config.barriers = true,
             ("nobarriers", None) => self.config.barriers = false,
-            ("policy", Some(value)) => self.directories = Some(value.to_string()),
+            ("dirs" | "policy", Some(value)) => self.directories = Some(value.to_string()),
+            ("inodes", Some(value)) => self.inodes = Some(value.to_string()),
             ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
             ("seed", Some(value)) => self.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
@@ -242,6 +250,10 @@ mod tests {
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
+        // The last of two words for one thing counts; a policy may have a number.
+        let options = parse("rw,policy=depth,dirs=linear,inodes=dir-reserve=32").unwrap();
+        assert_eq!(options.directories.as_deref(), Some("linear"));
+        assert_eq!(options.inodes.as_deref(), Some("dir-reserve=32"));
         for senseless in ["cache=0", "cache=1023K", "max_softdeps=0", "tickdelay=0", "tickdelay=x"]
         {
             let message = parse(&format!("rw,{senseless}")).unwrap_err();

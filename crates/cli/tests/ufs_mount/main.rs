@@ -310,6 +310,14 @@ fn what_must_not_be_mounted_is_refused() {
     let (code, message) = attempt("rw,policy=newest");
     assert_ne!(code, 0);
     assert!(message.contains("old-dirpref"), "{message}");
+    for (options, expected) in [
+        ("rw,dirs=linux-orlov", "policy 'linux-orlov' is for ext2, ext3 and ext4 only"),
+        ("rw,inodes=dir-reserve=8", "policy 'dir-reserve' is for ext2, ext3 and ext4 only"),
+        ("rw,blocks=ext2-next", "policy 'ext2-next' is for ext2, ext3 and ext4 only"),
+    ] {
+        let (code, message) = attempt(options);
+        assert!(code != 0 && message.contains(expected), "{message}");
+    }
     // While it is mounted nobody else may change it.
     let mut mounted = Mounted::new(&image, &at, "rw");
     let (code, message) = attempt("rw");

@@ -99,6 +99,13 @@ impl Ext {
         range("group", u64::from(number.get()), groups, place)
     }
 
+    /// The inodes at the start of a group's table that may have been used.
+    pub(super) fn used_part(&self, number: GroupNo) -> Result<u32, FsError> {
+        let all = self.volume.sb.inodes_per_group;
+        let unused = if self.is_lazy() { self.state(number)?.unused } else { 0 };
+        Ok(all.saturating_sub(unused))
+    }
+
     fn was_never_written(&self, number: GroupNo, which: Bitmap) -> Result<bool, FsError> {
         Ok(self.is_lazy() && self.state(number)?.flags & which.uninit() != 0)
     }

@@ -3,7 +3,7 @@
 //! - `format`: the answers; `entries`: directories; `hashed`: those with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `space`, `search`: bitmaps, policies and the cache brought together; `told`: what
-//!   policies are told besides;
+//!   policies are told besides; `reserve`: inodes reserved for the children of directories;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents;
 //! - `attributes`: extended attributes;
@@ -24,6 +24,7 @@ mod node;
 mod orphans;
 mod permit;
 mod pieces;
+mod reserve;
 mod search;
 mod space;
 mod sums;
@@ -50,9 +51,11 @@ type Node = seekless_live::Node<Map>;
 
 /// How to open an image for changes.
 pub struct LiveOptions {
-    /// The policy for directories, by name (`ext2-orlov`); ext4's (`linux-orlov`) is one
-    /// for all inodes.
+    /// The policy for directories, by name (`ext2-orlov`).
     pub directories: String,
+    /// The policy for all other inodes; `None` for the one that goes with the
+    /// directories' (`find-group-other`; `parent` with `linux-orlov`).
+    pub inodes: Option<String>,
     /// The policy for blocks; `None` for `ext2-next`.
     pub blocks: Option<String>,
     /// What the policies draw from.

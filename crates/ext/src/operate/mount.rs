@@ -22,8 +22,8 @@ use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
 use seekless_live::{Limits, NameOrder};
 use seekless_placement::block::{BlockPlacement, Ext2Next, ext2_by_name as blocks_by_name};
-use seekless_placement::inode::{InodePlacement, ext_by_name};
-use seekless_placement::{GroupSummary, Groups, Shape, UnknownPolicy};
+use seekless_placement::inode::{ExtVolume, InodePlacement, ext_by_name};
+use seekless_placement::{GroupSummary, Groups, PolicyError, Shape};
 use seekless_units::{BlockNo, GroupNo, Ino};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -204,9 +204,14 @@ fn places(group: &Group) -> Places {
 type Policies = (Box<dyn InodePlacement>, Box<dyn BlockPlacement<()>>);
 
 fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
-    let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
-    let flex = groups_per_flex(sb);
-    let inodes = ext_by_name(&options.directories, sb.groups, flex, options.seed);
+    let unknown = |error: PolicyError| FsError::Invalid(error.to_string());
+    let volume = ExtVolume {
+        groups: sb.groups,
+        groups_per_flex: groups_per_flex(sb),
+        inodes_per_group: sb.inodes_per_group,
+    };
+    let (directories, others) = (&options.directories, options.inodes.as_deref());
+    let inodes = ext_by_name(directories, others, &volume, options.seed);
     let blocks = options.blocks.as_deref().unwrap_or(Ext2Next::NAME);
     let blocks = blocks_by_name(blocks, options.seed);
     Ok((inodes.map_err(unknown)?, blocks.map_err(unknown)?))

@@ -239,7 +239,8 @@ impl Ext {
             subdirectories: u32::from(node.effective.saturating_sub(2)),
             last: self.last_groups.of(dir),
         };
-        let hash = if is_directory { placement_hash(&self.volume.sb, name) } else { None };
+        let hashed = self.inodes.hashes(is_directory);
+        let hash = if hashed { placement_hash(&self.volume.sb, name) } else { None };
         let new = NewInode { parent, name, hash, is_directory };
         let goal = self.inodes.goal(&self.groups, &new);
         self.last_groups.note(dir, goal.group);
@@ -248,8 +249,12 @@ impl Ext {
             if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
                 return Ok(None);
             }
-            let from = if preferred { goal.slot } else { 0 };
-            self.take_number_in(core, number, from, is_directory)
+            let goal = if preferred { goal.slot } else { 0 };
+            match self.wanted_slot(core, number, &new, preferred)? {
+                Some(None) => Ok(None),
+                Some(Some(slot)) => self.take_number_in(core, number, slot, is_directory),
+                None => self.take_number_in(core, number, goal, is_directory),
+            }
         });
         let at = match found {
             Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
@@ -262,6 +267,14 @@ impl Ext {
     fn inode_at(&self, ino: Ino) -> Result<InodePlace, FsError> {
         let (group, slot) = self.volume.inode_slot(ino)?;
         Ok(InodePlace { group, slot })
+    }
+
+    /// The number of an inode of a group.
+    pub(super) fn ino_at(&self, number: GroupNo, slot: u32) -> Ino {
+        let per_group = u64::from(self.volume.sb.inodes_per_group);
+        let before = u64::from(number.get()).saturating_mul(per_group);
+        let ino = before.saturating_add(u64::from(slot)).saturating_add(1);
+        Ino::new(u32::try_from(ino).unwrap_or(u32::MAX))
     }
 
     fn take_number_in(
@@ -279,9 +292,7 @@ impl Ext {
             Ok(found.inspect(|&slot| flip(bitmap, slot)))
         })?;
         let Some((slot, id)) = taken else { return Ok(None) };
-        let before = u64::from(number.get()).saturating_mul(u64::from(per_group));
-        let ino = before.saturating_add(u64::from(slot)).saturating_add(1);
-        let ino = Ino::new(u32::try_from(ino).unwrap_or(u32::MAX));
+        let ino = self.ino_at(number, slot);
         if self.volume.is_own(ino) {
             let place = Location::of("inode bitmap").in_group(number);
             return Err(invalid("free inode", u64::from(ino.get()), place));

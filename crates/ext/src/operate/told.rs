@@ -18,9 +18,9 @@ pub(super) fn groups_per_flex(sb: &Super) -> u32 {
     1u32.checked_shl(log).unwrap_or(1)
 }
 
-/// The hash of a name that decides where a directory of the root goes: half-MD4 of
-/// signed bytes, whatever the version and the signedness of the directories' indexes
-/// (`find_group_orlov`).
+/// The hash of a name that decides where a directory of the root goes, and where in its
+/// parent's window a file: half-MD4 of signed bytes, whatever the version and the
+/// signedness of the directories' indexes (`find_group_orlov`).
 pub(super) fn placement_hash(sb: &Super, name: &[u8]) -> Option<u32> {
     let hash = name_hash(hash_version::HALF_MD4, sb.hash_seed(), name);
     hash.map(|hash| hash.major)

@@ -117,6 +117,7 @@ impl Live for InUse {
 fn options() -> LiveOptions {
     LiveOptions {
         directories: "ext2-orlov".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         force: false,

@@ -5,6 +5,7 @@
 #![allow(missing_docs)]
 
 mod extents;
+mod filled;
 mod held;
 mod hostile;
 mod indexed;
@@ -14,6 +15,7 @@ mod placed;
 mod read_faults;
 #[path = "../../../live/tests/replay/mod.rs"]
 mod replay;
+mod reserved;
 mod shapes;
 mod sums;
 

@@ -206,6 +206,7 @@ pub(crate) fn image_with(shape: &Shape, then: impl FnOnce(&str)) -> Arc<MemoryDe
 pub(crate) fn options() -> LiveOptions {
     LiveOptions {
         directories: "ext2-orlov".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         force: false,

@@ -47,6 +47,8 @@ type Node = seekless_live::Node<Map>;
 pub struct LiveOptions {
     /// The policy for directories, by name (`orlov`).
     pub directories: String,
+    /// The policy for all other inodes; `None` for FFS's only one (`parent`).
+    pub inodes: Option<String>,
     /// The policy for blocks; `None` for the one of the time of the directories'.
     pub blocks: Option<String>,
     /// What the policies draw from.

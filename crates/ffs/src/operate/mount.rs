@@ -15,9 +15,9 @@ use seekless_fs::field::index;
 use seekless_live::{Limits, NameOrder};
 use seekless_placement::block::{self, Blkpref, OldBlkpref};
 use seekless_placement::directory::{self, OldDirpref};
-use seekless_placement::inode::BesideParent;
+use seekless_placement::inode;
 use seekless_placement::realloccg::Optimization;
-use seekless_placement::{GroupSummary, UnknownPolicy};
+use seekless_placement::{GroupSummary, PolicyError};
 use seekless_units::{GroupNo, Ino};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,9 +40,11 @@ impl Ffs {
         if let Some(seal) = Sealer::of(&sb) {
             cache.set_seal(seal);
         }
-        let unknown = |error: UnknownPolicy| FsError::Invalid(error.to_string());
+        let unknown = |error: PolicyError| FsError::Invalid(error.to_string());
         let (expected, seed) = (sb.expected(), options.seed);
         let directories = directory::by_name(&options.directories, sb.ncg, expected, seed);
+        let inodes = directories
+            .and_then(|directories| inode::by_name(directories, options.inodes.as_deref()));
         let old = options.directories == OldDirpref::NAME;
         let usual = if old { OldBlkpref::NAME } else { Blkpref::NAME };
         let blocks = options.blocks.as_deref().unwrap_or(usual);
@@ -57,7 +59,7 @@ impl Ffs {
             device,
             stale_summaries: BTreeSet::new(),
             optim,
-            inodes: Box::new(BesideParent::new(directories.map_err(unknown)?)),
+            inodes: inodes.map_err(unknown)?,
             blocks: blocks.map_err(unknown)?,
             reallocblks: options.reallocblks,
             verified_inodes: HashSet::new(),

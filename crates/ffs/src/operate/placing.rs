@@ -27,6 +27,7 @@ fn open(version: Version, discipline: Discipline) -> FfsLive {
     make(device.as_ref(), &options).unwrap();
     let options = LiveOptions {
         directories: "depth".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         reallocblks: true,

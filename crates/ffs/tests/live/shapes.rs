@@ -34,6 +34,7 @@ pub(crate) fn image(shape: &Shape) -> Arc<MemoryDevice> {
 pub(crate) fn options() -> LiveOptions {
     LiveOptions {
         directories: "orlov".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         reallocblks: true,

@@ -4,10 +4,10 @@ use super::place::Fault;
 use super::{CacheSpec, Cpu, Experiment, Format, Published, Sweep, System, Workload, WorkloadKind};
 use crate::machine::{self, Making};
 use crate::plan;
-use crate::quantity::{DisciplineName, NAME_MOST, Size};
+use crate::quantity::{DisciplineName, NAME_MOST, Size, both_policies};
 use seekless_placement::block::{self, Zones};
 use seekless_placement::directory::{self, Expected};
-use seekless_placement::inode;
+use seekless_placement::inode::{self, ExtVolume};
 use seekless_units::ByteLen;
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -261,10 +261,14 @@ impl System {
 impl Format {
     /// Why the format has no policy of that name.
     fn fault_of_policy(&self, name: &str) -> Option<String> {
-        if self.kind.is_ext() {
-            return inode::ext_by_name(name, 1, 1, 0).err().map(|error| error.to_string());
-        }
-        let found = directory::by_name(name, 1, Expected::default(), 0);
+        let (directories, others) = both_policies(name);
+        let found = if self.kind.is_ext() {
+            let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group: u32::MAX };
+            inode::ext_by_name(directories, others, &volume, 0)
+        } else {
+            let directories = directory::by_name(directories, 1, Expected::default(), 0);
+            directories.and_then(|directories| inode::by_name(directories, others))
+        };
         found.err().map(|error| error.to_string())
     }
 

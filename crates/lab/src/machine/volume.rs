@@ -4,6 +4,7 @@ use super::make::{Making, drive};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
 use crate::experiment::System;
+use crate::quantity;
 use seekless_cache::{Ages, Config, Counters};
 use seekless_device::{SparseDevice, VirtualClock};
 use seekless_ext::ExtLive;
@@ -24,6 +25,7 @@ struct Mount {
     config: Config,
     ext: bool,
     directories: String,
+    inodes: Option<String>,
     blocks: String,
     seed: u64,
     reallocblks: bool,
@@ -35,6 +37,7 @@ impl Mount {
         if self.ext {
             let options = seekless_ext::LiveOptions {
                 directories: self.directories.clone(),
+                inodes: self.inodes.clone(),
                 blocks: Some(self.blocks.clone()),
                 seed: self.seed,
                 force: false,
@@ -47,6 +50,7 @@ impl Mount {
         }
         let options = seekless_ffs::LiveOptions {
             directories: self.directories.clone(),
+            inodes: self.inodes.clone(),
             blocks: Some(self.blocks.clone()),
             seed: self.seed,
             reallocblks: self.reallocblks,
@@ -78,10 +82,12 @@ impl Volume {
         let image = SparseDevice::new(system.format.size.0);
         Making::of(&system.format)?.make(&image)?;
         let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
+        let (directories, inodes) = quantity::both_policies(setup.policy);
         let mount = Mount {
             config: config(system, setup),
             ext: system.format.kind.is_ext(),
-            directories: setup.policy.into(),
+            directories: directories.into(),
+            inodes: inodes.map(Into::into),
             blocks: system.format.blocks.0.clone(),
             seed: setup.chance.seed,
             reallocblks: system.format.reallocblks,

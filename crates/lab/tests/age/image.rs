@@ -43,6 +43,7 @@ fn aged(
     let clock = Arc::new(VirtualClock::new());
     let how = LiveOptions {
         directories: "orlov".into(),
+        inodes: None,
         blocks: None,
         seed: settings.seed,
         reallocblks: true,

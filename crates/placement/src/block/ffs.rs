@@ -1,7 +1,8 @@
 //! What FFS's own policies for blocks want to know, and its policies by name.
 
-use super::{Blkpref, BlockPlacement, NearStart, NextFree, OldBlkpref, RandomStart};
-use crate::{Groups, UnknownPolicy};
+use super::{Blkpref, BlockPlacement, EXT2_NAMES, NearStart, NextFree, OldBlkpref, RandomStart};
+use crate::names::EXT;
+use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
 /// How FFS divides a group, and how much of one a file may take, under the names
@@ -86,13 +87,13 @@ pub fn by_name(
     name: &str,
     zones: Zones,
     seed: u64,
-) -> Result<Box<dyn BlockPlacement<Hints>>, UnknownPolicy> {
+) -> Result<Box<dyn BlockPlacement<Hints>>, PolicyError> {
     match name {
         Blkpref::NAME => Ok(Box::new(Blkpref::new(zones))),
         OldBlkpref::NAME => Ok(Box::new(OldBlkpref::new(zones))),
         NextFree::NAME => Ok(Box::new(NextFree::default())),
         RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
         NearStart::NAME => Ok(Box::new(NearStart)),
-        _ => Err(UnknownPolicy::new(name, &NAMES)),
+        _ => Err(PolicyError::unknown(name, &NAMES, (EXT, &EXT2_NAMES))),
     }
 }

@@ -1,9 +1,10 @@
 //! Policies to compare with, which know nothing of groups (after B. Evans'
 //! comparisons of dirpref and blkpref with simpler rules).
 
-use super::{BlockPlacement, Request};
+use super::{BlockPlacement, NAMES, Request};
 use crate::chance::Chance;
-use crate::{Groups, UnknownPolicy};
+use crate::names::UFS;
+use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
 /// Every block goes behind whatever was allocated last, as on a tape, and at the
@@ -109,13 +110,13 @@ pub const EXT2_NAMES: [&str; 4] =
 ///
 /// # Errors
 /// When there is none of that name.
-pub fn ext2_by_name<H>(name: &str, seed: u64) -> Result<Box<dyn BlockPlacement<H>>, UnknownPolicy> {
+pub fn ext2_by_name<H>(name: &str, seed: u64) -> Result<Box<dyn BlockPlacement<H>>, PolicyError> {
     match name {
         Ext2Next::NAME => Ok(Box::new(Ext2Next)),
         NextFree::NAME => Ok(Box::new(NextFree::default())),
         RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
         NearStart::NAME => Ok(Box::new(NearStart)),
-        _ => Err(UnknownPolicy::new(name, &EXT2_NAMES)),
+        _ => Err(PolicyError::unknown(name, &EXT2_NAMES, (UFS, &NAMES))),
     }
 }
 

@@ -1,7 +1,7 @@
 use super::contiguous::{ContigDirs, Limits, nearest};
 use super::{DirectoryPlacement, Expected};
 use crate::Groups;
-use crate::inode::Parent;
+use crate::inode::{NewInode, Parent};
 use seekless_units::GroupNo;
 
 /// Today's FreeBSD: directories near the root are spread over the volume, those
@@ -51,12 +51,17 @@ impl DirectoryPlacement for Depth {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let parent = &new.parent;
         let known = parent.depth > 0 || parent.is_root;
         let start = if known { probe(groups.shape().ncg, parent) } else { parent.at.group };
         let more = 1u64.checked_shl(parent.depth).unwrap_or(u64::MAX);
         let limits = Limits::new(groups, &self.expected, more);
         nearest(groups, &self.contigdirs, start, &limits)
+    }
+
+    fn hashes_groups(&self) -> bool {
+        true
     }
 
     fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {

@@ -7,7 +7,7 @@
 
 use super::DirectoryPlacement;
 use crate::chance::Chance;
-use crate::inode::Parent;
+use crate::inode::NewInode;
 use crate::{GroupSummary, Groups};
 use seekless_units::GroupNo;
 
@@ -75,10 +75,11 @@ impl Ext2Orlov {
     /// Any other directory.
     fn near(&self, groups: &Groups, parent: GroupNo) -> Option<GroupNo> {
         let (shape, totals) = (groups.shape(), groups.totals());
-        let (ipg, bpg, ncg) =
-            (u64::from(shape.ipg), u64::from(shape.fpg), u64::from(shape.ncg).max(1));
+        let (ipg, ncg) = (u64::from(shape.ipg), u64::from(shape.ncg).max(1));
+        let blocks = |frags: u64| frags.checked_div(u64::from(shape.frag)).unwrap_or(frags);
+        let bpg = blocks(u64::from(shape.fpg));
         let average = Averages::of(groups);
-        let used = shape.size.saturating_sub(totals.nbfree);
+        let used = blocks(shape.size).saturating_sub(totals.nbfree);
         let blocks_per_dir = used.checked_div(totals.ndir.max(1)).unwrap_or(0);
         let most_dirs = totals.ndir.checked_div(ncg).unwrap_or(0).saturating_add(ipg / 16);
         let least_inodes = average.inodes.saturating_sub(ipg / 4);
@@ -128,7 +129,8 @@ impl DirectoryPlacement for Ext2Orlov {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let parent = &new.parent;
         let found = match parent.is_root {
             true => self.top(groups),
             false => self.near(groups, parent.at.group),
@@ -136,7 +138,7 @@ impl DirectoryPlacement for Ext2Orlov {
         found.unwrap_or_else(|| fallback(groups, parent.at.group))
     }
 
-    fn allocated(&mut self, group: GroupNo, is_directory: bool) {
+    fn taken(&mut self, group: GroupNo, is_directory: bool) {
         let at = usize::try_from(group.get()).ok();
         let debt = at.and_then(|at| self.debts.get_mut(at));
         debug_assert!(debt.is_some(), "there is no group {group}");
@@ -156,7 +158,8 @@ impl DirectoryPlacement for FindGroupDir {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let parent = &new.parent;
         let average = Averages::of(groups).inodes.max(1);
         let mut best: Option<(GroupNo, u32)> = None;
         for (number, group) in groups.from(GroupNo::ZERO) {
@@ -167,8 +170,6 @@ impl DirectoryPlacement for FindGroupDir {
         }
         best.map_or_else(|| fallback(groups, parent.at.group), |(number, _)| number)
     }
-
-    fn allocated(&mut self, _: GroupNo, _: bool) {}
 }
 
 impl Linear {
@@ -181,19 +182,17 @@ impl DirectoryPlacement for Linear {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, _: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, _: &NewInode<'_>) -> GroupNo {
         let mut all = groups.from(GroupNo::ZERO);
         all.find(|(_, group)| group.nifree > 0).map_or(GroupNo::ZERO, |(number, _)| number)
     }
-
-    fn allocated(&mut self, _: GroupNo, _: bool) {}
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Shape;
-    use crate::inode::InodePlace;
+    use crate::inode::{InodePlace, Parent};
 
     fn groups(all: &[(u32, u32, u32)]) -> Groups {
         let ncg = u32::try_from(all.len()).unwrap();
@@ -212,9 +211,10 @@ mod tests {
         groups
     }
 
-    fn below(group: u32, is_root: bool) -> Parent {
+    fn below(group: u32, is_root: bool) -> NewInode<'static> {
         let at = InodePlace { group: GroupNo::new(group), slot: 1 };
-        Parent { at, is_root, depth: 1, subdirectories: 0, last: None }
+        let parent = Parent { at, is_root, depth: 1, subdirectories: 0, last: None };
+        NewInode { parent, name: b"new", hash: None, is_directory: true }
     }
 
     #[test]
@@ -239,9 +239,9 @@ mod tests {
         let mut policy = Ext2Orlov::new(3, 1);
         let parent = below(1, false);
         assert_eq!(policy.prefer(&busy, &parent), GroupNo::new(1));
-        policy.allocated(GroupNo::new(1), true);
+        policy.taken(GroupNo::new(1), true);
         assert_eq!(policy.prefer(&busy, &parent), GroupNo::new(2));
-        policy.allocated(GroupNo::new(1), false);
+        policy.taken(GroupNo::new(1), false);
         assert_eq!(policy.prefer(&busy, &parent), GroupNo::new(1));
         // With little in use a group takes ipg / INODE_COST = 16 in a row.
         let idle = groups(&[(1, 1000, 8000), (1, 1000, 8000)]);
@@ -249,7 +249,7 @@ mod tests {
         let parent = below(0, false);
         for _ in 0..16 {
             assert_eq!(policy.prefer(&idle, &parent), GroupNo::new(0));
-            policy.allocated(GroupNo::new(0), true);
+            policy.taken(GroupNo::new(0), true);
         }
         assert_eq!(policy.prefer(&idle, &parent), GroupNo::new(1));
     }

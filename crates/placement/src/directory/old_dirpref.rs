@@ -1,6 +1,6 @@
 use super::DirectoryPlacement;
 use crate::Groups;
-use crate::inode::Parent;
+use crate::inode::NewInode;
 use seekless_units::GroupNo;
 
 /// 4.4BSD's: of the groups with at least the average of free inodes, the one
@@ -18,12 +18,14 @@ impl DirectoryPlacement for OldDirpref {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, _: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, _: &NewInode<'_>) -> GroupNo {
         let average = groups.average(groups.totals().nifree);
         fewest(groups, GroupNo::ZERO, |nifree, _| nifree >= average)
     }
 
-    fn allocated(&mut self, _: GroupNo, _: bool) {}
+    fn hashes_groups(&self) -> bool {
+        true
+    }
 }
 
 /// The first group with the fewest directories, fewer than it has inodes, among

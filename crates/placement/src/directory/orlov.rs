@@ -3,14 +3,14 @@ use super::old_dirpref::fewest;
 use super::{DirectoryPlacement, Expected};
 use crate::Groups;
 use crate::chance::Chance;
-use crate::inode::Parent;
+use crate::inode::NewInode;
 use seekless_units::GroupNo;
 
-/// Orlov's (FreeBSD 4.4 to 13, NetBSD, OpenBSD): directories below the root are
+/// Orlov's (FreeBSD 4.4 to 13, its ext2fs since 9, NetBSD, OpenBSD): directories below the root are
 /// spread over the volume, from a random group on; all others lie with their
 /// parent, as long as the group has room for the files expected in them.
 ///
-/// Source: G. Orlov, *dirpref* (2000), `ffs_dirpref`.
+/// Source: G. Orlov, *dirpref* (2000), `ffs_dirpref`, `ext2_dirpref`.
 #[derive(Clone, Debug)]
 pub struct Orlov {
     contigdirs: ContigDirs,
@@ -43,12 +43,17 @@ impl DirectoryPlacement for Orlov {
         Self::NAME
     }
 
-    fn prefer(&mut self, groups: &Groups, parent: &Parent) -> GroupNo {
+    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let parent = &new.parent;
         if parent.is_root {
             return self.spread(groups);
         }
         let limits = Limits::new(groups, &self.expected, u64::from(groups.shape().ipg) / 16);
         nearest(groups, &self.contigdirs, parent.at.group, &limits)
+    }
+
+    fn hashes_groups(&self) -> bool {
+        true
     }
 
     fn allocated(&mut self, preferred: GroupNo, is_directory: bool) {

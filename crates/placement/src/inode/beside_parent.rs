@@ -20,8 +20,9 @@ impl BesideParent {
 
 impl InodePlacement for BesideParent {
     fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace {
+        self.directories.begin(groups);
         if new.is_directory {
-            let group = self.directories.prefer(groups, &new.parent);
+            let group = self.directories.prefer(groups, new);
             InodePlace { group, slot: 0 }
         } else {
             new.parent.at
@@ -55,7 +56,7 @@ mod tests {
             "last"
         }
 
-        fn prefer(&mut self, groups: &Groups, _: &Parent) -> GroupNo {
+        fn prefer(&mut self, groups: &Groups, _: &NewInode<'_>) -> GroupNo {
             GroupNo::new(groups.shape().ncg - 1)
         }
 

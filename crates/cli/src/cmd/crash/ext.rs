@@ -99,6 +99,7 @@ impl Target for Ext {
     ) -> Result<Box<dyn Live>, FsError> {
         let options = LiveOptions {
             directories: "ext2-orlov".into(),
+            inodes: None,
             blocks: None,
             seed: 1,
             force: false,

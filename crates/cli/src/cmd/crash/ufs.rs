@@ -48,6 +48,7 @@ impl Ufs {
     ) -> Result<FfsLive, FsError> {
         let options = LiveOptions {
             directories: "orlov".into(),
+            inodes: None,
             blocks: None,
             seed: 1,
             force: false,

@@ -1,26 +1,21 @@
-use super::find_group::near_parent;
-use super::{InodePlace, InodePlacement, NewInode, Parent};
+use super::DirectoryPlacement;
+use crate::Groups;
 use crate::chance::Chance;
-use crate::{GroupSummary, Groups};
+use crate::flexible::{Unit, Units};
+use crate::inode::{NewInode, Parent};
 use seekless_units::GroupNo;
-use std::ops::Range;
 
-/// ext4's rule (`find_group_orlov` and `find_group_other` of `fs/ext4/ialloc.c`), which
-/// looks at flexible groups as units.
+/// ext4's rule (`find_group_orlov` of `fs/ext4/ialloc.c`), which looks at flexible groups
+/// as units; without them a unit is a group.
 ///
 /// Directories of the root go to the unit with the fewest directories of those with
 /// the average of free inodes and blocks, the first of equals from one on that the
 /// hash of the name decides. Other directories go to the first unit with room from
-/// the one on in which the parent was last given an inode. All else goes to the
-/// parent's unit, or to the one that the parent was last given an inode in, or where
-/// a directory would go. In a unit it is the first group that has a free inode.
-///
-/// Without flexible groups a unit is a group, and all but directories follow
-/// [`FindGroup`](super::FindGroup)'s rule.
+/// the one on in which the parent was last given an inode. In a unit it is the first
+/// group that has a free inode.
 #[derive(Clone, Debug)]
 pub struct LinuxOrlov {
-    /// Groups in a unit, at least one.
-    per_unit: u32,
+    units: Units,
     /// Directories, free inodes and free blocks of the volume.
     totals: [Lagging; 3],
     chance: Chance,
@@ -65,24 +60,6 @@ impl Lagging {
     }
 }
 
-/// What the groups of a unit have together.
-#[derive(Clone, Copy, Default)]
-struct Unit {
-    directories: u64,
-    inodes: u64,
-    blocks: u64,
-}
-
-impl Unit {
-    fn with(self, group: GroupSummary) -> Self {
-        Self {
-            directories: self.directories.saturating_add(group.ndir.into()),
-            inodes: self.inodes.saturating_add(group.nifree.into()),
-            blocks: self.blocks.saturating_add(group.nbfree.into()),
-        }
-    }
-}
-
 impl LinuxOrlov {
     /// What it is called.
     pub const NAME: &'static str = "linux-orlov";
@@ -92,40 +69,10 @@ impl LinuxOrlov {
     #[must_use]
     pub fn new(groups_per_flex: u32, seed: u64) -> Self {
         Self {
-            per_unit: groups_per_flex.max(1),
+            units: Units::new(groups_per_flex),
             totals: <[Lagging; 3]>::default(),
             chance: Chance::new(seed),
         }
-    }
-
-    fn units(&self, groups: &Groups) -> u32 {
-        groups.shape().ncg.div_ceil(self.per_unit)
-    }
-
-    /// The unit that has a group.
-    fn unit_of(&self, group: GroupNo) -> u32 {
-        group.get().checked_div(self.per_unit).unwrap_or(0)
-    }
-
-    /// The groups of a unit; the last one may have fewer than others.
-    fn groups_of(&self, groups: &Groups, unit: u32) -> Range<u32> {
-        let first = unit.saturating_mul(self.per_unit);
-        first..first.saturating_add(self.per_unit).min(groups.shape().ncg)
-    }
-
-    fn sum(&self, groups: &Groups, unit: u32) -> Unit {
-        let all = self.groups_of(groups, unit).map(GroupNo::new);
-        all.filter_map(|number| groups.summary(number)).fold(Unit::default(), Unit::with)
-    }
-
-    /// All units from one on, with what they have; then those in front of it.
-    fn from<'a>(
-        &'a self,
-        groups: &'a Groups,
-        start: u32,
-    ) -> impl Iterator<Item = (u32, Unit)> + 'a {
-        let end = self.units(groups);
-        (start..end).chain(0..start).map(|unit| (unit, self.sum(groups, unit)))
     }
 
     /// Notes an inode that was taken or given back, and the block that a directory has:
@@ -141,7 +88,7 @@ impl LinuxOrlov {
 
     /// What a unit has on average.
     fn average(&self, groups: &Groups) -> Unit {
-        let units = u64::from(self.units(groups));
+        let units = u64::from(self.units.count(groups));
         let average = |total: &Lagging| total.known.unwrap_or(0).checked_div(units).unwrap_or(0);
         let [directories, inodes, blocks] = &self.totals;
         Unit { directories: average(directories), inodes: average(inodes), blocks: average(blocks) }
@@ -157,15 +104,9 @@ impl LinuxOrlov {
         first(average).or_else(|| first(1)).map_or(parent, |(number, _)| number)
     }
 
-    /// The first group of a unit that has a free inode.
-    fn first_in(&self, groups: &Groups, unit: u32) -> Option<GroupNo> {
-        let has = |number: &GroupNo| groups.summary(*number).is_some_and(|group| group.nifree > 0);
-        self.groups_of(groups, unit).map(GroupNo::new).find(has)
-    }
-
     /// The unit for a directory of the root.
     fn top(&mut self, groups: &Groups, hash: Option<u32>) -> Option<u32> {
-        let units = self.units(groups);
+        let units = self.units.count(groups);
         let chance = &mut self.chance;
         let start = hash.and_then(|hash| hash.checked_rem(units));
         let start = start.unwrap_or_else(|| u32::try_from(chance.below(units.into())).unwrap_or(0));
@@ -173,7 +114,7 @@ impl LinuxOrlov {
         let mut best = None;
         // A group's inodes, however many groups a unit has.
         let mut fewest = u64::from(groups.shape().ipg);
-        for (number, unit) in self.from(groups, start) {
+        for (number, unit) in self.units.from(groups, start) {
             let fits =
                 unit.inodes > 0 && unit.inodes >= average.inodes && unit.blocks >= average.blocks;
             if fits && unit.directories < fewest {
@@ -186,14 +127,14 @@ impl LinuxOrlov {
     /// The unit for any other directory.
     fn near(&self, groups: &Groups, parent: &Parent) -> Option<u32> {
         let shape = groups.shape();
-        let in_unit = |of_group: u32| u64::from(of_group).saturating_mul(self.per_unit.into());
+        let in_unit = |of_group: u32| u64::from(of_group).saturating_mul(self.units.groups.into());
         let (ipu, bpu) = (in_unit(shape.ipg), in_unit(shape.fpg));
         let average = self.average(groups);
         let most_directories = average.directories.saturating_add(ipu / 16);
         let least_inodes = average.inodes.saturating_sub(ipu / 4).max(1);
         let least_blocks = average.blocks.saturating_sub(bpu / 4);
-        let start = self.unit_of(parent.last.unwrap_or(parent.at.group));
-        let mut all = self.from(groups, start);
+        let start = self.units.of(parent.last.unwrap_or(parent.at.group));
+        let mut all = self.units.from(groups, start);
         let found = all.find(|(_, unit)| {
             unit.directories < most_directories
                 && unit.inodes >= least_inodes
@@ -201,51 +142,32 @@ impl LinuxOrlov {
         });
         found.map(|(number, _)| number)
     }
-
-    fn directory(&mut self, groups: &Groups, new: &NewInode<'_>, is_top: bool) -> GroupNo {
-        let unit = if is_top { self.top(groups, new.hash) } else { self.near(groups, &new.parent) };
-        let group = unit.and_then(|unit| self.first_in(groups, unit));
-        group.unwrap_or_else(|| self.fallback(groups, new.parent.at.group))
-    }
-
-    fn other(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
-        let Parent { at, last, .. } = new.parent;
-        if self.per_unit == 1 {
-            let has = |number: &GroupNo| groups.summary(*number).is_some_and(|one| one.nifree > 0);
-            return near_parent(groups, at).into_iter().find(has).unwrap_or(at.group);
-        }
-        let first = |group: GroupNo| self.first_in(groups, self.unit_of(group));
-        let near = first(at.group).or_else(|| last.and_then(first));
-        near.unwrap_or_else(|| self.directory(groups, new, false))
-    }
 }
 
-impl InodePlacement for LinuxOrlov {
-    fn goal(&mut self, groups: &Groups, new: &NewInode<'_>) -> InodePlace {
+impl DirectoryPlacement for LinuxOrlov {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn begin(&mut self, groups: &Groups) {
         let now = groups.totals();
         for (total, now) in self.totals.iter_mut().zip([now.ndir, now.nifree, now.nbfree]) {
             total.note(now);
         }
-        let group = if new.is_directory {
-            self.directory(groups, new, new.parent.is_root)
-        } else {
-            self.other(groups, new)
-        };
-        InodePlace { group, slot: 0 }
     }
 
-    fn order(&self, groups: &Groups, goal: InodePlace) -> Box<dyn Iterator<Item = GroupNo>> {
-        let shape = *groups.shape();
-        Box::new((0..u64::from(shape.ncg)).map(move |by| shape.group_after(goal.group, by)))
+    fn prefer(&mut self, groups: &Groups, new: &NewInode<'_>) -> GroupNo {
+        let is_top = new.parent.is_root;
+        let unit = if is_top { self.top(groups, new.hash) } else { self.near(groups, &new.parent) };
+        let group = unit.and_then(|unit| self.units.first_in(groups, unit));
+        group.unwrap_or_else(|| self.fallback(groups, new.parent.at.group))
     }
 
-    fn taken(&mut self, new: &NewInode<'_>, _: InodePlace, at: Option<InodePlace>) {
-        if at.is_some() {
-            self.changed(new.is_directory, false);
-        }
+    fn taken(&mut self, _: GroupNo, is_directory: bool) {
+        self.changed(is_directory, false);
     }
 
-    fn given_back(&mut self, _: InodePlace, is_directory: bool) {
+    fn given_back(&mut self, is_directory: bool) {
         self.changed(is_directory, true);
     }
 }

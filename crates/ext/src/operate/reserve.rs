@@ -1,0 +1,96 @@
+//! Inodes that are reserved for the children of directories: which slot is taken where a
+//! policy has windows, and what it is told of a group before the first one is.
+
+use super::bitmaps::Bitmap;
+use super::search::first_free;
+use super::space::has_bit;
+use super::{Core, Ext};
+use crate::field::parse;
+use crate::ondisk::{INODE_CORE_SIZE, InodeCore};
+use seekless_fs::field::index;
+use seekless_fs::{FileKind, FsError};
+use seekless_live::Table;
+use seekless_placement::inode::{NewInode, Slots};
+use seekless_units::GroupNo;
+use std::ops::Range;
+
+/// A bitmap of inodes; none stands for one that was never written.
+struct Bits<'a>(Option<&'a [u8]>);
+
+impl Slots for Bits<'_> {
+    fn next_free(&self, range: Range<u32>) -> Option<u32> {
+        match self.0 {
+            Some(bitmap) => first_free(bitmap, range.end, range.start),
+            None => (!range.is_empty()).then_some(range.start),
+        }
+    }
+
+    fn next_used(&self, mut range: Range<u32>) -> Option<u32> {
+        self.0.and_then(|bitmap| range.find(|&slot| has_bit(bitmap, slot)))
+    }
+}
+
+impl Ext {
+    /// The slot that a policy with windows wants in a group that has a free inode: none
+    /// where there is no such policy, and then any will do; `Some(None)` where it
+    /// wants none in this group.
+    pub(super) fn wanted_slot(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        new: &NewInode<'_>,
+        first: bool,
+    ) -> Result<Option<Option<u32>>, FsError> {
+        let Some(windows) = self.inodes.windows() else { return Ok(None) };
+        if let Some(distance) = windows.unknown(number) {
+            let directories = self.directories_at(core, number, distance)?;
+            if let Some(windows) = self.inodes.windows() {
+                windows.learn(number, directories);
+            }
+        }
+        let bitmap = Bits(self.bitmap(core, number, Bitmap::Inodes)?);
+        let windows = self.inodes.windows();
+        Ok(windows.map(|windows| windows.slot(new, number, first, &bitmap)))
+    }
+
+    /// Those slots of a group, of the ones that lie so far apart, that hold directories.
+    /// Parts of the table that were never used are not read.
+    fn directories_at(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        distance: u32,
+    ) -> Result<Vec<u32>, FsError> {
+        let used = self.used_part(number)?;
+        let Some(bitmap) = self.bitmap(core, number, Bitmap::Inodes)? else {
+            return Ok(Vec::new());
+        };
+        let slots = (0..used).step_by(index(distance));
+        let taken: Vec<u32> = slots.filter(|&slot| has_bit(bitmap, slot)).collect();
+        let mut found = Vec::new();
+        for slot in taken {
+            if self.holds_directory(core, number, slot)? {
+                found.push(slot);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether an inode that is in use is a directory. Nothing else is asked of it: one
+    /// that is damaged is worth a window at most, and is reported to whoever uses it.
+    fn holds_directory(
+        &self,
+        core: &mut Core,
+        number: GroupNo,
+        slot: u32,
+    ) -> Result<bool, FsError> {
+        let (at, skip) = self.inode_place(self.ino_at(number, slot))?;
+        let raw = core.cache.read(at, skip, INODE_CORE_SIZE)?;
+        let inode: Option<InodeCore> = parse(raw, 0);
+        debug_assert!(inode.is_some(), "as many bytes were read");
+        Ok(inode.is_some_and(|inode| {
+            let is_directory = FileKind::from_mode(inode.i_mode.get()) == Some(FileKind::Directory);
+            is_directory && inode.i_links_count.get() > 0
+        }))
+    }
+}

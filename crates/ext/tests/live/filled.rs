@@ -1,0 +1,69 @@
+//! Every pair of policies for inodes fills a volume to the last one.
+
+use crate::reserved::{OWNER, VOLUMES, open};
+use crate::shapes::{fsck, image};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use seekless_ext::ExtLive;
+use seekless_fs::FsError;
+use seekless_fs::operate::{NewFile, Operate};
+use seekless_units::Ino;
+
+/// Makes files and directories until there is no inode left; how many there were.
+fn fill(live: &mut ExtLive, dirs: &mut Vec<Ino>, round: u32, chance: &mut Pcg64Mcg) -> u64 {
+    for n in 0.. {
+        let dir = dirs[chance.next_u64() as usize % dirs.len()];
+        let kind = if n % 12 == 0 { NewFile::Directory } else { NewFile::Regular };
+        match live.make(dir, format!("{round}-{n}").as_bytes(), kind, OWNER) {
+            Ok(made) if n % 12 == 0 => dirs.push(made.ino),
+            Ok(_) => {}
+            Err(FsError::NoSpace(_)) => return n,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!("inodes have numbers of 32 bits");
+}
+
+/// Whatever the policies, there is no free inode that cannot be had, and the next mount
+/// may choose others.
+#[test]
+fn every_pair_of_policies_fills_a_volume() {
+    let dirs =
+        ["ext2-orlov", "find-group-dir", "linear", "linux-orlov", "ffs-orlov", "old-dirpref"];
+    let inodes =
+        ["parent", "dir-reserve", "find-group-other", "dir-reserve-hashed=32", "dir-reserve=7"];
+    for (shape, discipline) in [&VOLUMES[0], &VOLUMES[2]] {
+        for (n, dirs) in dirs.iter().enumerate() {
+            for (m, other) in inodes.iter().enumerate() {
+                let what = format!("{dirs} {other} {discipline} {shape:?}");
+                let device = image(shape);
+                let mut chance = Pcg64Mcg::seed_from_u64((n * 10 + m) as u64);
+                let mut live = open(&device, *discipline, dirs, other);
+                let mut made = vec![live.root()];
+                let free = live.space().free_inodes;
+                assert_eq!(fill(&mut live, &mut made, 0, &mut chance), free, "{what}");
+                assert_eq!(live.space().free_inodes, 0, "{what}");
+                // Some go.
+                let mut gone = 0;
+                for n in (1..free).filter(|n| n % 12 != 0 && n % 5 < 2) {
+                    for &dir in &made {
+                        let name = format!("0-{n}");
+                        if live.lookup(dir, name.as_bytes()).unwrap().is_some() {
+                            live.unlink(dir, name.as_bytes()).unwrap();
+                            gone += 1;
+                            break;
+                        }
+                    }
+                }
+                live.unmount().unwrap();
+                fsck(&device, &what);
+                let other = inodes[(m + 3) % inodes.len()];
+                let mut live = open(&device, *discipline, dirs, other);
+                assert_eq!(fill(&mut live, &mut made, 1, &mut chance), gone, "{what}, {other}");
+                assert!(gone > 500, "{what}: {gone} went");
+                live.unmount().unwrap();
+                fsck(&device, &format!("{what}, {other}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+use super::{InodePlace, NewInode, Parent};
+use crate::directory::DirectoryPlacement;
+use crate::flexible::Units;
+use crate::{GroupSummary, Groups, hashalloc};
+use seekless_units::GroupNo;
+
+/// The rules of ext for the group of an inode that is no directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Others {
+    /// ext4's (`find_group_other` of `fs/ext4/ialloc.c`): the parent's flexible group, or
+    /// that of the last inode for a name in the parent, or where a directory would go
+    /// that is not below the root. Without flexible groups as ext2's.
+    Parent(Units),
+    /// ext2's (`find_group_other` of `fs/ext2/ialloc.c`): the parent's group, if that has
+    /// an inode and a block to spare; then groups at growing distances from one that
+    /// the parent's number decides, so that the children of one directory stay together;
+    /// then any that has an inode.
+    FindGroup,
+}
+
+impl Others {
+    /// What [`Others::Parent`] is called.
+    pub(super) const PARENT: &'static str = "parent";
+    /// What [`Others::FindGroup`] is called.
+    pub(super) const FIND_GROUP: &'static str = "find-group-other";
+
+    /// The groups in which to look, one after the other.
+    pub(super) fn order(
+        self,
+        groups: &Groups,
+        new: &NewInode<'_>,
+        directories: &mut dyn DirectoryPlacement,
+    ) -> Order {
+        let parent = new.parent;
+        match self {
+            Self::Parent(units) if units.groups > 1 => {
+                let first = |group: GroupNo| units.first_in(groups, units.of(group));
+                let near = first(parent.at.group).or_else(|| parent.last.and_then(first));
+                let below = NewInode { parent: Parent { is_root: false, ..parent }, ..*new };
+                Order::from(near.unwrap_or_else(|| directories.prefer(groups, &below)))
+            }
+            Self::Parent(_) | Self::FindGroup => Order::near(groups, parent.at),
+        }
+    }
+}
+
+/// An order of groups.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    /// Some, and then all from one on.
+    Cyclic {
+        /// Those first.
+        front: Vec<GroupNo>,
+        /// Where the others begin.
+        from: GroupNo,
+    },
+    /// That of [`hashalloc`](hashalloc()).
+    Hashed(GroupNo),
+}
+
+impl Order {
+    /// All groups from one on.
+    pub(super) fn from(group: GroupNo) -> Self {
+        Self::Cyclic { front: Vec::new(), from: group }
+    }
+
+    /// The parent's and some at growing distances, those with an inode and a block to
+    /// spare; then all behind the parent's, whatever they have, and it last: all others
+    /// may be without an inode.
+    fn near(groups: &Groups, parent: InodePlace) -> Self {
+        let shape = groups.shape();
+        let number = u64::from(parent.group.get()).saturating_mul(shape.ipg.into());
+        let number = number.saturating_add(parent.slot.into()).saturating_add(1);
+        let has_both = |group: &GroupSummary| group.nifree > 0 && group.nbfree > 0;
+        let is_good = |number: &GroupNo| groups.summary(*number).as_ref().is_some_and(has_both);
+        let mut front = vec![parent.group];
+        let (mut at, mut by) = (shape.group_after(parent.group, number), 1u64);
+        while by < u64::from(shape.ncg) {
+            at = shape.group_after(at, by);
+            front.push(at);
+            by = by.saturating_mul(2);
+        }
+        front.retain(is_good);
+        Self::Cyclic { front, from: shape.group_after(parent.group, 1) }
+    }
+
+    /// The groups, one after the other.
+    pub(super) fn all(&self, groups: &Groups) -> Box<dyn Iterator<Item = GroupNo>> {
+        let shape = *groups.shape();
+        match self {
+            Self::Cyclic { front, from } => {
+                let from = *from;
+                let rest = (0..u64::from(shape.ncg)).map(move |by| shape.group_after(from, by));
+                Box::new(front.clone().into_iter().chain(rest))
+            }
+            Self::Hashed(start) => Box::new(hashalloc(shape.ncg, *start)),
+        }
+    }
+
+    /// The first one that has a free inode; the first one where none has.
+    pub(super) fn first(&self, groups: &Groups) -> GroupNo {
+        let has = |number: &GroupNo| groups.summary(*number).is_some_and(|group| group.nifree > 0);
+        let first = self.all(groups).find(has).or_else(|| self.all(groups).next());
+        first.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Shape;
+    use crate::inode::{ExtVolume, ext_by_name};
+
+    fn groups(ncg: u32, full: &[u32]) -> Groups {
+        let shape = Shape { ncg, ipg: 100, fpg: 1000, frag: 1, ..Shape::default() };
+        let mut groups = Groups::new(shape, |group| shape.base(group));
+        for number in 0..ncg {
+            let nbfree = if full.contains(&number) { 0 } else { 10 };
+            let summary = GroupSummary { nifree: 10, nbfree, ..GroupSummary::default() };
+            groups.set(GroupNo::new(number), summary);
+        }
+        groups
+    }
+
+    /// `find_group_other` written out: the parent's; then `group = (parent's group +
+    /// parent's ino) % n`, and `group += i`, less `n` when that is too much, for
+    /// `i = 1; i < n; i <<= 1`; then, blocks or none, from the parent's + 1 on.
+    #[test]
+    fn groups_are_tried_as_ext2_tries_them() {
+        for ncg in 1..40u32 {
+            for (parent, slot) in [(0, 1), (ncg - 1, 57), (ncg / 2, 99)] {
+                let full = [parent, (parent + 3) % ncg];
+                let groups = groups(ncg, &full);
+                let volume = ExtVolume { groups: ncg, groups_per_flex: 1, inodes_per_group: 100 };
+                let mut policy = ext_by_name("linear", None, &volume, 1).unwrap();
+                let at = InodePlace { group: GroupNo::new(parent), slot };
+                let parent_dir =
+                    Parent { at, is_root: false, depth: 0, subdirectories: 0, last: None };
+                let new =
+                    NewInode { parent: parent_dir, name: b"x", hash: None, is_directory: false };
+                let goal = policy.goal(&groups, &new);
+                let order: Vec<u32> = policy.order(&groups, goal).map(GroupNo::get).collect();
+                let ino = parent * 100 + slot + 1;
+                let mut expected = vec![parent];
+                let (mut group, mut i) = ((parent + ino) % ncg, 1);
+                while i < ncg {
+                    group += i;
+                    if group >= ncg {
+                        group -= ncg;
+                    }
+                    expected.push(group);
+                    i *= 2;
+                }
+                expected.retain(|group| !full.contains(group));
+                for i in 1..=ncg {
+                    expected.push((parent + i) % ncg);
+                }
+                assert_eq!(order, expected, "{ncg} groups from {parent}");
+            }
+        }
+    }
+}
