@@ -128,9 +128,9 @@ fn what_an_ext_image_has_that_is_not_kept_up_is_named() {
     }
     let scratch = Scratch::new("age-ext");
     let image = scratch.join("image");
-    run("mke2fs", &["-q", "-t", "ext4", "-O", "inline_data", &image, "8M"]);
+    run("mke2fs", &["-q", "-t", "ext4", "-O", "bigalloc", &image, "64M"]);
     let (code, message) = failure(&seekless(&["age", &image, "--ops", "9"]));
-    assert!(code == 4 && message.contains("inline_data"), "{code} {message}");
+    assert!(code == 4 && message.contains("bigalloc"), "{code} {message}");
 }
 
 #[test]

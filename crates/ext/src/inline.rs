@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::ops::ControlFlow;
 
 /// Bytes of `i_block` that an inline directory keeps for its parent's number.
-const PARENT: usize = 4;
+pub(crate) const PARENT: usize = 4;
 /// The cookies of the two entries that an inline directory does not store;
 /// stored entries follow as if those two stood in front of them.
 const DOT_COOKIE: u64 = 12;
@@ -32,6 +32,11 @@ pub(crate) fn find(inode: &Inode) -> Result<InlineData<'_>, FsError> {
 }
 
 impl InlineData<'_> {
+    /// Both parts, one behind the other.
+    pub(crate) fn whole(&self) -> Vec<u8> {
+        [self.head, self.tail].concat()
+    }
+
     /// Copies from `offset` on; the range must lie within the inode's length.
     pub(crate) fn read(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
         let room = wide(self.head.len().saturating_add(self.tail.len()));

@@ -13,6 +13,10 @@ use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::ops::Range;
 
+mod inner;
+
+pub(crate) use inner::{data_room, empty_data, with_data};
+
 /// Bytes of the fixed part of an entry.
 const ENTRY: usize = size_of::<XattrEntry>();
 /// The largest value the format allows.
@@ -177,9 +181,7 @@ impl Stored<'_> {
 
 /// The value of `system.data`: the second part of inline data.
 pub(crate) fn inline_value(inode: &Inode) -> Result<Option<&[u8]>, FsError> {
-    let data = in_inode(inode)?
-        .into_iter()
-        .find(|stored| stored.name_index == INDEX_SYSTEM && stored.name == b"data");
+    let data = in_inode(inode)?.into_iter().find(inner::is_data);
     match data.map(|stored| (stored.value, stored.place)) {
         None => Ok(None),
         Some((Value::Here(bytes), _)) => Ok(Some(bytes)),
@@ -198,13 +200,16 @@ pub(crate) fn names_its_owner(holder: &Inode, owner: &Inode) -> bool {
 }
 
 /// All attributes of an inode, whose block of them has these bytes, in the order
-/// in which they are stored.
+/// in which they are stored, but for its inline data.
 ///
 /// # Errors
 /// [`FsError::Unsupported`] for what a mount does not show: it would be lost if the
 /// attributes were written anew.
 pub(crate) fn all_shown(inode: &Inode, block: Option<&[u8]>) -> Result<Vec<Xattr>, FsError> {
     let mut stored = in_inode(inode)?;
+    if inode.has_flag(flags::INLINE_DATA) {
+        stored.retain(|stored| !inner::is_data(stored));
+    }
     if let Some(block) = block {
         let place = Location::of("attribute block").in_inode(inode.ino);
         stored.extend(entries(block, size_of::<XattrHeader>(), place)?);

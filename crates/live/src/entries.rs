@@ -7,13 +7,13 @@
 
 use crate::fault::Fault;
 use crate::index::Slot;
+use crate::inside::{Lies, put};
 use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
-use seekless_fs::{DirEntry, FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
-use std::ops::ControlFlow;
 
 /// Room for a name: the unit, and what must be on the disk for it to be
 /// reached.
@@ -29,13 +29,16 @@ const LEN_LEN: usize = 2;
 
 impl<F: Format> Live<F> {
     /// Bytes of a unit of a directory.
-    fn unit(&self) -> u64 {
+    pub(crate) fn unit(&self) -> u64 {
         wide(self.format.limits().dir_unit)
     }
 
     /// A directory's size, checked.
     pub(crate) fn dir_size(&mut self, dir: Ino) -> Result<u64, FsError> {
         let size = self.dir_node(dir)?.size;
+        if self.format.has_names_inside(&mut self.core, dir)? {
+            return Ok(wide(self.names_inside(dir)?.len()));
+        }
         let limit = self.format.limits().dir_max;
         if size > limit || size.checked_rem(self.unit()) != Some(0) {
             return Err(range("di_size", size, limit, Location::of("directory").in_inode(dir)));
@@ -48,8 +51,10 @@ impl<F: Format> Live<F> {
         let bsize = u64::from(self.format.limits().block);
         let end = at.saturating_add(1).next_multiple_of(bsize).min(size);
         let len = index(end.saturating_sub(at));
-        let (block, skip) = self.dir_place(dir, at)?;
-        Ok(self.core.cache.read(block, skip, len)?.to_vec())
+        match self.lies(dir, at)? {
+            Lies::At(block, skip) => Ok(self.core.cache.read(block, skip, len)?.to_vec()),
+            Lies::Inside(from) => Ok(self.names_inside(dir)?.split_off(from)),
+        }
     }
 
     /// Where a byte of a directory lies.
@@ -142,10 +147,7 @@ impl<F: Format> Live<F> {
     ) -> Result<Ids, FsError> {
         self.settle_return(dir, name)?;
         let base = spot.unit.saturating_mul(self.unit());
-        let (block, skip) = self.dir_place(dir, base)?;
-        let unit_len = self.format.limits().dir_unit;
-        let bytes = self.core.cache.read(block, skip, unit_len)?;
-        let mut unit = SmallVec::<[u8; 512]>::from_slice(bytes);
+        let (lies, mut unit) = self.unit_bytes(dir, spot.unit)?;
         let codec = self.format.codec();
         let kind = codec.code_of(to.1);
         let needed = F::Codec::needed(name.len());
@@ -162,6 +164,7 @@ impl<F: Format> Live<F> {
                 (at, len)
             }
             None => {
+                debug_assert!(matches!(lies, Lies::At(..)), "a place was found in it");
                 let old = unit.to_vec();
                 let Compacted { at, len, changed, moved } =
                     codec.compact(&old, &mut unit, place, needed)?;
@@ -180,7 +183,10 @@ impl<F: Format> Live<F> {
         let over: SmallVec<[_; 2]> = pieces.iter().map(written).collect();
         let older = self.unless(Fault::NameTwice, self.departure(dir, name, &over));
         let after: Ids = after.iter().copied().chain(older).collect();
-        let id = self.put_pieces(block, skip, &unit, &pieces, role, &after)?;
+        let id = match lies {
+            Lies::At(block, skip) => self.put_pieces(block, skip, &unit, &pieces, role, &after)?,
+            Lies::Inside(_) => self.edit_inside(dir, |names| names.copy_from_slice(&unit))?,
+        };
         // Undoing a compaction would move the other names back.
         let added = if room.is_some() { id } else { ChangeId::COMMITTED };
         let slot = Slot { ino: to.0, at: base.saturating_add(wide(at)), kind, added };
@@ -253,7 +259,13 @@ impl<F: Format> Live<F> {
 
     /// Makes an entry unused.
     fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
-        let (block, skip) = self.dir_place(dir, slot.at)?;
+        let (block, skip) = match self.lies(dir, slot.at)? {
+            Lies::At(block, skip) => (block, skip),
+            Lies::Inside(at) => {
+                let at = at.saturating_add(F::Codec::INO);
+                return self.edit_inside(dir, |names| put(names, at, &[0; INO_LEN]));
+            }
+        };
         if !after.is_empty() {
             let offset = byte(skip.saturating_add(F::Codec::INO));
             let piece = Piece { offset, bytes: &[0; INO_LEN] };
@@ -340,10 +352,14 @@ impl<F: Format> Live<F> {
     /// included.
     pub(crate) fn changes_to_name(&mut self, dir: Ino, name: &[u8]) -> Result<Ids, FsError> {
         let Some(slot) = self.find(dir, name)? else { return Ok(Ids::new()) };
-        let (block, skip) = self.dir_place(dir, slot.at)?;
-        // An entry lies in one fragment.
-        let within = skip.checked_div(index(self.format.limits().unit)).unwrap_or(0);
-        let fragment = Extent::new(block.saturating_add(wide(within)), 1);
+        let fragment = match self.lies(dir, slot.at)? {
+            Lies::At(block, skip) => {
+                // An entry lies in one fragment.
+                let within = skip.checked_div(index(self.format.limits().unit)).unwrap_or(0);
+                Extent::new(block.saturating_add(wide(within)), 1)
+            }
+            Lies::Inside(_) => self.format.inode_run(dir)?,
+        };
         let waiting = self.core.cache.changes_in(fragment);
         let node = self.node(dir)?;
         Ok(waiting.into_iter().chain(node.fresh.clone()).chain(node.reached_by.clone()).collect())
@@ -360,15 +376,22 @@ impl<F: Format> Live<F> {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        let (block, skip) = self.dir_place(dir, slot.at)?;
         let ino = self.format.codec().ino_bytes(to.0);
         let kind = self.format.codec().code_of(to.1);
-        let at = |within: usize| byte(skip.saturating_add(within));
-        let pieces = [
-            Piece { offset: at(F::Codec::INO), bytes: &ino },
-            Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
-        ];
-        let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = match self.lies(dir, slot.at)? {
+            Lies::At(block, skip) => {
+                let at = |within: usize| byte(skip.saturating_add(within));
+                let pieces = [
+                    Piece { offset: at(F::Codec::INO), bytes: &ino },
+                    Piece { offset: at(F::Codec::KIND), bytes: &[kind] },
+                ];
+                self.core.cache.change(block, &pieces, Role::EntryChange, after)?
+            }
+            Lies::Inside(at) => self.edit_inside(dir, |names| {
+                put(names, at.saturating_add(F::Codec::INO), &ino);
+                put(names, at.saturating_add(F::Codec::KIND), &[kind]);
+            })?,
+        };
         if let Some(slot) = self.index(dir)?.names.get_mut(name) {
             (slot.ino, slot.kind, slot.added) = (to.0, kind, ChangeId::COMMITTED);
         }
@@ -387,38 +410,5 @@ impl<F: Format> Live<F> {
             found.extend(self.core.cache.changes_in(run));
         }
         Ok(found)
-    }
-
-    /// Visits the entries behind a cookie: an entry's is the byte behind its
-    /// first.
-    pub(crate) fn entries_after(
-        &mut self,
-        dir: Ino,
-        after: u64,
-        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
-    ) -> Result<(), FsError> {
-        let size = self.dir_size(dir)?;
-        let len = self.format.limits().dir_unit;
-        let mut at = after.checked_div(self.unit()).unwrap_or(0).saturating_mul(self.unit());
-        while at < size {
-            let bytes = self.dir_bytes(dir, at, size)?;
-            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
-                let place = Location::of("directory").in_inode(dir);
-                for entry in self.format.codec().entries(unit, place) {
-                    let entry = entry?;
-                    let cookie = base.saturating_add(wide(entry.at)).saturating_add(1);
-                    if !entry.is_name || cookie <= after {
-                        continue;
-                    }
-                    let kind = F::Codec::kind_of(entry.kind);
-                    let shown = DirEntry { name: entry.name, ino: entry.ino, kind, cookie };
-                    if visit(shown).is_break() {
-                        return Ok(());
-                    }
-                }
-            }
-            at = at.saturating_add(wide(bytes.len()));
-        }
-        Ok(())
     }
 }

@@ -391,6 +391,12 @@ pub trait Format: Send + Sized {
     /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
     fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
 
+    /// The sectors of 512 bytes that a file is said to hold (`st_blocks`). By default,
+    /// those that it holds.
+    fn shown_sectors(&self, node: &Node<Self::Map>) -> u64 {
+        node.sectors
+    }
+
     /// A time as the format can keep it.
     fn representable(&self, time: Timestamp) -> Timestamp;
 
@@ -460,6 +466,45 @@ pub trait Format: Send + Sized {
     }
 
     // What files hold.
+
+    /// The contents of a file, if they are in its inode and nowhere else. By default,
+    /// no file has them there.
+    fn contents_inside(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _ino: Ino,
+    ) -> Result<Option<Vec<u8>>, FsError> {
+        Ok(None)
+    }
+
+    /// Whether a directory has its names in its inode and nowhere else. By default, none
+    /// has. Such are only met under disciplines that do not order single writes.
+    fn has_names_inside(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _dir: Ino,
+    ) -> Result<bool, FsError> {
+        Ok(false)
+    }
+
+    /// The names of such a directory as one unit, which may be shorter than others. Room
+    /// in it is found by [`Codec::fit`] alone, after [`Format::place_name`] has said that
+    /// there is some; nothing in it is compacted.
+    fn names_inside(&mut self, _core: &mut Core<Self::Map>, dir: Ino) -> Result<Vec<u8>, FsError> {
+        debug_assert!(false, "directory {dir} has its names in blocks");
+        Err(crate::node::gone(dir))
+    }
+
+    /// Writes such a unit into the inode.
+    fn put_names_inside(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        dir: Ino,
+        _unit: &[u8],
+    ) -> Result<(), FsError> {
+        debug_assert!(false, "directory {dir} has its names in blocks");
+        Err(crate::node::gone(dir))
+    }
 
     /// Whether the target of a symlink stands in its inode.
     fn keeps_in_inode(&self, target: &[u8]) -> bool;

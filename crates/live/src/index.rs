@@ -183,8 +183,7 @@ impl<F: Format> Live<F> {
         }
         let len = self.format.limits().dir_unit;
         let base = unit.saturating_mul(wide(len));
-        let (block, skip) = self.dir_place(dir, base)?;
-        let bytes = self.core.cache.read(block, skip, len)?.to_vec();
+        let (_, bytes) = self.unit_bytes(dir, unit)?;
         let place = Location::of("directory").in_inode(dir);
         let mut lie: Vec<(&[u8], usize)> = Vec::new();
         for entry in self.format.codec().entries(&bytes, place) {
@@ -224,11 +223,9 @@ impl<F: Format> Live<F> {
 
     /// Counts anew how much room a unit has.
     pub(crate) fn refresh_room(&mut self, dir: Ino, unit: u64) -> Result<(), FsError> {
-        let len = self.format.limits().dir_unit;
-        let (block, skip) = self.dir_place(dir, unit.saturating_mul(wide(len)))?;
-        let bytes = self.core.cache.read(block, skip, len)?;
+        let (_, bytes) = self.unit_bytes(dir, unit)?;
         let place = Location::of("directory").in_inode(dir);
-        let room = self.format.codec().room(bytes, place)?;
+        let room = self.format.codec().room(&bytes, place)?;
         self.index(dir)?.set_room(unit, room);
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
 //! - `indirect`: files mapped by twelve numbers and three trees;
-//! - `entries`, `index`, `names`, `rename`, `reach`: names; `linked_last`: those of
+//! - `entries`, `index`, `inside`, `listing`, `names`, `rename`, `reach`: names; `linked_last`: those of
 //!   formats whose check wants another order than that of FFS;
 //! - `actions`, `removal`: what is done later, and files taken apart; `pieces`: in
 //!   as many transactions as that takes, where there is a journal;
@@ -46,7 +46,9 @@ mod file;
 mod format;
 mod index;
 pub mod indirect;
+mod inside;
 mod linked_last;
+mod listing;
 mod names;
 mod node;
 mod pieces;

@@ -195,7 +195,7 @@ impl<F: Format> Live<F> {
             gid: node.gid,
             nlink: u32::from(node.effective),
             size: node.size,
-            sectors: node.sectors,
+            sectors: self.format.shown_sectors(node),
             atime: node.atime,
             mtime: node.mtime,
             ctime: node.ctime,

@@ -135,10 +135,9 @@ impl<F: Format> Live<F> {
     pub(crate) fn parent_of(&mut self, dir: Ino) -> Result<Ino, FsError> {
         let place = Location::of("directory").in_inode(dir);
         self.dir_node(dir)?;
-        let (block, skip) = self.dir_place(dir, 0)?;
-        let len = self.format.limits().dir_unit;
-        let unit = self.core.cache.read(block, skip, len)?;
-        match self.format.codec().entries(unit, place).nth(1) {
+        let (_, unit) = self.unit_bytes(dir, 0)?;
+        let len = unit.len();
+        match self.format.codec().entries(&unit, place).nth(1) {
             Some(Ok(entry)) if entry.name == b".." => Ok(entry.ino),
             Some(Err(error)) => Err(error),
             _ => Err(invalid("..", wide(len), place)),

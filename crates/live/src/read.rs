@@ -23,6 +23,11 @@ impl<F: Format> Live<F> {
         buf: &mut [u8],
     ) -> Result<(), FsError> {
         self.node(ino)?;
+        if let Some(all) = self.format.contents_inside(&mut self.core, ino)? {
+            let from = all.get(index(offset)..).unwrap_or_default();
+            buf.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+            return Ok(());
+        }
         let limits = *self.format.limits();
         let bsize = u64::from(limits.block);
         let frag = bsize.checked_div(u64::from(limits.unit)).unwrap_or(1);

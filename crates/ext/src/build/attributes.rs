@@ -55,7 +55,15 @@ struct Stored<'a> {
 pub(crate) const PREFIXES: &[(u8, &[u8])] =
     &[(1, b"user."), (4, b"trusted."), (6, b"security."), (8, b"system.richacl"), (7, b"system.")];
 
+/// The attribute that is the second part of inline data, found in the inode alone.
+pub(crate) const INLINE: &[u8] = b"system.data";
+
 impl Stored<'_> {
+    /// Whether it must be in the inode.
+    fn is_inline_data(&self) -> bool {
+        self.index == 7 && self.suffix == b"data"
+    }
+
     fn of(xattr: &Xattr) -> Result<Stored<'_>, FsError> {
         let acl = match xattr.name.as_slice() {
             b"system.posix_acl_access" => Some(2),
@@ -77,6 +85,10 @@ impl Stored<'_> {
         )))
     }
 
+    fn order(&self) -> (bool, u8, usize, &[u8]) {
+        (!self.is_inline_data(), self.index, self.suffix.len(), self.suffix)
+    }
+
     fn entry_len(&self) -> usize {
         size_of::<XattrEntry>() + self.suffix.len().next_multiple_of(4)
     }
@@ -90,10 +102,9 @@ impl Stored<'_> {
 /// block, large values in inodes of their own where the volume allows it.
 pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
     let mut stored = xattrs.iter().map(Stored::of).collect::<Result<Vec<_>, _>>()?;
-    // The order the kernel searches a block in; harmless in the inode.
-    stored.sort_by(|a, b| {
-        (a.index, a.suffix.len(), a.suffix).cmp(&(b.index, b.suffix.len(), b.suffix))
-    });
+    // The order the kernel searches a block in; harmless in the inode, where inline data
+    // comes first.
+    stored.sort_by(|a, b| a.order().cmp(&b.order()));
     let header = size_of::<u32>();
     let mut left = room.in_inode.saturating_sub(header + size_of::<u32>());
     let mut block_left = room.block - size_of::<XattrHeader>() - size_of::<u32>();
@@ -104,6 +115,8 @@ pub(crate) fn encode(xattrs: &[Xattr], room: Room) -> Result<Encoded, FsError> {
         if len <= left {
             left -= len;
             inside.push((attribute, value_inode));
+        } else if attribute.is_inline_data() {
+            return Err(FsError::NoSpace("the inode has no room for its inline data".into()));
         } else if !room.blocks {
             return Err(FsError::NoSpace(format!(
                 "extended attributes of {} bytes need a block of their own, which needs the \

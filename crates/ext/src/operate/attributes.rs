@@ -1,14 +1,15 @@
 //! Extended attributes: in the inode where it has room, the rest in a block, which
 //! files with equal ones may share. They are written anew with every change.
 
+use super::inline::is_inline;
 use super::space::full;
 use super::sums::attributes_sum;
 use super::{Core, Ext};
-use crate::build::attributes::{Room, encode};
+use crate::build::attributes::{INLINE, Room, encode};
 use crate::field::parse;
 use crate::ondisk::{INODE_CORE_SIZE, XATTR_MAGIC, XattrHeader};
 use crate::superblock::verify;
-use crate::xattr::all_shown;
+use crate::xattr::{all_shown, inline_value};
 use seekless_cache::{ChangeId, Kind, Piece, Role};
 use seekless_fs::field::invalid;
 use seekless_fs::operate::XattrMode;
@@ -16,6 +17,11 @@ use seekless_fs::{Corruption, FsError, Location, Xattr};
 use seekless_live::{Cut, Part, Table, change_list};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::mem::offset_of;
+
+/// What names begin with that stand for something else than bytes, and those that do
+/// and can be set.
+const SYSTEM: &[u8] = b"system.";
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 impl Ext {
     /// The bytes of a block of attributes, checked.
@@ -57,8 +63,18 @@ impl Ext {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), FsError> {
+        if name.starts_with(SYSTEM) && !ACLS.contains(&name) {
+            let name = String::from_utf8_lossy(name);
+            return Err(FsError::Unsupported(format!("the extended attribute {name}")));
+        }
         let mut all = self.read_attributes(core, ino)?;
         change_list(&mut all, name, value, mode)?;
+        // It stays as it is, in the inode.
+        if let Some(value) = inline_value(&self.inode_now(core, ino)?)?
+            && is_inline(core, ino)?
+        {
+            all.push(Xattr { name: INLINE.to_vec(), value: value.to_vec() });
+        }
         let room = Room {
             in_inode: self.inner_room(core, ino)?,
             block: self.volume.block_len(),

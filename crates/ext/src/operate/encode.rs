@@ -110,7 +110,7 @@ fn put_numbers(node: &Node, raw: &mut [u8]) {
         field.iter_mut().zip(target.iter()).for_each(|(to, &from)| *to = from);
         return put(raw, at, &field);
     }
-    if node.has_blocks() && node.flags & flags::EXTENTS != 0 {
+    if node.has_blocks() && node.flags & (flags::EXTENTS | flags::INLINE_DATA) != 0 {
         return put(raw, at, &node.map.root.0);
     }
     if !node.has_blocks() {

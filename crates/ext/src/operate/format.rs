@@ -2,18 +2,18 @@
 
 use super::node::{Map, device_words};
 use super::{Core, Ext, LiveOptions, Node};
-use crate::ondisk::{IBlock, INODE_CORE_SIZE, flags, incompat, ro_compat};
+use crate::ondisk::{IBlock, flags, incompat, ro_compat};
 use crate::operate::entries::Entries;
 use crate::operate::extents::{self, Tree};
+use crate::operate::inline::is_inline;
 use seekless_cache::{ChangeId, Config, Role};
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::field::{index, wide};
+use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
 use seekless_live::{Contents, Cut, Format, Limits, NamePlace, Part, Table};
 use seekless_units::{BlockNo, Extent, Ino};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Flags that the children of a directory inherit (`EXT4_FL_INHERITED` of the
@@ -121,7 +121,11 @@ impl Format for Ext {
             NewFile::Symlink(target) => !self.keeps_in_inode(target),
             _ => false,
         };
-        if has_blocks && self.volume.sb.has_incompat(incompat::EXTENTS) {
+        if !matches!(new, NewFile::Symlink(_)) && has_blocks {
+            self.fit_inline(node);
+        }
+        let is_inline = node.flags & flags::INLINE_DATA != 0;
+        if has_blocks && !is_inline && self.volume.sb.has_incompat(incompat::EXTENTS) {
             node.flags |= flags::EXTENTS;
             node.map.root = extents::empty_root();
         }
@@ -134,7 +138,9 @@ impl Format for Ext {
         ino: Ino,
         after: &[ChangeId],
     ) -> Result<ChangeId, FsError> {
-        let raw = self.new_bytes(core.node(ino)?);
+        let node = core.node(ino)?;
+        let raw = self.new_bytes(node);
+        node.map.inner = None;
         self.put_first(core, ino, &raw, after)
     }
 
@@ -170,8 +176,32 @@ impl Format for Ext {
         node.flags
     }
 
+    fn shown_sectors(&self, node: &Node) -> u64 {
+        // A mount counts a file's inline data as if it had blocks.
+        let is_inline = node.flags & flags::INLINE_DATA != 0 && node.kind == FileKind::Regular;
+        let inside = if is_inline { node.size.div_ceil(512) } else { 0 };
+        node.sectors.saturating_add(inside)
+    }
+
     fn representable(&self, time: Timestamp) -> Timestamp {
         super::mount::representable(self.has_birth(), time)
+    }
+
+    fn contents_inside(&mut self, core: &mut Core, ino: Ino) -> Result<Option<Vec<u8>>, FsError> {
+        self.inline_contents(core, ino)
+    }
+
+    fn has_names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<bool, FsError> {
+        is_inline(core, dir)
+    }
+
+    fn names_inside(&mut self, core: &mut Core, dir: Ino) -> Result<Vec<u8>, FsError> {
+        let names = self.inline_names(core, dir)?;
+        names.ok_or_else(|| seekless_live::gone(dir))
+    }
+
+    fn put_names_inside(&mut self, core: &mut Core, dir: Ino, unit: &[u8]) -> Result<(), FsError> {
+        self.put_inline_names(core, dir, unit)
     }
 
     fn keeps_in_inode(&self, target: &[u8]) -> bool {
@@ -219,31 +249,7 @@ impl Format for Ext {
         role: Role,
         fill: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Contents, FsError> {
-        // A check looks into the block of a symlink.
-        let role = if role == Role::Data { Role::TargetInit } else { role };
-        let mut bytes = vec![0; self.volume.block_len()];
-        fill(&mut bytes);
-        if role == Role::DirectoryInit {
-            self.seal_new(core, ino, &mut bytes)?;
-        }
-        if extents::maps(core, ino)? {
-            let mut put = |to: &mut [u8]| to.copy_from_slice(&bytes);
-            return Tree::of(self, core, ino).first_block(len, role, &mut put);
-        }
-        let (at, bitmap) = self.take_block(core, ino, 0, None)?;
-        let ((), data) = core.cache.fill(at, bytes.len(), role, |to| {
-            to.copy_from_slice(&bytes);
-            Ok(())
-        })?;
-        let sectors = u64::from(self.volume.sb.block_size / 512);
-        let node = core.node(ino)?;
-        if let Some(first) = node.map.trees.direct.first_mut() {
-            *first = at.get();
-        }
-        node.map.last = Some((0, at));
-        (node.size, node.sectors) = (wide(len), sectors);
-        let run = Extent::new(at, 1);
-        Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
+        self.put_first_block(core, ino, len, role, fill)
     }
 
     fn lookup_block(
@@ -262,6 +268,9 @@ impl Format for Ext {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
+        if is_inline(core, ino)? && self.write_inline(core, ino, offset, bytes)? {
+            return Ok(bytes.len());
+        }
         let end = offset.checked_add(wide(bytes.len()));
         if extents::maps(core, ino)? {
             let end = Tree::of(self, core, ino).check_len(end)?;
@@ -278,6 +287,9 @@ impl Format for Ext {
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        if is_inline(core, ino)? && self.truncate_inline(core, ino, len)? {
+            return Ok(());
+        }
         if extents::maps(core, ino)? {
             Tree::of(self, core, ino).check_len(Some(len))?;
             self.allow_length(core, len)?;
@@ -298,6 +310,9 @@ impl Format for Ext {
         keep_size: bool,
     ) -> Result<(), FsError> {
         let size = core.node(ino)?.size;
+        if is_inline(core, ino)? {
+            self.move_out(core, ino)?;
+        }
         if extents::maps(core, ino)? {
             let end = Tree::of(self, core, ino).check_len(to)?;
             self.allow_length(core, if keep_size { size } else { end })?;
@@ -312,7 +327,9 @@ impl Format for Ext {
     }
 
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
-        let mut cut = if extents::maps(core, ino)? {
+        let mut cut = if is_inline(core, ino)? {
+            Cut::default()
+        } else if extents::maps(core, ino)? {
             Tree::of(self, core, ino).all_blocks()?
         } else {
             Files::of(self, core).all_blocks(ino)?
@@ -326,6 +343,9 @@ impl Format for Ext {
     }
 
     fn runs_of(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        if is_inline(core, ino)? {
+            return Ok(Vec::new());
+        }
         if extents::maps(core, ino)? {
             return Tree::of(self, core, ino).runs_of();
         }
@@ -338,6 +358,9 @@ impl Format for Ext {
     }
 
     fn mapped_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Mapping>, FsError> {
+        if is_inline(core, ino)? {
+            return Ok(Vec::new());
+        }
         if extents::maps(core, ino)? {
             return Tree::of(self, core, ino).mapped_runs();
         }
@@ -346,6 +369,9 @@ impl Format for Ext {
 
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
         let node = core.nodes.get(&ino).filter(|_| !self.is_doubtful)?;
+        if node.flags & flags::INLINE_DATA != 0 {
+            return None;
+        }
         if node.flags & flags::EXTENTS != 0 {
             return extents::unnoted(self, core, ino, noted);
         }
@@ -365,46 +391,5 @@ impl Format for Ext {
         mode: XattrMode,
     ) -> Result<(), FsError> {
         self.change_attribute(core, ino, name, value, mode)
-    }
-}
-
-impl Ext {
-    /// Where a block of a file begins; one of a directory is checked.
-    pub(super) fn lookup_dir_block(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        lbn: u64,
-    ) -> Result<Option<BlockNo>, FsError> {
-        let found = if extents::maps(core, ino)? {
-            Tree::of(self, core, ino).lookup_block(lbn)?
-        } else {
-            Files::of(self, core).lookup_block(ino, lbn)?
-        };
-        if let Some(at) = found {
-            self.claim(core, ino, lbn, at)?;
-        }
-        Ok(found)
-    }
-
-    /// Appends a block to a directory, with its checksum.
-    pub(super) fn append_to_dir(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        bytes: &[u8],
-    ) -> Result<ChangeId, FsError> {
-        let mut bytes = bytes.to_vec();
-        self.seal_new(core, dir, &mut bytes)?;
-        if extents::maps(core, dir)? {
-            return Tree::of(self, core, dir).append(&bytes);
-        }
-        Files::of(self, core).append(dir, &bytes)
-    }
-
-    /// Whether inodes have fields behind the first 128 bytes: a time of birth,
-    /// nanoseconds and seconds beyond 2038.
-    pub(super) fn has_birth(&self) -> bool {
-        index(self.volume.sb.inode_size) > INODE_CORE_SIZE
     }
 }

@@ -1,11 +1,13 @@
 //! ext2, ext3 and ext4 in use: what the operations of `seekless-live` ask of a format.
 //!
-//! - `format`: the answers; `entries`: directories; `hashed`: those with an index;
+//! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
+//!   names; `hashed`: directories with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `space`, `search`: bitmaps, policies and the cache brought together; `told`: what
 //!   policies are told besides; `reserve`: inodes reserved for the children of directories;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
-//! - `blocks`: the maps of files; `extents`: those by extents;
+//! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
+//!   inodes;
 //! - `attributes`: extended attributes;
 //! - `mount`: opening and closing; `permit`: what is refused, by name;
 //! - `orphans`: files that a crash leaves behind; `pieces`: how much goes into one
@@ -17,8 +19,10 @@ mod blocks;
 mod encode;
 mod entries;
 mod extents;
+mod first;
 mod format;
 mod hashed;
+mod inline;
 mod mount;
 mod node;
 mod orphans;

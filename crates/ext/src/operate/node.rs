@@ -1,7 +1,7 @@
 //! Inodes from their bytes, and what ext knows of a file besides what every
 //! format does.
 
-use super::{Core, Ext, Node};
+use super::{Core, Ext, Node, inline};
 use crate::inode::Inode;
 use crate::ondisk::flags::{APPEND, EA_INODE, ENCRYPT, EXTENTS, IMMUTABLE, INLINE_DATA};
 use crate::ondisk::{IBlock, incompat};
@@ -18,7 +18,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Map {
     pub(super) trees: Trees,
-    /// Of a file with extents, instead of these: the root of its tree.
+    /// Of a file with extents, instead of these: the root of its tree; of one with inline
+    /// data: the first part of that.
     pub(super) root: IBlock,
     /// What was last found in that.
     pub(super) near: Option<Near>,
@@ -111,7 +112,11 @@ impl Ext {
             return Err(invalid("i_mode", u64::from(inode.core.i_mode.get()), place));
         };
         let by_extents = self.volume.sb.has_incompat(incompat::EXTENTS);
-        let refused = INLINE_DATA | ENCRYPT | EA_INODE | if by_extents { 0 } else { EXTENTS };
+        let has_inline = self.volume.sb.has_incompat(incompat::INLINE_DATA);
+        let refused = ENCRYPT
+            | EA_INODE
+            | if by_extents { 0 } else { EXTENTS }
+            | if has_inline { 0 } else { INLINE_DATA };
         let flags = inode.core.i_flags.get();
         if flags & refused != 0 {
             return Err(invalid("i_flags", u64::from(flags), place));
@@ -122,7 +127,7 @@ impl Ext {
         node.links = inode.core.i_links_count.get();
         node.effective = node.links;
         (node.uid, node.gid) = (attr.uid, attr.gid);
-        (node.size, node.sectors) = (inode.len, attr.sectors);
+        (node.size, node.sectors) = (inode.len, self.volume.allocated_sectors(inode));
         (node.atime, node.mtime, node.ctime) = (attr.atime, attr.mtime, attr.ctime);
         (node.birth, node.device) = (attr.crtime, attr.device);
         (node.generation, node.flags) = (attr.generation, flags);
@@ -134,7 +139,13 @@ impl Ext {
         node.map.attributes = self.volume.xattr_block_of(inode);
         // Of one on the list of orphans it leads on.
         node.map.deleted = inode.core.i_dtime.get();
-        if self.volume.is_fast_symlink(inode) {
+        if flags & INLINE_DATA != 0 {
+            inline::check(inode, kind)?;
+            if kind == FileKind::Symlink {
+                node.target = Some(inline::contents(inode)?.into());
+            }
+            node.map.root = inode.core.i_block;
+        } else if self.volume.is_fast_symlink(inode) {
             let target = inode.core.i_block.0.get(..index(inode.len));
             let target = target.ok_or_else(|| invalid("i_size", inode.len, place))?;
             node.target = Some(target.into());

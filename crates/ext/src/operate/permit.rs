@@ -24,7 +24,8 @@ const KNOWN: Features = Features {
         | incompat::EXTENTS
         | incompat::CSUM_SEED
         | incompat::BIT64
-        | incompat::LARGEDIR,
+        | incompat::LARGEDIR
+        | incompat::INLINE_DATA,
     ro_compat: ro_compat::SPARSE_SUPER
         | ro_compat::METADATA_CSUM
         | ro_compat::GDT_CSUM
@@ -96,6 +97,12 @@ pub(super) fn features(sb: &Super, discipline: Discipline) -> Result<(), FsError
             "{discipline} on an image without a journal (use softdep, normal, sync or async)"
         ))),
         (false, None) if discipline == Discipline::SoftUpdates => ordered(sb),
+        // Contents move between inodes and blocks, with the name of an attribute.
+        (false, None) if discipline.orders_writes() && sb.has_incompat(incompat::INLINE_DATA) => {
+            Err(FsError::Unsupported(format!(
+                "{discipline} on an image with inline_data (async can be used, or a journal)"
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -110,6 +117,11 @@ fn ordered(sb: &Super) -> Result<(), FsError> {
             "softdep on an image with {}: its checksums cannot be written in order",
             sums.join(", ")
         )));
+    }
+    if sb.has_incompat(incompat::INLINE_DATA) {
+        return Err(FsError::Unsupported(
+            "softdep on an image with inline_data (async can be used, or a journal)".into(),
+        ));
     }
     // Extents are moved to make room for others: no order of the sectors of a block
     // leaves a tree that is sound.

@@ -53,6 +53,12 @@ impl Ext {
         Self::made("ext4", "3M", &["-t", "ext4", "-J", "size=1", "-O", "^resize_inode"])
     }
 
+    /// With contents in inodes.
+    pub(crate) fn inline() -> Self {
+        let features = "^resize_inode,inline_data";
+        Self::made("inline", "3M", &["-t", "ext4", "-I", "256", "-J", "size=1", "-O", features])
+    }
+
     pub(crate) fn ext3() -> Self {
         let how = ["-t", "ext3", "-I", "128", "-O", "^resize_inode", "-J", "size=1"];
         Self::made("ext3", "3M", &how)
@@ -236,7 +242,7 @@ impl Target for Ext {
     /// The superblock: torn, its checksum is wrong, and neither e2fsck nor the kernel goes
     /// on.
     fn whole(&self) -> Option<(Lba, u64)> {
-        (self.name == "ext4").then_some((Lba::new(2), 2))
+        matches!(self.name, "ext4" | "inline").then_some((Lba::new(2), 2))
     }
 
     /// What we write back is not in the order in which e2fsck wrote it.

@@ -3,7 +3,7 @@
 //! otherwise.
 
 use crate::shapes::{
-    JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, run, scratch, written,
+    INLINE, JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, run, scratch, written,
 };
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{Clock, MemoryDevice, VirtualClock};
@@ -44,19 +44,19 @@ pub(crate) fn mounted(device: &MemoryDevice, then: impl FnOnce(&Path)) -> Arc<Me
     Arc::new(MemoryDevice::new(bytes))
 }
 
-fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
+pub(crate) fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
     let clock = Arc::new(VirtualClock::new()) as Arc<dyn Clock>;
     ExtLive::open(device.clone(), clock, Config::new(discipline), options()).unwrap()
 }
 
 /// Contents by names.
-type Tree = BTreeMap<String, Vec<u8>>;
+pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
 
 fn contents(n: usize) -> Vec<u8> {
     (0..n * 37 % 9000).map(|at| (at * n) as u8).collect()
 }
 
-fn shown(live: &mut ExtLive, dir: Ino) -> Tree {
+pub(crate) fn shown(live: &mut ExtLive, dir: Ino) -> Tree {
     let mut found = Vec::new();
     live.read_dir(dir, 0, &mut |entry| {
         found.push((String::from_utf8(entry.name.to_vec()).unwrap(), entry.ino));
@@ -88,14 +88,15 @@ fn all() -> Vec<(&'static Shape, Vec<Discipline>)> {
     let mapped = WITH_EXTENTS.iter().map(|shape| (shape, free.to_vec()));
     let modes = JournalMode::ALL.map(Discipline::Journal);
     let logged = JOURNALLED.iter().map(|shape| (shape, modes.to_vec()));
-    plain.chain(mapped).chain(logged).collect()
+    let inline = INLINE[..4].iter().map(|shape| (shape, modes.to_vec()));
+    plain.chain(mapped).chain(logged).chain(inline).collect()
 }
 
 #[test]
 fn the_kernel_and_the_engine_change_an_image_in_turn() {
     for (n, (shape, disciplines)) in all().into_iter().enumerate() {
         let is_newest = shape == &JOURNALLED[6] || shape == &JOURNALLED[7];
-        if n % 3 == 0 || is_newest || shape == &SHAPES[5] {
+        if n % 3 == 0 || is_newest || shape == &SHAPES[5] || shape == &INLINE[0] {
             in_turn(shape, disciplines[n % 3]);
         }
     }

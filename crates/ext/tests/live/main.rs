@@ -9,6 +9,7 @@ mod filled;
 mod held;
 mod hostile;
 mod indexed;
+mod inline;
 mod interrupted;
 mod kernel;
 mod placed;

@@ -101,10 +101,12 @@ impl Shape {
     pub(crate) fn disciplines(&self) -> impl Iterator<Item = Discipline> + use<> {
         let journalled = self.how.contains(&"-J");
         let ordered = self.kind == "ext2" && !self.how.iter().any(|how| how.starts_with("extent"));
+        let inline = self.how.iter().any(|how| how.contains("inline_data"));
         let journals = JournalMode::ALL.map(Discipline::Journal);
         Discipline::ALL.into_iter().chain(journals).filter(move |discipline| match discipline {
             Discipline::Journal(_) => journalled,
             Discipline::SoftUpdates => ordered,
+            Discipline::Sync | Discipline::Normal if inline => false,
             _ => !journalled,
         })
     }
@@ -155,6 +157,47 @@ pub(crate) const WITH_EXTENTS: [Shape; 6] = [
     },
     Shape { kind: "ext4", block: 4096, mebibytes: 24, how: &["-O", SUMMED] },
     Shape { kind: "ext4", block: 1024, mebibytes: 24, how: &["-O", SUMMED] },
+];
+
+/// With contents in inodes: over a journal with and without checksums and extents, and
+/// without a journal.
+pub(crate) const INLINE: [Shape; 6] = [
+    Shape {
+        kind: "ext4",
+        block: 4096,
+        mebibytes: 32,
+        how: &["-J", "size=4", "-I", "256", "-O", "inline_data"],
+    },
+    Shape {
+        kind: "ext4",
+        block: 1024,
+        mebibytes: 24,
+        how: &["-J", "size=1", "-I", "256", "-O", "inline_data", "-g", "1024"],
+    },
+    Shape {
+        kind: "ext4",
+        block: 1024,
+        mebibytes: 24,
+        how: &["-J", "size=1", "-I", "512", "-O", "inline_data,^metadata_csum,^dir_index"],
+    },
+    Shape {
+        kind: "ext4",
+        block: 2048,
+        mebibytes: 24,
+        how: &["-J", "size=2", "-I", "1024", "-O", "inline_data,^extent,^64bit,^filetype"],
+    },
+    Shape {
+        kind: "ext4",
+        block: 4096,
+        mebibytes: 24,
+        how: &["-I", "256", "-O", "inline_data,^has_journal,^orphan_file"],
+    },
+    Shape {
+        kind: "ext4",
+        block: 1024,
+        mebibytes: 24,
+        how: &["-I", "1024", "-O", "inline_data,^has_journal,^metadata_csum,^orphan_file"],
+    },
 ];
 
 /// Without a journal, and without checksums.

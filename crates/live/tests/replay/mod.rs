@@ -40,6 +40,8 @@ pub(crate) struct Replay<F: Format> {
     rng: Pcg64Mcg,
     /// How often the volume was full.
     pub(crate) full: u32,
+    /// Files have some hundred bytes at most, mostly.
+    pub(crate) small: bool,
     step: u32,
 }
 
@@ -72,6 +74,7 @@ impl<F: Format> Replay<F> {
             inos,
             rng: Pcg64Mcg::seed_from_u64(seed),
             full: 0,
+            small: false,
             step: 0,
         };
         replay.adopt();
@@ -260,13 +263,15 @@ impl<F: Format> Replay<F> {
         let Some(file) = self.some_file() else { return };
         let Body::File(held) = &self.model.files[&file].body else { return };
         let size = held.len();
-        let far = if self.below(12) == 0 { 300_000 } else { 5000 };
+        let (rare, often) = if self.small { (2000, 60) } else { (300_000, 5000) };
+        let far = if self.below(12) == 0 { rare } else { often };
         let at = match self.below(4) {
             0 | 1 => size,
             2 => self.below(size + 1),
             _ => self.below(size + far),
         };
-        let len = [1, 300, 1024, 5000, 40_000, 150_000][self.below(6)];
+        let all = [1, 300, 1024, 5000, 40_000, 150_000];
+        let len = if self.small { [1, 20, 40, 60, 90, 300] } else { all }[self.below(6)];
         let len = self.below(len) + 1;
         let bytes = self.bytes(len);
         let done = self.live.write(self.inos[&file], ByteLen::new(at as u64), &bytes);
@@ -288,7 +293,7 @@ impl<F: Format> Replay<F> {
         let new = match self.below(3) {
             0 => 0,
             1 => self.below(size + 1),
-            _ => self.below(size + 80_000),
+            _ => self.below(size + if self.small { 50 } else { 80_000 }),
         };
         let set = SetAttr { size: Some(new as u64), ..SetAttr::default() };
         let done = self.live.set_attr(self.inos[&file], &set);
@@ -346,7 +351,7 @@ impl<F: Format> Replay<F> {
             assert!(matches!(done, Err(FsError::Unsupported(_))));
             return;
         }
-        let len = self.below(900);
+        let len = self.below(if self.small { 60 } else { 900 });
         let value = self.bytes(len);
         if self.below(3) == 0 {
             let there = self.model.files.get_mut(&file).unwrap().xattrs.remove(&name);

@@ -87,6 +87,9 @@ impl Ext {
         name: &[u8],
     ) -> Result<NamePlace, FsError> {
         let needed = Entries::needed(name.len());
+        if let Some(unit) = self.inline_names(core, dir)? {
+            return self.inline_place(core, dir, &unit, needed);
+        }
         let mut made = Made::default();
         if !self.is_indexed(core, dir)? {
             self.drop_index(core, dir)?;

@@ -1,0 +1,70 @@
+//! Directories that have their names in their inode, where a format has such: the
+//! names are those of one unit, which the format takes from the inode and puts back.
+
+use crate::{Format, Live};
+use seekless_cache::ChangeId;
+use seekless_fs::FsError;
+use seekless_fs::field::wide;
+use seekless_units::{BlockNo, Ino};
+use smallvec::SmallVec;
+
+/// Where the bytes of a directory are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lies {
+    /// In a block, from a byte of it on.
+    At(BlockNo, usize),
+    /// In its inode, which is all there is: from a byte of its only unit on.
+    Inside(usize),
+}
+
+/// The bytes of a unit.
+pub(crate) type Unit = SmallVec<[u8; 512]>;
+
+/// Puts bytes into a unit.
+pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
+    let to = unit.get_mut(at..at.saturating_add(bytes.len()));
+    debug_assert!(to.is_some(), "the entry lies in the unit");
+    if let Some(to) = to {
+        to.copy_from_slice(bytes);
+    }
+}
+
+impl<F: Format> Live<F> {
+    /// Where a byte of a directory is.
+    pub(crate) fn lies(&mut self, dir: Ino, at: u64) -> Result<Lies, FsError> {
+        if self.format.has_names_inside(&mut self.core, dir)? {
+            return Ok(Lies::Inside(seekless_fs::field::index(at)));
+        }
+        let (block, skip) = self.dir_place(dir, at)?;
+        Ok(Lies::At(block, skip))
+    }
+
+    /// The bytes of a directory's unit, and where they are.
+    pub(crate) fn unit_bytes(&mut self, dir: Ino, unit: u64) -> Result<(Lies, Unit), FsError> {
+        let len = self.format.limits().dir_unit;
+        let lies = self.lies(dir, unit.saturating_mul(wide(len)))?;
+        let bytes = match lies {
+            Lies::At(block, skip) => Unit::from_slice(self.core.cache.read(block, skip, len)?),
+            Lies::Inside(_) => Unit::from_vec(self.names_inside(dir)?),
+        };
+        Ok((lies, bytes))
+    }
+
+    /// The names of a directory that has them in its inode.
+    pub(crate) fn names_inside(&mut self, dir: Ino) -> Result<Vec<u8>, FsError> {
+        self.format.names_inside(&mut self.core, dir)
+    }
+
+    /// Changes bytes of a directory's names in its inode.
+    pub(crate) fn edit_inside(
+        &mut self,
+        dir: Ino,
+        edit: impl FnOnce(&mut [u8]),
+    ) -> Result<ChangeId, FsError> {
+        let mut unit = self.names_inside(dir)?;
+        edit(&mut unit);
+        self.format.put_names_inside(&mut self.core, dir, &unit)?;
+        // They are as durable as the inode.
+        Ok(ChangeId::COMMITTED)
+    }
+}

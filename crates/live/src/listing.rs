@@ -1,0 +1,42 @@
+//! Directories listed.
+
+use crate::{Codec, Format, Live};
+use seekless_fs::field::wide;
+use seekless_fs::{DirEntry, FsError, Location};
+use seekless_units::Ino;
+use std::ops::ControlFlow;
+
+impl<F: Format> Live<F> {
+    /// Visits the entries behind a cookie: an entry's is the byte behind its
+    /// first.
+    pub(crate) fn entries_after(
+        &mut self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        let size = self.dir_size(dir)?;
+        let len = self.format.limits().dir_unit;
+        let mut at = after.checked_div(self.unit()).unwrap_or(0).saturating_mul(self.unit());
+        while at < size {
+            let bytes = self.dir_bytes(dir, at, size)?;
+            for (base, unit) in (at..).step_by(len).zip(bytes.chunks(len)) {
+                let place = Location::of("directory").in_inode(dir);
+                for entry in self.format.codec().entries(unit, place) {
+                    let entry = entry?;
+                    let cookie = base.saturating_add(wide(entry.at)).saturating_add(1);
+                    if !entry.is_name || cookie <= after {
+                        continue;
+                    }
+                    let kind = F::Codec::kind_of(entry.kind);
+                    let shown = DirEntry { name: entry.name, ino: entry.ino, kind, cookie };
+                    if visit(shown).is_break() {
+                        return Ok(());
+                    }
+                }
+            }
+            at = at.saturating_add(wide(bytes.len()));
+        }
+        Ok(())
+    }
+}
