@@ -4,8 +4,10 @@
 use crate::cache::Cache;
 use crate::commit::Why;
 use crate::order::journal::{InLog, Journal, Number};
+use crate::wheel::SECOND;
 use hashbrown::HashSet;
 use seekless_fs::FsError;
+use seekless_units::Nanos;
 
 /// What has to be done before the oldest transactions can be left out.
 struct Ahead {
@@ -117,6 +119,30 @@ impl<A> Cache<A> {
                 journal.forget_oldest(&oldest);
             }
         }
+    }
+
+    /// When blocks that were committed go home though their room is not wanted.
+    pub(crate) fn sweep_due(&self) -> Option<Nanos> {
+        let span = u64::from(self.config.home_after?).saturating_mul(SECOND);
+        let since = self.order.journal()?.unswept?;
+        Some(Nanos::new(since.get().saturating_add(span)))
+    }
+
+    /// Brings home what was committed long enough ago, with all that was committed
+    /// since, and does not wait for it.
+    pub(crate) fn sweep_when_due(&mut self) -> Result<(), FsError> {
+        if self.sweep_due().is_none_or(|due| due > self.clock.now()) || self.failed.is_some() {
+            return Ok(());
+        }
+        let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+        journal.unswept = None;
+        let logged = |block: &u64| {
+            let buffer = self.memory.buffers.get(*block);
+            buffer.is_some_and(|buffer| buffer.held.journal.logged && buffer.dirty != 0)
+        };
+        let blocks: Vec<u64> = journal.in_log.keys().copied().filter(logged).collect();
+        self.memory.counters.journal.swept += blocks.len() as u64;
+        self.write_blocks(&blocks, false)
     }
 
     /// Commits everything, brings it home and closes the log: nothing is to be

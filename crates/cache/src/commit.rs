@@ -36,8 +36,11 @@ impl<A> Journal<A> {
     }
 
     /// The committing transaction has been committed.
-    fn committed(&mut self, memory: &mut Memory, done: Committing) {
+    fn committed(&mut self, memory: &mut Memory, done: Committing, now: Nanos) {
         self.committed = Some(done.number);
+        if !done.blocks.is_empty() {
+            self.unswept.get_or_insert(now);
+        }
         self.live.push_back(done.number);
         for block in done.revokes {
             if self.in_log.get(&block).is_some_and(|k| k.revoked_by == Some(done.number)) {
@@ -368,9 +371,10 @@ impl<A> Cache<A> {
     }
 
     fn note_committed(&mut self) {
+        let now = self.clock.now();
         let Some(journal) = self.order.journal_mut() else { return };
         if let Some(done) = journal.committing.take() {
-            journal.committed(&mut self.memory, done);
+            journal.committed(&mut self.memory, done, now);
         }
     }
 
@@ -395,14 +399,20 @@ impl<A> Cache<A> {
     }
 
     /// When the running transaction is to be committed.
-    pub(crate) fn commit_due(&self) -> Option<Nanos> {
+    fn commit_due(&self) -> Option<Nanos> {
         let began = self.order.journal()?.running.began?;
         Some(Nanos::new(began.get().saturating_add(INTERVAL * SECOND)))
+    }
+
+    /// When the journal has something to do next.
+    pub(crate) fn journal_due(&self) -> Option<Nanos> {
+        self.commit_due().into_iter().chain(self.sweep_due()).min()
     }
 
     /// Commits what is old enough, and takes what is being committed further.
     pub(crate) fn commit_when_due(&mut self) -> Result<(), FsError> {
         self.step_commit()?;
+        self.sweep_when_due()?;
         let now = self.clock.now();
         let due = self.commit_due().is_some_and(|due| due <= now);
         let Some(journal) = self.order.journal_mut() else { return Ok(()) };

@@ -71,6 +71,10 @@ pub struct Config {
     /// kernels do: `ffs_alloc.c` and `ffs_update` end in `bdwrite`, whatever
     /// the mount says.
     pub delay_bitmaps: bool,
+    /// Seconds after which all blocks that were committed meanwhile go home from the
+    /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
+    /// seconds). `None`: once their room in the log is wanted.
+    pub home_after: Option<u32>,
     /// The device may keep writes in a volatile cache, and in any order: flush
     /// it before anything that depends on a write is written.
     pub barriers: bool,
@@ -98,6 +102,7 @@ impl Config {
             limits: Limits::default(),
             page: None,
             delay_bitmaps: false,
+            home_after: None,
             barriers: true,
             drop_order: None,
         }
@@ -172,6 +177,9 @@ pub struct JournalCounters {
     pub checkpoints: u64,
     /// Blocks written home for that; others were at home already.
     pub checkpointed: u64,
+    /// Blocks written home before their room was wanted
+    /// ([`Config::home_after`](crate::Config::home_after)).
+    pub swept: u64,
     /// Transactions left out of the log.
     pub retired: u64,
     /// Times that an operation could not begin before a commit or a checkpoint.

@@ -61,7 +61,7 @@ impl<A> Cache<A> {
         let soon = under_way.then_some(self.memory.wheel.second.saturating_add(1));
         let due = self.memory.wheel.next_due().into_iter().chain(soon).min();
         let due = due.map(|second| Nanos::new(second.saturating_mul(SECOND)));
-        due.into_iter().chain(self.commit_due()).min()
+        due.into_iter().chain(self.journal_due()).min()
     }
 
     fn serve_rush(&mut self) -> Result<bool, FsError> {

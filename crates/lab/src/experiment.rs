@@ -171,6 +171,10 @@ pub struct CacheSpec {
     /// block are one buffer.
     #[serde(default)]
     pub page: Option<Size>,
+    /// Seconds after which blocks that a journal has committed go home, as Linux's
+    /// writeback brings them (30); once their room is wanted when not given.
+    #[serde(default)]
+    pub home_after: Option<u32>,
     /// Bitmaps and times are written later under `sync` too, as BSD does.
     #[serde(default)]
     pub delay_bitmaps: bool,

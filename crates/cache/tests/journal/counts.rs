@@ -230,3 +230,44 @@ fn who_waits_for_contents_gets_the_last_of_them() {
     assert!(cache.is_committed(newer) && !cache.is_dirty());
     assert_eq!(cache.counters().journal.ordered, 1);
 }
+
+/// As a kernel's writeback does: thirty seconds after the first of them was committed, all
+/// blocks go home that no transaction holds.
+#[test]
+fn blocks_go_home_when_they_are_old() {
+    let device = Arc::new(MemoryDevice::new(vec![0; DEVICE]));
+    let clock = Arc::new(VirtualClock::new());
+    let mut config = Config::new(Discipline::Journal(JournalMode::Ordered));
+    config.home_after = Some(30);
+    let mut cache: Cache<u64> =
+        Cache::new(device.clone(), clock.clone(), BLOCK as u32, BLOCK as u32, config).unwrap();
+    cache.open_log(Box::new(Model::new(device.clone()))).unwrap();
+    let home = |block: usize| {
+        let mut bytes = vec![0; DEVICE];
+        device.read(Lba::new(0), &mut bytes).unwrap();
+        bytes[block * BLOCK]
+    };
+    let second = |cache: &mut Cache<u64>| {
+        clock.sleep(Nanos::new(1_000_000_000));
+        cache.tick().unwrap();
+    };
+    operation(&mut cache, 3..5);
+    (0..5).for_each(|_| second(&mut cache));
+    assert_eq!(cache.counters().journal.commits(), 1);
+    assert_eq!(cache.next_due(), Some(Nanos::new(35_000_000_000)));
+    (0..29).for_each(|_| second(&mut cache));
+    // One is in the running transaction, another is committed just before the sweep.
+    operation(&mut cache, 4..5);
+    operation(&mut cache, 6..7);
+    cache.commit(Why::Asked).unwrap();
+    operation(&mut cache, 4..5);
+    assert_eq!((home(3), home(4), home(6), cache.counters().journal.swept), (0, 0, 0, 0));
+    second(&mut cache);
+    assert!(home(3) != 0 && home(4) == 0 && home(6) != 0);
+    assert_eq!(cache.counters().journal.swept, 2);
+    cache.commit(Why::Asked).unwrap();
+    (0..30).for_each(|_| second(&mut cache));
+    assert!(home(4) != 0);
+    assert_eq!(cache.counters().journal.swept, 3);
+    cache.close_log().unwrap();
+}

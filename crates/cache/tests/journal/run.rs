@@ -58,6 +58,7 @@ fn cell(file: usize) -> (BlockNo, u32) {
 fn config(mode: JournalMode) -> Config {
     let mut config = Config::new(Discipline::Journal(mode));
     config.capacity = ByteLen::new((HOME * BLOCK / 2) as u64);
+    config.home_after = Some(7);
     config
 }
 

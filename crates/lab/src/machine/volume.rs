@@ -167,6 +167,7 @@ fn config(system: &System, setup: &Setup<'_>) -> Config {
     config.ages = Ages { inode, directory, file };
     config.page = system.cache.page.map(|size| size.0);
     config.delay_bitmaps = system.cache.delay_bitmaps;
+    config.home_after = system.cache.home_after;
     config.barriers = false;
     let limits = &mut config.limits;
     limits.tickdelay = setup.workload.tickdelay.unwrap_or(limits.tickdelay);

@@ -68,6 +68,8 @@ pub(crate) struct Journal<A> {
     /// The transactions in the log that are committed, the oldest first.
     pub(crate) live: VecDeque<Number>,
     pub(crate) in_log: HashMap<u64, InLog>,
+    /// When the first block was committed of those that no sweep has brought home.
+    pub(crate) unswept: Option<Nanos>,
     /// Blocks that the running transaction may have before its operation ends;
     /// `None` between operations.
     pub(crate) handle: Option<u64>,
@@ -91,6 +93,7 @@ impl<A> Journal<A> {
             committed: None,
             live: VecDeque::new(),
             in_log: HashMap::new(),
+            unswept: None,
             handle: None,
             changed: false,
             commits: Commits::AtOnce,
