@@ -9,6 +9,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("boots", include_str!("../experiments/boots.toml")),
     ("dirpref", include_str!("../experiments/dirpref.toml")),
     ("maxcontigdirs", include_str!("../experiments/maxcontigdirs.toml")),
+    ("reservation", include_str!("../experiments/reservation.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),
 ];

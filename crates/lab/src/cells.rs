@@ -46,8 +46,8 @@ pub struct Cell {
 pub fn cells(experiment: &Experiment, runs: &[Run]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in &experiment.workloads {
-        for system in &experiment.systems {
-            for discipline in workload.disciplines.as_ref().unwrap_or(&experiment.disciplines) {
+        for system in workload.systems_of(experiment) {
+            for discipline in workload.disciplines_of(experiment) {
                 for phase in workload.kind.phases() {
                     let mut cell = Cell {
                         workload: workload.name.clone(),
@@ -57,7 +57,7 @@ pub fn cells(experiment: &Experiment, runs: &[Run]) -> Vec<Cell> {
                         sides: Vec::new(),
                         published: None,
                     };
-                    let policies = experiment.policies.iter();
+                    let policies = workload.policies_of(experiment).iter();
                     cell.sides = policies.filter_map(|policy| cell.side(&policy.0, runs)).collect();
                     cell.published = experiment.published.iter().find(|p| cell.is(p)).cloned();
                     if !cell.sides.is_empty() {

@@ -68,8 +68,8 @@ pub struct System {
     /// Requests that the host keeps sorted for the drive; more make who asks
     /// wait.
     pub queue: u32,
-    /// Volumes, each made alike on a drive of its own. More than one only for
-    /// workloads that copy from one to the other.
+    /// Volumes, each made alike on a drive of its own: one, or two for workloads that
+    /// copy from one to the other.
     #[serde(default = "one")]
     pub volumes: u32,
     /// The file system.
@@ -232,6 +232,12 @@ pub struct Workload {
     /// Only under these disciplines.
     #[serde(default)]
     pub disciplines: Option<Vec<DisciplineName>>,
+    /// Only on these systems.
+    #[serde(default)]
+    pub systems: Option<Vec<String>>,
+    /// Only under these policies, of those of the experiment.
+    #[serde(default)]
+    pub policies: Option<Vec<PolicyName>>,
     /// How long the syncer has after a phase, in no phase's time, before what is
     /// still dirty is written all at once; no time when not given.
     #[serde(default)]
@@ -301,6 +307,27 @@ pub struct Published {
     pub max_limit_hit: Option<u64>,
     /// Times that the syncer was asked to hurry.
     pub rush_requests: Option<u64>,
+}
+
+impl Workload {
+    /// The systems of an experiment that it is run on.
+    pub(crate) fn systems_of<'a>(
+        &'a self,
+        experiment: &'a Experiment,
+    ) -> impl Iterator<Item = &'a System> {
+        let wanted = |name: &String| self.systems.as_ref().is_none_or(|all| all.contains(name));
+        experiment.systems.iter().filter(move |system| wanted(&system.name))
+    }
+
+    /// The disciplines that it is run under.
+    pub(crate) fn disciplines_of<'a>(&'a self, experiment: &'a Experiment) -> &'a [DisciplineName] {
+        self.disciplines.as_ref().unwrap_or(&experiment.disciplines)
+    }
+
+    /// The policies that it is run under.
+    pub(crate) fn policies_of<'a>(&'a self, experiment: &'a Experiment) -> &'a [PolicyName] {
+        self.policies.as_ref().unwrap_or(&experiment.policies)
+    }
 }
 
 fn once() -> u64 {

@@ -2,7 +2,6 @@
 
 use crate::LabError;
 use crate::experiment::{Experiment, System, Workload};
-use crate::quantity::DisciplineName;
 use crate::run::RunId;
 
 /// One of several parts that an experiment is divided into.
@@ -74,12 +73,15 @@ fn fits(parts: &[&str], lists: &[&[&str]]) -> bool {
 
 /// How many runs an experiment has.
 pub(crate) fn count(experiment: &Experiment) -> usize {
-    let under = |workload: &Workload| disciplines(experiment, workload).len();
-    let cells: usize = experiment.workloads.iter().map(under).sum();
+    let under = |workload: &Workload| {
+        let systems = workload.systems_of(experiment).count();
+        let disciplines = workload.disciplines_of(experiment).len();
+        let policies = workload.policies_of(experiment).len();
+        systems.saturating_mul(disciplines).saturating_mul(policies)
+    };
+    let cells = experiment.workloads.iter().map(under).fold(0, usize::saturating_add);
     let repetitions = usize::try_from(experiment.repetitions).unwrap_or(usize::MAX);
-    [experiment.systems.len(), experiment.policies.len(), experiment.seeds.len(), repetitions]
-        .into_iter()
-        .fold(cells, usize::saturating_mul)
+    [experiment.seeds.len(), repetitions].into_iter().fold(cells, usize::saturating_mul)
 }
 
 /// The runs of an experiment that are wanted. Runs that are set against each
@@ -153,19 +155,15 @@ fn turns(experiment: &Experiment, wanted: &Wanted) -> Vec<(u64, u64)> {
     seeds.iter().flat_map(|&seed| (0..repetitions).map(move |n| (seed, n))).collect()
 }
 
-/// Under which disciplines a workload is run.
-fn disciplines<'a>(experiment: &'a Experiment, workload: &'a Workload) -> &'a [DisciplineName] {
-    workload.disciplines.as_ref().unwrap_or(&experiment.disciplines)
-}
-
 /// Every combination but the policies.
 fn cells(experiment: &Experiment) -> Vec<Cell<'_>> {
     let mut cells = Vec::new();
     for workload in &experiment.workloads {
-        for System { name: system, .. } in &experiment.systems {
-            for discipline in disciplines(experiment, workload) {
+        for System { name: system, .. } in workload.systems_of(experiment) {
+            for discipline in workload.disciplines_of(experiment) {
                 let discipline = discipline.0.name();
-                let policies = experiment.policies.iter().map(|policy| &*policy.0).collect();
+                let policies = workload.policies_of(experiment);
+                let policies = policies.iter().map(|policy| &*policy.0).collect();
                 cells.push(Cell { workload, system, discipline, policies });
             }
         }

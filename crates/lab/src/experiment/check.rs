@@ -145,25 +145,50 @@ impl Experiment {
         })
     }
 
-    /// What does not go together of systems, workloads, policies and disciplines: each
-    /// is run with each.
+    /// What does not go together of systems, workloads and policies.
     fn fault_of_pairs(&self) -> Option<Fault> {
-        let names = self.policies.iter().map(|policy| &policy.0);
-        let policies =
-            self.systems.iter().flat_map(|system| names.clone().map(move |p| (system, p)));
-        let misfit = |(system, policy): (&System, &String)| {
-            let why = system.format.fault_of_policy(policy)?;
-            let at = self.policies.iter().position(|one| one.0 == *policy)?;
-            Some(Fault::at("policies", at, format!("{}: {why}", system.name)))
-        };
+        let lists = || each("workload", &self.workloads, |workload| self.fault_of_lists(workload));
         let volumes = || {
-            let two = self.workloads.iter().any(|w| w.kind == WorkloadKind::CopyInOrder);
-            let wanted = if two { MOST_VOLUMES } else { 1 };
-            let at = self.systems.iter().position(|s| u64::from(s.volumes) != wanted)?;
-            let message = format!("its workloads need {wanted}");
-            Some(Fault::of("volumes", message).within_one("system", at))
+            each("workload", &self.workloads, |workload| {
+                let two = workload.kind == WorkloadKind::CopyInOrder;
+                let wanted = if two { MOST_VOLUMES } else { 1 };
+                let mut systems = workload.systems_of(self);
+                let system = systems.find(|system| u64::from(system.volumes) < wanted)?;
+                let message =
+                    format!("needs {wanted} volumes, {} has {}", system.name, system.volumes);
+                Some(Fault::of("kind", message))
+            })
         };
-        policies.into_iter().find_map(misfit).or_else(volumes)
+        let policies = || {
+            self.workloads.iter().find_map(|workload| {
+                let policies = workload.policies_of(self).iter();
+                let pairs = policies.flat_map(|p| workload.systems_of(self).map(move |s| (p, s)));
+                let mut misfits = pairs.filter_map(|(policy, system)| {
+                    let why = system.format.fault_of_policy(&policy.0)?;
+                    let at = self.policies.iter().position(|one| one == policy)?;
+                    Some(Fault::at("policies", at, format!("{}: {why}", system.name)))
+                });
+                misfits.next()
+            })
+        };
+        lists().or_else(policies).or_else(volumes)
+    }
+
+    /// What a workload picks of systems and policies that there are not.
+    fn fault_of_lists(&self, workload: &Workload) -> Option<Fault> {
+        let known = |name: &String| self.systems.iter().any(|system| system.name == *name);
+        let systems = workload.systems.iter().find_map(|list| {
+            let at = list.iter().position(|name| !known(name))?;
+            Some(Fault::at("systems", at, format!("unknown system '{}'", list[at])))
+        });
+        let policies = || {
+            workload.policies.iter().find_map(|list| {
+                let at = list.iter().position(|policy| !self.policies.contains(policy))?;
+                let message = format!("'{}' is not one of the policies", list[at].0);
+                Some(Fault::at("policies", at, message))
+            })
+        };
+        systems.or_else(policies)
     }
 
     /// A published figure of something that is not measured.
@@ -172,7 +197,7 @@ impl Experiment {
         let Some(workload) = self.workloads.iter().find(|w| w.name == *name) else {
             return Some(Fault::of("workload", format!("unknown workload '{name}'")));
         };
-        let of = workload.disciplines.as_ref().unwrap_or(&self.disciplines);
+        let of = workload.disciplines_of(self);
         let phases = workload.kind.phases();
         if !of.contains(discipline) {
             let name = discipline.0.name();

@@ -22,10 +22,13 @@ pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
         maps.iter().for_each(|map| say!("{}", map.text()));
         return;
     }
-    if cells.iter().any(|cell| cell.speedup().is_some()) {
-        say!("{}", speedups(&cells).trim_end());
-    } else {
-        say!("{}", against_published(&cells).trim_end());
+    let (compared, alone): (Vec<Cell>, Vec<Cell>) =
+        cells.iter().cloned().partition(|cell| cell.speedup().is_some());
+    if !compared.is_empty() {
+        say!("{}", speedups(&compared).trim_end());
+    }
+    if compared.is_empty() || alone.iter().any(|cell| cell.published.is_some()) {
+        say!("{}", against_published(&alone).trim_end());
     }
     if let Some(found) = agreement(&cells) {
         say!("\n{}", in_words(&found));
