@@ -43,9 +43,11 @@ fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
     runs.filter(|run| run.overlaps(group)).map(|run| bit(run.start)..bit(run.end())).collect()
 }
 
-/// Free bits from the one on that is to be taken, at most so many.
-fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32) -> Option<Range<u32>> {
-    let first = free_bit(bitmap, bits, goal)?;
+/// Free bits from the one on that is to be taken, at most so many; the `next` one that
+/// is free, if that is asked for.
+fn free_run(bitmap: &[u8], bits: u32, goal: u32, most: u32, next: bool) -> Option<Range<u32>> {
+    let search = if next { first_free } else { free_bit };
+    let first = search(bitmap, bits, goal)?;
     let end = first.saturating_add(most).min(bits);
     let end = (first..end).find(|&bit| has_bit(bitmap, bit)).unwrap_or(end);
     Some(first..end)
@@ -169,15 +171,16 @@ impl Ext {
         let run = self.volume.sb.group_blocks(number);
         let bits = u32::try_from(run.len).unwrap_or(u32::MAX);
         let barred = barred(core, run);
+        let next = self.blocks.takes_next();
         let which = (number, Bitmap::Blocks);
         let taken = self.change_bitmap(core, which, Role::BitmapSet, |bitmap| {
             let found = if barred.is_empty() {
-                free_run(bitmap, bits, goal, most)
+                free_run(bitmap, bits, goal, most, next)
             } else {
                 let mut seen = bitmap.to_vec();
                 let set = |bit: u32| (!has_bit(&seen, bit)).then(|| flip(&mut seen, bit));
                 barred.iter().cloned().flatten().map(set).for_each(drop);
-                free_run(&seen, bits, goal, most)
+                free_run(&seen, bits, goal, most, next)
             };
             Ok(found.inspect(|run| run.clone().for_each(|bit| flip(bitmap, bit))))
         })?;

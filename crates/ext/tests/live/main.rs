@@ -12,6 +12,7 @@ mod indexed;
 mod inline;
 mod interrupted;
 mod kernel;
+mod next_free;
 mod placed;
 mod read_faults;
 #[path = "../../../live/tests/replay/mod.rs"]

@@ -40,6 +40,12 @@ pub trait BlockPlacement<H>: Send {
     /// for anywhere in the inode's group, and then anywhere.
     fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo>;
 
+    /// Whether the first free block from the preferred one on is taken, all over the
+    /// volume; by default, formats look for one in their own way.
+    fn takes_next(&self) -> bool {
+        false
+    }
+
     /// To be told where a block was found.
     fn allocated(&mut self, _at: BlockNo) {}
 }

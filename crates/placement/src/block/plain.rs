@@ -7,8 +7,8 @@ use crate::names::UFS;
 use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
-/// Every block goes behind whatever was allocated last, as on a tape, and at the
-/// start again behind the end.
+/// Every block is the next free one behind whatever was allocated last, as on a tape,
+/// and at the start again behind the end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextFree {
     last: Option<BlockNo>,
@@ -71,6 +71,10 @@ impl<H> BlockPlacement<H> for NextFree {
         let next = self.last.map(|last| last.saturating_add(frag));
         let begin = groups.data_start(GroupNo::ZERO);
         Some(next.filter(|next| next.get() < groups.shape().size).unwrap_or(begin))
+    }
+
+    fn takes_next(&self) -> bool {
+        true
     }
 
     fn allocated(&mut self, at: BlockNo) {
