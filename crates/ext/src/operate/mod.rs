@@ -10,7 +10,7 @@
 //!   inodes;
 //! - `attributes`: extended attributes;
 //! - `mount`: opening and closing; `permit`: what is refused, by name;
-//! - `orphans`: files that a crash leaves behind; `pieces`: how much goes into one
+//! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: how much goes into one
 //!   transaction.
 
 mod attributes;
@@ -25,6 +25,7 @@ mod hashed;
 mod inline;
 mod mount;
 mod node;
+mod orphan_file;
 mod orphans;
 mod permit;
 mod pieces;
@@ -39,6 +40,7 @@ use bitmaps::State;
 use entries::Entries;
 pub use hashed::ListingOrder;
 use node::Map;
+use orphan_file::OrphanFile;
 use seekless_live::{Limits, Live, Wall};
 use seekless_placement::Groups;
 use seekless_placement::block::BlockPlacement;
@@ -104,6 +106,8 @@ pub struct Ext {
     /// Files that a mount after a crash deletes, or cuts to their length; the list on
     /// the disk leads from the last of them to the first.
     orphans: Vec<Ino>,
+    /// Where others of them stand, if the volume has such a file and a journal.
+    orphan_file: Option<OrphanFile>,
     /// Nothing is kept in order but by the order of writes: blocks of extent trees
     /// are changed in copies, but for changes within one sector.
     shadows: bool,

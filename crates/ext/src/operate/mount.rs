@@ -2,6 +2,7 @@
 
 use super::bitmaps::{State, metadata};
 use super::entries::Entries;
+use super::orphan_file::{OrphanFile, is_sound};
 use super::sums::Sealer;
 use super::told::{LastGroups, groups_per_flex};
 use super::{Core, Ext, LiveOptions, Places, permit};
@@ -58,6 +59,9 @@ impl Ext {
         let all: Vec<Group> = (0..sb.groups)
             .map(|number| volume.group_desc(GroupNo::new(number)))
             .collect::<Result<_, _>>()?;
+        // Forced, it is left alone where it is not in order.
+        let has_journal = config.discipline.journal_mode().is_some();
+        let orphan_file = if has_journal { OrphanFile::usable(&volume)? } else { None };
         let wall = Arc::new(Mutex::new(options.wall));
         let tell = move || (wall.lock().unwrap_or_else(PoisonError::into_inner))();
         // From here on the image is written to.
@@ -89,6 +93,7 @@ impl Ext {
             blocks,
             last_groups: LastGroups::default(),
             orphans: Vec::new(),
+            orphan_file,
             shadows: matches!(config.discipline, Discipline::Sync | Discipline::Normal),
             is_doubtful: options.force,
             volume,
@@ -145,6 +150,8 @@ impl Ext {
                 raw.s_free_blocks_count_hi = low32(blocks >> 32).into();
             }
             raw.s_free_inodes_count = low32(inodes).into();
+            let features = raw.s_feature_ro_compat.get();
+            raw.s_feature_ro_compat = self.noted_features(features, close).into();
         })
     }
 
@@ -156,7 +163,11 @@ impl Ext {
         }
         debug_assert_ne!(self.volume.sb.raw.s_rev_level.get(), 0, "no file gets so long there");
         let more = self.volume.sb.raw.s_feature_ro_compat.get() | ro_compat::LARGE_FILE;
-        self.edit_superblock(core, |raw| raw.s_feature_ro_compat = more.into())?;
+        self.edit_superblock(core, |raw| {
+            // Others change while it is in use.
+            let features = raw.s_feature_ro_compat.get();
+            raw.s_feature_ro_compat = (features | ro_compat::LARGE_FILE).into();
+        })?;
         self.volume.sb.raw.s_feature_ro_compat = more.into();
         Ok(())
     }
@@ -227,24 +238,31 @@ fn recovered(
     let volume = Volume::open(device.clone(), false)?;
     permit::features(&volume.sb, discipline)?;
     policies(&volume.sb, options)?;
-    if discipline.journal_mode().is_some() {
+    let has_journal = discipline.journal_mode().is_some();
+    if has_journal {
         check_usable(&volume)?;
     }
-    if volume.sb.has_incompat(incompat::RECOVER) {
+    let volume = if volume.sb.has_incompat(incompat::RECOVER) {
         recover_home(&mut Patches::new(device.clone()))?;
-    } else if !volume.has_filed_orphans() {
+        let volume = Volume::open(device.clone(), false)?;
+        permit::features(&volume.sb, discipline)?;
+        volume
+    } else {
+        volume
+    };
+    let filed = volume.has_filed_orphans();
+    if (!has_journal && !filed) || (has_journal && is_sound(&volume)?) {
         return Ok(volume);
     }
-    let volume = Volume::open(device.clone(), false)?;
-    permit::features(&volume.sb, discipline)?;
-    if volume.has_filed_orphans() {
-        // Their file is read by a check alone.
+    if filed {
+        // What is wrong with it a check decides, and without a journal nobody else
+        // takes numbers out.
         if crate::preen(device.clone())?.report.unexpected > 0 {
             return Err(permit::not_clean());
         }
         return Volume::open(device.clone(), false);
     }
-    Ok(volume)
+    if options.force { Ok(volume) } else { Err(permit::not_clean()) }
 }
 
 fn groups(sb: &Super, all: &[Group]) -> Groups {

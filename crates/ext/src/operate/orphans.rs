@@ -1,8 +1,8 @@
 //! The list of orphans: files that somebody held, or that were being cut, when the
 //! system stopped. The next mount deletes those without links and cuts the others to
 //! their length (`fs/ext4/orphan.c`). It begins in the superblock and leads on through
-//! the times of deletion. Volumes with an orphan file have the list as well: the
-//! kernel uses it when that file is full.
+//! the times of deletion. Volumes with an orphan file have the list as well, for when
+//! that file is full.
 
 use super::{Core, Ext, Node};
 use seekless_cache::Role;
@@ -11,9 +11,10 @@ use seekless_live::{Part, Table};
 use seekless_units::Ino;
 
 impl Ext {
-    /// Adds a file in memory to the list, at its head.
+    /// Notes that a file in memory is an orphan: in the orphan file, or at the head of
+    /// the list.
     pub(super) fn list_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
-        if self.orphans.contains(&ino) {
+        if self.orphans.contains(&ino) || self.file_orphan(core, ino)? {
             return Ok(());
         }
         let next = self.orphans.last().copied().unwrap_or(Ino::ZERO);
@@ -23,8 +24,9 @@ impl Ext {
         Ok(())
     }
 
-    /// Takes a file in memory off the list, if it is there.
+    /// Takes a file in memory off the list and out of the orphan file, if it is there.
     pub(super) fn unlist_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        self.unfile_orphan(core, ino)?;
         let Some(at) = self.orphans.iter().position(|&other| other == ino) else {
             return Ok(());
         };
@@ -49,16 +51,19 @@ impl Ext {
         Ok(())
     }
 
-    /// The files that were on the list when the image was opened, which are in memory
-    /// then: the list is taken apart from its head.
+    /// The files that were on the list or in the orphan file when the image was opened,
+    /// which are in memory then: the list is taken apart from its head.
     pub(super) fn found_orphans(&mut self, core: &mut Core) -> Result<Vec<Ino>, FsError> {
         let mut found = Vec::new();
         self.volume.listed_orphans(&mut |ino| found.push(ino))?;
+        self.orphans = found.iter().rev().copied().collect();
+        if let Some(file) = &self.orphan_file {
+            found.extend(file.numbers().filter(|ino| !self.orphans.contains(ino)));
+        }
         for &ino in &found {
             let node: Node = self.load_orphan(core, ino)?;
             core.nodes.insert(ino, node);
         }
-        self.orphans = found.iter().rev().copied().collect();
         Ok(found)
     }
 }

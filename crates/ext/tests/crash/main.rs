@@ -73,6 +73,7 @@ fn what_a_journal_leaves_needs_no_check() {
         (Ext::ext4(), JournalMode::Ordered),
         (Ext::inline(), JournalMode::Ordered),
         (Ext::inline(), JournalMode::Writeback),
+        (Ext::orphan_file(), JournalMode::Ordered),
     ] {
         let discipline = Discipline::Journal(mode);
         let (states, wrong) = judged_on(&target, discipline, ("singles", 0, 2));
@@ -198,6 +199,7 @@ fn e2fsck_goes_through_very_many() {
     let without = ORDERED.map(|discipline| (Ext::ext2(), discipline));
     let all = with_journal(Ext::ext4).into_iter().chain(with_journal(Ext::ext3)).chain(without);
     let all = with_journal(Ext::inline).into_iter().chain(all);
+    let all = with_journal(Ext::orphan_file).into_iter().chain(all);
     for (target, discipline) in all {
         for of in [("singles", 0, 40), ("random:12", 100, 10), ("pairs", 0, 2)] {
             let (states, wrong) = judged_on(&target, discipline, of);

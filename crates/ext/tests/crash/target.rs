@@ -59,6 +59,12 @@ impl Ext {
         Self::made("inline", "3M", &["-t", "ext4", "-I", "256", "-J", "size=1", "-O", features])
     }
 
+    /// With a file for orphans.
+    pub(crate) fn orphan_file() -> Self {
+        let features = "^resize_inode,orphan_file";
+        Self::made("orphan file", "3M", &["-t", "ext4", "-J", "size=1", "-O", features])
+    }
+
     pub(crate) fn ext3() -> Self {
         let how = ["-t", "ext3", "-I", "128", "-O", "^resize_inode", "-J", "size=1"];
         Self::made("ext3", "3M", &how)
@@ -165,6 +171,10 @@ impl Ext {
             report.findings.push(finding("e2fsck.stops", said));
             return Ok(Recovered { report, changed: false });
         }
+        // Of a volume that seems to be clean it leaves the numbers of orphans that it has
+        // deleted in their file, and `orphan_present`.
+        let is_present = after[1024 + 0x66] & 1 != 0;
+        let after = if is_present { e2fsck(&after, "-fp").0 } else { after };
         let (_, code, said) = e2fsck(&after, "-fn");
         if code != 0 {
             report.findings.push(finding("e2fsck.left", said));
@@ -242,7 +252,7 @@ impl Target for Ext {
     /// The superblock: torn, its checksum is wrong, and neither e2fsck nor the kernel goes
     /// on.
     fn whole(&self) -> Option<(Lba, u64)> {
-        matches!(self.name, "ext4" | "inline").then_some((Lba::new(2), 2))
+        matches!(self.name, "ext4" | "inline" | "orphan file").then_some((Lba::new(2), 2))
     }
 
     /// What we write back is not in the order in which e2fsck wrote it.

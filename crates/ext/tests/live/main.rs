@@ -13,6 +13,7 @@ mod inline;
 mod interrupted;
 mod kernel;
 mod next_free;
+mod orphan_file;
 mod placed;
 mod read_faults;
 #[path = "../../../live/tests/replay/mod.rs"]

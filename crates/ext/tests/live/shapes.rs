@@ -113,7 +113,7 @@ impl Shape {
 }
 
 /// With a journal.
-pub(crate) const JOURNALLED: [Shape; 8] = [
+pub(crate) const JOURNALLED: [Shape; 9] = [
     Shape { kind: "ext3", block: 1024, mebibytes: 24, how: &["-J", "size=1", "-I", "128"] },
     Shape { kind: "ext3", block: 4096, mebibytes: 32, how: &["-J", "size=4", "-I", "256"] },
     Shape {
@@ -133,6 +133,7 @@ pub(crate) const JOURNALLED: [Shape; 8] = [
     // As mke2fs makes ext4 by default.
     Shape { kind: "ext4", block: 4096, mebibytes: 32, how: &["-J", "size=4"] },
     Shape { kind: "ext4", block: 1024, mebibytes: 24, how: &["-J", "size=1", "-g", "1024"] },
+    Shape { kind: "ext4", block: 2048, mebibytes: 24, how: &["-J", "size=2", "-O", "orphan_file"] },
 ];
 
 /// Without checksums of metadata.

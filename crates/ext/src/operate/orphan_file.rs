@@ -1,0 +1,168 @@
+//! The orphan file: numbers of orphans in slots of blocks that a transaction changes
+//! without going through a list (`fs/ext4/orphan.c`,
+//! `Documentation/filesystems/ext4/orphan.rst`). Like the kernel, a mount sets
+//! `orphan_present` as long as the volume is in use, and takes it away when it ends
+//! with an empty file. When the file is full the list is used.
+
+use super::{Core, Ext};
+use crate::encode::rewrite::seal_orphan_block;
+use crate::ondisk::{OrphanBlockTail, compat, ro_compat};
+use crate::volume::Volume;
+use seekless_cache::Role;
+use seekless_fs::field::truncated;
+use seekless_fs::{FsError, Location};
+use seekless_units::{BlockNo, Ino};
+use std::collections::BTreeMap;
+
+/// Bytes of a slot.
+const SLOT: usize = 4;
+
+/// The orphan file of a volume in use.
+pub(super) struct OrphanFile {
+    ino: Ino,
+    /// What the checksums of its blocks start from, where there are such.
+    seed: Option<u32>,
+    blocks: Vec<BlockNo>,
+    /// Bytes of a block.
+    block_len: usize,
+    /// Slots of a block.
+    per_block: usize,
+    /// Which slot of all has a file's number.
+    taken: BTreeMap<Ino, usize>,
+    /// Slots that were given back, in front of `next`.
+    returned: Vec<usize>,
+    /// No slot from this one on is taken.
+    next: usize,
+}
+
+impl OrphanFile {
+    /// The orphan file of a volume, if it has one that is in order: its numbers are those
+    /// of files in use, and there are none where the superblock says so. What is to be
+    /// done with others a check decides.
+    pub(super) fn usable(volume: &Volume) -> Result<Option<Self>, FsError> {
+        if !volume.sb.has_compat(compat::ORPHAN_FILE) {
+            return Ok(None);
+        }
+        let file = match Self::read(volume) {
+            Err(FsError::Corrupt { .. }) => return Ok(None),
+            file => file?,
+        };
+        if !volume.has_filed_orphans() {
+            return Ok(Some(file).filter(Self::is_empty));
+        }
+        for ino in file.numbers() {
+            if !volume.is_allocated(ino)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(file))
+    }
+
+    fn read(volume: &Volume) -> Result<Self, FsError> {
+        let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
+        let sums = volume.sb.has_metadata_csum();
+        let seed = if sums { Some(volume.inode_seed(&volume.inode(ino)?)) } else { None };
+        let block_len = volume.block_len();
+        let room = block_len.saturating_sub(size_of::<OrphanBlockTail>());
+        let per_block = room.checked_div(SLOT).unwrap_or(0);
+        let (mut blocks, mut taken, mut next) = (Vec::new(), BTreeMap::new(), 0);
+        volume.orphan_blocks(&mut |block| {
+            let first = blocks.len().saturating_mul(per_block);
+            for (slot, number) in block.numbers {
+                let slot = first.saturating_add(slot);
+                taken.insert(number, slot);
+                next = slot.saturating_add(1);
+            }
+            blocks.push(block.block);
+        })?;
+        let returned = Vec::new();
+        Ok(Self { ino, seed, blocks, block_len, per_block, taken, returned, next })
+    }
+
+    /// Whether no file's number is in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// The files of which the numbers are in it.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Ino> + '_ {
+        self.taken.keys().copied()
+    }
+
+    /// A slot for a file that has none; `None` when all are taken.
+    fn free_slot(&self) -> Option<usize> {
+        let all = self.blocks.len().saturating_mul(self.per_block);
+        self.returned.last().copied().or_else(|| Some(self.next).filter(|&next| next < all))
+    }
+
+    fn take(&mut self, ino: Ino, slot: usize) {
+        if self.returned.pop().is_none() {
+            debug_assert_eq!(slot, self.next, "the first that was never taken");
+            self.next = slot.saturating_add(1);
+        }
+        let before = self.taken.insert(ino, slot);
+        debug_assert_eq!(before, None, "inode {ino} has one slot");
+    }
+
+    fn give(&mut self, ino: Ino, slot: usize) {
+        self.taken.remove(&ino);
+        self.returned.push(slot);
+        if self.taken.is_empty() {
+            self.returned.clear();
+            self.next = 0;
+        }
+    }
+
+    /// Puts a number into a slot.
+    fn put(&self, core: &mut Core, slot: usize, number: Ino) -> Result<(), FsError> {
+        let place = Location::of("orphan file").in_inode(self.ino);
+        let block = slot.checked_div(self.per_block).and_then(|at| self.blocks.get(at)).copied();
+        let block = block.ok_or_else(|| truncated(place))?;
+        let place = place.in_block(block);
+        let at = slot.checked_rem(self.per_block).unwrap_or(0).saturating_mul(SLOT);
+        core.cache.edit(block, 0, self.block_len, Role::Summary, |bytes| {
+            let to = bytes.get_mut(at..at.saturating_add(SLOT)).ok_or_else(|| truncated(place))?;
+            to.copy_from_slice(&number.get().to_le_bytes());
+            seal_orphan_block(bytes, block, self.seed, place)
+        })?;
+        Ok(())
+    }
+}
+
+impl Ext {
+    /// Enters a file into the orphan file. False where there is none, or no room.
+    pub(super) fn file_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
+        let Some(file) = &mut self.orphan_file else { return Ok(false) };
+        if file.taken.contains_key(&ino) {
+            return Ok(true);
+        }
+        let Some(slot) = file.free_slot() else { return Ok(false) };
+        file.put(core, slot, ino)?;
+        file.take(ino, slot);
+        Ok(true)
+    }
+
+    /// Takes a file out of the orphan file, if it is there.
+    pub(super) fn unfile_orphan(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let Some(file) = &mut self.orphan_file else { return Ok(()) };
+        let Some(&slot) = file.taken.get(&ino) else { return Ok(()) };
+        file.put(core, slot, Ino::ZERO)?;
+        file.give(ino, slot);
+        Ok(())
+    }
+
+    /// Features that may be changed while a volume is in use, as they are to be: that
+    /// the orphan file may hold numbers, until it is empty and the mount ends.
+    pub(super) fn noted_features(&self, features: u32, close: bool) -> u32 {
+        match &self.orphan_file {
+            None => features,
+            Some(file) if close && file.is_empty() => features & !ro_compat::ORPHAN_PRESENT,
+            Some(_) => features | ro_compat::ORPHAN_PRESENT,
+        }
+    }
+}
+
+/// Whether a volume's orphan file, if it has one, is in order ([`OrphanFile::usable`]).
+pub(super) fn is_sound(volume: &Volume) -> Result<bool, FsError> {
+    Ok(!volume.sb.has_compat(compat::ORPHAN_FILE) || OrphanFile::usable(volume)?.is_some())
+}
