@@ -150,7 +150,7 @@ impl<A> Cache<A> {
     ///
     /// # Errors
     /// As [`Cache::poll`].
-    pub(crate) fn wait_for_all(&mut self) -> Result<(), FsError> {
+    pub fn wait_for_all(&mut self) -> Result<(), FsError> {
         self.end_flights(|cache, flight| cache.device.wait(flight.ticket).map(|()| true))
     }
 

@@ -176,17 +176,18 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {
-        self.make_durable(ino)
+        let done = self.make_durable(ino);
+        self.noted(done)
     }
 
     fn sync(&mut self) -> Result<(), FsError> {
-        self.write_everything()?;
-        self.core.cache.flush()
+        let done = self.write_everything().and_then(|()| self.core.cache.flush());
+        self.noted(done)
     }
 
     fn tick(&mut self) -> Result<(), FsError> {
-        self.core.cache.tick()?;
-        self.run_actions()
+        let done = self.core.cache.tick().and_then(|()| self.run_actions());
+        self.noted(done)
     }
 
     fn leave_work(&mut self) {
@@ -227,6 +228,16 @@ impl<F: Format> Operate for Live<F> {
                 left = left.and(self.change(|live| live.destroy(ino)));
             }
         }
+        let closed = self.close();
+        self.noted(closed)?;
+        self.closed = true;
+        left
+    }
+}
+
+impl<F: Format> Live<F> {
+    /// Writes what is left, and that the volume is not in use any more.
+    fn close(&mut self) -> Result<(), FsError> {
         self.write_everything()?;
         if self.broken.is_some() {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
@@ -235,8 +246,6 @@ impl<F: Format> Operate for Live<F> {
         self.core.cache.begin()?;
         self.format.mark(&mut self.core, true)?;
         self.core.cache.end()?;
-        self.core.cache.close_log()?;
-        self.closed = true;
-        left
+        self.core.cache.close_log()
     }
 }

@@ -297,6 +297,20 @@ pub trait Format: Send + Sized {
     /// is as clean as it was found.
     fn mark(&mut self, core: &mut Core<Self::Map>, close: bool) -> Result<(), FsError>;
 
+    /// Writes to the device that an error has made changes impossible, for the next check
+    /// to look at all of the volume. Nothing else is written any more. By default,
+    /// nothing: a volume in use is not clean anyway.
+    ///
+    /// # Errors
+    /// As [`Live::open`](crate::Live::open).
+    fn note_failure(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _error: &FsError,
+    ) -> Result<(), FsError> {
+        Ok(())
+    }
+
     /// Brings counts that follow from others up to date in the cache.
     fn put_summaries(&mut self, core: &mut Core<Self::Map>) -> Result<(), FsError>;
 

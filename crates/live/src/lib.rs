@@ -89,6 +89,8 @@ pub struct Live<F: Format> {
     reach: Reach,
     /// Why nothing can be changed any more, if not for a failed write.
     broken: Option<String>,
+    /// The device says so.
+    noted: bool,
     closed: bool,
 }
 
@@ -114,6 +116,7 @@ impl<F: Format> Live<F> {
             indexes: Indexes::default(),
             reach: Reach::default(),
             broken: None,
+            noted: false,
             closed: false,
         };
         let root = live.format.limits().root;
@@ -177,6 +180,29 @@ impl<F: Format> Live<F> {
     /// what has become possible after. When space runs out, what is about to
     /// become free is freed, and the operation tried again.
     fn change<R>(
+        &mut self,
+        operation: impl FnMut(&mut Self) -> Result<R, FsError>,
+    ) -> Result<R, FsError> {
+        let done = self.try_change(operation);
+        self.noted(done)
+    }
+
+    /// What something came to; if nothing can be changed any more since, that is noted on
+    /// the device, once, if it still takes writes.
+    fn noted<R>(&mut self, done: Result<R, FsError>) -> Result<R, FsError> {
+        let Err(error) = &done else { return done };
+        let stops = self.broken.is_some() || !self.core.cache.may_change();
+        if stops && !self.noted && !self.closed {
+            self.noted = true;
+            // What is under way may hold what is noted there. That it fails is what was
+            // to be noted, and the error that is told is the first.
+            self.core.cache.wait_for_all().unwrap_or_default();
+            self.format.note_failure(&mut self.core, error).unwrap_or_default();
+        }
+        done
+    }
+
+    fn try_change<R>(
         &mut self,
         mut operation: impl FnMut(&mut Self) -> Result<R, FsError>,
     ) -> Result<R, FsError> {

@@ -1,6 +1,6 @@
 //! A recovery that stays: what waits in the journal is written home.
 
-use super::{Replayed, replay_checked};
+use super::{Replayed, replay_checked, write};
 use crate::ondisk::{STATE_ERRORS, SUPERBLOCK_OFFSET, incompat};
 use crate::superblock::{read_primary, write_primary};
 use crate::volume::Volume;
@@ -17,6 +17,13 @@ pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
     if let Some(replayed) = replay_checked(&volume)? {
         write_home(disk, &volume, &replayed)?;
+        // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
+        if write::has_error(disk)? {
+            let mut raw = read_primary(disk)?;
+            raw.s_state = (raw.s_state.get() | STATE_ERRORS).into();
+            write_primary(disk, raw)?;
+            write::note_error(disk, 0)?;
+        }
     }
     note_recovered(disk)
 }

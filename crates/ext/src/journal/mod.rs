@@ -21,7 +21,7 @@ mod write;
 
 pub(crate) use home::{note_recovered, recover_home, write_home};
 pub use write::LogWriter;
-pub(crate) use write::check_usable;
+pub(crate) use write::{check_usable, note_abort};
 
 use crate::checksum::crc32c;
 use crate::field::{range, slice, truncated};

@@ -52,6 +52,10 @@ impl Format for Ext {
         self.write_superblock(core, close)
     }
 
+    fn note_failure(&mut self, core: &mut Core, error: &FsError) -> Result<(), FsError> {
+        self.write_error(core, error)
+    }
+
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
         self.write_descriptors(core)
     }

@@ -9,7 +9,8 @@
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
 //! - `attributes`: extended attributes;
-//! - `mount`: opening and closing; `permit`: what is refused, by name;
+//! - `mount`: opening and closing; `permit`: what is refused, by name; `errors`: what is
+//!   noted when nothing can be changed any more;
 //! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: how much goes into one
 //!   transaction.
 
@@ -18,6 +19,7 @@ mod bitmaps;
 mod blocks;
 mod encode;
 mod entries;
+mod errors;
 mod extents;
 mod first;
 mod format;

@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod errors;
 mod extents;
 mod filled;
 mod held;

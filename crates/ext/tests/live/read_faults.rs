@@ -1,6 +1,7 @@
 //! A disk that fails to read once, in the middle of an operation over a journal:
 //! whatever was done by halves is not committed.
 
+use crate::errors::{ERRORS, STATE};
 use crate::interrupted::{bytes_of, e2fsck};
 use crate::shapes::{Shape, image, options};
 use seekless_cache::{Config, Discipline, JournalMode};
@@ -208,9 +209,14 @@ fn what_a_failed_read_stops_is_not_committed() {
                 // Either may fail, and both end.
                 let ended = (live.sync().is_ok(), live.unmount().is_ok());
                 drop(live);
-                let (code, said, after) = e2fsck(&bytes_of(&device.inner), "-p");
+                let left = bytes_of(&device.inner);
+                let (code, said, after) = e2fsck(&left, "-p");
                 let what = format!("{kind}, {name}, read {n}: {done:?}, {ended:?}");
                 assert!(code.is_some_and(|code| code <= 1), "{what}: {said}");
+                // Whatever could not be ended was noted, and then the whole is checked.
+                let noted = left[STATE] & ERRORS != 0;
+                assert_eq!(noted, !ended.1, "{what}: {said}");
+                assert_eq!(said.contains("with errors, check forced"), noted, "{what}: {said}");
                 let (code, said, _) = e2fsck(&after, "-fn");
                 assert_eq!(code, Some(0), "{what}: {said}");
                 if !was_hit {

@@ -21,18 +21,22 @@ mod state;
 use super::form::Form;
 use super::log::Log as Reader;
 use super::place;
-use crate::field::{low32, range, wide};
+use crate::field::{low32, range, truncated, wide};
 use crate::inode::Inode;
 use crate::ondisk::{JournalSuperblock, compat, incompat};
 use crate::volume::Volume;
 use encode::Encoder;
 use seekless_cache::{Log, LogTransaction, Stable, Stage};
 use seekless_device::BlockDevice;
+use seekless_fs::patches::Patches;
 use seekless_fs::{BlockMap, FsError, Timestamp};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba, Lbn};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use zerocopy::IntoBytes;
 
+/// What `s_errno` is after an error that ended all changes: `-EIO`.
+const ABORTED: i32 = -5;
 /// The kernel and e2fsck take no shorter journal (`JBD2_MIN_JOURNAL_BLOCKS`).
 const MIN_BLOCKS: u32 = 1024;
 /// Most bytes that neighbouring blocks of the log are written with at once.
@@ -220,6 +224,41 @@ fn usable<'a>(
     }
     check_places(volume, &log.map, log.len)?;
     Ok((log, superblock))
+}
+
+/// Says in the journal of a volume that writing to it was given up after an error
+/// (`jbd2_journal_abort`): e2fsck marks the volume by that once it has brought home a copy
+/// of the superblock which is from before.
+///
+/// # Errors
+/// What the device gives, and for a journal that cannot be read.
+pub(crate) fn note_abort(disk: &mut Patches) -> Result<(), FsError> {
+    note_error(disk, ABORTED)
+}
+
+/// Sets `s_errno` of a volume's journal as the device has it.
+///
+/// # Errors
+/// As [`note_abort`].
+pub(super) fn note_error(disk: &mut Patches, error: i32) -> Result<(), FsError> {
+    let volume = Volume::open(disk.device().clone(), true)?;
+    let (log, mut sb) = Reader::head(&volume, &journal_inode(&volume)?)?;
+    let Some(first) = log.map.runs.first() else { return Err(truncated(place())) };
+    sb.s_errno = error.cast_unsigned().into();
+    state::seal(&mut sb, &log.form);
+    let at = first.extent.start.get().saturating_mul(u64::from(volume.sb.block_size));
+    disk.put(at, sb.as_bytes())?;
+    disk.flush()
+}
+
+/// Whether a volume's journal, as the device has it, was left after an error.
+///
+/// # Errors
+/// As [`note_abort`].
+pub(super) fn has_error(disk: &Patches) -> Result<bool, FsError> {
+    let volume = Volume::open(disk.device().clone(), true)?;
+    let (_, sb) = Reader::head(&volume, &journal_inode(&volume)?)?;
+    Ok(sb.s_errno.get() != 0)
 }
 
 /// The inode that holds a volume's journal.

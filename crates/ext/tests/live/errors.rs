@@ -1,0 +1,143 @@
+//! Errors that end all changes are noted in the superblock, if the device still takes
+//! writes, and a whole check follows.
+
+use crate::interrupted::{bytes_of, e2fsck};
+use crate::shapes::{Shape, image, options};
+use seekless_cache::{Config, Discipline, JournalMode};
+use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
+use seekless_ext::{ExtLive, preen};
+use seekless_fs::FsError;
+use seekless_fs::operate::{NewFile, Operate, Ownership};
+use seekless_units::{ByteLen, Lba};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// `s_state`, and that errors were met in it.
+pub(crate) const STATE: usize = 1024 + 0x3A;
+pub(crate) const ERRORS: u8 = 2;
+/// `s_error_count`, behind which the first and the last error are.
+const COUNT: usize = 1024 + 404;
+
+/// A device of which some writes fail: so many, from one on.
+struct Faulty {
+    inner: MemoryDevice,
+    done: AtomicU64,
+    from: AtomicU64,
+    fail: u64,
+}
+
+impl BlockDevice for Faulty {
+    fn len(&self) -> ByteLen {
+        self.inner.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        let n = self.done.fetch_add(1, Ordering::Relaxed);
+        let from = self.from.load(Ordering::Relaxed);
+        if n >= from && n - from < self.fail {
+            return Err(DeviceError::Io { at, source: std::io::Error::other("write fault") });
+        }
+        self.inner.write(at, buf)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o600 };
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// Files are made until a write fails; what is left.
+fn stopped(shape: &Shape, discipline: Discipline, from: u64, fail: u64) -> (Vec<u8>, bool) {
+    let inner = MemoryDevice::new(bytes_of(image(shape).as_ref()));
+    let (done, never) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let device = Arc::new(Faulty { inner, done, from: never, fail });
+    let clock = Arc::new(VirtualClock::new());
+    let mut live =
+        ExtLive::open(device.clone(), clock, Config::new(discipline), options()).unwrap();
+    let root = live.root();
+    let mut make = |name: &[u8]| -> Result<(), FsError> {
+        let ino = live.make(root, name, NewFile::Regular, OWNER)?.ino;
+        live.write(ino, ByteLen::ZERO, &[7; 5000])?;
+        live.fsync(ino)
+    };
+    make(b"durable").unwrap();
+    device.from.store(device.done.load(Ordering::Relaxed) + from, Ordering::Relaxed);
+    let failed = (0..20).any(|n| make(format!("file{n}").as_bytes()).is_err());
+    assert!(failed, "{discipline}: no write failed");
+    // Nothing is changed any more, whatever is asked.
+    assert!(live.make(root, b"later", NewFile::Regular, OWNER).is_err());
+    assert!(live.sync().is_err() && live.unmount().is_err(), "{discipline}");
+    drop(live);
+    let left = bytes_of(&device.inner);
+    let noted = left[STATE] & ERRORS != 0;
+    (left, noted)
+}
+
+const SHAPES: [(Shape, Discipline); 3] = [
+    (
+        Shape { kind: "ext4", block: 1024, mebibytes: 16, how: &["-J", "size=1"] },
+        Discipline::Journal(JournalMode::Ordered),
+    ),
+    (
+        Shape { kind: "ext3", block: 4096, mebibytes: 24, how: &["-J", "size=4"] },
+        Discipline::Journal(JournalMode::Data),
+    ),
+    (Shape { kind: "ext2", block: 1024, mebibytes: 16, how: &[] }, Discipline::Sync),
+];
+
+#[test]
+fn a_write_that_fails_is_noted_and_the_whole_is_checked() {
+    for (shape, discipline) in SHAPES {
+        for from in [0, 1, 2, 3, 5, 8, 13] {
+            let what = format!("{discipline}, write {from}");
+            let (left, noted) = stopped(&shape, discipline, from, 1);
+            assert!(noted, "{what}: it is not noted");
+            assert_eq!(word(&left, COUNT), 1, "{what}: s_error_count");
+            for (at, name) in [(COUNT + 4, "first"), (COUNT + 56, "last")] {
+                assert_eq!(word(&left, at), 1_700_000_000, "{what}: time of the {name}");
+            }
+            let (code, said, after) = e2fsck(&left, "-p");
+            assert_eq!(code, Some(1), "{what}: {said}");
+            assert!(said.contains("with errors, check forced"), "{what}: {said}");
+            let (code, said, _) = e2fsck(&after, "-fn");
+            assert_eq!(code, Some(0), "{what}: {said}");
+            // A recovery of ours keeps it until a check has been made.
+            let device = Arc::new(MemoryDevice::new(left));
+            let clock = Arc::new(VirtualClock::new());
+            let again = ExtLive::open(device.clone(), clock, Config::new(discipline), options());
+            assert!(again.is_err(), "{what}: opened without a check");
+            assert_eq!(preen(device.clone()).unwrap().report.unexpected, 0, "{what}");
+            let bytes = bytes_of(device.as_ref());
+            assert_eq!(bytes[STATE] & ERRORS, 0, "{what}");
+            let (code, said, _) = e2fsck(&bytes, "-fn");
+            assert_eq!(code, Some(0), "{what}: {said}");
+            let clock = Arc::new(VirtualClock::new());
+            let mut live =
+                ExtLive::open(device, clock, Config::new(discipline), options()).unwrap();
+            let root = live.root();
+            assert!(live.lookup(root, b"durable").unwrap().is_some(), "{what}");
+            live.unmount().unwrap();
+        }
+    }
+}
+
+/// Where no write succeeds any more nothing can be noted, and nothing more goes wrong.
+#[test]
+fn a_device_that_takes_no_writes_is_left() {
+    for (shape, discipline) in SHAPES {
+        let (left, noted) = stopped(&shape, discipline, 2, u64::MAX);
+        assert!(!noted, "{discipline}");
+        let (code, said, after) = e2fsck(&left, "-p");
+        assert!(code.is_some_and(|code| code <= 1), "{discipline}: {said}");
+        assert_eq!(e2fsck(&after, "-fn").0, Some(0));
+    }
+}
