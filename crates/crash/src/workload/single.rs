@@ -65,6 +65,10 @@ pub enum Single {
     CutIndirect,
     /// A file is written past a full indirect block.
     Far,
+    /// A file that is open loses its name, is written to, and closed.
+    UnlinkOpen,
+    /// A file that is open is replaced by another, is written to, and closed.
+    ReplaceOpen,
 }
 
 /// Files that an operation takes if it can: what another may have made or
@@ -73,7 +77,7 @@ const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"
 
 impl Single {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Create,
         Self::Mkdir,
         Self::Link,
@@ -103,6 +107,8 @@ impl Single {
         Self::Grow,
         Self::CutIndirect,
         Self::Far,
+        Self::UnlinkOpen,
+        Self::ReplaceOpen,
     ];
 
     /// Its name, as a workload.
@@ -138,6 +144,8 @@ impl Single {
             Self::Grow => "grow",
             Self::CutIndirect => "cut-indirect",
             Self::Far => "far",
+            Self::UnlinkOpen => "unlink-open",
+            Self::ReplaceOpen => "rename-over-open",
         }
     }
 
@@ -174,6 +182,8 @@ impl Single {
             Self::Grow => "extend a file past twelve blocks in four steps",
             Self::CutIndirect => "truncate a file inside an indirect block, then extend it",
             Self::Far => "write past a full indirect block of a file",
+            Self::UnlinkOpen => "remove a file that is open, write to it, and close it",
+            Self::ReplaceOpen => "rename a file over one that is open, write to that, and close it",
         }
     }
 
@@ -226,6 +236,7 @@ impl Single {
             | Self::RenameOverAcross
             | Self::RenameMovedOver => self.renamed_directory(names, &mut ops),
             Self::Recreate | Self::Rotate => self.again(names, &mut ops),
+            Self::UnlinkOpen | Self::ReplaceOpen => self.held(names, &mut ops),
             _ => self.one_file(names, &mut ops),
         };
         (ops, object)
@@ -350,6 +361,33 @@ impl Single {
         }
         ops.extend([Op::Open(path(name)), Op::Write(None, 0, 1500), Op::Close]);
         path(name)
+    }
+
+    /// A file goes while it is open: it is on the disk without a name, longer and shorter
+    /// than it was, until it is closed.
+    fn held(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {
+        let object = if self == Self::UnlinkOpen {
+            let held = names.file(&FILES, ops);
+            names.remove(held);
+            ops.extend([Op::Open(path(held)), Op::Unlink(path(held))]);
+            parent(held)
+        } else {
+            let from = names.file(&["A/new", "A/foo", "B/foo", "A/needed"], ops);
+            let held = names.file(&["B/link", "B/bar", "B/needed"], ops);
+            names.remove(from);
+            ops.extend([Op::Open(path(held)), Op::Rename(path(from), path(held))]);
+            path(held)
+        };
+        ops.extend([
+            Op::Append(None, 30_000),
+            Op::Sync,
+            Op::Write(None, 500, 2000),
+            Op::Truncate(None, 9000),
+            Op::Sync,
+            Op::Append(None, 700),
+            Op::Close,
+        ]);
+        object
     }
 
     fn one_file(self, names: &mut Names, ops: &mut Vec<Op>) -> Path {

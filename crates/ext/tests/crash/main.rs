@@ -85,6 +85,31 @@ fn what_a_journal_leaves_needs_no_check() {
     }
 }
 
+/// Files that go while somebody has them open, on every volume and under each of its
+/// disciplines: on the list of orphans, in their file, or nowhere.
+#[test]
+fn files_that_are_open_go_with_the_crash() {
+    let journals = JournalMode::ALL.map(Discipline::Journal);
+    let of = |target: fn() -> Ext, all: &[Discipline]| -> Vec<(Ext, Discipline)> {
+        all.iter().map(|&discipline| (target(), discipline)).collect()
+    };
+    let all = [
+        of(Ext::ext2, &ORDERED),
+        of(Ext::extents, &WITHOUT_GRAPH),
+        of(Ext::ext3, &journals),
+        of(Ext::ext4, &journals),
+        of(Ext::inline, &journals[1..2]),
+        of(Ext::orphan_file, &journals),
+    ];
+    for (target, discipline) in all.into_iter().flatten() {
+        for workload in ["unlink-open", "rename-over-open"] {
+            let (states, wrong) = judged_on(&target, discipline, (workload, 0, 6));
+            assert!(wrong.is_empty(), "{}: {wrong:#?}", target.name());
+            assert!(states > 4, "{states} states");
+        }
+    }
+}
+
 /// Disciplines that keep trees of extents in order.
 const WITHOUT_GRAPH: [Discipline; 2] = [Discipline::Sync, Discipline::Normal];
 
