@@ -22,6 +22,7 @@ mod replay;
 mod reserved;
 mod shapes;
 mod sums;
+mod worked;
 
 use held::WITHOUT_GRAPH;
 use seekless_cache::{Config, Discipline, JournalMode};
