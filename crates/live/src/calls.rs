@@ -165,7 +165,12 @@ impl<F: Format> Operate for Live<F> {
     fn release(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
         node.holds = node.holds.saturating_sub(1);
-        if node.holds > 0 || node.effective > 0 {
+        if node.holds > 0 {
+            return Ok(());
+        }
+        self.format.released(ino);
+        let node = self.node(ino)?;
+        if node.effective > 0 {
             return Ok(());
         }
         if node.links > 0 {

@@ -428,6 +428,10 @@ pub trait Format: Send + Sized {
         Ok(NamePlace::default())
     }
 
+    /// Hears that nobody holds a file any more that was held. What is kept in memory so that
+    /// it can grow in one place may go.
+    fn released(&mut self, _ino: Ino) {}
+
     /// Notes on the disk, for who mounts it after a crash, that a file in memory goes
     /// once nobody holds it, or, with links, is being cut to its length; or that this
     /// is over. A file made as good as unused is off the list by that. Only asked for

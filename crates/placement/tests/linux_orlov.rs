@@ -38,7 +38,7 @@ struct Model {
     blocks: Vec<i64>,
     dirs: Vec<i64>,
     /// Directories, free inodes and free blocks, as far as they are known: each is
-    /// moved by 32 when it is off by that, and counted anew when it is off by 64.
+    /// counted anew when it is off by 32.
     known: [i64; 3],
 }
 
@@ -59,10 +59,8 @@ impl Model {
         let inodes = (0..self.used.len()).map(|group| self.inodes(group)).sum();
         let now = [self.dirs.iter().sum(), inodes, self.blocks.iter().sum()];
         for (known, now) in self.known.iter_mut().zip::<[i64; 3]>(now) {
-            match (now - *known).abs() {
-                ..32 => {}
-                32..64 => *known += 32 * (now - *known).signum(),
-                _ => *known = now,
+            if (now - *known).abs() >= 32 {
+                *known = now;
             }
         }
     }
@@ -215,6 +213,7 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
             model.tell(&mut groups, group);
             model.count();
             policy.given_back(dir.at, true);
+            policy.blocks_changed(1);
             seen.removed += 1;
             continue;
         }
@@ -226,6 +225,7 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
             model.tell(&mut groups, group);
             model.count();
             policy.given_back(at, false);
+            policy.blocks_changed(blocks);
             continue;
         }
         let which = if what < 30 { 0 } else { below(dirs.len()) };
@@ -259,20 +259,19 @@ fn replay(volume: Volume, seed: u64, steps: u32) -> Seen {
         let at = place(expected as u32, slot);
         policy.taken(&new, goal, Some(at));
         model.used[expected].insert(slot);
+        model.dirs[expected] += i64::from(is_directory);
+        model.count();
         dirs[which].last = Some(expected as u32);
         let most = below(4) as i64;
         let blocks = if is_directory { 1 } else { most }.min(model.blocks[expected]);
-        model.blocks[expected] -= i64::from(is_directory).min(blocks);
         if is_directory {
-            model.dirs[expected] += 1;
             dirs.push(Dir { at, is_top: below(40) == 0, last: None });
         } else {
             files.push((at, blocks));
         }
+        model.blocks[expected] -= blocks;
         model.count();
-        if !is_directory {
-            model.blocks[expected] -= blocks;
-        }
+        policy.blocks_changed(-blocks);
         model.tell(&mut groups, expected);
         seen.made += 1;
         let unit = |group: u32| group / volume.flex;

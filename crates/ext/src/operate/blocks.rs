@@ -1,5 +1,6 @@
 //! What ext says of files that are mapped by indirect blocks.
 
+use super::space::Around;
 use super::{Core, Ext};
 use seekless_cache::ChangeId;
 use seekless_fs::field::{le32, low32};
@@ -93,6 +94,12 @@ impl Indirect for Ext {
         purpose: Purpose<()>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
         debug_assert_eq!(count, 1, "there are no fragments");
+        let last = core.node(ino)?.map.last;
+        let left = last.filter(|&(last, _)| last.checked_add(1) == Some(lbn));
+        let around = match purpose {
+            Purpose::Indirect(_) => None,
+            Purpose::Data(()) => Some(Around { left, right: None }),
+        };
         let nearest = match purpose {
             // The table is taken before the block: it follows what is in front.
             Purpose::Indirect(_) if lbn >= u64::try_from(DIRECT).unwrap_or(0) => {
@@ -104,7 +111,8 @@ impl Indirect for Ext {
             }
             _ => self.nearest(core, ino, lbn)?,
         };
-        let (at, id) = self.take_block(core, ino, lbn, nearest)?;
+        let (run, id) = self.take_run(core, ino, lbn, nearest, 1, around)?;
+        let at = run.start;
         core.node(ino)?.map.last = Some((lbn, at));
         Ok((at, id))
     }

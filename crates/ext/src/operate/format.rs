@@ -216,6 +216,10 @@ impl Format for Ext {
         self.name_place(core, dir, name)
     }
 
+    fn released(&mut self, ino: Ino) {
+        self.forget_kept(ino);
+    }
+
     fn note_orphan(&mut self, core: &mut Core, ino: Ino, is: bool) -> Result<(), FsError> {
         if is { self.list_orphan(core, ino) } else { self.unlist_orphan(core, ino) }
     }
@@ -225,6 +229,7 @@ impl Format for Ext {
     }
 
     fn cut_behind(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        self.forget_kept(ino);
         if extents::maps(core, ino)? {
             return Tree::of(self, core, ino).cut_behind(len);
         }
@@ -232,6 +237,7 @@ impl Format for Ext {
     }
 
     fn cut_at_once(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<u64, FsError> {
+        self.forget_kept(ino);
         self.next_cut(core, ino, len)
     }
 
@@ -294,6 +300,7 @@ impl Format for Ext {
         if is_inline(core, ino)? && self.truncate_inline(core, ino, len)? {
             return Ok(());
         }
+        self.forget_kept(ino);
         if extents::maps(core, ino)? {
             Tree::of(self, core, ino).check_len(Some(len))?;
             self.allow_length(core, len)?;

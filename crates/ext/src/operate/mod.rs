@@ -5,6 +5,7 @@
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
 //! - `space`, `search`: bitmaps, policies and the cache brought together; `told`: what
 //!   policies are told besides; `reserve`: inodes reserved for the children of directories;
+//!   `kept`: blocks that are kept for files in memory;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
@@ -25,6 +26,7 @@ mod first;
 mod format;
 mod hashed;
 mod inline;
+mod kept;
 mod mount;
 mod node;
 mod orphan_file;
@@ -45,7 +47,7 @@ use node::Map;
 use orphan_file::OrphanFile;
 use seekless_live::{Limits, Live, Wall};
 use seekless_placement::Groups;
-use seekless_placement::block::BlockPlacement;
+use seekless_placement::block::{BlockPlacement, ExtHints};
 use seekless_placement::inode::InodePlacement;
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeSet;
@@ -103,7 +105,7 @@ pub struct Ext {
     /// Groups of which the descriptors on the disk do not say the latest.
     stale: BTreeSet<GroupNo>,
     inodes: Box<dyn InodePlacement>,
-    blocks: Box<dyn BlockPlacement<()>>,
+    blocks: Box<dyn BlockPlacement<ExtHints>>,
     last_groups: LastGroups,
     /// Files that a mount after a crash deletes, or cuts to their length; the list on
     /// the disk leads from the last of them to the first.

@@ -22,7 +22,9 @@ use seekless_fs::field::index;
 use seekless_fs::patches::Patches;
 use seekless_fs::{FsError, Location, Timestamp};
 use seekless_live::{Limits, NameOrder};
-use seekless_placement::block::{BlockPlacement, Ext2Next, ext2_by_name as blocks_by_name};
+use seekless_placement::block::{
+    BlockPlacement, Ext2Next, ExtBlocks, ExtHints, ext_by_name as blocks_by_name,
+};
 use seekless_placement::inode::{ExtVolume, InodePlacement, ext_by_name};
 use seekless_placement::{GroupSummary, Groups, PolicyError, Shape};
 use seekless_units::{BlockNo, GroupNo, Ino};
@@ -212,7 +214,7 @@ fn places(group: &Group) -> Places {
 }
 
 /// The policies for inodes and for blocks.
-type Policies = (Box<dyn InodePlacement>, Box<dyn BlockPlacement<()>>);
+type Policies = (Box<dyn InodePlacement>, Box<dyn BlockPlacement<ExtHints>>);
 
 fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
     let unknown = |error: PolicyError| FsError::Invalid(error.to_string());
@@ -224,7 +226,13 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
     let (directories, others) = (&options.directories, options.inodes.as_deref());
     let inodes = ext_by_name(directories, others, &volume, options.seed);
     let blocks = options.blocks.as_deref().unwrap_or(Ext2Next::NAME);
-    let blocks = blocks_by_name(blocks, options.seed);
+    let volume = ExtBlocks {
+        groups: sb.groups,
+        groups_per_flex: groups_per_flex(sb),
+        block_size: sb.block_size,
+        blocks_per_group: sb.blocks_per_group,
+    };
+    let blocks = blocks_by_name(blocks, &volume, options.seed);
     Ok((inodes.map_err(unknown)?, blocks.map_err(unknown)?))
 }
 

@@ -8,7 +8,7 @@ use crate::ondisk::{flags, incompat, special};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_placement::block::Request;
+use seekless_placement::block::{ChunkWanted, ExtHints, Request};
 use seekless_placement::inode::{InodePlace, NewInode, Parent};
 use seekless_placement::{GroupSummary, first_with};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
@@ -22,7 +22,7 @@ pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
     bitmap.get(index(bit / 8)).is_none_or(|byte| byte & (1 << (bit % 8)) != 0)
 }
 
-fn flip(bitmap: &mut [u8], bit: u32) {
+pub(super) fn flip(bitmap: &mut [u8], bit: u32) {
     let byte = bitmap.get_mut(index(bit / 8));
     debug_assert!(byte.is_some(), "the bit was looked at");
     if let Some(byte) = byte {
@@ -31,7 +31,7 @@ fn flip(bitmap: &mut [u8], bit: u32) {
 }
 
 /// The bits of a group's blocks that are free, but not to be used again yet.
-fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
+pub(super) fn barred(core: &Core, group: Extent) -> Vec<Range<u32>> {
     if core.cache.may_reuse(group) {
         return Vec::new();
     }
@@ -66,6 +66,13 @@ struct Delta {
     directories: i32,
 }
 
+/// What a file has in front of a block and behind it: which block of it, and where.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Around {
+    pub(super) left: Option<(u64, BlockNo)>,
+    pub(super) right: Option<(u64, BlockNo)>,
+}
+
 impl Ext {
     /// Where the parts of a group are.
     pub(super) fn places(&self, number: GroupNo) -> Result<Places, FsError> {
@@ -85,6 +92,9 @@ impl Ext {
             nffree: 0,
         };
         self.groups.set(number, new);
+        if delta.blocks != 0 {
+            self.inodes.blocks_changed(delta.blocks.into());
+        }
         self.stale.insert(number);
         Ok(())
     }
@@ -105,12 +115,13 @@ impl Ext {
         lbn: u64,
         nearest: Option<BlockNo>,
     ) -> Result<(BlockNo, ChangeId), FsError> {
-        let (run, id) = self.take_run(core, ino, lbn, nearest, 1)?;
+        let (run, id) = self.take_run(core, ino, lbn, nearest, 1, None)?;
         Ok((run.start, id))
     }
 
     /// Blocks for a file's contents or its map: the one that is found as if it were the
-    /// only one, and as many behind it as are free, up to `most` in all.
+    /// only one, and as many behind it as are free, up to `most` in all. For contents, it
+    /// says what the file has `around` them.
     pub(super) fn take_run(
         &mut self,
         core: &mut Core,
@@ -118,6 +129,7 @@ impl Ext {
         lbn: u64,
         nearest: Option<BlockNo>,
         most: u32,
+        around: Option<Around>,
     ) -> Result<(Extent, ChangeId), FsError> {
         debug_assert_ne!(most, 0, "somebody wants a block");
         let free = self.groups.free_frags();
@@ -132,11 +144,27 @@ impl Ext {
         let is_directory = node.kind == FileKind::Directory;
         // Block maps have numbers of 32 bits.
         let limit = if node.flags & flags::EXTENTS != 0 { u64::MAX } else { 1 << 32 };
-        let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints: () };
+        let is_regular = node.kind == FileKind::Regular;
+        let size = node.size.div_ceil(u64::from(self.volume.sb.block_size));
+        let hints = ExtHints { is_regular };
+        let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints };
         let goal = self.blocks.prefer(&self.groups, &request);
         let sb = &self.volume.sb;
         let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
         let start = goal.map_or(group, |at| self.groups.shape().group_of(at));
+        if self.blocks.chunks().is_some() {
+            let goal = goal.unwrap_or_else(|| self.groups.shape().base(group));
+            let wanted = around.filter(|_| is_regular).map(|Around { left, right }| ChunkWanted {
+                ino,
+                lbn,
+                len: most,
+                size,
+                left,
+                right,
+                goal,
+            });
+            return self.take_by_chunks(core, goal, wanted.as_ref(), limit);
+        }
         let ncg = u64::from(sb.groups);
         // The first group once more at the end, from its first block on.
         let order = (0..=ncg).map(|by| (by, self.groups.shape().group_after(start, by)));
@@ -172,16 +200,28 @@ impl Ext {
         let bits = u32::try_from(run.len).unwrap_or(u32::MAX);
         let barred = barred(core, run);
         let next = self.blocks.takes_next();
+        self.take_bits(core, number, |bitmap| {
+            if barred.is_empty() {
+                return free_run(bitmap, bits, goal, most, next);
+            }
+            let mut seen = bitmap.to_vec();
+            let set = |bit: u32| (!has_bit(&seen, bit)).then(|| flip(&mut seen, bit));
+            barred.iter().cloned().flatten().map(set).for_each(drop);
+            free_run(&seen, bits, goal, most, next)
+        })
+    }
+
+    /// Takes the blocks of a group that are chosen by its bitmap.
+    pub(super) fn take_bits(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+        choose: impl FnOnce(&[u8]) -> Option<Range<u32>>,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let run = self.volume.sb.group_blocks(number);
         let which = (number, Bitmap::Blocks);
         let taken = self.change_bitmap(core, which, Role::BitmapSet, |bitmap| {
-            let found = if barred.is_empty() {
-                free_run(bitmap, bits, goal, most, next)
-            } else {
-                let mut seen = bitmap.to_vec();
-                let set = |bit: u32| (!has_bit(&seen, bit)).then(|| flip(&mut seen, bit));
-                barred.iter().cloned().flatten().map(set).for_each(drop);
-                free_run(&seen, bits, goal, most, next)
-            };
+            let found = choose(bitmap);
             Ok(found.inspect(|run| run.clone().for_each(|bit| flip(bitmap, bit))))
         })?;
         let Some((bits, id)) = taken else { return Ok(None) };
@@ -328,6 +368,7 @@ impl Ext {
         self.account(at.group, Delta { inodes: 1, directories, ..Delta::default() })?;
         self.inodes.given_back(at, is_directory);
         self.last_groups.forget(ino);
+        self.forget_kept(ino);
         Ok(())
     }
 

@@ -1,10 +1,11 @@
-//! Every pair of policies for inodes fills a volume to the last one.
+//! Every pair of policies for inodes fills a volume to the last one; blocks that are kept
+//! for files are there for others when nothing else is.
 
 use crate::reserved::{OWNER, VOLUMES, open};
-use crate::shapes::{fsck, image};
+use crate::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replay_with};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_ext::ExtLive;
+use seekless_ext::{ExtLive, LiveOptions};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate};
 use seekless_units::Ino;
@@ -64,6 +65,31 @@ fn every_pair_of_policies_fills_a_volume() {
                 live.unmount().unwrap();
                 fsck(&device, &format!("{what}, {other}"));
             }
+        }
+    }
+}
+
+/// Operations on volumes that become full, with blocks kept for files and inodes for
+/// directories.
+#[test]
+fn what_is_kept_changes_nothing_that_files_hold() {
+    let shapes =
+        [(&SHAPES[0], 3), (&WITH_EXTENTS[1], 5), (&JOURNALLED[7], 6), (&JOURNALLED[6], 12)];
+    for (n, (shape, mebibytes)) in shapes.into_iter().enumerate() {
+        for (m, inodes) in ["dir-reserve=8", "dir-reserve-hashed"].into_iter().enumerate() {
+            let shape = Shape { mebibytes, ..*shape };
+            let discipline = shape.disciplines().last().unwrap();
+            let how = LiveOptions {
+                directories: "linux-orlov".into(),
+                inodes: Some(inodes.into()),
+                blocks: Some("ext4-goal=2".into()),
+                ..options()
+            };
+            let what = format!("{inodes} {discipline} {shape:?}");
+            let mut replay = replay_with(&shape, discipline, (n * 2 + m) as u64 + 1, how);
+            replay.run(4000);
+            assert!(replay.full > 20, "{what}: the volume was never full");
+            fsck(&replay.finish(), &what);
         }
     }
 }

@@ -23,9 +23,19 @@ const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 /// Mounts an image for as long as something takes; what the kernel has made of it is
 /// returned.
 pub(crate) fn mounted(device: &MemoryDevice, then: impl FnOnce(&Path)) -> Arc<MemoryDevice> {
+    mounted_with(device, "rw", then)
+}
+
+/// As [`mounted`], with other options for the mount.
+pub(crate) fn mounted_with(
+    device: &MemoryDevice,
+    options: &str,
+    then: impl FnOnce(&Path),
+) -> Arc<MemoryDevice> {
+    let options = format!("loop,{options}");
     let (image, at) = (written(device), scratch());
     fs::create_dir_all(&at).unwrap();
-    run("mount", &["-t", "ext4", "-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()]);
+    run("mount", &["-t", "ext4", "-o", &options, image.to_str().unwrap(), at.to_str().unwrap()]);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(&at)));
     // Another test may just be in the middle of starting a program, which has the
     // mount in its table for a moment.

@@ -98,7 +98,7 @@ fn steps(seed: u64, count: usize, tops: &[&str]) -> Vec<Step> {
 }
 
 /// The kernel keeps counts by processor.
-fn stay_on_one_processor() {
+pub(crate) fn stay_on_one_processor() {
     let thread = fs::read_link("/proc/thread-self").unwrap();
     run("taskset", &["-p", "-c", "0", thread.file_name().unwrap().to_str().unwrap()]);
 }
@@ -153,7 +153,7 @@ fn by_the_engine(live: &mut ExtLive, steps: &[Step]) -> Vec<u64> {
     made
 }
 
-fn copy(device: &MemoryDevice) -> Arc<MemoryDevice> {
+pub(crate) fn copy(device: &MemoryDevice) -> Arc<MemoryDevice> {
     let mut bytes = vec![0; device.len().get() as usize];
     device.read(Lba::ZERO, &mut bytes).unwrap();
     Arc::new(MemoryDevice::new(bytes))

@@ -261,8 +261,18 @@ pub(crate) fn options() -> LiveOptions {
 
 /// Operations on an image of its own.
 pub(crate) fn replay(shape: &Shape, discipline: Discipline, seed: u64) -> Replay<Ext> {
+    replay_with(shape, discipline, seed, options())
+}
+
+/// The same, opened in another way.
+pub(crate) fn replay_with(
+    shape: &Shape,
+    discipline: Discipline,
+    seed: u64,
+    how: LiveOptions,
+) -> Replay<Ext> {
     let device = image(shape);
-    through(device.clone(), device, discipline, seed)
+    opened(device.clone(), device, discipline, seed, how)
 }
 
 /// Operations on a device over `device`.
@@ -272,11 +282,21 @@ pub(crate) fn through(
     discipline: Discipline,
     seed: u64,
 ) -> Replay<Ext> {
+    opened(device, over, discipline, seed, options())
+}
+
+fn opened(
+    device: Arc<MemoryDevice>,
+    over: Arc<dyn BlockDevice>,
+    discipline: Discipline,
+    seed: u64,
+    how: LiveOptions,
+) -> Replay<Ext> {
     let clock = Arc::new(VirtualClock::new());
     let mut config = Config::new(discipline);
     // Small enough for blocks to come and go.
     config.capacity = ByteLen::new(1 << 20);
-    let live = ExtLive::open(over, clock.clone() as Arc<dyn Clock>, config, options()).unwrap();
+    let live = ExtLive::open(over, clock.clone() as Arc<dyn Clock>, config, how).unwrap();
     Replay::of(Parts { device, clock, live, open, attributes: true }, seed)
 }
 

@@ -1,6 +1,6 @@
 //! What FFS's own policies for blocks want to know, and its policies by name.
 
-use super::{Blkpref, BlockPlacement, EXT2_NAMES, NearStart, NextFree, OldBlkpref, RandomStart};
+use super::{Blkpref, BlockPlacement, EXT_NAMES, NearStart, NextFree, OldBlkpref, RandomStart};
 use crate::names::EXT;
 use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
@@ -94,6 +94,6 @@ pub fn by_name(
         NextFree::NAME => Ok(Box::new(NextFree::default())),
         RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
         NearStart::NAME => Ok(Box::new(NearStart)),
-        _ => Err(PolicyError::unknown(name, &NAMES, (EXT, &EXT2_NAMES))),
+        _ => Err(PolicyError::unknown(name, &NAMES, (EXT, &EXT_NAMES))),
     }
 }

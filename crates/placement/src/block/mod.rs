@@ -4,12 +4,16 @@
 //! one format understand are the hints in it.
 
 mod blkpref;
+mod chunks;
+mod ext;
 mod ffs;
 mod plain;
 
 pub use blkpref::{Blkpref, OldBlkpref};
+pub use chunks::{ChunkWanted, Chunks, Search};
+pub use ext::{EXT_NAMES, Ext4Goal, ExtBlocks, ExtHints, ext_by_name};
 pub use ffs::{Hints, NAMES, Wanted, Zones, by_name};
-pub use plain::{EXT2_NAMES, Ext2Next, NearStart, NextFree, RandomStart, ext2_by_name};
+pub use plain::{Ext2Next, NearStart, NextFree, RandomStart};
 
 use crate::Groups;
 use seekless_units::{BlockNo, GroupNo, Lbn};
@@ -44,6 +48,12 @@ pub trait BlockPlacement<H>: Send {
     /// volume; by default, formats look for one in their own way.
     fn takes_next(&self) -> bool {
         false
+    }
+
+    /// What keeps free blocks for files in memory; by default nothing does. Where it does,
+    /// the preferred block names no more than a group.
+    fn chunks(&mut self) -> Option<&mut Chunks> {
+        None
     }
 
     /// To be told where a block was found.

@@ -1,10 +1,9 @@
 //! Policies to compare with, which know nothing of groups (after B. Evans'
 //! comparisons of dirpref and blkpref with simpler rules).
 
-use super::{BlockPlacement, NAMES, Request};
+use super::{BlockPlacement, Request};
+use crate::Groups;
 use crate::chance::Chance;
-use crate::names::UFS;
-use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
 
 /// Every block is the next free one behind whatever was allocated last, as on a tape,
@@ -103,24 +102,6 @@ impl<H> BlockPlacement<H> for Ext2Next {
 
     fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
         following(groups, request).or_else(|| Some(groups.shape().base(request.group)))
-    }
-}
-
-/// The names of the policies for ext2, its own first.
-pub const EXT2_NAMES: [&str; 4] =
-    [Ext2Next::NAME, NextFree::NAME, RandomStart::NAME, NearStart::NAME];
-
-/// The policy of a name for ext2, which draws from `seed` what it leaves to chance.
-///
-/// # Errors
-/// When there is none of that name.
-pub fn ext2_by_name<H>(name: &str, seed: u64) -> Result<Box<dyn BlockPlacement<H>>, PolicyError> {
-    match name {
-        Ext2Next::NAME => Ok(Box::new(Ext2Next)),
-        NextFree::NAME => Ok(Box::new(NextFree::default())),
-        RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
-        NearStart::NAME => Ok(Box::new(NearStart)),
-        _ => Err(PolicyError::unknown(name, &EXT2_NAMES, (UFS, &NAMES))),
     }
 }
 

@@ -37,25 +37,17 @@ struct Lagging {
 }
 
 impl Lagging {
-    /// To be told of the total before each inode is placed. What has changed since is
-    /// taken to have come one by one, as blocks of directories and inodes do, unless it
-    /// is more than two steps.
+    /// To be told of the total before each inode is placed: changes that nobody told of
+    /// are taken for one.
     fn note(&mut self, now: u64) {
         self.now = now;
-        self.known = Some(match self.known {
-            Some(known) if known.abs_diff(now) < BATCH => known,
-            Some(known) if known.abs_diff(now) < BATCH * 2 && known < now => {
-                known.saturating_add(BATCH)
-            }
-            Some(known) if known.abs_diff(now) < BATCH * 2 => known.saturating_sub(BATCH),
-            _ => now,
-        });
+        self.known = Some(self.known.filter(|known| known.abs_diff(now) < BATCH).unwrap_or(now));
     }
 
-    /// One more or less. Before the first inode is placed nothing is known.
-    fn step(&mut self, more: bool) {
+    /// A change at once. Before the first inode is placed nothing is known.
+    fn change(&mut self, by: i64) {
         if self.known.is_some() {
-            self.note(if more { self.now.saturating_add(1) } else { self.now.saturating_sub(1) });
+            self.note(self.now.saturating_add_signed(by));
         }
     }
 }
@@ -75,14 +67,14 @@ impl LinuxOrlov {
         }
     }
 
-    /// Notes an inode that was taken or given back, and the block that a directory has:
-    /// one that comes and goes before the next is placed moves the kernel's counts too.
+    /// Notes an inode that was taken or given back: one that comes and goes before the
+    /// next is placed moves the kernel's counts too.
     fn changed(&mut self, is_directory: bool, given_back: bool) {
-        let [directories, inodes, blocks] = &mut self.totals;
-        inodes.step(given_back);
+        let [directories, inodes, _] = &mut self.totals;
+        let (free, used) = if given_back { (1, -1) } else { (-1, 1) };
+        inodes.change(free);
         if is_directory {
-            directories.step(!given_back);
-            blocks.step(given_back);
+            directories.change(used);
         }
     }
 
@@ -165,6 +157,11 @@ impl DirectoryPlacement for LinuxOrlov {
 
     fn taken(&mut self, _: GroupNo, is_directory: bool) {
         self.changed(is_directory, false);
+    }
+
+    fn blocks_changed(&mut self, by: i64) {
+        let [_, _, blocks] = &mut self.totals;
+        blocks.change(by);
     }
 
     fn given_back(&mut self, is_directory: bool) {

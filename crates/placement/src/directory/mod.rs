@@ -62,6 +62,10 @@ pub trait DirectoryPlacement: Send {
 
     /// To be told of each inode that is given back. By default, it is not heeded.
     fn given_back(&mut self, _is_directory: bool) {}
+
+    /// To be told of blocks that are given back at once, or, below zero, taken. By
+    /// default, it is not heeded.
+    fn blocks_changed(&mut self, _by: i64) {}
 }
 
 /// What [`Orlov`] is called beside ext's policies.

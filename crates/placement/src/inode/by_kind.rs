@@ -67,6 +67,10 @@ impl InodePlacement for ByKind {
         }
     }
 
+    fn blocks_changed(&mut self, by: i64) {
+        self.directories.blocks_changed(by);
+    }
+
     fn hashes(&self, is_directory: bool) -> bool {
         is_directory || self.windows.as_ref().is_some_and(Windows::is_hashed)
     }

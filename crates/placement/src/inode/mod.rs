@@ -77,6 +77,10 @@ pub trait InodePlacement: Send {
     /// To be told of each inode that is given back. By default, it is not heeded.
     fn given_back(&mut self, _at: InodePlace, _is_directory: bool) {}
 
+    /// To be told of blocks that are given back at once, or, below zero, taken. By
+    /// default, it is not heeded.
+    fn blocks_changed(&mut self, _by: i64) {}
+
     /// Whether it goes by the hash of the name, for directories or for all else. By
     /// default, for directories.
     fn hashes(&self, is_directory: bool) -> bool {

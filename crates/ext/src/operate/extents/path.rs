@@ -4,6 +4,7 @@ use super::Tree;
 use crate::bmap::{EVERYTHING, Found};
 use crate::extent::{Child, Entries, Frame, entries, header, root_frame, tail_len, walk_in};
 use crate::field::{index, invalid};
+use crate::operate::space::Around;
 use seekless_fs::{FsError, Location, Mapping};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::ops::Range;
@@ -77,6 +78,19 @@ impl Path {
         let run = self.leaf.get(next)?;
         let by = run.lbn.get().saturating_sub(lbn).saturating_add(1);
         run.extent.start.get().checked_sub(by).map(BlockNo::new)
+    }
+
+    /// What the file has in front of a block that it has not, and behind it, as far as
+    /// the leaf knows.
+    pub(super) fn around(&self, lbn: u64) -> Around {
+        let next = self.leaf.partition_point(|run| run.lbn.get() <= lbn);
+        let front = next.checked_sub(1).and_then(|at| self.leaf.get(at));
+        let left = front.map(|run| {
+            let last = run.extent.len.saturating_sub(1);
+            (run.lbn.get().saturating_add(last), run.extent.start.saturating_add(last))
+        });
+        let right = self.leaf.get(next).map(|run| (run.lbn.get(), run.extent.start));
+        Around { left, right }
     }
 }
 

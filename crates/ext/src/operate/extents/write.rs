@@ -144,9 +144,10 @@ impl Tree<'_> {
         count: u64,
         unwritten: bool,
     ) -> Result<(Extent, ChangeId), FsError> {
-        let nearest = self.path(lbn)?.in_front_of(lbn);
+        let path = self.path(lbn)?;
+        let (nearest, around) = (path.in_front_of(lbn), path.around(lbn));
         let most = low32(count.min(max_len(unwritten)));
-        self.ext.take_run(self.core, self.ino, lbn, nearest, most)
+        self.ext.take_run(self.core, self.ino, lbn, nearest, most, Some(around))
     }
 
     /// Enters blocks that were taken; gives them back when the tree has no space.

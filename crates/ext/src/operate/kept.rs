@@ -1,0 +1,343 @@
+//! Blocks as mballoc finds them: buddies and runs in the bitmaps of groups, with what is
+//! kept in memory counted as in use (`fs/ext4/mballoc.c`).
+
+use super::bitmaps::Bitmap;
+use super::search::first_free;
+use super::space::{barred, flip, full, has_bit};
+use super::{Core, Ext};
+use crate::field::wide;
+use seekless_cache::ChangeId;
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_placement::block::{ChunkWanted, Search};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::ops::Range;
+
+/// The largest buddy that mballoc knows is a quarter of the group that a bitmap of one
+/// block describes (`MB_NUM_ORDERS`).
+const LARGEST: u32 = 4;
+
+/// Runs that are looked at in a group once one of them is long enough (`s_mb_min_to_scan`).
+const RUNS_LOOKED_AT: usize = 10;
+
+/// How blocks are looked for in a group (`enum criteria`).
+#[derive(Clone, Copy)]
+enum Way {
+    /// So many, a power of two, in an aligned piece: the first one of the smallest size
+    /// that there is.
+    Aligned(u32),
+    /// So many in a row.
+    Run(u32),
+}
+
+impl Way {
+    const fn len(self) -> u32 {
+        match self {
+            Self::Aligned(len) | Self::Run(len) => len,
+        }
+    }
+
+    fn find(self, bitmap: &[u8], bits: u32, largest: u32) -> Option<Range<u32>> {
+        match self {
+            Self::Aligned(len) => buddy(bitmap, bits, len, largest),
+            Self::Run(len) => {
+                let run = best_run(bitmap, bits, len, largest)?;
+                let run = Some(run).filter(|run| run.len() >= index(len))?;
+                Some(run.start..run.start.saturating_add(len))
+            }
+        }
+    }
+}
+
+/// A bitmap in which what is not to be used now is set, and its bits.
+struct View {
+    bitmap: Vec<u8>,
+    bits: u32,
+}
+
+/// The first free piece of so many blocks: of those that are aligned by their own size, and
+/// not part of a free one twice as large, the first one of the smallest size.
+fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
+    let count = bits.checked_div(len)?;
+    let is_free = |start: u32| first_used(bitmap, start..start.saturating_add(len)).is_none();
+    let mut free: Vec<bool> = (0..count).map(|at| is_free(at.saturating_mul(len))).collect();
+    let mut size = len;
+    while !free.is_empty() {
+        let mut pairs = free.chunks_exact(2);
+        let whole: Vec<bool> = pairs.by_ref().map(|pair| pair.iter().all(|&free| free)).collect();
+        let is_last = size >= largest;
+        let part_of_larger = |at: usize| !is_last && whole.get(at / 2) == Some(&true);
+        let mut all = free.iter().enumerate();
+        if let Some((at, _)) = all.find(|&(at, &free)| free && !part_of_larger(at)) {
+            let start = u32::try_from(at).ok()?.checked_mul(size)?;
+            return Some(start..start.checked_add(len)?);
+        }
+        if is_last {
+            return None;
+        }
+        (free, size) = (whole, size.checked_mul(2)?);
+    }
+    None
+}
+
+/// The first set bit of a range.
+fn first_used(bitmap: &[u8], mut range: Range<u32>) -> Option<u32> {
+    range.find(|&bit| has_bit(bitmap, bit))
+}
+
+/// The bits of the free buddy that has a free bit: the largest aligned piece around it that
+/// is wholly free.
+fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
+    let mut piece = bit..bit.saturating_add(1);
+    let mut size = 1u32;
+    while size < largest {
+        size = size.saturating_mul(2);
+        let start = bit.saturating_sub(bit.checked_rem(size).unwrap_or(0));
+        let larger = start..start.saturating_add(size);
+        let halves = [larger.start..piece.start, piece.end..larger.end];
+        let is_free = |half: Range<u32>| first_used(bitmap, half).is_none();
+        if larger.end > bits || !halves.into_iter().all(is_free) {
+            break;
+        }
+        piece = larger;
+    }
+    piece
+}
+
+/// So many blocks as they are found in free buddies that follow each other
+/// (`ext4_mb_complex_scan_group`): the first that are as many exactly, or the fewest that
+/// are enough of the first few; or else the most that there are.
+fn best_run(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
+    let wanted = index(len);
+    let mut best: Option<Range<u32>> = None;
+    let (mut from, mut seen) = (0, 0usize);
+    while let Some(start) = first_free(bitmap, bits, from) {
+        let mut end = buddy_of(bitmap, bits, start, largest).end;
+        while (start..end).len() < wanted && first_free(bitmap, bits, end) == Some(end) {
+            end = buddy_of(bitmap, bits, end, largest).end;
+        }
+        let run = start..end;
+        if run.len() == wanted {
+            return Some(run);
+        }
+        let is_better = best.as_ref().is_none_or(|best| match best.len() >= wanted {
+            true => run.len() >= wanted && run.len() < best.len(),
+            false => run.len() > best.len(),
+        });
+        if is_better {
+            best = Some(run);
+        }
+        seen = seen.saturating_add(1);
+        if seen > RUNS_LOOKED_AT && best.as_ref().is_some_and(|best| best.len() >= wanted) {
+            break;
+        }
+        from = end;
+    }
+    best
+}
+
+impl Ext {
+    /// As [`Ext::take_run`], by a policy that keeps blocks for files.
+    pub(super) fn take_by_chunks(
+        &mut self,
+        core: &mut Core,
+        goal: BlockNo,
+        wanted: Option<&ChunkWanted>,
+        limit: u64,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        loop {
+            if let Some(wanted) = wanted {
+                if let Some(taken) = self.take_kept(core, wanted, limit)? {
+                    return Ok(taken);
+                }
+            } else {
+                for number in self.groups_from(goal, 1, limit) {
+                    if let Some(taken) = self.take_first(core, number)? {
+                        return Ok(taken);
+                    }
+                }
+            }
+            // What is kept for others is taken before there is no space.
+            if !self.give_up_kept() {
+                return Err(full("blocks"));
+            }
+        }
+    }
+
+    /// Blocks for the contents of a regular file, from what is kept for it or from what
+    /// is found and kept now; not more than are wanted.
+    fn take_kept(
+        &mut self,
+        core: &mut Core,
+        wanted: &ChunkWanted,
+        limit: u64,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let Some(chunks) = self.blocks.chunks() else { return Ok(None) };
+        let run = match chunks.take(wanted) {
+            Some(run) => run,
+            None => {
+                let search = chunks.search(wanted);
+                let Some(found) = self.look_for(core, &search, limit)? else {
+                    return Ok(None);
+                };
+                let Some(chunks) = self.blocks.chunks() else { return Ok(None) };
+                chunks.found(wanted, &search, found)
+            }
+        };
+        self.take_exactly(core, run)
+    }
+
+    /// A block of a group that is not kept for others: the first free one that is alone, or
+    /// one of the smallest of the first free pieces.
+    fn take_first(
+        &mut self,
+        core: &mut Core,
+        number: GroupNo,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let View { bitmap, bits } = self.view(core, number)?;
+        let Some(found) = Way::Run(1).find(&bitmap, bits, self.largest_buddy()) else {
+            return Ok(None);
+        };
+        let run = self.run_in(number, &found);
+        self.take_exactly(core, run)
+    }
+
+    /// Keeps nothing for files any more. False when nothing was kept.
+    fn give_up_kept(&mut self) -> bool {
+        self.blocks.chunks().is_some_and(|chunks| chunks.clear())
+    }
+
+    /// Keeps nothing for a file any more.
+    pub(super) fn forget_kept(&mut self, ino: Ino) {
+        if let Some(chunks) = self.blocks.chunks() {
+            chunks.forget(ino);
+        }
+    }
+
+    /// Takes blocks that are known to be free.
+    fn take_exactly(
+        &mut self,
+        core: &mut Core,
+        run: Extent,
+    ) -> Result<Option<(Extent, ChangeId)>, FsError> {
+        let number = self.groups.shape().group_of(run.start);
+        let group = self.volume.sb.group_blocks(number);
+        let bit = |at: BlockNo| {
+            u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX)
+        };
+        let bits = bit(run.start)..bit(run.end());
+        let taken = self.take_bits(core, number, |bitmap| {
+            first_used(bitmap, bits.clone()).is_none().then(|| bits.clone())
+        })?;
+        debug_assert!(taken.is_some(), "{run:?} was free when it was kept");
+        Ok(taken)
+    }
+
+    /// A group's bitmap, with what is not to be used set.
+    fn view(&mut self, core: &mut Core, number: GroupNo) -> Result<View, FsError> {
+        self.make_bitmap(core, number, Bitmap::Blocks)?;
+        let group = self.volume.sb.group_blocks(number);
+        let bits = u32::try_from(group.len).unwrap_or(u32::MAX);
+        let mut not_now = barred(core, group);
+        let bit = |at: BlockNo| {
+            let within = at.get().saturating_sub(group.start.get()).min(group.len);
+            u32::try_from(within).unwrap_or(u32::MAX)
+        };
+        if let Some(chunks) = self.blocks.chunks() {
+            let kept = chunks.kept().filter(|run| run.overlaps(group));
+            not_now.extend(kept.map(|run| bit(run.start)..bit(run.end())));
+        }
+        let bitmap = self.bitmap(core, number, Bitmap::Blocks)?;
+        let mut bitmap = bitmap.map(<[u8]>::to_vec).unwrap_or_default();
+        let set = |bit: u32| (!has_bit(&bitmap, bit)).then(|| flip(&mut bitmap, bit));
+        not_now.into_iter().flatten().map(set).for_each(drop);
+        Ok(View { bitmap, bits })
+    }
+
+    /// Looks for blocks: where they are wanted exactly; in an aligned piece; in a row, in
+    /// a group after the other from the goal's on; or as many as there are anywhere.
+    fn look_for(
+        &mut self,
+        core: &mut Core,
+        search: &Search,
+        limit: u64,
+    ) -> Result<Option<Extent>, FsError> {
+        if let Some(at) = search.exact
+            && let Some(run) = self.is_free_at(core, at, search.len)?
+        {
+            return Ok(Some(run));
+        }
+        let aligned = search.len.is_power_of_two() && search.len >= 4;
+        let ways = [aligned.then_some(Way::Aligned(search.len)), Some(Way::Run(search.len))];
+        for way in ways.into_iter().flatten() {
+            for number in self.groups_from(search.from, way.len(), limit) {
+                let is_aligned = matches!(way, Way::Aligned(_));
+                if is_aligned && self.blocks.chunks().is_some_and(|chunks| chunks.avoids(number)) {
+                    continue;
+                }
+                let View { bitmap, bits } = self.view(core, number)?;
+                let largest = self.largest_buddy();
+                if let Some(found) = way.find(&bitmap, bits, largest) {
+                    return Ok(Some(self.run_in(number, &found)));
+                }
+            }
+        }
+        let mut longest: Option<Extent> = None;
+        for number in self.groups_from(search.from, 1, limit) {
+            let View { bitmap, bits } = self.view(core, number)?;
+            let found = best_run(&bitmap, bits, bits, self.largest_buddy())
+                .map(|run| self.run_in(number, &run));
+            if let Some(run) = found
+                && longest.is_none_or(|longest| run.len > longest.len)
+            {
+                longest = Some(run);
+            }
+        }
+        Ok(longest.map(|run| Extent::new(run.start, run.len.min(search.len.into()))))
+    }
+
+    /// The groups from that of a block on that have so many free blocks, and whose numbers
+    /// a map can hold.
+    fn groups_from(&self, goal: BlockNo, least: u32, limit: u64) -> Vec<GroupNo> {
+        let shape = *self.groups.shape();
+        let start = shape.group_of(goal);
+        let all = (0..u64::from(shape.ncg)).map(|by| shape.group_after(start, by));
+        let has = |number: &GroupNo| {
+            let free = self.groups.summary(*number).map_or(0, |group| group.nbfree);
+            let end = self.volume.sb.group_blocks(*number).end().get();
+            free >= least && end <= limit
+        };
+        all.filter(has).collect()
+    }
+
+    fn largest_buddy(&self) -> u32 {
+        self.volume.sb.block_size.saturating_mul(8) / LARGEST
+    }
+
+    fn run_in(&self, number: GroupNo, bits: &Range<u32>) -> Extent {
+        let start = self.volume.sb.group_blocks(number).start;
+        Extent::new(start.saturating_add(u64::from(bits.start)), wide(bits.len()))
+    }
+
+    /// Blocks from one on, if all of them are free.
+    fn is_free_at(
+        &mut self,
+        core: &mut Core,
+        at: BlockNo,
+        len: u32,
+    ) -> Result<Option<Extent>, FsError> {
+        let run = Extent::new(at, u64::from(len));
+        let number = self.groups.shape().group_of(at);
+        if u64::from(number.get()) >= u64::from(self.volume.sb.groups) {
+            return Ok(None);
+        }
+        let group = self.volume.sb.group_blocks(number);
+        if run.start < group.start || run.end() > group.end() {
+            return Ok(None);
+        }
+        let View { bitmap, .. } = self.view(core, number)?;
+        let first = u32::try_from(at.get().saturating_sub(group.start.get())).unwrap_or(u32::MAX);
+        let is_free = first_used(&bitmap, first..first.saturating_add(len)).is_none();
+        Ok(is_free.then_some(run))
+    }
+}

@@ -1,0 +1,264 @@
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+
+/// Blocks of a file up to which it shares chunks with others (`s_mb_stream_req`).
+const SMALL: u64 = 16;
+/// Blocks of a shared chunk (`s_mb_group_prealloc`).
+const SHARED: u32 = 512;
+/// Shared chunks that are kept at most, and files of which pieces are.
+const MOST_SHARED: usize = 8;
+const MOST_FILES: usize = 64;
+/// Bytes up to which a file's piece is as large as the file will be, rounded up to a power
+/// of two from the first number on.
+const POWERS: [u64; 2] = [16 << 10, 1 << 20];
+
+/// Blocks that a regular file wants for its contents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChunkWanted {
+    /// The file.
+    pub ino: Ino,
+    /// Its first block that is wanted, and how many, at least one.
+    pub lbn: u64,
+    /// How many, at least one.
+    pub len: u32,
+    /// Blocks that the file has by its length.
+    pub size: u64,
+    /// The block that it has in front of these, which one of it and where.
+    pub left: Option<(u64, BlockNo)>,
+    /// The block that it has behind these.
+    pub right: Option<(u64, BlockNo)>,
+    /// Where the search begins: of several shared chunks the nearest is taken.
+    pub goal: BlockNo,
+}
+
+/// What is looked for when nothing is kept: blocks next to each other in a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Search {
+    /// The block of the file that the first one is for, unless they are shared.
+    lbn: Option<u64>,
+    /// How many.
+    pub len: u32,
+    /// Where they are taken if they are free there.
+    pub exact: Option<BlockNo>,
+    /// The group of this block is searched first, and then those behind it.
+    pub from: BlockNo,
+}
+
+/// Free blocks of the disk that are kept for blocks of a file.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    ino: Ino,
+    lbn: u64,
+    run: Extent,
+}
+
+/// Free blocks that are kept in memory, as ext4 does it (`fs/ext4/mballoc.c`): chunks of 512
+/// blocks from which small files of all directories are given blocks one after the
+/// other, and pieces for single files that are larger.
+///
+/// The kernel has chunks for each processor; these are those of one. A file's pieces are
+/// dropped by the kernel when it is closed: here, where closing is not seen, when pieces
+/// are kept for 64 others.
+///
+/// Pieces that do not continue a file are looked for where one was last found, for any
+/// file of which the number has the same remainder by the number of processors
+/// (`s_mb_last_groups`).
+#[derive(Clone, Debug)]
+pub struct Chunks {
+    /// Bytes in a block, as a power of two.
+    block_bits: u32,
+    /// Blocks in a group.
+    per_group: u32,
+    /// Groups in a flexible group whose first one is for directories; 0 without.
+    apart: u32,
+    /// Where blocks were last found for single files, by the file's number.
+    last: Vec<BlockNo>,
+    shared: Vec<Extent>,
+    /// Those used last at the end.
+    pieces: Vec<Piece>,
+}
+
+impl Chunks {
+    /// Nothing is kept on a volume with `block_size` bytes in a block and `per_group` blocks
+    /// in a group, where the first of `apart` groups is for directories, or none if that
+    /// is 0; on a machine with so many `processors`, at least one.
+    #[must_use]
+    pub fn new(block_size: u32, per_group: u32, apart: u32, processors: usize) -> Self {
+        let block_bits = block_size.max(1).ilog2();
+        let last = vec![BlockNo::ZERO; processors.max(1)];
+        let (shared, pieces) = (Vec::new(), Vec::new());
+        Self { block_bits, per_group, apart, last, shared, pieces }
+    }
+
+    /// Where of `last` a file's is.
+    fn goal_of(&self, ino: Ino) -> usize {
+        let goals = u32::try_from(self.last.len()).unwrap_or(u32::MAX);
+        usize::try_from(ino.get().checked_rem(goals).unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Whether aligned blocks for contents are not looked for in a group
+    /// (`ext4_mb_good_group`).
+    #[must_use]
+    pub fn avoids(&self, group: GroupNo) -> bool {
+        group.get().checked_rem(self.apart) == Some(0)
+    }
+
+    /// Takes blocks that are kept for a file; no more than are wanted.
+    pub fn take(&mut self, wanted: &ChunkWanted) -> Option<Extent> {
+        self.take_piece(wanted).or_else(|| self.take_shared(wanted))
+    }
+
+    fn take_piece(&mut self, wanted: &ChunkWanted) -> Option<Extent> {
+        let has = |piece: &Piece| {
+            let end = piece.lbn.saturating_add(piece.run.len);
+            piece.ino == wanted.ino && (piece.lbn..end).contains(&wanted.lbn)
+        };
+        let at = self.pieces.iter().position(has)?;
+        let piece = self.pieces.remove(at);
+        Some(self.use_piece(piece, wanted))
+    }
+
+    /// Takes what is wanted from a piece, and keeps the rest.
+    fn use_piece(&mut self, piece: Piece, wanted: &ChunkWanted) -> Extent {
+        let before = wanted.lbn.saturating_sub(piece.lbn);
+        let len = piece.run.len.saturating_sub(before).min(wanted.len.into());
+        debug_assert_ne!(len, 0, "the piece has the block");
+        let run = Extent::new(piece.run.start.saturating_add(before), len);
+        let behind = before.saturating_add(len);
+        let rest = Piece {
+            lbn: piece.lbn.saturating_add(behind),
+            run: Extent::new(run.end(), piece.run.len.saturating_sub(behind)),
+            ..piece
+        };
+        let front = Piece { run: Extent::new(piece.run.start, before), ..piece };
+        self.pieces.extend([front, rest].into_iter().filter(|piece| piece.run.len > 0));
+        run
+    }
+
+    fn take_shared(&mut self, wanted: &ChunkWanted) -> Option<Extent> {
+        if !is_small(wanted) {
+            return None;
+        }
+        let len = u64::from(wanted.len);
+        let fits = self.shared.iter().enumerate().filter(|(_, chunk)| chunk.len >= len);
+        let near = fits.min_by_key(|(_, chunk)| chunk.start.get().abs_diff(wanted.goal.get()));
+        let (at, chunk) = near.map(|(at, &chunk)| (at, chunk))?;
+        self.shared.swap_remove(at);
+        Some(self.use_shared(chunk, len))
+    }
+
+    fn use_shared(&mut self, chunk: Extent, len: u64) -> Extent {
+        let len = len.min(chunk.len);
+        let run = Extent::new(chunk.start, len);
+        let rest = chunk.len.saturating_sub(len);
+        if rest > 0 {
+            self.shared.push(Extent::new(run.end(), rest));
+        }
+        run
+    }
+
+    /// What to look for when nothing is kept (`ext4_mb_normalize_request`).
+    #[must_use]
+    pub fn search(&self, wanted: &ChunkWanted) -> Search {
+        if is_small(wanted) {
+            let len = SHARED.min(self.per_group);
+            return Search { lbn: None, len, exact: None, from: wanted.goal };
+        }
+        let (mut start, mut end) = self.piece_for(wanted);
+        if let Some((lbn, _)) = wanted.left {
+            start = start.max(lbn.saturating_add(1));
+        }
+        if let Some((lbn, _)) = wanted.right {
+            end = end.min(lbn);
+        }
+        for piece in self.pieces.iter().filter(|piece| piece.ino == wanted.ino) {
+            let behind = piece.lbn.saturating_add(piece.run.len);
+            if behind <= wanted.lbn {
+                start = start.max(behind);
+            } else {
+                end = end.min(piece.lbn);
+            }
+        }
+        debug_assert!((start..end).contains(&wanted.lbn), "{start} to {end} for {wanted:?}");
+        let len = end.saturating_sub(start).min(self.per_group.into());
+        let before = |at: BlockNo| at.get().checked_sub(len).map(BlockNo::new);
+        let right = wanted.right.filter(|(lbn, _)| start.saturating_add(len) == *lbn);
+        let left = wanted.left.filter(|(lbn, _)| lbn.checked_add(1) == Some(start));
+        let exact = left.map(|(_, at)| at.saturating_add(1));
+        let exact = exact.or_else(|| right.and_then(|(_, at)| before(at)));
+        let len = u32::try_from(len).unwrap_or(u32::MAX).max(1);
+        let from = self.last.get(self.goal_of(wanted.ino)).copied().unwrap_or_default();
+        Search { lbn: Some(start), len, exact, from }
+    }
+
+    /// The part of a file for which a piece is looked for: its blocks, from and to.
+    fn piece_for(&self, wanted: &ChunkWanted) -> (u64, u64) {
+        let bytes = |blocks: u64| blocks.saturating_mul(1 << self.block_bits);
+        let blocks = |bytes: u64| bytes.checked_shr(self.block_bits).unwrap_or(0).max(1);
+        let end = wanted.lbn.saturating_add(wanted.len.into());
+        let size = bytes(end.max(wanted.size));
+        let aligned = |len: u64| {
+            let len = blocks(len).min(self.per_group.into()).max(1);
+            let start = wanted.lbn.checked_div(len).unwrap_or(0).saturating_mul(len);
+            (start, start.saturating_add(len).max(end))
+        };
+        let [least, most] = POWERS;
+        match size {
+            size if size <= most => (0, blocks(size.next_power_of_two().max(least)).max(end)),
+            size if size <= 4 << 20 => aligned(2 << 20),
+            size if size <= 8 << 20 => aligned(4 << 20),
+            _ if bytes(wanted.len.into()) <= 8 << 20 => aligned(8 << 20),
+            _ => (wanted.lbn, end),
+        }
+    }
+
+    /// Keeps what was found for a search, which may be less than was looked for, but for
+    /// the blocks that are wanted: those are returned.
+    pub fn found(&mut self, wanted: &ChunkWanted, search: &Search, run: Extent) -> Extent {
+        let Some(start) = search.lbn else {
+            if self.shared.len() >= MOST_SHARED {
+                self.shared.remove(0);
+            }
+            return self.use_shared(run, wanted.len.into());
+        };
+        let at = self.goal_of(wanted.ino);
+        if let Some(last) = self.last.get_mut(at) {
+            *last = run.start;
+        }
+        // What is less than the whole piece begins where the file needs it.
+        let reaches = wanted.lbn < start.saturating_add(run.len);
+        let lbn = if reaches { start } else { wanted.lbn };
+        let mut others: Vec<Ino> = self.pieces.iter().map(|piece| piece.ino).collect();
+        others.dedup();
+        if others.len() >= MOST_FILES
+            && let Some(&oldest) = others.first()
+        {
+            self.forget(oldest);
+        }
+        self.use_piece(Piece { ino: wanted.ino, lbn, run }, wanted)
+    }
+
+    /// All that is kept.
+    pub fn kept(&self) -> impl Iterator<Item = Extent> {
+        self.shared.iter().copied().chain(self.pieces.iter().map(|piece| piece.run))
+    }
+
+    /// Keeps nothing for a file any more.
+    pub fn forget(&mut self, ino: Ino) {
+        self.pieces.retain(|piece| piece.ino != ino);
+    }
+
+    /// Keeps nothing any more. False when nothing was kept.
+    pub fn clear(&mut self) -> bool {
+        let had = !(self.shared.is_empty() && self.pieces.is_empty());
+        self.shared.clear();
+        self.pieces.clear();
+        had
+    }
+}
+
+/// Whether a file is so small that it is given blocks of shared chunks
+/// (`ext4_mb_group_or_file`).
+fn is_small(wanted: &ChunkWanted) -> bool {
+    let end = wanted.lbn.saturating_add(wanted.len.into());
+    end.max(wanted.size) <= SMALL
+}

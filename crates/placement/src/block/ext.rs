@@ -1,0 +1,113 @@
+//! What ext's own policies for blocks want to know, and its policies by name.
+
+use super::{BlockPlacement, Chunks, Ext2Next, NAMES, NearStart, NextFree, RandomStart, Request};
+use crate::names::UFS;
+use crate::{Groups, PolicyError};
+use seekless_units::{BlockNo, GroupNo};
+
+/// What ext tells of a block that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExtHints {
+    /// Whether the file is a regular one.
+    pub is_regular: bool,
+}
+
+/// ext4's goals (`ext4_ext_find_goal`, `ext4_inode_to_goal_block`): behind the block in front
+/// in the map; else the group of the inode or, where flexible groups have four groups and
+/// more, the first group of its flexible group, and the second one for regular files.
+///
+/// The goal names no more than the group: of what is free in it, [`Chunks`] are kept for
+/// regular files, and all else takes the first free block.
+#[derive(Clone, Debug)]
+pub struct Ext4Goal {
+    groups_per_flex: u32,
+    chunks: Chunks,
+}
+
+/// Groups of a flexible group from which on its first one is for directories
+/// (`EXT4_FLEX_SIZE_DIR_ALLOC_SCHEME`).
+const DIRECTORIES_APART: u32 = 4;
+
+impl Ext4Goal {
+    /// What it is called.
+    pub const NAME: &'static str = "ext4-goal";
+
+    /// For a volume, and a kernel on a machine with so many processors.
+    #[must_use]
+    pub fn new(volume: &ExtBlocks, processors: u32) -> Self {
+        let ExtBlocks { groups, groups_per_flex, block_size, blocks_per_group } = *volume;
+        let apart = if groups_per_flex >= DIRECTORIES_APART { groups_per_flex } else { 0 };
+        let goals = usize::try_from(processors.min(groups.div_ceil(4))).unwrap_or(1);
+        let chunks = Chunks::new(block_size, blocks_per_group, apart, goals);
+        Self { groups_per_flex, chunks }
+    }
+}
+
+impl BlockPlacement<ExtHints> for Ext4Goal {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prefer(&mut self, groups: &Groups, request: &Request<ExtHints>) -> Option<BlockNo> {
+        if let Some(front) = request.nearest {
+            return Some(front.saturating_add(1));
+        }
+        let own = request.group.get();
+        let group = if self.groups_per_flex >= DIRECTORIES_APART {
+            let first = own.saturating_sub(own.checked_rem(self.groups_per_flex).unwrap_or(0));
+            first.saturating_add(request.hints.is_regular.into())
+        } else {
+            own
+        };
+        // The last flexible group may have one group alone.
+        let last = groups.shape().ncg.saturating_sub(1);
+        Some(groups.shape().base(GroupNo::new(group.min(last))))
+    }
+
+    fn chunks(&mut self) -> Option<&mut Chunks> {
+        Some(&mut self.chunks)
+    }
+}
+
+/// The names of ext's policies, ext2's own first.
+pub const EXT_NAMES: [&str; 5] =
+    [Ext2Next::NAME, Ext4Goal::NAME, NextFree::NAME, RandomStart::NAME, NearStart::NAME];
+
+/// What policies for blocks must know of an ext volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExtBlocks {
+    /// Groups.
+    pub groups: u32,
+    /// Groups in a flexible group, 1 without.
+    pub groups_per_flex: u32,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks in a group.
+    pub blocks_per_group: u32,
+}
+
+/// The policy of a name for an ext volume; it draws from `seed` what it leaves to chance.
+/// Behind the name of [`Ext4Goal`] may be `=` and a number of processors, 1 by default.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn ext_by_name(
+    name: &str,
+    volume: &ExtBlocks,
+    seed: u64,
+) -> Result<Box<dyn BlockPlacement<ExtHints>>, PolicyError> {
+    let processors = name.strip_prefix(Ext4Goal::NAME).and_then(|rest| rest.strip_prefix('='));
+    if let Some(processors) = processors.and_then(|number| number.parse().ok())
+        && processors > 0
+    {
+        return Ok(Box::new(Ext4Goal::new(volume, processors)));
+    }
+    match name {
+        Ext2Next::NAME => Ok(Box::new(Ext2Next)),
+        Ext4Goal::NAME => Ok(Box::new(Ext4Goal::new(volume, 1))),
+        NextFree::NAME => Ok(Box::new(NextFree::default())),
+        RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),
+        NearStart::NAME => Ok(Box::new(NearStart)),
+        _ => Err(PolicyError::unknown(name, &EXT_NAMES, (UFS, &NAMES))),
+    }
+}
