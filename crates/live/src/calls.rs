@@ -243,6 +243,7 @@ impl<F: Format> Operate for Live<F> {
 impl<F: Format> Live<F> {
     /// Writes what is left, and that the volume is not in use any more.
     fn close(&mut self) -> Result<(), FsError> {
+        self.format.closing();
         self.write_everything()?;
         if self.broken.is_some() {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));

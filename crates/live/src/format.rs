@@ -432,6 +432,9 @@ pub trait Format: Send + Sized {
     /// it can grow in one place may go.
     fn released(&mut self, _ino: Ino) {}
 
+    /// Hears that the file system is about to be closed, before the last changes are written.
+    fn closing(&mut self) {}
+
     /// Notes on the disk, for who mounts it after a crash, that a file in memory goes
     /// once nobody holds it, or, with links, is being cut to its length; or that this
     /// is over. A file made as good as unused is off the list by that. Only asked for

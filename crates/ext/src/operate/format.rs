@@ -57,6 +57,7 @@ impl Format for Ext {
     }
 
     fn put_summaries(&mut self, core: &mut Core) -> Result<(), FsError> {
+        self.give_back_ahead(core)?;
         self.write_descriptors(core)
     }
 
@@ -214,6 +215,10 @@ impl Format for Ext {
 
     fn place_name(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<NamePlace, FsError> {
         self.name_place(core, dir, name)
+    }
+
+    fn closing(&mut self) {
+        self.ahead.give_up_all();
     }
 
     fn released(&mut self, ino: Ino) {

@@ -209,6 +209,7 @@ impl Ext {
 
     /// Keeps nothing for a file any more.
     pub(super) fn forget_kept(&mut self, ino: Ino) {
+        self.ahead.give_up(ino);
         if let Some(chunks) = self.blocks.chunks() {
             chunks.forget(ino);
         }

@@ -3,9 +3,10 @@
 //! - `format`: the answers; `first`: first blocks, and those of directories; `entries`:
 //!   names; `hashed`: directories with an index;
 //! - `node`, `encode`: inodes from their bytes, and as bytes again;
-//! - `space`, `search`: bitmaps, policies and the cache brought together; `told`: what
+//! - `space`, `numbers`, `search`: bitmaps, policies and the cache brought together; `told`: what
 //!   policies are told besides; `reserve`: inodes reserved for the children of directories;
-//!   `kept`: blocks that are kept for files in memory;
+//!   `kept`, `ahead`: blocks that are kept for files in memory, or taken before they
+//!   need them;
 //! - `bitmaps`, `sums`: bitmaps and tables that were never written; checksums;
 //! - `blocks`: the maps of files; `extents`: those by extents; `inline`: contents in
 //!   inodes;
@@ -15,6 +16,7 @@
 //! - `orphans`, `orphan_file`: files that a crash leaves behind; `pieces`: how much goes into one
 //!   transaction.
 
+mod ahead;
 mod attributes;
 mod bitmaps;
 mod blocks;
@@ -29,6 +31,7 @@ mod inline;
 mod kept;
 mod mount;
 mod node;
+mod numbers;
 mod orphan_file;
 mod orphans;
 mod permit;
@@ -40,6 +43,7 @@ mod sums;
 mod told;
 
 use crate::volume::Volume;
+use ahead::Ahead;
 use bitmaps::State;
 use entries::Entries;
 pub use hashed::ListingOrder;
@@ -106,6 +110,8 @@ pub struct Ext {
     stale: BTreeSet<GroupNo>,
     inodes: Box<dyn InodePlacement>,
     blocks: Box<dyn BlockPlacement<ExtHints>>,
+    /// Blocks that files do not need yet.
+    ahead: Ahead,
     last_groups: LastGroups,
     /// Files that a mount after a crash deletes, or cuts to their length; the list on
     /// the disk leads from the last of them to the first.

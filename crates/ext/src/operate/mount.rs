@@ -1,5 +1,6 @@
 //! Opening an image for changes, and closing it again.
 
+use super::ahead::Ahead;
 use super::bitmaps::{State, metadata};
 use super::entries::Entries;
 use super::orphan_file::{OrphanFile, is_sound};
@@ -93,6 +94,7 @@ impl Ext {
             stale: BTreeSet::new(),
             inodes,
             blocks,
+            ahead: Ahead::default(),
             last_groups: LastGroups::default(),
             orphans: Vec::new(),
             orphan_file,
@@ -233,7 +235,15 @@ fn policies(sb: &Super, options: &LiveOptions) -> Result<Policies, FsError> {
         blocks_per_group: sb.blocks_per_group,
     };
     let blocks = blocks_by_name(blocks, &volume, options.seed);
-    Ok((inodes.map_err(unknown)?, blocks.map_err(unknown)?))
+    let (inodes, blocks) = (inodes.map_err(unknown)?, blocks.map_err(unknown)?);
+    // Nobody looks for what a crash leaks there.
+    let checked = !sb.has_compat(compat::HAS_JOURNAL) && !sb.has_incompat(incompat::EXTENTS);
+    if blocks.ahead() > 1 && !checked {
+        let what =
+            "ext2-next with more than one block at once, on an image with a journal or extents";
+        return Err(FsError::Unsupported(what.into()));
+    }
+    Ok((inodes, blocks))
 }
 
 /// The volume of an image, once its journal has been recovered if need be. Nothing is

@@ -2,20 +2,15 @@
 
 use super::bitmaps::Bitmap;
 use super::search::{first_free, free_bit};
-use super::told::placement_hash;
 use super::{Core, Ext, Places};
-use crate::ondisk::{flags, incompat, special};
+use crate::ondisk::{flags, incompat};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, range};
 use seekless_fs::{FileKind, FsError, Location};
+use seekless_placement::GroupSummary;
 use seekless_placement::block::{ChunkWanted, ExtHints, Request};
-use seekless_placement::inode::{InodePlace, NewInode, Parent};
-use seekless_placement::{GroupSummary, first_with};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::ops::Range;
-
-/// `i_flags`: directories in this one are spread like those of the root.
-const TOP_DIRECTORY: u32 = 0x2_0000;
 
 /// Whether a bit of a bitmap is set; those behind its end are.
 pub(super) fn has_bit(bitmap: &[u8], bit: u32) -> bool {
@@ -60,10 +55,10 @@ pub(super) fn full(what: &str) -> FsError {
 
 /// What comes to a group, and goes from it.
 #[derive(Clone, Copy, Default)]
-struct Delta {
-    blocks: i32,
-    inodes: i32,
-    directories: i32,
+pub(super) struct Delta {
+    pub(super) blocks: i32,
+    pub(super) inodes: i32,
+    pub(super) directories: i32,
 }
 
 /// What a file has in front of a block and behind it: which block of it, and where.
@@ -80,7 +75,7 @@ impl Ext {
         found.ok_or_else(|| self.no_group(number))
     }
 
-    fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
+    pub(super) fn account(&mut self, number: GroupNo, delta: Delta) -> Result<(), FsError> {
         let place = Location::of("group descriptor").in_group(number);
         let wrong = || invalid("free count", u64::from(number.get()), place);
         let old = self.groups.summary(number).ok_or_else(wrong)?;
@@ -105,6 +100,12 @@ impl Ext {
         let wide = self.volume.sb.has_incompat(incompat::BIT64);
         let high = if wide { u64::from(raw.s_r_blocks_count_hi.get()) } else { 0 };
         high << 32 | u64::from(raw.s_r_blocks_count_lo.get())
+    }
+
+    /// Free blocks that may be taken now.
+    fn room(&self, core: &Core) -> u64 {
+        let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };
+        self.groups.free_frags().saturating_sub(kept)
     }
 
     /// A block for a file's contents or its map.
@@ -132,10 +133,13 @@ impl Ext {
         around: Option<Around>,
     ) -> Result<(Extent, ChangeId), FsError> {
         debug_assert_ne!(most, 0, "somebody wants a block");
-        let free = self.groups.free_frags();
-        let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };
-        let most = free.saturating_sub(kept).min(u64::from(most));
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        let mut room = self.room(core);
+        if room == 0 {
+            self.ahead.give_up_all();
+            self.give_back_ahead(core)?;
+            room = self.room(core);
+        }
+        let most = u32::try_from(room.min(u64::from(most))).unwrap_or(u32::MAX);
         if most == 0 {
             return Err(full("blocks"));
         }
@@ -145,13 +149,13 @@ impl Ext {
         // Block maps have numbers of 32 bits.
         let limit = if node.flags & flags::EXTENTS != 0 { u64::MAX } else { 1 << 32 };
         let is_regular = node.kind == FileKind::Regular;
+        let has_map = node.flags & flags::EXTENTS == 0;
         let size = node.size.div_ceil(u64::from(self.volume.sb.block_size));
         let hints = ExtHints { is_regular };
         let request = Request { group, is_directory, lbn: Lbn::new(lbn), nearest, hints };
         let goal = self.blocks.prefer(&self.groups, &request);
-        let sb = &self.volume.sb;
-        let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
-        let start = goal.map_or(group, |at| self.groups.shape().group_of(at));
+        // What is no file's contents and no table in front of them is not taken ahead.
+        let is_mapped = is_regular && has_map && (around.is_some() || nearest.is_some());
         if self.blocks.chunks().is_some() {
             let goal = goal.unwrap_or_else(|| self.groups.shape().base(group));
             let wanted = around.filter(|_| is_regular).map(|Around { left, right }| ChunkWanted {
@@ -165,6 +169,46 @@ impl Ext {
             });
             return self.take_by_chunks(core, goal, wanted.as_ref(), limit);
         }
+        let ahead = u32::try_from(room.min(self.blocks.ahead().into())).unwrap_or(1);
+        let ahead = if is_mapped { ahead } else { 1 };
+        let taken = self.take_once(core, ino, (group, goal), (most, ahead), limit);
+        if !matches!(taken, Err(FsError::NoSpace(_))) {
+            return taken;
+        }
+        // What others have that they do not need yet.
+        self.ahead.give_up_all();
+        if !self.give_back_ahead(core)? {
+            return taken;
+        }
+        self.take_once(core, ino, (group, goal), (most, ahead), limit)
+    }
+
+    fn take_once(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        place: (GroupNo, Option<BlockNo>),
+        (most, ahead): (u32, u32),
+        limit: u64,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        if ahead > 1 {
+            debug_assert_eq!(most, 1, "block maps are given one block after the other");
+            return self.take_ahead(core, ino, place, ahead, limit);
+        }
+        self.find_run(core, place, most, limit)
+    }
+
+    /// Looks for blocks from a goal on, in a group after the other.
+    pub(super) fn find_run(
+        &mut self,
+        core: &mut Core,
+        (group, goal): (GroupNo, Option<BlockNo>),
+        most: u32,
+        limit: u64,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        let sb = &self.volume.sb;
+        let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
+        let start = goal.map_or(group, |at| self.groups.shape().group_of(at));
         let ncg = u64::from(sb.groups);
         // The first group once more at the end, from its first block on.
         let order = (0..=ncg).map(|by| (by, self.groups.shape().group_after(start, by)));
@@ -262,113 +306,6 @@ impl Ext {
                 at = end;
             }
         }
-        Ok(())
-    }
-
-    /// Takes an inode for a file that gets its first name in a directory.
-    pub(super) fn take_number(
-        &mut self,
-        core: &mut Core,
-        dir: Ino,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<(Ino, ChangeId), FsError> {
-        let at = self.inode_at(dir)?;
-        let node = core.node(dir)?;
-        let parent = Parent {
-            at,
-            is_root: dir.get() == special::ROOT || node.flags & TOP_DIRECTORY != 0,
-            depth: 0,
-            subdirectories: u32::from(node.effective.saturating_sub(2)),
-            last: self.last_groups.of(dir),
-        };
-        let hashed = self.inodes.hashes(is_directory);
-        let hash = if hashed { placement_hash(&self.volume.sb, name) } else { None };
-        let new = NewInode { parent, name, hash, is_directory };
-        let goal = self.inodes.goal(&self.groups, &new);
-        self.last_groups.note(dir, goal.group);
-        let order = self.inodes.order(&self.groups, goal);
-        let found = first_with(order, |number, preferred| {
-            if self.groups.summary(number).is_none_or(|group| group.nifree == 0) {
-                return Ok(None);
-            }
-            let goal = if preferred { goal.slot } else { 0 };
-            match self.wanted_slot(core, number, &new, preferred)? {
-                Some(None) => Ok(None),
-                Some(Some(slot)) => self.take_number_in(core, number, slot, is_directory),
-                None => self.take_number_in(core, number, goal, is_directory),
-            }
-        });
-        let at = match found {
-            Ok(Some((ino, _))) => Some(self.inode_at(ino)?),
-            _ => None,
-        };
-        self.inodes.taken(&new, goal, at);
-        found?.ok_or_else(|| full("inodes"))
-    }
-
-    fn inode_at(&self, ino: Ino) -> Result<InodePlace, FsError> {
-        let (group, slot) = self.volume.inode_slot(ino)?;
-        Ok(InodePlace { group, slot })
-    }
-
-    /// The number of an inode of a group.
-    pub(super) fn ino_at(&self, number: GroupNo, slot: u32) -> Ino {
-        let per_group = u64::from(self.volume.sb.inodes_per_group);
-        let before = u64::from(number.get()).saturating_mul(per_group);
-        let ino = before.saturating_add(u64::from(slot)).saturating_add(1);
-        Ino::new(u32::try_from(ino).unwrap_or(u32::MAX))
-    }
-
-    fn take_number_in(
-        &mut self,
-        core: &mut Core,
-        number: GroupNo,
-        from: u32,
-        is_directory: bool,
-    ) -> Result<Option<(Ino, ChangeId)>, FsError> {
-        let per_group = self.volume.sb.inodes_per_group;
-        let which = (number, Bitmap::Inodes);
-        let taken = self.change_bitmap(core, which, Role::InodeBitmapSet, |bitmap| {
-            let found =
-                first_free(bitmap, per_group, from).or_else(|| first_free(bitmap, per_group, 0));
-            Ok(found.inspect(|&slot| flip(bitmap, slot)))
-        })?;
-        let Some((slot, id)) = taken else { return Ok(None) };
-        let ino = self.ino_at(number, slot);
-        if self.volume.is_own(ino) {
-            let place = Location::of("inode bitmap").in_group(number);
-            return Err(invalid("free inode", u64::from(ino.get()), place));
-        }
-        self.note_used(core, number, slot)?;
-        let directories = i32::from(is_directory);
-        self.account(number, Delta { inodes: -1, directories, ..Delta::default() })?;
-        Ok(Some((ino, id)))
-    }
-
-    /// Gives an inode back.
-    pub(super) fn give_number(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        is_directory: bool,
-    ) -> Result<(), FsError> {
-        let at = self.inode_at(ino)?;
-        let place = Location::of("inode bitmap").in_group(at.group);
-        let which = (at.group, Bitmap::Inodes);
-        let given = self.change_bitmap(core, which, Role::InodeBitmapClear, |bitmap| {
-            if !has_bit(bitmap, at.slot) {
-                return Err(invalid("free inode", u64::from(ino.get()), place));
-            }
-            flip(bitmap, at.slot);
-            Ok(Some(()))
-        })?;
-        debug_assert!(given.is_some(), "there is nothing to be found");
-        let directories = if is_directory { -1 } else { 0 };
-        self.account(at.group, Delta { inodes: 1, directories, ..Delta::default() })?;
-        self.inodes.given_back(at, is_directory);
-        self.last_groups.forget(ino);
-        self.forget_kept(ino);
         Ok(())
     }
 

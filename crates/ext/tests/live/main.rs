@@ -4,6 +4,7 @@
 
 #![allow(missing_docs)]
 
+mod ahead;
 mod beside_kernel;
 mod errors;
 mod extents;

@@ -87,7 +87,8 @@ pub struct ExtBlocks {
 }
 
 /// The policy of a name for an ext volume; it draws from `seed` what it leaves to chance.
-/// Behind the name of [`Ext4Goal`] may be `=` and a number of processors, 1 by default.
+/// Behind the name of [`Ext4Goal`] may be `=` and a number of processors, behind that of
+/// [`Ext2Next`] one of blocks to take at once; both are 1 by default.
 ///
 /// # Errors
 /// When there is none of that name.
@@ -96,6 +97,11 @@ pub fn ext_by_name(
     volume: &ExtBlocks,
     seed: u64,
 ) -> Result<Box<dyn BlockPlacement<ExtHints>>, PolicyError> {
+    let ahead = name.strip_prefix(Ext2Next::NAME).and_then(|rest| rest.strip_prefix('='));
+    let ahead = if name == Ext2Next::NAME { Some(1) } else { ahead.and_then(|n| n.parse().ok()) };
+    if let Some(policy) = ahead.and_then(Ext2Next::new) {
+        return Ok(Box::new(policy));
+    }
     let processors = name.strip_prefix(Ext4Goal::NAME).and_then(|rest| rest.strip_prefix('='));
     if let Some(processors) = processors.and_then(|number| number.parse().ok())
         && processors > 0
@@ -103,7 +109,6 @@ pub fn ext_by_name(
         return Ok(Box::new(Ext4Goal::new(volume, processors)));
     }
     match name {
-        Ext2Next::NAME => Ok(Box::new(Ext2Next)),
         Ext4Goal::NAME => Ok(Box::new(Ext4Goal::new(volume, 1))),
         NextFree::NAME => Ok(Box::new(NextFree::default())),
         RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),

@@ -50,6 +50,12 @@ pub trait BlockPlacement<H>: Send {
         false
     }
 
+    /// How many blocks are taken at once when a regular file with a block map needs one, those
+    /// that it does not need yet on the disk too; by default one.
+    fn ahead(&self) -> u32 {
+        1
+    }
+
     /// What keeps free blocks for files in memory; by default nothing does. Where it does,
     /// the preferred block names no more than a group.
     fn chunks(&mut self) -> Option<&mut Chunks> {

@@ -42,6 +42,14 @@ impl RandomStart {
 impl Ext2Next {
     /// What it is called.
     pub const NAME: &'static str = "ext2-next";
+    /// Most blocks that are taken at once.
+    pub const MOST_AHEAD: u32 = 1024;
+
+    /// Taking so many blocks at once, from 1 to [`Ext2Next::MOST_AHEAD`].
+    #[must_use]
+    pub fn new(ahead: u32) -> Option<Self> {
+        (1..=Self::MOST_AHEAD).contains(&ahead).then_some(Self { ahead })
+    }
 }
 
 impl NearStart {
@@ -51,9 +59,12 @@ impl NearStart {
 
 /// A block follows the one in front of it; a file begins at the start of its inode's
 /// group (`ext2_find_goal` of `fs/ext2/inode.c`, without the colour that keeps
-/// processes apart).
+/// processes apart). Linux before 2.6.2x took 8 at once (`EXT2_DEFAULT_PREALLOC_BLOCKS`).
 #[derive(Clone, Copy, Debug)]
-pub struct Ext2Next;
+pub struct Ext2Next {
+    /// Blocks that are taken at once for a regular file, at least one.
+    ahead: u32,
+}
 
 /// The place behind the block in front, where there is one.
 fn following<H>(groups: &Groups, request: &Request<H>) -> Option<BlockNo> {
@@ -98,6 +109,10 @@ impl<H> BlockPlacement<H> for RandomStart {
 impl<H> BlockPlacement<H> for Ext2Next {
     fn name(&self) -> &'static str {
         Self::NAME
+    }
+
+    fn ahead(&self) -> u32 {
+        self.ahead
     }
 
     fn prefer(&mut self, groups: &Groups, request: &Request<H>) -> Option<BlockNo> {

@@ -1,0 +1,72 @@
+//! Blocks that are taken before a file needs them, as Linux did on ext2 before it had
+//! reservation windows (`ext2_alloc_block`, `ext2_discard_prealloc`): in use on the disk, and
+//! given back when the file is cut, removed or no more held, and before there is no
+//! space. A crash leaks them, and `e2fsck -p` finds them.
+
+use super::{Core, Ext};
+use seekless_cache::ChangeId;
+use seekless_fs::FsError;
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::collections::BTreeMap;
+
+/// Blocks taken ahead.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// Those of files, and the change of the bitmap that took them.
+    files: BTreeMap<Ino, (Extent, ChangeId)>,
+    /// Those to be given back with the next change.
+    given_up: Vec<Extent>,
+}
+
+impl Ahead {
+    /// Gives up what a file has.
+    pub(super) fn give_up(&mut self, ino: Ino) {
+        self.given_up.extend(self.files.remove(&ino).map(|(run, _)| run));
+    }
+
+    /// Gives up all.
+    pub(super) fn give_up_all(&mut self) {
+        let all = std::mem::take(&mut self.files);
+        self.given_up.extend(all.into_values().map(|(run, _)| run));
+    }
+}
+
+impl Ext {
+    /// Gives back what was given up. False when there was nothing.
+    pub(super) fn give_back_ahead(&mut self, core: &mut Core) -> Result<bool, FsError> {
+        let runs = std::mem::take(&mut self.ahead.given_up);
+        self.give_blocks(core, &runs)?;
+        Ok(!runs.is_empty())
+    }
+
+    /// A block for a file: the next one of those that it has, if that is the goal or the
+    /// block behind it; or one that is found, with as many behind it as are free, up to
+    /// `most` in all.
+    pub(super) fn take_ahead(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        (group, goal): (GroupNo, Option<BlockNo>),
+        most: u32,
+        limit: u64,
+    ) -> Result<(Extent, ChangeId), FsError> {
+        let hits = |run: Extent| {
+            goal.is_some_and(|goal| goal == run.start || goal.saturating_add(1) == run.start)
+        };
+        let (run, id) = match self.ahead.files.get(&ino).copied() {
+            Some((run, id)) if hits(run) => (run, id),
+            _ => {
+                self.ahead.give_up(ino);
+                self.give_back_ahead(core)?;
+                self.find_run(core, (group, goal), most, limit)?
+            }
+        };
+        let rest = Extent::new(run.start.saturating_add(1), run.len.saturating_sub(1));
+        if rest.len > 0 {
+            self.ahead.files.insert(ino, (rest, id));
+        } else {
+            self.ahead.files.remove(&ino);
+        }
+        Ok((Extent::new(run.start, 1), id))
+    }
+}
