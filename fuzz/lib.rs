@@ -23,6 +23,11 @@ mod ffs_images;
 #[allow(dead_code, reason = "the tests use more of it")]
 mod images;
 
+#[path = "../crates/ext/tests/damage/in_use.rs"]
+mod in_use;
+#[path = "../crates/ext/tests/damage/sums.rs"]
+mod sums;
+
 use seekless_device::MemoryDevice;
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -68,6 +73,11 @@ pub fn run_repair(data: &[u8]) {
     if repaired.outcome != seekless_ffs::Outcome::Left {
         assert_eq!(again.outcome, seekless_ffs::Outcome::Clean, "{:#?}", again.report);
     }
+}
+
+/// Runs operations on a damaged ext image in use.
+pub fn run_live_ext(data: &[u8]) {
+    in_use::run(data);
 }
 
 /// Repairs a damaged ext image: where that does not say why it cannot, the image is

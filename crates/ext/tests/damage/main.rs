@@ -3,6 +3,8 @@
 mod exercise;
 mod hostile;
 mod images;
+mod in_use;
+mod sums;
 
 use exercise::exercise;
 
@@ -112,4 +114,41 @@ fn metadata_checksums_notice() {
         noticed += usize::from(!exercise(bytes, false).opened);
     }
     assert_eq!(noticed, 200, "damage to the superblock");
+}
+
+/// Inputs of the fuzz target, made from seeds: half of them of sound images.
+#[test]
+fn images_in_use_give_answers_or_errors() {
+    let mut random = Random(4);
+    let (mut opened, mut done, mut failed) = (0, 0, 0);
+    for n in 0..600u32 {
+        let patches = if n % 2 == 0 { 0 } else { 1 + random.below(6) };
+        let mut input = vec![random.below(256) as u8, patches as u8];
+        for _ in 0..patches {
+            let len = random.below(16);
+            input.extend([random.below(256) as u8, random.below(256) as u8, len as u8]);
+            input.extend((0..=len).map(|_| random.below(256) as u8));
+        }
+        input.extend((0..240).map(|_| random.below(256) as u8));
+        let outcome = in_use::run(&input);
+        // Those that may not have a discipline, and what was damaged too much.
+        opened += u32::from(outcome.opened);
+        (done, failed) = (done + outcome.done, failed + outcome.failed);
+    }
+    assert!(opened > 200, "{opened} of 600 could be opened");
+    assert!(failed > done / 50 && failed < done * 19 / 20, "{failed} of {done} calls failed");
+}
+
+/// What the fuzz target starts from, and what it has found.
+#[test]
+fn the_corpus_of_images_in_use() {
+    let corpus =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/live_ext");
+    let mut count = 0;
+    for entry in std::fs::read_dir(corpus).expect("corpus") {
+        let input = std::fs::read(entry.expect("input").path()).expect("input");
+        in_use::run(&input);
+        count += 1;
+    }
+    assert!(count > 3, "{count} inputs");
 }
