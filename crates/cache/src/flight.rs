@@ -149,7 +149,7 @@ impl<A> Cache<A> {
     /// Waits for all writes under way.
     ///
     /// # Errors
-    /// As [`Cache::poll`].
+    /// [`FsError::Device`] when one has failed: nothing may be changed any more.
     pub fn wait_for_all(&mut self) -> Result<(), FsError> {
         self.end_flights(|cache, flight| cache.device.wait(flight.ticket).map(|()| true))
     }
