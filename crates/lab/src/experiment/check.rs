@@ -5,7 +5,7 @@ use super::{CacheSpec, Cpu, Experiment, Format, Published, Sweep, System, Worklo
 use crate::machine::{self, Making};
 use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size, both_policies};
-use seekless_placement::block::{self, Zones};
+use seekless_placement::block::{self, ExtBlocks, Zones};
 use seekless_placement::directory::{self, Expected};
 use seekless_placement::inode::{self, ExtVolume};
 use seekless_units::ByteLen;
@@ -300,9 +300,16 @@ impl Format {
     /// Why it has no policy for blocks of the name given.
     fn fault_of_blocks(&self) -> Option<Fault> {
         let name = &self.blocks.0;
-        let error = match self.kind.is_ext() {
-            true => block::ext2_by_name::<()>(name, 0).err(),
-            false => block::by_name(name, Zones::default(), 0).err(),
+        let error = if self.kind.is_ext() {
+            let volume = ExtBlocks {
+                groups: 1,
+                groups_per_flex: 1,
+                block_size: u32::try_from(self.block.0.get()).unwrap_or(u32::MAX),
+                blocks_per_group: u32::MAX,
+            };
+            block::ext_by_name(name, &volume, 0).err()
+        } else {
+            block::by_name(name, Zones::default(), 0).err()
         };
         Some(Fault::of("blocks", error?.to_string()))
     }
