@@ -55,7 +55,7 @@ impl Watched {
     fn fill(&mut self, dir: Ino) {
         for n in 0.. {
             let last = self.make(dir, &format!("fill{n}"), NewFile::Regular);
-            if last.get() % PER_BLOCK == 0 {
+            if last.get().is_multiple_of(PER_BLOCK) {
                 return;
             }
         }
