@@ -60,6 +60,7 @@ pub(crate) fn run(data: &[u8]) -> Outcome {
     config.capacity = ByteLen::new(256 << 10);
     let how = LiveOptions {
         directories: "ext2-orlov".into(),
+        inodes: None,
         blocks: None,
         seed: 1,
         force: true,

@@ -191,6 +191,7 @@ fn files_begin_where_the_kernel_begins_them() {
         });
         let options = LiveOptions {
             directories: "linux-orlov".into(),
+            inodes: None,
             blocks: Some(format!("ext4-goal={}", processors())),
             ..options()
         };
