@@ -195,3 +195,48 @@ fn soft_updates_spare_the_writes_they_are_known_for() {
         assert!(delayed * 3 < normal_sync + normal_async, "{workload} {phase}: {delayed}");
     }
 }
+
+/// The experiment with directories of inodes, a twenty-fifth as large.
+fn small_reservation() -> (String, Experiment) {
+    let text = builtin::text("reservation")
+        .unwrap()
+        .replace("files = 500000", "files = 20000")
+        .replace("directories = 9891, files = 138460", "directories = 397, files = 5544")
+        .replace("size = \"16M\"", "size = \"640K\"")
+        .replace("size = \"40G\"", "size = \"2G\"")
+        .replace("journal = \"128M\"", "journal = \"16M\"");
+    let experiment = Experiment::parse(&text, "small.toml").unwrap();
+    (digest(&text, &experiment), experiment)
+}
+
+/// Where the tables of inodes do not fit in memory, their order decides, in each mode of the
+/// journal.
+#[test]
+fn inodes_in_order_and_reserved_ones_are_removed_faster() {
+    let (digest, experiment) = small_reservation();
+    let only = ["hash-order/small-memory", "in-turn/small-memory/ext2-orlov"];
+    let reserved = "in-turn/small-memory/ext2-orlov+dir-reserve=16";
+    let only = only.into_iter().chain([reserved]).map(String::from).collect();
+    let ids = runs(&experiment, &Wanted { only, ..Wanted::default() }).unwrap();
+    assert_eq!(ids.len(), 9, "two workloads, three modes, two policies of one");
+    let mut found = Vec::new();
+    perform_all(&experiment, &digest, &ids, 2, |run| found.push(run)).unwrap();
+    let cells = cells(&experiment, &found);
+    for mode in ["journal=writeback", "journal=ordered", "journal=data"] {
+        let of = |phase: &str| {
+            let mut cells = cells.iter();
+            cells.find(|cell| cell.discipline == mode && cell.phase == phase).unwrap()
+        };
+        let seconds = |phase: &str| of(phase).sides[0].seconds;
+        let copied = seconds("cp-first") / seconds("cp-second");
+        let removed = seconds("rm-first") / seconds("rm-copy");
+        // The drive's own buffer holds much of so small a table.
+        assert!(copied >= 1.8, "{mode}: {copied}");
+        assert!(removed >= 5.0, "{mode}: {removed}");
+        let reserved = of("rm").speedup().unwrap();
+        assert!(reserved >= 1.6, "{mode}: {reserved}");
+        let writes = of("rm").sides.iter().map(|side| side.counts.disk.written_bytes);
+        let [plain, reserved] = writes.collect::<Vec<_>>()[..] else { panic!("two sides") };
+        assert!(reserved * 2 < plain, "{mode}: {reserved} of {plain} bytes");
+    }
+}
