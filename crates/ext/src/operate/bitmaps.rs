@@ -207,19 +207,43 @@ impl Ext {
         if !self.was_never_written(number, which)? {
             return Ok(());
         }
+        let bytes = self.first_bitmap(number, which)?;
+        let role = match which {
+            Bitmap::Blocks => Role::BitmapSet,
+            Bitmap::Inodes => Role::InodeBitmapSet,
+        };
+        let sb = &self.volume.sb;
+        let sum = bitmap_sum(sb.checksum_seed, &bytes, which.bits(sb).into());
+        let at = self.place_of(number, which)?;
+        core.cache.fill(at, bytes.len(), role, |to| {
+            to.copy_from_slice(&bytes);
+            Ok(())
+        })?;
+        Self::note_checked(core, at);
+        self.state_mut(number)?.flags &= !which.uninit();
+        self.stale.insert(number);
+        self.note_sum(number, which, sum)
+    }
+
+    /// The bytes of a bitmap that was never written. Nothing is changed.
+    pub(super) fn first_bitmap(
+        &self,
+        number: GroupNo,
+        which: Bitmap,
+    ) -> Result<Vec<u8>, FsError> {
         let sb = &self.volume.sb;
         let mut bytes = vec![0; self.volume.block_len()];
         let all = u64::from(sb.block_size).saturating_mul(8);
-        let (used, own, role) = match which {
+        let (used, own) = match which {
             Bitmap::Blocks => {
                 let run = sb.group_blocks(number);
                 for fixed in self.metadata.iter().filter(|fixed| fixed.overlaps(run)) {
                     let from = fixed.start.max(run.start).saturating_since(run.start);
                     set(&mut bytes, from..fixed.end().min(run.end()).saturating_since(run.start));
                 }
-                (bytes.iter().map(|byte| byte.count_ones()).sum(), run.len, Role::BitmapSet)
+                (bytes.iter().map(|byte| byte.count_ones()).sum(), run.len)
             }
-            Bitmap::Inodes => (0, u64::from(sb.inodes_per_group), Role::InodeBitmapSet),
+            Bitmap::Inodes => (0, u64::from(sb.inodes_per_group)),
         };
         set(&mut bytes, own..all);
         let summary = self.groups.summary(number).unwrap_or_default();
@@ -231,16 +255,7 @@ impl Ext {
             let place = Location::of("group descriptor").in_group(number);
             return Err(invalid("free count", u64::from(told), place));
         }
-        let sum = bitmap_sum(sb.checksum_seed, &bytes, which.bits(sb).into());
-        let at = self.place_of(number, which)?;
-        core.cache.fill(at, bytes.len(), role, |to| {
-            to.copy_from_slice(&bytes);
-            Ok(())
-        })?;
-        Self::note_checked(core, at);
-        self.state_mut(number)?.flags &= !which.uninit();
-        self.stale.insert(number);
-        self.note_sum(number, which, sum)
+        Ok(bytes)
     }
 
     /// Notes that an inode of a group is in use (`ext4_mark_inode_used`): what the

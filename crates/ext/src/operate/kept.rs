@@ -234,9 +234,10 @@ impl Ext {
         Ok(taken)
     }
 
-    /// A group's bitmap, with what is not to be used set.
+    /// A group's bitmap, with what is not to be used set. One that was never written stays
+    /// so until something is taken: a search may look at more groups than an operation
+    /// can change.
     fn view(&mut self, core: &mut Core, number: GroupNo) -> Result<View, FsError> {
-        self.make_bitmap(core, number, Bitmap::Blocks)?;
         let group = self.volume.sb.group_blocks(number);
         let bits = u32::try_from(group.len).unwrap_or(u32::MAX);
         let mut not_now = barred(core, group);
@@ -248,8 +249,11 @@ impl Ext {
             let kept = chunks.kept().filter(|run| run.overlaps(group));
             not_now.extend(kept.map(|run| bit(run.start)..bit(run.end())));
         }
-        let bitmap = self.bitmap(core, number, Bitmap::Blocks)?;
-        let mut bitmap = bitmap.map(<[u8]>::to_vec).unwrap_or_default();
+        let written = self.bitmap(core, number, Bitmap::Blocks)?.map(<[u8]>::to_vec);
+        let mut bitmap = match written {
+            Some(bitmap) => bitmap,
+            None => self.first_bitmap(number, Bitmap::Blocks)?,
+        };
         let set = |bit: u32| (!has_bit(&bitmap, bit)).then(|| flip(&mut bitmap, bit));
         not_now.into_iter().flatten().map(set).for_each(drop);
         Ok(View { bitmap, bits })

@@ -5,10 +5,13 @@ use crate::reserved::{OWNER, VOLUMES, open};
 use crate::shapes::{JOURNALLED, SHAPES, Shape, WITH_EXTENTS, fsck, image, options, replay_with};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use seekless_cache::{Config, Discipline, JournalMode};
+use seekless_device::VirtualClock;
 use seekless_ext::{ExtLive, LiveOptions};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate};
-use seekless_units::Ino;
+use seekless_units::{ByteLen, Ino};
+use std::sync::Arc;
 
 /// Makes files and directories until there is no inode left; how many there were.
 fn fill(live: &mut ExtLive, dirs: &mut Vec<Ino>, round: u32, chance: &mut Pcg64Mcg) -> u64 {
@@ -92,4 +95,23 @@ fn what_is_kept_changes_nothing_that_files_hold() {
             fsck(&replay.finish(), &what);
         }
     }
+}
+
+/// A search for blocks to keep that looks at hundreds of groups changes only the one in
+/// which it takes some: bitmaps that were never written are many more than a transaction
+/// has room for.
+#[test]
+fn a_search_leaves_groups_that_were_never_used() {
+    let how = &["-J", "size=1", "-O", "^flex_bg,^resize_inode", "-g", "512"];
+    let shape = Shape { kind: "ext4", block: 1024, mebibytes: 192, how };
+    let device = image(&shape);
+    let how = LiveOptions { blocks: Some("ext4-goal".into()), ..options() };
+    let discipline = Discipline::Journal(JournalMode::Ordered);
+    let clock = Arc::new(VirtualClock::new());
+    let mut live = ExtLive::open(device.clone(), clock, Config::new(discipline), how).unwrap();
+    let root = live.root();
+    let ino = live.make(root, b"file", NewFile::Regular, OWNER).unwrap().ino;
+    assert_eq!(live.write(ino, ByteLen::ZERO, &[1; 5000]).unwrap(), 5000);
+    live.unmount().unwrap();
+    fsck(&device, "searched");
 }
