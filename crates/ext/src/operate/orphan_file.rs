@@ -9,7 +9,7 @@ use crate::encode::rewrite::seal_orphan_block;
 use crate::ondisk::{OrphanBlockTail, compat, ro_compat};
 use crate::volume::Volume;
 use seekless_cache::Role;
-use seekless_fs::field::truncated;
+use seekless_fs::field::{invalid, truncated};
 use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, Ino};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(super) struct OrphanFile {
 
 impl OrphanFile {
     /// The orphan file of a volume, if it has one that is in order: its numbers are those
-    /// of files in use, and there are none where the superblock says so. What is to be
+    /// of files in use, each there once, and there are none where the superblock says so. What is to be
     /// done with others a check decides.
     pub(super) fn usable(volume: &Volume) -> Result<Option<Self>, FsError> {
         if !volume.sb.has_compat(compat::ORPHAN_FILE) {
@@ -66,15 +66,21 @@ impl OrphanFile {
         let room = block_len.saturating_sub(size_of::<OrphanBlockTail>());
         let per_block = room.checked_div(SLOT).unwrap_or(0);
         let (mut blocks, mut taken, mut next) = (Vec::new(), BTreeMap::new(), 0);
+        let mut twice = None;
         volume.orphan_blocks(&mut |block| {
             let first = blocks.len().saturating_mul(per_block);
             for (slot, number) in block.numbers {
                 let slot = first.saturating_add(slot);
-                taken.insert(number, slot);
+                twice = taken.insert(number, slot).map(|_| number).or(twice);
                 next = slot.saturating_add(1);
             }
             blocks.push(block.block);
         })?;
+        if let Some(number) = twice {
+            // Only one of its slots would be given back.
+            let place = Location::of("orphan file").in_inode(ino);
+            return Err(invalid("orphan", u64::from(number.get()), place));
+        }
         let returned = Vec::new();
         Ok(Self { ino, seed, blocks, block_len, per_block, taken, returned, next })
     }

@@ -293,3 +293,21 @@ fn what_is_wrong_in_the_file_is_left_to_a_check() {
     wrong[at + 1024 - 8] ^= 1;
     assert!(reopen(&wrong, false).0.is_err(), "no magic number");
 }
+
+/// A number that stands in the file twice is left to a check: one mount would leave the
+/// other slot, and say that the file is empty.
+#[test]
+fn a_number_that_stands_there_twice_is_left_to_a_check() {
+    let shape = &SHAPES[2];
+    let device = image(shape);
+    let at = blocks(&bytes_of(device.as_ref()), shape.block)[0];
+    let mut live = open(&device, ORDERED);
+    live.sync().unwrap();
+    let free = live.space().free;
+    let ino = hold_removed(&mut live, 1, 3000)[0];
+    live.sync().unwrap();
+    let mut wrong = replayed(&bytes_of(device.as_ref()));
+    assert_eq!(word(&wrong, at), ino.get());
+    wrong.copy_within(at..at + 4, at + 8);
+    recovers(wrong, ORDERED, free, "twice");
+}
