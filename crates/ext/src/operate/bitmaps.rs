@@ -226,11 +226,7 @@ impl Ext {
     }
 
     /// The bytes of a bitmap that was never written. Nothing is changed.
-    pub(super) fn first_bitmap(
-        &self,
-        number: GroupNo,
-        which: Bitmap,
-    ) -> Result<Vec<u8>, FsError> {
+    pub(super) fn first_bitmap(&self, number: GroupNo, which: Bitmap) -> Result<Vec<u8>, FsError> {
         let sb = &self.volume.sb;
         let mut bytes = vec![0; self.volume.block_len()];
         let all = u64::from(sb.block_size).saturating_mul(8);
