@@ -1,7 +1,8 @@
 //! The order in which the kernel lists a directory (`is_dx_dir` and `ext4_dx_readdir`
-//! of `fs/ext4/dir.c`): by the hashes of an index, whether the directory has one or is a
-//! single block.
+//! of `fs/ext4/dir.c`): by the hashes of an index, whether the directory has one, is a
+//! single block or has its names in its inode.
 
+use super::super::inline::is_inline;
 use super::super::{Core, Ext};
 use crate::hash::name_hash;
 use crate::htree;
@@ -44,7 +45,8 @@ impl Ext {
             let root = htree::head(&self.volume, bytes, place)?;
             return Ok(root.map(|(version, _)| ListingOrder { version, seed }));
         }
-        if !self.volume.sb.has_compat(compat::DIR_INDEX) || self.dir_blocks(core, dir)? != 1 {
+        let has_order = is_inline(core, dir)? || self.dir_blocks(core, dir)? == 1;
+        if !self.volume.sb.has_compat(compat::DIR_INDEX) || !has_order {
             return Ok(None);
         }
         let version = self.volume.sb.raw.s_def_hash_version;
