@@ -134,13 +134,21 @@ impl<A> Cache<A> {
         if self.sweep_due().is_none_or(|due| due > self.clock.now()) || self.failed.is_some() {
             return Ok(());
         }
+        let now = self.clock.now();
         let Some(journal) = self.order.journal_mut() else { return Ok(()) };
         journal.unswept = None;
         let logged = |block: &u64| {
             let buffer = self.memory.buffers.get(*block);
             buffer.is_some_and(|buffer| buffer.held.journal.logged && buffer.dirty != 0)
         };
-        let blocks: Vec<u64> = journal.in_log.keys().copied().filter(logged).collect();
+        let mut blocks: Vec<u64> = journal.in_log.keys().copied().filter(logged).collect();
+        let all = blocks.len();
+        blocks.retain(|&block| !self.is_under_way(block));
+        if blocks.len() < all {
+            // Older bytes of some are on their way: those have the next sweep.
+            let Some(journal) = self.order.journal_mut() else { return Ok(()) };
+            journal.unswept = Some(now);
+        }
         self.memory.counters.journal.swept += blocks.len() as u64;
         self.write_blocks(&blocks, false)
     }
