@@ -239,3 +239,34 @@ fn what_was_published_is_of_what_is_run() {
         &[(1, from, other, "discipline", "'normal' is not one of the disciplines run")],
     );
 }
+
+#[test]
+fn volumes_policies_and_systems_go_together() {
+    let in_turn = "in_turn = true";
+    told(
+        text("reservation"),
+        &[
+            (1, "policies = [\"ext2-orlov\"]", "policies = []", "policies", "at least one"),
+            (
+                1,
+                "policies = [\"ext2-orlov\"]",
+                "policies = [\"linear\"]",
+                "policies",
+                "not one of the policies",
+            ),
+            (1, in_turn, "in_turn = true\nsystems = []", "systems", "at least one"),
+            (1, in_turn, "in_turn = true\nsystems = [\"none\"]", "systems", "unknown system"),
+        ],
+    );
+    let fails = |from: &str, to: &str| {
+        let text = text("reservation").replace(from, to);
+        Experiment::parse(&text, "mine.toml").map(drop).expect_err(to).to_string()
+    };
+    assert!(fails("volumes = 2", "volumes = 3").contains("not in the range 1 to 2"));
+    assert!(fails("volumes = 2", "volumes = 1").contains("needs 2 volumes"));
+    assert!(fails("dir-reserve=64", "dir-preserve").contains("dir-reserve"));
+    assert!(fails("inode_size = \"128\", ", "").contains("inode_size"));
+    assert!(fails("journal = \"128M\"", "fragment = \"1K\"").contains("fragment"));
+    assert!(fails("atime = true", "in_turn = true").contains("tree-then-files"));
+    assert!(fails(in_turn, "in_turn = true\nshuffled = true").contains("shuffled"));
+}

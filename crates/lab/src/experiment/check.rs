@@ -176,6 +176,12 @@ impl Experiment {
 
     /// What a workload picks of systems and policies that there are not.
     fn fault_of_lists(&self, workload: &Workload) -> Option<Fault> {
+        let twice = |key, list: Option<Vec<&str>>| distinct(key, &list?, ToString::to_string);
+        let names = workload.systems.as_ref().map(|list| list.iter().map(|s| &**s).collect());
+        let policies = workload.policies.as_ref().map(|l| l.iter().map(|p| &*p.0).collect());
+        if let Some(fault) = twice("systems", names).or_else(|| twice("policies", policies)) {
+            return Some(fault);
+        }
         let known = |name: &String| self.systems.iter().any(|system| system.name == *name);
         let systems = workload.systems.iter().find_map(|list| {
             let at = list.iter().position(|name| !known(name))?;
