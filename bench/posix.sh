@@ -2,8 +2,9 @@
 # How far the read-write mount is from POSIX, beside fuse2fs on the same
 # machine: pjdfstest (the Rust one) and fsx, on fresh images in a directory
 # that should be a tmpfs. Needs root, FUSE, cargo, and the Debian packages
-# e2fsprogs and fuse2fs. FSX_RUNS of 20,000 operations are for the usual mount (UFS2
-# with soft updates: a million in all), one for each other.
+# e2fsprogs and fuse2fs. FSX_RUNS of 20,000 operations (by default a million in all)
+# are for each of the default mounts, UFS2 with soft updates and ext4 with an
+# ordered journal, one for each other.
 #
 #   bench/posix.sh [DIR] [FSX_RUNS]
 set -eu
@@ -51,7 +52,7 @@ judge() {
     grep ' FAILED' "$1.pjdfstest" || true
     # fsx forgets to unmap what it maps, and slows down: many short runs.
     runs=1
-    [ "$1" != ufs2-softdep ] || runs=$most
+    case $1 in ufs2-softdep | ext4-ordered) runs=$most ;; esac
     faults=0
     for seed in $(seq "$runs"); do
         "$tools/bin/fsx" -q -S "$seed" -N 20000 -P . mnt/fsx >"$1.fsx" 2>&1 || {

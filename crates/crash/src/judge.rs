@@ -151,7 +151,7 @@ impl Judge<'_> {
     ) -> Result<Vec<Violation>, DeviceError> {
         let device: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(state), 512));
         let (write, sectors) = (draw % writes, draw / writes);
-        let cut = Arc::new(Watched::cut(Arc::clone(&device), write, sectors));
+        let cut = Arc::new(Watched::cut(Arc::clone(&device), write, sectors, self.target.whole()));
         if self.target.preen(cut).is_ok() {
             let what = format!("write {write} of {writes} failed, and the preen did not report it");
             return Ok(vec![Violation::new("preen.silent", what)]);

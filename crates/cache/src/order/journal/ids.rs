@@ -2,8 +2,8 @@
 //! files by their block.
 
 use super::Number;
-use crate::change::ChangeId;
-use hashbrown::HashMap;
+use crate::change::{ChangeId, Role};
+use hashbrown::{HashMap, HashSet};
 use std::num::NonZeroU32;
 
 /// The slot of a change that is logged; its generation is the transaction.
@@ -26,11 +26,16 @@ pub(super) struct DataIds {
     slots: Vec<(u64, NonZeroU32)>,
     free: Vec<u32>,
     by_block: HashMap<u64, u32>,
+    /// Blocks that take the place of others, or of a hole ([`Role::DataMove`]).
+    moved: HashSet<u64>,
 }
 
 impl DataIds {
     /// The name of what a block holds now.
-    pub(super) fn of_data(&mut self, block: u64) -> ChangeId {
+    pub(super) fn of_data(&mut self, block: u64, role: Role) -> ChangeId {
+        if role == Role::DataMove {
+            self.moved.insert(block);
+        }
         let slot = if let Some(&slot) = self.by_block.get(&block) {
             slot
         } else {
@@ -58,8 +63,15 @@ impl DataIds {
         (Some(turn) == id.generation).then_some(block)
     }
 
+    /// Whether somebody may have seen other contents, or zeros, where those of a block
+    /// are to be.
+    pub(super) fn is_moved(&self, block: u64) -> bool {
+        self.moved.contains(&block)
+    }
+
     /// A block needs no name any more.
     pub(super) fn forget(&mut self, block: u64) {
+        self.moved.remove(&block);
         let Some(slot) = self.by_block.remove(&block) else { return };
         let turn = &mut self.slots[slot as usize].1;
         *turn = turn.checked_add(1).unwrap_or(NonZeroU32::MIN);

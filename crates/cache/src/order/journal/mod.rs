@@ -121,10 +121,13 @@ impl<A> Journal<A> {
         let shows_early = role.is_data() && after.iter().any(|&id| self.is_uncommitted_change(id));
         if self.is_logged(memory, block, role) || shows_early {
             self.join(memory, block);
-            if self.mode == JournalMode::Ordered {
-                let blocks = after.iter().filter_map(|&id| self.ids.block_of(id));
-                self.running.ordered.extend(blocks);
-            }
+            // Contents in the place of others are ordered in every mode: it is not only
+            // what was written that would be lost, but what was there before, which may
+            // have been durable.
+            let all = self.mode == JournalMode::Ordered;
+            let blocks = after.iter().filter_map(|&id| self.ids.block_of(id));
+            let blocks = blocks.filter(|&block| all || self.ids.is_moved(block));
+            self.running.ordered.extend(blocks);
             return ids::of_transaction(self.running.number);
         }
         let Some(buffer) = memory.buffers.get_mut(block) else {
@@ -136,7 +139,7 @@ impl<A> Journal<A> {
             buffer.held.journal.again = true;
             (buffer.dirty, buffer.due) = (0, None);
         }
-        self.ids.of_data(block)
+        self.ids.of_data(block, role)
     }
 
     /// Whether a change goes through the log: metadata do, and whatever a recovery

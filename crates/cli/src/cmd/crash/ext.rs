@@ -139,11 +139,6 @@ impl Target for Ext {
         (*self == Self::Ext4).then_some((Lba::new(2), 2))
     }
 
-    /// For the same reason.
-    fn recovery_can_be_cut(&self) -> bool {
-        *self != Self::Ext4
-    }
-
     fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
         let repaired = seekless_ext::repair(device)?;
         Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
