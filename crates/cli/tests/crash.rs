@@ -64,6 +64,36 @@ fn what_does_not_hold_exits_with_1_and_its_reproducer_fails_again() {
     assert!(shown.contains("Smallest failing workload found"), "{shown}");
 }
 
+/// The policies are those of a mount: other places are written to, and what is promised
+/// holds under them as well. A campaign goes on only under its own.
+#[test]
+fn policies_are_chosen_as_for_a_mount() {
+    let scratch = Scratch::new("crash-policies");
+    let (log, other, state) = (scratch.join("log"), scratch.join("other"), scratch.join("state"));
+    let of = |more: &[&str]| run("grow", "softdep", "ext2", &[&["--sample", "30"], more].concat());
+    let ahead = ["--blocks", "ext2-next=8", "--inodes", "dir-reserve=8", "--dirs", "linear"];
+    let plain = text(&of(&[&ahead[..], &["--log-out", &log, "-o", &state]].concat()));
+    let line =
+        "softdep on ext2, dirs=linear, inodes=dir-reserve=8, blocks=ext2-next=8: 1 workloads";
+    assert!(plain.contains(line) && plain.contains("all hold"), "{plain}");
+    text(&of(&["--log-out", &other]));
+    assert_ne!(fs::read(&log).expect("log"), fs::read(&other).expect("log"));
+    assert_eq!(json(&of(&["--blocks", "next-free", "--json"]))["blocks"], "next-free");
+    for (output, code, word) in [
+        (of(&["-o", &state]), 2, "another campaign"),
+        (of(&["--blocks", "blkpref"]), 4, "is for UFS only"),
+        (of(&["--dirs", "nearest"]), 4, "unknown policy 'nearest'"),
+    ] {
+        let said = errors(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(word), "{said}");
+    }
+    // What fails is shown with the options that show it again.
+    let wrong = run("mkdir", "async", "ext2", &["--blocks", "next-free"]);
+    let shown = String::from_utf8_lossy(&wrong.stdout).into_owned();
+    assert!(shown.contains("--format ext2 --blocks next-free --schedules 1"), "{shown}");
+}
+
 #[test]
 fn misuse_exits_with_2_and_says_what() {
     let scratch = Scratch::new("crash-misuse");

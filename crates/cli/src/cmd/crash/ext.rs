@@ -1,5 +1,6 @@
 //! ext, as the search of crash states wants it.
 
+use super::policies::Policies;
 use super::ufs::InUse;
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
@@ -27,13 +28,19 @@ const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
 /// ext2, ext3 or ext4.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ext {
+pub(super) enum Version {
     Ext2,
     Ext3,
     Ext4,
 }
 
-impl Ext {
+/// One of them, in use under policies.
+pub(super) struct Ext {
+    pub version: Version,
+    pub policies: Policies,
+}
+
+impl Version {
     fn features(self) -> Features {
         match self {
             Self::Ext2 => Features::EXT2,
@@ -49,10 +56,10 @@ impl Ext {
 
 impl Target for Ext {
     fn name(&self) -> &str {
-        match self {
-            Self::Ext2 => "ext2",
-            Self::Ext3 => "ext3",
-            Self::Ext4 => "ext4",
+        match self.version {
+            Version::Ext2 => "ext2",
+            Version::Ext3 => "ext3",
+            Version::Ext4 => "ext4",
         }
     }
 
@@ -61,12 +68,12 @@ impl Target for Ext {
     }
 
     fn image_len(&self) -> ByteLen {
-        ByteLen::new(IMAGE.get() + self.journal().unwrap_or_default().get())
+        ByteLen::new(IMAGE.get() + self.version.journal().unwrap_or_default().get())
     }
 
     /// The only ones that an image with a journal is changed under.
     fn prepared_under(&self) -> Discipline {
-        match self.journal() {
+        match self.version.journal() {
             Some(_) => Discipline::Journal(JournalMode::Writeback),
             None => Discipline::Async,
         }
@@ -76,10 +83,10 @@ impl Target for Ext {
         let options = BuildOptions {
             size: Some(device.len()),
             block_size: BLOCK,
-            inode_size: if *self == Self::Ext4 { LARGE_INODE } else { INODE },
+            inode_size: if self.version == Version::Ext4 { LARGE_INODE } else { INODE },
             inodes: Some(INODES),
-            features: self.features(),
-            journal_size: self.journal(),
+            features: self.version.features(),
+            journal_size: self.version.journal(),
             made: Some(NOW),
             ..BuildOptions::default()
         };
@@ -98,9 +105,9 @@ impl Target for Ext {
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
         let options = LiveOptions {
-            directories: "ext2-orlov".into(),
-            inodes: None,
-            blocks: None,
+            directories: self.policies.dirs.clone().unwrap_or_else(|| "ext2-orlov".into()),
+            inodes: self.policies.inodes.clone(),
+            blocks: self.policies.blocks.clone(),
             seed: 1,
             force: false,
             moves_dirs: true,
@@ -136,7 +143,7 @@ impl Target for Ext {
     /// The superblock of a volume with checksums of metadata: torn, its own is wrong, and
     /// neither e2fsck nor the kernel goes on.
     fn whole(&self) -> Option<(Lba, u64)> {
-        (*self == Self::Ext4).then_some((Lba::new(2), 2))
+        (self.version == Version::Ext4).then_some((Lba::new(2), 2))
     }
 
     fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {

@@ -1,5 +1,6 @@
 //! What the subcommands share: how much is looked at, and how it is told.
 
+use super::policies::Policies;
 use super::shard;
 use crate::failure::Failure;
 use crate::say::say;
@@ -77,7 +78,12 @@ pub(super) fn coverage_json(coverage: &Coverage, search: &Search) -> Value {
     })
 }
 
-pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &str) {
+pub(super) fn print_reproducer(
+    small: &Reproducer,
+    discipline: &str,
+    format: &str,
+    policies: &Policies,
+) {
     say!("\nSmallest failing workload found:\n");
     for line in small.script.to_string().lines() {
         say!("    {line}");
@@ -94,7 +100,8 @@ pub(super) fn print_reproducer(small: &Reproducer, discipline: &str, format: &st
     }
     say!(
         "\nTo reproduce it, save the workload above as script.txt and run:\n    seekless crash run --workload script.txt \
-         --discipline {discipline} --format {format} --schedules 1 --exhaustive"
+         --discipline {discipline} --format {format}{} --schedules 1 --exhaustive",
+        policies.as_options()
     );
 }
 

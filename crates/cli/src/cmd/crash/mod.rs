@@ -4,6 +4,7 @@ mod ext;
 mod judge;
 mod list;
 mod mutate;
+mod policies;
 mod replay;
 mod run;
 mod ufs;
@@ -11,6 +12,8 @@ mod ufs;
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use clap::{Args, Subcommand};
+use ext::Ext;
+use policies::Policies;
 use seekless_cache::Discipline;
 use seekless_crash::Target;
 use seekless_crash::campaign::CampaignError;
@@ -46,13 +49,19 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
 }
 
 /// The format of a name, if its images can be changed while in use.
-fn target(name: &str) -> Result<Box<dyn Target>, Failure> {
+fn target(name: &str, policies: &Policies) -> Result<Box<dyn Target>, Failure> {
+    let ufs = |version| -> Result<Box<dyn Target>, Failure> {
+        Ok(Box::new(Ufs { version, policies: policies.clone() }))
+    };
+    let ext = |version| -> Result<Box<dyn Target>, Failure> {
+        Ok(Box::new(Ext { version, policies: policies.clone() }))
+    };
     match name {
-        "ufs1" => Ok(Box::new(Ufs(Version::Ufs1))),
-        "ufs2" => Ok(Box::new(Ufs(Version::Ufs2))),
-        "ext2" => Ok(Box::new(ext::Ext::Ext2)),
-        "ext3" => Ok(Box::new(ext::Ext::Ext3)),
-        "ext4" => Ok(Box::new(ext::Ext::Ext4)),
+        "ufs1" => ufs(Version::Ufs1),
+        "ufs2" => ufs(Version::Ufs2),
+        "ext2" => ext(ext::Version::Ext2),
+        "ext3" => ext(ext::Version::Ext3),
+        "ext4" => ext(ext::Version::Ext4),
         "fat" | "fat12" | "fat16" | "fat32" => {
             let what = format!(
                 "{name} images cannot be changed while in use (ufs1, ufs2, ext2, ext3 and ext4 can)"

@@ -3,6 +3,7 @@
 use super::judge::{
     SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
 };
+use super::policies::Policies;
 use super::{discipline, target};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -34,6 +35,7 @@ Examples:
   seekless crash run --workload all --discipline softdep --format ufs2 --shard 1/4 -o part1
   seekless crash run --workload random:8 --sequences 1000 --discipline softdep --format ufs1
   seekless crash run --workload script.txt --discipline normal --format ufs2 --json
+  seekless crash run --workload all --discipline softdep --format ext2 --blocks ext2-next=8
 
 Each state is repaired as by `fsck -p`. It must then be consistent and match what
 the workload did: everything that was made durable is present, with its names and
@@ -60,6 +62,8 @@ pub(crate) struct RunArgs {
     /// Format: ufs1, ufs2, ext2, ext3, ext4
     #[arg(long, short, value_name = "F")]
     format: String,
+    #[command(flatten)]
+    policies: Policies,
     #[command(flatten)]
     search: SearchArgs,
     /// Number of schedules for writing blocks: only on request, over time, then
@@ -91,7 +95,7 @@ struct Outcome {
 }
 
 pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let target = target(&args.format)?;
+    let target = target(&args.format, &args.policies)?;
     let sequences = Sequences { count: args.sequences, seed: args.search.seed() };
     let scripts = scripts(&args.workload, target.as_ref(), sequences)?;
     let otherwise = if scripts.len() > 1 && scripts.iter().any(is_one_of_many) {
@@ -106,7 +110,7 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
     if let Some(path) = &args.log_out {
         log_out(&mut campaign, &scripts, path)?;
     }
-    let outcome = all(args, global, &mut campaign, &scripts, &settings, target.name())?;
+    let outcome = all(args, global, &mut campaign, &scripts, &settings)?;
     if let (Some(path), Some(small)) = (&args.image_out, &outcome.small) {
         write_new(path, &small.image)?;
     }
@@ -161,12 +165,12 @@ fn all(
     campaign: &mut Campaign<'_>,
     scripts: &[Script],
     settings: &Settings,
-    format: &str,
 ) -> Result<Outcome, Failure> {
     let mut state = match &args.state {
         Some(path) => {
+            let volume = format!("{}{}", args.format, args.policies);
             let campaign =
-                settings.fingerprint(format, &format!("{} x{}", args.workload, args.sequences));
+                settings.fingerprint(&volume, &format!("{} x{}", args.workload, args.sequences));
             Some(StateFile::open(path, &campaign).map_err(CampaignError::from)?)
         }
         None => None,
@@ -229,10 +233,14 @@ fn print(args: &RunArgs, settings: &Settings, outcome: &Outcome) {
         say!("{} workloads were completed in an earlier run", outcome.resumed);
     }
     let verdict = if failing == 0 { "all hold".into() } else { format!("{failing} do not hold") };
-    say!("{discipline} on {format}: {workloads} workloads, {} states, {verdict}", coverage.states);
+    say!(
+        "{discipline} on {format}{}: {workloads} workloads, {} states, {verdict}",
+        args.policies,
+        coverage.states
+    );
     print_coverage(&coverage, &settings.search);
     if let Some(small) = &outcome.small {
-        print_reproducer(small, discipline.name(), format);
+        print_reproducer(small, discipline.name(), format, &args.policies);
     }
 }
 
@@ -253,6 +261,9 @@ fn print_json(args: &RunArgs, settings: &Settings, outcome: &Outcome, holds: boo
         "workload": args.workload,
         "discipline": settings.discipline.name(),
         "format": args.format,
+        "dirs": args.policies.dirs,
+        "inodes": args.policies.inodes,
+        "blocks": args.policies.blocks,
         "seed": search.seed,
         "shard": format!("{}/{}", search.shard.0, search.shard.1),
         "mode": match search.extent {

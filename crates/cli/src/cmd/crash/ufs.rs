@@ -1,5 +1,6 @@
 //! UFS, as the search of crash states wants it.
 
+use super::policies::Policies;
 use seekless_cache::{Config, Counters};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
@@ -20,7 +21,10 @@ const FRAGMENT: u32 = 512;
 const BYTES_PER_INODE: u32 = 8192;
 
 /// UFS1 or UFS2.
-pub(crate) struct Ufs(pub(crate) Version);
+pub(crate) struct Ufs {
+    pub version: Version,
+    pub policies: Policies,
+}
 
 /// An image of any format in use.
 pub(crate) struct InUse<F: Format>(pub(crate) seekless_live::Live<F>);
@@ -42,14 +46,15 @@ impl<F: Format> Live for InUse<F> {
 impl Ufs {
     /// Opens an image for changes.
     pub(crate) fn live(
+        &self,
         device: Arc<dyn BlockDevice>,
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<FfsLive, FsError> {
         let options = LiveOptions {
-            directories: "orlov".into(),
-            inodes: None,
-            blocks: None,
+            directories: self.policies.dirs.clone().unwrap_or_else(|| "orlov".into()),
+            inodes: self.policies.inodes.clone(),
+            blocks: self.policies.blocks.clone(),
             seed: 1,
             force: false,
             ignore_checksums: false,
@@ -62,14 +67,14 @@ impl Ufs {
 
 impl Target for Ufs {
     fn name(&self) -> &str {
-        match self.0 {
+        match self.version {
             Version::Ufs1 => "ufs1",
             Version::Ufs2 => "ufs2",
         }
     }
 
     fn has_xattrs(&self) -> bool {
-        self.0 == Version::Ufs2
+        self.version == Version::Ufs2
     }
 
     fn image_len(&self) -> ByteLen {
@@ -77,7 +82,7 @@ impl Target for Ufs {
     }
 
     fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
-        let mut options = MakeOptions::new(self.0, device.len());
+        let mut options = MakeOptions::new(self.version, device.len());
         options.block_size = BLOCK;
         options.fragment_size = FRAGMENT;
         options.bytes_per_inode = Some(BYTES_PER_INODE);
@@ -90,7 +95,7 @@ impl Target for Ufs {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        Ok(Box::new(InUse(Self::live(device, clock, config)?)))
+        Ok(Box::new(InUse(self.live(device, clock, config)?)))
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
