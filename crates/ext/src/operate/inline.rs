@@ -197,9 +197,9 @@ impl Ext {
         let written = if bytes.is_empty() {
             Ok(0)
         } else if extents::maps(core, ino)? {
-            Tree::of(self, core, ino).write_bytes(0, &bytes)
+            Tree::of(self, core, ino).write_over(0, &bytes, saved.size)
         } else {
-            Files::of(self, core).write_bytes(ino, 0, &bytes)
+            Files::of(self, core).write_over(ino, 0, &bytes, saved.size)
         };
         if let Err(error) = written {
             *core.node(ino)? = saved;

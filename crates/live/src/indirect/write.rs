@@ -26,9 +26,22 @@ impl<F: Indirect> Files<'_, F> {
 
     /// Writes bytes, as many as there is space for. The number is returned.
     pub fn write_bytes(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize, FsError> {
+        let seen = self.core.node(ino)?.size;
+        self.write_over(ino, offset, bytes, seen)
+    }
+
+    /// As [`Files::write_bytes`]; of the file so many bytes may have been seen, wherever
+    /// they were, and must not be lost where the disk leads to the new ones.
+    pub fn write_over(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+        seen: u64,
+    ) -> Result<usize, FsError> {
         self.check_len(ino, offset.checked_add(wide(bytes.len())))?;
         let before = self.core.node(ino)?.size;
-        self.core.node(ino)?.grown_from = Some(before);
+        self.core.node(ino)?.grown_from = Some(seen);
         let mut done = 0usize;
         let written = self.write_blocks_of(ino, offset, bytes, &mut done);
         self.core.node(ino)?.grown_from = None;

@@ -19,6 +19,18 @@ impl Tree<'_> {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError> {
+        let seen = self.node()?.size;
+        self.write_over(offset, bytes, seen)
+    }
+
+    /// As [`Tree::write_bytes`]; of the file so many bytes may have been seen, wherever
+    /// they were, and must not be lost where the disk leads to the new ones.
+    pub(in super::super) fn write_over(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        seen: u64,
+    ) -> Result<usize, FsError> {
         let end = self.check_len(offset.checked_add(wide(bytes.len())))?;
         let before = self.node()?.size;
         self.zero_tail(before, offset)?;
@@ -28,7 +40,7 @@ impl Tree<'_> {
         while done < bytes.len() && written.is_ok() {
             let rest = bytes.get(done..).unwrap_or_default();
             written = self
-                .write_piece(offset.saturating_add(wide(done)), rest, before)
+                .write_piece(offset.saturating_add(wide(done)), rest, seen)
                 .map(|(len, _)| done = done.saturating_add(len));
         }
         let reached =
@@ -83,12 +95,12 @@ impl Tree<'_> {
 
     /// Writes as many bytes as lie in blocks of which the same is true: written before,
     /// allocated, or a hole. Their number is returned, and what must be on the disk
-    /// for them to be reached. The file was `before` bytes long when the write began.
+    /// for them to be reached. Of the file, `seen` bytes may have been seen before.
     fn write_piece(
         &mut self,
         offset: u64,
         bytes: &[u8],
-        before: u64,
+        seen: u64,
     ) -> Result<(usize, ChangeId), FsError> {
         let block = self.block();
         let lbn = offset.checked_div(block).unwrap_or(0);
@@ -96,7 +108,7 @@ impl Tree<'_> {
         let end = offset.saturating_add(wide(bytes.len())).div_ceil(block);
         let near = self.find(lbn)?;
         let count = near.end().min(end).saturating_sub(lbn);
-        let (contents, role) = self.roles(lbn.saturating_mul(block) < before)?;
+        let (contents, role) = self.roles(lbn.saturating_mul(block) < seen)?;
         // As many of the bytes as lie in so many blocks, and the length from then on.
         let size = self.node()?.size;
         let fits = |blocks: u64| {
