@@ -1,6 +1,6 @@
 //! What is done once something is on the disk.
 
-use crate::{Format, Live};
+use crate::{Format, Linked, Live, Names};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_units::{Extent, Ino};
@@ -43,45 +43,19 @@ impl<F: Format> Live<F> {
 
     fn perform(&mut self, action: Action) -> Result<(), FsError> {
         match action {
-            Action::DropLink(ino) => self.drop_link(ino),
-            Action::DropDirectory { ino, parent } => self.drop_directory(ino, parent),
-            Action::FreeRuns(runs) => {
-                let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-                self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
-                for &run in &runs {
-                    self.core.cache.forget(run, ChangeId::COMMITTED);
-                }
-                self.format.free_runs(&mut self.core, &runs)
-            }
-            Action::FreeInode { ino, is_directory } => {
-                self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
-                self.format.give_inode(&mut self.core, ino, is_directory)
-            }
+            Action::FreeRuns(runs) => self.free_runs(&runs),
+            action => F::Names::act(self, action),
         }
     }
 
-    /// Counts one name less; without names and holders the file goes.
-    pub(crate) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
-        let node = self.node(ino)?;
-        node.links = node.links.saturating_sub(1);
-        // A removed directory's own `.` goes with its last name.
-        if node.counted_in.is_some() && node.links == 1 {
-            node.links = 0;
+    /// Frees runs that nothing leads to any more.
+    pub(crate) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
+        self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
+        for &run in runs {
+            self.core.cache.forget(run, ChangeId::COMMITTED);
         }
-        if node.links == 0 && node.holds == 0 {
-            self.destroy(ino)?;
-        } else {
-            self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
-        }
-        Ok(())
-    }
-
-    /// A removed directory has its name less. What was in it may still be
-    /// counted, and an older name of it; when it goes its parent has one link
-    /// less.
-    pub(crate) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
-        self.node(ino)?.counted_in = Some(parent);
-        self.drop_link(ino)
+        self.format.free_runs(&mut self.core, runs)
     }
 
     /// Counts the space of a file that will go as free already.
@@ -107,5 +81,36 @@ impl<F: Format> Live<F> {
         let blocks = node.blocks(unit);
         self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
         self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
+    }
+}
+
+impl<F: Linked> Live<F> {
+    pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
+        self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
+        self.format.give_inode(&mut self.core, ino, is_directory)
+    }
+
+    /// Counts one name less; without names and holders the file goes.
+    pub(crate) fn drop_link(&mut self, ino: Ino) -> Result<(), FsError> {
+        let node = self.node(ino)?;
+        node.links = node.links.saturating_sub(1);
+        // A removed directory's own `.` goes with its last name.
+        if node.counted_in.is_some() && node.links == 1 {
+            node.links = 0;
+        }
+        if node.links == 0 && node.holds == 0 {
+            self.destroy(ino)?;
+        } else {
+            self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
+        }
+        Ok(())
+    }
+
+    /// A removed directory has its name less. What was in it may still be
+    /// counted, and an older name of it; when it goes its parent has one link
+    /// less.
+    pub(crate) fn drop_directory(&mut self, ino: Ino, parent: Ino) -> Result<(), FsError> {
+        self.node(ino)?.counted_in = Some(parent);
+        self.drop_link(ino)
     }
 }

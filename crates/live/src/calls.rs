@@ -1,6 +1,6 @@
 //! What may be asked of a file system in use.
 
-use crate::{Format, Live};
+use crate::{Format, Live, Names};
 use seekless_cache::Commits;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
@@ -17,11 +17,7 @@ impl<F: Format> Operate for Live<F> {
 
     fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         self.drop_nodes();
-        let found = self.find(dir, name)?.map(|slot| slot.ino);
-        if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {
-            self.saw(dir, ino);
-        }
-        Ok(found)
+        F::Names::find(self, dir, name)
     }
 
     fn attr(&mut self, ino: Ino) -> Result<Attr, FsError> {
@@ -41,21 +37,21 @@ impl<F: Format> Operate for Live<F> {
         new: NewFile<'_>,
         owner: Ownership,
     ) -> Result<Attr, FsError> {
-        let ino = self.change(|live| live.make_file(dir, name, &new, owner))?;
+        let ino = self.change(|live| F::Names::make(live, dir, name, &new, owner))?;
         self.attr(ino)
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, FsError> {
-        self.change(|live| live.link_file(ino, dir, name))?;
+        self.change(|live| F::Names::link(live, ino, dir, name))?;
         self.attr(ino)
     }
 
     fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
-        self.change(|live| live.unlink_file(dir, name))
+        self.change(|live| F::Names::unlink(live, dir, name))
     }
 
     fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), FsError> {
-        self.change(|live| live.remove_dir(dir, name))
+        self.change(|live| F::Names::rmdir(live, dir, name))
     }
 
     fn rename(
@@ -64,7 +60,7 @@ impl<F: Format> Operate for Live<F> {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<(), FsError> {
-        self.change(|live| live.rename_file(from, to, mode))
+        self.change(|live| F::Names::rename(live, from, to, mode))
     }
 
     fn read(&mut self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
@@ -112,7 +108,7 @@ impl<F: Format> Operate for Live<F> {
         after: u64,
         visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
     ) -> Result<(), FsError> {
-        self.entries_after(dir, after, visit)
+        F::Names::list(self, dir, after, visit)
     }
 
     fn read_link(&mut self, ino: Ino) -> Result<Vec<u8>, FsError> {
@@ -177,7 +173,7 @@ impl<F: Format> Operate for Live<F> {
             self.count_free(ino);
             return Ok(());
         }
-        self.change(|live| live.destroy(ino))
+        self.change(|live| F::Names::destroy(live, ino))
     }
 
     fn fsync(&mut self, ino: Ino) -> Result<(), FsError> {
@@ -230,7 +226,7 @@ impl<F: Format> Operate for Live<F> {
             node.holds = 0;
             if node.links == 0 {
                 // What else was changed is written all the same.
-                left = left.and(self.change(|live| live.destroy(ino)));
+                left = left.and(self.change(|live| F::Names::destroy(live, ino)));
             }
         }
         let closed = self.close();

@@ -1,7 +1,7 @@
 //! Making one file durable: contents, inode, and the names that lead to it.
 
 use crate::fault::Fault;
-use crate::{Format, Live};
+use crate::{Format, Linked, Live, Names};
 use hashbrown::HashSet;
 use seekless_cache::ChangeId;
 use seekless_fs::{FileKind, FsError};
@@ -11,11 +11,39 @@ use smallvec::SmallVec;
 impl<F: Format> Live<F> {
     pub(crate) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         self.named_node(ino)?;
-        let root = self.format.limits().root;
         let runs = self.runs_to_settle(ino)?;
         let runs = self.unless(Fault::FsyncWithoutContents, runs);
         self.core.cache.complete_runs(&runs)?;
         self.core.note_settled(ino);
+        F::Names::settle(self, ino)?;
+        self.run_actions()?;
+        // One flush for all that nothing else has waited for.
+        self.core.cache.flush()
+    }
+
+    /// The runs of a file, contents, what maps them and attributes, of which the
+    /// disk may not have all. What they cost is in proportion to what has been
+    /// changed, not to the file.
+    fn runs_to_settle(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let Some(mut noted) = self.core.unsettled_runs(ino) else {
+            let mut runs = self.format.attribute_runs(&mut self.core, ino)?;
+            runs.extend(self.format.runs_of(&mut self.core, ino)?);
+            return Ok(runs);
+        };
+        noted.extend(self.format.attribute_runs(&mut self.core, ino)?);
+        debug_assert_eq!(
+            self.format.unnoted(&self.core, ino, &noted),
+            None,
+            "a run of inode {ino} is not noted"
+        );
+        Ok(noted)
+    }
+}
+
+impl<F: Linked> Live<F> {
+    /// The inode of a file, and the names that lead to it.
+    pub(crate) fn settle_names(&mut self, ino: Ino) -> Result<(), FsError> {
+        let root = self.format.limits().root;
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
         self.core.cache.settle(&arriving)?;
@@ -57,9 +85,7 @@ impl<F: Format> Live<F> {
                 next.push(self.parent_of(ino)?);
             }
         }
-        self.run_actions()?;
-        // One flush for all that nothing else has waited for.
-        self.core.cache.flush()
+        Ok(())
     }
 
     fn settle_inode(&mut self, ino: Ino) -> Result<(), FsError> {
@@ -67,21 +93,8 @@ impl<F: Format> Live<F> {
         self.core.cache.complete_runs(&[run])
     }
 
-    /// The runs of a file, contents, what maps them and attributes, of which the
-    /// disk may not have all. What they cost is in proportion to what has been
-    /// changed, not to the file.
-    fn runs_to_settle(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
-        let Some(mut noted) = self.core.unsettled_runs(ino) else {
-            let mut runs = self.format.attribute_runs(&mut self.core, ino)?;
-            runs.extend(self.format.runs_of(&mut self.core, ino)?);
-            return Ok(runs);
-        };
-        noted.extend(self.format.attribute_runs(&mut self.core, ino)?);
-        debug_assert_eq!(
-            self.format.unnoted(&self.core, ino, &noted),
-            None,
-            "a run of inode {ino} is not noted"
-        );
-        Ok(noted)
+    /// Whether an inode is in use, and not about to be given back.
+    pub(crate) fn is_there(&mut self, ino: Ino) -> Result<bool, FsError> {
+        Ok(self.core.nodes.contains_key(&ino) || self.format.is_in_use(&mut self.core, ino)?)
     }
 }

@@ -8,7 +8,7 @@
 use crate::fault::Fault;
 use crate::index::Slot;
 use crate::inside::{Lies, put};
-use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
+use crate::{Codec, Compacted, Entry, Ids, Linked, Live, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -27,7 +27,7 @@ pub(crate) struct Spot {
 const INO_LEN: usize = 4;
 const LEN_LEN: usize = 2;
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Bytes of a unit of a directory.
     pub(crate) fn unit(&self) -> u64 {
         wide(self.format.limits().dir_unit)

@@ -33,6 +33,7 @@ impl<F: Format> Live<F> {
 
     pub(crate) fn change_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
         self.check_changeable(ino)?;
+        let set = self.format.accepted(self.core.node(ino)?, set)?;
         let now = self.core.now();
         if let Some(size) = set.size {
             let node = self.node(ino)?;
@@ -82,5 +83,20 @@ impl<F: Format> Live<F> {
         let end = from.checked_add(len);
         self.format.allocate_range(&mut self.core, ino, from, end, keep)?;
         self.touch(ino)
+    }
+
+    /// An inode has changed.
+    pub(crate) fn touch(&mut self, ino: Ino) -> Result<(), FsError> {
+        let now = self.core.now();
+        self.node(ino)?.ctime = now;
+        self.format.put_attributes(&mut self.core, ino)
+    }
+
+    /// Whether a file may not be changed.
+    pub(crate) fn check_changeable(&mut self, ino: Ino) -> Result<(), FsError> {
+        if self.named_node(ino)?.restrictions.keep_it_as_it_is() {
+            return Err(FsError::NotPermitted(format!("inode {ino} is immutable")));
+        }
+        Ok(())
     }
 }

@@ -7,11 +7,12 @@
 //! renaming or of `fsync`.
 
 use crate::core::Core;
+use crate::naming::Names;
 use crate::node::Node;
 use crate::removal::Cut;
 use seekless_cache::{ChangeId, Config, Role};
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::operate::{NewFile, Space, XattrMode};
+use seekless_fs::operate::{NewFile, SetAttr, Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
@@ -271,8 +272,8 @@ pub trait Format: Send + Sized {
     type Map: Clone + std::fmt::Debug + Default + Send;
     /// How it is opened.
     type Options;
-    /// How its directories stand.
-    type Codec: Codec;
+    /// How its files get their names.
+    type Names: Names<Self>;
 
     // The volume.
 
@@ -289,9 +290,6 @@ pub trait Format: Send + Sized {
 
     /// What holds for the volume.
     fn limits(&self) -> &Limits;
-
-    /// How its directories stand.
-    fn codec(&self) -> &Self::Codec;
 
     /// Writes to the device that the image is in use, or, to `close` it, that it
     /// is as clean as it was found.
@@ -325,82 +323,8 @@ pub trait Format: Send + Sized {
     /// [`FsError::NotFound`] when it is not in use.
     fn load(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Node<Self::Map>, FsError>;
 
-    /// Whether an inode is in use, and not about to be given back; it need not be
-    /// in memory.
-    fn is_in_use(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<bool, FsError>;
-
-    /// Refuses what cannot be made in this format.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`], [`FsError::Unsupported`].
-    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError>;
-
-    /// Takes an inode for a file that gets its first name in a directory.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn take_inode(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        parent: Ino,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<(Ino, ChangeId), FsError>;
-
-    /// Gives an inode back, which is in memory no more.
-    fn give_inode(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        is_directory: bool,
-    ) -> Result<(), FsError>;
-
-    /// Gives a node for a new file what only this format has: its generation, its
-    /// time of birth, the numbers of a device, what it inherits from the directory
-    /// that it is made in. It is not in memory yet.
-    fn fit_new(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        parent: Ino,
-        node: &mut Node<Self::Map>,
-        new: &NewFile<'_>,
-    ) -> Result<(), FsError>;
-
-    /// Writes a whole new inode, after what must be on the disk before.
-    fn put_new(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
-    /// Writes the number of links, after what must be on the disk before:
-    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count
-    /// that is too high does no harm.
-    fn put_links(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        role: Role,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
     /// Writes times, mode, owner and the like, for which nothing waits.
     fn put_attributes(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError>;
-
-    /// Makes an inode as good as unused, after what must be on the disk before.
-    /// Without blocks there is none that could get a second owner, and no hurry where
-    /// nothing leads to it any more.
-    fn put_cleared(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        has_blocks: bool,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
-    /// The run that holds an inode.
-    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
 
     /// The flags of an inode as `FS_IOC_GETFLAGS` has them.
     fn shown_flags(&self, node: &Node<Self::Map>) -> u32;
@@ -409,6 +333,15 @@ pub trait Format: Send + Sized {
     /// those that it holds.
     fn shown_sectors(&self, node: &Node<Self::Map>) -> u64 {
         node.sectors
+    }
+
+    /// What is set of the attributes that are to be set: what the format cannot keep is
+    /// left out or refused. By default, all.
+    ///
+    /// # Errors
+    /// [`FsError::NotPermitted`].
+    fn accepted(&self, _node: &Node<Self::Map>, set: &SetAttr) -> Result<SetAttr, FsError> {
+        Ok(*set)
     }
 
     /// A time as the format can keep it.
@@ -527,22 +460,6 @@ pub trait Format: Send + Sized {
         Err(crate::node::gone(dir))
     }
 
-    /// Whether the target of a symlink stands in its inode.
-    fn keeps_in_inode(&self, target: &[u8]) -> bool;
-
-    /// The first block of a new file, of `len` bytes.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn first_block(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        len: usize,
-        role: Role,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Contents, FsError>;
-
     /// Where a block of a file begins; `None` for a hole.
     fn lookup_block(
         &mut self,
@@ -562,18 +479,6 @@ pub trait Format: Send + Sized {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError>;
-
-    /// Appends to a directory. What is returned must be on the disk for the bytes
-    /// to be reached.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn append(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        dir: Ino,
-        bytes: &[u8],
-    ) -> Result<ChangeId, FsError>;
 
     /// Gives a file another length.
     ///
@@ -641,4 +546,118 @@ pub trait Format: Send + Sized {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), FsError>;
+}
+
+/// A format with inodes that lie in tables, to which names in directories lead, and
+/// which count them.
+///
+/// Functions fail as those of [`Format`] do.
+pub trait Linked: Format {
+    /// How its directories stand.
+    type Codec: Codec;
+
+    /// How its directories stand.
+    fn codec(&self) -> &Self::Codec;
+
+    /// Whether an inode is in use, and not about to be given back; it need not be
+    /// in memory.
+    fn is_in_use(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<bool, FsError>;
+
+    /// Refuses what cannot be made in this format.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`], [`FsError::Unsupported`].
+    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError>;
+
+    /// Takes an inode for a file that gets its first name in a directory.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn take_inode(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        parent: Ino,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Result<(Ino, ChangeId), FsError>;
+
+    /// Gives an inode back, which is in memory no more.
+    fn give_inode(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        is_directory: bool,
+    ) -> Result<(), FsError>;
+
+    /// Gives a node for a new file what only this format has: its generation, its
+    /// time of birth, the numbers of a device, what it inherits from the directory
+    /// that it is made in. It is not in memory yet.
+    fn fit_new(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        parent: Ino,
+        node: &mut Node<Self::Map>,
+        new: &NewFile<'_>,
+    ) -> Result<(), FsError>;
+
+    /// Writes a whole new inode, after what must be on the disk before.
+    fn put_new(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError>;
+
+    /// Writes the number of links, after what must be on the disk before:
+    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count
+    /// that is too high does no harm.
+    fn put_links(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError>;
+
+    /// Makes an inode as good as unused, after what must be on the disk before.
+    /// Without blocks there is none that could get a second owner, and no hurry where
+    /// nothing leads to it any more.
+    fn put_cleared(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        has_blocks: bool,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError>;
+
+    /// The run that holds an inode.
+    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
+
+    /// Whether the target of a symlink stands in its inode.
+    fn keeps_in_inode(&self, target: &[u8]) -> bool;
+
+    /// The first block of a new file, of `len` bytes.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn first_block(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        ino: Ino,
+        len: usize,
+        role: Role,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<Contents, FsError>;
+
+    /// Appends to a directory. What is returned must be on the disk for the bytes
+    /// to be reached.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    fn append(
+        &mut self,
+        core: &mut Core<Self::Map>,
+        dir: Ino,
+        bytes: &[u8],
+    ) -> Result<ChangeId, FsError>;
 }

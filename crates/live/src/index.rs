@@ -1,7 +1,7 @@
 //! The names of directories in memory, as UFS `dirhash` has them: where each is,
 //! and which units have room for more.
 
-use crate::{Codec, Format, Live};
+use crate::{Codec, Linked, Live};
 use hashbrown::HashMap;
 use seekless_cache::ChangeId;
 use seekless_fs::field::{index, wide};
@@ -125,7 +125,7 @@ impl Indexes {
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// The index of a directory's names, made if there is none.
     pub(crate) fn index(&mut self, dir: Ino) -> Result<&mut Index, FsError> {
         if !self.indexes.of.contains_key(&dir) {

@@ -1,7 +1,7 @@
 //! Directories that have their names in their inode, where a format has such: the
 //! names are those of one unit, which the format takes from the inode and puts back.
 
-use crate::{Format, Live};
+use crate::{Linked, Live};
 use seekless_cache::ChangeId;
 use seekless_fs::FsError;
 use seekless_fs::field::wide;
@@ -29,7 +29,7 @@ pub(crate) fn put(unit: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Where a byte of a directory is.
     pub(crate) fn lies(&mut self, dir: Ino, at: u64) -> Result<Lies, FsError> {
         if self.format.has_names_inside(&mut self.core, dir)? {

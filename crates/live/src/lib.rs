@@ -11,7 +11,7 @@
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
 //! - `indirect`: files mapped by twelve numbers and three trees;
-//! - `entries`, `index`, `inside`, `listing`, `names`, `rename`, `reach`: names; `linked_last`: those of
+//! - `naming`: how files get names; `entries`, `index`, `inside`, `listing`, `names`, `rename`, `reach`: names; `linked_last`: those of
 //!   formats whose check wants another order than that of FFS;
 //! - `actions`, `removal`: what is done later, and files taken apart; `pieces`: in
 //!   as many transactions as that takes, where there is a journal;
@@ -50,6 +50,7 @@ mod inside;
 mod linked_last;
 mod listing;
 mod names;
+mod naming;
 mod node;
 mod pieces;
 mod reach;
@@ -64,8 +65,9 @@ pub use actions::Action;
 pub use attributes::change_list;
 pub use fault::Fault;
 pub use format::{
-    Codec, Compacted, Contents, Entry, Format, Ids, Limits, NameOrder, NamePlace, Room,
+    Codec, Compacted, Contents, Entry, Format, Ids, Limits, Linked, NameOrder, NamePlace, Room,
 };
+pub use naming::{InodeNames, Names};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;
 pub use table::{Fields, Part, Raw, Table};

@@ -1,12 +1,12 @@
 //! Directories listed.
 
-use crate::{Codec, Format, Live};
+use crate::{Codec, Linked, Live};
 use seekless_fs::field::wide;
 use seekless_fs::{DirEntry, FsError, Location};
 use seekless_units::Ino;
 use std::ops::ControlFlow;
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Visits the entries behind a cookie: an entry's is the byte behind its
     /// first.
     pub(crate) fn entries_after(

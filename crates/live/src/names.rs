@@ -5,7 +5,7 @@ use crate::entries::Spot;
 use crate::fault::Fault;
 use crate::node::Node;
 use crate::reach::note_seen;
-use crate::{Codec, Contents, Entry, Format, Ids, Live};
+use crate::{Codec, Contents, Entry, Ids, Linked, Live};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Ownership};
@@ -33,7 +33,7 @@ fn kind_of(new: &NewFile<'_>) -> FileKind {
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Refuses what cannot be a new name.
     pub(crate) fn check_name(&self, name: &[u8]) -> Result<(), FsError> {
         let limit = self.format.limits().name_max;
@@ -238,13 +238,6 @@ impl<F: Format> Live<F> {
         let node = self.node(dir)?;
         (node.mtime, node.ctime) = (now, now);
         self.format.put_attributes(&mut self.core, dir)
-    }
-
-    /// An inode has changed.
-    pub(crate) fn touch(&mut self, ino: Ino) -> Result<(), FsError> {
-        let now = self.core.now();
-        self.node(ino)?.ctime = now;
-        self.format.put_attributes(&mut self.core, ino)
     }
 
     /// Refuses one more directory in another, where that cannot be counted.

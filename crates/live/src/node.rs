@@ -233,11 +233,6 @@ impl<F: Format> Live<F> {
         }
     }
 
-    /// Whether an inode is in use, and not about to be given back.
-    pub(crate) fn is_there(&mut self, ino: Ino) -> Result<bool, FsError> {
-        Ok(self.core.nodes.contains_key(&ino) || self.format.is_in_use(&mut self.core, ino)?)
-    }
-
     /// Drops nodes that can be read again, when there are many.
     pub(crate) fn drop_nodes(&mut self) {
         if self.core.nodes.len() < self.most_nodes {

@@ -1,7 +1,7 @@
 //! What is too much for one transaction, done in several: each of them leaves a
 //! sound file system, and what goes on behind a crash stands on a list of orphans.
 
-use crate::{Format, Live};
+use crate::{Format, Live, Names};
 use seekless_fs::FsError;
 use seekless_fs::field::{index, wide};
 use seekless_units::Ino;
@@ -69,7 +69,7 @@ impl<F: Format> Live<F> {
                 let node = live.node(ino)?;
                 let (links, size) = (node.links, node.size);
                 if links == 0 {
-                    return live.destroy(ino);
+                    return F::Names::destroy(live, ino);
                 }
                 live.cut_in_pieces(ino, size)?;
                 live.format.truncate(&mut live.core, ino, size)?;

@@ -1,6 +1,6 @@
 //! Which names lead to a file, and what must be on the disk for them to do so.
 
-use crate::{Codec, Format, Ids, Live};
+use crate::{Codec, Ids, Linked, Live};
 use hashbrown::HashMap;
 use seekless_cache::ChangeId;
 use seekless_fs::field::{invalid, wide};
@@ -73,7 +73,7 @@ pub(crate) fn note_seen(seen: &mut SeenIn, dir: Ino) {
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Remembers that a file has a name in a directory: a file that is made
     /// durable is so with the names by which it was reached.
     pub(crate) fn saw(&mut self, dir: Ino, ino: Ino) {

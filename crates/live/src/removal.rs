@@ -2,7 +2,7 @@
 
 use crate::actions::Action;
 use crate::fault::Fault;
-use crate::{Format, Ids, Live};
+use crate::{Ids, Linked, Live};
 use seekless_cache::{ChangeId, Kind};
 use seekless_fs::field::range;
 use seekless_fs::{FileKind, FsError, Location};
@@ -39,7 +39,7 @@ impl Cut {
     }
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Takes a file apart that nothing leads to and nobody holds.
     pub(crate) fn destroy(&mut self, ino: Ino) -> Result<(), FsError> {
         let parent = self.core.nodes.get(&ino).and_then(|node| node.counted_in);

@@ -4,7 +4,7 @@ use crate::actions::Action;
 use crate::fault::Fault;
 use crate::index::Slot;
 use crate::names::not_found;
-use crate::{Format, Ids, Live};
+use crate::{Ids, Linked, Live};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::RenameMode;
@@ -14,7 +14,7 @@ use seekless_units::Ino;
 /// A name in a directory.
 pub(crate) type Name<'a> = (Ino, &'a [u8]);
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     pub(crate) fn rename_file(
         &mut self,
         from: Name<'_>,
@@ -397,13 +397,5 @@ impl<F: Format> Live<F> {
         if !self.counts_last() {
             self.core.cache.defer(after, Kind::DirRem, Action::DropLink(ino));
         }
-    }
-
-    /// Whether a file may not be changed.
-    pub(crate) fn check_changeable(&mut self, ino: Ino) -> Result<(), FsError> {
-        if self.named_node(ino)?.restrictions.keep_it_as_it_is() {
-            return Err(FsError::NotPermitted(format!("inode {ino} is immutable")));
-        }
-        Ok(())
     }
 }

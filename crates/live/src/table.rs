@@ -1,7 +1,7 @@
 //! Inodes that lie in tables: read, changed a field at a time, and written anew.
 
 use crate::core::Core;
-use crate::format::Format;
+use crate::format::Linked;
 use crate::node::{Node, gone};
 use seekless_cache::{ChangeId, Changed, Piece, Role};
 use seekless_fs::FsError;
@@ -33,7 +33,7 @@ pub enum Part {
 
 /// A format whose inodes lie in tables, all of one length and none across two
 /// blocks. As with [`Format`], inodes given by number are in memory.
-pub trait Table: Format {
+pub trait Table: Linked {
     /// Where an inode lies: its block, and the byte in it.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use seekless_cache::{ChangeId, Role};
 use seekless_fs::field::{index, invalid, le32, range, slice, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_live::indirect::{Files, Trees};
-use seekless_live::{Codec, Contents, Entry, Format, NamePlace, Part, Table};
+use seekless_live::{Codec, Contents, Entry, Linked, NamePlace, Part, Table};
 use seekless_units::Ino;
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -29,6 +29,7 @@ mod format;
 mod hashed;
 mod inline;
 mod kept;
+mod linked;
 mod mount;
 mod node;
 mod numbers;

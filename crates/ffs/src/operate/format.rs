@@ -1,19 +1,16 @@
 //! What FFS says to the operations on a file system in use.
 
-use super::node::{Map, raw_device};
+use super::node::Map;
 use super::{Core, Ffs, LiveOptions, Node};
 use crate::entry;
 use crate::superblock::{self, Super};
-use seekless_cache::{ChangeId, Config, Role};
+use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::field::{index, wide};
-use seekless_fs::operate::{NewFile, Space, XattrMode};
+use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Codec, Contents, Cut, Entry, Format, Limits, Part, Table};
-use seekless_placement::block::Wanted;
+use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Table};
 use seekless_units::{BlockNo, Extent, Ino};
-use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Directories with the kinds of files in their entries, which are those since
@@ -75,7 +72,7 @@ impl Codec for Typed {
 impl Format for Ffs {
     type Map = Map;
     type Options = LiveOptions;
-    type Codec = Typed;
+    type Names = InodeNames;
 
     fn open(
         device: Arc<dyn BlockDevice>,
@@ -88,10 +85,6 @@ impl Format for Ffs {
 
     fn limits(&self) -> &Limits {
         &self.limits
-    }
-
-    fn codec(&self) -> &Typed {
-        &self.codec
     }
 
     fn mark(&mut self, core: &mut Core, close: bool) -> Result<(), FsError> {
@@ -121,85 +114,8 @@ impl Format for Ffs {
         self.load_node(core, ino)
     }
 
-    fn is_in_use(&mut self, core: &mut Core, ino: Ino) -> Result<bool, FsError> {
-        self.is_there(core, ino)
-    }
-
-    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError> {
-        if let NewFile::Device(_, number) = new
-            && self.sb.format == superblock::Format::Ufs1
-            && u32::try_from(raw_device(*number)).is_err()
-        {
-            return Err(FsError::Invalid("the device numbers do not fit in UFS1".into()));
-        }
-        Ok(())
-    }
-
-    fn take_inode(
-        &mut self,
-        core: &mut Core,
-        parent: Ino,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<(Ino, ChangeId), FsError> {
-        Self::take_inode(self, core, parent, name, is_directory)
-    }
-
-    fn give_inode(&mut self, core: &mut Core, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        self.free_inode(core, ino, is_directory)
-    }
-
-    fn fit_new(
-        &mut self,
-        core: &mut Core,
-        _parent: Ino,
-        node: &mut Node,
-        new: &NewFile<'_>,
-    ) -> Result<(), FsError> {
-        node.generation = self.last_generation(core, node.ino)?.wrapping_add(1).max(1);
-        node.birth = (self.sb.format == superblock::Format::Ufs2).then_some(node.ctime);
-        if let (NewFile::Device(_, number), Some(first)) = (new, node.map.trees.direct.first_mut())
-        {
-            *first = raw_device(*number);
-        }
-        Ok(())
-    }
-
-    fn put_new(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
-        Self::put_new(self, core, ino, after)
-    }
-
-    fn put_links(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        role: Role,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
-        Ok(self.put_part(core, ino, Part::Links, role, after, None)?.id)
-    }
-
     fn put_attributes(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         self.put_rest(core, ino)
-    }
-
-    fn put_cleared(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        has_blocks: bool,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError> {
-        Self::put_cleared(self, core, ino, has_blocks, after)
-    }
-
-    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError> {
-        self.inode_fragment(ino)
     }
 
     fn shown_flags(&self, node: &Node) -> u32 {
@@ -213,36 +129,6 @@ impl Format for Ffs {
             superblock::Format::Ufs1 => Timestamp { secs: time.secs.clamp(low, high), ..time },
             superblock::Format::Ufs2 => time,
         }
-    }
-
-    fn keeps_in_inode(&self, target: &[u8]) -> bool {
-        target.len() < index(self.sb.maxsymlinklen)
-    }
-
-    fn first_block(
-        &mut self,
-        core: &mut Core,
-        ino: Ino,
-        len: usize,
-        role: Role,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Contents, FsError> {
-        let frags = self.frags(wide(len));
-        let wanted = Wanted::Data { index: 0, previous: None, run_before: None };
-        let (at, bitmap) = self.take_data(core, ino, 0, frags, wanted)?;
-        let bytes = index(frags.saturating_mul(self.sb.fsize));
-        let ((), data) = core.cache.fill(at, bytes, role, |to| {
-            fill(to);
-            Ok(())
-        })?;
-        let sectors = self.sectors(u64::from(frags));
-        let node = core.node(ino)?;
-        if let Some(first) = node.map.trees.direct.first_mut() {
-            *first = at.get();
-        }
-        (node.size, node.sectors) = (wide(len), sectors);
-        let run = Extent::new(at, u64::from(frags));
-        Ok(Contents { run: Some(run), after: SmallVec::from_slice(&[bitmap, data]) })
     }
 
     fn lookup_block(
@@ -262,10 +148,6 @@ impl Format for Ffs {
         bytes: &[u8],
     ) -> Result<usize, FsError> {
         Files::of(self, core).write_bytes(ino, offset, bytes)
-    }
-
-    fn append(&mut self, core: &mut Core, dir: Ino, bytes: &[u8]) -> Result<ChangeId, FsError> {
-        Files::of(self, core).append(dir, bytes)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {

@@ -12,6 +12,7 @@ mod blocks;
 mod encode;
 mod format;
 mod gather;
+mod linked;
 mod mount;
 mod node;
 #[cfg(test)]

@@ -17,12 +17,12 @@ mod moving;
 use crate::actions::Action;
 use crate::format::NameOrder;
 use crate::names::not_found;
-use crate::{Format, Ids, Live, Node};
+use crate::{Ids, Linked, Live, Node};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::{FileKind, FsError};
 use seekless_units::Ino;
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// Whether links are counted when names are there, and not before.
     pub(crate) fn counts_last(&self) -> bool {
         self.format.limits().names == NameOrder::LinksLast

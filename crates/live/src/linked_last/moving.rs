@@ -3,7 +3,7 @@
 use crate::index::Slot;
 use crate::names::not_found;
 use crate::rename::Name;
-use crate::{Codec, Compacted, Entry, Format, Ids, Live, Room};
+use crate::{Codec, Compacted, Entry, Ids, Linked, Live, Room};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::{FileKind, FsError, Location};
@@ -22,7 +22,7 @@ struct Placed<'a> {
     moved: SmallVec<[(&'a [u8], usize); 16]>,
 }
 
-impl<F: Format> Live<F> {
+impl<F: Linked> Live<F> {
     /// A new name for a file that keeps its inode and loses another name.
     pub(crate) fn move_to_new(
         &mut self,

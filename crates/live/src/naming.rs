@@ -1,0 +1,135 @@
+//! How files get their names.
+//!
+//! Most formats have inodes, to which names in directories lead: [`InodeNames`] does
+//! their operations. On a format whose directory entries are the files themselves
+//! the format does them.
+
+use crate::actions::Action;
+use crate::{Format, Linked, Live};
+use seekless_fs::operate::{NewFile, Ownership, RenameMode};
+use seekless_fs::{DirEntry, FsError};
+use seekless_units::Ino;
+use std::ops::ControlFlow;
+
+/// What is done with names. The functions of the operations are those of
+/// [`Operate`](seekless_fs::operate::Operate) of the same names, within an operation on
+/// the cache, and fail as these do.
+pub trait Names<F: Format>: Sized {
+    /// The inode that a name leads to.
+    fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError>;
+
+    /// Makes a file.
+    fn make(
+        live: &mut Live<F>,
+        dir: Ino,
+        name: &[u8],
+        new: &NewFile<'_>,
+        owner: Ownership,
+    ) -> Result<Ino, FsError>;
+
+    /// Gives a file one more name.
+    fn link(live: &mut Live<F>, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Removes a name that is not a directory's.
+    fn unlink(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Removes an empty directory.
+    fn rmdir(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Renames, within a directory or across.
+    fn rename(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), FsError>;
+
+    /// Visits the entries of a directory behind a cookie.
+    fn list(
+        live: &mut Live<F>,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError>;
+
+    /// Has a file in use on the disk, with all that is needed to find it there; the last
+    /// flush is left to the caller.
+    fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
+
+    /// Takes a file apart that nothing leads to and nobody holds.
+    fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
+
+    /// Does what has waited for the disk, but for frees.
+    fn act(live: &mut Live<F>, action: Action) -> Result<(), FsError>;
+}
+
+/// Names that lead to inodes.
+#[derive(Clone, Copy, Debug)]
+pub enum InodeNames {}
+
+impl<F: Linked> Names<F> for InodeNames {
+    fn find(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        let found = live.find(dir, name)?.map(|slot| slot.ino);
+        if let Some(ino) = found.filter(|_| !matches!(name, b"." | b"..")) {
+            live.saw(dir, ino);
+        }
+        Ok(found)
+    }
+
+    fn make(
+        live: &mut Live<F>,
+        dir: Ino,
+        name: &[u8],
+        new: &NewFile<'_>,
+        owner: Ownership,
+    ) -> Result<Ino, FsError> {
+        live.make_file(dir, name, new, owner)
+    }
+
+    fn link(live: &mut Live<F>, ino: Ino, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        live.link_file(ino, dir, name)
+    }
+
+    fn unlink(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        live.unlink_file(dir, name)
+    }
+
+    fn rmdir(live: &mut Live<F>, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        live.remove_dir(dir, name)
+    }
+
+    fn rename(
+        live: &mut Live<F>,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<(), FsError> {
+        live.rename_file(from, to, mode)
+    }
+
+    fn list(
+        live: &mut Live<F>,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        live.entries_after(dir, after, visit)
+    }
+
+    fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {
+        live.settle_names(ino)
+    }
+
+    fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {
+        live.destroy(ino)
+    }
+
+    fn act(live: &mut Live<F>, action: Action) -> Result<(), FsError> {
+        match action {
+            Action::DropLink(ino) => live.drop_link(ino),
+            Action::DropDirectory { ino, parent } => live.drop_directory(ino, parent),
+            Action::FreeInode { ino, is_directory } => live.free_inode(ino, is_directory),
+            Action::FreeRuns(runs) => live.free_runs(&runs),
+        }
+    }
+}
