@@ -9,6 +9,7 @@
 //! - [`inode`]: where new inodes go, and in which order groups are tried;
 //! - [`directory`]: in which group FFS's policies put new directories;
 //! - [`block`]: where a file's next block goes;
+//! - [`cluster`]: where the search for clusters of a FAT volume begins;
 //! - [`first_with`]: groups tried in an order, such as [`hashalloc`](hashalloc());
 //! - [`realloccg`]: whether a growing tail asks for its size or for a block;
 //! - [`reallocblks`]: whether written blocks are gathered into a cluster.
@@ -33,6 +34,7 @@
 
 pub mod block;
 mod chance;
+pub mod cluster;
 pub mod directory;
 mod flexible;
 mod groups;
