@@ -22,7 +22,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-units",
         ],
     ),
-    ("seekless-fat", &["seekless-device", "seekless-fs", "seekless-units"]),
+    (
+        "seekless-fat",
+        &[
+            "seekless-cache",
+            "seekless-device",
+            "seekless-fs",
+            "seekless-live",
+            "seekless-placement",
+            "seekless-units",
+        ],
+    ),
     (
         "seekless-ffs",
         &[

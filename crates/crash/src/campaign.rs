@@ -7,7 +7,7 @@ use crate::recorder::Completion;
 use crate::script::{Script, ScriptError};
 use crate::shrink::{self, Reproducer};
 use crate::target::Target;
-use crate::workload::{self, scheduled};
+use crate::workload::{self, Features, scheduled};
 use seekless_cache::Discipline;
 use seekless_device::DeviceError;
 use seekless_fs::FsError;
@@ -237,11 +237,12 @@ const OPERATIONS: std::ops::RangeInclusive<u32> = 3..=64;
 /// None: what is built in can be read.
 pub fn built_in(
     name: &str,
-    xattrs: bool,
+    has: impl Into<Features>,
     sequences: Sequences,
 ) -> Result<Option<Vec<Script>>, ScriptError> {
-    let singles = || workload::singles(xattrs);
-    let pairs = || workload::pairs(xattrs);
+    let has = has.into();
+    let singles = || workload::singles(has);
+    let pairs = || workload::pairs(has);
     if let Some(rest) = name.strip_prefix("random:") {
         let (most, number) = match rest.split_once('#') {
             Some((most, number)) => (most, number.parse::<u64>().ok()),
@@ -253,8 +254,8 @@ pub fn built_in(
         };
         let Sequences { count, seed } = sequences;
         return Ok(Some(match number {
-            Some(number) => vec![workload::random_one(most, number, seed, xattrs)?],
-            None => workload::random(most, count, seed, xattrs)?,
+            Some(number) => vec![workload::random_one(most, number, seed, has)?],
+            None => workload::random(most, count, seed, has)?,
         }));
     }
     Ok(Some(match name {

@@ -171,6 +171,8 @@ struct Driver {
     open: Option<FileId>,
     /// The format lets names of one directory change places when one is replaced.
     swaps_names: bool,
+    /// Names lead to inodes.
+    has_inodes: bool,
     /// Every call is durable once it returns.
     synchronous: bool,
     writes: u64,
@@ -190,7 +192,10 @@ impl Driver {
         let clock = Arc::new(VirtualClock::new());
         let mut live = target.mount(device, clock.clone(), how.config)?;
         let root = live.operate().root();
-        let history = history.unwrap_or_else(|| History::new(root));
+        let mut history = history.unwrap_or_else(|| History::new(root));
+        if !target.has_inodes() {
+            renumber(live.as_mut(), &mut history)?;
+        }
         Ok(Self {
             live,
             clock,
@@ -200,6 +205,7 @@ impl Driver {
             history,
             open: None,
             swaps_names: target.swaps_names(),
+            has_inodes: target.has_inodes(),
             synchronous: how.config.discipline == Discipline::Sync,
             after_drop: how.after_drop,
             chaos: Pcg64Mcg::seed_from_u64(how.after_drop.unwrap_or(0)),
@@ -275,6 +281,25 @@ impl Driver {
         self.end(began, 0, "unmount".into(), Passing::default());
         Ok(())
     }
+}
+
+/// Numbers that a volume gives to its files anew each time that it is opened.
+fn renumber(live: &mut dyn Live, history: &mut History) -> Result<(), FsError> {
+    let mut next = vec![0];
+    while let Some(dir) = next.pop() {
+        let names = history.names.range((dir, Vec::new())..(dir + 1, Vec::new()));
+        let inside: Vec<(Vec<u8>, FileId)> =
+            names.filter_map(|(name, values)| Some((name.1.clone(), values.last()?.1?))).collect();
+        for (name, file) in inside {
+            let found = live.operate().lookup(history.files[dir].ino, &name)?;
+            let lost = || FsError::NotFound(name.escape_ascii().to_string());
+            history.files[file].ino = found.ok_or_else(lost)?;
+            if history.files[file].kind == FileKind::Directory {
+                next.push(file);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a kind is called in findings.

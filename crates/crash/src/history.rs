@@ -66,9 +66,23 @@ pub struct Passing {
     /// A name that may lead to a file: the old one of a file that has changed places
     /// with another before that goes.
     pub swapped: Option<(Name, FileId)>,
-    /// The new name of a directory, which may have two names or the wrong parent: a
+    /// Where a file is its entry: a file that gets another name.
+    pub renamed: Option<Renamed>,
+    /// The new name of a directory, or of a file that is its entry, which may have two names or the wrong parent: a
     /// check asks what to do.
     pub asks: Option<Name>,
+}
+
+/// A file that is its entry, and gets another name. While it has both, a check empties
+/// the one that it reads later.
+#[derive(Clone, Debug)]
+pub struct Renamed {
+    /// Which.
+    pub file: FileId,
+    /// Its old name, and its new one.
+    pub names: [Name; 2],
+    /// The new name was another file's: for a while the file may have none.
+    pub over: bool,
 }
 
 /// What is on the disk once a promise was kept.

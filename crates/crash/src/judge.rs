@@ -84,11 +84,12 @@ impl Judge<'_> {
             return unreadable("repair", error);
         }
         let wrong = self.again(device)?;
+        let has_inodes = self.target.has_inodes();
         match (wrong.is_empty(), self.workload) {
             (true, Some((history, window))) => match self.target.open(Arc::clone(device)) {
                 Ok(image) => {
                     let promises = Promises { one_name: true, ..self.promises };
-                    Ok(oracle::judge(history, window, image.as_ref(), promises))
+                    Ok(oracle::judge(history, window, image.as_ref(), promises, has_inodes))
                 }
                 Err(error) => unreadable("opening the image", error),
             },
@@ -108,6 +109,7 @@ impl Judge<'_> {
             Err(error) => return Ok((0, unreadable("preen", error)?)),
         };
         let writes = watched.writes();
+        let has_inodes = self.target.has_inodes();
         let mut wrong = self.not_allowed(&said.report);
         wrong.extend(untrue(&said, writes, "preen"));
         if wrong.is_empty() {
@@ -115,7 +117,9 @@ impl Judge<'_> {
         }
         if let (true, Some((history, window))) = (wrong.is_empty(), self.workload) {
             wrong = match self.target.open(Arc::clone(device)) {
-                Ok(image) => oracle::judge(history, window, image.as_ref(), self.promises),
+                Ok(image) => {
+                    oracle::judge(history, window, image.as_ref(), self.promises, has_inodes)
+                }
                 Err(error) => unreadable("opening the image", error)?,
             };
         }

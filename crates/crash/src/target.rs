@@ -1,5 +1,6 @@
 //! What a format gives, so that its crash states can be looked at.
 
+use crate::workload::Features;
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_device::{BlockDevice, VirtualClock};
 use seekless_fs::check::Report;
@@ -41,6 +42,18 @@ pub trait Target: Send + Sync {
 
     /// Whether its files have extended attributes.
     fn has_xattrs(&self) -> bool;
+
+    /// Whether names lead to inodes, which keep their numbers. Else a file is its entry
+    /// in a directory: it has one name, and is known by what it holds. By default, they
+    /// do.
+    fn has_inodes(&self) -> bool {
+        true
+    }
+
+    /// What workloads may ask for.
+    fn has(&self) -> Features {
+        Features { xattrs: self.has_xattrs(), inodes: self.has_inodes() }
+    }
 
     /// Length of the images that are made.
     fn image_len(&self) -> ByteLen;

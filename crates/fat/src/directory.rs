@@ -133,7 +133,7 @@ impl Volume {
 
     /// Refuses short names that nobody could use: of control characters or with a
     /// slash, and the names of directories for themselves.
-    fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
+    pub(crate) fn check_name(&self, entry: &Entry, place: Location) -> Result<(), FsError> {
         let name = &entry.short.DIR_Name;
         // The first byte may stand for another one.
         let bad = |(at, &byte): (usize, &u8)| (byte < b' ' && (at, byte) != (0, 5)) || byte == b'/';

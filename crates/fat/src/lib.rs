@@ -39,6 +39,7 @@ mod make;
 mod name;
 #[allow(dead_code, reason = "the full vocabulary of the format, used or not")]
 mod ondisk;
+mod operate;
 mod relayout;
 mod table;
 mod time;
@@ -48,6 +49,7 @@ pub use build::{BuildOptions, Builder, Losses, Lost};
 pub use check::{CODES, Lost as LostChains, check, phase_of, preen, repair};
 pub use image::FatImage;
 pub use make::{FatWidth, Made, MakeOptions, make};
+pub use operate::{Fat, FatLive, LiveOptions};
 pub use relayout::Relayout;
 
 use seekless_device::BlockDevice;

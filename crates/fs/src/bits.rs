@@ -27,6 +27,20 @@ impl Bits {
         }
     }
 
+    /// The first clear bit from one on; past the end all are.
+    #[must_use]
+    pub fn next_clear(&self, from: usize) -> usize {
+        let mut at = from;
+        while let Some(word) = self.0.get(at >> 6) {
+            let clear = !word >> (at & 63);
+            if clear != 0 {
+                return at.saturating_add(clear.trailing_zeros() as usize);
+            }
+            at = (at | 63).saturating_add(1);
+        }
+        at
+    }
+
     /// Whether a bit is set; past the end none is.
     #[must_use]
     pub fn get(&self, at: usize) -> bool {

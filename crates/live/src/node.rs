@@ -171,6 +171,12 @@ impl<M> Node<M> {
         }
     }
 
+    /// How many have it open.
+    #[must_use]
+    pub const fn holds(&self) -> u32 {
+        self.holds
+    }
+
     /// What it holds, in units of so many bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
         self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)

@@ -5,6 +5,7 @@ use crate::image::FORMATS;
 use seekless_cache::Counters;
 use seekless_device::{BlockDevice, Clock};
 use seekless_ext::{ExtImage, ExtLive};
+use seekless_fat::FatLive;
 use seekless_ffs::FfsLive;
 use seekless_fs::{FsError, Timestamp};
 use seekless_live::{Format, Live};
@@ -36,7 +37,16 @@ impl Engine {
         ignore_checksums: bool,
         wall: impl Fn() -> Timestamp + Send + 'static,
     ) -> Result<Self, FsError> {
-        match seekless_fs::format::claim(FORMATS, device.as_ref())?.name {
+        let format = seekless_fs::format::claim(FORMATS, device.as_ref())?.name;
+        if format != "fat" {
+            options.check_not_fat()?;
+        }
+        match format {
+            "fat" => {
+                options.check_fat()?;
+                let how = options.fat(wall);
+                Ok(Self::of(FatLive::open(device, clock, options.config, how)?))
+            }
             "ffs" => {
                 if !options.moves_dirs {
                     let what = "dirmove=exdev on UFS (all moves are ordered there)";

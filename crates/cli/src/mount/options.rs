@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
 use seekless_ffs::LiveOptions;
-use seekless_fs::Timestamp;
+use seekless_fs::{FsError, Timestamp};
 use seekless_units::{ByteLen, parse_size};
 
 /// What is known, with what it means; `=` where a value follows.
@@ -20,6 +20,8 @@ const KNOWN: &[&str] = &[
     "policy=",
     "inodes=",
     "blocks=",
+    "clusters=",
+    "tz=",
     "seed=",
     "reallocblks",
     "noreallocblks",
@@ -54,6 +56,10 @@ pub(crate) struct LiveMountOptions {
     pub(crate) inodes: Option<String>,
     /// The policy for blocks, if not the default one.
     pub(crate) blocks: Option<String>,
+    /// The policy for clusters, if not the default one.
+    pub(crate) clusters: Option<String>,
+    /// Minutes by which the times on a FAT volume are ahead of UTC.
+    pub(crate) zone: i32,
     pub(crate) seed: u64,
     /// Gather new blocks into clusters.
     pub(crate) reallocblks: bool,
@@ -102,6 +108,52 @@ impl LiveMountOptions {
         }
     }
 
+    /// What FAT is opened with; `wall` is the time of day.
+    pub(crate) fn fat(
+        &self,
+        wall: impl Fn() -> Timestamp + Send + 'static,
+    ) -> seekless_fat::LiveOptions {
+        seekless_fat::LiveOptions {
+            clusters: self.clusters.clone(),
+            seed: self.seed,
+            zone: self.zone,
+            force: self.force,
+            wall: Box::new(wall),
+        }
+    }
+
+    /// Refuses options that say nothing on FAT.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the option.
+    pub(crate) fn check_fat(&self) -> Result<(), FsError> {
+        let given = [
+            (self.directories.is_some(), "dirs="),
+            (self.inodes.is_some(), "inodes="),
+            (self.blocks.is_some(), "blocks="),
+            (!self.moves_dirs, "dirmove=exdev"),
+            (!self.reallocblks, "noreallocblks"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => Err(FsError::Unsupported(format!("-o {option} on FAT"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses options that say something on FAT alone.
+    ///
+    /// # Errors
+    /// [`FsError::Unsupported`] with the option.
+    pub(crate) fn check_not_fat(&self) -> Result<(), FsError> {
+        let given = [(self.clusters.is_some(), "clusters="), (self.zone != 0, "tz=")];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            Some((_, option)) => {
+                Err(FsError::Unsupported(format!("-o {option} on anything but FAT")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Takes options separated by commas, in one or more arguments; of
     /// opposites the last one counts.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
@@ -112,6 +164,8 @@ impl LiveMountOptions {
             directories: None,
             inodes: None,
             blocks: None,
+            clusters: None,
+            zone: 0,
             seed: 1,
             reallocblks: true,
             force: false,
@@ -168,6 +222,14 @@ impl LiveMountOptions {
             ("dirs" | "policy", Some(value)) => self.directories = Some(value.to_string()),
             ("inodes", Some(value)) => self.inodes = Some(value.to_string()),
             ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
+            ("clusters", Some(value)) => self.clusters = Some(value.to_string()),
+            ("tz", Some(value)) => {
+                self.zone = number(option, value)?;
+                if !(-MOST_MINUTES..=MOST_MINUTES).contains(&self.zone) {
+                    let most = format!("at most {MOST_MINUTES} minutes");
+                    return Err(Failure::usage(format!("-o {option}: {most}")));
+                }
+            }
             ("seed", Some(value)) => self.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
                 self.config.limits.max_softdeps = positive(option, value)?;
@@ -226,6 +288,10 @@ fn unknown(option: &str) -> Failure {
     };
     Failure::usage(format!("-o {option}: unknown option{hint}"))
 }
+
+/// The most that a local time is ahead of UTC or behind it, in minutes: as `time_offset` of
+/// Linux's vfat.
+const MOST_MINUTES: i32 = 24 * 60;
 
 /// The smallest cache: a few blocks of the largest size, with their cylinder
 /// groups and indirect blocks.

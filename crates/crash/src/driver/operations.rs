@@ -2,7 +2,7 @@
 //! says what must come of them.
 
 use super::Driver;
-use crate::history::{Contents, FileId, Passing, Scope};
+use crate::history::{Contents, FileId, Passing, Renamed, Scope};
 use crate::script::{Op, Path};
 use seekless_device::Clock;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
@@ -196,9 +196,16 @@ impl Driver {
                 passing.swapped = Some(((old, from.name().to_vec()), file));
             }
         }
+        if !self.has_inodes {
+            let name = |dir: FileId, path: &Path| (dir, path.name().to_vec());
+            let names = [name(old, from), name(new, to)];
+            let over = replaced.is_some();
+            passing.renamed = moved.map(|file| Renamed { file, names, over });
+        }
         let is_directory = |file: &FileId| self.history.files[*file].kind == FileKind::Directory;
         let moves = moved.as_ref().is_some_and(is_directory);
-        passing.asks = moves.then(|| (new, to.name().to_vec()));
+        let has_two = moves || !self.has_inodes;
+        passing.asks = has_two.then(|| (new, to.name().to_vec()));
         self.history.set_name(old, from.name(), None);
         self.history.set_name(new, to.name(), moved);
         Ok(passing)

@@ -12,7 +12,7 @@ mod window;
 
 pub use window::{Promised, Window};
 
-use crate::history::{FileId, History, Name, values_in};
+use crate::history::{FileId, History, Name, Renamed, values_in};
 use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_units::Ino;
@@ -70,30 +70,35 @@ struct Oracle<'a> {
     window: &'a Window<'a>,
     image: &'a dyn Inspect,
     promises: Promises,
+    /// Names lead to inodes with the numbers of the history.
+    has_inodes: bool,
     found: Vec<Violation>,
     /// Files that a name leads to.
     reached: BTreeSet<FileId>,
     directories: BTreeSet<Ino>,
 }
 
-/// Compares a recovered file system with a workload's history.
+/// Compares a recovered file system with a workload's history. Without inodes, whose
+/// numbers are those of the history, files are known by what they hold.
 #[must_use]
 pub fn judge(
     history: &History,
     window: &Window<'_>,
     image: &dyn Inspect,
     promises: Promises,
+    has_inodes: bool,
 ) -> Vec<Violation> {
     let mut oracle = Oracle {
         history,
         window,
         image,
         promises,
+        has_inodes,
         found: Vec::new(),
         reached: BTreeSet::from([0]),
         directories: BTreeSet::new(),
     };
-    oracle.directory(0);
+    oracle.directory(0, image.root());
     oracle.renamed();
     oracle.found.truncate(MOST);
     oracle.found
@@ -119,8 +124,7 @@ impl Oracle<'_> {
         format!("{above}{slash}{}", name.1.escape_ascii())
     }
 
-    fn directory(&mut self, dir: FileId) {
-        let ino = self.history.files[dir].ino;
+    fn directory(&mut self, dir: FileId, ino: Ino) {
         if !self.directories.insert(ino) {
             return;
         }
@@ -181,7 +185,7 @@ impl Oracle<'_> {
             return;
         }
         let choices = self.choices(name);
-        let is_it = |file: &FileId| self.history.files[*file].ino == ino;
+        let is_it = |file: &FileId| !self.has_inodes || self.history.files[*file].ino == ino;
         let files: Vec<FileId> = choices.iter().copied().flatten().filter(is_it).collect();
         if files.is_empty() {
             if let Some(file) = self.is_swapped(name, ino) {
@@ -206,6 +210,9 @@ impl Oracle<'_> {
         let as_each = files.iter().map(|&file| self.as_file(file, ino));
         let least = as_each.min_by_key(|oracle| oracle.found.len());
         if let Some(Self { found, reached, directories, .. }) = least {
+            if found.len() > self.found.len() && self.is_emptied(name, ino) {
+                return;
+            }
             (self.found, self.reached, self.directories) = (found, reached, directories);
         }
     }
@@ -218,7 +225,7 @@ impl Oracle<'_> {
         let mut wrong = with.file(file, ino);
         with.found.append(&mut wrong);
         if with.history.files[file].kind == FileKind::Directory {
-            with.directory(file);
+            with.directory(file, ino);
         }
         with
     }
@@ -230,6 +237,30 @@ impl Oracle<'_> {
         let third = [&b".exchange-"[..], b".replaced-"];
         third.iter().any(|start| name.1.starts_with(start))
             && since.any(|deed| deed.passing.third.contains(&name.0))
+    }
+
+    /// Whether a name is one of two that a file had for a while, and has lost to the other
+    /// what it held.
+    fn is_emptied(&self, name: &Name, ino: Ino) -> bool {
+        let is_empty = |attr: seekless_fs::Attr| attr.kind == FileKind::Regular && attr.size == 0;
+        let mut since = self.renamed_since();
+        self.image.attr(ino).is_ok_and(is_empty)
+            && since.any(|(at, renamed)| {
+                at > self.window.of_contents(renamed.file) && renamed.names.contains(name)
+            })
+    }
+
+    /// Files that are their entries, and may not have their new names yet.
+    fn renamed_since(&self) -> impl Iterator<Item = (usize, &Renamed)> {
+        let deeds = self.history.deeds.iter().zip(1..).take(self.window.upto);
+        let since = deeds.skip(self.window.of_all());
+        since.filter_map(|(deed, at)| Some((at, deed.passing.renamed.as_ref()?)))
+    }
+
+    /// Whether a file may be without a name, since it takes that of another.
+    fn is_unnamed(&self, file: FileId, from: usize) -> bool {
+        let mut since = self.renamed_since();
+        since.any(|(at, renamed)| renamed.over && renamed.file == file && at > from)
     }
 
     /// Whether a name was being given to a directory.
@@ -256,7 +287,13 @@ impl Oracle<'_> {
             let lost = &self.history.files[file].lost_names;
             let gone = lost.iter().any(|&at| at > from && at <= self.window.upto);
             let named = !self.history.names_of(file, from).is_empty();
-            if named && !gone && !self.reached.contains(&file) && self.is_reachable(file, from) {
+            let unnamed = self.is_unnamed(file, from);
+            if named
+                && !gone
+                && !unnamed
+                && !self.reached.contains(&file)
+                && self.is_reachable(file, from)
+            {
                 let code = self.code_of(from, "file-lost");
                 let what = format!("{} has none of its names", self.path(file));
                 self.add(&code, what);

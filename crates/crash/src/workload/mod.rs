@@ -40,8 +40,6 @@ open U/one
 write 0 9000
 open U/large
 write 0 70000
-link U/one U/two
-symlink one/of/them U/soft
 mkdir U/deep
 open U/deep/file
 write 0 700
@@ -50,50 +48,80 @@ sync
 unlink stale
 ";
 
+/// What is done besides where names lead to inodes.
+const LINKS: &str = "\
+link U/one U/two
+symlink one/of/them U/soft
+";
+
 /// What is done besides where files have attributes.
 const ATTRIBUTES: &str = "\
 setxattr A/foo user.old 100
 setxattr U/one user.kept 60
 ";
 
+/// What a format has, so that workloads do not ask for anything else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features {
+    /// Files have extended attributes.
+    pub xattrs: bool,
+    /// Names lead to inodes: a file may have several names or change places with
+    /// another, be a symlink, and have holes.
+    pub inodes: bool,
+}
+
+/// What formats with inodes have, with or without extended attributes.
+impl From<bool> for Features {
+    fn from(xattrs: bool) -> Self {
+        Self { xattrs, inodes: true }
+    }
+}
+
 /// The lines all built-in workloads begin with.
-fn setup(xattrs: bool) -> Result<Vec<Line>, ScriptError> {
-    let text = format!("{SETUP}{}", if xattrs { ATTRIBUTES } else { "" });
+fn setup(has: Features) -> Result<Vec<Line>, ScriptError> {
+    let links = if has.inodes { LINKS } else { "" };
+    let text = format!("{SETUP}{links}{}", if has.xattrs { ATTRIBUTES } else { "" });
     let script = parse("setup", &text)?;
     let unnumbered = |line: Line| Line::made(line.op);
     Ok(script.body.into_iter().map(unnumbered).collect())
 }
 
 /// The operations that a format has.
-fn operations(xattrs: bool) -> impl Iterator<Item = Single> + Clone {
-    Single::ALL.into_iter().filter(move |single| xattrs || *single != Single::Xattr)
+fn operations(has: Features) -> impl Iterator<Item = Single> + Clone {
+    Single::ALL.into_iter().filter(move |single| match single {
+        Single::Xattr => has.xattrs,
+        Single::Link | Single::Symlink | Single::Exchange | Single::Far => has.inodes,
+        _ => true,
+    })
 }
 
 /// Every operation by itself.
 ///
 /// # Errors
 /// None: what is built in can be read.
-pub fn singles(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
-    let setup = setup(xattrs)?;
+pub fn singles(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
+    let has = has.into();
+    let setup = setup(has)?;
     let script = |single: Single| {
-        let (mut body, object) = single.lines(&mut Names::of_setup());
+        let (mut body, object) = single.lines(&mut Names::of_setup(has));
         body.push(Op::Fsync(Some(object)));
         built(single.name().to_string(), &setup, body)
     };
-    Ok(operations(xattrs).map(script).collect())
+    Ok(operations(has).map(script).collect())
 }
 
 /// All pairs of operations, with nothing, an fsync or a sync between.
 ///
 /// # Errors
 /// None: what is built in can be read.
-pub fn pairs(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
-    let setup = setup(xattrs)?;
+pub fn pairs(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
+    let has = has.into();
+    let setup = setup(has)?;
     let mut scripts = Vec::new();
-    for first in operations(xattrs) {
-        for second in operations(xattrs) {
+    for first in operations(has) {
+        for second in operations(has) {
             for between in [Between::Nothing, Between::Fsync, Between::Sync] {
-                scripts.push(pair(&setup, first, between, second));
+                scripts.push(pair((has, &setup), first, between, second));
             }
         }
     }
@@ -105,21 +133,38 @@ pub fn pairs(xattrs: bool) -> Result<Vec<Script>, ScriptError> {
 ///
 /// # Errors
 /// None: what is built in can be read.
-pub fn random(most: u32, count: u64, seed: u64, xattrs: bool) -> Result<Vec<Script>, ScriptError> {
-    (0..count).map(|number| random_one(most, number, seed, xattrs)).collect()
+pub fn random(
+    most: u32,
+    count: u64,
+    seed: u64,
+    has: impl Into<Features>,
+) -> Result<Vec<Script>, ScriptError> {
+    let has = has.into();
+    (0..count).map(|number| random_one(most, number, seed, has)).collect()
 }
 
 /// One of the sequences of [`random`], by its number.
 ///
 /// # Errors
 /// None: what is built in can be read.
-pub fn random_one(most: u32, number: u64, seed: u64, xattrs: bool) -> Result<Script, ScriptError> {
-    let body = random::sequence(most, seed, number, xattrs);
-    Ok(built(format!("random:{most}#{number}"), &setup(xattrs)?, body))
+pub fn random_one(
+    most: u32,
+    number: u64,
+    seed: u64,
+    has: impl Into<Features>,
+) -> Result<Script, ScriptError> {
+    let has = has.into();
+    let body = random::sequence(most, seed, number, has);
+    Ok(built(format!("random:{most}#{number}"), &setup(has)?, body))
 }
 
-fn pair(setup: &[Line], first: Single, between: Between, second: Single) -> Script {
-    let mut names = Names::of_setup();
+fn pair(
+    (has, setup): (Features, &[Line]),
+    first: Single,
+    between: Between,
+    second: Single,
+) -> Script {
+    let mut names = Names::of_setup(has);
     let (mut body, object) = first.lines(&mut names);
     let word = match between {
         Between::Nothing => "",
@@ -200,5 +245,20 @@ mod tests {
     #[test]
     fn formats_without_attributes_have_no_workload_of_them() {
         assert!(!singles(false).unwrap().iter().any(|script| script.to_string().contains("xattr")));
+    }
+
+    #[test]
+    fn formats_without_inodes_have_no_workload_of_them() {
+        let has = Features { xattrs: false, inodes: false };
+        let mut all = singles(has).unwrap();
+        all.extend(pairs(has).unwrap());
+        all.extend(random(12, 200, 3, has).unwrap());
+        for script in all {
+            for line in script.to_string().lines() {
+                let word = line.split(' ').next().unwrap();
+                let foreign = ["link", "symlink", "exchange", "setxattr"];
+                assert!(!foreign.contains(&word), "{}: {line}", script.name);
+            }
+        }
     }
 }

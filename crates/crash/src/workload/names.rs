@@ -1,6 +1,6 @@
 //! The names there are while a workload is put together.
 
-use super::path;
+use super::{Features, path};
 use crate::script::{Op, Path};
 use std::collections::BTreeSet;
 
@@ -12,14 +12,17 @@ pub(super) struct Names {
     /// Symbolic links and directories with something in them, which no other
     /// operation works on.
     links: BTreeSet<&'static str>,
+    /// What the format has.
+    pub(super) has: Features,
 }
 
 impl Names {
-    pub(super) fn of_setup() -> Self {
+    pub(super) fn of_setup(has: Features) -> Self {
         Self {
             files: BTreeSet::from(["A/foo", "B/bar"]),
             dirs: BTreeSet::from(["A/sub"]),
             links: BTreeSet::new(),
+            has,
         }
     }
 

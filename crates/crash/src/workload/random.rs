@@ -4,7 +4,7 @@
 //! A sequence is a function of its seed and its number. It goes along with a
 //! small model of the tree, so that each operation can be done when it comes.
 
-use super::path;
+use super::{Features, path};
 use crate::script::Op;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -37,7 +37,7 @@ enum Kind {
 struct Sequence {
     rng: Pcg64Mcg,
     tree: BTreeMap<String, Kind>,
-    xattrs: bool,
+    has: Features,
     ops: Vec<Op>,
     /// What was touched last.
     object: String,
@@ -50,7 +50,7 @@ struct Sequence {
 
 /// The operations of a sequence: from three to `most` of those that change
 /// something, with promises and writes between.
-pub(super) fn sequence(most: u32, seed: u64, number: u64, xattrs: bool) -> Vec<Op> {
+pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features) -> Vec<Op> {
     let mixed =
         seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let tree = [
@@ -63,7 +63,7 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, xattrs: bool) -> Vec<O
     let mut sequence = Sequence {
         rng: Pcg64Mcg::seed_from_u64(mixed),
         tree: tree.into_iter().map(|(path, kind)| (path.to_string(), kind)).collect(),
-        xattrs,
+        has,
         ops: Vec::new(),
         object: "A".into(),
         open: None,
@@ -168,8 +168,8 @@ impl Sequence {
             13 => self.remove_directory(),
             14..=16 => self.rename_file(),
             17..=19 => self.rename_directory(),
-            20 => self.link(),
-            21 => self.exchange(),
+            20 if self.has.inodes => self.link(),
+            21 if self.has.inodes => self.exchange(),
             22 => self.hold_open(),
             _ => self.less_often(),
         }
@@ -210,7 +210,7 @@ impl Sequence {
         let len = self.pick(&LENGTHS)?;
         let at = match self.below(24) {
             0..=11 => size,
-            12 => FAR,
+            12 if self.has.inodes => FAR,
             _ => self.pick(&PLACES)?,
         };
         if at == size {
@@ -367,13 +367,13 @@ impl Sequence {
 
     fn less_often(&mut self) -> Option<()> {
         match self.below(3) {
-            0 if self.xattrs => {
+            0 if self.has.xattrs => {
                 let name = self.file()?;
                 let len = [40, 300, 5000][self.below(3) as usize];
                 self.ops.push(Op::SetXattr(Some(path(&name)), "user.new".into(), len));
                 self.object = name;
             }
-            1 => {
+            1 if self.has.inodes => {
                 let name = self.name();
                 if self.tree.contains_key(&name) {
                     return None;
@@ -407,8 +407,8 @@ mod tests {
         let mut names = BTreeSet::new();
         let mut different = BTreeSet::new();
         for number in 0..300 {
-            let ops = sequence(8, 7, number, true);
-            assert_eq!(text(ops.clone()), text(sequence(8, 7, number, true)));
+            let ops = sequence(8, 7, number, true.into());
+            assert_eq!(text(ops.clone()), text(sequence(8, 7, number, true.into())));
             names.extend(ops.iter().map(Op::name));
             different.insert(text(ops));
         }

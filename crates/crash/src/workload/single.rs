@@ -291,7 +291,12 @@ impl Single {
                     if n == 94 {
                         ops.push(Op::Sync);
                     }
-                    ops.push(Op::Link(file.clone(), path(&format!("{dir}/{n:0>250}"))));
+                    let name = path(&format!("{dir}/{n:0>250}"));
+                    if names.has.inodes {
+                        ops.push(Op::Link(file.clone(), name));
+                    } else {
+                        ops.extend([Op::Open(name), Op::Close]);
+                    }
                 }
                 names.fill(&dir.to_string());
                 dir

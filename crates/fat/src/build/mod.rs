@@ -21,9 +21,9 @@
 pub(crate) mod objects;
 mod options;
 mod shifted;
-mod shorts;
+pub(crate) mod shorts;
 mod sizing;
-mod slots;
+pub(crate) mod slots;
 pub(crate) mod table;
 mod tree;
 pub(crate) mod write;

@@ -77,6 +77,11 @@ impl Shorts {
         self.taken.insert(name)
     }
 
+    /// Gives a name back. A tail that others have tried is not tried again.
+    pub(crate) fn give(&mut self, name: &Short) {
+        self.taken.remove(name);
+    }
+
     /// A name with the lowest tail that is free; `None` where all are taken.
     pub(crate) fn with_tail(&mut self, basis: &Short) -> Option<Short> {
         let len = basis[..8].iter().position(|&byte| byte == b' ').unwrap_or(8);

@@ -91,7 +91,7 @@ pub(crate) fn directory(files: &[Named<'_>], dir: &str) -> Result<Vec<Vec<u8>>, 
 }
 
 /// The entries of a long name, its last piece first.
-fn long(units: &[u16], checksum: u8, bytes: &mut Vec<u8>) {
+pub(crate) fn long(units: &[u16], checksum: u8, bytes: &mut Vec<u8>) {
     let pieces = units.len().div_ceil(PIECE_UNITS);
     for (number, piece) in units.chunks(PIECE_UNITS).enumerate().rev() {
         // A name that does not fill its last piece ends with a zero.

@@ -1,6 +1,7 @@
 //! `seekless crash`: crash states, looked for and judged.
 
 mod ext;
+mod fat;
 mod judge;
 mod list;
 mod mutate;
@@ -13,12 +14,14 @@ use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use clap::{Args, Subcommand};
 use ext::Ext;
+use fat::Fat;
 use policies::Policies;
 use seekless_cache::Discipline;
 use seekless_crash::Target;
 use seekless_crash::campaign::CampaignError;
 use seekless_crash::driver::RunError;
 use seekless_crash::resume::StateError;
+use seekless_fat::FatWidth;
 use seekless_ffs::Version;
 use seekless_fs::FsError;
 use std::process::ExitCode;
@@ -48,13 +51,19 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
     }
 }
 
-/// The format of a name, if its images can be changed while in use.
+/// The format of a name.
 fn target(name: &str, policies: &Policies) -> Result<Box<dyn Target>, Failure> {
     let ufs = |version| -> Result<Box<dyn Target>, Failure> {
-        Ok(Box::new(Ufs { version, policies: policies.clone() }))
+        let policies = policies.without_clusters(name)?;
+        Ok(Box::new(Ufs { version, policies }))
     };
     let ext = |version| -> Result<Box<dyn Target>, Failure> {
-        Ok(Box::new(Ext { version, policies: policies.clone() }))
+        let policies = policies.without_clusters(name)?;
+        Ok(Box::new(Ext { version, policies }))
+    };
+    let fat = |width| -> Result<Box<dyn Target>, Failure> {
+        let clusters = policies.only_clusters(name)?;
+        Ok(Box::new(Fat { width, clusters }))
     };
     match name {
         "ufs1" => ufs(Version::Ufs1),
@@ -62,13 +71,13 @@ fn target(name: &str, policies: &Policies) -> Result<Box<dyn Target>, Failure> {
         "ext2" => ext(ext::Version::Ext2),
         "ext3" => ext(ext::Version::Ext3),
         "ext4" => ext(ext::Version::Ext4),
-        "fat" | "fat12" | "fat16" | "fat32" => {
-            let what = format!(
-                "{name} images cannot be changed while in use (ufs1, ufs2, ext2, ext3 and ext4 can)"
-            );
-            Err(Failure::new(Kind::Unsupported, what))
+        "fat12" => fat(FatWidth::Fat12),
+        "fat16" => fat(FatWidth::Fat16),
+        "fat32" => fat(FatWidth::Fat32),
+        _ => {
+            let known = "ufs1, ufs2, ext2, ext3, ext4, fat12, fat16, fat32";
+            Err(Failure::usage(format!("{name}: unknown format ({known})")))
         }
-        _ => Err(Failure::usage(format!("{name}: unknown format (ufs1, ufs2, ext2, ext3, ext4)"))),
     }
 }
 

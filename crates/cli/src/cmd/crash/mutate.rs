@@ -45,7 +45,7 @@ pub(crate) struct MutateArgs {
 
 pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failure> {
     let target = target(&args.format, &Policies::default())?;
-    let scripts = built_in("all", target.has_xattrs(), Sequences { count: 0, seed: 0 })
+    let scripts = built_in("all", target.has(), Sequences { count: 0, seed: 0 })
         .map_err(CampaignError::from)?;
     let scripts = scripts.unwrap_or_default();
     let mut mutation = Mutation::new(target.as_ref(), scripts, args.seed)?;

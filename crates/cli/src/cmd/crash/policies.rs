@@ -1,5 +1,6 @@
 //! The placement policies of a campaign.
 
+use crate::failure::Failure;
 use clap::Args;
 use std::fmt;
 
@@ -16,12 +17,33 @@ pub(crate) struct Policies {
     /// Placement of blocks, as `mount -o blocks=` (for example, ext2-next=8)
     #[arg(long, value_name = "NAME")]
     pub blocks: Option<String>,
+    /// Placement of clusters on FAT, as `mount -o clusters=`
+    #[arg(long, value_name = "NAME")]
+    pub clusters: Option<String>,
 }
 
 impl Policies {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let all = [("dirs", &self.dirs), ("inodes", &self.inodes), ("blocks", &self.blocks)];
+        let all = [("dirs", &self.dirs), ("inodes", &self.inodes), ("blocks", &self.blocks), ("clusters", &self.clusters)];
         all.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)))
+    }
+
+    /// Those of a format that has no clusters.
+    pub(super) fn without_clusters(&self, format: &str) -> Result<Self, Failure> {
+        match self.clusters {
+            Some(_) => Err(Failure::usage(format!("{format}: --clusters is for FAT only"))),
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// That of a format that has nothing but clusters to place.
+    pub(super) fn only_clusters(&self, format: &str) -> Result<Option<String>, Failure> {
+        match self.named().find(|&(what, _)| what != "clusters") {
+            Some((what, _)) => {
+                Err(Failure::usage(format!("{format}: --{what} is for UFS and ext only")))
+            }
+            None => Ok(self.clusters.clone()),
+        }
     }
 
     /// The options that give them.

@@ -59,7 +59,7 @@ pub(crate) struct RunArgs {
     /// journal=writeback, journal=data on ext3 and ext4
     #[arg(long, short, value_name = "D", value_parser = discipline)]
     discipline: Discipline,
-    /// Format: ufs1, ufs2, ext2, ext3, ext4
+    /// Format: ufs1, ufs2, ext2, ext3, ext4, fat12, fat16, fat32
     #[arg(long, short, value_name = "F")]
     format: String,
     #[command(flatten)]
@@ -129,7 +129,7 @@ fn is_one_of_many(script: &Script) -> bool {
 
 /// The workloads of a name, or of a file.
 fn scripts(name: &str, target: &dyn Target, sequences: Sequences) -> Result<Vec<Script>, Failure> {
-    let known = built_in(name, target.has_xattrs(), sequences).map_err(CampaignError::from)?;
+    let known = built_in(name, target.has(), sequences).map_err(CampaignError::from)?;
     if let Some(scripts) = known {
         return Ok(scripts);
     }
@@ -264,6 +264,7 @@ fn print_json(args: &RunArgs, settings: &Settings, outcome: &Outcome, holds: boo
         "dirs": args.policies.dirs,
         "inodes": args.policies.inodes,
         "blocks": args.policies.blocks,
+        "clusters": args.policies.clusters,
         "seed": search.seed,
         "shard": format!("{}/{}", search.shard.0, search.shard.1),
         "mode": match search.extent {

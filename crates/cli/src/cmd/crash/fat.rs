@@ -1,0 +1,95 @@
+//! FAT, as the search of crash states wants it.
+
+use super::ufs::InUse;
+use seekless_cache::Config;
+use seekless_crash::{Live, Recovered, Target};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_fat::{FatImage, FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
+use seekless_fs::check::Report;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{FsError, Inspect, Timestamp};
+use seekless_units::ByteLen;
+use std::sync::Arc;
+
+/// Small, so that a state is looked at quickly.
+const IMAGE: ByteLen = ByteLen::new(2 << 20);
+/// With enough clusters of a sector for FAT16.
+const LARGER: ByteLen = ByteLen::new(4 << 20);
+const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
+
+/// A width of FAT.
+pub(crate) struct Fat {
+    pub width: FatWidth,
+    /// The policy for clusters; `None` for the default one.
+    pub clusters: Option<String>,
+}
+
+impl Target for Fat {
+    fn name(&self) -> &str {
+        match self.width {
+            FatWidth::Fat12 => "fat12",
+            FatWidth::Fat16 => "fat16",
+            FatWidth::Fat32 => "fat32",
+        }
+    }
+
+    fn has_xattrs(&self) -> bool {
+        false
+    }
+
+    fn has_inodes(&self) -> bool {
+        false
+    }
+
+    fn image_len(&self) -> ByteLen {
+        if self.width == FatWidth::Fat16 { LARGER } else { IMAGE }
+    }
+
+    fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        let mut options = MakeOptions::new(Some(self.width), device.len());
+        options.cluster = Some(1);
+        seekless_fat::make(device, &options).map(drop)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<Box<dyn Live>, FsError> {
+        let wall = Box::new(|| NOW);
+        let clusters = self.clusters.clone();
+        let options = LiveOptions { clusters, seed: 1, zone: 0, force: false, wall };
+        Ok(Box::new(InUse(FatLive::open(device, clock, config, options)?)))
+    }
+
+    fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
+        seekless_fat::check(device)
+    }
+
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        let repaired = seekless_fat::preen(device, LostChains::Freed)?;
+        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+    }
+
+    /// A chain that leads into a free cluster ends there: it is no finding that a file has
+    /// clusters which are free.
+    fn is_used_but_free(&self, _: &str) -> bool {
+        false
+    }
+
+    /// Of two names of one chain the later is emptied, and a directory has one of them
+    /// removed: `fsck.fat -a` does so without asking, `check -p` asks.
+    fn asks_of_moves(&self, code: &str) -> bool {
+        matches!(code, "chain.shared" | "directory.dot-dot" | "directory.dot")
+    }
+
+    fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        let repaired = seekless_fat::repair(device, LostChains::Freed)?;
+        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
+        Ok(Arc::new(FatImage::open(device, OpenOptions::default())?))
+    }
+}

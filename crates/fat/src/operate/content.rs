@@ -1,0 +1,278 @@
+//! What files hold. FAT has no holes: what lies between the old end of a file and a
+//! later one is written as zeros.
+
+use super::space::no_space;
+use super::{Chain, Core, Fat};
+use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::field::{index, truncated, wide};
+use seekless_fs::{FsError, Location};
+use seekless_live::Ids;
+use seekless_units::{BlockNo, Extent, Ino};
+
+/// Bytes of a file at most.
+pub(super) const MOST: u64 = 0xFFFF_FFFF;
+/// Zeros that are written before the device is given some time, in bytes.
+const STRETCH: u64 = 8 << 20;
+
+/// What is written.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Bytes(&'a [u8]),
+    Zeros(u64),
+}
+
+impl Source<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => wide(bytes.len()),
+            Self::Zeros(len) => *len,
+        }
+    }
+
+    /// Puts those from one on into a buffer.
+    fn put(&self, from: u64, to: &mut [u8]) {
+        match self {
+            Self::Bytes(bytes) => {
+                let bytes = bytes.get(index(from)..).unwrap_or_default();
+                to.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
+            }
+            Self::Zeros(_) => to.fill(0),
+        }
+    }
+}
+
+impl Fat {
+    /// Clusters that so many bytes take.
+    fn clusters_for(&self, bytes: u64) -> u32 {
+        // Of a file that is not too long.
+        u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
+    }
+
+    /// Writes bytes, as many as there is space for.
+    pub(super) fn write(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<usize, FsError> {
+        if offset >= MOST {
+            return Err(too_large());
+        }
+        let have = self.chain(core, ino)?.len;
+        let size = core.node(ino)?.size;
+        let mut end = offset.saturating_add(wide(bytes.len())).min(MOST);
+        let missing = self.clusters_for(end).saturating_sub(have);
+        if missing > self.free {
+            let most = u64::from(have.saturating_add(self.free));
+            let room = most.saturating_mul(self.boot().cluster_bytes());
+            if room <= offset {
+                return Err(no_space());
+            }
+            end = end.min(room);
+        }
+        let bytes = bytes.get(..index(end.saturating_sub(offset))).unwrap_or(bytes);
+        let taken = self.extend(core, ino, end)?;
+        let mut after = Ids::new();
+        if offset > size {
+            let zeros = Source::Zeros(offset.saturating_sub(size));
+            after.extend(self.put(core, ino, size, zeros, size)?);
+        }
+        after.extend(self.put(core, ino, offset, Source::Bytes(bytes), size)?);
+        if end > size || taken.len > 0 {
+            self.publish(core, ino, have, &taken, end.max(size), after)?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Takes the clusters that a file of so many bytes has more than it has now: nothing
+    /// leads there yet.
+    fn extend(&mut self, core: &mut Core, ino: Ino, end: u64) -> Result<Chain, FsError> {
+        let chain = self.chain(core, ino)?;
+        let (have, last) = (chain.len, chain.last());
+        let missing = self.clusters_for(end).saturating_sub(have);
+        let taken = self.take(last, missing)?;
+        let chain = core.node(ino)?.map.chain.get_or_insert_with(Chain::default);
+        for &(_, run) in &taken.runs {
+            let start = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
+            chain.push(start, u32::try_from(run.len).unwrap_or(u32::MAX));
+        }
+        Ok(taken)
+    }
+
+    /// Has a file lead to the clusters that were taken behind the first `have`, and as long as
+    /// it says, once their contents are on the disk.
+    fn publish(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        have: u32,
+        taken: &Chain,
+        size: u64,
+        mut after: Ids,
+    ) -> Result<(), FsError> {
+        let linked = self.put_chain(core, taken)?;
+        after.extend(linked.iter().copied());
+        let first = taken.at(0).map(|(cluster, _)| cluster);
+        let last = match have.checked_sub(1) {
+            Some(last) => self.chain(core, ino)?.at(last).map(|(cluster, _)| cluster),
+            None => None,
+        };
+        match (last, first) {
+            (Some(last), Some(first)) => {
+                after.extend(self.put_link(core, last, Some(first), &linked)?);
+            }
+            (None, Some(first)) => {
+                core.node(ino)?.map.first = first;
+                self.numbers.claim(first, ino);
+            }
+            (_, None) => {}
+        }
+        let bytes = self.boot().cluster_bytes();
+        let node = core.node(ino)?;
+        node.size = size;
+        node.sectors = size.next_multiple_of(bytes) >> 9;
+        after.retain(|id| !core.cache.is_committed(*id));
+        self.put_pointer(core, ino, Role::PointerSet, &after)?;
+        Ok(())
+    }
+
+    /// Writes to clusters that a file has. What the sectors behind those of the first `size`
+    /// bytes held does not matter. What is returned must be on the disk before the file is
+    /// longer.
+    fn put(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        from: Source<'_>,
+        size: u64,
+    ) -> Result<Vec<ChangeId>, FsError> {
+        let mut ids = Vec::new();
+        let cluster = self.boot().cluster_bytes().max(1);
+        let len = from.len();
+        let mut done = 0u64;
+        let mut written = 0u64;
+        while done < len {
+            let at = offset.saturating_add(done);
+            let lcn = u32::try_from(at.checked_div(cluster).unwrap_or(0)).unwrap_or(u32::MAX);
+            let found = self.chain(core, ino)?.at(lcn);
+            let place = || truncated(Location::of("file").in_inode(ino));
+            let (number, row) = found.ok_or_else(place)?;
+            let skip = at.checked_rem(cluster).unwrap_or(0);
+            let room = u64::from(row).saturating_mul(cluster).saturating_sub(skip);
+            let now = room.min(len.saturating_sub(done)).min(STRETCH);
+            let start = self.boot().sector_of(number);
+            ids.extend(self.put_row(core, (start, skip), (from, done, now), (at, size))?);
+            let sectors = skip.saturating_add(now).div_ceil(u64::from(self.boot().sector).max(1));
+            core.note_unsettled(ino, Extent::new(start, sectors));
+            done = done.saturating_add(now);
+            written = written.saturating_add(now);
+            if matches!(from, Source::Zeros(_)) && written >= STRETCH {
+                core.cache.settle_runs(&[Extent::new(start, sectors)])?;
+                written = 0;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Writes `now` bytes of `from`, behind those that are `done`, to a row of sectors that
+    /// begins in front of them; they stand at `at` in the file.
+    fn put_row(
+        &mut self,
+        core: &mut Core,
+        (start, skip): (BlockNo, u64),
+        (from, done, now): (Source<'_>, u64, u64),
+        (at, size): (u64, u64),
+    ) -> Result<Vec<ChangeId>, FsError> {
+        let mut ids = Vec::new();
+        let len = u64::from(self.boot().sector).max(1);
+        let mut put = 0u64;
+        while put < now {
+            let into = skip.saturating_add(put);
+            let sector = start.saturating_add(into.checked_div(len).unwrap_or(0));
+            let within = into.checked_rem(len).unwrap_or(0);
+            let part = len.saturating_sub(within).min(now.saturating_sub(put));
+            let source = done.saturating_add(put);
+            let begins = at.saturating_add(put).saturating_sub(within);
+            let whole = part == len;
+            let range = index(within)..index(within.saturating_add(part));
+            let change = if whole || begins >= size {
+                let fill = |to: &mut [u8]| {
+                    from.put(source, to.get_mut(range).unwrap_or_default());
+                    Ok(())
+                };
+                core.cache.fill(sector, index(len), Role::Data, fill)?.1
+            } else {
+                let edit = |to: &mut [u8]| {
+                    from.put(source, to);
+                    Ok(())
+                };
+                core.cache.edit(sector, index(within), index(part), Role::Data, edit)?.1
+            };
+            ids.push(change);
+            put = put.saturating_add(part);
+        }
+        Ok(ids)
+    }
+
+    /// Gives a file another length.
+    pub(super) fn set_len(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {
+        if len > MOST {
+            return Err(too_large());
+        }
+        let have = self.chain(core, ino)?.len;
+        let size = core.node(ino)?.size;
+        if len > size {
+            let taken = self.extend(core, ino, len)?;
+            let zeros = Source::Zeros(len.saturating_sub(size));
+            let after = self.put(core, ino, size, zeros, size)?;
+            return self.publish(core, ino, have, &taken, len, Ids::from_vec(after));
+        }
+        let kept = self.clusters_for(len);
+        if len == size && kept >= have {
+            return Ok(());
+        }
+        let cut = self.chain(core, ino)?.cut(kept);
+        let bytes = self.boot().cluster_bytes();
+        let node = core.node(ino)?;
+        node.size = len;
+        node.sectors = len.next_multiple_of(bytes) >> 9;
+        if kept == 0 {
+            self.numbers.disclaim(node.map.first);
+            node.map.first = 0;
+        }
+        let id = self.put_pointer(core, ino, Role::PointerCut, &[])?;
+        if cut.is_empty() {
+            return Ok(());
+        }
+        let mut cleared = Ids::from_slice(&[id]);
+        cleared.extend(self.leaving(core, ino));
+        if let Some(last) = self.chain(core, ino)?.last() {
+            cleared.extend(self.put_link(core, last, None, &[id])?);
+        }
+        let runs: Vec<Extent> = cut.into_iter().map(|run| self.sectors_of(run)).collect();
+        core.forget_unsettled(ino, &runs);
+        for &run in &runs {
+            core.cache.forget(run, id);
+        }
+        core.defer_free(&cleared, Kind::FreeBlks, runs);
+        Ok(())
+    }
+
+    /// The sector that a cluster of a file begins with.
+    pub(super) fn block(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lcn: u64,
+    ) -> Result<Option<BlockNo>, FsError> {
+        let Ok(lcn) = u32::try_from(lcn) else { return Ok(None) };
+        let found = self.chain(core, ino)?.at(lcn);
+        Ok(found.map(|(cluster, _)| self.boot().sector_of(cluster)))
+    }
+}
+
+fn too_large() -> FsError {
+    FsError::TooLarge("a file on FAT has at most 4,294,967,295 bytes".into())
+}

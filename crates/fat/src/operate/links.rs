@@ -1,0 +1,216 @@
+//! Entries of the FATs, read and written through the cache.
+
+use super::{Core, Fat};
+use crate::boot::Width;
+use crate::table::{Link, entry_byte, entry_place};
+use seekless_cache::{ChangeId, Piece, Role};
+use seekless_fs::field::{byte, index, truncated, wide};
+use seekless_fs::{FsError, Location};
+use seekless_live::Ids;
+use seekless_units::{BlockNo, Extent};
+
+/// The order of the two writes that an entry in two sectors takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Straddling {
+    /// The first sector first, so that what is there between the two is out of range:
+    /// chains that are continued.
+    Ascending,
+    /// The second sector first: chains that end here from now on, and clusters taken.
+    Descending,
+}
+
+/// Bytes of the FAT, and where they begin in it.
+struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Width {
+    /// The value of the entry of a cluster among bytes of the FAT that begin at `at`.
+    fn get(self, cluster: u32, at: u64, bytes: &[u8]) -> Option<u32> {
+        let from = index(entry_byte(self, cluster).checked_sub(at)?);
+        let get = |n: usize| bytes.get(from.saturating_add(n)).copied().map(u32::from);
+        let pair = get(1)? << 8 | get(0)?;
+        Some(match self {
+            Self::Fat12 if cluster & 1 == 1 => pair >> 4,
+            Self::Fat12 => pair & 0xFFF,
+            Self::Fat16 => pair,
+            Self::Fat32 => get(3)? << 24 | get(2)? << 16 | pair,
+        })
+    }
+
+    /// Writes the entry of a cluster; the bits that are not part of it stay.
+    fn set(self, cluster: u32, value: u32, at: u64, bytes: &mut [u8]) -> Option<()> {
+        let old = self.get(cluster, at, bytes)?;
+        let from = index(entry_byte(self, cluster).checked_sub(at)?);
+        let mask = self.mask();
+        let new = old & !mask | value & mask;
+        let raw = match self {
+            Self::Fat12 => {
+                let [low, high] = [*bytes.get(from)?, *bytes.get(from.saturating_add(1))?];
+                let pair = u32::from(high) << 8 | u32::from(low);
+                if cluster & 1 == 1 { pair & 0x000F | new << 4 } else { pair & 0xF000 | new }
+            }
+            Self::Fat16 | Self::Fat32 => new,
+        };
+        let to = bytes.get_mut(from..from.saturating_add(self.entry_len()))?;
+        to.iter_mut().zip(raw.to_le_bytes()).for_each(|(to, from)| *to = from);
+        Some(())
+    }
+
+    /// Bytes that an entry has a part of.
+    fn entry_len(self) -> usize {
+        if self == Self::Fat32 { 4 } else { 2 }
+    }
+}
+
+impl Fat {
+    /// The FATs that are written: the first last, as FreeBSD has it, or the active one
+    /// alone.
+    fn written_fats(&self) -> std::iter::Rev<std::ops::Range<u32>> {
+        let boot = self.boot();
+        if boot.mirrored {
+            return (0..boot.fats).rev();
+        }
+        (boot.active..boot.active.saturating_add(1)).rev()
+    }
+
+    /// The sector of a FAT that has a byte of it, and the byte in the sector.
+    fn in_fat(&self, fat: u32, at: u64) -> (BlockNo, usize) {
+        let sector = u64::from(self.boot().sector).max(1);
+        let skip = at.checked_div(sector).unwrap_or(0);
+        let within = at.checked_rem(sector).unwrap_or(0);
+        (self.boot().fat_start(fat).saturating_add(skip), index(within))
+    }
+
+    /// Whether the entry of a cluster lies in two sectors.
+    pub(super) fn straddles(&self, cluster: u32) -> bool {
+        let at = entry_byte(self.boot().width, cluster);
+        let end = at.saturating_add(wide(self.boot().width.entry_len())).saturating_sub(1);
+        self.in_fat(0, at).0 != self.in_fat(0, end).0
+    }
+
+    /// What follows a cluster.
+    pub(super) fn link(&self, core: &mut Core, cluster: u32) -> Result<Link, FsError> {
+        let window = self.window(core, self.boot().active, cluster, 1)?;
+        let value = self.boot().width.get(cluster, window.at, &window.bytes);
+        let value = value.ok_or_else(|| truncated(Location::of("FAT")))?;
+        Ok(Link::of(self.boot(), value & self.boot().width.mask()))
+    }
+
+    /// The bytes of the entries of clusters.
+    fn window(
+        &self,
+        core: &mut Core,
+        fat: u32,
+        first: u32,
+        count: usize,
+    ) -> Result<Window, FsError> {
+        let width = self.boot().width;
+        let last = first.saturating_add(byte(count)).saturating_sub(1);
+        let at = entry_byte(width, first);
+        let end = entry_byte(width, last).saturating_add(wide(width.entry_len()));
+        let mut bytes = vec![0; index(end.saturating_sub(at))];
+        let mut done = 0usize;
+        while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let (sector, skip) = self.in_fat(fat, at.saturating_add(wide(done)));
+            let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
+            let from = core.cache.read(sector, skip, room)?;
+            rest.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+            done = done.saturating_add(room);
+        }
+        Ok(Window { at, bytes })
+    }
+
+    /// Writes the entries of clusters that follow each other by number, in all FATs, after
+    /// what must be on the disk before: one change for each sector.
+    pub(super) fn put_links(
+        &mut self,
+        core: &mut Core,
+        first: u32,
+        values: &[u32],
+        role: Role,
+        straddling: Straddling,
+        after: &[ChangeId],
+    ) -> Result<Ids, FsError> {
+        let mut ids = Ids::new();
+        let width = self.boot().width;
+        for fat in self.written_fats() {
+            let mut window = self.window(core, fat, first, values.len())?;
+            for (cluster, &value) in (first..).zip(values) {
+                let set = width.set(cluster, value, window.at, &mut window.bytes);
+                set.ok_or_else(|| truncated(entry_place(self.boot(), fat, cluster)))?;
+            }
+            let in_order = values.len() == 1 && self.straddles(first);
+            let mut parts = self.parts(fat, &window);
+            if in_order && straddling == Straddling::Descending {
+                parts.reverse();
+            }
+            let mut before = Ids::from_slice(after);
+            for (sector, skip, bytes) in parts {
+                let piece = Piece { offset: byte(skip), bytes };
+                let id = core.cache.change(sector, &[piece], role, &before)?;
+                ids.push(id);
+                if in_order {
+                    before.push(id);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Bytes of a FAT by the sectors that they lie in.
+    fn parts<'a>(&self, fat: u32, window: &'a Window) -> Vec<(BlockNo, usize, &'a [u8])> {
+        let mut parts = Vec::new();
+        let mut rest = window.bytes.as_slice();
+        let mut at = window.at;
+        while !rest.is_empty() {
+            let (sector, skip) = self.in_fat(fat, at);
+            let room = index(self.boot().sector).saturating_sub(skip).min(rest.len());
+            let (now, later) = rest.split_at(room);
+            parts.push((sector, skip, now));
+            at = at.saturating_add(wide(room));
+            rest = later;
+        }
+        parts
+    }
+
+    /// The sectors of all FATs that have entries of runs of clusters.
+    pub(super) fn fat_runs(&self, runs: &[(u32, Extent)]) -> Vec<Extent> {
+        let width = self.boot().width;
+        let mut found = Vec::new();
+        for (_, run) in runs {
+            let first = u32::try_from(run.start.get()).unwrap_or(u32::MAX);
+            let last = u32::try_from(run.end().get()).unwrap_or(u32::MAX).saturating_sub(1);
+            for fat in self.written_fats() {
+                let (start, _) = self.in_fat(fat, entry_byte(width, first));
+                let end = entry_byte(width, last).saturating_add(wide(width.entry_len()));
+                let (end, _) = self.in_fat(fat, end.saturating_sub(1));
+                found.push(Extent::new(start, end.saturating_since(start).saturating_add(1)));
+            }
+        }
+        found
+    }
+
+    /// Sets the marks of the second entry in all FATs that are written: `clean` for a
+    /// volume that is not in use. Nothing on FAT12.
+    pub(super) fn put_marks(&mut self, core: &mut Core, clean: bool) -> Result<(), FsError> {
+        let Some((unmounted, _)) = self.boot().width.marks() else { return Ok(()) };
+        for fat in self.written_fats() {
+            let window = self.window(core, fat, 1, 1)?;
+            let Some(old) = self.boot().width.get(1, window.at, &window.bytes) else { continue };
+            let new = if clean { old | unmounted } else { old & !unmounted };
+            let len = self.boot().width.entry_len();
+            let (sector, skip) = self.in_fat(fat, window.at);
+            let bytes = new.to_le_bytes();
+            let bytes = bytes.get(..len).unwrap_or_default();
+            core.cache.change(
+                sector,
+                &[Piece { offset: byte(skip), bytes }],
+                Role::Summary,
+                &[],
+            )?;
+        }
+        Ok(())
+    }
+}

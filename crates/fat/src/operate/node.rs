@@ -1,0 +1,305 @@
+//! Files from their entries, and as entries again.
+
+use super::{Chain, Core, Fat, Map, Node};
+use crate::files::ROOT;
+use crate::ondisk::{ENTRY_SIZE, ShortEntry, attr};
+use crate::table::{Link, entry_place};
+use seekless_cache::{ChangeId, Piece, Role};
+use seekless_fs::field::{byte, index, invalid, low16, parse, truncated};
+use seekless_fs::{Corruption, FileKind, FsError, Location};
+use seekless_live::{Ids, gone};
+use seekless_units::{BlockNo, Extent, Ino};
+use std::mem::offset_of;
+use zerocopy::IntoBytes;
+
+/// Permissions of files and directories that may be written to.
+pub(super) const FILE: u16 = 0o644;
+pub(super) const DIRECTORY: u16 = 0o755;
+/// Who may write.
+pub(super) const WRITE: u16 = 0o222;
+
+/// Fields of an entry that are changed by themselves.
+const ATTR: usize = offset_of!(ShortEntry, DIR_Attr);
+const ACCESSED: usize = offset_of!(ShortEntry, DIR_LstAccDate);
+const HIGH: usize = offset_of!(ShortEntry, DIR_FstClusHI);
+const WRITTEN: usize = offset_of!(ShortEntry, DIR_WrtTime);
+const LOW: usize = offset_of!(ShortEntry, DIR_FstClusLO);
+
+impl Fat {
+    /// The sector that a slot of a directory lies in, and the byte in it.
+    pub(super) fn slot_place(
+        &self,
+        core: &mut Core,
+        (dir, slot): (Ino, u32),
+    ) -> Result<(BlockNo, usize), FsError> {
+        if !core.nodes.contains_key(&dir) {
+            return Err(gone(dir));
+        }
+        let per = self.per_sector();
+        let nth = u64::from(slot.checked_div(per).unwrap_or(0));
+        let sector = self.dir_sector(core.node(dir)?.map.chain.as_ref(), nth);
+        let sector = sector.ok_or_else(|| truncated(Location::of("directory").in_inode(dir)))?;
+        let within = slot.checked_rem(per).unwrap_or(0);
+        Ok((sector, index(within).saturating_mul(ENTRY_SIZE)))
+    }
+
+    /// Where a file's entry lies: nowhere for the root, and for files without names.
+    pub(super) fn entry_at(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+    ) -> Result<Option<(BlockNo, usize)>, FsError> {
+        let Some(place) = self.numbers.place(ino) else { return Ok(None) };
+        self.hold(core, place.0)?;
+        self.slot_place(core, place).map(Some)
+    }
+
+    /// The entry of a file.
+    pub(super) fn entry(&mut self, core: &mut Core, ino: Ino) -> Result<ShortEntry, FsError> {
+        let (sector, skip) = self.entry_at(core, ino)?.ok_or_else(|| gone(ino))?;
+        let bytes = core.cache.read(sector, skip, ENTRY_SIZE)?;
+        parse(bytes, 0).ok_or_else(|| truncated(Location::of("directory entry").in_inode(ino)))
+    }
+
+    /// Has a node in memory.
+    pub(super) fn hold(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        if !core.nodes.contains_key(&ino) {
+            let node = self.read_node(core, ino)?;
+            core.nodes.insert(ino, node);
+        }
+        Ok(())
+    }
+
+    /// The node of a directory, in memory.
+    pub(super) fn hold_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+        self.hold(core, dir)?;
+        match core.node(dir)?.kind {
+            FileKind::Directory => Ok(()),
+            _ => Err(FsError::NotDirectory(format!("file {dir}"))),
+        }
+    }
+
+    /// A node from its entry.
+    pub(super) fn read_node(&mut self, core: &mut Core, ino: Ino) -> Result<Node, FsError> {
+        if ino == ROOT {
+            let first = self.boot().root_cluster;
+            let mut node = Node::empty(ino, FileKind::Directory);
+            node.perm = DIRECTORY;
+            node.map = Map { first, chain: None, attr: attr::DIRECTORY };
+            if first != 0 {
+                node.map.chain = Some(self.follow(core, ino, first)?);
+            }
+            return self.count_links(core, node);
+        }
+        let entry = self.entry(core, ino)?;
+        let kind = if entry.is_directory() { FileKind::Directory } else { FileKind::Regular };
+        let mut node = Node::empty(ino, kind);
+        let first = entry.first_cluster(self.is_fat32());
+        node.map = Map { first, chain: None, attr: entry.DIR_Attr };
+        node.perm = if kind == FileKind::Directory { DIRECTORY } else { FILE };
+        if entry.DIR_Attr & attr::READ_ONLY != 0 {
+            node.perm &= !WRITE;
+        }
+        node.mtime = self.zone.moment(entry.modified());
+        node.ctime = node.mtime;
+        node.atime = self.zone.moment(entry.accessed());
+        node.birth = entry.created().map(|created| self.zone.moment(created));
+        if kind == FileKind::Directory {
+            if !self.boot().is_cluster(first) {
+                let place = Location::of("directory entry").in_inode(ino);
+                return Err(invalid("DIR_FstClus", first.into(), place));
+            }
+            node.map.chain = Some(self.follow(core, ino, first)?);
+            return self.count_links(core, node);
+        }
+        node.size = entry.DIR_FileSize.get().into();
+        node.sectors = node.size.next_multiple_of(self.boot().cluster_bytes()) >> 9;
+        (node.links, node.effective) = (1, 1);
+        Ok(node)
+    }
+
+    /// The length of a directory, and links as others count them: its own, its `.`, and
+    /// the `..` of those in it.
+    fn count_links(&mut self, core: &mut Core, mut node: Node) -> Result<Node, FsError> {
+        let inside = self.scan(core, node.ino, node.map.chain.as_ref())?;
+        let links = u16::try_from(inside.saturating_add(2)).unwrap_or(u16::MAX);
+        (node.links, node.effective) = (links, links);
+        node.size =
+            self.dir_sectors(node.map.chain.as_ref()).saturating_mul(self.boot().sector.into());
+        node.sectors = node.size >> 9;
+        Ok(node)
+    }
+
+    /// Follows a chain to its end.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`] where it is another file's too, or does not end as chains do.
+    fn follow(&mut self, core: &mut Core, ino: Ino, first: u32) -> Result<Chain, FsError> {
+        let place = Location::of("directory entry").in_inode(ino);
+        if !self.boot().is_cluster(first) {
+            return Err(invalid("DIR_FstClus", first.into(), place));
+        }
+        if self.followed.get(index(first)) || !self.numbers.claim(first, ino) {
+            return Err(invalid("cluster of another file too", first.into(), place));
+        }
+        let mut chain = Chain::default();
+        let mut at = first;
+        loop {
+            let link = self.link(core, at)?;
+            if let Link::Free | Link::Bad | Link::Wrong(_) = link {
+                let place = entry_place(self.boot(), self.boot().active, at).in_inode(ino);
+                return Err(invalid("FAT entry of a chain", at.into(), place));
+            }
+            chain.push(at, 1);
+            if chain.len > self.boot().clusters {
+                return Err(FsError::corrupt(Corruption::Cycle, place));
+            }
+            match link {
+                Link::Next(next) => at = next,
+                _ => return Ok(chain),
+            }
+        }
+    }
+
+    /// Has the chain of a node in memory, which is as long as the file's size asks.
+    pub(super) fn chain<'a>(
+        &mut self,
+        core: &'a mut Core,
+        ino: Ino,
+    ) -> Result<&'a mut Chain, FsError> {
+        let node = core.node(ino)?;
+        if node.map.chain.is_none() {
+            let (first, size) = (node.map.first, node.size);
+            let chain = match first {
+                0 => Chain::default(),
+                first => self.follow(core, ino, first)?,
+            };
+            if u64::from(chain.len).saturating_mul(self.boot().cluster_bytes()) < size {
+                let place = Location::of("file").in_inode(ino);
+                return Err(FsError::corrupt(Corruption::Truncated, place));
+            }
+            core.node(ino)?.map.chain = Some(chain);
+        }
+        Ok(core.node(ino)?.map.chain.get_or_insert_with(Chain::default))
+    }
+
+    /// Writes times and attributes, for which nothing waits.
+    pub(super) fn put_rest(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let zone = self.zone;
+        let node = core.node(ino)?;
+        node.mtime = zone.changed(node.mtime);
+        node.ctime = node.mtime;
+        node.atime = zone.accessed(node.atime);
+        let read_only = node.perm & WRITE == 0;
+        node.map.attr = match (read_only, node.kind) {
+            (true, _) => node.map.attr | attr::READ_ONLY,
+            (false, _) => node.map.attr & !attr::READ_ONLY,
+        };
+        let bits = [node.map.attr];
+        let (written, accessed) = (zone.stamp(node.mtime), zone.stamp(node.atime));
+        let [date, time] = [written.date.to_le_bytes(), written.time.to_le_bytes()];
+        let written = [time, date].concat();
+        let accessed = accessed.date.to_le_bytes();
+        let Some((sector, skip)) = self.entry_at(core, ino)? else { return Ok(()) };
+        let at = |field: usize| byte(skip.saturating_add(field));
+        let pieces = [
+            Piece { offset: at(ATTR), bytes: &bits },
+            Piece { offset: at(ACCESSED), bytes: &accessed },
+            Piece { offset: at(WRITTEN), bytes: &written },
+        ];
+        core.cache.change(sector, &pieces, Role::Attributes, &[])?;
+        Ok(())
+    }
+
+    /// Writes where a file begins and how long it is, after what must be on the disk
+    /// before. Nothing for a file without a name.
+    pub(super) fn put_pointer(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let node = core.node(ino)?;
+        let (first, is_dir) = (node.map.first, node.kind == FileKind::Directory);
+        let size = if is_dir { 0 } else { node.size };
+        // The length of a file was limited before.
+        let size = u32::try_from(size).unwrap_or(u32::MAX).to_le_bytes();
+        let low = low16(first).to_le_bytes();
+        let tail = [low.as_slice(), size.as_slice()].concat();
+        let high = low16(first >> 16).to_le_bytes();
+        let Some((sector, skip)) = self.entry_at(core, ino)? else {
+            return Ok(ChangeId::COMMITTED);
+        };
+        let at = |field: usize| byte(skip.saturating_add(field));
+        let tail = Piece { offset: at(LOW), bytes: &tail };
+        let high = Piece { offset: at(HIGH), bytes: &high };
+        // What FAT12 and FAT16 have there means something else to others.
+        let pieces: &[Piece<'_>] = if self.is_fat32() { &[high, tail] } else { &[tail] };
+        let id = core.cache.change(sector, pieces, role, after)?;
+        core.node(ino)?.sized = id;
+        Ok(id)
+    }
+
+    /// The entry of a file as its node says, under a short name.
+    pub(super) fn encode(&self, node: &Node, short: [u8; 11]) -> [u8; ENTRY_SIZE] {
+        let (written, accessed) = (self.zone.stamp(node.mtime), self.zone.stamp(node.atime));
+        let created = node.birth.map(|birth| self.zone.stamp(birth)).unwrap_or_default();
+        let size = if node.kind == FileKind::Directory { 0 } else { node.size };
+        let first = node.map.first;
+        let entry = ShortEntry {
+            DIR_Name: short,
+            DIR_Attr: node.map.attr,
+            DIR_NTRes: 0,
+            DIR_CrtTimeTenth: created.fine,
+            DIR_CrtTime: created.time.into(),
+            DIR_CrtDate: created.date.into(),
+            DIR_LstAccDate: accessed.date.into(),
+            DIR_FstClusHI: low16(first >> 16).into(),
+            DIR_WrtTime: written.time.into(),
+            DIR_WrtDate: written.date.into(),
+            DIR_FstClusLO: low16(first).into(),
+            DIR_FileSize: u32::try_from(size).unwrap_or(u32::MAX).into(),
+        };
+        let mut bytes = [0; ENTRY_SIZE];
+        bytes.iter_mut().zip(entry.as_bytes()).for_each(|(to, &from)| *to = from);
+        bytes
+    }
+
+    /// What takes older names of a file from the disk, as far as they are still there.
+    pub(super) fn leaving(&mut self, core: &Core, ino: Ino) -> Ids {
+        pending(&mut self.leaving, core, ino)
+    }
+
+    /// What takes older names of files from the disk that have come to be in a directory.
+    pub(super) fn arriving(&mut self, core: &Core, dir: Ino) -> Ids {
+        pending(&mut self.arriving, core, dir)
+    }
+
+    /// What must be on the disk for the end of a directory to be reached.
+    pub(super) fn reached(&mut self, core: &Core, dir: Ino) -> Ids {
+        pending(&mut self.reached, core, dir)
+    }
+
+    /// The runs of sectors of a directory.
+    pub(super) fn dir_runs(&self, core: &mut Core, dir: Ino) -> Result<Vec<Extent>, FsError> {
+        Ok(match &core.node(dir)?.map.chain {
+            Some(chain) => chain.runs.iter().map(|&(_, run)| self.sectors_of(run)).collect(),
+            None => {
+                let (start, len) = self.boot().fixed_root();
+                vec![Extent::new(start, len)]
+            }
+        })
+    }
+}
+
+/// The changes noted for a file that the disk does not have yet.
+fn pending(noted: &mut hashbrown::HashMap<Ino, Ids>, core: &Core, ino: Ino) -> Ids {
+    let Some(ids) = noted.get_mut(&ino) else { return Ids::new() };
+    ids.retain(|id| !core.cache.is_committed(*id));
+    if ids.is_empty() {
+        noted.remove(&ino);
+        return Ids::new();
+    }
+    ids.clone()
+}

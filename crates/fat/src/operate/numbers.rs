@@ -1,0 +1,78 @@
+//! Inode numbers: FAT has none, so files get one when they are first met, and keep it as
+//! long as the volume is open, whatever they are called meanwhile.
+
+use crate::files::ROOT;
+use hashbrown::HashMap;
+use seekless_fs::FsError;
+use seekless_units::Ino;
+
+/// Where a file's short entry stands: its directory, and the slot in it.
+pub(super) type Place = (Ino, u32);
+
+/// The numbers of the files that have been met.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    places: HashMap<Ino, Place>,
+    numbers: HashMap<Place, Ino>,
+    /// Whose chain begins with a cluster.
+    heads: HashMap<u32, Ino>,
+    next: Ino,
+}
+
+impl Numbers {
+    pub(super) fn new() -> Self {
+        let next = ROOT.saturating_add(1);
+        Self { places: HashMap::new(), numbers: HashMap::new(), heads: HashMap::new(), next }
+    }
+
+    /// The number of the file at a place.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] once as many files have been met as there are numbers.
+    pub(super) fn at(&mut self, place: Place) -> Result<Ino, FsError> {
+        if let Some(&ino) = self.numbers.get(&place) {
+            return Ok(ino);
+        }
+        let ino = self.fresh()?;
+        self.settle(ino, place);
+        Ok(ino)
+    }
+
+    /// A number for a file that has no entry yet.
+    pub(super) fn fresh(&mut self) -> Result<Ino, FsError> {
+        let ino = self.next;
+        let none = || FsError::NoSpace("no inode number is left for this mount".into());
+        self.next = ino.checked_add(1).ok_or_else(none)?;
+        Ok(ino)
+    }
+
+    /// Where a file's entry stands; none for the root, and for files without names.
+    pub(super) fn place(&self, ino: Ino) -> Option<Place> {
+        self.places.get(&ino).copied()
+    }
+
+    /// A file has its entry at a place from now on, and nowhere else.
+    pub(super) fn settle(&mut self, ino: Ino, place: Place) {
+        self.leave(ino);
+        let other = self.numbers.insert(place, ino);
+        debug_assert_eq!(other, None, "two files at one place");
+        self.places.insert(ino, place);
+    }
+
+    /// A file has no entry any more.
+    pub(super) fn leave(&mut self, ino: Ino) {
+        if let Some(place) = self.places.remove(&ino) {
+            self.numbers.remove(&place);
+        }
+    }
+
+    /// A file's chain begins with a cluster; false if it is another file's.
+    pub(super) fn claim(&mut self, first: u32, ino: Ino) -> bool {
+        first == 0 || *self.heads.entry(first).or_insert(ino) == ino
+    }
+
+    /// No file's chain begins with a cluster any more.
+    pub(super) fn disclaim(&mut self, first: u32) {
+        self.heads.remove(&first);
+    }
+}

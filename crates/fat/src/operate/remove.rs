@@ -1,0 +1,157 @@
+//! Names removed, and files taken apart.
+
+use super::directory::Known;
+use super::make::text;
+use super::slots::Going;
+use super::{Core, Fat};
+use seekless_cache::{ChangeId, Kind};
+use seekless_fs::{FileKind, FsError};
+use seekless_live::{Ids, gone};
+use seekless_units::{Extent, Ino};
+
+impl Fat {
+    /// The file of a name, in memory, and its slot.
+    pub(super) fn named(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Option<(Ino, u32)>, FsError> {
+        let Some(slot) = self.slot_of(core, dir, name)? else { return Ok(None) };
+        let ino = self.numbers.at((dir, slot))?;
+        self.hold(core, ino)?;
+        Ok(Some((ino, slot)))
+    }
+
+    pub(super) fn unlink(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        self.open_dir(core, dir)?;
+        let found = self.named(core, dir, name)?;
+        let (ino, slot) = found.ok_or_else(|| FsError::NotFound(text(name)))?;
+        if core.node(ino)?.kind == FileKind::Directory {
+            return Err(FsError::IsDirectory(text(name)));
+        }
+        // What it holds must be known before it goes.
+        self.chain(core, ino)?;
+        let removed = self.remove(core, dir, slot, &[])?;
+        self.touch_dir(core, dir)?;
+        self.lose(core, ino, removed)
+    }
+
+    pub(super) fn rmdir(&mut self, core: &mut Core, dir: Ino, name: &[u8]) -> Result<(), FsError> {
+        match name {
+            b"." => return Err(FsError::Invalid("`.` cannot be removed".into())),
+            b".." => return Err(FsError::NotEmpty(text(name))),
+            _ => {}
+        }
+        self.open_dir(core, dir)?;
+        let found = self.named(core, dir, name)?;
+        let (ino, slot) = found.ok_or_else(|| FsError::NotFound(text(name)))?;
+        if core.node(ino)?.kind != FileKind::Directory {
+            return Err(FsError::NotDirectory(text(name)));
+        }
+        let before = self.emptied(core, ino, name)?;
+        let removed = self.remove(core, dir, slot, &before)?;
+        self.count_child(core, dir, true, false)?;
+        self.touch_dir(core, dir)?;
+        self.lose(core, ino, removed)
+    }
+
+    /// Refuses a directory that holds something; what must be on the disk before it may go:
+    /// names that went from it to elsewhere.
+    pub(super) fn emptied(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        name: &[u8],
+    ) -> Result<Ids, FsError> {
+        if !self.dir(core, ino)?.entries.is_empty() {
+            return Err(FsError::NotEmpty(text(name)));
+        }
+        let mut before = self.leaving(core, ino);
+        for run in self.dir_runs(core, ino)? {
+            before.extend(core.cache.changes_in(run));
+        }
+        Ok(before)
+    }
+
+    /// Takes a name out of its directory; what is returned must be on the disk for it to
+    /// be gone.
+    fn remove(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        slot: u32,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let known = self.leave(core, dir, slot)?;
+        let going = Going { start: known.start, slot };
+        let removed = self.erase_entry(core, dir, going, after)?;
+        self.note_departure(core, dir, &known, removed);
+        Ok(removed)
+    }
+
+    /// A directory has a file less.
+    pub(super) fn leave(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<Known, FsError> {
+        self.dir(core, dir)?.leave(slot).ok_or_else(|| gone(dir))
+    }
+
+    /// A file has no name any more, once a change is on the disk.
+    pub(super) fn lose(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        removed: ChangeId,
+    ) -> Result<(), FsError> {
+        self.note_leaving(core, ino, removed);
+        self.numbers.leave(ino);
+        self.directories.forget(ino);
+        let node = core.node(ino)?;
+        (node.links, node.effective) = (0, 0);
+        if node.holds() == 0 { self.destroy(core, ino) } else { Ok(()) }
+    }
+
+    /// Remembers what takes a name of a file from the disk.
+    pub(super) fn note_leaving(&mut self, core: &Core, ino: Ino, by: ChangeId) {
+        let mut ids = self.leaving(core, ino);
+        if !core.cache.is_committed(by) {
+            ids.push(by);
+            self.leaving.insert(ino, ids);
+        }
+    }
+
+    /// Remembers what takes the older name of a file from the disk that has come to be in a
+    /// directory: until then a check may take the name there for the later of two.
+    pub(super) fn note_arriving(&mut self, core: &Core, dir: Ino, by: ChangeId) {
+        let mut ids = self.arriving(core, dir);
+        if !core.cache.is_committed(by) {
+            ids.push(by);
+            self.arriving.insert(dir, ids);
+        }
+    }
+
+    /// Frees what a file holds that has no name and that nobody holds, once the disk does
+    /// not lead there.
+    pub(super) fn destroy(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        let runs = self.all_runs(core, ino)?;
+        let after = self.leaving(core, ino);
+        self.leaving.remove(&ino);
+        self.reached.remove(&ino);
+        self.arriving.remove(&ino);
+        self.directories.forget(ino);
+        if let Some(node) = core.nodes.remove(&ino) {
+            self.numbers.disclaim(node.map.first);
+        }
+        for &run in &runs {
+            let until = after.last().copied().unwrap_or(ChangeId::COMMITTED);
+            core.cache.forget(run, until);
+        }
+        core.defer_free(&after, Kind::FreeBlks, runs);
+        Ok(())
+    }
+
+    /// All that a file holds, in sectors.
+    pub(super) fn all_runs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Extent>, FsError> {
+        let runs = self.chain(core, ino)?.runs.clone();
+        Ok(runs.into_iter().map(|(_, run)| self.sectors_of(run)).collect())
+    }
+}

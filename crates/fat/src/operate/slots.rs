@@ -1,0 +1,306 @@
+//! Entries put into directories and taken out, in an order in which no state of the disk
+//! shows a name that was never given: pieces of a long name in front of its short entry,
+//! earlier sectors in front of later ones; the short entry goes first.
+
+use super::directory::{Known, keys};
+use super::{Chain, Core, Fat};
+use crate::build::shorts::{Short, basis};
+use crate::build::slots::{long, refusal};
+use crate::name;
+use crate::ondisk::{ENTRY_SIZE, MOST_ENTRIES, NAME_UNITS, first};
+use seekless_cache::{ChangeId, Piece, Role};
+use seekless_fs::FsError;
+use seekless_fs::field::{byte, index};
+use seekless_live::{Ids, gone};
+use seekless_units::{BlockNo, Ino};
+
+/// Departed names at which those are forgotten that the disk has lost too.
+pub(super) const MANY_DEPARTED: usize = 1024;
+
+/// The names that a file gets.
+pub(super) struct Named {
+    /// The long name.
+    name: Vec<u8>,
+    pub(super) short: Short,
+    /// The slots in front of the short entry.
+    pieces: Vec<u8>,
+}
+
+impl Named {
+    /// Slots that it takes.
+    pub(super) fn slots(&self) -> u32 {
+        byte(self.pieces.len()).checked_div(byte(ENTRY_SIZE)).unwrap_or(0).saturating_add(1)
+    }
+
+    /// What a directory knows of it, with its first slot.
+    pub(super) fn known(&self, start: u32, is_dir: bool) -> Known {
+        Known { start, name: self.name.clone(), short: self.short, is_dir }
+    }
+}
+
+/// Bytes of a slot that are changed.
+pub(super) struct Edit {
+    pub(super) slot: u32,
+    /// The first of them.
+    pub(super) within: usize,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// An entry that goes in the change that brings another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Going {
+    pub(super) start: u32,
+    pub(super) slot: u32,
+}
+
+impl Fat {
+    /// Refuses names that cannot stand on a FAT volume, and finds a short name for others.
+    /// It is not taken yet.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`], [`FsError::NameTooLong`], [`FsError::NoSpace`].
+    pub(super) fn name_file(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Named, FsError> {
+        let name = super::directory::trimmed(name);
+        let units = name::to_units(name).unwrap_or_default();
+        if units.len() > NAME_UNITS {
+            return Err(FsError::NameTooLong { len: units.len(), limit: NAME_UNITS });
+        }
+        if let Some(why) = refusal(name) {
+            return Err(FsError::Invalid(why));
+        }
+        if units.is_empty() {
+            return Err(FsError::Invalid("a name of dots and blanks alone".into()));
+        }
+        let basis = basis(&String::from_utf8_lossy(name));
+        let shorts = &mut self.dir(core, dir)?.shorts;
+        let short = match basis.fits && shorts.take(basis.name) {
+            true => Some(basis.name),
+            false => shorts.with_tail(&basis.name),
+        };
+        let none = || FsError::NoSpace("no short name is left in the directory".into());
+        let short = short.ok_or_else(none)?;
+        // Who enters the file takes it again.
+        shorts.give(&short);
+        let mut pieces = Vec::new();
+        if name::short(&short, 0) != name {
+            long(&units, name::checksum(&short), &mut pieces);
+        }
+        Ok(Named { name: name.to_vec(), short, pieces })
+    }
+
+    /// Free slots for a name: if there are any so that the short entry is among `near`,
+    /// these; a directory without room grows.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] if the directory cannot grow.
+    pub(super) fn find_slots(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        count: u32,
+        near: Option<std::ops::Range<u32>>,
+    ) -> Result<u32, FsError> {
+        loop {
+            let known = self.dir(core, dir)?;
+            let found = near.clone().and_then(|near| known.find_free_at(count, near));
+            if let Some(start) = found.or_else(|| known.find_free(count)) {
+                return Ok(start);
+            }
+            self.grow_dir(core, dir)?;
+        }
+    }
+
+    /// Gives a directory one more cluster, all zeros.
+    fn grow_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
+        let full = |what: &str| FsError::NoSpace(format!("{what} is full"));
+        let Some(chain) = &core.node(dir)?.map.chain else {
+            return Err(full("the root directory"));
+        };
+        let (slots, last) = (self.slots_of(Some(chain)), chain.last());
+        if slots >= MOST_ENTRIES {
+            return Err(full("a directory of 65,536 entries"));
+        }
+        let last = last.ok_or_else(|| gone(dir))?;
+        let taken = self.take(Some(last), 1)?;
+        let mut after = self.zero_clusters(core, &taken)?;
+        after.extend(self.put_chain(core, &taken)?);
+        let first = taken.at(0).map(|(cluster, _)| cluster);
+        let mut reached = self.put_link(core, last, first, &after)?;
+        reached.extend(self.reached(core, dir));
+        self.reached.insert(dir, reached);
+        let bytes = self.boot().cluster_bytes();
+        let node = core.node(dir)?;
+        let chain = node.map.chain.get_or_insert_with(Chain::default);
+        if let Some(first) = first {
+            chain.push(first, 1);
+        }
+        let capacity = self.slots_of(Some(chain));
+        node.size = node.size.saturating_add(bytes);
+        node.sectors = node.size >> 9;
+        self.dir(core, dir)?.grow(capacity);
+        Ok(())
+    }
+
+    /// Fills new clusters of a directory with zeros.
+    pub(super) fn zero_clusters(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
+        let len = index(self.boot().sector);
+        let mut ids = Ids::new();
+        for &(_, run) in &taken.runs {
+            let run = self.sectors_of(run);
+            for nth in 0..run.len {
+                let at = run.start.saturating_add(nth);
+                ids.push(core.cache.fill(at, len, Role::DirectoryInit, |_| Ok(()))?.1);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Writes an entry with its name into free slots, after what must be on the disk
+    /// before; where `going` lies in the sector of the short entry it goes in the same
+    /// change. Returns that change.
+    pub(super) fn add_entry(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        start: u32,
+        (named, entry): (&Named, &[u8; ENTRY_SIZE]),
+        role: Role,
+        after: &[ChangeId],
+        going: Option<Going>,
+    ) -> Result<ChangeId, FsError> {
+        let slot = start.saturating_add(named.slots()).saturating_sub(1);
+        let mut bytes = named.pieces.clone();
+        bytes.extend_from_slice(entry);
+        let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
+        let mut edits: Vec<Edit> =
+            slots.map(|(slot, bytes)| Edit { slot, within: 0, bytes: bytes.to_vec() }).collect();
+        let mut before = self.reached(core, dir);
+        // Whatever lies behind the end of the directory was never there.
+        let next = slot.saturating_add(1);
+        let known = self.dir(core, dir)?;
+        if next > known.end && next < known.capacity {
+            let (sector, skip) = self.slot_place(core, (dir, next))?;
+            if core.cache.read(sector, skip, 1)? != [first::END] {
+                let end = Edit { slot: next, within: 0, bytes: vec![first::END] };
+                if self.sector_number(next) == self.sector_number(slot) {
+                    edits.push(end);
+                } else {
+                    let id = self.put_edits(core, dir, &[&end], Role::EntryChange, &before)?;
+                    before.push(id);
+                }
+            }
+        }
+        if let Some(going) = going {
+            edits.extend(self.erased(going.start, going.slot).into_iter().filter(|edit| {
+                self.sector_number(edit.slot) == self.sector_number(slot)
+                    && !(start..=slot).contains(&edit.slot)
+            }));
+        }
+        let last = self.sector_number(slot);
+        for nth in self.sector_number(start)..last {
+            let these: Vec<&Edit> =
+                edits.iter().filter(|edit| self.sector_number(edit.slot) == nth).collect();
+            let id = self.put_edits(core, dir, &these, role, &before)?;
+            before.push(id);
+        }
+        before.extend_from_slice(after);
+        let these: Vec<&Edit> =
+            edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
+        self.put_edits(core, dir, &these, role, &before)
+    }
+
+    /// Takes an entry out, after what must be on the disk before: the short one first, then
+    /// its pieces in other sectors. Returns the change of the short one.
+    pub(super) fn erase_entry(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        Going { start, slot }: Going,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let edits = self.erased(start, slot);
+        let last = self.sector_number(slot);
+        let here: Vec<&Edit> =
+            edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
+        let id = self.put_edits(core, dir, &here, Role::EntryRemove, after)?;
+        self.erase_pieces(core, dir, Going { start, slot }, id)?;
+        Ok(id)
+    }
+
+    /// Takes out the pieces of an entry that are in other sectors than it was.
+    pub(super) fn erase_pieces(
+        &mut self,
+        core: &mut Core,
+        dir: Ino,
+        Going { start, slot }: Going,
+        after: ChangeId,
+    ) -> Result<(), FsError> {
+        let edits = self.erased(start, slot);
+        for nth in self.sector_number(start)..self.sector_number(slot) {
+            let these: Vec<&Edit> =
+                edits.iter().filter(|edit| self.sector_number(edit.slot) == nth).collect();
+            self.put_edits(core, dir, &these, Role::EntryRemove, &[after])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn erased(&self, start: u32, slot: u32) -> Vec<Edit> {
+        (start..=slot).map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect()
+    }
+
+    /// Which of a directory's sectors a slot lies in.
+    pub(super) fn sector_number(&self, slot: u32) -> u32 {
+        slot.checked_div(self.per_sector()).unwrap_or(0)
+    }
+
+    /// The slots of the sector of one.
+    pub(super) fn beside(&self, slot: u32) -> std::ops::Range<u32> {
+        let start = self.sector_number(slot).saturating_mul(self.per_sector());
+        start..start.saturating_add(self.per_sector())
+    }
+
+    /// Changes slots of one sector.
+    pub(super) fn put_edits(
+        &self,
+        core: &mut Core,
+        dir: Ino,
+        edits: &[&Edit],
+        role: Role,
+        after: &[ChangeId],
+    ) -> Result<ChangeId, FsError> {
+        let mut sector = BlockNo::ZERO;
+        let mut pieces = Vec::with_capacity(edits.len());
+        for edit in edits {
+            let (at, skip) = self.slot_place(core, (dir, edit.slot))?;
+            sector = at;
+            pieces
+                .push(Piece { offset: byte(skip.saturating_add(edit.within)), bytes: &edit.bytes });
+        }
+        core.cache.change(sector, &pieces, role, after)
+    }
+
+    /// What takes older entries of the names of a file from the disk.
+    pub(super) fn departures(&self, core: &Core, dir: Ino, known: &Known) -> Ids {
+        let found = keys(known).into_iter().filter_map(|key| self.departed.get(&(dir, key)));
+        found.copied().filter(|&id| !core.cache.is_committed(id)).collect()
+    }
+
+    /// Remembers what takes the names of a file from the disk.
+    pub(super) fn note_departure(&mut self, core: &Core, dir: Ino, known: &Known, by: ChangeId) {
+        if core.cache.is_committed(by) {
+            return;
+        }
+        if self.departed.len() >= self.many_departed {
+            self.departed.retain(|_, id| !core.cache.is_committed(*id));
+            self.many_departed = self.departed.len().saturating_mul(2).max(MANY_DEPARTED);
+        }
+        for key in keys(known) {
+            self.departed.insert((dir, key), by);
+        }
+    }
+}

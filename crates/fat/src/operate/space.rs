@@ -1,0 +1,219 @@
+//! Clusters taken and given back (`clusteralloc` and `chainalloc` of
+//! `sys/fs/msdosfs/msdosfs_fat.c`).
+
+use super::links::Straddling;
+use super::{Chain, Core, Fat};
+use crate::table::{Link, Table};
+use crate::volume::Volume;
+use seekless_cache::{ChangeId, Role};
+use seekless_fs::bits::Bits;
+use seekless_fs::field::{index, invalid};
+use seekless_fs::{FsError, Location};
+use seekless_live::Ids;
+use seekless_units::{BlockNo, Extent};
+
+/// What a FAT says of its clusters.
+pub(super) struct Counted {
+    pub(super) used: Bits,
+    pub(super) followed: Bits,
+    pub(super) free: u32,
+}
+
+/// Reads the FAT in use.
+///
+/// # Errors
+/// [`FsError::Corrupt`] where two entries lead to one cluster: who changes either chain would
+/// change both.
+pub(super) fn count(volume: &Volume) -> Result<Counted, FsError> {
+    let boot = &volume.boot;
+    let len = index(boot.last_cluster()).saturating_add(1);
+    let (mut used, mut followed) = (Bits::new(len), Bits::new(len));
+    let mut free = 0u32;
+    let mut table = Table::new(volume);
+    for cluster in 2..=boot.last_cluster() {
+        match table.link(cluster)? {
+            Link::Free => {
+                free = free.saturating_add(1);
+                continue;
+            }
+            Link::Next(next) if !followed.set(index(next)) => {
+                let place = crate::table::entry_place(boot, boot.active, cluster);
+                return Err(invalid("cluster that two others lead to", next.into(), place));
+            }
+            _ => {}
+        }
+        used.set(index(cluster));
+    }
+    Ok(Counted { used, followed, free })
+}
+
+impl Fat {
+    /// Takes clusters that are never handed out, since their entries lie in two sectors.
+    pub(super) fn set_straddling_aside(&mut self) {
+        if !self.avoids_straddling {
+            return;
+        }
+        for cluster in 2..=self.boot().last_cluster() {
+            if self.straddles(cluster) && self.used.set(index(cluster)) {
+                self.free = self.free.saturating_sub(1);
+            }
+        }
+    }
+
+    /// How many clusters from one on are free, `most` at most.
+    fn free_from(&self, start: u32, most: u32) -> u32 {
+        let last = self.boot().last_cluster();
+        let numbers = start..=last;
+        let free = numbers.take_while(|&cluster| !self.used.get(index(cluster)));
+        let found = free.take(index(most)).count();
+        u32::try_from(found).unwrap_or(most)
+    }
+
+    /// Finds `wanted` clusters in a row, or fewer; `start` is the one behind a file's last.
+    fn find(&mut self, start: Option<u32>, wanted: u32) -> Option<(u32, u32)> {
+        let behind = start.map(|start| (start, self.free_from(start, wanted)));
+        if let Some(found) = behind.filter(|&(_, len)| len >= wanted) {
+            return Some(found);
+        }
+        let begin = self.policy.begin(start);
+        let last = self.boot().last_cluster();
+        let mut longest: Option<(u32, u32)> = None;
+        let ranges = [(begin.max(2), last.saturating_add(1)), (2, begin.max(2))];
+        for (from, to) in ranges {
+            let mut at = from;
+            loop {
+                at = u32::try_from(self.used.next_clear(index(at))).unwrap_or(u32::MAX);
+                if at >= to {
+                    break;
+                }
+                let len = self.free_from(at, wanted);
+                if len >= wanted {
+                    return Some((at, len));
+                }
+                if longest.is_none_or(|(_, most)| len > most) {
+                    longest = Some((at, len));
+                }
+                at = at.saturating_add(len).saturating_add(1);
+            }
+        }
+        behind.filter(|&(_, len)| len > 0).or(longest)
+    }
+
+    /// Takes as many clusters as a file needs behind its last one, in as few runs as
+    /// there are: none of them is in a FAT yet.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] if there are not so many; then none is taken.
+    pub(super) fn take(&mut self, last: Option<u32>, count: u32) -> Result<Chain, FsError> {
+        if count > self.free {
+            return Err(no_space());
+        }
+        let mut taken = Chain::default();
+        let mut last = last;
+        while taken.len < count {
+            let wanted = count.saturating_sub(taken.len);
+            let start = last.map(|last| last.saturating_add(1));
+            let (start, len) = self.find(start, wanted).ok_or_else(no_space)?;
+            debug_assert!(len > 0 && len <= wanted, "a run of {len} for {wanted}");
+            for cluster in start..start.saturating_add(len) {
+                self.used.set(index(cluster));
+            }
+            self.free = self.free.saturating_sub(len);
+            self.policy.taken(start, len);
+            taken.push(start, len);
+            last = taken.last();
+        }
+        Ok(taken)
+    }
+
+    /// The entries of new clusters: each leads to the next, and the last is an end.
+    pub(super) fn put_chain(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
+        let mut ids = Ids::new();
+        let end = self.boot().width.mask();
+        let mut runs = taken.runs.iter().peekable();
+        while let Some((_, run)) = runs.next() {
+            let first = low(run.start.get());
+            let last = low(run.end().get()).saturating_sub(1);
+            let next = runs.peek().map_or(end, |(_, next)| low(next.start.get()));
+            let mut values: Vec<u32> = (first..last).map(|n| n.saturating_add(1)).collect();
+            values.push(next);
+            for &value in values.iter().filter(|&&value| value != end) {
+                self.followed.set(index(value));
+            }
+            let role = Role::BitmapSet;
+            ids.extend(self.put_links(core, first, &values, role, Straddling::Descending, &[])?);
+        }
+        Ok(ids)
+    }
+
+    /// Has a cluster lead to another, or end its chain, after what must be on the disk
+    /// before.
+    pub(super) fn put_link(
+        &mut self,
+        core: &mut Core,
+        cluster: u32,
+        next: Option<u32>,
+        after: &[ChangeId],
+    ) -> Result<Ids, FsError> {
+        if let Some(next) = next {
+            self.followed.set(index(next));
+        }
+        let value = next.unwrap_or_else(|| self.boot().width.mask());
+        let order = if next.is_some() { Straddling::Ascending } else { Straddling::Descending };
+        self.put_links(core, cluster, &[value], Role::BitmapSet, order, after)
+    }
+
+    /// Frees runs of sectors, which are whole clusters.
+    pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        for &run in runs {
+            let run = self.clusters_of(run)?;
+            let first = low(run.start.get());
+            let zeros = vec![0; index(run.len)];
+            self.put_links(core, first, &zeros, Role::BitmapClear, Straddling::Descending, &[])?;
+            self.clear_used(&run);
+        }
+        Ok(())
+    }
+
+    fn clear_used(&mut self, run: &Extent) {
+        for cluster in run.start.get()..run.end().get() {
+            let cluster = low(cluster);
+            debug_assert!(self.used.get(index(cluster)), "cluster {cluster} is freed twice");
+            self.followed.clear(index(cluster));
+            if self.avoids_straddling && self.straddles(cluster) {
+                continue;
+            }
+            self.used.clear(index(cluster));
+            self.free = self.free.saturating_add(1);
+        }
+    }
+
+    /// A run of clusters as one of sectors.
+    pub(super) fn sectors_of(&self, run: Extent) -> Extent {
+        let start = self.boot().sector_of(low(run.start.get()));
+        Extent::new(start, run.len.saturating_mul(self.boot().spc.into()))
+    }
+
+    /// And back.
+    fn clusters_of(&self, run: Extent) -> Result<Extent, FsError> {
+        let spc = u64::from(self.boot().spc).max(1);
+        let first = BlockNo::new(self.boot().first_data.into());
+        let into = run.start.saturating_since(first);
+        let whole = into.is_multiple_of(spc) && run.len.is_multiple_of(spc);
+        if !whole || run.start < first {
+            return Err(invalid("run of clusters", run.start.get(), Location::of("data")));
+        }
+        let cluster = into.checked_div(spc).unwrap_or(0).saturating_add(2);
+        Ok(Extent::new(BlockNo::new(cluster), run.len.checked_div(spc).unwrap_or(0)))
+    }
+}
+
+/// The number of a cluster of ours, which has 28 bits.
+fn low(cluster: u64) -> u32 {
+    debug_assert!(u32::try_from(cluster).is_ok(), "cluster {cluster}");
+    u32::try_from(cluster).unwrap_or(u32::MAX)
+}
+
+pub(super) fn no_space() -> FsError {
+    FsError::NoSpace("no free clusters".into())
+}
