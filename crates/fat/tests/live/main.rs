@@ -1,5 +1,7 @@
 //! FAT in use: seeded operations beside a model, judged by fsck.fat and mtools.
 
+mod names;
+mod placed;
 mod replay;
 mod shapes;
 #[path = "../../../fs/tests/shared/skip.rs"]

@@ -1,0 +1,143 @@
+//! Names: short and long ones, without case, as many as there can be.
+
+use crate::shapes::{SHAPES, Shape, fsck, image, open, ran, written};
+use seekless_cache::Discipline;
+use seekless_fat::FatLive;
+use seekless_fs::FsError;
+use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode};
+use seekless_units::{ByteLen, Ino};
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
+
+fn make(live: &mut FatLive, dir: Ino, name: &str) -> Result<Ino, FsError> {
+    live.make(dir, name.as_bytes(), NewFile::Regular, OWNER).map(|attr| attr.ino)
+}
+
+fn names(live: &mut FatLive, dir: Ino) -> Vec<String> {
+    let mut names = Vec::new();
+    live.read_dir(dir, 2, &mut |entry| {
+        names.push(String::from_utf8(entry.name.to_vec()).unwrap());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    names
+}
+
+#[test]
+fn names_are_the_same_without_case() {
+    let Some(device) = image(&SHAPES[3]) else { return };
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let root = live.root();
+    let file = make(&mut live, root, "A long name é.text").unwrap();
+    for same in ["a LONG name É.TEXT", "ALONGN~1.TEX", "alongn~1.tex", "A long name é.text. ."] {
+        assert_eq!(live.lookup(root, same.as_bytes()).unwrap(), Some(file), "{same}");
+        assert!(matches!(make(&mut live, root, same), Err(FsError::Exists(_))), "{same}");
+    }
+    make(&mut live, root, "UPPER.TXT").unwrap();
+    make(&mut live, root, "lower.txt").unwrap();
+    make(&mut live, root, "trailing. .").unwrap();
+    let replace = RenameMode::Replace;
+    live.rename((root, b"lower.txt"), (root, b"LOWER.TXT"), replace).unwrap();
+    live.rename((root, b"UPPER.TXT"), (root, b"Upper.txt"), replace).unwrap();
+    let mut shown = names(&mut live, root);
+    shown.sort();
+    assert_eq!(shown, ["A long name é.text", "LOWER.TXT", "Upper.txt", "trailing"]);
+    for wrong in ["a:b", "a*b", "a?b", "a\"b", "a<b", "a>b", "a|b", "a\\b", "a\u{7}", "...", " "] {
+        assert!(matches!(make(&mut live, root, wrong), Err(FsError::Invalid(_))), "{wrong:?}");
+    }
+    let long = "é".repeat(255);
+    make(&mut live, root, &long).unwrap();
+    let longer = "é".repeat(256);
+    assert!(matches!(make(&mut live, root, &longer), Err(FsError::NameTooLong { .. })));
+    live.unmount().unwrap();
+    fsck(&device, "names");
+    let path = written(&device);
+    if let Some((_, text)) = ran("mdir", &["-i", path.to_str().unwrap(), "-b", "::"]) {
+        for name in ["::/A long name é.text", "::/LOWER.TXT", "::/Upper.txt", "::/trailing"] {
+            assert!(text.lines().any(|line| line == name), "{name}: {text}");
+        }
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// One after the other, each short name would be looked for in a scan of all.
+#[test]
+fn ten_thousand_names_of_one_beginning_take_a_second() {
+    let shape = Shape { how: &["-F", "32", "-s", "8"], kibibytes: 16384 };
+    let Some(device) = image(&shape) else { return };
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let dir = live.make(live.root(), b"many", NewFile::Directory, OWNER).unwrap().ino;
+    let start = Instant::now();
+    for n in 0..10_000 {
+        make(&mut live, dir, &format!("a long beginning {n}.text")).unwrap();
+    }
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(if cfg!(debug_assertions) { 10 } else { 1 }), "{took:?}");
+    live.unmount().unwrap();
+    fsck(&device, "many names");
+}
+
+#[test]
+fn directories_and_files_end_where_the_format_does() {
+    // 128 entries in the root.
+    let shape = Shape { how: &["-F", "16", "-s", "1", "-r", "128"], kibibytes: 8192 };
+    let Some(device) = image(&shape) else { return };
+    let mut live = open(&device, Discipline::Async);
+    let root = live.root();
+    let full = (0..200).find_map(|n| make(&mut live, root, &format!("F{n}")).err()).unwrap();
+    assert!(matches!(full, FsError::NoSpace(_)), "{full}");
+    assert_eq!(names(&mut live, root).len(), 128);
+    live.unlink(root, b"F3").unwrap();
+    // A long name needs more than the one slot that is free.
+    assert!(matches!(make(&mut live, root, "a long name"), Err(FsError::NoSpace(_))));
+    let dir = live.make(root, b"DIR", NewFile::Directory, OWNER).unwrap().ino;
+    // `.` and `..` are two of 65,536.
+    for n in 0..65_534 {
+        make(&mut live, dir, &format!("F{n}")).unwrap();
+    }
+    let full = make(&mut live, dir, "ONEMORE").unwrap_err();
+    assert!(full.to_string().contains("65,536"), "{full}");
+    live.unmount().unwrap();
+    fsck(&device, "full directories");
+    let mut live = open(&device, Discipline::Async);
+    let file = live.lookup(root, b"F0").unwrap().unwrap();
+    let beyond = live.write(file, ByteLen::new(u64::from(u32::MAX)), b"x").unwrap_err();
+    assert!(matches!(beyond, FsError::TooLarge(_)), "{beyond}");
+    let set = seekless_fs::operate::SetAttr { size: Some(1 << 32), ..Default::default() };
+    assert!(matches!(live.set_attr(file, &set), Err(FsError::TooLarge(_))));
+    live.unmount().unwrap();
+}
+
+/// What FAT does not have is refused by name; what it has is one bit.
+#[test]
+fn what_cannot_be_kept_is_refused() {
+    use seekless_fs::operate::{SetAttr, XattrMode};
+    let Some(device) = image(&SHAPES[6]) else { return };
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let root = live.root();
+    let file = make(&mut live, root, "file").unwrap();
+    let permitted = |error| !matches!(error, Err(FsError::NotPermitted(_)));
+    assert!(!permitted(live.make(root, b"s", NewFile::Symlink(b"x"), OWNER)));
+    let pipe = NewFile::Special(seekless_fs::FileKind::Fifo);
+    assert!(!permitted(live.make(root, b"p", pipe, OWNER)));
+    assert!(!permitted(live.link(file, root, b"l")));
+    let xattr = live.set_xattr(file, b"user.x", b"y", XattrMode::Any);
+    assert!(matches!(xattr, Err(FsError::Unsupported(_))));
+    let none = SetAttr::default();
+    assert!(!permitted(live.set_attr(file, &SetAttr { uid: Some(5), ..none })));
+    assert!(!permitted(live.set_attr(file, &SetAttr { perm: Some(0o4755), ..none })));
+    let owner = SetAttr { uid: Some(0), gid: Some(0), ..none };
+    assert!(permitted(live.set_attr(file, &owner)));
+    let shown = live.set_attr(file, &SetAttr { perm: Some(0o400), ..none }).unwrap();
+    assert_eq!(shown.perm, 0o444);
+    live.unmount().unwrap();
+    let mut live = open(&device, Discipline::Sync);
+    let file = live.lookup(root, b"FILE").unwrap().unwrap();
+    assert_eq!(live.attr(file).unwrap().perm, 0o444);
+    let shown = live.set_attr(file, &SetAttr { perm: Some(0o777), ..none }).unwrap();
+    assert_eq!(shown.perm, 0o644);
+    live.unmount().unwrap();
+    fsck(&device, "attributes");
+}
