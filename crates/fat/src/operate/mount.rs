@@ -77,6 +77,7 @@ impl Fat {
             leaving: HashMap::new(),
             arriving: HashMap::new(),
             reached: HashMap::new(),
+            opened: HashMap::new(),
             departed: HashMap::new(),
             many_departed: MANY_DEPARTED,
             found,

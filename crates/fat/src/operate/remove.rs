@@ -136,6 +136,7 @@ impl Fat {
         let after = self.leaving(core, ino);
         self.leaving.remove(&ino);
         self.reached.remove(&ino);
+        self.opened.remove(&ino);
         self.arriving.remove(&ino);
         self.directories.forget(ino);
         if let Some(node) = core.nodes.remove(&ino) {

@@ -179,6 +179,9 @@ impl Fat {
         let slots = (start..).zip(bytes.chunks(ENTRY_SIZE));
         let mut edits: Vec<Edit> =
             slots.map(|(slot, bytes)| Edit { slot, within: 0, bytes: bytes.to_vec() }).collect();
+        if core.cache.config().discipline.keeps_graph() {
+            self.open_slots(core, dir, slot)?;
+        }
         let mut before = self.reached(core, dir);
         // Whatever lies behind the end of the directory was never there.
         let next = slot.saturating_add(1);
@@ -202,6 +205,7 @@ impl Fat {
             }));
         }
         let last = self.sector_number(slot);
+        before.extend(self.opened(core, dir, last));
         for nth in self.sector_number(start)..last {
             let these: Vec<&Edit> =
                 edits.iter().filter(|edit| self.sector_number(edit.slot) == nth).collect();
@@ -212,6 +216,57 @@ impl Fat {
         let these: Vec<&Edit> =
             edits.iter().filter(|edit| self.sector_number(edit.slot) == last).collect();
         self.put_edits(core, dir, &these, role, &before)
+    }
+
+    /// Has the slots up to one on the disk as deleted, not as never used, and with it all of
+    /// its cluster: else an entry in a sector that is written earlier would lie behind the
+    /// end of the directory.
+    fn open_slots(&mut self, core: &mut Core, dir: Ino, slot: u32) -> Result<(), FsError> {
+        let known = self.dir(core, dir)?;
+        let (end, capacity) = (known.end, known.capacity);
+        if slot < end {
+            return Ok(());
+        }
+        let open_to = match &core.node(dir)?.map.chain {
+            None => capacity,
+            Some(_) => {
+                let cluster = self.per_sector().saturating_mul(self.boot().spc).max(1);
+                slot.saturating_add(1).next_multiple_of(cluster).min(capacity)
+            }
+        };
+        if open_to < capacity {
+            // Whatever lies behind them was never there; there is seldom anything.
+            let (sector, skip) = self.slot_place(core, (dir, open_to))?;
+            if core.cache.read(sector, skip, 1)? != [first::END] {
+                let end = Edit { slot: open_to, within: 0, bytes: vec![first::END] };
+                let id = self.put_edits(core, dir, &[&end], Role::EntryChange, &[])?;
+                core.cache.settle(&[id])?;
+            }
+        }
+        let mut opened = Vec::new();
+        for nth in self.sector_number(end)..=self.sector_number(open_to.saturating_sub(1)) {
+            let slots = self.beside(nth.saturating_mul(self.per_sector()));
+            let slots = slots.start.max(end)..slots.end.min(open_to);
+            let edits: Vec<Edit> =
+                slots.map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect();
+            let edits: Vec<&Edit> = edits.iter().collect();
+            opened.push((nth, self.put_edits(core, dir, &edits, Role::EntryRemove, &[])?));
+        }
+        self.opened.entry(dir).or_default().append(&mut opened);
+        self.dir(core, dir)?.end = open_to;
+        Ok(())
+    }
+
+    /// What must be on the disk for an entry in one of a directory's sectors not to lie behind
+    /// its end.
+    fn opened(&mut self, core: &Core, dir: Ino, sector: u32) -> Ids {
+        let Some(opened) = self.opened.get_mut(&dir) else { return Ids::new() };
+        opened.retain(|(_, id)| !core.cache.is_committed(*id));
+        let ids = opened.iter().filter(|(nth, _)| *nth < sector).map(|&(_, id)| id).collect();
+        if opened.is_empty() {
+            self.opened.remove(&dir);
+        }
+        ids
     }
 
     /// Takes an entry out, after what must be on the disk before: the short one first, then

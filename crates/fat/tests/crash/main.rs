@@ -1,0 +1,96 @@
+//! Crash states of FAT with fsck.fat as what recovers them: under `sync` and soft updates
+//! `fsck.fat -a` loses nothing that was durable and shows nobody else's bytes, and what
+//! it leaves our own check finds sound.
+
+#![allow(missing_docs)]
+
+#[path = "../../../fs/tests/shared/skip.rs"]
+mod skip;
+mod target;
+
+use seekless_cache::Discipline;
+use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
+use seekless_crash::{Extent, Search, Target};
+use seekless_fat::FatWidth;
+use target::Fat;
+
+const WIDTHS: [FatWidth; 3] = [FatWidth::Fat12, FatWidth::Fat16, FatWidth::Fat32];
+const ORDERED: [Discipline; 2] = [Discipline::Sync, Discipline::SoftUpdates];
+
+/// States judged, and what of them does not hold, by workload.
+fn judged(
+    width: FatWidth,
+    discipline: Discipline,
+    (workload, sequences, sample): (&str, u64, u64),
+) -> (u64, Vec<String>) {
+    let target = Fat(width);
+    let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(11) };
+    // Of random sequences the device has a queue, too: writes complete late.
+    let queue = sequences > 0;
+    let mut campaign = Campaign::new(&target, Settings { discipline, search, schedules: 2, queue });
+    let scripts = built_in(workload, target.has(), Sequences { count: sequences, seed: 11 });
+    let (mut states, mut wrong) = (0, Vec::new());
+    for script in scripts.unwrap().unwrap() {
+        let result = campaign.unit(&script, &|_| {}).unwrap();
+        states += result.coverage.states;
+        if result.failing > 0 {
+            let what = format!("{discipline} on {}: {}", target.name(), result.workload);
+            wrong.push(format!("{what}: {:?}", result.codes));
+        }
+    }
+    (states, wrong)
+}
+
+fn is_ready() -> bool {
+    if !target::has_judge() {
+        skip::skip("fsck.fat: not found");
+    }
+    target::has_judge()
+}
+
+#[test]
+fn fsck_goes_through_what_crashes_leave() {
+    if !is_ready() {
+        return;
+    }
+    for width in WIDTHS {
+        for discipline in ORDERED {
+            let (states, wrong) = judged(width, discipline, ("singles", 0, 6));
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            assert!(states > 100, "{states} states");
+            let (states, wrong) = judged(width, discipline, ("random:10", 10, 8));
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            assert!(states > 50, "{states} states");
+        }
+    }
+}
+
+/// Where no order is kept, or the FATs are written late, fsck.fat sees it.
+#[test]
+fn fsck_notices_what_is_not_kept_in_order() {
+    if !is_ready() {
+        return;
+    }
+    for width in WIDTHS {
+        let (_, wrong) = judged(width, Discipline::Async, ("create", 0, 80));
+        assert!(wrong.iter().any(|what| what.contains("stale-data")), "{wrong:#?}");
+        // A name is there at once, and where it leads is not in the FATs yet.
+        let (_, wrong) = judged(width, Discipline::Normal, ("fill", 0, 80));
+        assert!(!wrong.is_empty(), "normal loses nothing");
+    }
+}
+
+/// Some ten thousand states.
+#[test]
+#[ignore = "takes minutes"]
+fn fsck_goes_through_many_states() {
+    for width in WIDTHS {
+        for discipline in ORDERED {
+            let (states, wrong) = judged(width, discipline, ("singles", 0, 60));
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            let (more, wrong) = judged(width, discipline, ("random:12", 60, 20));
+            assert!(wrong.is_empty(), "{wrong:#?}");
+            println!("{discipline} {width:?}: {} states", states + more);
+        }
+    }
+}
