@@ -301,6 +301,12 @@ pub trait Operate: Send {
         Ok(None)
     }
 
+    /// Whether names that differ in case alone lead to the same file: then a name may come
+    /// to lead elsewhere by what is done to another. By default, they do not.
+    fn ignores_case(&self) -> bool {
+        false
+    }
+
     /// How full the file system is.
     fn space(&mut self) -> Space;
 

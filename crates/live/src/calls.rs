@@ -200,6 +200,10 @@ impl<F: Format> Operate for Live<F> {
         Ok(work.map(|work| -> Work { Box::new(move || work.perform()) }))
     }
 
+    fn ignores_case(&self) -> bool {
+        self.format.ignores_case()
+    }
+
     fn space(&mut self) -> Space {
         self.format.space(&self.core)
     }

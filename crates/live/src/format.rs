@@ -312,6 +312,11 @@ pub trait Format: Send + Sized {
     /// Brings counts that follow from others up to date in the cache.
     fn put_summaries(&mut self, core: &mut Core<Self::Map>) -> Result<(), FsError>;
 
+    /// Whether names that differ in case alone are the same. By default, they are not.
+    fn ignores_case(&self) -> bool {
+        false
+    }
+
     /// What `statvfs(3)` tells.
     fn space(&self, core: &Core<Self::Map>) -> Space;
 

@@ -151,7 +151,7 @@ impl Filesystem for ImageMount {
             // An entry without an inode: the kernel remembers that it is missing.
             None => Ok((missing(), Generation(0))),
         });
-        answer_entry(reply, found);
+        answer_entry(reply, found, TTL);
     }
 
     fn getattr(

@@ -16,9 +16,14 @@ pub(super) const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longest name of an entry, in bytes.
 pub(super) const NAME_MAX: usize = 255;
 
-pub(super) fn answer_entry(reply: ReplyEntry, found: Result<(FileAttr, Generation), Errno>) {
+/// Answers with an entry, which the kernel may keep for so long.
+pub(super) fn answer_entry(
+    reply: ReplyEntry,
+    found: Result<(FileAttr, Generation), Errno>,
+    keep: Duration,
+) {
     match found {
-        Ok((attr, generation)) => reply.entry(&TTL, &attr, generation),
+        Ok((attr, generation)) => reply.entry(&keep, &attr, generation),
         Err(error) => reply.error(error),
     }
 }
@@ -185,8 +190,8 @@ pub(super) fn missing() -> FileAttr {
     }
 }
 
-pub(super) fn name_of(name: &OsStr) -> Result<&[u8], Errno> {
-    if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
+pub(super) fn name_of(name: &OsStr, name_max: usize) -> Result<&[u8], Errno> {
+    if name.len() > name_max { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
 }
 
 /// A moment as the engine keeps it.

@@ -8,7 +8,9 @@
 mod calls;
 mod listing;
 
-use super::kernel::{answer_empty, answer_entry, errno, file_attr, generation};
+use super::kernel::{
+    NAME_MAX, TTL, answer_empty, answer_entry, errno, file_attr, generation, name_of,
+};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
@@ -18,6 +20,7 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A file system in use, shared with whoever ticks and closes it.
 pub(crate) type Shared = Arc<Mutex<dyn Operate>>;
@@ -32,6 +35,10 @@ pub(crate) struct LiveMount {
     live: Shared,
     root: Ino,
     block_size: u32,
+    /// Longest name, in bytes.
+    name_max: usize,
+    /// How long the kernel may keep what a name leads to.
+    keep: Duration,
     /// How often the kernel was told of an inode that it has not forgotten.
     known: Mutex<HashMap<u64, u64>>,
     listings: Listings,
@@ -39,11 +46,25 @@ pub(crate) struct LiveMount {
 
 impl LiveMount {
     pub(crate) fn new(live: Shared) -> Self {
-        let (root, block_size) = {
+        let (root, space, ignores_case) = {
             let mut live = lock(&live);
-            (live.root(), live.space().block_size)
+            (live.root(), live.space(), live.ignores_case())
         };
-        Self { live, root, block_size, known: Mutex::default(), listings: Listings::default() }
+        Self {
+            live,
+            root,
+            block_size: space.block_size,
+            name_max: (space.name_max as usize).max(NAME_MAX),
+            // The kernel knows each spelling of a name by itself.
+            keep: if ignores_case { Duration::ZERO } else { TTL },
+            known: Mutex::default(),
+            listings: Listings::default(),
+        }
+    }
+
+    /// A name that is not too long.
+    fn name<'a>(&self, name: &'a OsStr) -> Result<&'a [u8], Errno> {
+        name_of(name, self.name_max)
     }
 
     /// FUSE's number of the root is 1.
@@ -118,7 +139,7 @@ impl LiveMount {
             Ok(self.shown(&attr))
         });
         drop(live);
-        answer_entry(reply, made);
+        answer_entry(reply, made, self.keep);
     }
 
     fn make(

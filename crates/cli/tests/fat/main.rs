@@ -5,8 +5,11 @@ mod build;
 mod check;
 #[path = "../judges/mod.rs"]
 mod judges;
+mod live;
 mod make;
 mod mount;
+#[path = "../judges/mounted.rs"]
+mod mounted;
 mod optimize;
 mod read;
 mod shapes;

@@ -39,6 +39,10 @@ impl Format for Fat {
         Ok(())
     }
 
+    fn ignores_case(&self) -> bool {
+        true
+    }
+
     fn space(&self, core: &Core) -> Space {
         let spc = u64::from(self.boot().spc);
         let free = u64::from(self.free).saturating_mul(spc).saturating_add(core.pending.blocks);

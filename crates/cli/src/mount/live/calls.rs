@@ -2,8 +2,8 @@
 
 use super::{LiveMount, lock};
 use crate::mount::kernel::{
-    TTL, answer_attr, answer_data, answer_entry, answer_names, answer_value, errno, file_type,
-    kernel_device, missing, moment, name_of,
+    answer_attr, answer_data, answer_entry, answer_names, answer_value, errno, file_type,
+    kernel_device, missing, moment,
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -61,7 +61,7 @@ impl Filesystem for LiveMount {
         let mut live = lock(&self.live);
         let found = (|| {
             let dir = self.ino(parent)?;
-            let Some(ino) = live.lookup(dir, name_of(name)?).map_err(errno)? else {
+            let Some(ino) = live.lookup(dir, self.name(name)?).map_err(errno)? else {
                 return Ok((missing(), Generation(0)));
             };
             let attr = live.attr(ino).map_err(errno)?;
@@ -69,7 +69,7 @@ impl Filesystem for LiveMount {
             Ok(self.shown(&attr))
         })();
         drop(live);
-        answer_entry(reply, found);
+        answer_entry(reply, found, self.keep);
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, times: u64) {
@@ -170,13 +170,13 @@ impl Filesystem for LiveMount {
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.done(request, reply, |live| {
-            live.unlink(self.ino(parent)?, name_of(name)?).map_err(errno)
+            live.unlink(self.ino(parent)?, self.name(name)?).map_err(errno)
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         self.done(request, reply, |live| {
-            live.rmdir(self.ino(parent)?, name_of(name)?).map_err(errno)
+            live.rmdir(self.ino(parent)?, self.name(name)?).map_err(errno)
         });
     }
 
@@ -197,8 +197,8 @@ impl Filesystem for LiveMount {
             _ => return reply.error(Errno::EINVAL),
         };
         self.done(request, reply, |live| {
-            let from = (self.ino(parent)?, name_of(name)?);
-            let to = (self.ino(newparent)?, name_of(newname)?);
+            let from = (self.ino(parent)?, self.name(name)?);
+            let to = (self.ino(newparent)?, self.name(newname)?);
             live.rename(from, to, mode).map_err(errno)
         });
     }
@@ -212,7 +212,7 @@ impl Filesystem for LiveMount {
         reply: ReplyEntry,
     ) {
         self.entry(request, reply, |live| {
-            live.link(self.ino(ino)?, self.ino(newparent)?, name_of(newname)?).map_err(errno)
+            live.link(self.ino(ino)?, self.ino(newparent)?, self.name(newname)?).map_err(errno)
         });
     }
 
@@ -392,7 +392,7 @@ impl Filesystem for LiveMount {
                 };
                 let (shown, generation) = self.shown(&attr);
                 let (number, name) = (self.number(entry.ino), OsStr::from_bytes(entry.name));
-                if reply.add(number, entry.cookie, name, &TTL, &shown, generation) {
+                if reply.add(number, entry.cookie, name, &self.keep, &shown, generation) {
                     break;
                 }
                 told += 1;
