@@ -1,5 +1,8 @@
 //! FAT in use: seeded operations beside a model, judged by fsck.fat and mtools.
 
+mod hostile;
+#[path = "../damage/images.rs"]
+mod images;
 mod names;
 mod placed;
 mod replay;
