@@ -64,7 +64,7 @@ impl Fat {
         after.extend(self.departures(core, dir, &known));
         let entry = self.encode(&node, named.short);
         let role = if is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
-        let id = self.add_entry(core, dir, start, (&named, &entry), role, &after, None)?;
+        let id = self.add_entry(core, (dir, start), (&named, &entry), role, &after, None)?;
         node.sized = id;
         let first = node.map.first;
         core.nodes.insert(ino, node);

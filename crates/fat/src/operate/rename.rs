@@ -135,7 +135,7 @@ impl Fat {
     ) -> Result<ChangeId, FsError> {
         let role = if moved.is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
         let entry = self.encode(core.node(moved.ino)?, named.short);
-        let id = self.add_entry(core, dir, start, (named, &entry), role, after, going)?;
+        let id = self.add_entry(core, (dir, start), (named, &entry), role, after, going)?;
         core.node(moved.ino)?.sized = id;
         Ok(id)
     }

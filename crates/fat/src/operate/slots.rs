@@ -166,8 +166,7 @@ impl Fat {
     pub(super) fn add_entry(
         &mut self,
         core: &mut Core,
-        dir: Ino,
-        start: u32,
+        (dir, start): (Ino, u32),
         (named, entry): (&Named, &[u8; ENTRY_SIZE]),
         role: Role,
         after: &[ChangeId],
