@@ -193,6 +193,22 @@ fn shards_add_up() {
 }
 
 #[test]
+fn fat_holds_under_soft_updates_and_not_without_order() {
+    for format in ["fat12", "fat16", "fat32"] {
+        for workload in ["create", "rename-over", "rename-directory"] {
+            let output = run(workload, "softdep", format, &["--sample", "40"]);
+            assert_eq!(output.status.code(), Some(0), "{format}: {}", text(&output));
+        }
+        let output = run("create", "async", format, &["--sample", "60"]);
+        assert_eq!(output.status.code(), Some(1), "{format}: {}", errors(&output));
+        // There are no such workloads where a file is its entry.
+        assert_eq!(run("link", "softdep", format, &[]).status.code(), Some(2));
+        let output = run("create", "journal=ordered", format, &[]);
+        assert_eq!(output.status.code(), Some(4), "{format}: {}", errors(&output));
+    }
+}
+
+#[test]
 fn what_is_forgotten_is_noticed() {
     let output = crash(&["mutate", "--format", "ufs2", "--mutants", "4", "--seed", "2", "--json"]);
     let value = json(&output);

@@ -141,7 +141,8 @@ impl Fat {
                 let set = width.set(cluster, value, window.at, &mut window.bytes);
                 set.ok_or_else(|| truncated(entry_place(self.boot(), fat, cluster)))?;
             }
-            let in_order = values.len() == 1 && self.straddles(first);
+            let mut clusters = (first..).take(values.len());
+            let in_order = width == Width::Fat12 && clusters.any(|n| self.straddles(n));
             let mut parts = self.parts(fat, &window);
             if in_order && straddling == Straddling::Descending {
                 parts.reverse();

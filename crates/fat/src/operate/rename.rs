@@ -108,13 +108,14 @@ impl Fat {
         }
         let slot = start.saturating_add(named.slots()).saturating_sub(1);
         let id = self.put_moved(core, moved, (to.0, start), &named, &after, None)?;
+        // The old name may be the same in another case.
+        let old = self.leave(core, moved.dir, moved.going.slot)?;
         self.enter(core, to.0, slot, named.slots(), known)?;
         if moved.dir != to.0 {
             self.turn(core, moved, to.0, id)?;
         }
         let before: Ids = way.into_iter().chain([id]).collect();
         let removed = self.erase_entry(core, moved.dir, moved.going, &before)?;
-        let old = self.leave(core, moved.dir, moved.going.slot)?;
         self.note_departure(core, moved.dir, &old, removed);
         self.note_leaving(core, moved.ino, removed);
         self.note_arriving(core, to.0, removed);

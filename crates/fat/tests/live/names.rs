@@ -1,6 +1,6 @@
 //! Names: short and long ones, without case, as many as there can be.
 
-use crate::shapes::{SHAPES, Shape, fsck, image, open, ran, written};
+use crate::shapes::{SHAPES, Shape, WALL, fsck, image, open, open_with, options, ran, written};
 use seekless_cache::Discipline;
 use seekless_fat::FatLive;
 use seekless_fs::FsError;
@@ -140,4 +140,24 @@ fn what_cannot_be_kept_is_refused() {
     assert_eq!(shown.perm, 0o644);
     live.unmount().unwrap();
     fsck(&device, "attributes");
+}
+
+/// Entries have local time: an hour more where that is ahead by an hour.
+#[test]
+fn times_are_local() {
+    let Some(device) = image(&SHAPES[3]) else { return };
+    let how = seekless_fat::LiveOptions { zone: 60, ..options() };
+    let mut live = open_with(&device, Discipline::SoftUpdates, how);
+    let root = live.root();
+    let file = make(&mut live, root, "FILE").unwrap();
+    let shown = live.attr(file).unwrap();
+    assert_eq!((shown.mtime.secs, shown.mtime.nanos), (WALL.secs, 0));
+    assert_eq!(shown.crtime, Some(WALL));
+    live.unmount().unwrap();
+    let path = written(&device);
+    if let Some((_, text)) = ran("mdir", &["-i", path.to_str().unwrap(), "::"]) {
+        // date -u -d @1700003600
+        assert!(text.contains("2023-11-14  23:13"), "{text}");
+    }
+    std::fs::remove_file(path).unwrap();
 }

@@ -355,7 +355,8 @@ impl Replay {
                         let mut visit = |entry: seekless_fs::DirEntry<'_>| {
                             let name = String::from_utf8(entry.name.to_vec()).unwrap();
                             assert!(entry.cookie > from);
-                            assert!(shown.insert(name, entry.ino).is_none());
+                            let other = shown.insert(name.clone(), entry.ino);
+                            assert_eq!(other, None, "{name} is there twice, {}", entry.ino);
                             (after, seen) = (entry.cookie, seen + 1);
                             if seen == 7 {
                                 ControlFlow::Break(())
