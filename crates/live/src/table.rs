@@ -32,7 +32,7 @@ pub enum Part {
 }
 
 /// A format whose inodes lie in tables, all of one length and none across two
-/// blocks. As with [`Format`], inodes given by number are in memory.
+/// blocks. As with [`Format`](crate::Format), inodes given by number are in memory.
 pub trait Table: Linked {
     /// Where an inode lies: its block, and the byte in it.
     ///
@@ -63,7 +63,7 @@ pub trait Table: Linked {
     /// An inode's bytes as they are, and as its node would have them.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn old_and_new(&self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(Raw, Raw), FsError> {
         let (block, skip) = self.inode_place(ino)?;
         let old = Raw::from_slice(core.cache.read(block, skip, self.inode_len())?);
@@ -77,7 +77,7 @@ pub trait Table: Linked {
     /// not wait for that any more.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn put_part(
         &mut self,
         core: &mut Core<Self::Map>,
@@ -121,7 +121,7 @@ pub trait Table: Linked {
     /// Writes the attributes of a node into its inode, for which nothing waits.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn put_rest(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
         let (old, mut new) = self.old_and_new(core, ino)?;
         let (block, skip) = self.inode_place(ino)?;
@@ -149,7 +149,7 @@ pub trait Table: Linked {
     /// Writes a whole inode for the first time, from bytes that were made for it.
     ///
     /// # Errors
-    /// As [`Format`].
+    /// As [`Format`](crate::Format).
     fn put_first(
         &mut self,
         core: &mut Core<Self::Map>,
