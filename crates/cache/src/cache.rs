@@ -8,7 +8,7 @@ use crate::order::Order;
 use crate::shape::{Place, Shape, bits};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
-use seekless_units::{BlockNo, ByteLen};
+use seekless_units::{BlockNo, ByteLen, Nanos};
 use std::sync::Arc;
 
 /// What the format does to a block of metadata that is about to be written:
@@ -100,6 +100,12 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The time by its clock.
+    #[must_use]
+    pub fn now(&self) -> Nanos {
+        self.clock.now()
     }
 
     /// What it counted.

@@ -14,6 +14,8 @@ pub(crate) struct Memory {
     pub(crate) buffers: Buffers,
     pub(crate) wheel: Wheel,
     pub(crate) counters: Counters,
+    /// Bytes that whoever uses the cache keeps besides.
+    pub(crate) beside: u64,
     ages: Ages,
     /// What is logged is written when its transaction is, not when it is old.
     journal: Option<JournalMode>,
@@ -28,6 +30,7 @@ impl Memory {
             buffers: Buffers::new(shape.block_bytes(), paged),
             wheel: Wheel::new(now),
             counters: Counters::default(),
+            beside: 0,
             ages: config.ages,
             journal: config.discipline.journal_mode(),
         }

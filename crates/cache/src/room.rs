@@ -12,7 +12,14 @@ impl<A> Cache<A> {
     /// the device, which bounds how much that is, and goes once it has completed.
     pub(crate) fn is_over_capacity(&self) -> bool {
         let buffers = &self.memory.buffers;
-        buffers.bytes() - buffers.bytes_under_way() > self.config.capacity.get()
+        let kept = buffers.bytes() - buffers.bytes_under_way() + self.memory.beside;
+        kept > self.config.capacity.get()
+    }
+
+    /// Says how many bytes whoever uses the cache keeps besides: its blocks make room for
+    /// them. More than half of what the cache may hold leave it too little.
+    pub fn set_beside(&mut self, bytes: u64) {
+        self.memory.beside = bytes;
     }
 
     /// Drops the least recently used blocks that hold nothing new, until the

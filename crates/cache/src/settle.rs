@@ -146,6 +146,26 @@ impl<A> Cache<A> {
         self.settle(&waiting)
     }
 
+    /// Gives to the device what was changed in some runs of fragments and waits for
+    /// nothing, without waiting for it. What the log has stays there.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
+    pub fn start_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
+        self.check_writable()?;
+        self.poll()?;
+        let mut blocks = Vec::new();
+        for &run in runs {
+            for (block, mask) in self.memory.shape.blocks_of(run) {
+                let Some(buffer) = self.memory.buffers.get(block) else { continue };
+                let held = buffer.held.journal;
+                let is_free = !buffer.held.waits() && !held.logged && !held.homing;
+                blocks.extend((buffer.dirty & mask != 0 && is_free).then_some(block));
+            }
+        }
+        self.write_blocks(&blocks, false)
+    }
+
     /// Writes everything. Actions that become ready must be done by the
     /// format, which then calls again, until there are none.
     ///
