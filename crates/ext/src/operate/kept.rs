@@ -26,6 +26,9 @@ enum Way {
     /// So many, a power of two, in an aligned piece: the first one of the smallest size
     /// that there is.
     Aligned(u32),
+    /// So many in a row, in a group of which the free pieces are as long on average: only
+    /// those that are long enough are looked at.
+    LikelyRun(u32),
     /// So many in a row.
     Run(u32),
 }
@@ -33,15 +36,17 @@ enum Way {
 impl Way {
     const fn len(self) -> u32 {
         match self {
-            Self::Aligned(len) | Self::Run(len) => len,
+            Self::Aligned(len) | Self::LikelyRun(len) | Self::Run(len) => len,
         }
     }
 
     fn find(self, bitmap: &[u8], bits: u32, largest: u32) -> Option<Range<u32>> {
         match self {
             Self::Aligned(len) => buddy(bitmap, bits, len, largest),
-            Self::Run(len) => {
-                let run = best_run(bitmap, bits, len, largest)?;
+            Self::LikelyRun(len) if average_piece(bitmap, bits) < index(len) => None,
+            Self::LikelyRun(len) | Self::Run(len) => {
+                let least = if matches!(self, Self::LikelyRun(_)) { len } else { 1 };
+                let run = best_run(bitmap, bits, (len, least), largest)?;
                 let run = Some(run).filter(|run| run.len() >= index(len))?;
                 Some(run.start..run.start.saturating_add(len))
             }
@@ -80,6 +85,17 @@ fn buddy(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>>
     None
 }
 
+/// Free bits of a bitmap in a row, on average (`bb_free` by `bb_fragments`).
+fn average_piece(bitmap: &[u8], bits: u32) -> usize {
+    let (mut free, mut pieces, mut from) = (0usize, 0usize, 0);
+    while let Some(start) = first_free(bitmap, bits, from) {
+        from = first_used(bitmap, start..bits).unwrap_or(bits);
+        free = free.saturating_add((start..from).len());
+        pieces = pieces.saturating_add(1);
+    }
+    free.checked_div(pieces).unwrap_or(0)
+}
+
 /// The first set bit of a range.
 fn first_used(bitmap: &[u8], mut range: Range<u32>) -> Option<u32> {
     range.find(|&bit| has_bit(bitmap, bit))
@@ -106,12 +122,25 @@ fn buddy_of(bitmap: &[u8], bits: u32, bit: u32, largest: u32) -> Range<u32> {
 
 /// So many blocks as they are found in free buddies that follow each other
 /// (`ext4_mb_complex_scan_group`): the first that are as many exactly, or the fewest that
-/// are enough of the first few; or else the most that there are.
-fn best_run(bitmap: &[u8], bits: u32, len: u32, largest: u32) -> Option<Range<u32>> {
+/// are enough of the first few; or else the most that there are. Pieces of less than `least`
+/// are passed over.
+fn best_run(
+    bitmap: &[u8],
+    bits: u32,
+    (len, least): (u32, u32),
+    largest: u32,
+) -> Option<Range<u32>> {
     let wanted = index(len);
     let mut best: Option<Range<u32>> = None;
     let (mut from, mut seen) = (0, 0usize);
     while let Some(start) = first_free(bitmap, bits, from) {
+        if least > 1 {
+            let end = first_used(bitmap, start..bits).unwrap_or(bits);
+            if (start..end).len() < index(least) {
+                from = end;
+                continue;
+            }
+        }
         let mut end = buddy_of(bitmap, bits, start, largest).end;
         while (start..end).len() < wanted && first_free(bitmap, bits, end) == Some(end) {
             end = buddy_of(bitmap, bits, end, largest).end;
@@ -273,7 +302,11 @@ impl Ext {
             return Ok(Some(run));
         }
         let aligned = search.len.is_power_of_two() && search.len >= 4;
-        let ways = [aligned.then_some(Way::Aligned(search.len)), Some(Way::Run(search.len))];
+        let ways = [
+            aligned.then_some(Way::Aligned(search.len)),
+            Some(Way::LikelyRun(search.len)),
+            Some(Way::Run(search.len)),
+        ];
         for way in ways.into_iter().flatten() {
             for number in self.groups_from(search.from, way.len(), limit) {
                 let is_aligned = matches!(way, Way::Aligned(_));
@@ -290,7 +323,7 @@ impl Ext {
         let mut longest: Option<Extent> = None;
         for number in self.groups_from(search.from, 1, limit) {
             let View { bitmap, bits } = self.view(core, number)?;
-            let found = best_run(&bitmap, bits, bits, self.largest_buddy())
+            let found = best_run(&bitmap, bits, (bits, 1), self.largest_buddy())
                 .map(|run| self.run_in(number, &run));
             if let Some(run) = found
                 && longest.is_none_or(|longest| run.len > longest.len)
