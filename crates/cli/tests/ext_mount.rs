@@ -155,6 +155,40 @@ fn the_kernel_and_the_mount_change_an_image_in_turn() {
     }
 }
 
+/// Delayed allocation through the mount: what a program wrote is there for all who look, and
+/// for the kernel after the image was unmounted.
+#[test]
+fn contents_that_wait_are_there_and_are_written_back() {
+    if !ready() {
+        return;
+    }
+    for options in ["rw,blocks=ext4-goal", "rw,delalloc,journal=writeback,cache=1M"] {
+        let scratch = Scratch::new("ext-delayed");
+        let image = scratch.join("image");
+        let at = scratch.path().join("at");
+        make(&image, &["-t", "ext4", "-b", "1024"]);
+        let mounted = Mounted::new(&image, &at, options);
+        populate(&at, 100, 5 << 20);
+        scatter(&at.join("scattered"), 0);
+        scatter(&at.join("scattered"), 3);
+        fs::write(at.join("temporary"), vec![3; 1 << 20]).expect("write");
+        fs::remove_file(at.join("temporary")).expect("rm");
+        // Blocks are counted before they are there.
+        let file = at.join("fresh");
+        fs::write(&file, vec![7; 100 << 10]).expect("write");
+        let used =
+            |path: &Path| std::os::unix::fs::MetadataExt::blocks(&path.metadata().expect("stat"));
+        assert_eq!(used(&file), 200);
+        fs::File::open(&file).expect("open").sync_all().expect("fsync");
+        assert!((200..=202).contains(&used(&file)), "{}", used(&file));
+        let ours = listing(at.to_str().expect("path"));
+        mounted.end();
+        sound(&image);
+        let kernel = KernelMount::new(&scratch, &image, "ro");
+        same(&format!("{options}: the kernel"), &ours, &listing(kernel.text()));
+    }
+}
+
 #[test]
 fn a_server_that_is_killed_leaves_what_e2fsck_repairs_unasked() {
     if !ready() {
@@ -284,6 +318,7 @@ fn what_is_not_kept_up_is_refused_by_name() {
         ("inodes=nearest", "available: parent, find-group-other, dir-reserve, dir-reserve-hashed"),
         ("inodes=dir-reserve=1", "a directory can reserve 2 to"),
         ("inodes=dir-reserve=many", "policy 'dir-reserve=many'"),
+        ("delalloc", "delalloc on an image without extent"),
     ] {
         let options = format!("rw,{options}");
         let (code, said) = failure(&seekless(&["mount", &image, &at, "-o", &options]));

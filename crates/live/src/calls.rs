@@ -27,6 +27,9 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn set_attr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, FsError> {
+        if set.size.is_some_and(|size| size > 0) {
+            self.write_back(ino, false)?;
+        }
         self.change(|live| live.change_attr(ino, set))
     }
 
@@ -60,6 +63,9 @@ impl<F: Format> Operate for Live<F> {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<(), FsError> {
+        if mode == RenameMode::Replace {
+            self.before_replacing(from, to)?;
+        }
         self.change(|live| F::Names::rename(live, from, to, mode))
     }
 
@@ -91,6 +97,7 @@ impl<F: Format> Operate for Live<F> {
         len: ByteLen,
         keep_size: bool,
     ) -> Result<(), FsError> {
+        self.write_back(ino, true)?;
         self.allocate_in_pieces(ino, offset.get(), len.get(), keep_size)
     }
 
@@ -99,6 +106,7 @@ impl<F: Format> Operate for Live<F> {
         if self.named_node(ino)?.kind != FileKind::Regular {
             return Err(FsError::Invalid(format!("inode {ino} is not a regular file")));
         }
+        self.write_back(ino, false)?;
         self.format.mapped_runs(&mut self.core, ino)
     }
 
@@ -167,7 +175,8 @@ impl<F: Format> Operate for Live<F> {
         self.format.released(ino);
         let node = self.node(ino)?;
         if node.effective > 0 {
-            return Ok(());
+            let was_emptied = node.was_emptied;
+            return if was_emptied { self.write_back(ino, false) } else { Ok(()) };
         }
         if node.links > 0 {
             self.count_free(ino);
@@ -188,7 +197,8 @@ impl<F: Format> Operate for Live<F> {
 
     fn tick(&mut self) -> Result<(), FsError> {
         let done = self.core.cache.tick().and_then(|()| self.run_actions());
-        self.noted(done)
+        self.noted(done)?;
+        self.write_back_expired()
     }
 
     fn leave_work(&mut self) {
@@ -233,6 +243,7 @@ impl<F: Format> Operate for Live<F> {
                 left = left.and(self.change(|live| F::Names::destroy(live, ino)));
             }
         }
+        left = left.and(self.write_back_all());
         let closed = self.close();
         self.noted(closed)?;
         self.closed = true;
@@ -244,7 +255,7 @@ impl<F: Format> Live<F> {
     /// Writes what is left, and that the volume is not in use any more.
     fn close(&mut self) -> Result<(), FsError> {
         self.format.closing();
-        self.write_everything()?;
+        self.write_changes()?;
         if self.broken.is_some() {
             return Err(FsError::ReadOnly("an earlier operation failed".into()));
         }

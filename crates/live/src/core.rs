@@ -2,6 +2,7 @@
 //! memory, and space that is about to become free.
 
 use crate::actions::Action;
+use crate::delayed::Delayed;
 use crate::fault::Fault;
 use crate::node::{Node, gone};
 use crate::removal::Cut;
@@ -39,6 +40,8 @@ pub struct Core<M> {
     pub nodes: HashMap<Ino, Node<M>>,
     /// What is about to become free.
     pub pending: Pending,
+    /// Contents that have no place yet.
+    pub delayed: Delayed,
     /// Whether it is the superuser who changes something.
     pub may_spend_reserve: bool,
     wall: Wall,
@@ -54,6 +57,7 @@ impl<M> Core<M> {
             cache,
             nodes: HashMap::new(),
             pending: Pending::default(),
+            delayed: Delayed::default(),
             may_spend_reserve: true,
             wall,
             fault: None,

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 impl<F: Format> Live<F> {
     pub(crate) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
         self.named_node(ino)?;
+        self.write_back(ino, true)?;
         let runs = self.runs_to_settle(ino)?;
         let runs = self.unless(Fault::FsyncWithoutContents, runs);
         self.core.cache.complete_runs(&runs)?;

@@ -23,7 +23,10 @@ impl<F: Format> Live<F> {
             return Err(FsError::NotPermitted(format!("inode {ino} can only be appended to")));
         }
         self.check_changeable(ino)?;
-        let done = self.format.write_bytes(&mut self.core, ino, offset, bytes)?;
+        let done = match self.write_delayed(ino, offset, bytes)? {
+            Some(done) => done,
+            None => self.format.write_bytes(&mut self.core, ino, offset, bytes)?,
+        };
         let now = self.core.now();
         let node = self.node(ino)?;
         (node.mtime, node.ctime) = (now, now);
@@ -49,10 +52,16 @@ impl<F: Format> Live<F> {
                     )));
                 }
             }
+            // Else it has its place by now.
+            if size == 0 {
+                self.drop_delayed(ino);
+                self.note_emptied(ino)?;
+            }
             if size <= self.node(ino)?.size {
                 self.cut_in_pieces(ino, size)?;
             }
             self.format.truncate(&mut self.core, ino, size)?;
+            self.node(ino)?.recorded = None;
             self.node(ino)?.mtime = now;
         }
         let atime = set.atime.map(|time| self.format.representable(time));

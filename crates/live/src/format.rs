@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::naming::Names;
 use crate::node::Node;
 use crate::removal::Cut;
+use crate::write_back::Stand;
 use seekless_cache::{ChangeId, Config, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{NewFile, SetAttr, Space, XattrMode};
@@ -484,6 +485,78 @@ pub trait Format: Send + Sized {
         offset: u64,
         bytes: &[u8],
     ) -> Result<usize, FsError>;
+
+    // Contents that wait for their place (delayed allocation).
+
+    /// Whether bytes that are to be written to a regular file can wait for their place
+    /// where it has no blocks for them. Then it is ready for them: it may be as long, it has no
+    /// contents in its inode, and what lies between its end and `offset` reads as zeros.
+    /// By default, nothing waits, and nothing else of this is asked for.
+    ///
+    /// # Errors
+    /// [`FsError::TooLarge`]; [`FsError::NoSpace`].
+    fn delays(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _ino: Ino,
+        _offset: u64,
+        _len: u64,
+    ) -> Result<bool, FsError> {
+        Ok(false)
+    }
+
+    /// What a file's map says of a block, and the first block behind it for which that may
+    /// be otherwise.
+    fn stand_of(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        ino: Ino,
+        lbn: u64,
+    ) -> Result<(Stand, u64), FsError> {
+        debug_assert!(false, "nothing of inode {ino} waits");
+        Ok((Stand::Written, lbn.saturating_add(1)))
+    }
+
+    /// Blocks that who changes something now may take, those that are reserved for
+    /// contents which wait among them.
+    fn room(&self, _core: &Core<Self::Map>) -> u64 {
+        0
+    }
+
+    /// Blocks that a file's map grows by at most when so many more of its blocks, in so many
+    /// runs, get a place.
+    fn most_map_blocks(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        _ino: Ino,
+        _runs: u64,
+        _blocks: u64,
+    ) -> Result<u64, FsError> {
+        Ok(0)
+    }
+
+    /// Gives contents of a file a place where its map has a hole: the first of the blocks,
+    /// as many as lie in one run, which is returned. The length that the disk is told of
+    /// goes as far ([`Node::record_up_to`]).
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`]; nothing has changed then.
+    fn place(
+        &mut self,
+        _core: &mut Core<Self::Map>,
+        ino: Ino,
+        _lbn: u64,
+        _contents: &[Box<[u8]>],
+    ) -> Result<Extent, FsError> {
+        debug_assert!(false, "nothing of inode {ino} waits");
+        Err(crate::node::gone(ino))
+    }
+
+    /// Writes the length of a file, as far as the disk is told of it.
+    fn put_size(&mut self, _core: &mut Core<Self::Map>, ino: Ino) -> Result<(), FsError> {
+        debug_assert!(false, "nothing of inode {ino} waits");
+        Ok(())
+    }
 
     /// Gives a file another length.
     ///

@@ -9,7 +9,8 @@
 //! - `format`: what a format has to say; `core`: what its code works on;
 //! - `calls`: what may be asked for; `file`: of files as such;
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
-//! - `read`: what files hold; `unsettled`: and what of it may not be on the disk;
+//! - `read`: what files hold; `unsettled`: and what of it may not be on the disk; `delayed`: what
+//!   of it has no place there yet; `write_back`: and how it gets one;
 //! - `indirect`: files mapped by twelve numbers and three trees;
 //! - `naming`: how files get names; `entries`, `index`, `inside`, `listing`, `names`, `rename`, `reach`: names; `linked_last`: those of
 //!   formats whose check wants another order than that of FFS;
@@ -39,6 +40,7 @@ mod actions;
 mod attributes;
 mod calls;
 mod core;
+mod delayed;
 mod durable;
 mod entries;
 mod fault;
@@ -59,10 +61,12 @@ mod removal;
 mod rename;
 mod table;
 mod unsettled;
+mod write_back;
 
 pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
 pub use attributes::change_list;
+pub use delayed::Delayed;
 pub use fault::Fault;
 pub use format::{
     Codec, Compacted, Contents, Entry, Format, Ids, Limits, Linked, NameOrder, NamePlace, Room,
@@ -71,6 +75,7 @@ pub use naming::{InodeNames, Names};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;
 pub use table::{Fields, Part, Raw, Table};
+pub use write_back::Stand;
 
 use index::Indexes;
 use reach::Reach;
@@ -151,7 +156,8 @@ impl<F: Format> Live<F> {
     /// to do next, by the clock; `None` when nothing waits for its time.
     #[must_use]
     pub fn next_due(&self) -> Option<Nanos> {
-        self.core.cache.next_due()
+        let expiry = self.core.delayed.next_expiry();
+        self.core.cache.next_due().into_iter().chain(expiry).min()
     }
 
     /// Changes and deferred actions that wait for the disk.
@@ -185,7 +191,7 @@ impl<F: Format> Live<F> {
         &mut self,
         operation: impl FnMut(&mut Self) -> Result<R, FsError>,
     ) -> Result<R, FsError> {
-        let done = self.try_change(operation);
+        let done = self.attempt(Self::reclaim, operation);
         self.noted(done)
     }
 
@@ -204,8 +210,11 @@ impl<F: Format> Live<F> {
         done
     }
 
-    fn try_change<R>(
+    /// As [`Live::change`]; `reclaim` gets more room when there is none, and says whether
+    /// there may be some now.
+    fn attempt<R>(
         &mut self,
+        reclaim: impl FnOnce(&mut Self) -> Result<bool, FsError>,
         mut operation: impl FnMut(&mut Self) -> Result<R, FsError>,
     ) -> Result<R, FsError> {
         if let Some(why) = &self.broken {
@@ -218,7 +227,7 @@ impl<F: Format> Live<F> {
         self.run_actions()?;
         self.drop_nodes();
         let mut done = operation(self);
-        if matches!(done, Err(FsError::NoSpace(_))) && self.reclaim()? {
+        if matches!(done, Err(FsError::NoSpace(_))) && reclaim(self)? {
             done = operation(self);
         }
         if let Err(error) = &done
@@ -230,8 +239,24 @@ impl<F: Format> Live<F> {
         self.end_operation().and(done).map_err(met_here)
     }
 
-    /// Frees what waits only for the disk. False when there was nothing.
+    /// Gives contents their places that wait for them, for which more is reserved than they
+    /// need, and frees what waits only for the disk. False when there was nothing.
     fn reclaim(&mut self) -> Result<bool, FsError> {
+        if self.core.delayed.is_empty() {
+            return self.reclaim_freed();
+        }
+        // The operation has undone what it did, and begins anew.
+        self.end_operation()?;
+        match self.write_back_all() {
+            Err(FsError::NoSpace(_)) => {}
+            done => done?,
+        }
+        self.core.cache.begin()?;
+        self.reclaim_freed().map(|_| true)
+    }
+
+    /// Frees what waits only for the disk. False when there was nothing.
+    fn reclaim_freed(&mut self) -> Result<bool, FsError> {
         if self.core.cache.is_journalled() {
             if self.core.cache.quarantined().is_empty() {
                 return Ok(false);
@@ -245,15 +270,21 @@ impl<F: Format> Live<F> {
         if self.core.pending.is_empty() {
             return Ok(false);
         }
-        self.write_everything()?;
+        self.write_changes()?;
         Ok(true)
     }
 
     /// Writes all there is, over as many rounds as that takes.
     ///
     /// # Errors
-    /// [`FsError::Device`].
+    /// [`FsError::Device`]; [`FsError::NoSpace`] if contents are left that have no place.
     pub fn write_everything(&mut self) -> Result<(), FsError> {
+        let placed = self.write_back_all();
+        self.write_changes().and(placed)
+    }
+
+    /// Writes all that was changed in the cache.
+    fn write_changes(&mut self) -> Result<(), FsError> {
         loop {
             self.core.cache.sync()?;
             self.run_actions()?;

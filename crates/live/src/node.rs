@@ -87,6 +87,9 @@ pub struct Node<M> {
     pub sized: ChangeId,
     /// Its length before the write that is under way.
     pub grown_from: Option<u64>,
+    /// The length that the disk is told of, where contents behind that have no place yet
+    /// (`i_disksize` of Linux).
+    pub recorded: Option<u64>,
     /// Those who have it open.
     pub(crate) holds: u32,
     /// Directories in which it has names, as far as they are known.
@@ -114,6 +117,8 @@ pub struct Node<M> {
     pub(crate) arriving: SmallVec<[ChangeId; 1]>,
     /// Of a regular file: where its contents may not be on the disk.
     pub(crate) unsettled: Unsettled,
+    /// It was cut to nothing, and has had nothing written back since.
+    pub(crate) was_emptied: bool,
 }
 
 impl<M: Default> Node<M> {
@@ -144,6 +149,7 @@ impl<M: Default> Node<M> {
             fresh: SmallVec::new(),
             sized: ChangeId::COMMITTED,
             grown_from: None,
+            recorded: None,
             holds: 0,
             seen_in: SeenIn::new(),
             named_by: SmallVec::new(),
@@ -156,6 +162,7 @@ impl<M: Default> Node<M> {
             leaving: SmallVec::new(),
             arriving: SmallVec::new(),
             unsettled: Unsettled::default(),
+            was_emptied: false,
         }
     }
 }
@@ -177,6 +184,18 @@ impl<M> Node<M> {
         self.holds
     }
 
+    /// The length that the disk is told of.
+    #[must_use]
+    pub fn recorded_size(&self) -> u64 {
+        self.recorded.map_or(self.size, |recorded| recorded.min(self.size))
+    }
+
+    /// Contents up to a byte have their place: the disk may be told of them.
+    pub fn record_up_to(&mut self, end: u64) {
+        let end = end.min(self.size);
+        self.recorded = self.recorded.map(|recorded| recorded.max(end));
+    }
+
     /// What it holds, in units of so many bytes.
     pub(crate) fn blocks(&self, unit: u32) -> u64 {
         self.sectors.saturating_mul(512).checked_div(u64::from(unit)).unwrap_or(0)
@@ -193,6 +212,8 @@ impl<F: Format> Live<F> {
     /// What `statx` tells of an inode in memory.
     pub(crate) fn shown(&self, ino: Ino) -> Result<Attr, FsError> {
         let node = self.core.nodes.get(&ino).ok_or_else(|| gone(ino))?;
+        let waiting = self.core.delayed.blocks_of(ino);
+        let waiting = waiting.saturating_mul(u64::from(self.format.limits().block / 512));
         Ok(Attr {
             ino: node.ino,
             kind: node.kind,
@@ -201,7 +222,7 @@ impl<F: Format> Live<F> {
             gid: node.gid,
             nlink: u32::from(node.effective),
             size: node.size,
-            sectors: self.format.shown_sectors(node),
+            sectors: self.format.shown_sectors(node).saturating_add(waiting),
             atime: node.atime,
             mtime: node.mtime,
             ctime: node.ctime,
@@ -216,6 +237,7 @@ impl<F: Format> Live<F> {
     /// The node of an inode that is in use.
     pub(crate) fn node(&mut self, ino: Ino) -> Result<&mut Node<F::Map>, FsError> {
         if !self.core.nodes.contains_key(&ino) {
+            debug_assert!(!self.core.delayed.has(ino), "inode {ino} went with what waits of it");
             let mut node = self.format.load(&mut self.core, ino)?;
             node.seen_in = self.reach.take_seen(ino);
             self.core.nodes.insert(ino, node);
@@ -244,12 +266,13 @@ impl<F: Format> Live<F> {
         if self.core.nodes.len() < self.most_nodes {
             return;
         }
-        let (cache, reach) = (&self.core.cache, &mut self.reach);
+        let (cache, reach, delayed) = (&self.core.cache, &mut self.reach, &self.core.delayed);
         let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
         self.core.nodes.retain(|_, node| {
             let idle = node.holds == 0
                 && node.links == node.effective
                 && node.links > 0
+                && !delayed.has(node.ino)
                 && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
                 && on_disk(&node.reached_by)
                 && on_disk(&node.links_due)

@@ -99,7 +99,8 @@ impl<F: Format> Live<F> {
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
             let at = offset.saturating_add(wide(done));
             let piece = rest.get(..most).unwrap_or(rest);
-            match self.change(|live| live.write_file(ino, at, piece)) {
+            let ready = self.before_write(ino, at, wide(piece.len()));
+            match ready.and_then(|()| self.change(|live| live.write_file(ino, at, piece))) {
                 Ok(0) => break,
                 Ok(written) => done = done.saturating_add(written),
                 Err(_) if done > 0 => break,

@@ -31,6 +31,7 @@ impl<F: Format> Live<F> {
         let limits = *self.format.limits();
         let bsize = u64::from(limits.block);
         let frag = bsize.checked_div(u64::from(limits.unit)).unwrap_or(1);
+        let waits = self.core.delayed.has(ino);
         let mut open: Option<Stretch> = None;
         let mut done = 0usize;
         while done < buf.len() {
@@ -38,11 +39,16 @@ impl<F: Format> Live<F> {
             let skip = index(at.checked_rem(bsize).unwrap_or(0));
             let left = buf.len().saturating_sub(done);
             let end = done.saturating_add(index(limits.block).saturating_sub(skip).min(left));
-            let found = self.format.lookup_block(
-                &mut self.core,
-                ino,
-                at.checked_div(bsize).unwrap_or(0),
-            )?;
+            let lbn = at.checked_div(bsize).unwrap_or(0);
+            if waits && self.core.delayed.get(ino, lbn).is_some() {
+                self.read_stretch(open.take(), buf)?;
+                let block = self.core.delayed.get(ino, lbn).unwrap_or_default();
+                let to = buf.get_mut(done..end).unwrap_or_default().iter_mut();
+                to.zip(block.iter().skip(skip)).for_each(|(to, &from)| *to = from);
+                done = end;
+                continue;
+            }
+            let found = self.format.lookup_block(&mut self.core, ino, lbn)?;
             match (&mut open, found) {
                 (Some(run), Some(block)) if run.follows(block, frag, limits.block) => run.to = end,
                 (_, Some(block)) => {

@@ -52,6 +52,7 @@ impl<F: Linked> Live<F> {
 
     /// What is returned must be on the disk for the file to be gone.
     fn take_apart(&mut self, ino: Ino) -> Result<ChangeId, FsError> {
+        self.drop_delayed(ino);
         self.cut_in_pieces(ino, 0)?;
         self.node(ino)?;
         let cut = self.format.everything(&mut self.core, ino)?;

@@ -55,9 +55,12 @@ Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
   blocks=POLICY                   placement of file blocks: blkpref (default),
                                   old-blkpref, next-free, random-start, near-start
                                   on UFS; ext2-next[=N] (default; takes N blocks at
-                                  once, 1 by default), ext4-goal[=P] (ext4 without
-                                  delayed allocation, on P processors) and the last
-                                  three on ext
+                                  once, 1 by default), ext4-goal[=P] (ext4's, on P
+                                  processors) and the last three on ext
+  delalloc, nodelalloc            ext images with extents: take blocks when contents
+                                  are written back, or with each write (default:
+                                  delalloc with blocks=ext4-goal where possible,
+                                  nodelalloc elsewhere)
   noreallocblks                   do not gather new blocks into clusters (UFS)
   cache=SIZE                      size of the block cache (default: 64M)
   ages=classic|freebsd            how long changes may be delayed: 10, 15 and 30

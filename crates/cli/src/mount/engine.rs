@@ -52,6 +52,10 @@ impl Engine {
                     let what = "dirmove=exdev on UFS (all moves are ordered there)";
                     return Err(FsError::Unsupported(what.into()));
                 }
+                if options.delays == Some(true) {
+                    let what = "delalloc on UFS (only on ext images with extent)";
+                    return Err(FsError::Unsupported(what.into()));
+                }
                 let how = options.ffs(ignore_checksums, wall);
                 Ok(Self::of(FfsLive::open(device, clock, options.config, how)?))
             }

@@ -25,6 +25,8 @@ const KNOWN: &[&str] = &[
     "seed=",
     "reallocblks",
     "noreallocblks",
+    "delalloc",
+    "nodelalloc",
     "cache=",
     "ages=",
     "max_softdeps=",
@@ -63,6 +65,8 @@ pub(crate) struct LiveMountOptions {
     pub(crate) seed: u64,
     /// Gather new blocks into clusters.
     pub(crate) reallocblks: bool,
+    /// Whether contents get their place when they are written back, if that was said.
+    pub(crate) delays: Option<bool>,
     pub(crate) force: bool,
     /// Give directories other names where no order of writes is safe.
     pub(crate) moves_dirs: bool,
@@ -103,6 +107,7 @@ impl LiveMountOptions {
             blocks: self.blocks.clone(),
             seed: self.seed,
             force: self.force,
+            delays: self.delays,
             moves_dirs: self.moves_dirs,
             wall: Box::new(wall),
         }
@@ -168,6 +173,7 @@ impl LiveMountOptions {
             zone: 0,
             seed: 1,
             reallocblks: true,
+            delays: None,
             force: false,
             moves_dirs: true,
             allow_other: false,
@@ -217,6 +223,8 @@ impl LiveMountOptions {
             ("dirmove", Some("any")) => self.moves_dirs = true,
             ("reallocblks", None) => self.reallocblks = true,
             ("noreallocblks", None) => self.reallocblks = false,
+            ("delalloc", None) => self.delays = Some(true),
+            ("nodelalloc", None) => self.delays = Some(false),
             ("barriers", None) => self.config.barriers = true,
             ("nobarriers", None) => self.config.barriers = false,
             ("dirs" | "policy", Some(value)) => self.directories = Some(value.to_string()),
@@ -317,6 +325,9 @@ mod tests {
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
         // The last of two words for one thing counts; a policy may have a number.
+        let options = parse("rw,delalloc,nodelalloc").unwrap();
+        assert_eq!(options.delays, Some(false));
+        assert_eq!(parse("rw").unwrap().delays, None);
         let options = parse("rw,policy=depth,dirs=linear,inodes=dir-reserve=32").unwrap();
         assert_eq!(options.directories.as_deref(), Some("linear"));
         assert_eq!(options.inodes.as_deref(), Some("dir-reserve=32"));
@@ -335,5 +346,7 @@ mod tests {
         assert!(parse("rw,cache=much").unwrap_err().contains("cache=much"));
         assert!(parse("rw,ages=old").unwrap_err().contains("ages"));
         assert!(parse("softdep").unwrap_err().contains("needs -o rw"));
+        assert!(parse("delalloc").unwrap_err().contains("needs -o rw"));
+        assert!(parse("rw,delaloc").unwrap_err().contains("did you mean delalloc?"));
     }
 }

@@ -314,6 +314,7 @@ fn what_must_not_be_mounted_is_refused() {
         ("rw,dirs=linux-orlov", "policy 'linux-orlov' is for ext2, ext3 and ext4 only"),
         ("rw,inodes=dir-reserve=8", "policy 'dir-reserve' is for ext2, ext3 and ext4 only"),
         ("rw,blocks=ext2-next", "policy 'ext2-next' is for ext2, ext3 and ext4 only"),
+        ("rw,delalloc", "delalloc on UFS"),
     ] {
         let (code, message) = attempt(options);
         assert!(code != 0 && message.contains(expected), "{message}");

@@ -69,9 +69,10 @@ fn encode(node: &Node, raw: &mut [u8]) {
         put16(raw, low, low16(value));
         put16(raw, high, low16(value >> 16));
     }
-    put32(raw, core!(i_size_lo), low32(node.size));
+    let size = node.recorded_size();
+    put32(raw, core!(i_size_lo), low32(size));
     if node.kind == FileKind::Regular {
-        put32(raw, core!(i_size_high), low32(node.size >> 32));
+        put32(raw, core!(i_size_high), low32(size >> 32));
     }
     put32(raw, core!(i_dtime), node.map.deleted);
     put32(raw, core!(i_flags), node.flags);

@@ -5,13 +5,13 @@ use super::{Core, Ext, LiveOptions, Node};
 use crate::ondisk::{flags, ro_compat};
 use crate::operate::extents::{self, Tree};
 use crate::operate::inline::is_inline;
-use seekless_cache::Config;
+use seekless_cache::{Config, Role};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_live::indirect::Files;
-use seekless_live::{Cut, Format, InodeNames, Limits, NamePlace, Table};
+use seekless_live::{Cut, Format, InodeNames, Limits, NamePlace, Part, Stand, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
 
@@ -48,6 +48,8 @@ impl Format for Ext {
 
     fn space(&self, core: &Core) -> Space {
         let free = self.groups.free_frags().saturating_add(core.pending.blocks);
+        // As a mount counts them, what maps them is not among these.
+        let free = free.saturating_sub(core.delayed.blocks());
         let sb = &self.volume.sb;
         let fixed = self.metadata.iter().map(|run| run.len).fold(0, u64::saturating_add);
         Space {
@@ -173,6 +175,48 @@ impl Format for Ext {
         let end = Files::of(self, core).check_len(ino, end)?;
         self.allow_length(core, end)?;
         Files::of(self, core).write_bytes(ino, offset, bytes)
+    }
+
+    fn delays(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, FsError> {
+        self.make_ready(core, ino, offset, len)
+    }
+
+    fn stand_of(&mut self, core: &mut Core, ino: Ino, lbn: u64) -> Result<(Stand, u64), FsError> {
+        Tree::of(self, core, ino).stand_of(lbn)
+    }
+
+    fn room(&self, core: &Core) -> u64 {
+        self.room_with_reserved(core)
+    }
+
+    fn most_map_blocks(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        runs: u64,
+        blocks: u64,
+    ) -> Result<u64, FsError> {
+        Tree::of(self, core, ino).most_nodes(runs, blocks)
+    }
+
+    fn place(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        lbn: u64,
+        contents: &[Box<[u8]>],
+    ) -> Result<Extent, FsError> {
+        Tree::of(self, core, ino).place(lbn, contents)
+    }
+
+    fn put_size(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
+        self.put_part(core, ino, Part::Map, Role::Attributes, &[], None).map(drop)
     }
 
     fn truncate(&mut self, core: &mut Core, ino: Ino, len: u64) -> Result<(), FsError> {

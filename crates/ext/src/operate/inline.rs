@@ -163,6 +163,37 @@ impl Ext {
         Ok(false)
     }
 
+    /// Makes a file ready for bytes that wait for their place
+    /// ([`Format::delays`]). False where they do not: those that fit
+    /// in the inode, and those of files with block maps.
+    pub(super) fn make_ready(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, FsError> {
+        if !self.delays {
+            return Ok(false);
+        }
+        let end = offset.checked_add(len);
+        if is_inline(core, ino)? {
+            let room = self.inline_room(core, ino)?;
+            if end.is_some_and(|end| end <= room) {
+                return Ok(false);
+            }
+            self.move_out(core, ino)?;
+        }
+        if !extents::maps(core, ino)? {
+            return Ok(false);
+        }
+        let end = Tree::of(self, core, ino).check_len(end)?;
+        self.allow_length(core, end)?;
+        let size = core.node(ino)?.size;
+        Tree::of(self, core, ino).zero_tail(size, offset)?;
+        Ok(true)
+    }
+
     /// Gives a file another length that has its contents in its inode. False where they
     /// do not fit any more: then they are in a block, and the length is the same.
     pub(super) fn truncate_inline(

@@ -77,6 +77,10 @@ pub struct LiveOptions {
     pub seed: u64,
     /// Open it even if it is not clean.
     pub force: bool,
+    /// Whether contents wait for their place until they are written back (`delalloc`,
+    /// `nodelalloc`); `None` for what goes with the policy for blocks: with `ext4-goal`,
+    /// where it can be.
+    pub delays: Option<bool>,
     /// Give directories other names even where e2fsck would ask which is right, had a
     /// crash come in between; else that fails with [`FsError::CrossDevice`].
     ///
@@ -122,6 +126,8 @@ pub struct Ext {
     /// Nothing is kept in order but by the order of writes: blocks of extent trees
     /// are changed in copies, but for changes within one sector.
     shadows: bool,
+    /// Contents wait for their place until they are written back.
+    delays: bool,
     /// It was opened whatever state it is in: files may have blocks in common.
     is_doubtful: bool,
 }

@@ -59,6 +59,7 @@ impl Ext {
         let sb = &volume.sb;
         permit::check(sb, &options, config.discipline)?;
         let (inodes, blocks) = policies(sb, &options)?;
+        let delays = permit::delays(sb, &options, config.discipline)?;
         let all: Vec<Group> = (0..sb.groups)
             .map(|number| volume.group_desc(GroupNo::new(number)))
             .collect::<Result<_, _>>()?;
@@ -99,6 +100,7 @@ impl Ext {
             orphans: Vec::new(),
             orphan_file,
             shadows: matches!(config.discipline, Discipline::Sync | Discipline::Normal),
+            delays,
             is_doubtful: options.force,
             volume,
         };
@@ -256,6 +258,7 @@ fn recovered(
     let volume = Volume::open(device.clone(), false)?;
     permit::features(&volume.sb, discipline)?;
     policies(&volume.sb, options)?;
+    permit::delays(&volume.sb, options, discipline)?;
     let has_journal = discipline.journal_mode().is_some();
     if has_journal {
         check_usable(&volume)?;

@@ -5,8 +5,9 @@ use super::LiveOptions;
 use crate::features::Features;
 use crate::ondisk::{STATE_ERRORS, STATE_VALID, compat, incompat, ro_compat};
 use crate::superblock::Super;
-use seekless_cache::Discipline;
+use seekless_cache::{Discipline, JournalMode};
 use seekless_fs::FsError;
+use seekless_placement::block::Ext4Goal;
 
 /// Features that are kept up.
 const KNOWN: Features = Features {
@@ -58,6 +59,37 @@ pub(super) fn check(
         return Err(not_clean());
     }
     Ok(())
+}
+
+/// Whether contents wait for their place: where that is asked for, and by default with the
+/// goals of ext4 where it can be.
+///
+/// # Errors
+/// [`FsError::Unsupported`] where it cannot be: on volumes without extents, and under
+/// disciplines that log contents or write at once.
+pub(super) fn delays(
+    sb: &Super,
+    options: &LiveOptions,
+    discipline: Discipline,
+) -> Result<bool, FsError> {
+    let logs = discipline.journal_mode() == Some(JournalMode::Data);
+    let refused = if !sb.has_incompat(incompat::EXTENTS) {
+        Some("delalloc on an image without extent".to_string())
+    } else if logs || discipline.orders_writes() {
+        Some(format!(
+            "delalloc with {discipline} (journal=ordered, journal=writeback and async can be used)"
+        ))
+    } else {
+        None
+    };
+    match (options.delays, refused) {
+        (Some(true), Some(why)) => Err(FsError::Unsupported(why)),
+        (Some(delays), _) => Ok(delays),
+        (None, refused) => {
+            let blocks = options.blocks.as_deref().unwrap_or_default();
+            Ok(refused.is_none() && blocks.split('=').next() == Some(Ext4Goal::NAME))
+        }
+    }
 }
 
 pub(super) fn not_clean() -> FsError {

@@ -103,9 +103,14 @@ impl Ext {
     }
 
     /// Free blocks that may be taken now.
-    fn room(&self, core: &Core) -> u64 {
+    pub(super) fn room_with_reserved(&self, core: &Core) -> u64 {
         let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };
         self.groups.free_frags().saturating_sub(kept)
+    }
+
+    /// The same, without those that are reserved for contents which wait for a place.
+    fn room(&self, core: &Core) -> u64 {
+        self.room_with_reserved(core).saturating_sub(core.delayed.barred())
     }
 
     /// A block for a file's contents or its map.
@@ -166,6 +171,8 @@ impl Ext {
                 left,
                 right,
                 goal,
+                ends_closed: core.delayed.places_closed()
+                    && lbn.saturating_add(most.into()) == size,
             });
             return self.take_by_chunks(core, goal, wanted.as_ref(), limit);
         }

@@ -76,6 +76,9 @@ fn what_a_journal_leaves_needs_no_check() {
         (Ext::inline(), JournalMode::Ordered),
         (Ext::inline(), JournalMode::Writeback),
         (Ext::orphan_file(), JournalMode::Ordered),
+        (Ext::ext4().delayed(), JournalMode::Ordered),
+        (Ext::ext4().delayed(), JournalMode::Writeback),
+        (Ext::inline().delayed(), JournalMode::Ordered),
     ] {
         let discipline = Discipline::Journal(mode);
         let (states, wrong) = judged_on(&target, discipline, ("singles", 0, 2));
@@ -256,6 +259,9 @@ fn e2fsck_goes_through_very_many() {
     let all = with_journal(Ext::inline).into_iter().chain(all);
     let all = with_journal(Ext::orphan_file).into_iter().chain(all);
     let mut found = Vec::new();
+    let ordered = [JournalMode::Ordered, JournalMode::Writeback].map(Discipline::Journal);
+    let delayed = ordered.map(|discipline| (Ext::ext4().delayed(), discipline));
+    let all = delayed.into_iter().chain(all);
     for (target, discipline) in all {
         for of in [("singles", 0, 40), ("random:12", 100, 10), ("pairs", 0, 1)] {
             let (states, wrong) = judged_on(&target, discipline, of);

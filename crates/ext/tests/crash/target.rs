@@ -20,6 +20,8 @@ pub(crate) struct Ext {
     empty: Vec<u8>,
     /// Changes go through a journal.
     journalled: bool,
+    /// Contents wait for their place.
+    delays: bool,
 }
 
 impl Ext {
@@ -35,7 +37,7 @@ impl Ext {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let empty = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
-        Self { name, empty, journalled: how.contains(&"-J") }
+        Self { name, empty, journalled: how.contains(&"-J"), delays: false }
     }
 
     pub(crate) fn ext2() -> Self {
@@ -63,6 +65,11 @@ impl Ext {
     pub(crate) fn orphan_file() -> Self {
         let features = "^resize_inode,orphan_file";
         Self::made("orphan file", "3M", &["-t", "ext4", "-J", "size=1", "-O", features])
+    }
+
+    /// The same with delayed allocation.
+    pub(crate) fn delayed(self) -> Self {
+        Self { delays: true, ..self }
     }
 
     pub(crate) fn ext3() -> Self {
@@ -133,6 +140,7 @@ fn options() -> LiveOptions {
         blocks: None,
         seed: 1,
         force: false,
+        delays: None,
         moves_dirs: true,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     }
@@ -222,7 +230,9 @@ impl Target for Ext {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        Ok(Box::new(InUse(ExtLive::open(device, clock, config, options())?)))
+        let blocks = self.delays.then(|| "ext4-goal".into());
+        let options = LiveOptions { delays: Some(self.delays), blocks, ..options() };
+        Ok(Box::new(InUse(ExtLive::open(device, clock, config, options)?)))
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {

@@ -58,12 +58,15 @@ pub(crate) fn run(data: &[u8]) -> Outcome {
     let clock = Arc::new(VirtualClock::new());
     let mut config = Config::new(discipline);
     config.capacity = ByteLen::new(256 << 10);
+    // With delayed allocation where there can be.
+    let delays = patches & 0x40 != 0;
     let how = LiveOptions {
         directories: "ext2-orlov".into(),
         inodes: None,
-        blocks: None,
+        blocks: delays.then(|| "ext4-goal".into()),
         seed: 1,
         force: true,
+        delays: None,
         moves_dirs: true,
         wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
     };

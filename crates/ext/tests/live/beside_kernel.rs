@@ -1,5 +1,5 @@
-//! `blocks=ext4-goal` beside the kernel, which is mounted without delayed allocation: the
-//! same operations on two copies of an image; files begin in the same groups, and near
+//! `blocks=ext4-goal` beside the kernel, with and without delayed allocation: the same
+//! operations on two copies of an image; files begin in the same groups, and near
 //! each other. Only root mounts images; says so and passes otherwise.
 
 use crate::kernel::mounted_with;
@@ -99,7 +99,7 @@ fn know_all_groups(at: &Path) {
     assert!(shown.lines().count() > 1, "{shown}");
 }
 
-fn by_the_kernel(at: &Path, steps: &[Step], block: usize, has_journal: bool) {
+fn by_the_kernel(at: &Path, steps: &[Step], block: usize, syncs: bool) {
     let path = |path: &str| at.join(path.strip_prefix('/').unwrap());
     stay_on_one_processor();
     know_all_groups(at);
@@ -108,8 +108,9 @@ fn by_the_kernel(at: &Path, steps: &[Step], block: usize, has_journal: bool) {
             Step::Directory(name) => fs::create_dir(path(name)).unwrap(),
             Step::Remove(name) => {
                 fs::remove_file(path(name)).unwrap();
-                // What was given back can be used again once that is committed.
-                if has_journal {
+                // What was given back can be used again once that is committed; what waits
+                // for its place gets one here and there at the same time.
+                if syncs {
                     run("sync", &["-f", at.to_str().unwrap()]);
                 }
             }
@@ -180,26 +181,67 @@ fn files_begin_where_the_kernel_begins_them() {
         return;
     }
     for (n, (shape, discipline)) in VOLUMES.iter().enumerate() {
-        let (sums, good) = nearest(|| beside(n, shape, *discipline));
+        let (sums, good) = nearest(|| beside(n, shape, *discipline, false));
         eprintln!("{sums}");
         assert!(good, "{sums}");
     }
 }
 
+/// The same under the kernel's default, delayed allocation: a file is written in many
+/// requests and placed at once, when it is written back. What writes back is pinned
+/// to a processor as the writers are.
+#[test]
+fn files_that_waited_begin_where_the_kernel_begins_them() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root mounts images");
+        return;
+    }
+    let Some(_one) = WritesBackOnOne::new() else {
+        eprintln!("skipped: {WRITEBACK} cannot be set");
+        return;
+    };
+    for (n, (shape, discipline)) in VOLUMES.iter().enumerate() {
+        let (sums, good) = nearest(|| beside(n, shape, *discipline, true));
+        eprintln!("{sums}");
+        assert!(good, "{sums}");
+    }
+}
+
+/// The processors on which the kernel writes back, which keep chunks of their own: one, as
+/// long as this lives.
+struct WritesBackOnOne(String);
+
+const WRITEBACK: &str = "/sys/devices/virtual/workqueue/writeback/cpumask";
+
+impl WritesBackOnOne {
+    fn new() -> Option<Self> {
+        let before = fs::read_to_string(WRITEBACK).ok()?;
+        fs::write(WRITEBACK, "1").ok().map(|()| Self(before))
+    }
+}
+
+impl Drop for WritesBackOnOne {
+    fn drop(&mut self) {
+        fs::write(WRITEBACK, self.0.trim()).unwrap();
+    }
+}
+
 /// How alike a volume becomes here and there, and whether that is enough.
-fn beside(n: usize, shape: &Shape, discipline: Discipline) -> (String, bool) {
-    let what = format!("{discipline} {shape:?}");
+fn beside(n: usize, shape: &Shape, discipline: Discipline, delays: bool) -> (String, bool) {
+    let option = if delays { "delalloc" } else { "nodelalloc" };
+    let what = format!("{option} {discipline} {shape:?}");
     let block = shape.block as usize;
     let blocks = (shape.mebibytes << 20) as usize / block;
     let steps = steps(n as u64 + 1, 2500, blocks / 2);
     let start = image(shape);
-    let theirs = mounted_with(&copy(&start), "nodelalloc", |at| {
-        by_the_kernel(at, &steps, block, discipline == ORDERED);
+    let theirs = mounted_with(&copy(&start), option, |at| {
+        by_the_kernel(at, &steps, block, delays || discipline == ORDERED);
     });
     let options = LiveOptions {
         directories: "linux-orlov".into(),
         inodes: None,
         blocks: Some(format!("ext4-goal={}", processors())),
+        delays: Some(delays),
         ..options()
     };
     let clock = Arc::new(VirtualClock::new());

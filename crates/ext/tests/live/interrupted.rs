@@ -22,9 +22,9 @@ const JOURNALS: [Discipline; 3] = [
 ];
 
 /// A device that takes so many writes and no more.
-struct Stops {
-    inner: MemoryDevice,
-    left: AtomicU64,
+pub(crate) struct Stops {
+    pub(crate) inner: MemoryDevice,
+    pub(crate) left: AtomicU64,
 }
 
 impl BlockDevice for Stops {

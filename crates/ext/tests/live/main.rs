@@ -6,6 +6,7 @@
 
 mod ahead;
 mod beside_kernel;
+mod delayed;
 mod errors;
 mod extents;
 mod filled;

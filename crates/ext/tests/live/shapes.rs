@@ -254,6 +254,7 @@ pub(crate) fn options() -> LiveOptions {
         blocks: None,
         seed: 1,
         force: false,
+        delays: None,
         moves_dirs: true,
         wall: Box::new(|| WALL),
     }

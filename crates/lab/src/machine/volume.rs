@@ -41,6 +41,7 @@ impl Mount {
                 blocks: Some(self.blocks.clone()),
                 seed: self.seed,
                 force: false,
+                delays: None,
                 moves_dirs: true,
                 wall: Box::new(|| TODAY),
             };

@@ -208,6 +208,7 @@ impl<F: Linked> Live<F> {
     /// Takes a file apart that is to lose its last name, once some changes are on
     /// the disk. What is returned must be there for its name to go.
     fn clear(&mut self, ino: Ino, before: &[ChangeId]) -> Result<ChangeId, FsError> {
+        self.drop_delayed(ino);
         self.node(ino)?;
         let cut = self.format.everything(&mut self.core, ino)?;
         self.drop_index(ino);

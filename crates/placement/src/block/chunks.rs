@@ -28,6 +28,9 @@ pub struct ChunkWanted {
     pub right: Option<(u64, BlockNo)>,
     /// Where the search begins: of several shared chunks the nearest is taken.
     pub goal: BlockNo,
+    /// The file ends with these blocks, and nobody has it open any more: no piece is kept
+    /// for it (`EXT4_MB_HINT_NOPREALLOC`).
+    pub ends_closed: bool,
 }
 
 /// What is looked for when nothing is kept: blocks next to each other in a group.
@@ -163,6 +166,10 @@ impl Chunks {
             let len = SHARED.min(self.per_group);
             return Search { lbn: None, len, exact: None, from: wanted.goal };
         }
+        if wanted.ends_closed {
+            let (lbn, len) = (Some(wanted.lbn), wanted.len.min(self.per_group));
+            return Search { lbn, len, exact: None, from: wanted.goal };
+        }
         let (mut start, mut end) = self.piece_for(wanted);
         if let Some((lbn, _)) = wanted.left {
             start = start.max(lbn.saturating_add(1));
@@ -220,6 +227,10 @@ impl Chunks {
             }
             return self.use_shared(run, wanted.len.into());
         };
+        if wanted.ends_closed {
+            debug_assert!(run.len <= wanted.len.into(), "no more was looked for");
+            return run;
+        }
         let at = self.goal_of(wanted.ino);
         if let Some(last) = self.last.get_mut(at) {
             *last = run.start;
@@ -261,4 +272,37 @@ impl Chunks {
 fn is_small(wanted: &ChunkWanted) -> bool {
     let end = wanted.lbn.saturating_add(wanted.len.into());
     end.max(wanted.size) <= SMALL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept for a file that goes on, and not for one that ends and is closed.
+    #[test]
+    fn a_closed_file_is_given_what_it_needs() {
+        let wanted = |len, ends_closed| ChunkWanted {
+            ino: Ino::new(12),
+            lbn: 0,
+            len,
+            size: len.into(),
+            left: None,
+            right: None,
+            goal: BlockNo::new(4096),
+            ends_closed,
+        };
+        for (len, ends_closed, looked_for, kept) in
+            [(40, false, 64, 24), (40, true, 40, 0), (9, false, 512, 503), (9, true, 512, 503)]
+        {
+            let mut chunks = Chunks::new(4096, 32_768, 0, 1);
+            let wanted = wanted(len, ends_closed);
+            assert_eq!(chunks.take(&wanted), None);
+            let search = chunks.search(&wanted);
+            assert_eq!((search.len, search.exact), (looked_for, None), "{wanted:?}");
+            let found = Extent::new(BlockNo::new(8192), looked_for.into());
+            let run = chunks.found(&wanted, &search, found);
+            assert_eq!(run, Extent::new(BlockNo::new(8192), len.into()));
+            assert_eq!(chunks.kept().map(|run| run.len).sum::<u64>(), kept, "{wanted:?}");
+        }
+    }
 }

@@ -110,6 +110,7 @@ impl Target for Ext {
             blocks: self.policies.blocks.clone(),
             seed: 1,
             force: false,
+            delays: None,
             moves_dirs: true,
             wall: Box::new(|| NOW),
         };

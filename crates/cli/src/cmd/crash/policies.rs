@@ -24,7 +24,12 @@ pub(crate) struct Policies {
 
 impl Policies {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let all = [("dirs", &self.dirs), ("inodes", &self.inodes), ("blocks", &self.blocks), ("clusters", &self.clusters)];
+        let all = [
+            ("dirs", &self.dirs),
+            ("inodes", &self.inodes),
+            ("blocks", &self.blocks),
+            ("clusters", &self.clusters),
+        ];
         all.into_iter().filter_map(|(what, name)| Some((what, name.as_deref()?)))
     }
 

@@ -73,7 +73,7 @@ impl Tree<'_> {
 
     /// Zeroes what stands behind the end of a file in its last block, or behind what is
     /// to be its end, if the other one is later.
-    pub(super) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
+    pub(in super::super) fn zero_tail(&mut self, end: u64, other: u64) -> Result<(), FsError> {
         let block = self.block();
         let lbn = end.checked_div(block).unwrap_or(0);
         let within = end.checked_rem(block).unwrap_or(0);

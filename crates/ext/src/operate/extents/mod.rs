@@ -24,9 +24,10 @@
 //! - `plan`: what becomes of nodes, and writing them; `nodes`: their bytes;
 //! - `edit`: extents inserted and converted;
 //! - `cut`: files made shorter and taken apart;
-//! - `write`: bytes put in, space allocated.
+//! - `write`: bytes put in, space allocated; `delayed`: for contents that waited for it.
 
 mod cut;
+mod delayed;
 mod edit;
 mod nodes;
 mod path;

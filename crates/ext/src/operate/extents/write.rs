@@ -84,7 +84,7 @@ impl Tree<'_> {
 
     /// The roles of contents that come to lie somewhere, and of the change of the inode
     /// that leads there; `fills` zeros that somebody may have seen.
-    fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
+    pub(super) fn roles(&mut self, fills: bool) -> Result<(Role, Role), FsError> {
         Ok(match self.node()?.kind {
             FileKind::Directory => (Role::DirectoryInit, Role::DirectoryExtend),
             // What the disk held there before must not come to be seen.
@@ -150,7 +150,7 @@ impl Tree<'_> {
     }
 
     /// Takes blocks for a hole of so many from one of the file on.
-    fn take(
+    pub(super) fn take(
         &mut self,
         lbn: u64,
         count: u64,
@@ -163,7 +163,7 @@ impl Tree<'_> {
     }
 
     /// Enters blocks that were taken; gives them back when the tree has no space.
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         lbn: u64,
         run: Extent,
@@ -232,7 +232,8 @@ impl Tree<'_> {
         Ok(ids)
     }
 
-    /// A longer file, nothing else. A directory's end waits for its contents.
+    /// A longer file, nothing else. A directory's end waits for its contents; so does a
+    /// file's where contents wait for their place, so that all of it is shown in order.
     pub(super) fn set_size(&mut self, size: u64, data: &[ChangeId]) -> Result<ChangeId, FsError> {
         let node = self.node()?;
         if node.size == size {
@@ -243,7 +244,8 @@ impl Tree<'_> {
             return self.put_map(Role::DirectoryExtend, data);
         }
         let role = if self.is_kept_apart()? { Role::SizeExtend } else { Role::Attributes };
-        self.put_map(role, &[])
+        let first = if self.ext.delays { data } else { &[] };
+        self.put_map(role, first)
     }
 
     /// As [`Tree::convert`] where there is no space for more nodes: the rest of the
