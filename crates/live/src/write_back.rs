@@ -225,6 +225,7 @@ impl<F: Format> Live<F> {
         if !self.core.delayed.has(ino) {
             return Ok(());
         }
+        debug_assert!(!self.core.cache.in_operation(), "D4: inode {ino} is written back in one");
         let is_open = is_open || self.node(ino)?.holds > 0;
         let may_spend = std::mem::replace(&mut self.core.may_spend_reserve, true);
         self.core.delayed.set_placing(Some(is_open));
