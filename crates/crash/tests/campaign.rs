@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use ufs::Ufs;
 
-const FORMATS: [Ufs; 2] = [Ufs(Version::Ufs1), Ufs(Version::Ufs2)];
+const FORMATS: [Ufs; 2] = [Ufs::of(Version::Ufs1), Ufs::of(Version::Ufs2)];
 
 const SEQUENCES: Sequences = Sequences { count: 200, seed: 1 };
 

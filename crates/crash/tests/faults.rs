@@ -44,7 +44,7 @@ impl Target for Broken {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        let mut live = Ufs::live(device, clock, config)?;
+        let mut live = self.0.live(device, clock, config)?;
         live.set_fault(self.1);
         Ok(Box::new(InUse(live)))
     }
@@ -97,7 +97,7 @@ const SCHEDULES: u32 = 60;
 
 /// Whether a state of a workload shows a fault, in any of the schedules.
 fn is_seen(fault: Fault, workload: &str, version: Version) -> bool {
-    let target = Broken(Ufs(version), fault);
+    let target = Broken(Ufs::of(version), fault);
     let sequences = Sequences { count: 1, seed: 1 };
     let scripts = built_in(workload, target.has_xattrs(), sequences).unwrap().expect("known");
     let base = prepare(&target, workload, &scripts[0].setup).unwrap();

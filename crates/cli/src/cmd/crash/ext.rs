@@ -1,7 +1,6 @@
 //! ext, as the search of crash states wants it.
 
-use super::policies::Policies;
-use super::ufs::InUse;
+use super::ufs::{InUse, Policies};
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};

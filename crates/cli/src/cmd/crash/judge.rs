@@ -1,6 +1,6 @@
 //! What the subcommands share: how much is looked at, and how it is told.
 
-use super::policies::Policies;
+use super::policies::PolicyArgs;
 use super::shard;
 use crate::failure::Failure;
 use crate::say::say;
@@ -82,7 +82,7 @@ pub(super) fn print_reproducer(
     small: &Reproducer,
     discipline: &str,
     format: &str,
-    policies: &Policies,
+    policies: &PolicyArgs,
 ) {
     say!("\nSmallest failing workload found:\n");
     for line in small.script.to_string().lines() {

@@ -15,7 +15,7 @@ use crate::failure::{Failure, Kind};
 use clap::{Args, Subcommand};
 use ext::Ext;
 use fat::Fat;
-use policies::Policies;
+use policies::PolicyArgs;
 use seekless_cache::Discipline;
 use seekless_crash::Target;
 use seekless_crash::campaign::CampaignError;
@@ -52,10 +52,10 @@ pub(crate) fn run(args: &CrashCommand, global: &Global) -> Result<ExitCode, Fail
 }
 
 /// The format of a name.
-fn target(name: &str, policies: &Policies) -> Result<Box<dyn Target>, Failure> {
+fn target(name: &str, policies: &PolicyArgs) -> Result<Box<dyn Target>, Failure> {
     let ufs = |version| -> Result<Box<dyn Target>, Failure> {
         let policies = policies.without_clusters(name)?;
-        Ok(Box::new(Ufs { version, policies }))
+        Ok(Box::new(Ufs::new(version, policies)))
     };
     let ext = |version| -> Result<Box<dyn Target>, Failure> {
         let policies = policies.without_clusters(name)?;

@@ -1,6 +1,6 @@
 //! `seekless crash mutate`: whether the search would notice.
 
-use super::policies::Policies;
+use super::policies::PolicyArgs;
 use super::target;
 use crate::args::Global;
 use crate::failure::Failure;
@@ -44,7 +44,7 @@ pub(crate) struct MutateArgs {
 }
 
 pub(crate) fn run(args: &MutateArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let target = target(&args.format, &Policies::default())?;
+    let target = target(&args.format, &PolicyArgs::default())?;
     let scripts = built_in("all", target.has(), Sequences { count: 0, seed: 0 })
         .map_err(CampaignError::from)?;
     let scripts = scripts.unwrap_or_default();

@@ -1,5 +1,6 @@
 //! The placement policies of a campaign.
 
+use super::ufs::Policies;
 use crate::failure::Failure;
 use clap::Args;
 use std::fmt;
@@ -7,7 +8,7 @@ use std::fmt;
 /// Names of placement policies, as the options of a mount have them; a format's own
 /// where there is none.
 #[derive(Args, Clone, Default, Debug)]
-pub(crate) struct Policies {
+pub(crate) struct PolicyArgs {
     /// Placement of directories, as `mount -o dirs=`
     #[arg(long, value_name = "NAME")]
     pub dirs: Option<String>,
@@ -22,7 +23,7 @@ pub(crate) struct Policies {
     pub clusters: Option<String>,
 }
 
-impl Policies {
+impl PolicyArgs {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
             ("dirs", &self.dirs),
@@ -34,11 +35,12 @@ impl Policies {
     }
 
     /// Those of a format that has no clusters.
-    pub(super) fn without_clusters(&self, format: &str) -> Result<Self, Failure> {
-        match self.clusters {
-            Some(_) => Err(Failure::usage(format!("{format}: --clusters is for FAT only"))),
-            None => Ok(self.clone()),
+    pub(super) fn without_clusters(&self, format: &str) -> Result<Policies, Failure> {
+        if self.clusters.is_some() {
+            return Err(Failure::usage(format!("{format}: --clusters is for FAT only")));
         }
+        let (dirs, inodes, blocks) = (self.dirs.clone(), self.inodes.clone(), self.blocks.clone());
+        Ok(Policies { dirs, inodes, blocks })
     }
 
     /// That of a format that has nothing but clusters to place.
@@ -58,7 +60,7 @@ impl Policies {
 }
 
 /// Behind the name of a format.
-impl fmt::Display for Policies {
+impl fmt::Display for PolicyArgs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.named().try_for_each(|(what, name)| write!(f, ", {what}={name}"))
     }

@@ -1,7 +1,6 @@
 //! `seekless crash replay`: the crash states of a log from elsewhere.
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
-use super::policies::Policies;
 use super::ufs::Ufs;
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
@@ -70,7 +69,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
     let bar = progress::count(global, 0);
     let promises = Promises { order: !args.loose_bitmaps, contents: true, one_name: false };
     // Both formats are read alike; which one it is the image says.
-    let target = Ufs { version: Version::Ufs2, policies: Policies::default() };
+    let target = Ufs::of(Version::Ufs2);
     let found = replay(&target, promises, &log, &base, &search, &|_| bar.tick())
         .map_err(|error| Failure::from(FsError::from(error)).about(args.log.display()))?;
     bar.finish_and_clear();

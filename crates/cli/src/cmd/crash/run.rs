@@ -3,7 +3,7 @@
 use super::judge::{
     SearchArgs, coverage_json, print_coverage, print_reproducer, reproducer_json, write_new,
 };
-use super::policies::Policies;
+use super::policies::PolicyArgs;
 use super::{discipline, target};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -63,7 +63,7 @@ pub(crate) struct RunArgs {
     #[arg(long, short, value_name = "F")]
     format: String,
     #[command(flatten)]
-    policies: Policies,
+    policies: PolicyArgs,
     #[command(flatten)]
     search: SearchArgs,
     /// Number of schedules for writing blocks: only on request, over time, then

@@ -1,6 +1,5 @@
 //! UFS, as the search of crash states wants it.
 
-use super::policies::Policies;
 use seekless_cache::{Config, Counters};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
@@ -20,10 +19,18 @@ const BLOCK: u32 = 4096;
 const FRAGMENT: u32 = 512;
 const BYTES_PER_INODE: u32 = 8192;
 
+/// Names of placement policies; a format's own where there is none.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Policies {
+    pub dirs: Option<String>,
+    pub inodes: Option<String>,
+    pub blocks: Option<String>,
+}
+
 /// UFS1 or UFS2.
 pub(crate) struct Ufs {
-    pub version: Version,
-    pub policies: Policies,
+    version: Version,
+    policies: Policies,
 }
 
 /// An image of any format in use.
@@ -44,6 +51,15 @@ impl<F: Format> Live for InUse<F> {
 }
 
 impl Ufs {
+    pub(crate) const fn new(version: Version, policies: Policies) -> Self {
+        Self { version, policies }
+    }
+
+    /// Under the policies of FreeBSD.
+    pub(crate) const fn of(version: Version) -> Self {
+        Self::new(version, Policies { dirs: None, inodes: None, blocks: None })
+    }
+
     /// Opens an image for changes.
     pub(crate) fn live(
         &self,
