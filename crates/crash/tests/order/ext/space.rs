@@ -240,9 +240,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
     },
     Operation {
         format: Format::Ext2,
+        // Of blocks too there is none but the one that is given up: the kernel would
+        // not always take that.
         prepare: |r| {
             write(r, "d/f", 900);
-            exhaust_inodes(r)
+            write(r, "all", 0);
+            exhaust_inodes(r);
+            exhaust_blocks(r)
         },
         steps: &[Do::Kernel(|r| unlink(r, "d/f")), Do::Kernel(|r| write(r, "w/new", 600))],
         case: Case {
