@@ -38,8 +38,17 @@ pub(crate) struct Buffer {
     pub(crate) metadata: bool,
     /// Whose it is, as the format has said since it came into memory.
     pub(crate) owner: Option<Owner>,
+}
+
+/// The place of a buffer between those used before it and after it. These lie apart
+/// from the buffers: where room is made, thousands that may not be dropped are passed
+/// over for each hundred that may.
+struct Link {
     older: u32,
     newer: u32,
+    /// It was found to be kept ([`Buffer::is_kept`]), and nobody could have changed
+    /// that since.
+    kept: bool,
 }
 
 impl Buffer {
@@ -125,6 +134,8 @@ pub(crate) struct Buffers {
     /// Bytes of those that are being written.
     under_way: u64,
     slab: Vec<Buffer>,
+    /// For each of the slab.
+    links: Vec<Link>,
     free: Vec<u32>,
     by_block: HashMap<u64, u32>,
     oldest: u32,
@@ -139,6 +150,7 @@ impl Buffers {
             bytes: 0,
             under_way: 0,
             slab: Vec::new(),
+            links: Vec::new(),
             free: Vec::new(),
             by_block: HashMap::new(),
             oldest: NONE,
@@ -162,9 +174,10 @@ impl Buffers {
             debug_assert!(false, "it was written from memory");
             return;
         };
-        let buffer = &mut self.slab[at as usize];
+        let buffer = self.at_mut(at);
         buffer.under_way += 1;
-        self.under_way += if buffer.under_way == 1 { buffer.cost } else { 0 };
+        let more = if buffer.under_way == 1 { buffer.cost } else { 0 };
+        self.under_way += more;
     }
 
     /// A request that writes some of a block has completed. Whether it was the
@@ -174,13 +187,14 @@ impl Buffers {
             debug_assert!(false, "what is being written is kept");
             return false;
         };
-        let buffer = &mut self.slab[at as usize];
+        let buffer = self.at_mut(at);
         debug_assert!(buffer.under_way > 0, "told more often than it was written");
         buffer.under_way -= 1;
-        if buffer.under_way > 0 {
+        let (left, cost) = (buffer.under_way, buffer.cost);
+        if left > 0 {
             return false;
         }
-        self.under_way -= buffer.cost;
+        self.under_way -= cost;
         true
     }
 
@@ -224,7 +238,13 @@ impl Buffers {
 
     pub(crate) fn get_mut(&mut self, block: u64) -> Option<&mut Buffer> {
         let at = *self.by_block.get(&block)?;
-        self.slab.get_mut(at as usize)
+        Some(self.at_mut(at))
+    }
+
+    /// A buffer that is about to be changed.
+    fn at_mut(&mut self, at: u32) -> &mut Buffer {
+        self.links[at as usize].kept = false;
+        &mut self.slab[at as usize]
     }
 
     /// The buffer of a block, made if there is none, as the most recently used.
@@ -245,7 +265,7 @@ impl Buffers {
             }
             at
         };
-        &mut self.slab[at as usize]
+        self.at_mut(at)
     }
 
     fn make(&mut self, block: u64) -> u32 {
@@ -263,8 +283,6 @@ impl Buffers {
             put_off: 0,
             metadata: false,
             owner: None,
-            older: NONE,
-            newer: NONE,
         };
         if let Some(at) = self.free.pop() {
             let slot = &mut self.slab[at as usize];
@@ -277,14 +295,15 @@ impl Buffers {
         }
         debug_assert!(self.slab.len() < NONE as usize, "the last number means none");
         self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice()));
+        self.links.push(Link { older: NONE, newer: NONE, kept: false });
         self.slab.len() as u32 - 1
     }
 
     fn link(&mut self, at: u32) {
         let newest = self.newest;
-        let buffer = &mut self.slab[at as usize];
-        (buffer.older, buffer.newer) = (newest, NONE);
-        match self.slab.get_mut(newest as usize) {
+        let link = &mut self.links[at as usize];
+        (link.older, link.newer) = (newest, NONE);
+        match self.links.get_mut(newest as usize) {
             Some(before) => before.newer = at,
             None => self.oldest = at,
         }
@@ -292,12 +311,12 @@ impl Buffers {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Buffer { older, newer, .. } = self.slab[at as usize];
-        match self.slab.get_mut(older as usize) {
+        let Link { older, newer, .. } = self.links[at as usize];
+        match self.links.get_mut(older as usize) {
             Some(before) => before.newer = newer,
             None => self.oldest = newer,
         }
-        match self.slab.get_mut(newer as usize) {
+        match self.links.get_mut(newer as usize) {
             Some(after) => after.older = older,
             None => self.newest = older,
         }
@@ -315,8 +334,29 @@ impl Buffers {
 
     /// The blocks from the least recently used on.
     pub(crate) fn oldest_first(&self) -> impl Iterator<Item = &Buffer> {
-        let first = self.slab.get(self.oldest as usize);
-        std::iter::successors(first, |buffer| self.slab.get(buffer.newer as usize))
+        let next = |&at: &u32| self.links.get(at as usize).map(|link| link.newer);
+        std::iter::successors(Some(self.oldest), next).map_while(|at| self.slab.get(at as usize))
+    }
+
+    /// The least recently used of the blocks that may be dropped, as many as are asked
+    /// for if there are.
+    pub(crate) fn oldest_to_drop(&mut self, most: usize) -> Vec<u64> {
+        let mut found = Vec::new();
+        let mut at = self.oldest;
+        while found.len() < most
+            && let Some(link) = self.links.get_mut(at as usize)
+        {
+            let buffer = &self.slab[at as usize];
+            debug_assert!(!link.kept || buffer.is_kept(), "it was changed unnoticed");
+            if !link.kept {
+                link.kept = buffer.is_kept();
+                if !link.kept {
+                    found.push(buffer.block);
+                }
+            }
+            at = link.newer;
+        }
+        found
     }
 
     /// All blocks, in no order.

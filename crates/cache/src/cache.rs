@@ -4,7 +4,7 @@ use crate::buffer::Buffer;
 use crate::config::{Config, Counters};
 use crate::flight::Flights;
 use crate::memory::Memory;
-use crate::order::Order;
+use crate::order::{MOST_BLOCK, Order};
 use crate::shape::{Place, Shape, bits};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
@@ -59,7 +59,7 @@ impl<A> Cache<A> {
     ///
     /// # Errors
     /// [`FsError::Invalid`] for sizes that are not powers of two, or do not fit
-    /// each other, or a sector.
+    /// each other, or a sector, or for blocks above 512 KiB.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -70,7 +70,8 @@ impl<A> Cache<A> {
         let sound = block.is_power_of_two()
             && fragment.is_power_of_two()
             && fragment >= 512
-            && (1..=64).contains(&(block / fragment));
+            && (1..=64).contains(&(block / fragment))
+            && block <= MOST_BLOCK;
         if !sound {
             return Err(FsError::Invalid(format!(
                 "blocks of {block} bytes in fragments of {fragment}"

@@ -51,12 +51,12 @@ impl Memory {
     /// Something in these fragments of a block may be written.
     pub(crate) fn mark_dirty(&mut self, block: u64, mask: u64, role: Role) {
         debug_assert!(self.buffers.get(block).is_some_and(|b| mask & !b.valid == 0), "not known");
-        if let Some(buffer) = self.buffers.get_mut(block) {
-            buffer.dirty |= mask;
-            buffer.metadata |= !role.is_contents();
-        }
+        let Some(buffer) = self.buffers.get_mut(block) else { return };
+        buffer.dirty |= mask;
+        buffer.metadata |= !role.is_contents();
+        let due = buffer.due.is_some();
         let logged = self.journal.is_some_and(|mode| mode.logs(role));
-        if !logged {
+        if !logged && !due {
             self.schedule(block, role);
         }
     }

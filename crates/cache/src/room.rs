@@ -26,8 +26,8 @@ impl<A> Cache<A> {
     /// cache is no larger than it may be.
     pub(crate) fn drop_clean(&mut self) {
         while self.is_over_capacity() {
-            let clean = self.memory.buffers.oldest_first().filter(|buffer| !buffer.is_kept());
-            let blocks: Vec<u64> = clean.take(self.batch()).map(|buffer| buffer.block).collect();
+            let batch = self.batch();
+            let blocks = self.memory.buffers.oldest_to_drop(batch);
             if blocks.is_empty() {
                 return;
             }

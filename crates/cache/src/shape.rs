@@ -38,6 +38,12 @@ impl Shape {
         self.fragment as usize * self.per_block as usize
     }
 
+    /// The 64ths of a block in which bytes from `start` up to `end` lie, a bit for each.
+    pub(crate) fn parts(self, start: u32, end: u32) -> u64 {
+        let part = self.block_bytes() / 64;
+        bits((end as usize).div_ceil(part)) & !bits(start as usize / part)
+    }
+
     pub(crate) fn mask(self, start: usize, end: usize) -> u64 {
         let first = start / self.fragment as usize;
         let last = end.div_ceil(self.fragment as usize);

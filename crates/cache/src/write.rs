@@ -184,8 +184,18 @@ impl<A> Cache<A> {
         if !buffer.held.waits() && !sealed {
             return Some(Image { copied: false, parts });
         }
-        copy.clear();
-        copy.extend_from_slice(&buffer.bytes);
+        if sealed {
+            copy.clear();
+            copy.extend_from_slice(&buffer.bytes);
+        } else {
+            // Of the others nothing is written.
+            copy.resize(buffer.bytes.len(), 0);
+            let fragment = self.memory.shape.fragment as usize;
+            for &(first, last) in &parts {
+                let part = first * fragment..last * fragment;
+                copy[part.clone()].copy_from_slice(&buffer.bytes[part]);
+            }
+        }
         let undone = self.order.roll_back(buffer, copy);
         self.memory.counters.rollbacks += undone as u64;
         self.memory.counters.rolled_back_writes += u64::from(undone > 0);

@@ -1,6 +1,8 @@
 //! What an order holds back in one block.
 
 use crate::change::ChangeId;
+use crate::shape::Shape;
+use smallvec::SmallVec;
 
 /// A change that may not be written yet, and between which bytes of its block
 /// it lies: most can be passed over without a look into the graph.
@@ -40,13 +42,16 @@ pub(crate) struct Journalled {
 pub(crate) struct Held {
     /// Changes that may not be written yet, oldest first: undone from the last
     /// to the first they leave the block as the disk may show it.
-    pub(super) blocked: Vec<Blocked>,
+    blocked: SmallVec<[Blocked; 1]>,
+    /// In which parts of the block (see [`Shape::parts`]) one of these lies, and maybe
+    /// some more: most changes lie over none and need not look for it.
+    near: u64,
     /// Changes that may be written, and that somebody may wait for.
-    pub(super) open: Vec<ChangeId>,
+    pub(super) open: SmallVec<[ChangeId; 2]>,
     /// Changes that are being written.
-    pub(super) sent: Vec<ChangeId>,
+    pub(super) sent: SmallVec<[ChangeId; 2]>,
     /// Changes whose write has completed, until the device is flushed.
-    pub(super) unflushed: Vec<ChangeId>,
+    pub(super) unflushed: SmallVec<[ChangeId; 2]>,
     pub(crate) journal: Journalled,
 }
 
@@ -67,7 +72,9 @@ impl Held {
     }
 
     /// The changes that may not be written yet, oldest first.
-    pub(super) fn blocked_ids(&self) -> impl DoubleEndedIterator<Item = ChangeId> {
+    pub(super) fn blocked_ids(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = ChangeId> + ExactSizeIterator {
         self.blocked.iter().map(|blocked| blocked.id)
     }
 
@@ -81,14 +88,50 @@ impl Held {
         self.blocked_ids().chain(self.open.iter().copied()).chain(self.written_ids())
     }
 
-    /// A change is no longer one that may not be written.
-    pub(super) fn unblock(&mut self, id: ChangeId) {
-        self.blocked.retain(|blocked| blocked.id != id);
+    /// Those that may lie in some parts of the block, oldest first.
+    pub(super) fn blocked_near(&self, parts: u64) -> &[Blocked] {
+        if self.near & parts == 0 { &[] } else { &self.blocked }
+    }
+
+    /// One more change may not be written, which lies in these parts of the block.
+    pub(super) fn block(&mut self, blocked: Blocked, parts: u64) {
+        self.near |= parts;
+        self.blocked.push(blocked);
+    }
+
+    /// Changes are no longer such that may not be written.
+    pub(super) fn unblock(&mut self, ids: &[ChangeId]) {
+        // Mostly they come as they lie here, the oldest first.
+        let mut left = ids.iter();
+        let mut next = left.next();
+        self.blocked.retain(|blocked| {
+            let goes = next == Some(&blocked.id);
+            if goes {
+                next = left.next();
+            }
+            !goes
+        });
+        if next.is_some() {
+            self.blocked.retain(|blocked| !ids.contains(&blocked.id));
+        }
+        self.forget_where();
+    }
+
+    /// Whether [`Held::blocked_near`] finds what may not be written yet.
+    pub(super) fn knows_where(&self, shape: Shape) -> bool {
+        self.blocked.iter().all(|at| shape.parts(at.start, at.end) & !self.near == 0)
+    }
+
+    fn forget_where(&mut self) {
+        if self.blocked.is_empty() {
+            self.near = 0;
+        }
     }
 
     /// Changes that are still to be written are so no more.
     pub(super) fn drop_all(&mut self, gone: &[ChangeId]) {
         self.open.retain(|id| !gone.contains(id));
         self.blocked.retain(|blocked| !gone.contains(&blocked.id));
+        self.forget_where();
     }
 }

@@ -20,6 +20,7 @@ mod plain;
 mod soft;
 
 pub(crate) use held::Held;
+pub(crate) use soft::MOST_BLOCK;
 
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Changed, Kind, Piece, Role};

@@ -1,8 +1,8 @@
 //! Changes that are held back, and what becomes of earlier ones to the same
 //! bytes.
 
-use super::graph::{Record, Stage, Waiter};
-use super::undo::{SpareUndos, Undo, Undos, covers_all, lay_over};
+use super::record::{Record, Waiters};
+use super::undo::{SpareUndos, Undos};
 use super::{ChangeId, Memory, Soft};
 use crate::change::Changed;
 use crate::order::Change;
@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 #[derive(Default)]
 struct Void {
     /// What they would have undone, the newest first.
-    undo: Vec<Undo>,
-    waiters: Vec<Waiter>,
+    undo: Vec<Undos>,
+    waiters: Waiters,
 }
 
 impl<A> Soft<A> {
@@ -62,28 +62,28 @@ impl<A> Soft<A> {
             return Changed { id, replaced: false };
         }
         let mut undo = keep(memory, block, places, &mut self.graph.spare);
-        lay_over(&voided.undo, &mut undo);
+        voided.undo.iter().for_each(|old| undo.lay_over(old));
         memory.put(block, places, pieces);
         let on = self.uppermost(&under);
-        let waiters = SmallVec::new();
-        let took_in = false;
-        let (waiting, stage) = (0, Stage::Held);
-        let record =
-            Record { block, role, mask, undo, waiting, after, on, waiters, took_in, stage };
+        let mut record = Record::new(block, mask, role);
+        record.undo = undo;
+        record.wait_for(&after, &on);
         let id = self.graph.insert(record, &mut memory.counters);
         self.graph.wait_instead(id, &voided.waiters);
         let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = memory.buffers.get_mut(block) {
             if waits {
                 let (start, end) = hull(places);
-                buffer.held.blocked.push(Blocked { id, start, end });
+                buffer.held.block(Blocked { id, start, end }, memory.shape.parts(start, end));
             } else {
                 buffer.held.open.push(id)
             }
             buffer.dirty |= if waits { 0 } else { mask };
             buffer.metadata |= !role.is_contents();
+            if buffer.due.is_none() {
+                memory.schedule(block, role);
+            }
         }
-        memory.schedule(block, role);
         Changed { id, replaced: false }
     }
 
@@ -94,8 +94,9 @@ impl<A> Soft<A> {
         block: u64,
         places: &'a [Place],
     ) -> impl Iterator<Item = ChangeId> + 'a {
-        let blocked = memory.buffers.get(block).map_or(&[][..], |buffer| &buffer.held.blocked);
         let (start, end) = hull(places);
+        let parts = memory.shape.parts(start, end);
+        let blocked = memory.buffers.get(block).map_or(&[][..], |b| b.held.blocked_near(parts));
         let near = move |blocked: &&Blocked| blocked.start < end && blocked.end > start;
         let touches = move |id: &ChangeId| {
             self.graph
@@ -118,7 +119,7 @@ impl<A> Soft<A> {
         let mut found = SmallVec::new();
         for id in self.under(memory, block, places) {
             found.push(id);
-            if self.graph.get(id).is_some_and(|record| covers_all(&record.undo, places)) {
+            if self.graph.get(id).is_some_and(|record| record.undo.covers_all(places)) {
                 break;
             }
         }
@@ -135,7 +136,7 @@ impl<A> Soft<A> {
                 top.push(id);
             }
             if let Some(record) = self.graph.get(id) {
-                covered.extend(record.on.iter().copied());
+                covered.extend_from_slice(record.on());
             }
         }
         top
@@ -162,10 +163,10 @@ impl<A> Soft<A> {
                 continue;
             }
             let Some(record) = self.graph.take_back(id, &mut memory.counters) else { continue };
-            voided.undo.extend(record.undo);
-            voided.waiters.extend(record.waiters);
+            voided.undo.push(record.undo);
+            record.waiters.iter().for_each(|waiter| voided.waiters.push(waiter));
             if let Some(buffer) = memory.buffers.get_mut(block) {
-                buffer.held.unblock(id);
+                buffer.held.unblock(&[id]);
             }
         }
         *under = stay;
@@ -185,17 +186,17 @@ impl<A> Soft<A> {
         replace: Option<&[ChangeId]>,
     ) -> Option<Changed> {
         let record = self.graph.get_mut(id)?;
-        if !covers_all(&record.undo, places) {
+        if !record.undo.covers_all(places) {
             return None;
         }
-        if after.iter().all(|wanted| record.after.contains(wanted)) {
+        if after.iter().all(|wanted| record.after().contains(wanted)) {
             record.took_in = true;
             return Some(Changed { id, replaced: false });
         }
         // What lies under it with other pieces would still be waited for.
         let dropped = replace.filter(|_| under.len() == 1)?;
         let mut wanted: SmallVec<[ChangeId; 3]> = SmallVec::from_slice(after);
-        let kept = record.after.iter().filter(|id| !dropped.contains(id) && !after.contains(id));
+        let kept = record.after().iter().filter(|id| !dropped.contains(id) && !after.contains(id));
         wanted.extend(kept.copied());
         let mut freed = Vec::new();
         self.graph.rewire(id, &wanted, &mut freed, &mut memory.counters);
@@ -208,7 +209,7 @@ impl<A> Soft<A> {
 fn keep(memory: &Memory, block: u64, places: &[Place], spare: &mut SpareUndos) -> Undos {
     let Some(buffer) = memory.buffers.get(block) else {
         debug_assert!(false, "its pieces were loaded");
-        return Undos::new();
+        return Undos::default();
     };
     spare.copy(&buffer.bytes, places)
 }

@@ -16,71 +16,14 @@
 //! docs/design/order.md.
 
 use super::actions::Actions;
-use super::mutation::{Early, Mutation, describe, take_out};
-use super::undo::{SpareUndos, Undos};
-use crate::change::{ChangeId, Kind, Role};
+use super::mutation::{Early, Mutation, describe};
+use super::record::{Record, Slot, Waiter, Waiters};
+use super::undo::SpareUndos;
+use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
-
-/// What an edge leads from: something that waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Waiter {
-    /// A change that goes after.
-    After(ChangeId),
-    /// A change to the same bytes.
-    On(ChangeId),
-    /// An action for when all it waits for is on the disk.
-    Action(u32),
-}
-
-/// How far a change has come on its way to the disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// It waits, or may be written.
-    Held,
-    /// It is being written.
-    Sent,
-    /// Its write has completed, and the device was not flushed since.
-    Unflushed,
-}
-
-/// Who waits for a change.
-pub(super) type Waiters = SmallVec<[Waiter; 3]>;
-
-/// A change in the graph.
-#[derive(Debug)]
-pub(super) struct Record {
-    /// The buffer it changed.
-    pub(super) block: u64,
-    pub(super) role: Role,
-    /// The fragments of the block that it touches.
-    pub(super) mask: u64,
-    /// What it undoes; empty when it needs no undoing.
-    pub(super) undo: Undos,
-    /// How many records it still waits for. Zero: it may be written.
-    pub(super) waiting: u32,
-    /// What it waits for or waited for.
-    pub(super) after: SmallVec<[ChangeId; 3]>,
-    /// Those under it in the same bytes.
-    pub(super) on: SmallVec<[ChangeId; 2]>,
-    pub(super) waiters: Waiters,
-    /// It has taken in later changes: undoing it would undo those too.
-    pub(super) took_in: bool,
-    pub(super) stage: Stage,
-}
-
-impl Record {
-    pub(super) fn undo_bytes(&self) -> u64 {
-        self.undo.iter().map(|undo| undo.bytes.len() as u64).sum()
-    }
-}
-
-struct Slot {
-    generation: NonZeroU32,
-    record: Option<Record>,
-}
 
 /// The graph, and the actions that wait for it.
 pub(super) struct Graph<A> {
@@ -137,7 +80,7 @@ impl<A> Graph<A> {
 
     /// Whether a change elsewhere waits for this one to be on the disk.
     pub(super) fn is_waited_for(&self, record: &Record) -> bool {
-        record.waiters.iter().any(|waiter| match *waiter {
+        record.waiters.iter().any(|waiter| match waiter {
             Waiter::After(id) => self.get(id).is_some(),
             Waiter::On(_) | Waiter::Action(_) => false,
         })
@@ -145,7 +88,7 @@ impl<A> Graph<A> {
 
     /// Whether a later change to the same bytes stands on this one.
     pub(super) fn has_change_on(&self, record: &Record) -> bool {
-        record.waiters.iter().any(|waiter| match *waiter {
+        record.waiters.iter().any(|waiter| match waiter {
             Waiter::On(id) => self.get(id).is_some(),
             Waiter::After(_) | Waiter::Action(_) => false,
         })
@@ -172,7 +115,7 @@ impl<A> Graph<A> {
 
     /// Adds a record that waits for `after` and lies on `on`.
     pub(super) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
-        let undo = record.undo_bytes();
+        let undo = record.undo.len();
         let slot = self.free.pop().unwrap_or_else(|| {
             debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
             self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
@@ -181,19 +124,17 @@ impl<A> Graph<A> {
         debug_assert!(self.slots[slot as usize].record.is_none(), "a free slot holds nothing");
         let new = self.id(slot);
         // A change that is named twice is waited for twice, and tells so twice.
-        record.waiting = 0;
-        for &id in &record.after {
-            record.waiting += u32::from(self.order(id, Waiter::After(new), counters));
+        let mut waiting = 0;
+        for &id in record.after() {
+            waiting += u32::from(self.order(id, Waiter::After(new), counters));
         }
-        for &id in &record.on {
-            record.waiting += u32::from(self.order(id, Waiter::On(new), counters));
+        for &id in record.on() {
+            waiting += u32::from(self.order(id, Waiter::On(new), counters));
         }
+        record.waiting = waiting;
         if let Some(lost) = self.take_lost() {
-            if !take_out(&mut record.after, lost) {
-                take_out(&mut record.on, lost);
-            }
-            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
-            counters.dropped = describe(self, lost, &others, Some(&record));
+            record.take_out(lost);
+            counters.dropped = describe(self, lost, record.waits(), Some(&record));
             self.watch(Early::Change(new), lost);
         }
         // What may be written at once is never undone, so that nothing is kept
@@ -274,7 +215,7 @@ impl<A> Graph<A> {
         }
         if let Some(lost) = self.take_lost() {
             let mut others = SmallVec::<[ChangeId; 3]>::from_slice(after);
-            take_out(&mut others, lost);
+            others.iter().position(|&id| id == lost).map(|at| others.remove(at));
             counters.dropped = describe(self, lost, &others, None);
             self.watch(Early::Action(slot), lost);
         }
@@ -299,7 +240,7 @@ impl<A> Graph<A> {
         if let Some(mutation) = &self.mutation {
             mutation.note_commit(self, id, !waiters.is_empty(), counters);
         }
-        for waiter in waiters {
+        for waiter in waiters.iter() {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
@@ -329,7 +270,7 @@ impl<A> Graph<A> {
     ) {
         self.note_moot(id, counters);
         let Some(record) = self.take(id, counters) else { return };
-        for waiter in record.waiters {
+        for waiter in record.waiters.iter() {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => {
@@ -344,13 +285,9 @@ impl<A> Graph<A> {
     /// What a record undoes in some fragments of its block matters no more.
     pub(super) fn forget_undo(&mut self, id: ChangeId, fragment: u32, mask: u64) {
         let Some(record) = self.get_mut(id) else { return };
-        let before = record.undo_bytes();
-        let mut kept = Undos::new();
-        for undo in std::mem::take(&mut record.undo) {
-            undo.outside(fragment, mask, &mut kept);
-        }
-        record.undo = kept;
-        let gone = before - record.undo_bytes();
+        let before = record.undo.len();
+        record.undo = record.undo.outside(fragment, mask);
+        let gone = before - record.undo.len();
         self.undo -= gone;
     }
 
@@ -380,7 +317,7 @@ impl<A> Graph<A> {
         let waiters = std::mem::take(&mut self.get_mut(id)?.waiters);
         let slot = self.slots.get_mut(id.slot as usize)?;
         if let Some(record) = &mut slot.record {
-            let undo = record.undo_bytes();
+            let undo = record.undo.len();
             debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
             self.undo -= undo;
             self.spare.give(&mut record.undo);
@@ -403,8 +340,8 @@ impl<A> Graph<A> {
         slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(id.slot);
         self.records -= 1;
-        debug_assert!(self.undo >= record.undo_bytes(), "what is kept to undo with was counted");
-        self.undo -= record.undo_bytes();
+        debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
+        self.undo -= record.undo.len();
         counters.live[record.role.kind() as usize] -= 1;
         Some(record)
     }
@@ -429,18 +366,10 @@ impl<A> Graph<A> {
             return;
         };
         debug_assert_eq!(record.waiting, 0, "it still waits");
-        let undo = record.undo_bytes();
+        let undo = record.undo.len();
         self.spare.give(&mut record.undo);
-        record.after.clear();
-        record.on.clear();
-        let mut on = SmallVec::<[ChangeId; 4]>::new();
-        record.waiters.retain(|waiter| {
-            if let Waiter::On(id) = *waiter {
-                on.push(id);
-                return false;
-            }
-            true
-        });
+        record.waits_no_more();
+        let on = record.waiters.take_on();
         debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
         self.undo -= undo;
         freed.push(id);
@@ -458,13 +387,13 @@ impl<A> Graph<A> {
 
     /// Lets those that waited for something else wait for `id`. That was taken
     /// out without telling them, so that they go on counting it: as `id` now.
-    pub(super) fn wait_instead(&mut self, id: ChangeId, waiters: &[Waiter]) {
+    pub(super) fn wait_instead(&mut self, id: ChangeId, waiters: &Waiters) {
         debug_assert!(waiters.is_empty() || self.get(id).is_some(), "nobody would ever tell them");
-        for &waiter in waiters {
+        for waiter in waiters.iter() {
             let alive = match waiter {
                 Waiter::After(waiting) => match self.get_mut(waiting) {
                     Some(record) => {
-                        record.after.push(id);
+                        record.push_after(id);
                         true
                     }
                     None => false,
@@ -494,16 +423,15 @@ impl<A> Graph<A> {
         self.note_moot(id, counters);
         let Some(record) = self.get_mut(id) else { return };
         debug_assert!(record.waiting > 0, "what may be written waits for nothing more");
-        let before = std::mem::take(&mut record.after);
+        let before = SmallVec::<[ChangeId; 3]>::from_slice(record.after());
+        record.set_after(&[]);
         let waiter = Waiter::After(id);
         // What is on the disk has told it so already, and is no longer counted;
         // of what is not, every mention goes.
         let mut gone = 0;
         for old in before {
             if let Some(old) = self.get_mut(old) {
-                let kept = old.waiters.len();
-                old.waiters.retain(|at| *at != waiter);
-                gone += (kept - old.waiters.len()) as u32;
+                gone += old.waiters.take_out(waiter);
             }
         }
         let mut new = 0;
@@ -512,17 +440,16 @@ impl<A> Graph<A> {
         }
         let lost = self.take_lost();
         let Some(record) = self.get_mut(id) else { return };
-        record.after.extend_from_slice(after);
+        record.set_after(after);
         if let Some(lost) = lost {
-            take_out(&mut record.after, lost);
+            record.take_out(lost);
         }
         // What it lies on is counted as well, and stays.
         debug_assert!(record.waiting >= gone, "more waited for than was counted");
         let waiting = record.waiting - gone + new;
         record.waiting = waiting;
         if let (Some(lost), Some(record)) = (lost, self.get(id)) {
-            let others: Vec<ChangeId> = record.after.iter().chain(&record.on).copied().collect();
-            counters.dropped = describe(self, lost, &others, Some(record));
+            counters.dropped = describe(self, lost, record.waits(), Some(record));
         }
         if waiting == 0 {
             self.set_free(id, freed);

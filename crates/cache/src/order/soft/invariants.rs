@@ -1,11 +1,20 @@
 //! The invariants of docs/design/order.md, as far as a state shows them: for
 //! tests, which ask after every step. The time it takes grows with the graph.
 
-use super::graph::{Stage, Waiter};
 use super::mutation::closure;
-use super::undo::Undo;
+use super::record::Waiter;
+use super::undo::{Undo, Undos};
 use super::{ChangeId, Memory, Soft};
 use hashbrown::HashMap;
+
+/// In which list of its block a change stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Blocked,
+    Open,
+    /// Being written, or waiting for a flush.
+    Written,
+}
 
 impl<A> Soft<A> {
     /// The first invariant that does not hold, in words.
@@ -24,14 +33,16 @@ impl<A> Soft<A> {
             let held = &buffer.held;
             let lists = held
                 .blocked_ids()
-                .map(|id| (id, (Stage::Held, true)))
-                .chain(held.open.iter().map(|&id| (id, (Stage::Held, false))))
-                .chain(held.sent.iter().map(|&id| (id, (Stage::Sent, false))))
-                .chain(held.unflushed.iter().map(|&id| (id, (Stage::Unflushed, false))));
+                .map(|id| (id, List::Blocked))
+                .chain(held.open.iter().map(|&id| (id, List::Open)))
+                .chain(held.written_ids().map(|id| (id, List::Written)));
             for (id, list) in lists {
                 if listed.insert(id, (buffer, list)).is_some() {
                     return Some(format!("4: {id:?} is held twice"));
                 }
+            }
+            if !held.knows_where(memory.shape) {
+                return Some(format!("4: a change is not looked for where it lies: {held:?}"));
             }
             if !held.sent.is_empty() && !buffer.is_under_way() {
                 return Some(format!("4: nothing writes what was sent: {held:?}"));
@@ -39,29 +50,28 @@ impl<A> Soft<A> {
         }
         let mut undo = 0;
         for (id, record) in self.graph.iter() {
-            let Some((buffer, (stage, waits))) = listed.remove(&id) else {
+            let Some((buffer, list)) = listed.remove(&id) else {
                 return Some(format!("4: {id:?} is held by no block"));
             };
-            let placed = (record.stage, record.waiting > 0) == (stage, waits);
-            if buffer.block != record.block || !placed {
+            let waits = record.waiting > 0;
+            if buffer.block != record.block || waits != (list == List::Blocked) {
                 return Some(format!("4: {id:?} is held in the wrong place: {record:?}"));
             }
-            let open = stage == Stage::Held && !waits;
-            if open && buffer.dirty & record.mask != record.mask {
+            if list == List::Open && buffer.dirty & record.mask != record.mask {
                 return Some(format!("4: {id:?} may be written, and nothing writes it"));
             }
             if !waits && !record.undo.is_empty() {
                 return Some(format!("5: {id:?} may be written, and is undone: {record:?}"));
             }
             let fragment = memory.shape.fragment as usize;
-            let outside = |undo: &Undo| {
+            let outside = |undo: Undo<'_>| {
                 let (first, last) = (undo.offset as usize, undo.end() as usize);
                 (first / fragment..last.div_ceil(fragment)).any(|n| record.mask & (1 << n) == 0)
             };
             if record.undo.iter().any(outside) {
                 return Some(format!("5: {id:?} undoes what is not its own: {record:?}"));
             }
-            undo += record.undo_bytes();
+            undo += record.undo.len();
         }
         if let Some(id) = listed.keys().next() {
             return Some(format!("4: a block holds {id:?}, which is on the disk"));
@@ -75,8 +85,8 @@ impl<A> Soft<A> {
         let mut changes: HashMap<ChangeId, u32> = HashMap::new();
         let mut actions: HashMap<u32, u32> = HashMap::new();
         for (_, record) in self.graph.iter() {
-            for waiter in &record.waiters {
-                match *waiter {
+            for waiter in record.waiters.iter() {
+                match waiter {
                     Waiter::After(id) | Waiter::On(id) => *changes.entry(id).or_default() += 1,
                     Waiter::Action(slot) => *actions.entry(slot).or_default() += 1,
                 }
@@ -108,8 +118,9 @@ impl<A> Soft<A> {
         let mut written = 0;
         while let Some(id) = writable.pop() {
             written += 1;
-            for waiter in self.graph.get(id).map_or(&[][..], |record| &record.waiters) {
-                let (Waiter::After(next) | Waiter::On(next)) = *waiter else { continue };
+            let Some(record) = self.graph.get(id) else { continue };
+            for waiter in record.waiters.iter() {
+                let (Waiter::After(next) | Waiter::On(next)) = waiter else { continue };
                 let Some(left) = waiting.get_mut(&next) else { continue };
                 *left -= 1;
                 if *left == 0 {
@@ -128,9 +139,9 @@ impl<A> Soft<A> {
             let held: Vec<ChangeId> = buffer.held.blocked_ids().collect();
             for (at, &newer) in held.iter().enumerate() {
                 let waited_for = closure(&self.graph, &[newer]);
-                let undo = self.graph.get(newer).map(|record| &record.undo[..]).unwrap_or_default();
+                let Some(over) = self.graph.get(newer) else { continue };
                 let overlaps = |older: &&ChangeId| {
-                    self.graph.get(**older).is_some_and(|older| overlap(&older.undo, undo))
+                    self.graph.get(**older).is_some_and(|older| overlap(&older.undo, &over.undo))
                 };
                 let strange = |older: &&ChangeId| !waited_for.contains(*older);
                 if let Some(older) = held[..at].iter().filter(overlaps).find(strange) {
@@ -143,6 +154,6 @@ impl<A> Soft<A> {
 }
 
 /// Whether two changes undo some of the same bytes.
-fn overlap(one: &[Undo], two: &[Undo]) -> bool {
+fn overlap(one: &Undos, two: &Undos) -> bool {
     one.iter().any(|a| two.iter().any(|b| a.offset < b.end() && b.offset < a.end()))
 }

@@ -3,6 +3,7 @@
 //! and Ganger 1999).
 //!
 //! - `graph`: who waits for whom
+//! - `record`: a change, as the graph keeps it
 //! - `actions`: what the format does when it need wait no longer
 //! - `changing`: what becomes of earlier changes to the same bytes
 //! - `retract`: changes taken back, and contents that matter no more
@@ -15,6 +16,7 @@ mod changing;
 mod graph;
 mod invariants;
 mod mutation;
+mod record;
 mod retract;
 mod undo;
 
@@ -22,20 +24,23 @@ use super::ToSettle;
 use crate::buffer::Buffer;
 use crate::change::{ChangeId, Kind, Role};
 use crate::memory::Memory;
-use graph::{Graph, Record, Stage};
+use graph::Graph;
 use hashbrown::HashSet;
+use record::Record;
 use seekless_units::ByteLen;
-use smallvec::SmallVec;
-use undo::Undos;
+pub(crate) use undo::MOST_BLOCK;
 
 pub(crate) struct Soft<A> {
     graph: Graph<A>,
+    /// Kept for the next time: lists of changes that were written, and that may be
+    /// written since.
+    spare: (Vec<ChangeId>, Vec<ChangeId>),
 }
 
 impl<A> Soft<A> {
     /// Nothing waits. The order with the number `drop` will be forgotten.
     pub(super) fn new(drop: Option<u64>) -> Self {
-        Self { graph: Graph::new(drop) }
+        Self { graph: Graph::new(drop), spare: Default::default() }
     }
 
     /// Notes a change that nothing has to precede, made already.
@@ -65,18 +70,7 @@ impl<A> Soft<A> {
                 return id;
             }
         }
-        let record = Record {
-            block,
-            role,
-            mask,
-            undo: Undos::new(),
-            waiting: 0,
-            after: SmallVec::new(),
-            on: SmallVec::new(),
-            waiters: SmallVec::new(),
-            took_in: false,
-            stage: Stage::Held,
-        };
+        let record = Record::new(block, mask, role);
         let id = self.graph.insert(record, &mut memory.counters);
         if let Some(buffer) = memory.buffers.get_mut(block) {
             buffer.held.open.push(id);
@@ -88,9 +82,9 @@ impl<A> Soft<A> {
     /// where two lie over each other the older undo is what the disk has.
     pub(super) fn roll_back(&self, buffer: &Buffer, copy: &mut [u8]) -> usize {
         for record in buffer.held.blocked_ids().rev().filter_map(|id| self.graph.get(id)) {
-            record.undo.iter().rev().for_each(|undo| undo.apply(copy));
+            record.undo.iter().for_each(|undo| undo.apply(copy));
         }
-        buffer.held.blocked.len()
+        buffer.held.blocked_ids().len()
     }
 
     /// What was dirty in these blocks was given to the device. It does not take
@@ -99,14 +93,14 @@ impl<A> Soft<A> {
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
             debug_assert!(buffer.held.sent.is_empty(), "it is being written (invariant 8)");
-            for &id in &buffer.held.open {
-                let Some(record) = self.graph.get_mut(id) else { continue };
-                debug_assert_eq!(record.waiting, 0, "an open change waits");
-                debug_assert_eq!(record.mask & !buffer.dirty, 0, "an open change is not written");
-                record.stage = Stage::Sent;
+            if cfg!(debug_assertions) {
+                for record in buffer.held.open.iter().filter_map(|&id| self.graph.get(id)) {
+                    debug_assert_eq!(record.waiting, 0, "an open change waits");
+                    debug_assert_eq!(record.mask & !buffer.dirty, 0, "it is not written");
+                }
             }
             std::mem::swap(&mut buffer.held.sent, &mut buffer.held.open);
-            memory.mark_written(block);
+            buffer.note_sent();
         }
     }
 
@@ -114,46 +108,55 @@ impl<A> Soft<A> {
     pub(super) fn completed(&mut self, memory: &mut Memory, blocks: &[u64]) {
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
-            for &id in &buffer.held.sent {
-                let Some(record) = self.graph.get_mut(id) else { continue };
-                debug_assert_eq!(record.stage, Stage::Sent, "it was submitted");
-                record.stage = Stage::Unflushed;
-            }
             let held = &mut buffer.held;
-            held.unflushed.append(&mut held.sent);
+            if held.unflushed.is_empty() {
+                std::mem::swap(&mut held.unflushed, &mut held.sent);
+            } else {
+                held.unflushed.append(&mut held.sent);
+            }
         }
     }
 
     /// What was written of these blocks and has completed is on the disk: whoever
     /// waited for it is told. What may be written from now on was not in it.
     pub(super) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
-        let mut written = Vec::new();
+        let (mut written, mut freed) = std::mem::take(&mut self.spare);
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
-            written.append(&mut buffer.held.unflushed);
+            written.extend(buffer.held.unflushed.drain(..));
             if !buffer.is_under_way() {
-                written.append(&mut buffer.held.sent);
+                written.extend(buffer.held.sent.drain(..));
             }
         }
-        let mut freed = Vec::new();
-        for id in written {
+        for id in written.drain(..) {
             self.graph.commit(id, &mut freed, &mut memory.counters);
         }
         self.let_go(memory, &freed);
+        freed.clear();
+        self.spare = (written, freed);
     }
 
     /// Changes may now be written: their blocks are dirty with them.
     fn let_go(&self, memory: &mut Memory, freed: &[ChangeId]) {
-        for &id in freed {
-            let Some(record) = self.graph.get(id) else { continue };
-            let (block, mask, role) = (record.block, record.mask, record.role);
-            debug_assert!(memory.buffers.get(block).is_some(), "blocks with changes are kept");
-            if let Some(buffer) = memory.buffers.get_mut(block) {
-                buffer.held.unblock(id);
+        // Those of one block mostly come together, the inodes that waited for a bitmap:
+        // they are taken out of its list in one pass.
+        let block_of = |id: &ChangeId| self.graph.get(*id).map(|record| record.block);
+        for run in freed.chunk_by(|one, next| block_of(one) == block_of(next)) {
+            let Some(block) = run.first().and_then(block_of) else { continue };
+            let Some(buffer) = memory.buffers.get_mut(block) else {
+                debug_assert!(false, "blocks with changes are kept");
+                continue;
+            };
+            buffer.held.unblock(run);
+            for &id in run {
+                let Some(record) = self.graph.get(id) else { continue };
+                let Some(buffer) = memory.buffers.get_mut(block) else { continue };
                 buffer.held.open.push(id);
-                buffer.dirty |= mask;
+                buffer.dirty |= record.mask;
+                if buffer.due.is_none() {
+                    memory.schedule(block, record.role);
+                }
             }
-            memory.schedule(block, role);
         }
     }
 
@@ -171,17 +174,21 @@ impl<A> Soft<A> {
             if !seen.insert(id) {
                 continue;
             }
-            match record.stage {
-                Stage::Sent => {
-                    under_way.insert(record.block);
-                }
-                Stage::Unflushed => to_flush = true,
-                Stage::Held if record.waiting == 0 => {
-                    let dirty = memory.buffers.get(record.block).is_some_and(|b| b.dirty != 0);
-                    debug_assert!(dirty, "it can be written, and nothing writes it");
-                    to_write.insert(record.block);
-                }
-                Stage::Held => stack.extend(record.after.iter().chain(&record.on)),
+            if record.waiting > 0 {
+                stack.extend_from_slice(record.waits());
+                continue;
+            }
+            let Some(buffer) = memory.buffers.get(record.block) else {
+                debug_assert!(false, "blocks with changes are kept");
+                continue;
+            };
+            if buffer.held.sent.contains(&id) {
+                under_way.insert(record.block);
+            } else if buffer.held.unflushed.contains(&id) {
+                to_flush = true;
+            } else {
+                debug_assert!(buffer.dirty != 0, "it can be written, and nothing writes it");
+                to_write.insert(record.block);
             }
         }
         let (to_write, under_way) = (to_write.into_iter(), under_way.into_iter());

@@ -3,12 +3,12 @@
 //! graph, decides which order is forgotten, and describes what that means;
 //! without it a graph counts its orders and nothing else.
 
-use super::graph::{Graph, Record};
+use super::graph::Graph;
+use super::record::Record;
 use super::undo::Undo;
 use crate::change::ChangeId;
 use crate::config::{Counters, Dropped};
 use hashbrown::HashSet;
-use smallvec::SmallVec;
 
 /// What goes too early since an order was forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +109,8 @@ pub(super) fn describe<A>(
             && before.block == waiter.block
             && (before.mask | waiter.mask).count_ones() == 1
     });
-    let covers = |undo: &Undo| {
-        let within = |old: &Undo| old.offset <= undo.offset && undo.end() <= old.end();
+    let covers = |undo: Undo<'_>| {
+        let within = |old: Undo<'_>| old.offset <= undo.offset && undo.end() <= old.end();
         before.undo.iter().any(within)
     };
     let covered =
@@ -140,7 +140,7 @@ pub(super) fn closure<A>(graph: &Graph<A>, ids: &[ChangeId]) -> HashSet<ChangeId
     let mut stack = ids.to_vec();
     while let Some(id) = stack.pop() {
         let Some(record) = graph.get(id).filter(|_| seen.insert(id)) else { continue };
-        stack.extend(record.after.iter().chain(&record.on));
+        stack.extend_from_slice(record.waits());
     }
     seen
 }
@@ -161,16 +161,4 @@ fn late<A>(graph: &Graph<A>, lost: ChangeId, others: &HashSet<ChangeId>) -> [Opt
     let mut late = [None; 4];
     late.iter_mut().zip(blocks).for_each(|(to, block)| *to = Some(block));
     late
-}
-
-/// Takes one mention of a change out of a list; false when there is none.
-pub(super) fn take_out<const N: usize>(list: &mut SmallVec<[ChangeId; N]>, id: ChangeId) -> bool
-where
-    [ChangeId; N]: smallvec::Array<Item = ChangeId>,
-{
-    let found = list.iter().position(|&at| at == id);
-    if let Some(at) = found {
-        list.remove(at);
-    }
-    found.is_some()
 }

@@ -18,8 +18,8 @@ impl<A> Soft<A> {
             debug_assert!(false, "blocks with changes that wait are kept");
             return false;
         };
-        record.undo.iter().rev().for_each(|undo| undo.apply(&mut buffer.bytes));
-        buffer.held.unblock(id);
+        record.undo.iter().for_each(|undo| undo.apply(&mut buffer.bytes));
+        buffer.held.unblock(&[id]);
         let mut freed = Vec::new();
         self.graph.revoke(id, &mut freed, &mut memory.counters);
         self.let_go(memory, &freed);
