@@ -167,10 +167,13 @@ impl Format for Fat {
     }
 
     fn unnoted(&self, core: &Core, ino: Ino, noted: &[Extent]) -> Option<BlockNo> {
-        let chain = core.nodes.get(&ino)?.map.chain.as_ref()?;
+        let node = core.nodes.get(&ino)?;
+        let chain = node.map.chain.as_ref()?;
+        // What lies behind the end may be what another file had there.
+        let shown = node.size.div_ceil(u64::from(self.boot().sector).max(1));
         let sectors = chain.runs.iter().map(|&(_, run)| self.sectors_of(run));
-        let mut each =
-            sectors.flat_map(|run| (0..run.len).map(move |n| run.start.saturating_add(n)));
+        let each = sectors.flat_map(|run| (0..run.len).map(move |n| run.start.saturating_add(n)));
+        let mut each = each.take(index(shown));
         each.find(|&at| {
             core.cache.is_unsettled(Extent::new(at, 1)) && !noted.iter().any(|run| run.contains(at))
         })
