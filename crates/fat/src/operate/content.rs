@@ -3,6 +3,7 @@
 
 use super::space::no_space;
 use super::{Chain, Core, Fat};
+use crate::ondisk::attr;
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::{index, truncated, wide};
 use seekless_fs::{FsError, Location};
@@ -48,7 +49,8 @@ impl Fat {
         u32::try_from(bytes.div_ceil(self.boot().cluster_bytes().max(1))).unwrap_or(u32::MAX)
     }
 
-    /// Writes bytes, as many as there is space for.
+    /// Writes bytes, as many as there is space for. A file that is changed is to be archived
+    /// (`ATTR_ARCHIVE` of fatgen103: set when a file is created, renamed, or written to).
     pub(super) fn write(
         &mut self,
         core: &mut Core,
@@ -79,6 +81,7 @@ impl Fat {
             after.extend(self.put(core, ino, size, zeros, size)?);
         }
         after.extend(self.put(core, ino, offset, Source::Bytes(bytes), size)?);
+        core.node(ino)?.map.attr |= attr::ARCHIVE;
         if end > size || taken.len > 0 {
             self.publish(core, ino, have, &taken, end.max(size), after)?;
         }
@@ -225,6 +228,7 @@ impl Fat {
         let size = core.node(ino)?.size;
         if len > size {
             let taken = self.extend(core, ino, len)?;
+            core.node(ino)?.map.attr |= attr::ARCHIVE;
             let zeros = Source::Zeros(len.saturating_sub(size));
             let after = self.put(core, ino, size, zeros, size)?;
             return self.publish(core, ino, have, &taken, len, Ids::from_vec(after));
@@ -236,6 +240,7 @@ impl Fat {
         let cut = self.chain(core, ino)?.cut(kept);
         let bytes = self.boot().cluster_bytes();
         let node = core.node(ino)?;
+        node.map.attr |= attr::ARCHIVE;
         node.size = len;
         node.sectors = len.next_multiple_of(bytes) >> 9;
         if kept == 0 {

@@ -5,7 +5,7 @@
 use super::make::text;
 use super::slots::{Edit, Going, Named};
 use super::{Core, Fat};
-use crate::ondisk::ShortEntry;
+use crate::ondisk::{ShortEntry, attr};
 use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, low16};
 use seekless_fs::operate::RenameMode;
@@ -24,6 +24,14 @@ struct Moved {
     dir: Ino,
     going: Going,
     is_dir: bool,
+}
+
+/// A file that has another name is to be archived, as one that was written to.
+fn note_renamed(core: &mut Core, moved: Moved) -> Result<(), FsError> {
+    if !moved.is_dir {
+        core.node(moved.ino)?.map.attr |= attr::ARCHIVE;
+    }
+    Ok(())
 }
 
 impl Fat {
@@ -135,6 +143,7 @@ impl Fat {
         going: Option<Going>,
     ) -> Result<ChangeId, FsError> {
         let role = if moved.is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
+        note_renamed(core, moved)?;
         let entry = self.encode(core.node(moved.ino)?, named.short);
         let id = self.add_entry(core, (dir, start), (named, &entry), role, after, going)?;
         core.node(moved.ino)?.sized = id;
@@ -205,6 +214,7 @@ impl Fat {
         }
         let kept = self.dir(core, to.0)?;
         let short = kept.entries.get(&slot).ok_or_else(|| gone(to.0))?.short;
+        note_renamed(core, moved)?;
         let entry = self.encode(core.node(moved.ino)?, short);
         // All but the name, and in which case it is shown.
         let rest = offset_of!(ShortEntry, DIR_CrtTimeTenth);

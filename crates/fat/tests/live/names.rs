@@ -161,3 +161,60 @@ fn times_are_local() {
     }
     std::fs::remove_file(path).unwrap();
 }
+
+/// `ATTR_ARCHIVE` is set when a file is written to, cut or renamed; nothing sets it on
+/// directories.
+#[test]
+fn what_is_changed_is_to_be_archived() {
+    const ARCHIVE: u8 = 0x20;
+    let Some(device) = image(&SHAPES[3]) else { return };
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let root = live.root();
+    for name in ["READ", "WRITTEN", "CUT", "LONGER", "RENAMED", "OVER", "TARGET"] {
+        let file = make(&mut live, root, name).unwrap();
+        live.write(file, ByteLen::ZERO, b"twelve bytes").unwrap();
+    }
+    live.make(root, b"MOVED", NewFile::Directory, OWNER).unwrap();
+    live.unmount().unwrap();
+    let path = written(&device);
+    let mut bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let attribute = |bytes: &[u8], name: &str| {
+        let name = format!("{name:<11}");
+        bytes.chunks(32).position(|slot| slot.starts_with(name.as_bytes())).unwrap() * 32 + 11
+    };
+    for name in ["READ", "WRITTEN", "CUT", "LONGER", "RENAMED", "OVER", "TARGET"] {
+        let at = attribute(&bytes, name);
+        assert_eq!(bytes[at], ARCHIVE, "{name}");
+        bytes[at] = 0;
+    }
+    let device = std::sync::Arc::new(seekless_device::MemoryDevice::new(bytes));
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let mut found = |name: &str| live.lookup(root, name.as_bytes()).unwrap().unwrap();
+    let [read, wrote, cut, longer] = ["READ", "WRITTEN", "CUT", "LONGER"].map(&mut found);
+    live.read(read, ByteLen::ZERO, &mut [0; 5]).unwrap();
+    live.write(wrote, ByteLen::ZERO, b"x").unwrap();
+    let cut_to = |size| seekless_fs::operate::SetAttr { size: Some(size), ..Default::default() };
+    live.set_attr(cut, &cut_to(3)).unwrap();
+    live.set_attr(longer, &cut_to(9000)).unwrap();
+    let replace = RenameMode::Replace;
+    live.rename((root, b"RENAMED"), (root, b"RENAMED2"), replace).unwrap();
+    live.rename((root, b"OVER"), (root, b"TARGET"), replace).unwrap();
+    live.rename((root, b"MOVED"), (root, b"MOVED2"), replace).unwrap();
+    live.unmount().unwrap();
+    fsck(&device, "attributes");
+    let path = written(&device);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    for (name, wanted) in [
+        ("READ", 0),
+        ("WRITTEN", ARCHIVE),
+        ("CUT", ARCHIVE),
+        ("LONGER", ARCHIVE),
+        ("RENAMED2", ARCHIVE),
+        ("TARGET", ARCHIVE),
+        ("MOVED2", 0x10),
+    ] {
+        assert_eq!(bytes[attribute(&bytes, name)], wanted, "{name}");
+    }
+}
