@@ -138,6 +138,7 @@ impl LiveMountOptions {
             (self.blocks.is_some(), "blocks="),
             (!self.moves_dirs, "dirmove=exdev"),
             (!self.reallocblks, "noreallocblks"),
+            (self.delays == Some(true), "delalloc"),
         ];
         match given.iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => Err(FsError::Unsupported(format!("-o {option} on FAT"))),

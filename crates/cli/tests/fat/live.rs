@@ -140,6 +140,7 @@ fn what_makes_no_sense_is_refused() {
         ("rw,journal=ordered", "journal", 4),
         ("rw,dirs=orlov", "dirs=", 4),
         ("rw,blocks=next-free", "blocks=", 4),
+        ("rw,delalloc", "delalloc", 4),
         ("rw,clusters=best-fit", "next-near", 4),
         ("rw,tz=2000", "tz", 2),
     ] {
