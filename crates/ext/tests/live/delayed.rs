@@ -62,6 +62,26 @@ fn a_full_volume_stays_whole() {
     }
 }
 
+/// Also of a file with contents that wait.
+#[test]
+fn what_cannot_be_mapped_is_refused() {
+    let mut used = InUse::plain();
+    let file = used.make("file");
+    used.write(file, 0, b"waits");
+    // The last of 2^32 blocks is not used.
+    let most = (u64::from(u32::MAX)) * 4096;
+    for at in [most - 3, most, most + 4096, 1 << 50, i64::MAX as u64 - 9] {
+        let done = used.live.write(file, ByteLen::new(at), b"beyond");
+        assert!(matches!(done, Err(FsError::TooLarge(_))), "{at}: {done:?}");
+    }
+    assert_eq!((used.waiting(file), used.contents(file)), (1, b"waits".to_vec()));
+    let last = used.live.write(file, ByteLen::new(most - 4), b"last").unwrap();
+    assert_eq!((last, used.waiting(file)), (4, 2));
+    assert_eq!(used.live.attr(file).unwrap().size, most);
+    used.live.unmount().unwrap();
+    fsck(&used.device, "a file as long as there can be");
+}
+
 /// A volume in use, and its clock.
 struct InUse {
     device: Arc<MemoryDevice>,

@@ -13,6 +13,10 @@ use seekless_units::{BlockNo, Extent};
 impl Tree<'_> {
     /// What the tree says of a block, and where that ends.
     pub(in super::super) fn stand_of(&mut self, lbn: u64) -> Result<(Stand, u64), FsError> {
+        if lbn >= self.max_size().div_ceil(self.block().max(1)) {
+            // There can be none: who writes there is told so.
+            return Ok((Stand::Hole, u64::MAX));
+        }
         let near = self.find(lbn)?;
         let stand = match near.at(lbn) {
             None => Stand::Hole,
