@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where what figures hang on is, as directories beside this crate's.
-pub(crate) const SOURCES: [&str; 12] = [
+pub(crate) const SOURCES: [&str; 13] = [
     "units/src",
     "device/src",
     "fs/src",
@@ -14,6 +14,7 @@ pub(crate) const SOURCES: [&str; 12] = [
     "live/src",
     "ffs/src",
     "ext/src",
+    "fat/src",
     "layout/src",
     "model/src",
     "model/presets",

@@ -55,6 +55,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-cache",
             "seekless-device",
             "seekless-ext",
+            "seekless-fat",
             "seekless-ffs",
             "seekless-fs",
             "seekless-layout",

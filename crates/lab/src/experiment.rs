@@ -26,8 +26,8 @@ pub struct Experiment {
     /// Where its figures come from.
     #[serde(default)]
     pub sources: Vec<String>,
-    /// Policies for directories. With two, the first is the old one and the
-    /// second the new.
+    /// Policies for directories; for clusters, of FAT. With two, the first is the old one
+    /// and the second the new.
     pub policies: Vec<PolicyName>,
     /// Update disciplines.
     pub disciplines: Vec<DisciplineName>,
@@ -86,7 +86,7 @@ pub struct System {
     pub swept: Vec<(String, String)>,
 }
 
-/// How the file system is made, in the terms of `newfs` or `mke2fs`.
+/// How the file system is made, in the terms of `newfs`, `mke2fs` or `mkfs.fat`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Format {
@@ -94,8 +94,9 @@ pub struct Format {
     pub kind: FormatKind,
     /// Length of the volume.
     pub size: Size,
-    /// Bytes in a block.
-    pub block: Size,
+    /// Bytes in a block; of UFS and ext, which must have it.
+    #[serde(default)]
+    pub block: Option<Size>,
     /// Bytes in a fragment; only of UFS, which must have it.
     #[serde(default)]
     pub fragment: Option<Size>,
@@ -103,8 +104,10 @@ pub struct Format {
     pub blocks_per_group: Option<u32>,
     /// Bytes of space for each inode.
     pub bytes_per_inode: Option<Size>,
-    /// The policy for blocks, whichever is that for directories.
-    pub blocks: BlockPolicyName,
+    /// The policy for blocks, whichever is that for directories; of UFS and ext, which
+    /// must have it.
+    #[serde(default)]
+    pub blocks: Option<BlockPolicyName>,
     /// Gather new blocks into clusters; only of UFS.
     #[serde(default)]
     pub reallocblks: bool,
@@ -124,6 +127,12 @@ pub struct Format {
     /// Features that differ from those of the kind, as for `mke2fs -O`; only of ext.
     #[serde(default)]
     pub features: Option<String>,
+    /// Bytes in a cluster (`mkfs.fat -s`, in bytes); only of FAT, which must have it.
+    #[serde(default)]
+    pub cluster: Option<Size>,
+    /// Number of FATs (`mkfs.fat -f`); only of FAT, two when not given.
+    #[serde(default)]
+    pub fats: Option<u32>,
 }
 
 /// A format that experiments know.
@@ -140,6 +149,12 @@ pub enum FormatKind {
     Ext3,
     /// ext with extents, checksums and flexible groups.
     Ext4,
+    /// FAT with entries of 12 bits.
+    Fat12,
+    /// FAT with entries of 16 bits.
+    Fat16,
+    /// FAT with entries of 32 bits.
+    Fat32,
 }
 
 impl FormatKind {
@@ -147,6 +162,27 @@ impl FormatKind {
     #[must_use]
     pub const fn is_ext(self) -> bool {
         matches!(self, Self::Ext2 | Self::Ext3 | Self::Ext4)
+    }
+
+    /// Whether it is one of FAT.
+    #[must_use]
+    pub const fn is_fat(self) -> bool {
+        matches!(self, Self::Fat12 | Self::Fat16 | Self::Fat32)
+    }
+
+    /// Its name in experiments.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ufs1 => "ufs1",
+            Self::Ufs2 => "ufs2",
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+            Self::Fat12 => "fat12",
+            Self::Fat16 => "fat16",
+            Self::Fat32 => "fat32",
+        }
     }
 
     /// Whether it has a journal, unless its features say otherwise.

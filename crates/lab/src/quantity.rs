@@ -19,7 +19,8 @@ pub struct Span(pub Nanos);
 pub struct DisciplineName(pub Discipline);
 
 /// The name of a policy for directories; behind a `+` may be that of one for all other
-/// inodes. Which there are is a matter of the format.
+/// inodes. Of FAT, which places nothing else, it is one for clusters. Which there are is a
+/// matter of the format.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyName(pub String);
 

@@ -270,3 +270,102 @@ fn volumes_policies_and_systems_go_together() {
     assert!(fails("atime = true", "in_turn = true").contains("tree-then-files"));
     assert!(fails(in_turn, "in_turn = true\nshuffled = true").contains("shuffled"));
 }
+
+/// A volume of FAT and one of UFS.
+const FAT: &str = "\
+name = \"fat\"
+summary = \"FAT\"
+policies = [\"next-fit\"]
+disciplines = [\"normal\"]
+seeds = [1]
+
+[[workload]]
+name = \"tree\"
+kind = \"untar-rm\"
+tree = { kind = \"flat\", directories = 2, files = 9, len = 100 }
+
+[[system]]
+name = \"drive\"
+drive = \"sata-7200\"
+queue = 256
+
+[system.format]
+kind = \"fat32\"
+size = \"400M\"
+cluster = \"4K\"
+fats = 2
+
+[system.cache]
+size = \"1M\"
+cluster = \"64K\"
+ages = [10, 15, 30]
+
+[system.cpu]
+change = \"100us\"
+look = \"20us\"
+copy = \"100M\"
+unpack = \"20M\"
+";
+
+#[test]
+fn what_fat_lacks_and_others_do_not_have_is_told() {
+    assert!(Experiment::parse(FAT, "mine.toml").is_ok());
+    let fats = "fats = 2";
+    told(
+        FAT,
+        &[
+            (1, "[\"next-fit\"]", "[\"orlov\"]", "policies", "first-fit, next-fit, random-near"),
+            (1, "[\"next-fit\"]", "[\"next-fit+parent\"]", "policies", "next-fit+parent"),
+            (1, "cluster = \"4K\"", "cluster = \"3K\"", "cluster", "power of two"),
+            (1, fats, "fats = 0", "fats", "not in the range 1 to 4"),
+            (1, fats, "fats = 5", "fats", "not in the range 1 to 4"),
+            (1, fats, "fats = 2\nblock = \"4K\"", "block", "not an option of fat32"),
+            (1, fats, "fats = 2\nblocks = \"blkpref\"", "blocks", "not an option of FAT"),
+            (1, "cluster = \"64K\"", "cluster = \"2K\"", "cluster", "less than the cluster size"),
+            (1, "ages = [10, 15, 30]", "ages = [1, 1, 1]\npage = \"4K\"", "page", "fat32"),
+            (
+                1,
+                "\"untar-rm\"",
+                "\"make-nodes\"",
+                "kind",
+                "device nodes, which FAT lacks: drive is",
+            ),
+            (
+                1,
+                "len = 100 }",
+                "len = 100 }\ndisciplines = [\"journal=data\"]",
+                "disciplines",
+                "'journal=data' needs a journal: drive is fat32",
+            ),
+        ],
+    );
+    let fails = |text: &str, from: &str, to: &str| {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(text, changed, "{from}");
+        Experiment::parse(&changed, "mine.toml").map(drop).expect_err(to).to_string()
+    };
+    // What is not there has the line of its table.
+    let line = FAT.lines().position(|line| line == "[system.format]").unwrap() + 1;
+    let error = fails(FAT, "cluster = \"4K\"\n", "");
+    assert_eq!(error, format!("mine.toml:{line}: cluster: fat32 needs it"));
+    // What the maker says: too many clusters for 16 bits, a volume without room for any.
+    let error = fails(FAT, "kind = \"fat32\"", "kind = \"fat16\"");
+    assert!(error.starts_with(&format!("mine.toml:{line}: format: ")), "{error}");
+    assert!(fails(FAT, "400M", "16K").starts_with(&format!("mine.toml:{line}: format: ")));
+    for key in
+        ["fragment = \"1K\"", "bytes_per_inode = \"4K\"", "journal = \"4M\"", "features = \"^x\""]
+    {
+        let name = key.split(' ').next().unwrap();
+        assert!(fails(FAT, fats, &format!("fats = 2\n{key}")).contains(name), "{key}");
+    }
+    // And the other way round.
+    let (ufs, ext) = (text("dirpref"), text("reservation"));
+    let block = "block = \"8K\"";
+    assert!(fails(ufs, block, "block = \"8K\"\nfats = 2").contains("not an option of ufs1"));
+    assert!(
+        fails(ufs, block, "block = \"8K\"\ncluster = \"8K\"").contains("not an option of ufs1")
+    );
+    assert!(fails(ufs, block, "").contains("block: ufs1 needs it"));
+    assert!(fails(ufs, "blocks = \"old-blkpref\"", "").contains("blocks: ufs1 needs it"));
+    assert!(fails(ext, "kind = \"ext3\"", "fats = 2, kind = \"ext3\"").contains("option of ext3"));
+}

@@ -240,3 +240,78 @@ fn inodes_in_order_and_reserved_ones_are_removed_faster() {
         assert!(reserved * 2 < plain, "{mode}: {reserved} of {plain} bytes");
     }
 }
+
+/// Names, small files and their removal, on each kind of FAT.
+const FAT: &str = "\
+name = \"fat\"
+summary = \"FAT by kind and policy\"
+policies = [\"first-fit\", \"next-fit\", \"random-near\", \"random-next\", \"random\", \"next-near\"]
+disciplines = [\"normal\", \"async\", \"sync\", \"softdep\"]
+seeds = [1]
+
+[[workload]]
+name = \"tree\"
+kind = \"tree-then-files\"
+tree = { kind = \"source\", directories = 12, files = 300, bytes = 1200000 }
+
+[[system]]
+name = \"drive\"
+drive = \"sata-7200\"
+queue = 256
+format = { kind = \"KIND\", size = \"SIZE\", cluster = \"CLUSTER\", fats = FATS }
+cache = { size = \"1M\", cluster = \"64K\", ages = [10, 15, 30] }
+cpu = { change = \"100us\", look = \"20us\", copy = \"100M\", unpack = \"20M\" }
+";
+
+fn fat(kind: &str, size: &str, cluster: &str, fats: u32) -> String {
+    let text = FAT.replace("KIND", kind).replace("SIZE", size).replace("CLUSTER", cluster);
+    text.replace("FATS", &fats.to_string())
+}
+
+#[test]
+fn every_kind_of_fat_is_run_under_every_policy() {
+    let kinds = [("fat12", "30M", "16K", 2), ("fat16", "64M", "4K", 1), ("fat32", "400M", "4K", 2)];
+    for (kind, size, cluster, fats) in kinds {
+        let text = fat(kind, size, cluster, fats);
+        // All policies under one discipline, and all disciplines under one policy.
+        let (experiment, found) = all_of(&text, &["normal", "next-fit"]);
+        assert_eq!(found.len(), 9, "{kind}");
+        let seconds = |discipline: &str, policy: &str, phase: usize| {
+            let is = |run: &&Run| (&*run.id.discipline, &*run.id.policy) == (discipline, policy);
+            found.iter().find(is).unwrap().phases[phase].seconds
+        };
+        for run in &found {
+            let files = &run.phases[1].counts.disk;
+            let made = (&*run.phases[0].phase, files.written_bytes >= 1_200_000);
+            assert_eq!(made, ("mkdir", true), "{kind} {}", run.id);
+            let waits = files.sync_writes;
+            let expected = matches!(&*run.id.discipline, "normal" | "sync");
+            assert_eq!(waits > 0, expected, "{kind} {}: {waits}", run.id);
+        }
+        // Names and files in a row are read in a row.
+        let (row, anywhere) = (seconds("normal", "next-fit", 2), seconds("normal", "random", 2));
+        assert!(row * 1.5 < anywhere, "{kind}: {row} {anywhere}");
+        assert!(seconds("softdep", "next-fit", 1) < seconds("sync", "next-fit", 1), "{kind}");
+        assert_eq!(experiment.policies.len(), 6);
+    }
+}
+
+/// What is left on the disk is a volume without faults.
+#[test]
+fn a_fat_volume_that_was_run_is_sound() {
+    use seekless_lab::machine::{Machine, Setup};
+    use seekless_lab::repetition::Chance;
+    let experiment = Experiment::parse(&fat("fat32", "400M", "4K", 2), "fat.toml").unwrap();
+    let (system, workload) = (&experiment.systems[0], &experiment.workloads[0]);
+    for discipline in &experiment.disciplines {
+        let chance = Chance::of(1, 0);
+        let setup = Setup { policy: "random-near", discipline: discipline.0, chance, workload };
+        let mut machine = Machine::new(system, &setup, None).unwrap();
+        let copy = machine.make(machine.root(), "left", seekless_fs::operate::NewFile::Regular);
+        machine.write(copy.unwrap(), seekless_units::ByteLen::new(100_000)).unwrap();
+        workload.perform(&mut machine, 1).unwrap();
+        let disks = machine.close().unwrap();
+        let found = seekless_fat::check(disks[0].clone()).unwrap();
+        assert!(found.findings.is_empty(), "{}: {:?}", discipline.0, found.findings);
+    }
+}

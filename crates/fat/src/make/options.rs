@@ -84,6 +84,14 @@ impl MakeOptions {
         }
     }
 
+    /// Checks everything that [`make`](super::make) refuses without a device.
+    ///
+    /// # Errors
+    /// As [`make`](super::make), but for those of the device.
+    pub fn validate(&self) -> Result<(), FsError> {
+        super::geometry::Geometry::new(self).map(drop)
+    }
+
     /// Checks what can be said without the size.
     ///
     /// # Errors

@@ -1,13 +1,12 @@
 //! What is wrong with a file beyond what single values say of themselves.
 
+mod format;
+
 use super::place::Fault;
-use super::{CacheSpec, Cpu, Experiment, Format, Published, Sweep, System, Workload, WorkloadKind};
+use super::{Cpu, Experiment, Published, Sweep, System, Workload, WorkloadKind};
 use crate::machine::{self, Making};
 use crate::plan;
-use crate::quantity::{DisciplineName, NAME_MOST, Size, both_policies};
-use seekless_placement::block::{self, ExtBlocks, Zones};
-use seekless_placement::directory::{self, Expected};
-use seekless_placement::inode::{self, ExtVolume};
+use crate::quantity::{DisciplineName, NAME_MOST, Size};
 use seekless_units::ByteLen;
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -171,7 +170,26 @@ impl Experiment {
                 misfits.next()
             })
         };
-        lists().or_else(policies).or_else(volumes)
+        lists().or_else(policies).or_else(volumes).or_else(|| self.fault_of_formats())
+    }
+
+    /// A workload that needs what the format of one of its systems lacks.
+    fn fault_of_formats(&self) -> Option<Fault> {
+        each("workload", &self.workloads, |workload| {
+            workload.systems_of(self).find_map(|system| {
+                let kind = system.format.kind;
+                let lacks = || format!("{} is {}", system.name, kind.name());
+                if workload.kind == WorkloadKind::MakeNodes && kind.is_fat() {
+                    let message = format!("needs device nodes, which FAT lacks: {}", lacks());
+                    return Some(Fault::of("kind", message));
+                }
+                let disciplines = workload.disciplines_of(self).iter();
+                let journal = disciplines.map(|one| one.0).find(|d| d.journal_mode().is_some());
+                let journal = journal.filter(|_| !kind.is_ext())?.name();
+                let message = format!("'{journal}' needs a journal: {}", lacks());
+                Some(Fault::of("disciplines", message))
+            })
+        })
     }
 
     /// What a workload picks of systems and policies that there are not.
@@ -286,65 +304,6 @@ impl System {
         let drive = || Some(size(machine::drive(self).err()?.to_string()));
         let maker = || Some(Fault::of("format", Making::of(&self.format).err()?.to_string()));
         drive().or_else(maker)
-    }
-}
-
-impl Format {
-    /// Why the format has no policy of that name.
-    fn fault_of_policy(&self, name: &str) -> Option<String> {
-        let (directories, others) = both_policies(name);
-        let found = if self.kind.is_ext() {
-            let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group: u32::MAX };
-            inode::ext_by_name(directories, others, &volume, 0)
-        } else {
-            let directories = directory::by_name(directories, 1, Expected::default(), 0);
-            directories.and_then(|directories| inode::by_name(directories, others))
-        };
-        found.err().map(|error| error.to_string())
-    }
-
-    /// Why it has no policy for blocks of the name given.
-    fn fault_of_blocks(&self) -> Option<Fault> {
-        let name = &self.blocks.0;
-        let error = if self.kind.is_ext() {
-            let volume = ExtBlocks {
-                groups: 1,
-                groups_per_flex: 1,
-                block_size: u32::try_from(self.block.0.get()).unwrap_or(u32::MAX),
-                blocks_per_group: u32::MAX,
-            };
-            block::ext_by_name(name, &volume, 0).err()
-        } else {
-            block::by_name(name, Zones::default(), 0).err()
-        };
-        Some(Fault::of("blocks", error?.to_string()))
-    }
-
-    fn fault(&self) -> Option<Fault> {
-        let size = |key, size: Option<Size>| counted(key, size?.0.get(), MOST_COUNT);
-        let count = |key, count: Option<u32>| counted(key, count?.into(), MOST_COUNT);
-        counted("size", self.size.0.get(), MOST_BYTES)
-            .or_else(|| power("block", self.block))
-            .or_else(|| power("fragment", self.fragment?))
-            .or_else(|| power("inode_size", self.inode_size?))
-            .or_else(|| count("blocks_per_group", self.blocks_per_group))
-            .or_else(|| size("bytes_per_inode", self.bytes_per_inode))
-            .or_else(|| size("avgfilesize", self.avgfilesize))
-            .or_else(|| count("avgfpdir", self.avgfpdir))
-            .or_else(|| self.fault_of_blocks())
-    }
-}
-
-impl CacheSpec {
-    /// Blocks are what it holds and writes.
-    fn fault(&self, format: &Format) -> Option<Fault> {
-        let block = format.block.0;
-        let small = |key, size: Size| {
-            (size.0 < block).then(|| Fault::of(key, format!("less than the block size of {block}")))
-        };
-        small("size", self.size)
-            .or_else(|| small("cluster", self.cluster))
-            .or_else(|| power("page", self.page?))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::experiment::{Format, FormatKind, System};
 use crate::quantity::Size;
 use seekless_device::BlockDevice;
 use seekless_ext::{BuildOptions, Builder, Features};
+use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Version};
 use seekless_fs::source::EmptySource;
 use seekless_fs::tree::NodeAttr;
@@ -20,6 +21,8 @@ pub(crate) enum Making {
     Ffs(Box<MakeOptions>),
     /// ext.
     Ext(Box<BuildOptions>),
+    /// FAT.
+    Fat(Box<seekless_fat::MakeOptions>),
 }
 
 impl Making {
@@ -34,6 +37,11 @@ impl Making {
             options.check()?;
             return Ok(Self::Ext(Box::new(options)));
         }
+        if format.kind.is_fat() {
+            let options = fat_options(format)?;
+            options.validate()?;
+            return Ok(Self::Fat(Box::new(options)));
+        }
         let options = ffs_options(format)?;
         options.validate()?;
         Ok(Self::Ffs(Box::new(options)))
@@ -46,6 +54,7 @@ impl Making {
     pub(crate) fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
         match self {
             Self::Ffs(options) => seekless_ffs::make(device, options).map(drop),
+            Self::Fat(options) => seekless_fat::make(device, options).map(drop),
             Self::Ext(options) => {
                 let kind = FileKind::Directory;
                 let (uid, gid, size, mtime, times) = (0, 0, 0, TODAY, None);
@@ -72,11 +81,19 @@ fn refuse(kind: &str, given: &[(&str, bool)]) -> Result<(), FsError> {
     }
 }
 
+/// The block of UFS and ext.
+fn block(format: &Format) -> Result<u32, FsError> {
+    let lacks = || FsError::Invalid(format!("{} needs block", format.kind.name()));
+    small(format.block.ok_or_else(lacks)?)
+}
+
 fn ffs_options(format: &Format) -> Result<MakeOptions, FsError> {
     let stray = [
         ("inode_size", format.inode_size.is_some()),
         ("journal", format.journal.is_some()),
         ("features", format.features.is_some()),
+        ("cluster", format.cluster.is_some()),
+        ("fats", format.fats.is_some()),
     ];
     refuse("UFS", &stray)?;
     let version = match format.kind {
@@ -85,7 +102,7 @@ fn ffs_options(format: &Format) -> Result<MakeOptions, FsError> {
     };
     let fragment = format.fragment.ok_or_else(|| FsError::Invalid("UFS needs fragment".into()))?;
     let mut options = MakeOptions::new(version, format.size.0);
-    options.block_size = small(format.block)?;
+    options.block_size = block(format)?;
     options.fragment_size = small(fragment)?;
     options.blocks_per_group = format.blocks_per_group;
     options.bytes_per_inode = format.bytes_per_inode.map(small).transpose()?;
@@ -105,6 +122,8 @@ fn ext_options(format: &Format) -> Result<BuildOptions, FsError> {
         ("avgfilesize", format.avgfilesize.is_some()),
         ("avgfpdir", format.avgfpdir.is_some()),
         ("journal", format.journal.is_some() && !format.kind.has_journal()),
+        ("cluster", format.cluster.is_some()),
+        ("fats", format.fats.is_some()),
     ];
     refuse("this ext", &stray)?;
     let inode_size =
@@ -121,7 +140,7 @@ fn ext_options(format: &Format) -> Result<BuildOptions, FsError> {
     let defaults = BuildOptions::default();
     Ok(BuildOptions {
         size: Some(format.size.0),
-        block_size: small(format.block)?,
+        block_size: block(format)?,
         inode_size: small(inode_size)?,
         inode_ratio: format.bytes_per_inode.map_or(Ok(defaults.inode_ratio), small)?,
         features,
@@ -129,6 +148,34 @@ fn ext_options(format: &Format) -> Result<BuildOptions, FsError> {
         made: Some(TODAY),
         ..defaults
     })
+}
+
+fn fat_options(format: &Format) -> Result<seekless_fat::MakeOptions, FsError> {
+    let stray = [
+        ("block", format.block.is_some()),
+        ("fragment", format.fragment.is_some()),
+        ("blocks_per_group", format.blocks_per_group.is_some()),
+        ("bytes_per_inode", format.bytes_per_inode.is_some()),
+        ("blocks", format.blocks.is_some()),
+        ("reallocblks", format.reallocblks),
+        ("avgfilesize", format.avgfilesize.is_some()),
+        ("avgfpdir", format.avgfpdir.is_some()),
+        ("inode_size", format.inode_size.is_some()),
+        ("journal", format.journal.is_some()),
+        ("features", format.features.is_some()),
+    ];
+    refuse("FAT", &stray)?;
+    let width = match format.kind {
+        FormatKind::Fat12 => FatWidth::Fat12,
+        FormatKind::Fat16 => FatWidth::Fat16,
+        _ => FatWidth::Fat32,
+    };
+    let cluster = format.cluster.ok_or_else(|| FsError::Invalid("FAT needs cluster".into()))?;
+    let mut options = seekless_fat::MakeOptions::new(Some(width), format.size.0);
+    options.cluster = Some(small(cluster)? / options.sector_size);
+    options.fats = format.fats.unwrap_or(options.fats);
+    options.time = TODAY;
+    Ok(options)
 }
 
 /// The drive of a system, with its write cache as asked for.

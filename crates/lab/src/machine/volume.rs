@@ -3,11 +3,12 @@
 use super::make::{Making, drive};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
-use crate::experiment::System;
+use crate::experiment::{FormatKind, System};
 use crate::quantity;
 use seekless_cache::{Ages, Config, Counters};
 use seekless_device::{SparseDevice, VirtualClock};
 use seekless_ext::ExtLive;
+use seekless_fat::FatLive;
 use seekless_ffs::FfsLive;
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
@@ -18,15 +19,16 @@ use std::sync::Arc;
 enum Engine {
     Ffs(Box<FfsLive>),
     Ext(Box<ExtLive>),
+    Fat(Box<FatLive>),
 }
 
 /// How a volume is mounted.
 struct Mount {
     config: Config,
-    ext: bool,
-    directories: String,
-    inodes: Option<String>,
-    blocks: String,
+    kind: FormatKind,
+    /// The policy for directories and perhaps that for other inodes, or that for clusters.
+    policy: String,
+    blocks: Option<String>,
     seed: u64,
     reallocblks: bool,
 }
@@ -34,11 +36,23 @@ struct Mount {
 impl Mount {
     fn open(&self, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Result<Engine, FsError> {
         let (disk, clock) = (disk.clone(), clock.clone());
-        if self.ext {
+        if self.kind.is_fat() {
+            let options = seekless_fat::LiveOptions {
+                clusters: Some(self.policy.clone()),
+                seed: self.seed,
+                zone: 0,
+                force: false,
+                wall: Box::new(|| TODAY),
+            };
+            return Ok(Engine::Fat(Box::new(FatLive::open(disk, clock, self.config, options)?)));
+        }
+        let (directories, inodes) = quantity::both_policies(&self.policy);
+        let (directories, inodes) = (directories.into(), inodes.map(Into::into));
+        if self.kind.is_ext() {
             let options = seekless_ext::LiveOptions {
-                directories: self.directories.clone(),
-                inodes: self.inodes.clone(),
-                blocks: Some(self.blocks.clone()),
+                directories,
+                inodes,
+                blocks: self.blocks.clone(),
                 seed: self.seed,
                 force: false,
                 delays: None,
@@ -50,9 +64,9 @@ impl Mount {
             return Ok(Engine::Ext(Box::new(live)));
         }
         let options = seekless_ffs::LiveOptions {
-            directories: self.directories.clone(),
-            inodes: self.inodes.clone(),
-            blocks: Some(self.blocks.clone()),
+            directories,
+            inodes,
+            blocks: self.blocks.clone(),
             seed: self.seed,
             reallocblks: self.reallocblks,
             force: false,
@@ -83,13 +97,11 @@ impl Volume {
         let image = SparseDevice::new(system.format.size.0);
         Making::of(&system.format)?.make(&image)?;
         let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
-        let (directories, inodes) = quantity::both_policies(setup.policy);
         let mount = Mount {
             config: config(system, setup),
-            ext: system.format.kind.is_ext(),
-            directories: directories.into(),
-            inodes: inodes.map(Into::into),
-            blocks: system.format.blocks.0.clone(),
+            kind: system.format.kind,
+            policy: setup.policy.into(),
+            blocks: system.format.blocks.as_ref().map(|blocks| blocks.0.clone()),
             seed: setup.chance.seed,
             reallocblks: system.format.reallocblks,
         };
@@ -101,6 +113,7 @@ impl Volume {
         match &mut self.engine {
             Engine::Ffs(live) => live.as_mut(),
             Engine::Ext(live) => live.as_mut(),
+            Engine::Fat(live) => live.as_mut(),
         }
     }
 
@@ -108,6 +121,7 @@ impl Volume {
         match &self.engine {
             Engine::Ffs(live) => live.root(),
             Engine::Ext(live) => live.root(),
+            Engine::Fat(live) => live.root(),
         }
     }
 
@@ -115,6 +129,7 @@ impl Volume {
         match &self.engine {
             Engine::Ffs(live) => live.counters(),
             Engine::Ext(live) => live.counters(),
+            Engine::Fat(live) => live.counters(),
         }
     }
 
@@ -128,6 +143,7 @@ impl Volume {
         match &self.engine {
             Engine::Ffs(live) => live.next_due(),
             Engine::Ext(live) => live.next_due(),
+            Engine::Fat(live) => live.next_due(),
         }
     }
 
