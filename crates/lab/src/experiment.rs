@@ -68,6 +68,9 @@ pub struct System {
     /// Requests that the host keeps sorted for the drive; more make who asks
     /// wait.
     pub queue: u32,
+    /// Bytes on the drive in front of the volume, in whole sectors; none when not given.
+    #[serde(default)]
+    pub offset: Option<Size>,
     /// Volumes, each made alike on a drive of its own: one, or two for workloads that
     /// copy from one to the other.
     #[serde(default = "one")]

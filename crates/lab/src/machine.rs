@@ -1,9 +1,10 @@
 //! The live engine on modelled disks, with a processor whose time counts.
 //!
-//! - `volume`: a file system on its disk; `make`: empty ones;
+//! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
 //! - `phase`: what is counted, from when to when.
 
 mod make;
+mod partition;
 mod phase;
 mod volume;
 

@@ -31,6 +31,7 @@ fn values_have_their_line_in_every_table() {
         &[
             (1, "queue = ", "queues = ", "queues", "unknown field"),
             (2, "queue = 256", "queue = 0", "queue", "not in the range 1"),
+            (2, "queue = 256", "queue = 256\noffset = \"700\"", "offset", "whole sectors"),
             (1, "look = \"27us\"", "look = \"27\"", "look", "27"),
             (1, "look = \"27us\"", "look = \"27min\"", "look", "27min"),
             (1, "size = \"42592M\"", "size = \"0\"", "size", "not in the range 1"),
@@ -70,8 +71,13 @@ fn a_format_that_cannot_be_made_is_found_in_its_system() {
             (2, "bytes_per_inode = \"4K\"", "bytes_per_inode = \"0\"", "bytes_per_inode", "0"),
             AVGFILESIZE,
             (1, "size = \"42592M\"", "size = \"1T\"", "size", "does not fit on dtla-307045"),
+            (1, "size = \"7928M\"", "size = \"9G\"", "size", "does not fit on ide-8gb"),
         ],
     );
+    // A volume that begins too far behind.
+    let behind = text("dirpref").replacen("queue = 256", "queue = 256\noffset = \"1G\"", 1);
+    let error = Experiment::parse(&behind, "mine.toml").unwrap_err().to_string();
+    assert!(error.contains("behind 1073741824)") && error.contains(": size: "), "{error}");
     // What the maker says of several values together is said of all of them.
     let cases =
         [("fragment = \"1K\"", "fragment = \"512\""), ("size = \"42592M\"", "size = \"32K\"")];

@@ -19,6 +19,7 @@ const PRESETS: &[(&str, &str)] = &[
     ("hp-c2490", include_str!("../presets/hp-c2490.toml")),
     ("hp-c3323", include_str!("../presets/hp-c3323.toml")),
     ("ibm-18es", include_str!("../presets/ibm-18es.toml")),
+    ("ic35l060avv207", include_str!("../presets/ic35l060avv207.toml")),
     ("ide-8gb", include_str!("../presets/ide-8gb.toml")),
     ("io2", include_str!("../presets/io2.toml")),
     ("lazy-gp3", include_str!("../presets/lazy-gp3.toml")),

@@ -7,7 +7,7 @@ use super::{Cpu, Experiment, Published, Sweep, System, Workload, WorkloadKind};
 use crate::machine::{self, Making};
 use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, SECTOR};
 use std::collections::HashSet;
 use std::hash::Hash;
 
@@ -36,6 +36,12 @@ fn some(key: &'static str, size: Size) -> Option<Fault> {
 fn power(key: &'static str, size: Size) -> Option<Fault> {
     let sound = size.0.get().is_power_of_two();
     (!sound).then(|| Fault::of(key, format!("{} is not a power of two", size.0)))
+}
+
+fn sectors(key: &'static str, size: Size) -> Option<Fault> {
+    let sound = size.0.get().is_multiple_of(SECTOR);
+    let message = || format!("{} is not a number of whole sectors of {SECTOR} bytes", size.0);
+    (!sound).then(|| Fault::of(key, message()))
 }
 
 /// A list that is empty, or has something twice.
@@ -288,6 +294,7 @@ impl System {
         let sweep = || Some(self.sweep.as_ref()?.fault()?.within("sweep"));
         counted("queue", self.queue.into(), MOST_COUNT)
             .or_else(|| counted("volumes", self.volumes.into(), MOST_VOLUMES))
+            .or_else(|| sectors("offset", self.offset?))
             .or_else(|| Some(self.cpu.fault()?.within("cpu")))
             .or_else(|| Some(self.format.fault()?.within("format")))
             .or_else(|| Some(self.cache.fault(&self.format)?.within("cache")))

@@ -1,6 +1,7 @@
 //! Empty volumes, and the drives they are on.
 
 use super::TODAY;
+use super::partition::Partition;
 use crate::experiment::{Format, FormatKind, System};
 use crate::quantity::Size;
 use seekless_device::BlockDevice;
@@ -12,7 +13,7 @@ use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FileKind, FsError};
 use seekless_layout::planner;
 use seekless_model::{DeviceModel, preset};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, SECTOR};
 
 /// The maker's options of a volume.
 #[derive(Debug)]
@@ -178,7 +179,7 @@ fn fat_options(format: &Format) -> Result<seekless_fat::MakeOptions, FsError> {
     Ok(options)
 }
 
-/// The drive of a system, with its write cache as asked for.
+/// The part of a drive that a system has, with its write cache as asked for.
 ///
 /// # Errors
 /// [`FsError::Invalid`] for a volume that does not fit on it.
@@ -191,13 +192,16 @@ pub(crate) fn drive(system: &System) -> Result<Box<dyn DeviceModel>, FsError> {
     if let (Some(on), Some(hdd)) = (system.replace_writes, &mut spec.hdd) {
         hdd.buffer.replace_writes = on;
     }
-    let model = spec.build();
+    let drive = spec.build();
+    let offset = system.offset.map_or(ByteLen::ZERO, |offset| offset.0);
+    let model = Partition { drive, first: offset.get() / SECTOR };
     let wanted = system.format.size.0;
-    match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(512))) {
+    match model.capacity().map(|sectors| ByteLen::new(sectors.saturating_mul(SECTOR))) {
         Some(has) if has < wanted => Err(FsError::Invalid(format!(
-            "a volume of {wanted} bytes does not fit on {} ({has} bytes)",
-            system.drive.0
+            "a volume of {wanted} bytes does not fit on {} ({has} bytes{})",
+            system.drive.0,
+            if offset == ByteLen::ZERO { String::new() } else { format!(" behind {offset}") }
         ))),
-        _ => Ok(model),
+        _ => Ok(Box::new(model)),
     }
 }
