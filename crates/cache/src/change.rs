@@ -211,6 +211,19 @@ impl Role {
         )
     }
 
+    /// Whether FreeBSD's ext2fs waited for it under every discipline.
+    pub(crate) const fn is_waited_for_by_ext2fs(self) -> bool {
+        matches!(
+            self,
+            Self::DirectoryInit
+                | Self::EntryAdd
+                | Self::EntryAddDirectory
+                | Self::EntryChange
+                | Self::EntryRemove
+                | Self::IndirectInit
+        )
+    }
+
     /// How long a block first changed in this way may wait, as the syncer
     /// counts it: that of files, of directories or of inodes.
     #[must_use]

@@ -55,6 +55,10 @@ pub struct Config {
     pub discipline: Discipline,
     /// Bytes of blocks that are kept.
     pub capacity: ByteLen,
+    /// Buffers that may be dirty: blocks, or the files' parts of them where these are
+    /// buffers of their own. With three quarters of them dirty the oldest are written until
+    /// half are left, as with FreeBSD's `hidirtybuffers`. `None`: no limit but the age.
+    pub dirty: Option<usize>,
     /// Most bytes that neighbouring dirty blocks are gathered into for one
     /// write.
     pub cluster: ByteLen,
@@ -71,6 +75,13 @@ pub struct Config {
     /// kernels do: `ffs_alloc.c` and `ffs_update` end in `bdwrite`, whatever
     /// the mount says.
     pub delay_bitmaps: bool,
+    /// Contents that move, and the pointers to them, are written later under `normal` too, as
+    /// BSD does (`ffs_balloc.c`): a crash may lose what was durable before.
+    pub delay_moves: bool,
+    /// Names and new indirect blocks are written at once under `async` too, as FreeBSD's
+    /// ext2fs did (`ext2_lookup.c` and `ext2_balloc.c` of 2005 end in `bwrite`, whatever the
+    /// mount says).
+    pub names_at_once: bool,
     /// Seconds after which all blocks that were committed meanwhile go home from the
     /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
     /// seconds). `None`: once their room in the log is wanted.
@@ -88,7 +99,13 @@ impl Config {
     /// Whether a change of this role is written before the call returns.
     #[must_use]
     pub const fn writes_at_once(&self, role: Role) -> bool {
-        self.discipline.writes_at_once(role) && !(self.delay_bitmaps && role.is_delayed_by_bsd())
+        let waits = self.names_at_once
+            && matches!(self.discipline, Discipline::Async)
+            && role.is_waited_for_by_ext2fs();
+        waits
+            || self.discipline.writes_at_once(role)
+                && !(self.delay_bitmaps && role.is_delayed_by_bsd())
+                && !(self.delay_moves && matches!(role, Role::DataMove | Role::PointerMove))
     }
 
     /// A cache of 64 MiB and clusters of 128 KiB.
@@ -97,11 +114,14 @@ impl Config {
         Self {
             discipline,
             capacity: ByteLen::new(64 << 20),
+            dirty: None,
             cluster: ByteLen::new(128 << 10),
             ages: Ages::CLASSIC,
             limits: Limits::default(),
             page: None,
             delay_bitmaps: false,
+            delay_moves: false,
+            names_at_once: false,
             home_after: None,
             barriers: true,
             drop_order: None,

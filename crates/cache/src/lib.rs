@@ -42,6 +42,7 @@ pub mod change;
 mod checkpoint;
 mod commit;
 pub mod config;
+mod dirty;
 pub mod discipline;
 mod durable;
 mod flight;

@@ -4,6 +4,7 @@
 use crate::buffer::{Buffers, Paged};
 use crate::change::{Piece, Role};
 use crate::config::{Ages, Config, Counters};
+use crate::dirty::Dirtied;
 use crate::discipline::JournalMode;
 use crate::shape::{Place, Shape};
 use crate::wheel::Wheel;
@@ -16,6 +17,9 @@ pub(crate) struct Memory {
     pub(crate) counters: Counters,
     /// Bytes that whoever uses the cache keeps besides.
     pub(crate) beside: u64,
+    /// What became dirty, where that is limited.
+    pub(crate) dirtied: Dirtied,
+    limited: bool,
     ages: Ages,
     /// What is logged is written when its transaction is, not when it is old.
     journal: Option<JournalMode>,
@@ -31,6 +35,8 @@ impl Memory {
             wheel: Wheel::new(now),
             counters: Counters::default(),
             beside: 0,
+            dirtied: Dirtied::default(),
+            limited: config.dirty.is_some(),
             ages: config.ages,
             journal: config.discipline.journal_mode(),
         }
@@ -52,6 +58,9 @@ impl Memory {
     pub(crate) fn mark_dirty(&mut self, block: u64, mask: u64, role: Role) {
         debug_assert!(self.buffers.get(block).is_some_and(|b| mask & !b.valid == 0), "not known");
         let Some(buffer) = self.buffers.get_mut(block) else { return };
+        if buffer.dirty == 0 && self.limited {
+            self.dirtied.note(block);
+        }
         buffer.dirty |= mask;
         buffer.metadata |= !role.is_contents();
         let due = buffer.due.is_some();

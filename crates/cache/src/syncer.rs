@@ -128,6 +128,7 @@ impl<A> Cache<A> {
         self.check_writable()?;
         self.tick()?;
         self.make_room()?;
+        self.hold_dirty()?;
         if self.graph_is_full() { self.wait_for_the_graph() } else { Ok(()) }
     }
 

@@ -123,10 +123,14 @@ impl<A> Cache<A> {
     }
 
     /// Whether so many bytes from a fragment on go in one request with a run: they
-    /// lie behind it, and both fit a cluster; or there is no run yet.
+    /// lie behind it, and both fit a cluster. Where each file has buffers of its own, a
+    /// cluster is of whole blocks (`cluster_wbuf` in `vfs_cluster.c`).
     fn goes_with(&self, run: &Run, at: BlockNo, len: usize) -> bool {
         let fragments = run.bytes.len() / self.memory.shape.fragment as usize;
-        self.config.page.is_none()
+        let block = self.memory.shape.block_bytes();
+        let starts = |at: BlockNo| at.get().is_multiple_of(u64::from(self.memory.shape.per_block));
+        let whole = run.bytes.len().is_multiple_of(block) && starts(run.at) && len == block;
+        (self.config.page.is_none() || whole)
             && !run.bytes.is_empty()
             && run.at.saturating_add(fragments as u64) == at
             && run.bytes.len() + len <= self.config.cluster.get() as usize
@@ -239,17 +243,21 @@ impl<A> Cache<A> {
 
     fn joins(&self, block: u64) -> bool {
         let whole = bits(self.memory.shape.per_block as usize);
-        self.config.page.is_none()
-            && self
-                .memory
-                .buffers
-                .get(block)
-                .is_some_and(|b| b.dirty == whole && !b.held.waits() && !b.is_under_way())
+        let paged = self.config.page.is_some();
+        // Buffers of their own are written with others only where a cluster holds two.
+        if paged && (self.config.cluster.get() as usize) < 2 * self.memory.shape.block_bytes() {
+            return false;
+        }
+        let is_one = |b: &Buffer| !paged || b.pieces().len() == 1;
+        self.memory
+            .buffers
+            .get(block)
+            .is_some_and(|b| b.dirty == whole && is_one(b) && !b.held.waits() && !b.is_under_way())
     }
 }
 
 /// From which fragment to which.
-type Parts = SmallVec<[(usize, usize); 4]>;
+pub(crate) type Parts = SmallVec<[(usize, usize); 4]>;
 
 /// What is written of a block.
 struct Image {
@@ -265,7 +273,7 @@ fn emptied(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// The parts that are buffers of their own in which something is dirty.
-fn dirty_pieces(buffer: &Buffer) -> Parts {
+pub(crate) fn dirty_pieces(buffer: &Buffer) -> Parts {
     let is_dirty = |&(first, last): &(usize, usize)| buffer.dirty & bits(last) & !bits(first) != 0;
     buffer.pieces().into_iter().filter(is_dirty).collect()
 }

@@ -12,6 +12,7 @@ const EXPERIMENTS: &[(&str, &str)] = &[
     ("reservation", include_str!("../experiments/reservation.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
     ("softdep", include_str!("../experiments/softdep.toml")),
+    ("tarcp", include_str!("../experiments/tarcp.toml")),
 ];
 
 /// What experiments with boots are given: the name, the packages of the system, and

@@ -2,6 +2,7 @@
 
 use crate::experiment::{Experiment, Published};
 use crate::rank::spearman;
+use crate::ranking;
 use crate::run::{Counts, Phase, Run, RunId};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -262,6 +263,7 @@ pub fn json(experiment: &Experiment, cells: &[Cell]) -> Value {
         "version": crate::run::VERSION,
         "cells": cells.iter().map(Cell::json).collect::<Vec<_>>(),
         "agreement": agreement(cells),
+        "ranking": ranking::orders(experiment, cells),
     })
 }
 

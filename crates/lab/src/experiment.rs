@@ -29,6 +29,9 @@ pub struct Experiment {
     /// Policies for directories; for clusters, of FAT. With two, the first is the old one
     /// and the second the new.
     pub policies: Vec<PolicyName>,
+    /// How the order of systems is set against the published one.
+    #[serde(default)]
+    pub ranking: Option<Ranking>,
     /// Update disciplines.
     pub disciplines: Vec<DisciplineName>,
     /// Seeds of trees and of what policies leave to chance; one run for each.
@@ -203,6 +206,10 @@ pub struct CacheSpec {
     pub size: Size,
     /// Most bytes gathered into one write.
     pub cluster: Size,
+    /// Buffers that may be dirty; with three quarters of them dirty the oldest are written
+    /// until half are left. No limit when not given.
+    #[serde(default)]
+    pub dirty: Option<u32>,
     /// Seconds that dirty blocks of inodes, directories and files may wait.
     pub ages: [u32; 3],
     /// Each file's part of a block is a buffer of its own, written by itself,
@@ -217,6 +224,13 @@ pub struct CacheSpec {
     /// Bitmaps and times are written later under `sync` too, as BSD does.
     #[serde(default)]
     pub delay_bitmaps: bool,
+    /// Contents that move are written later under `normal` and `sync` too, as BSD does.
+    #[serde(default)]
+    pub delay_moves: bool,
+    /// Names and new indirect blocks are written at once under `async` too, as FreeBSD's
+    /// ext2fs did.
+    #[serde(default)]
+    pub names_at_once: bool,
 }
 
 /// What the processor costs.
@@ -265,6 +279,17 @@ pub struct Workload {
     /// it did by default before Linux 2.6.30.
     #[serde(default)]
     pub atime: bool,
+    /// Of [`WorkloadKind::Archive`]: how many copy at the same time, each its part of the
+    /// directories, files and bytes; one when not given.
+    #[serde(default)]
+    pub writers: Option<u32>,
+    /// Of [`WorkloadKind::Archive`]: bytes of the archive's records, at whose ends writes
+    /// end: a multiple of 512, `tar`'s 10,240 when not given.
+    #[serde(default)]
+    pub record: Option<Size>,
+    /// Of [`WorkloadKind::Archive`]: what was done to the volume before.
+    #[serde(default)]
+    pub aged: Option<Postmark>,
     /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
     #[serde(default)]
     pub rounds: Option<u32>,
@@ -316,6 +341,35 @@ pub enum WorkloadKind {
     /// each but the way back and the last: phases `make`, `cp-first`, `back`, `cp-second`,
     /// `rm-copy` and `rm-first`.
     CopyInOrder,
+    /// It is copied from a cache by a pair of archivers, perhaps in several parts at the
+    /// same time, then mounted anew and read in the order in which it is listed: phases
+    /// `tarcp` and `tar`.
+    Archive,
+}
+
+/// Pairs of cells are set against the published ones: which of the two is faster.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ranking {
+    /// Only pairs of which the longer published time is longer by this share at least.
+    pub apart: f64,
+    /// Cells left out, as `system/discipline`.
+    #[serde(default)]
+    pub except: Vec<String>,
+}
+
+/// The operations of Postmark (J. Katcher, *PostMark: A New File System Benchmark*, 1997) on
+/// a pool of small files, which stays: each transaction makes or removes a file, and reads
+/// or lengthens one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Postmark {
+    /// Files of the pool at first.
+    pub files: u32,
+    /// Directories that they are in.
+    pub directories: u32,
+    /// Transactions.
+    pub transactions: u32,
 }
 
 /// What others measured of a phase. Figures that were not published are left out.

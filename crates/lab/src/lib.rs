@@ -21,7 +21,8 @@
 //! - [`table`]: all runs, a row for each phase; [`parquet`]: the same as such a file
 //! - [`cells`]: runs against each other and against what was published
 //! - [`grids`]: the cells of a sweep, laid out by its keys
-//! - [`rank`]: how well two orders agree
+//! - [`rank`]: how well two orders agree; [`ranking`]: which pairs of systems are in the
+//!   published one
 //! - [`age`]: file systems used for a long time in a short one
 //! - [`boots`]: what ageing costs a boot, on file systems of the kernel
 
@@ -39,6 +40,7 @@ pub mod pool;
 pub mod quantity;
 mod queue;
 pub mod rank;
+pub mod ranking;
 pub mod repetition;
 pub mod run;
 pub mod seekplot;

@@ -12,7 +12,7 @@ pub(crate) use make::{Making, drive};
 pub use phase::{Begun, Reading};
 
 use crate::disk::{self, Disk, Log, Step};
-use crate::experiment::{Cpu, System, Workload};
+use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
 use seekless_cache::{Counters, Discipline};
@@ -83,11 +83,22 @@ pub struct Machine {
     spent: Nanos,
     chance: Chance,
     bytes: Vec<u8>,
+    /// Bytes of a file that its inode maps by itself: no request reaches over them.
+    direct: u64,
 }
 
 const SECOND: u64 = 1_000_000_000;
 /// Most bytes that are read or written in one call.
 const CHUNK: usize = 64 << 10;
+
+/// Kernels look no further for what lies in a row than one level of a map reaches
+/// (`ufs_bmaparray` in `ufs_bmap.c`).
+fn direct(format: &Format) -> u64 {
+    const BLOCKS: u64 = 12;
+    let block = format.block.map_or(0, |block| block.0.get());
+    let mapped = !format.kind.is_fat() && format.kind != FormatKind::Ext4;
+    if mapped { BLOCKS.saturating_mul(block) } else { 0 }
+}
 
 impl Machine {
     /// Makes the file systems, in no time, and mounts them. `log` as in
@@ -109,6 +120,7 @@ impl Machine {
             spent: Nanos::ZERO,
             chance: setup.chance.clone(),
             bytes: vec![0x5A; CHUNK],
+            direct: direct(&system.format),
         })
     }
 
@@ -219,6 +231,37 @@ impl Machine {
         Ok(())
     }
 
+    /// Takes a record from an archive and writes it to a file.
+    ///
+    /// # Errors
+    /// As [`Machine::write`].
+    pub(crate) fn write_record(
+        &mut self,
+        ino: Ino,
+        at: ByteLen,
+        len: usize,
+    ) -> Result<(), FsError> {
+        self.work_through(len as u64, self.cpu.unpack);
+        self.work_through(len as u64, self.cpu.copy);
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0x5A);
+        }
+        let written = self.volumes[self.at].live().write(ino, at, &self.bytes[..len])?;
+        match written < len {
+            true => Err(FsError::NoSpace("the volume is full".into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Operate::attr`].
+    pub(crate) fn len_of(&mut self, ino: Ino) -> Result<ByteLen, FsError> {
+        self.compute(self.cpu.look.0);
+        Ok(ByteLen::new(self.live().attr(ino)?.size))
+    }
+
     /// Reads a file from its start to its end.
     ///
     /// # Errors
@@ -228,7 +271,9 @@ impl Machine {
         let mut buf = std::mem::take(&mut self.bytes);
         let mut at = ByteLen::ZERO;
         let done = loop {
-            match self.live().read(ino, at, &mut buf) {
+            let reach = self.direct.saturating_sub(at.get());
+            let reach = if reach == 0 { CHUNK as u64 } else { reach.min(CHUNK as u64) };
+            match self.live().read(ino, at, &mut buf[..reach as usize]) {
                 Ok(0) => break Ok(()),
                 Ok(count) => {
                     at = ByteLen::new(at.get() + count as u64);

@@ -1,5 +1,7 @@
 //! The trees that experiments unpack and remove, generated from a seed.
 
+mod walked;
+
 use seekless_model::random::Random;
 use seekless_units::ByteLen;
 use serde::Deserialize;
@@ -47,6 +49,16 @@ pub enum TreeSpec {
         /// Bytes of all files together.
         bytes: u64,
     },
+    /// Sources of many programs, in the order in which an archive of them has it: each
+    /// directory is followed by what lies in it, by name. Lengths are log-normal.
+    Sources {
+        /// Directories, the top one included.
+        directories: u32,
+        /// Files.
+        files: u32,
+        /// Bytes of all files together.
+        bytes: u64,
+    },
 }
 
 /// A file or directory, in the order of an archive.
@@ -67,7 +79,8 @@ impl TreeSpec {
         let (directories, files) = match *self {
             Self::Ports { directories, files, .. }
             | Self::Flat { directories, files, .. }
-            | Self::Source { directories, files, .. } => (directories, files),
+            | Self::Source { directories, files, .. }
+            | Self::Sources { directories, files, .. } => (directories, files),
             Self::Keys { files } => (1, files),
         };
         if directories == 0 || directories > MOST {
@@ -86,11 +99,28 @@ impl TreeSpec {
             Self::Flat { len, .. } => {
                 (len > 1 << 30).then(|| ("len", "more than a gigabyte".to_string()))
             }
-            Self::Source { bytes, .. } => {
+            Self::Source { bytes, .. } | Self::Sources { bytes, .. } => {
                 (bytes > 1 << 40).then(|| ("bytes", "more than a terabyte".to_string()))
             }
             Self::Keys { .. } => None,
         }
+    }
+
+    /// One of several parts of as many directories, files and bytes as may be; `None` for
+    /// a tree that is not divided, or has fewer directories than parts.
+    pub(crate) fn part(&self, number: u32, of: u32) -> Option<Self> {
+        let Self::Sources { directories, files, bytes } = *self else { return None };
+        let share = |whole: u64| {
+            let (number, of) = (u64::from(number), u64::from(of));
+            whole / of + u64::from(number < whole % of)
+        };
+        let count = |whole: u32| share(whole.into()) as u32;
+        let part = Self::Sources {
+            directories: count(directories),
+            files: count(files),
+            bytes: share(bytes),
+        };
+        (directories >= of).then_some(part)
     }
 
     /// The tree's entries, each directory in front of what lies in it.
@@ -103,6 +133,9 @@ impl TreeSpec {
             }
             Self::Flat { directories, files, len } => flat(directories, files, len),
             Self::Source { directories, files, bytes } => source(directories, files, bytes, seed),
+            Self::Sources { directories, files, bytes } => {
+                walked::walked(directories, files, bytes, seed)
+            }
             Self::Keys { files } => keys(files, seed),
         }
     }
@@ -299,11 +332,16 @@ mod sizes {
     pub(super) const MOST: f64 = 262_144.0;
 }
 
-/// A length with chance; the sum of twelve draws is nearly normal, and the same
-/// on every machine.
+/// A length with chance.
 fn length(chance: &mut Random, median: f64, spread: f64) -> u64 {
+    (median * with_spread(chance, spread)).clamp(1.0, sizes::MOST) as u64
+}
+
+/// Log-normal around one. The sum of twelve draws is nearly normal, and the same on every
+/// machine.
+fn with_spread(chance: &mut Random, spread: f64) -> f64 {
     let normal = (0..12).map(|_| chance.unit()).sum::<f64>() - 6.0;
-    (median * (spread * normal).exp()).clamp(1.0, sizes::MOST) as u64
+    (spread * normal).exp()
 }
 
 #[cfg(test)]

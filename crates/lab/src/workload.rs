@@ -1,6 +1,7 @@
 //! What is done to a file system, in phases.
 
 mod andrew;
+mod archive;
 mod copy;
 mod process;
 mod torture;
@@ -31,6 +32,7 @@ impl WorkloadKind {
             Self::Torture => &["all"],
             Self::TreeThenFiles => &["mkdir", "files", "read", "rm"],
             Self::CopyInOrder => &copy::PHASES,
+            Self::Archive => &archive::PHASES,
         }
     }
 }
@@ -70,6 +72,7 @@ impl Workload {
                 tree_then_files(machine, tree, order)
             }
             WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
+            WorkloadKind::Archive => archive::perform(machine, self, seed),
         }
     }
 }

@@ -375,3 +375,33 @@ fn what_fat_lacks_and_others_do_not_have_is_told() {
     assert!(fails(ufs, "blocks = \"old-blkpref\"", "").contains("blocks: ufs1 needs it"));
     assert!(fails(ext, "kind = \"ext3\"", "fats = 2, kind = \"ext3\"").contains("option of ext3"));
 }
+
+#[test]
+fn what_an_archive_and_a_ranking_need_is_told() {
+    let writers = "writers = 4";
+    told(
+        text("tarcp"),
+        &[
+            (1, writers, "writers = 0", "writers", "not in the range 1 to 64"),
+            (1, writers, "writers = 4\nrecord = \"0\"", "record", "not in the range"),
+            (1, writers, "writers = 4\nrecord = \"700\"", "record", "whole sectors"),
+            (1, "transactions = 60000", "transactions = 0", "transactions", "not in the range"),
+            (1, "{ files = 60000", "{ files = 0", "files", "not in the range"),
+            (1, "apart = 0.15", "apart = -1.0", "apart", "at least 0"),
+            (1, "[\"ffs2/softdep\"]", "[\"ffs2/sync\"]", "except", "nothing is published of"),
+            (1, "dirty = 1824", "dirty = 0", "dirty", "not in the range"),
+        ],
+    );
+    told(
+        text("dirpref"),
+        &[(1, "kind = \"untar-rm\"", "kind = \"untar-rm\"\nwriters = 2", "writers", "'archive'")],
+    );
+    let of = |directories: u32| {
+        let directories = format!("directories = {directories}");
+        let text = text("tarcp").replace("directories = 1700", &directories);
+        Experiment::parse(&text, "mine.toml").map(drop)
+    };
+    assert!(of(4).is_ok());
+    let error = of(3).unwrap_err().to_string();
+    assert!(error.contains("writers: is allowed only for 'sources' with a directory"), "{error}");
+}

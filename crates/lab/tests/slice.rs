@@ -315,3 +315,71 @@ fn a_fat_volume_that_was_run_is_sound() {
         assert!(found.findings.is_empty(), "{}: {:?}", discipline.0, found.findings);
     }
 }
+
+/// The comparison of file systems with a fifteenth of the files, and dirty buffers in proportion.
+fn small_tarcp() -> String {
+    builtin::text("tarcp")
+        .unwrap()
+        .replace(
+            "directories = 1700, files = 27000, bytes = 340000000",
+            "directories = 120, files = 1800, bytes = 22700000",
+        )
+        .replace("dirty = 1824", "dirty = 128")
+        .replace("dirty = 14592", "dirty = 1024")
+        .replace(
+            "files = 60000, directories = 100, transactions = 60000",
+            "files = 4000, directories = 10, transactions = 4000",
+        )
+        .replace("size = \"1100M\", cluster", "size = \"280M\", cluster")
+}
+
+#[test]
+fn file_systems_are_in_the_published_order_where_that_is_far_apart() {
+    let (experiment, found) = all_of(&small_tarcp(), &["ffs", "ext2", "msdosfs/normal/next-fit"]);
+    let cells = cells(&experiment, &found);
+    let seconds = |system: &str, discipline: &str, phase: &str| {
+        let is = |cell: &&seekless_lab::cells::Cell| {
+            let names = (&*cell.system, &*cell.discipline, &*cell.phase);
+            names == (system, discipline, phase) && cell.published.is_some()
+        };
+        cells.iter().find(is).unwrap().sides.last().unwrap().seconds
+    };
+    let order = [("ffs1", "async"), ("ffs1", "normal"), ("ext2-1024", "normal")];
+    let times = order.map(|(system, discipline)| seconds(system, discipline, "tarcp"));
+    assert!(times.is_sorted(), "{times:?}");
+    // Names are waited for under async too, inodes are not.
+    let (all, some) =
+        (seconds("ext2-4096", "normal", "tarcp"), seconds("ext2-4096", "async", "tarcp"));
+    assert!(seconds("ffs1", "async", "tarcp") * 1.5 < some && some < all, "{some} {all}");
+    assert!(seconds("ffs1", "normal", "tar") < seconds("ext2-1024", "normal", "tar"));
+    let orders = seekless_lab::ranking::orders(&experiment, &cells);
+    assert_eq!(orders.len(), 4, "two phases, by the first and the last policy");
+    let [first, ..] = &orders[..] else { panic!("some") };
+    assert_eq!((&*first.phase, first.policy, first.pairs), ("tarcp", "first", 39));
+}
+
+#[test]
+fn clusters_in_a_row_beat_clusters_by_chance_and_less_with_several_writers() {
+    let workloads = ["one-writer", "four-writers", "aged-msdosfs"];
+    let only: Vec<String> = workloads
+        .iter()
+        .flat_map(|name| ["next-fit", "random"].map(|policy| format!("{name}/{policy}")))
+        .collect();
+    let only: Vec<&str> = only.iter().map(String::as_str).collect();
+    let (experiment, found) = all_of(&small_tarcp(), &only);
+    assert_eq!(found.len(), 6);
+    let cells = cells(&experiment, &found);
+    let factor = |workload: &str, phase: &str| {
+        let is = |cell: &&seekless_lab::cells::Cell| {
+            (&*cell.workload, &*cell.phase) == (workload, phase)
+        };
+        let cell = cells.iter().find(is).unwrap();
+        let [random, next] = cell.sides.as_slice() else { panic!("two policies") };
+        assert_eq!((&*random.policy, &*next.policy), ("random", "next-fit"));
+        random.seconds / next.seconds
+    };
+    let (one, four) = (factor("one-writer", "tar"), factor("four-writers", "tar"));
+    assert!(one > four && four > 1.2, "{one} {four}");
+    assert!(factor("one-writer", "tarcp") > 1.2);
+    assert!(factor("aged-msdosfs", "tar") < one, "free clusters do not lie in a row any more");
+}

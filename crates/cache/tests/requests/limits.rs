@@ -1,8 +1,8 @@
 //! When the graph of changes is full: the syncer is asked to hurry, then the
 //! caller sleeps.
 
-use crate::{PER_BLOCK, Rig, SECOND, soft_updates};
-use seekless_cache::{ChangeId, Config, Kind, Role};
+use crate::{PER_BLOCK, Rig, SECOND, blocks, soft_updates};
+use seekless_cache::{ChangeId, Config, Discipline, Kind, Role};
 use seekless_device::Clock;
 use seekless_units::{ByteLen, Nanos};
 
@@ -243,4 +243,35 @@ fn only_what_waits_is_kept_to_undo_with() {
     rig.cache.settle(&[data]).unwrap();
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "it may be written now");
     assert!(rig.cache.is_dirty());
+}
+
+/// With three quarters of the limit dirty the oldest are written until half are left.
+#[test]
+fn the_oldest_dirty_buffers_are_written_when_there_are_many() {
+    let mut config = Config::new(Discipline::Async);
+    config.barriers = false;
+    config.dirty = Some(32);
+    config.cluster = blocks(1);
+    let mut rig = Rig::new(config);
+    // One that is changed again and again counts once.
+    for _ in 0..200 {
+        rig.cache.begin().unwrap();
+        rig.fill_block(100, 1, Role::Data);
+    }
+    assert_eq!(rig.requests(), [""; 0]);
+    for block in 0..24 {
+        rig.cache.begin().unwrap();
+        rig.fill_block(block * 2, 2, Role::Data);
+    }
+    rig.cache.begin().unwrap();
+    assert_eq!(rig.requests().len(), 0, "24 and the first are looked at with the next");
+    for block in 24..27 {
+        rig.fill_block(block * 2, 2, Role::Data);
+        rig.cache.begin().unwrap();
+    }
+    let written = rig.requests();
+    assert!(written.contains(&"behind 800+8".to_string()), "the oldest: {written:?}");
+    assert!(written.contains(&"behind 0+8".to_string()), "{written:?}");
+    assert!((10..=12).contains(&written.len()), "half are left: {written:?}");
+    assert!(!written.contains(&"behind 416+8".to_string()), "not the youngest");
 }

@@ -129,3 +129,59 @@ fn a_piece_written_at_once_is_flushed() {
     assert_eq!(rig.requests(), ["write 8+2", "flush", "write 16+1", "flush"]);
     assert_eq!(rig.cache.counters().flushes, 2);
 }
+
+/// Whole blocks go in one request, as far as a cluster reaches; parts of blocks do not.
+#[test]
+fn whole_blocks_are_gathered_into_clusters() {
+    let requests = |cluster| {
+        let mut config = paged(Discipline::Async);
+        config.cluster = blocks(cluster);
+        let mut rig = Rig::new(config);
+        rig.fill(12, 4, 6, Role::Data);
+        for block in 2..6 {
+            rig.fill_block(block, 7, Role::Data);
+        }
+        rig.fill(48, 4, 8, Role::Data);
+        rig.cache.sync().unwrap();
+        rig.requests()
+    };
+    assert_eq!(requests(3), ["behind 12+4", "behind 16+24", "behind 40+8", "behind 48+4"]);
+    let alone = ["behind 12+4", "behind 16+8", "behind 24+8", "behind 32+8", "behind 40+8"];
+    assert_eq!(requests(1)[..5], alone);
+}
+
+/// FreeBSD's ext2fs waits for names however it is mounted, but for inodes only without `async`.
+#[test]
+fn names_may_be_waited_for_under_async() {
+    let requests = |discipline, names| {
+        let mut config = Config::new(discipline);
+        config.barriers = false;
+        config.names_at_once = names;
+        let mut rig = Rig::new(config);
+        rig.fill(8, 2, 1, Role::InodeInit);
+        rig.fill(16, 2, 2, Role::EntryAdd);
+        rig.fill(24, 2, 3, Role::IndirectInit);
+        rig.requests()
+    };
+    assert_eq!(requests(Discipline::Async, true), ["write 16+2", "write 24+2"]);
+    assert_eq!(requests(Discipline::Async, false), [""; 0]);
+    let normal = requests(Discipline::Normal, false);
+    assert_eq!(requests(Discipline::Normal, true), normal);
+    assert_eq!(requests(Discipline::SoftUpdates, true), [""; 0]);
+}
+
+/// BSD does not wait for contents that move.
+#[test]
+fn moves_may_be_written_later_under_normal() {
+    let requests = |later| {
+        let mut config = Config::new(Discipline::Normal);
+        (config.barriers, config.delay_moves) = (false, later);
+        let mut rig = Rig::new(config);
+        rig.fill(8, 2, 1, Role::DataMove);
+        rig.fill(16, 2, 2, Role::PointerMove);
+        rig.fill(24, 2, 3, Role::InodeInit);
+        rig.requests()
+    };
+    assert_eq!(requests(true), ["write 24+2"]);
+    assert_eq!(requests(false), ["write 8+2", "write 16+2", "write 24+2"]);
+}

@@ -3,7 +3,7 @@
 mod format;
 
 use super::place::Fault;
-use super::{Cpu, Experiment, Published, Sweep, System, Workload, WorkloadKind};
+use super::{Cpu, Experiment, Postmark, Published, Ranking, Sweep, System, Workload, WorkloadKind};
 use crate::machine::{self, Making};
 use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size};
@@ -20,6 +20,12 @@ const MOST_SYSTEMS: usize = 10_000;
 const MOST_BYTES: u64 = 64 << 40;
 /// No workload has use for more.
 const MOST_VOLUMES: u64 = 2;
+/// Most processes that copy at the same time.
+const MOST_WRITERS: u64 = 64;
+/// Longest write in one call.
+const MOST_RECORD: u64 = 1 << 20;
+/// Most files of a pool, and most directories.
+const MOST_POOL: u64 = 10_000_000;
 /// The maker's counts are 32-bit numbers with a sign.
 const MOST_COUNT: u64 = i32::MAX as u64;
 
@@ -176,7 +182,22 @@ impl Experiment {
                 misfits.next()
             })
         };
-        lists().or_else(policies).or_else(volumes).or_else(|| self.fault_of_formats())
+        let ranking = || Some(self.fault_of_ranking()?.within("ranking"));
+        let formats = || self.fault_of_formats();
+        lists().or_else(policies).or_else(volumes).or_else(formats).or_else(ranking)
+    }
+
+    fn fault_of_ranking(&self) -> Option<Fault> {
+        let Ranking { apart, except } = self.ranking.as_ref()?;
+        if !apart.is_finite() || *apart < 0.0 {
+            return Some(Fault::of("apart", "must be a number of at least 0"));
+        }
+        let known = |name: &String| {
+            let is = |p: &Published| format!("{}/{}", p.system, p.discipline.0.name()) == *name;
+            self.published.iter().any(is)
+        };
+        let at = except.iter().position(|name| !known(name))?;
+        Some(Fault::at("except", at, format!("nothing is published of '{}'", except[at])))
     }
 
     /// A workload that needs what the format of one of its systems lacks.
@@ -266,6 +287,15 @@ impl Workload {
         if self.atime && self.kind != WorkloadKind::CopyInOrder {
             return Some(Fault::of("atime", "is allowed only for 'copy-in-order'"));
         }
+        let archive = [
+            ("writers", self.writers.is_some()),
+            ("record", self.record.is_some()),
+            ("aged", self.aged.is_some()),
+        ];
+        let archive = archive.into_iter().find(|(_, given)| *given);
+        if let Some((key, _)) = archive.filter(|_| self.kind != WorkloadKind::Archive) {
+            return Some(Fault::of(key, "is allowed only for 'archive'"));
+        }
         if self.rounds.is_some() != torture {
             return stray("rounds");
         }
@@ -273,7 +303,24 @@ impl Workload {
             return stray("copied");
         }
         let rounds = self.rounds.and_then(|rounds| counted("rounds", rounds.into(), 10_000));
-        rounds.or_else(|| self.fault_of_limits()).or_else(|| self.fault_of_trees())
+        rounds
+            .or_else(|| self.fault_of_limits())
+            .or_else(|| self.fault_of_archive())
+            .or_else(|| self.fault_of_trees())
+    }
+
+    fn fault_of_archive(&self) -> Option<Fault> {
+        let writers = || counted("writers", self.writers?.into(), MOST_WRITERS);
+        let long = || counted("record", self.record?.0.get(), MOST_RECORD);
+        let record = || long().or_else(|| sectors("record", self.record?));
+        let aged = || Some(self.aged?.fault()?.within("aged"));
+        let parts = || {
+            let writers = self.writers.filter(|&writers| writers > 1)?;
+            let part = self.tree.part(0, writers);
+            let message = "is allowed only for 'sources' with a directory for each writer";
+            part.is_none().then(|| Fault::of("writers", message))
+        };
+        writers().or_else(record).or_else(aged).or_else(parts)
     }
 
     fn fault_of_limits(&self) -> Option<Fault> {
@@ -286,6 +333,14 @@ impl Workload {
         let of = |(key, message): (_, String)| Fault::of(key, message);
         let copied = || Some(of(self.copied.as_ref()?.fault()?).within("copied"));
         self.tree.fault().map(|fault| of(fault).within("tree")).or_else(copied)
+    }
+}
+
+impl Postmark {
+    fn fault(&self) -> Option<Fault> {
+        counted("files", self.files.into(), MOST_POOL)
+            .or_else(|| counted("directories", self.directories.into(), MOST_POOL))
+            .or_else(|| counted("transactions", self.transactions.into(), MOST_COUNT))
     }
 }
 

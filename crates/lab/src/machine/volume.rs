@@ -180,10 +180,13 @@ fn config(system: &System, setup: &Setup<'_>) -> Config {
     let mut config = Config::new(setup.discipline);
     config.capacity = system.cache.size.0;
     config.cluster = system.cache.cluster.0;
+    config.dirty = system.cache.dirty.map(|dirty| dirty as usize);
     let [inode, directory, file] = system.cache.ages;
     config.ages = Ages { inode, directory, file };
     config.page = system.cache.page.map(|size| size.0);
     config.delay_bitmaps = system.cache.delay_bitmaps;
+    config.delay_moves = system.cache.delay_moves;
+    config.names_at_once = system.cache.names_at_once;
     config.home_after = system.cache.home_after;
     config.barriers = false;
     let limits = &mut config.limits;

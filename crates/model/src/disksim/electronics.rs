@@ -96,6 +96,7 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         segment_sectors: disk.count("Segment size (in blks)")?,
         write_segments: disk.count_or("Maximum number of write segments", 1)?,
         adaptive_segments: false,
+        read_room_sectors: 0,
         separate_write_segment: disk.switch("Use separate write segment")?,
         caching: disk.switch("Enable caching in buffer")?,
         hits_on_written: disk.switch("Allow read hits on write data")?,

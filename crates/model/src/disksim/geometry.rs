@@ -39,6 +39,7 @@ fn bare_buffer() -> BufferSpec {
         segment_sectors: 256,
         write_segments: 1,
         adaptive_segments: false,
+        read_room_sectors: 0,
         separate_write_segment: false,
         caching: false,
         hits_on_written: false,

@@ -105,6 +105,22 @@ impl Buffer {
         self.lent += 1;
     }
 
+    /// Gives a segment to a read that begins at a block, with as much room as reads take.
+    pub(super) fn reset_for_read(&mut self, at: usize, start: u64, now: Nanos) {
+        self.reset(at, start, false);
+        while self.room_of(at) + u64::from(self.spec.segment_sectors)
+            <= u64::from(self.spec.read_room_sectors)
+        {
+            let free = self.for_reads().filter(|(n, other)| *n != at && other.dirty_until <= now);
+            let Some(lender) = free.min_by_key(|(_, other)| other.used).map(|(n, _)| n) else {
+                return;
+            };
+            self.reset(lender, 0, false);
+            self.segments[lender].lent = Some(at);
+            self.lent += 1;
+        }
+    }
+
     /// Gives room back that was lent to a segment.
     fn give_back(&mut self, at: usize) {
         if self.lent > 0 {

@@ -109,6 +109,12 @@ impl HddSpec {
         let fault = number("segments", buffer.segments.into(), SEGMENTS.into())
             .or_else(|| number("segment_sectors", buffer.segment_sectors.into(), SEGMENT.into()))
             .or_else(|| {
+                let room = u64::from(buffer.segment_sectors) * u64::from(buffer.segments);
+                let message = || format!("more than all segments have ({room})");
+                let wrong = u64::from(buffer.read_room_sectors) > room;
+                wrong.then(|| ("read_room_sectors", message()))
+            })
+            .or_else(|| {
                 number("write_segments", buffer.write_segments.into(), buffer.segments.into())
             });
         if fault.is_some() {

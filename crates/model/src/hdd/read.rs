@@ -69,7 +69,7 @@ impl Hdd {
         // Reads always find a segment: the queue starts none while all hold
         // what is not written yet.
         let segment = self.buffer.victim(None, now).unwrap_or_default();
-        self.buffer.reset(segment, waiting.start(), false);
+        self.buffer.reset_for_read(segment, waiting.start(), now);
         self.buffer.touch(segment);
         let limit = self.limit(segment, waiting, false);
         let depart = self.depart(waiting, now);
@@ -77,7 +77,7 @@ impl Hdd {
         let buffer = &self.spec.buffer;
         let (passing, zero) = (buffer.read_passing_sectors, buffer.zero_latency_read);
         let leg = self.media.land(leg, waiting.end(), passing && buffer.caching, zero);
-        self.buffer.reset(segment, leg.first, false);
+        self.buffer.reset_for_read(segment, leg.first, now);
         self.buffer.set_limit(segment, limit);
         self.reading = Some(Reading { segment, stream: Stream::new(leg) });
         let miss = times.command + times.read_miss.get(self.after_read);

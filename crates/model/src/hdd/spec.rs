@@ -197,6 +197,11 @@ pub struct BufferSpec {
     /// `write_segments` and one more are left, and reads ahead as much further.
     #[serde(default)]
     pub adaptive_segments: bool,
+    /// A read that the buffer cannot answer takes the room of others for its segment, up to so
+    /// many sectors, of those that hold nothing which is not written yet. A write takes all of
+    /// it apart again. 0 for a segment's worth.
+    #[serde(default)]
+    pub read_room_sectors: u32,
     /// One segment is for writes only, and reads never hit it.
     #[serde(default)]
     pub separate_write_segment: bool,

@@ -2,6 +2,7 @@
 //! are 10 ms a revolution, and 100 sectors on a track 100 us a sector.
 
 mod order;
+mod room;
 mod scan;
 
 use super::spec::*;
@@ -28,6 +29,7 @@ fn spec() -> HddSpec {
             segment_sectors: 400,
             write_segments: 1,
             adaptive_segments: false,
+            read_room_sectors: 0,
             separate_write_segment: false,
             caching: true,
             hits_on_written: true,
@@ -317,8 +319,10 @@ fn nothing_is_lost_under_load() {
 /// However writes overlap each other, every segment is free in the end.
 #[test]
 fn no_segment_stays_dirty() {
-    let mut spec = crate::preset::spec("dtla-307045").unwrap().hdd.unwrap();
-    for replace in [false, true] {
+    let presets = ["dtla-307045", "ic35l060avv207"];
+    let spec = |name| crate::preset::spec(name).unwrap().hdd.unwrap();
+    for (name, replace) in presets.into_iter().flat_map(|name| [(name, false), (name, true)]) {
+        let mut spec = spec(name);
         spec.buffer.replace_writes = replace;
         let mut drive = Hdd::new(spec.clone());
         let mut chance = crate::random::Random::new(1);

@@ -154,6 +154,7 @@ pub fn ext_by_name(
         None => (usual, None),
         Some((Others::PARENT, None)) => (parent, None),
         Some((Others::FIND_GROUP, None)) => (Others::FindGroup, None),
+        Some((Others::OLD_FIND_GROUP, None)) => (Others::OldFindGroup, None),
         Some((name @ (Windows::NAME | Windows::HASHED_NAME), size)) => {
             let least = Windows::DEFAULT.min(inodes_per_group);
             let wanted = size.map_or(Some(least), |size| size.parse().ok());

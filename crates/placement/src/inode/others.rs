@@ -16,6 +16,10 @@ pub(super) enum Others {
     /// the parent's number decides, so that the children of one directory stay together;
     /// then any that has an inode.
     FindGroup,
+    /// That of ext2 before 2.6, and of FreeBSD's ext2fs (`ext2_new_inode` of
+    /// `sys/gnu/fs/ext2fs/ext2_linux_ialloc.c`): the parent's group, then groups at growing
+    /// distances from it, then any, that has an inode, with blocks or without.
+    OldFindGroup,
 }
 
 impl Others {
@@ -23,6 +27,8 @@ impl Others {
     pub(super) const PARENT: &'static str = "parent";
     /// What [`Others::FindGroup`] is called.
     pub(super) const FIND_GROUP: &'static str = "find-group-other";
+    /// What [`Others::OldFindGroup`] is called.
+    pub(super) const OLD_FIND_GROUP: &'static str = "old-find-group-other";
 
     /// The groups in which to look, one after the other.
     pub(super) fn order(
@@ -40,6 +46,7 @@ impl Others {
                 Order::from(near.unwrap_or_else(|| directories.prefer(groups, &below)))
             }
             Self::Parent(_) | Self::FindGroup => Order::near(groups, parent.at),
+            Self::OldFindGroup => Order::from_parent(groups, parent.at.group),
         }
     }
 }
@@ -74,14 +81,30 @@ impl Order {
         let has_both = |group: &GroupSummary| group.nifree > 0 && group.nbfree > 0;
         let is_good = |number: &GroupNo| groups.summary(*number).as_ref().is_some_and(has_both);
         let mut front = vec![parent.group];
-        let (mut at, mut by) = (shape.group_after(parent.group, number), 1u64);
-        while by < u64::from(shape.ncg) {
-            at = shape.group_after(at, by);
-            front.push(at);
-            by = by.saturating_mul(2);
-        }
+        front.extend(Self::apart(groups, shape.group_after(parent.group, number)));
         front.retain(is_good);
         Self::Cyclic { front, from: shape.group_after(parent.group, 1) }
+    }
+
+    /// The parent's group, some at growing distances from it, and all behind it. Those
+    /// without an inode are passed over as they are searched.
+    fn from_parent(groups: &Groups, parent: GroupNo) -> Self {
+        let mut front = vec![parent];
+        front.extend(Self::apart(groups, parent));
+        Self::Cyclic { front, from: groups.shape().group_after(parent, 1) }
+    }
+
+    /// Groups at distances of 1, 3, 7 and so on from one.
+    fn apart(groups: &Groups, from: GroupNo) -> Vec<GroupNo> {
+        let shape = groups.shape();
+        let (mut at, mut by) = (from, 1u64);
+        let mut all = Vec::new();
+        while by < u64::from(shape.ncg) {
+            at = shape.group_after(at, by);
+            all.push(at);
+            by = by.saturating_mul(2);
+        }
+        all
     }
 
     /// The groups, one after the other.
@@ -155,6 +178,35 @@ mod tests {
                 for i in 1..=ncg {
                     expected.push((parent + i) % ncg);
                 }
+                assert_eq!(order, expected, "{ncg} groups from {parent}");
+            }
+        }
+    }
+
+    /// `i = parent's group`; `i += j`, less `n` when that is too much, for `j = 1; j < n;
+    /// j <<= 1`; then from the parent's + 1 on. Blocks are not asked for.
+    #[test]
+    fn groups_are_tried_as_freebsd_tried_them() {
+        for ncg in 1..40u32 {
+            for parent in [0, ncg - 1, ncg / 2] {
+                let groups = groups(ncg, &[parent]);
+                let volume = ExtVolume { groups: ncg, groups_per_flex: 1, inodes_per_group: 100 };
+                let name = Some("old-find-group-other");
+                let mut policy = ext_by_name("linear", name, &volume, 1).unwrap();
+                let at = InodePlace { group: GroupNo::new(parent), slot: 7 };
+                let parent_dir =
+                    Parent { at, is_root: false, depth: 0, subdirectories: 0, last: None };
+                let new =
+                    NewInode { parent: parent_dir, name: b"x", hash: None, is_directory: false };
+                let goal = policy.goal(&groups, &new);
+                let order: Vec<u32> = policy.order(&groups, goal).map(GroupNo::get).collect();
+                let (mut expected, mut group, mut j) = (vec![parent], parent, 1);
+                while j < ncg {
+                    group = (group + j) % ncg;
+                    expected.push(group);
+                    j *= 2;
+                }
+                expected.extend((1..=ncg).map(|i| (parent + i) % ncg));
                 assert_eq!(order, expected, "{ncg} groups from {parent}");
             }
         }

@@ -1,8 +1,9 @@
 //! Results as one HTML page.
 
-use super::show::{counts, heat_maps, in_words, published_counts};
+use super::show::{counts, heat_maps, in_words, order_in_words, published_counts};
 use seekless_lab::cells::{self, Cell, Side, agreement};
 use seekless_lab::experiment::Experiment;
+use seekless_lab::ranking::orders;
 use seekless_lab::run::{Phase, Run, RunId, VERSION};
 use seekless_lab::seekplot::SeekPlot;
 use seekless_report::bars::{Chart, Group, Row, Value};
@@ -39,7 +40,7 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
             "Seconds until the commands of a phase completed.".into(),
             times(experiment, &cells),
         ),
-        section("Published", "Measured and published figures.".into(), published(&cells)),
+        section("Published", ranked(experiment, &cells), published(&cells)),
         section(
             "Seek plots",
             format!("Time and place of each request on the drive; {named}."),
@@ -52,6 +53,13 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
         ),
     ];
     sections::html(&experiment.name, &experiment.summary, &facts(experiment, runs), &sections)
+}
+
+/// What the figures are, and how many pairs are in the published order.
+fn ranked(experiment: &Experiment, cells: &[Cell]) -> String {
+    let orders = orders(experiment, cells);
+    let words = orders.iter().map(|order| format!(" {}.", order_in_words(order)));
+    format!("Measured and published figures.{}", words.collect::<String>())
 }
 
 fn wide(html: &str) -> String {

@@ -5,6 +5,7 @@ use crate::say::say;
 use seekless_lab::cells::{self, Agreement, Cell, agreement};
 use seekless_lab::experiment::Experiment;
 use seekless_lab::grids::{Grid, grids};
+use seekless_lab::ranking::{Order, orders};
 use seekless_lab::run::Run;
 use seekless_report::heat::{self, Heat};
 use seekless_report::table::{Figure, Table};
@@ -33,7 +34,20 @@ pub(super) fn results(experiment: &Experiment, runs: &[Run], global: &Global) {
     if let Some(found) = agreement(&cells) {
         say!("\n{}", in_words(&found));
     }
+    orders(experiment, &cells).iter().for_each(|order| say!("\n{}", order_in_words(order)));
     say!("\n{}", counts(&cells).text().trim_end());
+}
+
+pub(super) fn order_in_words(order: &Order) -> String {
+    let Order { phase, policy, pairs, same, others } = order;
+    let mut text = format!(
+        "{phase}, {policy} policy of each cell: {same} of {pairs} pairs are in the published order"
+    );
+    for (at, (fast, slow)) in others.iter().enumerate() {
+        let before = if at == 0 { "; not " } else { ", " };
+        text.push_str(&format!("{before}{fast} before {slow}"));
+    }
+    text
 }
 
 pub(super) fn in_words(found: &Agreement) -> String {

@@ -106,6 +106,7 @@ impl CacheSpec {
         let page = self.page.filter(|_| format.kind.is_fat());
         small("size", self.size)
             .or_else(|| small("cluster", self.cluster))
+            .or_else(|| counted("dirty", self.dirty?.into(), MOST_COUNT))
             .or_else(|| power("page", self.page?))
             .or_else(|| page.map(|_| Fault::of("page", stray)))
     }

@@ -1,0 +1,45 @@
+//! Reads that take the room of several segments.
+
+use super::*;
+
+/// Eight segments of 10 sectors, of which six may hold writes.
+fn roomy(read_room_sectors: u32) -> Hdd {
+    drive(|spec| {
+        let buffer = &mut spec.buffer;
+        (buffer.segments, buffer.segment_sectors, buffer.write_segments) = (8, 10, 6);
+        (buffer.read_ahead, buffer.read_ahead_sectors) = (ReadAhead::Sectors, 10);
+        (buffer.read_room_sectors, buffer.write_back) = (read_room_sectors, true);
+        buffer.serve_while_writing = true;
+    })
+}
+
+#[test]
+fn a_read_has_the_room_of_several_segments() {
+    for (room, hits) in [(40, true), (0, false)] {
+        let mut drive = roomy(room);
+        us(&mut drive, 0, read(1000, 5));
+        // What was read ahead meanwhile is there: more than one segment holds.
+        drive.catch_up(Nanos::new(50_000_000));
+        for at in [1035, 1020, 1030] {
+            assert_eq!(drive.buffer.hit(at, at + 4).is_some(), hits, "{at}");
+        }
+        // A second read far away leaves the first one's.
+        us(&mut drive, 60_000, read(5000, 5));
+        assert_eq!(drive.buffer.hit(1020, 1024).is_some(), hits);
+        // A third one takes it apart.
+        us(&mut drive, 120_000, read(9000, 5));
+        assert_eq!(drive.buffer.hit(1020, 1024), None);
+    }
+}
+
+#[test]
+fn writes_take_the_room_of_reads_apart() {
+    let mut drive = roomy(40);
+    us(&mut drive, 0, read(1000, 5));
+    us(&mut drive, 100_000, read(5000, 5));
+    // Six are accepted at once, whatever reads hold; a seventh waits.
+    let times = (0..7).map(|n| us(&mut drive, 200_000, write(9000 - n * 300, 5)));
+    let times: Vec<u64> = times.collect();
+    assert!(times[..6].iter().all(|&us| us == 0), "{times:?}");
+    assert!(times[6] > 0, "{times:?}");
+}
