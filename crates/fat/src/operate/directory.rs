@@ -286,6 +286,8 @@ impl Fat {
         let mut long = LongName::default();
         let mut slot = 0u32;
         let mut free = 0u32;
+        // Pieces in front of the slot that no short entry has claimed.
+        let mut pieces = 0u32;
         'all: for nth in 0..self.dir_sectors(chain) {
             let Some(sector) = self.dir_sector(chain, nth) else { break };
             let bytes = core.cache.read(sector, 0, len)?;
@@ -295,11 +297,19 @@ impl Fat {
                     break 'all;
                 }
                 let here = slot;
-                match Slot::parse(bytes) {
-                    None | Some(Slot::End) => break 'all,
+                let parsed = Slot::parse(bytes);
+                let is_piece = matches!(parsed, Some(Slot::Long(_)));
+                match parsed {
+                    None | Some(Slot::End) => {
+                        free = free.saturating_add(pieces);
+                        break 'all;
+                    }
                     Some(Slot::Deleted) => {
                         long.gap();
-                        free = free.saturating_add(1);
+                        // A file that comes to stand behind them may have the short name that
+                        // they belonged to, and would be called as they say.
+                        free = free.saturating_add(pieces).saturating_add(1);
+                        pieces = 0;
                         slot = slot.saturating_add(1);
                         continue;
                     }
@@ -324,6 +334,7 @@ impl Fat {
                     found.free.give(here.saturating_sub(free), free);
                     free = 0;
                 }
+                pieces = if is_piece { pieces.saturating_add(1) } else { 0 };
                 slot = slot.saturating_add(1);
             }
         }

@@ -218,3 +218,30 @@ fn what_is_changed_is_to_be_archived() {
         assert_eq!(bytes[attribute(&bytes, name)], wanted, "{name}");
     }
 }
+
+/// A system that knows short names alone removes a file and leaves the slots of its long name.
+#[test]
+fn a_name_is_not_what_slots_in_front_of_it_were() {
+    for behind in [0xE5, 0] {
+        let Some(device) = image(&SHAPES[3]) else { return };
+        let mut live = open(&device, Discipline::SoftUpdates);
+        let root = live.root();
+        make(&mut live, root, "long file name.txt").unwrap();
+        live.unmount().unwrap();
+        let path = written(&device);
+        let mut bytes = std::fs::read(&path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        let slot = bytes.chunks(32).position(|slot| slot.starts_with(b"LONGFI~1TXT")).unwrap();
+        bytes[slot * 32] = behind;
+        let device = std::sync::Arc::new(seekless_device::MemoryDevice::new(bytes));
+        for _ in 0..2 {
+            let mut live = open(&device, Discipline::SoftUpdates);
+            if live.lookup(root, b"LONGFI~1.TXT").unwrap().is_none() {
+                make(&mut live, root, "LONGFI~1.TXT").unwrap();
+            }
+            assert_eq!(names(&mut live, root), ["LONGFI~1.TXT"], "{behind:#x}");
+            live.unmount().unwrap();
+        }
+        fsck(&device, "slots that belong to nothing");
+    }
+}
