@@ -186,7 +186,10 @@ impl<A> Cache<A> {
         let mut start = within * self.memory.shape.fragment as usize + skip;
         block += (start / size) as u64;
         start %= size;
-        let end = block + ((start + buf.len()) / size) as u64;
+        let (whole, rest) = ((start + buf.len()) / size, (start + buf.len()) % size);
+        // A block that is its own fragment belongs to the file in whole.
+        let last = usize::from(rest > 0 && self.memory.shape.per_block == 1);
+        let end = block + (whole + last) as u64;
         let mut done = 0;
         // Blocks from here on were there before, not brought in by this call.
         let mut known_from = block;

@@ -330,7 +330,7 @@ fn small_tarcp() -> String {
             "files = 60000, directories = 100, transactions = 60000",
             "files = 4000, directories = 10, transactions = 4000",
         )
-        .replace("size = \"1100M\", cluster", "size = \"280M\", cluster")
+        .replace("size = \"1000M\", cluster", "size = \"280M\", cluster")
 }
 
 #[test]

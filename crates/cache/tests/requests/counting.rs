@@ -4,7 +4,7 @@ use crate::device::Totals;
 use crate::{BLOCK, PER_BLOCK, Rig, SECOND, blocks, soft_updates};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Counters, Discipline, Kind, Role};
+use seekless_cache::{Cache, Counters, Discipline, Kind, Role};
 use seekless_device::Clock;
 use seekless_units::{BlockNo, ByteLen, Nanos};
 
@@ -222,4 +222,19 @@ fn the_device_counts_the_same() {
             assert!(rig.disk.totals().reads > 100 && rig.disk.totals().written_bytes > 1 << 20);
         }
     }
+}
+
+/// Where blocks are their own fragments, the last one comes in the request of the others,
+/// though not all of it is asked for.
+#[test]
+fn a_run_of_small_blocks_takes_its_last_block_along() {
+    let mut rig = Rig::new(soft_updates());
+    let (disk, clock) = (rig.disk.clone(), rig.clock.clone());
+    rig.cache = Cache::new(disk, clock, 1024, 1024, soft_updates()).unwrap();
+    rig.cache.read_run(BlockNo::new(8), 0, &mut [0; 2500]).unwrap();
+    assert_eq!(rig.requests(), ["read 8+3"]);
+    rig.cache.read_run(BlockNo::new(20), 1000, &mut [0; 1048]).unwrap();
+    assert_eq!(rig.requests(), ["read 20+2"]);
+    rig.cache.read_run(BlockNo::new(30), 0, &mut [0; 2048]).unwrap();
+    assert_eq!(rig.requests(), ["read 30+2"]);
 }

@@ -17,11 +17,12 @@ impl Hdd {
     }
 
     /// The segment that read-ahead is about to put a block into: it passes under
-    /// the heads next, and to stop for it would cost a revolution.
+    /// the heads next, or soon, and to stop for it could cost a revolution.
     fn about_to_read(&self, block: u64) -> Option<usize> {
         let reading = self.reading.as_ref()?;
         let held = self.buffer.get(reading.segment);
-        (held.end == block && block < held.limit).then_some(reading.segment)
+        let comes = held.end == block || self.spec.buffer.wait_for_read_ahead && held.end < block;
+        (comes && block < held.limit).then_some(reading.segment)
     }
 
     /// Whether the drive keeps on reading for reads in order. One that stops at

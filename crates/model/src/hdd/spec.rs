@@ -227,6 +227,10 @@ pub struct BufferSpec {
     /// What the host has read is dropped; only read-ahead stays.
     #[serde(default)]
     pub discard_after_read: bool,
+    /// A read of sectors that read-ahead is still to bring waits for them; otherwise only
+    /// one of the very next sector does.
+    #[serde(default)]
+    pub wait_for_read_ahead: bool,
     /// A hit resumes read-ahead that had stopped.
     #[serde(default)]
     pub read_ahead_after_hit: bool,

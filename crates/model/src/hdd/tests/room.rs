@@ -43,3 +43,19 @@ fn writes_take_the_room_of_reads_apart() {
     assert!(times[..6].iter().all(|&us| us == 0), "{times:?}");
     assert!(times[6] > 0, "{times:?}");
 }
+
+/// Sector 20 is read up to 2.1 ms, and read-ahead goes on; at 2.5 ms sector 26 is wanted.
+#[test]
+fn a_read_waits_for_what_is_being_read_ahead() {
+    let time = |waits| {
+        let mut drive = drive(|spec| {
+            spec.overhead.command = 0.2;
+            spec.buffer.read_ahead = ReadAhead::Sectors;
+            spec.buffer.wait_for_read_ahead = waits;
+        });
+        us(&mut drive, 0, read(20, 1));
+        us(&mut drive, 2_450, read(26, 1))
+    };
+    // It has passed at 2.7 ms; the command is understood at 2.65, too late to begin with it.
+    assert_eq!((time(true), time(false)), (250, 10_250));
+}
