@@ -315,7 +315,10 @@ fn what_is_not_kept_up_is_refused_by_name() {
     for (options, expected) in [
         ("dirs=depth", "policy 'depth' is for UFS only"),
         ("blocks=blkpref", "policy 'blkpref' is for UFS only"),
-        ("inodes=nearest", "available: parent, find-group-other, dir-reserve, dir-reserve-hashed"),
+        (
+            "inodes=nearest",
+            "available: parent, find-group-other, old-find-group-other, dir-reserve, dir-reserve-hashed",
+        ),
         ("inodes=dir-reserve=1", "a directory can reserve 2 to"),
         ("inodes=dir-reserve=many", "policy 'dir-reserve=many'"),
         ("delalloc", "delalloc on an image without extent"),

@@ -185,3 +185,32 @@ fn torture(part: f64, share: f64, (experiment, found): (Experiment, Vec<Run>)) {
     }
     assert_eq!(rows, 2);
 }
+
+/// Three of the rows: one of each kind of file system.
+#[test]
+fn file_systems_are_copied_to_and_read_as_the_page_has_it() {
+    let only = ["ffs1/async", "msdosfs/msdosfs", "ext2-4096/async/linear+old-find-group-other"];
+    let (experiment, found) = measured("tarcp", &only, |text| text);
+    let cells = cells(&experiment, &found);
+    let said = table("| seconds | tarcp, published");
+    assert_eq!(said.len(), 15);
+    let rows = [
+        ("ffs1/async", "ffs1", "async"),
+        ("msdosfs/normal, next-fit", "msdosfs", "normal"),
+        ("ext2-4096/async, linear", "ext2-4096", "async"),
+    ];
+    for (row, system, discipline) in rows {
+        let columns: Vec<f64> = said[row].iter().map(|column| number(column)).collect();
+        for (phase, said) in ["tarcp", "tar"].into_iter().zip(columns.chunks(3)) {
+            let is = |cell: &&Cell| {
+                (&*cell.system, &*cell.discipline, &*cell.phase) == (system, discipline, phase)
+            };
+            let cell = cells.iter().find(is).unwrap();
+            let published = cell.published.as_ref().unwrap().new_s.unwrap();
+            let seconds = cell.sides[0].seconds;
+            assert!(near(published, said[0]), "{row} {phase}: {published} published");
+            assert!(near(seconds, said[1]), "{row} {phase}: {seconds}, not {}", said[1]);
+            assert!((seconds / published - said[2]).abs() < 0.006, "{row} {phase}");
+        }
+    }
+}

@@ -48,6 +48,7 @@ Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
   inodes=POLICY                   placement of the inodes of other files: parent on
                                   UFS; on ext find-group-other (default), parent
                                   (ext4's; default with linux-orlov),
+                                  old-find-group-other,
                                   dir-reserve[=N] (N inodes, 16 by default, are
                                   kept for each directory and its files),
                                   dir-reserve-hashed[=N] (the same, in the order of

@@ -118,8 +118,13 @@ pub fn by_name(
 }
 
 /// The names of ext's policies for inodes that are no directories.
-pub const EXT_NAMES: [&str; 4] =
-    [Others::PARENT, Others::FIND_GROUP, Windows::NAME, Windows::HASHED_NAME];
+pub const EXT_NAMES: [&str; 5] = [
+    Others::PARENT,
+    Others::FIND_GROUP,
+    Others::OLD_FIND_GROUP,
+    Windows::NAME,
+    Windows::HASHED_NAME,
+];
 
 /// What policies must know of an ext volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
