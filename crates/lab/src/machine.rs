@@ -1,8 +1,9 @@
 //! The live engine on modelled disks, with a processor whose time counts.
 //!
 //! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
-//! - `phase`: what is counted, from when to when.
+//! - `files`: what is read and written; `phase`: what is counted, from when to when.
 
+mod files;
 mod make;
 mod partition;
 mod phase;
@@ -12,7 +13,7 @@ pub(crate) use make::{Making, drive};
 pub use phase::{Begun, Reading};
 
 use crate::disk::{self, Disk, Log, Step};
-use crate::experiment::{Cpu, Format, FormatKind, System, Workload};
+use crate::experiment::{Cpu, System, Workload};
 use crate::quantity::Size;
 use crate::repetition::Chance;
 use seekless_cache::{Counters, Discipline};
@@ -91,15 +92,6 @@ const SECOND: u64 = 1_000_000_000;
 /// Most bytes that are read or written in one call.
 const CHUNK: usize = 64 << 10;
 
-/// Kernels look no further for what lies in a row than one level of a map reaches
-/// (`ufs_bmaparray` in `ufs_bmap.c`).
-fn direct(format: &Format) -> u64 {
-    const BLOCKS: u64 = 12;
-    let block = format.block.map_or(0, |block| block.0.get());
-    let mapped = !format.kind.is_fat() && format.kind != FormatKind::Ext4;
-    if mapped { BLOCKS.saturating_mul(block) } else { 0 }
-}
-
 impl Machine {
     /// Makes the file systems, in no time, and mounts them. `log` as in
     /// [`Disk::new`], for all drives.
@@ -120,7 +112,7 @@ impl Machine {
             spent: Nanos::ZERO,
             chance: setup.chance.clone(),
             bytes: vec![0x5A; CHUNK],
-            direct: direct(&system.format),
+            direct: files::direct(&system.format),
         })
     }
 
@@ -201,89 +193,6 @@ impl Machine {
     pub fn make(&mut self, dir: Ino, name: &str, new: NewFile<'_>) -> Result<Ino, FsError> {
         self.compute(self.cpu.change.0);
         Ok(self.live().make(dir, name.as_bytes(), new, OWNER)?.ino)
-    }
-
-    /// Unpacks a file's contents from an archive, and writes them.
-    ///
-    /// # Errors
-    /// As [`Machine::write`].
-    pub fn unpack(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
-        self.work_through(len.get(), self.cpu.unpack);
-        self.write(ino, len)
-    }
-
-    /// Writes a file from its start.
-    ///
-    /// # Errors
-    /// As [`Operate::write`].
-    pub fn write(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
-        self.work_through(len.get(), self.cpu.copy);
-        let mut at = ByteLen::ZERO;
-        while at < len {
-            let most = len.get() - at.get();
-            let part = &self.bytes[..CHUNK.min(usize::try_from(most).unwrap_or(CHUNK))];
-            let written = self.volumes[self.at].live().write(ino, at, part)?;
-            if written < part.len() {
-                return Err(FsError::NoSpace("the volume is full".into()));
-            }
-            at = ByteLen::new(at.get() + written as u64);
-        }
-        Ok(())
-    }
-
-    /// Takes a record from an archive and writes it to a file.
-    ///
-    /// # Errors
-    /// As [`Machine::write`].
-    pub(crate) fn write_record(
-        &mut self,
-        ino: Ino,
-        at: ByteLen,
-        len: usize,
-    ) -> Result<(), FsError> {
-        self.work_through(len as u64, self.cpu.unpack);
-        self.work_through(len as u64, self.cpu.copy);
-        if self.bytes.len() < len {
-            self.bytes.resize(len, 0x5A);
-        }
-        let written = self.volumes[self.at].live().write(ino, at, &self.bytes[..len])?;
-        match written < len {
-            true => Err(FsError::NoSpace("the volume is full".into())),
-            false => Ok(()),
-        }
-    }
-
-    /// Bytes of a file.
-    ///
-    /// # Errors
-    /// As [`Operate::attr`].
-    pub(crate) fn len_of(&mut self, ino: Ino) -> Result<ByteLen, FsError> {
-        self.compute(self.cpu.look.0);
-        Ok(ByteLen::new(self.live().attr(ino)?.size))
-    }
-
-    /// Reads a file from its start to its end.
-    ///
-    /// # Errors
-    /// As [`Operate::read`].
-    pub fn read(&mut self, ino: Ino) -> Result<(), FsError> {
-        self.compute(self.cpu.look.0);
-        let mut buf = std::mem::take(&mut self.bytes);
-        let mut at = ByteLen::ZERO;
-        let done = loop {
-            let reach = self.direct.saturating_sub(at.get());
-            let reach = if reach == 0 { CHUNK as u64 } else { reach.min(CHUNK as u64) };
-            match self.live().read(ino, at, &mut buf[..reach as usize]) {
-                Ok(0) => break Ok(()),
-                Ok(count) => {
-                    at = ByteLen::new(at.get() + count as u64);
-                    self.work_through(count as u64, self.cpu.copy);
-                }
-                Err(error) => break Err(error),
-            }
-        };
-        self.bytes = buf;
-        done
     }
 
     /// Starts a program and waits for its end, without what it does.
