@@ -27,7 +27,7 @@ impl Machine {
     /// Writes a file from its start.
     ///
     /// # Errors
-    /// As [`Operate::write`].
+    /// As [`seekless_fs::operate::Operate::write`].
     pub fn write(&mut self, ino: Ino, len: ByteLen) -> Result<(), FsError> {
         self.work_through(len.get(), self.cpu.copy);
         let mut at = ByteLen::ZERO;
@@ -77,7 +77,7 @@ impl Machine {
     /// Reads a file from its start to its end.
     ///
     /// # Errors
-    /// As [`Operate::read`].
+    /// As [`seekless_fs::operate::Operate::read`].
     pub fn read(&mut self, ino: Ino) -> Result<(), FsError> {
         self.compute(self.cpu.look.0);
         let mut buf = std::mem::take(&mut self.bytes);
