@@ -121,8 +121,8 @@ pub struct Space {
     pub inodes: Vec<(Ino, u32)>,
     /// Free runs of blocks, in order, not touching.
     pub free: Vec<Extent>,
-    /// The first block of every inode table with its first inode and count, so
-    /// that inodes can be laid near the blocks that they lead to.
+    /// The inode tables, in order, so that inodes can be laid near the blocks that
+    /// they lead to.
     pub tables: Vec<InodeTable>,
     /// Inodes in one block of an inode table.
     pub inodes_per_block: u32,

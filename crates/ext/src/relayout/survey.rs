@@ -55,6 +55,8 @@ pub(crate) struct Survey<'a> {
     /// owner.
     pub(crate) owners: HashMap<Ino, Ino>,
     pub(crate) orphans: OrphanList,
+    /// Inode tables, counted in clusters.
+    tables: Vec<InodeTable>,
     walk: Vec<ObjectId>,
     lost_and_found: Option<Ino>,
 }
@@ -98,6 +100,7 @@ impl<'a> Survey<'a> {
             shared: Vec::new(),
             owners: HashMap::new(),
             orphans: OrphanList::read(volume)?,
+            tables: inode_tables(volume)?,
             walk: Vec::new(),
             lost_and_found: image.lookup(image.root(), b"lost+found")?,
         };
@@ -246,21 +249,10 @@ impl<'a> Survey<'a> {
             }
             next = ino.saturating_add(1);
         }
-        let table = |group: u32| {
-            let blocks = sb.group_blocks(GroupNo::new(group));
-            let (start, end) = (blocks.start.get(), blocks.end().get());
-            let start = start / self.cluster;
-            InodeTable {
-                first: Ino::new(group * sb.inodes_per_group + 1),
-                count: sb.inodes_per_group,
-                blocks: Extent::default(),
-                group: Extent::new(BlockNo::new(start), end.div_ceil(self.cluster) - start),
-            }
-        };
         Space {
             inodes,
             free: self.room.clone(),
-            tables: (0..sb.groups).map(table).collect(),
+            tables: self.tables.clone(),
             inodes_per_block: sb.block_size / u32::from(sb.inode_size),
         }
     }
@@ -307,6 +299,28 @@ impl<'a> Survey<'a> {
             indirect_blocks(&runs, bs)
         }
     }
+}
+
+/// The inode tables and the groups that they are of, counted in clusters.
+fn inode_tables(volume: &Volume) -> Result<Vec<InodeTable>, FsError> {
+    let sb = &volume.sb;
+    let unit = u64::from(sb.cluster_ratio);
+    let clusters = |blocks: Extent| {
+        let start = blocks.start.get() / unit;
+        Extent::new(BlockNo::new(start), blocks.end().get().div_ceil(unit) - start)
+    };
+    (0..sb.groups)
+        .map(|group| {
+            let number = GroupNo::new(group);
+            let start = volume.group_desc(number)?.inode_table();
+            Ok(InodeTable {
+                first: Ino::new(group * sb.inodes_per_group + 1),
+                count: sb.inodes_per_group,
+                blocks: clusters(Extent::new(start, sb.itable_blocks())),
+                group: clusters(sb.group_blocks(number)),
+            })
+        })
+        .collect()
 }
 
 /// Adds a piece, joined to the last one where it goes on from that.

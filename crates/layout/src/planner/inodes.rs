@@ -77,13 +77,14 @@ pub(super) fn number_inodes(
         }
     }
     let mut goal = next;
+    let tables = Tables::new(space);
     for object in demand.inode_order() {
         let at = object.index();
         if std::mem::replace(&mut done[at], true) {
             continue;
         }
         if let Some(piece) = filled.pieces(object).first() {
-            goal = near(space, &slots, piece.extent.start);
+            goal = tables.near(&slots, piece.extent.start);
         }
         let slot = goal.max(next).min(slots.total - remaining);
         inodes[at] = slots.ino(slot);
@@ -93,11 +94,31 @@ pub(super) fn number_inodes(
     Ok(inodes)
 }
 
-/// The first slot of the table of the group that holds `block`.
-fn near(space: &Space, slots: &Slots<'_>, block: BlockNo) -> u64 {
-    let at = space.tables.partition_point(|table| table.group.start <= block);
-    match at.checked_sub(1).and_then(|at| space.tables.get(at)) {
-        Some(table) => slots.at_or_after(table.first),
-        None => 0,
+/// The inode tables, those that follow each other on the disk together: with
+/// flexible groups (`flex_bg`), any slot of such a run is as near to the groups'
+/// blocks as any other, and one that is filled from its beginning takes the fewest
+/// blocks and chunks to read.
+struct Tables<'a> {
+    space: &'a Space,
+    /// For each table, the first inode of the run that it is in.
+    first: Vec<Ino>,
+}
+
+impl<'a> Tables<'a> {
+    fn new(space: &'a Space) -> Self {
+        let mut first: Vec<Ino> = Vec::with_capacity(space.tables.len());
+        for (at, table) in space.tables.iter().enumerate() {
+            let joined = at
+                .checked_sub(1)
+                .filter(|&before| space.tables[before].blocks.end() == table.blocks.start);
+            first.push(joined.map_or(table.first, |before| first[before]));
+        }
+        Self { space, first }
+    }
+
+    /// The first slot of the tables of the group that holds `block`.
+    fn near(&self, slots: &Slots<'_>, block: BlockNo) -> u64 {
+        let at = self.space.tables.partition_point(|table| table.group.start <= block);
+        at.checked_sub(1).map_or(0, |at| slots.at_or_after(self.first[at]))
     }
 }

@@ -12,7 +12,8 @@
 //!    together before its files, so that a walk that only looks at names and
 //!    attributes does not cross the data.
 //! 3. Inodes of the rest keep the walk's order, each as near to its data as the
-//!    order and the room in the tables allow.
+//!    order and the room in the tables allow; tables that follow each other on the
+//!    disk are filled as one.
 
 mod fill;
 mod inodes;

@@ -84,7 +84,7 @@ fn space(free: Vec<Extent>, group: u64) -> Space {
     let table = |number: u64| InodeTable {
         first: Ino::new(1 + u32::try_from(number).expect("group") * 1000),
         count: 1000,
-        blocks: Extent::default(),
+        blocks: extent(number * group, 50),
         group: extent(number * group, group),
     };
     let tables: Vec<InodeTable> = (0..end.div_ceil(group)).map(table).collect();
@@ -191,6 +191,18 @@ fn what_more_traces_touch_comes_first() {
     // Three traces touch 3, two touch 2; 1 and 4 are in the order of first touch,
     // however often a trace touches them.
     assert_eq!(order, [3, 3, 3, 2, 2, 1, 1, 4]);
+}
+
+#[test]
+fn tables_that_follow_each_other_are_filled_as_one() {
+    let things = Things::new(vec![file(600); 4]);
+    let mut space = space(vec![extent(200, 2800)], 1000);
+    let inodes = |space: &Space| plan(&things, space, &[], 1).expect("plan").inodes;
+    // The files begin in groups 0, 0, 1 and 2.
+    assert_eq!(inodes(&space), [11, 12, 1001, 2001].map(Ino::new));
+    // The tables of groups 0 and 1 lie together, as with flexible groups.
+    space.tables[1].blocks = extent(50, 50);
+    assert_eq!(inodes(&space), [11, 12, 13, 2001].map(Ino::new));
 }
 
 #[test]
