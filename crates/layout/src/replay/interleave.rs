@@ -11,9 +11,10 @@ use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::HashMap;
 
-/// A pause is drawn from nothing to this many percent of the one in the trace: the
-/// mean is that one, and what a cold read takes differs that much between two runs.
-const MOST_PERCENT: u64 = 200;
+/// By how many percent a pause is shorter or longer than the one in the trace, at most.
+/// Processes that wait for one disk are served in turn, in every run: drawn more widely,
+/// pauses let each go on longer than it does before the next one is served.
+const SPREAD_PERCENT: u64 = 25;
 
 /// A pause this many times as long as half of a process's pauses is one in which
 /// it waited for another process: it goes on behind that, not at its own pace.
@@ -66,7 +67,7 @@ pub(super) fn stretches(events: &[Event]) -> Vec<usize> {
 pub(super) fn drawn(events: &[Event], seed: u64) -> Vec<usize> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut draw = |pause: u64| {
-        let percent = random.next_u64() % (MOST_PERCENT + 1);
+        let percent = 100 - SPREAD_PERCENT + random.next_u64() % (2 * SPREAD_PERCENT + 1);
         u64::try_from(u128::from(pause) * u128::from(percent) / 100).unwrap_or(u64::MAX)
     };
     // When each event is in the run that is drawn.
