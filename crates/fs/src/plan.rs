@@ -7,6 +7,8 @@
 //! Blocks are counted in the unit of allocation: clusters, where a format
 //! allocates several blocks at once.
 
+pub mod in_place;
+
 use crate::FsError;
 use seekless_device::BlockDevice;
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};

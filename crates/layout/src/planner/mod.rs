@@ -16,6 +16,7 @@
 //!    disk are filled as one.
 
 mod fill;
+pub mod in_place;
 mod inodes;
 mod sequence;
 #[cfg(test)]

@@ -1,0 +1,319 @@
+//! What a trace touched brought together within an image, moving little else.
+//!
+//! A region is chosen that has room for all of it: what is free there, and what can
+//! be moved away. Then, from its beginning on, a stretch of the region is vacated,
+//! and what belongs there moves in; each is a step of its own (or several, where it
+//! is much), since blocks can be used again only when a step is on the disk. What is
+//! at its place already stays. Nothing else on the image moves.
+
+mod region;
+mod room;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use super::Touch;
+use seekless_fs::FsError;
+use seekless_fs::plan::in_place::{Limits, Occupied, Step};
+use seekless_fs::plan::{ObjectId, Run, Space};
+use seekless_units::{BlockNo, Extent};
+use state::{Making, State};
+
+/// Blocks that evictions leave for maps that grow.
+const MAP_RESERVE: u64 = 32;
+
+/// Blocks that may be moved for each that was touched, if nothing else is said.
+const DEFAULT_BUDGET: u64 = 3;
+
+/// Something that belongs into the region.
+#[derive(Clone, Debug)]
+struct Item {
+    object: ObjectId,
+    what: What,
+    /// Where it goes: so many blocks in all as it has, or, for a map, as it may need.
+    places: Vec<Extent>,
+    /// Whether it is there from the beginning, or is not needed.
+    is_kept: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Data(Run),
+    Map(u64),
+}
+
+impl What {
+    fn blocks(self) -> u64 {
+        match self {
+            Self::Data(run) => run.len,
+            Self::Map(blocks) => blocks,
+        }
+    }
+}
+
+/// Why not everything was brought to its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// More would have to move than was allowed.
+    Budget,
+    /// There is no room for what would have to make way.
+    Room,
+}
+
+/// What a rearrangement did so far, in blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// All that was touched and can be moved.
+    pub hot: u64,
+    /// Of it, what was at its place from the beginning.
+    pub in_place: u64,
+    /// Of it, what has been brought to its place.
+    pub moved_in: u64,
+    /// What made way, some of it to come back.
+    pub moved_out: u64,
+    /// Why the rest of it stays where it is.
+    pub stopped: Option<Stopped>,
+}
+
+/// A rearrangement in place: a sequence of steps.
+#[allow(missing_debug_implementations)]
+pub struct InPlace<'a> {
+    limits: Limits,
+    group_len: u64,
+    items: Vec<Item>,
+    /// Items before this one are at their places.
+    next: usize,
+    /// Places of the items up to this one are being vacated, or are vacated.
+    window: usize,
+    /// Blocks that may still be moved.
+    left: u64,
+    /// Of these, what the window takes.
+    reserved: u64,
+    progress: Progress,
+    state: State<'a>,
+}
+
+impl<'a> InPlace<'a> {
+    /// A rearrangement of what `hot` names, in order of first touch. `space.free` is
+    /// what is free now; the region begins at a multiple of `align` blocks; at most
+    /// `budget` blocks are moved, by default three times as many as were touched.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when all free and movable blocks do not hold it.
+    pub fn new(
+        occupied: &'a dyn Occupied,
+        space: &Space,
+        hot: &[Touch],
+        align: u64,
+        budget: Option<u64>,
+        limits: Limits,
+    ) -> Result<Self, FsError> {
+        debug_assert!(limits.blocks > 0 && limits.objects > 0 && limits.groups > 1);
+        let group_len = space.tables.first().map_or(u64::MAX, |table| table.group.len).max(1);
+        let (items, kept) = region::assign(occupied, space, hot, align, limits)?;
+        let places = || items.iter().flat_map(|item| &item.places);
+        let start = places().map(|place| place.start).min().unwrap_or_default();
+        let end = places().map(|place| place.end()).max().unwrap_or_default();
+        let region = Extent::new(start, end.saturating_since(start));
+        let progress = Progress {
+            hot: items.iter().map(|item| item.what.blocks()).sum(),
+            in_place: kept.iter().map(|place| place.len).sum(),
+            ..Progress::default()
+        };
+        let mut state = State::new(occupied, region, &space.free);
+        for place in &kept {
+            state.disown(*place);
+        }
+        Ok(Self {
+            limits,
+            group_len,
+            items,
+            next: 0,
+            window: 0,
+            left: budget.unwrap_or(progress.hot.saturating_mul(DEFAULT_BUDGET)),
+            reserved: 0,
+            progress,
+            state,
+        })
+    }
+
+    /// Where everything goes that was touched.
+    #[must_use]
+    pub fn region(&self) -> Extent {
+        self.state.region
+    }
+
+    /// What was done by the steps so far.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// The next step. The one before must be on the disk, since this one may use what
+    /// it has freed. `None` when there is nothing left to do.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when maps grow beyond what is free.
+    pub fn next_step(&mut self) -> Result<Option<Step>, FsError> {
+        self.state.take_up();
+        loop {
+            self.pass_kept();
+            if self.next == self.items.len() || self.progress.stopped.is_some() {
+                return Ok(None);
+            }
+            if self.window <= self.next && !self.open_window() {
+                return Ok(None);
+            }
+            let mut making = Making::default();
+            let is_vacated = self.vacate(&mut making);
+            if making.is_empty() && is_vacated {
+                self.fill(&mut making);
+            }
+            if !making.is_empty() {
+                return self.state.finish(making, self.group_len).map(Some);
+            }
+            debug_assert!(self.next >= self.window, "neither vacated nor filled");
+        }
+    }
+
+    fn pass_kept(&mut self) {
+        while self.items.get(self.next).is_some_and(|item| item.is_kept) {
+            self.next += 1;
+        }
+    }
+
+    /// Chooses the items whose places are vacated next: as many as there is room and
+    /// allowance for. Whether there are any.
+    fn open_window(&mut self) -> bool {
+        let room = self.state.outside.total().saturating_sub(MAP_RESERVE);
+        let (mut copied, mut evicted) = (0, 0);
+        let mut end = self.next;
+        while let Some(item) = self.items.get(end) {
+            if !item.is_kept {
+                let here: u64 = item.places.iter().map(|place| self.used(*place)).sum();
+                let moved = here + item.what.blocks();
+                if copied + moved > self.left {
+                    if end == self.next {
+                        self.progress.stopped = Some(Stopped::Budget);
+                    }
+                    break;
+                }
+                if evicted + here > room {
+                    if end == self.next {
+                        self.progress.stopped = Some(Stopped::Room);
+                    }
+                    break;
+                }
+                if end > self.next && copied > self.limits.blocks {
+                    break;
+                }
+                copied += moved;
+                evicted += here;
+            }
+            end += 1;
+        }
+        (self.window, self.reserved) = (end, copied);
+        end > self.next
+    }
+
+    /// Blocks in a part of the region that must make way.
+    fn used(&self, place: Extent) -> u64 {
+        self.state.owners(place).iter().map(|owned| owned.within(place).extent.len).sum()
+    }
+
+    /// Whether a step has as much as it may have.
+    fn is_full(&self, making: &Making) -> bool {
+        making.blocks() >= self.limits.blocks
+            || making.objects() >= self.limits.objects
+            || making.groups() + 1 >= self.limits.groups
+    }
+
+    /// Moves what lies at the window's places away; whether nothing is left there.
+    fn vacate(&mut self, making: &mut Making) -> bool {
+        for at in self.next..self.window {
+            if self.items[at].is_kept {
+                continue;
+            }
+            for place in self.items[at].places.clone() {
+                while let Some(owned) = self.state.owners(place).first().copied() {
+                    if self.is_full(making) {
+                        return false;
+                    }
+                    self.evict(making, owned, place);
+                }
+            }
+        }
+        true
+    }
+
+    /// Moves one run away that lies at `place`, or the part of it there.
+    fn evict(&mut self, making: &mut Making, owned: state::Owned, place: Extent) {
+        let Some(lbn) = owned.lbn else {
+            // The step gives the map other blocks.
+            let map = self.state.map(owned.object);
+            let left = map.iter().copied().filter(|block| *block != owned.extent.start).collect();
+            self.state.replace_map(making, owned.object, left);
+            self.progress.moved_out += 1;
+            self.spend(1, 1);
+            return;
+        };
+        // All of the run, where there is room: it must make way anyhow, and stays whole.
+        let here = owned.within(place);
+        let beyond = owned.extent.len - here.extent.len;
+        let spare = self.state.outside.total().saturating_sub(MAP_RESERVE);
+        let may_go = owned.extent.len <= self.limits.blocks
+            && beyond <= self.left - self.reserved
+            && self.reserved + beyond <= spare;
+        let part = if may_go { owned } else { here };
+        debug_assert_eq!(part.lbn.map(|at| at >= lbn), Some(true));
+        let run = Run { lbn: part.lbn.unwrap_or(lbn), len: part.extent.len };
+        let mut to = Vec::new();
+        let mut left = run.len;
+        while left > 0 {
+            // A window is opened only where there is room for what it evicts.
+            let Some(extent) = self.state.outside.take(left) else { break };
+            left -= extent.len;
+            to.push(extent);
+        }
+        debug_assert_eq!(left, 0, "no room for what was counted");
+        let run = Run { len: run.len - left, ..run };
+        self.state.relocate(making, owned.object, run, &to, self.group_len);
+        self.progress.moved_out += run.len;
+        self.spend(run.len, here.extent.len);
+    }
+
+    /// Counts blocks as moved, some of which the window had reserved.
+    fn spend(&mut self, moved: u64, reserved: u64) {
+        debug_assert!(moved <= self.left && reserved <= self.reserved);
+        self.left = self.left.saturating_sub(moved);
+        self.reserved = self.reserved.saturating_sub(reserved);
+    }
+
+    /// Moves items of the window to their places, which are free.
+    fn fill(&mut self, making: &mut Making) {
+        while self.next < self.window && !self.is_full(making) {
+            let item = self.items[self.next].clone();
+            self.next += 1;
+            if item.is_kept {
+                continue;
+            }
+            match item.what {
+                What::Data(run) => {
+                    self.state.relocate(making, item.object, run, &item.places, self.group_len);
+                }
+                What::Map(_) => {
+                    let blocks = item.places.iter().flat_map(blocks_of).collect();
+                    self.state.replace_map(making, item.object, blocks);
+                }
+            }
+            let blocks = item.what.blocks();
+            self.progress.moved_in += blocks;
+            self.spend(blocks, blocks);
+        }
+    }
+}
+
+fn blocks_of(extent: &Extent) -> impl Iterator<Item = BlockNo> + use<> {
+    let start = extent.start;
+    (0..extent.len).map(move |n| start.saturating_add(n))
+}

@@ -1,0 +1,315 @@
+//! Where the region lies, and what goes where in it.
+
+use super::super::sequence::Sequence;
+use super::super::{Touch, objects};
+use super::{Item, What};
+use seekless_fs::FsError;
+use seekless_fs::plan::in_place::{Limits, Occupied};
+use seekless_fs::plan::{ObjectId, Placed, Run, Space};
+use seekless_units::{BlockNo, Extent, Lbn};
+use std::collections::{HashMap, HashSet};
+
+/// Parts of the volume that are compared, at most: a region begins with one of them.
+const MOST_PARTS: u64 = 1 << 16;
+
+/// Items of one move are at most this part of what a step may copy.
+const ITEMS_OF_A_STEP: u64 = 4;
+
+/// Blocks that may be left unused before what stays where it is.
+const SLACK: u64 = 8;
+
+/// Runs in order, disjoint, with the blocks before each.
+struct Runs {
+    runs: Vec<Extent>,
+    before: Vec<u64>,
+}
+
+impl Runs {
+    fn new(mut runs: Vec<Extent>) -> Self {
+        runs.sort_unstable();
+        runs.dedup_by(|later, earlier| {
+            let touch = earlier.end() == later.start;
+            if touch {
+                earlier.len += later.len;
+            }
+            touch
+        });
+        let mut before = Vec::with_capacity(runs.len());
+        let mut sum = 0;
+        for run in &runs {
+            before.push(sum);
+            sum += run.len;
+        }
+        Self { runs, before }
+    }
+
+    /// Blocks of the runs that lie before a block.
+    fn below(&self, block: u64) -> u64 {
+        let at = self.runs.partition_point(|run| run.start.get() < block);
+        match at.checked_sub(1) {
+            None => 0,
+            Some(at) => self.before[at] + self.runs[at].len.min(block - self.runs[at].start.get()),
+        }
+    }
+
+    /// What lies from a block on.
+    fn from(&self, block: u64) -> impl Iterator<Item = Extent> + '_ {
+        let at = self.runs.partition_point(|run| run.end().get() <= block);
+        self.runs[at..].iter().map(move |run| {
+            let start = run.start.get().max(block);
+            Extent::new(BlockNo::new(start), run.end().get() - start)
+        })
+    }
+
+    fn end(&self) -> u64 {
+        self.runs.last().map_or(0, |run| run.end().get())
+    }
+}
+
+/// Where the objects that were touched lie now.
+struct Now {
+    data: HashMap<ObjectId, Vec<Placed>>,
+    map: HashMap<ObjectId, Vec<BlockNo>>,
+}
+
+impl Now {
+    fn new(occupied: &dyn Occupied, items: &[(ObjectId, What)]) -> Self {
+        let mut now = Self { data: HashMap::new(), map: HashMap::new() };
+        for &(object, _) in items {
+            now.data.entry(object).or_insert_with(|| occupied.data(object));
+            now.map.entry(object).or_insert_with(|| occupied.map(object));
+        }
+        now
+    }
+
+    /// Where an item lies, in the order of what it holds.
+    fn places(&self, object: ObjectId, what: What) -> Vec<Extent> {
+        let run = match what {
+            What::Map(_) => {
+                return self.map[&object].iter().map(|&block| Extent::new(block, 1)).collect();
+            }
+            What::Data(run) => run,
+        };
+        let data = &self.data[&object];
+        let (from, to) = (run.lbn.get(), run.lbn.get() + run.len);
+        let first = data.partition_point(|own| own.lbn.get() + own.extent.len <= from);
+        let within = data[first..].iter().take_while(|own| own.lbn.get() < to);
+        within
+            .map(|own| {
+                let low = own.lbn.get().max(from);
+                let high = (own.lbn.get() + own.extent.len).min(to);
+                let start = own.extent.start.saturating_add(low - own.lbn.get());
+                Extent::new(start, high - low)
+            })
+            .collect()
+    }
+}
+
+/// Items with their places, and the places that hold what belongs there already.
+type Assigned = (Vec<Item>, Vec<Extent>);
+
+/// Chooses the region that takes the fewest copies: where the first of it lies now, or
+/// where the least is in the way.
+///
+/// # Errors
+/// [`FsError::NoSpace`] when all that can be had does not hold it.
+pub(super) fn assign(
+    occupied: &dyn Occupied,
+    space: &Space,
+    hot: &[Touch],
+    align: u64,
+    limits: Limits,
+) -> Result<Assigned, FsError> {
+    let items = items(occupied, space, hot, limits);
+    let blocks: u64 = items.iter().map(|(_, what)| what.blocks()).sum();
+    if blocks == 0 {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let mut used = Vec::new();
+    for object in objects(occupied) {
+        used.extend(occupied.data(object).iter().map(|placed| placed.extent));
+        used.extend(occupied.map(object).into_iter().map(|block| Extent::new(block, 1)));
+    }
+    let usable = Runs::new(used.iter().chain(&space.free).copied().collect());
+    let used = Runs::new(used);
+    let align = align.max(1);
+    let aligned = |block: u64| block / align * align;
+    let now = Now::new(occupied, &items);
+    // Where it begins now, if it was brought together before: with its first data, or
+    // with the map of that.
+    let lies = |&(object, what): &(ObjectId, What)| now.places(object, what).first().copied();
+    let is_data = |item: &&(ObjectId, What)| matches!(item.1, What::Data(_));
+    let begins = [items.first().and_then(lies), items.iter().find(is_data).and_then(lies)];
+    let begins = begins.into_iter().flatten().map(|run| run.start.get());
+    let starts = begins.flat_map(|block| [aligned(block), block]);
+    let starts = starts.chain(least_in_the_way(&usable, &used, blocks, align)).chain([0]);
+    let mut best: Option<(u64, Assigned)> = None;
+    for start in starts {
+        let Some(assigned) = place(&now, &items, &usable, start) else { continue };
+        let (first, end) = ends(&assigned.0);
+        let kept: u64 = assigned.1.iter().map(|run| run.len).sum();
+        let copies = (blocks - kept) + (used.below(end) - used.below(first)).saturating_sub(kept);
+        if best.as_ref().is_none_or(|(fewest, _)| copies < *fewest) {
+            best = Some((copies, assigned));
+        }
+    }
+    let lacking = || FsError::NoSpace(format!("no room for {blocks} blocks that were touched"));
+    best.map(|(_, assigned)| assigned).ok_or_else(lacking)
+}
+
+fn ends(items: &[Item]) -> (u64, u64) {
+    let places = || items.iter().flat_map(|item| &item.places);
+    let first = places().map(|place| place.start.get()).min().unwrap_or(0);
+    (first, places().map(|place| place.end().get()).max().unwrap_or(0))
+}
+
+/// What belongs into the region, in order, a map before what it leads to first.
+fn items(
+    occupied: &dyn Occupied,
+    space: &Space,
+    hot: &[Touch],
+    limits: Limits,
+) -> Vec<(ObjectId, What)> {
+    let sequence = Sequence::new(occupied, space, hot);
+    let mut own: HashMap<ObjectId, Vec<Run>> = HashMap::new();
+    for step in &sequence.hot {
+        own.entry(step.object).or_default().push(step.run);
+    }
+    let mut mapped = HashSet::new();
+    let mut items = Vec::new();
+    let mut map = |object: ObjectId, items: &mut Vec<(ObjectId, What)>| {
+        if mapped.insert(object) {
+            let runs = own.get(&object).map_or(&[][..], Vec::as_slice);
+            let most = map_at_most(occupied, object, runs);
+            if most > 0 {
+                items.push((object, What::Map(most)));
+            }
+        }
+    };
+    let most = (limits.blocks / ITEMS_OF_A_STEP).max(1);
+    for step in &sequence.hot {
+        map(step.object, &mut items);
+        for from in (0..step.run.len).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
+            let run =
+                Run { lbn: step.run.lbn.saturating_add(from), len: most.min(step.run.len - from) };
+            items.push((step.object, What::Data(run)));
+        }
+    }
+    for &object in &sequence.hot_overhead {
+        map(object, &mut items);
+    }
+    items
+}
+
+/// Blocks for an object's map when each of its touched runs, and what is left between
+/// them where it lies now, is a piece of its own.
+fn map_at_most(occupied: &dyn Occupied, object: ObjectId, hot: &[Run]) -> u64 {
+    let mut cuts: Vec<u64> =
+        hot.iter().flat_map(|run| [run.lbn.get(), run.lbn.get() + run.len]).collect();
+    cuts.sort_unstable();
+    let mut runs = Vec::new();
+    for placed in occupied.data(object) {
+        let (mut from, end) = (placed.lbn.get(), placed.lbn.get() + placed.extent.len);
+        let first = cuts.partition_point(|cut| *cut <= from);
+        for &cut in cuts[first..].iter().take_while(|cut| **cut < end).chain([&end]) {
+            if cut > from {
+                runs.push(Run { lbn: Lbn::new(from), len: cut - from });
+                from = cut;
+            }
+        }
+    }
+    occupied.map_needed(object, &Run::apart(&runs))
+}
+
+/// The beginning of the stretch that holds `blocks` with the fewest of them in use.
+fn least_in_the_way(usable: &Runs, used: &Runs, blocks: u64, align: u64) -> Option<u64> {
+    let end = usable.end();
+    let part = align.max(end.div_ceil(MOST_PARTS).next_multiple_of(align));
+    let parts = end.div_ceil(part);
+    let mut best: Option<(u64, u64)> = None;
+    let mut until = 0;
+    for from in 0..parts {
+        let start = usable.below(from * part);
+        while until < parts && usable.below(until * part) - start < blocks {
+            until += 1;
+        }
+        if usable.below(until * part) - start < blocks {
+            break;
+        }
+        let in_use = used.below(until * part) - used.below(from * part);
+        if best.is_none_or(|(fewest, _)| in_use < fewest) {
+            best = Some((in_use, from * part));
+        }
+    }
+    best.map(|(_, start)| start)
+}
+
+/// Gives each item the next blocks from `start` on, or leaves it where it lies, if
+/// that is there or a little behind; `None` when they do not suffice.
+fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Option<Assigned> {
+    let mut at = start;
+    let mut placed: Vec<Item> = Vec::with_capacity(items.len());
+    let mut kept = Vec::new();
+    let mut moving = HashSet::new();
+    for (number, &(object, what)) in items.iter().enumerate() {
+        let own = now.places(object, what);
+        // A map that was brought in before, and grew, must not push aside what was
+        // brought in behind it.
+        let follows = items.get(number + 1).filter(|_| matches!(what, What::Map(_)));
+        let stays = follows.is_some_and(|&(object, what)| {
+            let own = now.places(object, what);
+            is_next(&own, what, at)
+        });
+        if stays && !is_next(&own, what, at) {
+            placed.push(Item { object, what, places: Vec::new(), is_kept: true });
+            continue;
+        }
+        if is_next(&own, what, at) {
+            at = own.last().map_or(at, |run| run.end().get());
+            kept.extend_from_slice(&own);
+            placed.push(Item { object, what, places: own, is_kept: true });
+            continue;
+        }
+        let mut places = Vec::new();
+        let (mut left, before) = (what.blocks(), at);
+        for run in usable.from(at) {
+            let len = left.min(run.len);
+            places.push(Extent::new(run.start, len));
+            at = run.start.get() + len;
+            left -= len;
+            if left == 0 {
+                break;
+            }
+        }
+        match what {
+            What::Data(_) if left > 0 => return None,
+            What::Data(_) => {
+                moving.insert(object);
+            }
+            // At the volume's end a map may stay where it is.
+            What::Map(_) if left > 0 => {
+                at = before;
+                placed.push(Item { object, what, places: Vec::new(), is_kept: true });
+                continue;
+            }
+            What::Map(_) => {}
+        }
+        placed.push(Item { object, what, places, is_kept: false });
+    }
+    // A map that is not there is not needed either, as long as no data moves.
+    for item in &mut placed {
+        let is_map = matches!(item.what, What::Map(_));
+        let is_there = !now.map[&item.object].is_empty();
+        item.is_kept |= is_map && !is_there && !moving.contains(&item.object);
+    }
+    kept.sort_unstable();
+    Some((placed, kept))
+}
+
+/// Whether what lies in `own` may stay there, as what follows on block `at`.
+fn is_next(own: &[Extent], what: What, at: u64) -> bool {
+    let (Some(first), Some(last)) = (own.first(), own.last()) else { return false };
+    let is_ascending = own.windows(2).all(|pair| pair[0].end() <= pair[1].start);
+    let end = at + what.blocks() + SLACK;
+    first.start.get() >= at && is_ascending && last.end().get() <= end
+}
