@@ -47,6 +47,7 @@ mod part;
 mod relayout;
 mod reserved;
 mod superblock;
+mod undo;
 mod volume;
 mod xattr;
 
@@ -58,7 +59,8 @@ pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
-pub use relayout::Relayout;
+pub use relayout::{Mover, Relayout, recover};
+pub use undo::UndoDevice;
 
 use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, OpenOptions, Probe};

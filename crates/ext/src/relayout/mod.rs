@@ -12,12 +12,16 @@
 //! - [`orphans`]: lists of what the next mount deletes
 //! - [`quota`]: usage brought up to date
 //! - [`write`]: the new image
+//! - [`in_place`]: or the same image, in steps
 
+mod in_place;
 mod orphans;
 pub(crate) mod quota;
 mod room;
 pub(crate) mod survey;
 pub(crate) mod write;
+
+pub use in_place::{Mover, recover};
 
 use crate::image::ExtImage;
 use crate::ondisk::{compat, flags, incompat};

@@ -7,6 +7,7 @@
 
 use crate::field::{index, invalid, le32, range, truncated, wide};
 use crate::inode::Inode;
+use crate::superblock::Super;
 use crate::volume::Volume;
 use seekless_fs::{Corruption, FsError, Location};
 use seekless_units::{ByteLen, Ino};
@@ -34,6 +35,14 @@ pub(crate) type Charges = BTreeMap<u32, i64>;
 pub(crate) struct Patch {
     pub(crate) offset: u64,
     pub(crate) value: u64,
+}
+
+/// The quota files that a volume has, by kind: users, groups, projects.
+pub(crate) fn files(sb: &Super) -> impl Iterator<Item = (usize, Ino)> + use<> {
+    let raw = &sb.raw;
+    let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
+    let files = files.map(|ino| Ino::new(ino.get()));
+    files.into_iter().enumerate().filter(|(_, ino)| *ino != Ino::ZERO)
 }
 
 /// The patches that bring the quota file of inode `ino` up to date.

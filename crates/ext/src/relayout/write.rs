@@ -28,7 +28,7 @@ use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{ObjectId, Placed, Plan};
-use seekless_fs::{FileKind, FsError, Inspect, Location};
+use seekless_fs::{FileKind, FsError, Inspect, Location, Mapping};
 use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lba, Lbn};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -363,18 +363,12 @@ impl Writer<'_> {
     fn map(
         &self,
         inode: &Inode,
-        pieces: &[seekless_fs::Mapping],
+        pieces: &[Mapping],
         seed: Option<u32>,
         blocks: &mut dyn Iterator<Item = BlockNo>,
     ) -> Result<Map, FsError> {
         let bs = self.survey.volume.sb.block_size;
-        let pieces: Vec<Piece> = pieces
-            .iter()
-            .map(|piece| Piece {
-                placed: Placed { lbn: piece.lbn, extent: piece.extent },
-                unwritten: piece.unwritten,
-            })
-            .collect();
+        let pieces: Vec<Piece> = pieces.iter().map(piece_of).collect();
         if uses_extents(inode.core.i_flags.get()) {
             extent_tree(&pieces, bs, seed, blocks)
         } else {
@@ -404,14 +398,11 @@ impl Writer<'_> {
         if !sb.has_ro_compat(ro_compat::QUOTA) {
             return Ok(());
         }
-        let raw = &sb.raw;
-        let files = [raw.s_usr_quota_inum, raw.s_grp_quota_inum, raw.s_prj_quota_inum];
-        for (kind, ino) in files.into_iter().enumerate().filter(|(_, ino)| ino.get() != 0) {
+        for (kind, ino) in quota::files(sb) {
             let mut charges = Charges::new();
             for (&id, &bytes) in counts.iter().flat_map(|count| &count.charges[kind]) {
                 *charges.entry(id).or_default() += bytes;
             }
-            let ino = Ino::new(ino.get());
             let inode = self.survey.volume.inode(ino)?;
             for Patch { offset, value } in quota::patches(self.survey.volume, ino, &charges)? {
                 self.patch_fixed_file(&inode, offset, value)?;
@@ -614,6 +605,12 @@ impl Writer<'_> {
         }
         Ok(())
     }
+}
+
+/// A run as an encoder of maps takes it.
+pub(super) fn piece_of(run: &Mapping) -> Piece {
+    let placed = Placed { lbn: run.lbn, extent: run.extent };
+    Piece { placed, unwritten: run.unwritten }
 }
 
 impl Contents for Writer<'_> {
