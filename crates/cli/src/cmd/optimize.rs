@@ -1,5 +1,7 @@
 //! `seekless optimize`: an image laid out anew by what traces touch.
 
+mod in_place;
+
 use crate::args::{Global, OpenArgs};
 use crate::cmd::build::write_built;
 use crate::cmd::trace;
@@ -20,6 +22,7 @@ use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Processes, Replayed, add_symlinks, replay};
 use seekless_layout::score::{Score, score};
+use seekless_layout::trace::Event;
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn, format_size, parse_size};
 use std::path::{Path, PathBuf};
@@ -38,9 +41,17 @@ checked first, as by `seekless check`, and refused if it is damaged.
 Ext images can be rearranged, and FAT images, whose directory entries are put in
 that order, too.
 
+With --in-place the blocks that were accessed move within an ext3 or ext4 image, which
+must not be mounted, and no second image is written. Each step goes through the journal
+of the image: if the command is killed, or the machine stops, e2fsck, the kernel or the
+next run recovers a whole file system, and the next run goes on. Inodes keep their
+numbers and places.
+
 Examples:
   seekless optimize disk.img --trace boot.trace -o fast.img
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
+  seekless optimize disk.img --trace boot.trace --in-place --dry-run
+  seekless optimize disk.img --trace boot.trace --in-place --budget 2G --undo disk.e2undo
   seekless score disk.img fast.img --trace boot.trace")]
 pub(crate) struct OptimizeArgs {
     /// Image to rearrange
@@ -49,8 +60,10 @@ pub(crate) struct OptimizeArgs {
     #[arg(long, required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     /// The image to write
-    #[arg(short, long, value_name = "IMG")]
-    output: PathBuf,
+    #[arg(short, long, value_name = "IMG", required_unless_present = "in_place")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    in_place: in_place::InPlaceArgs,
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
@@ -77,6 +90,11 @@ enum InlineData {
 }
 
 impl OptimizeArgs {
+    /// The image that is changed.
+    fn written(&self) -> &Path {
+        self.output.as_deref().unwrap_or(&self.image)
+    }
+
     /// How to make the file system anew, when files cannot just be moved.
     fn rebuild(&self, image: &ExtImage) -> Result<Option<BuildOptions>, Failure> {
         let mut options = BuildOptions::like(image);
@@ -101,14 +119,54 @@ impl OptimizeArgs {
 }
 
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let output = Output::create(&args.output, args.force)?;
+    let Some(path) = &args.output else { return in_place::run(args, global) };
+    let output = Output::create(path, args.force)?;
     let opened = open(&args.image, args.open)?;
     let image = opened.inspect();
-    let traces = args
-        .trace
-        .iter()
-        .map(|path| trace::load(path).map(|events| (path.as_path(), events)))
-        .collect::<Result<Vec<_>, _>>()?;
+    let traces = load_traces(args)?;
+    let about = |error| Failure::from(error).about(args.image.display());
+    let mut replays = replays(args, image, &traces)?;
+    match &opened {
+        Opened::Ext(image) => match args.rebuild(image)? {
+            None => write_relayout(args, image, &mut replays, &output, global)?,
+            Some(options) => write_rebuilt(args, image, &options, &mut replays, &output, global)?,
+        },
+        Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
+    }
+    let new = open_written(&output, path)?;
+    let before = scores(args, image, &traces).map_err(about)?;
+    let after = scores(args, new.inspect(), &traces)?;
+    let files =
+        files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
+    output.finish()?;
+    let written = Written::image(path, files)?;
+    report(&args.trace, &before, &after, args.chunk, &written, global);
+    Ok(ExitCode::SUCCESS)
+}
+
+type Traces = Vec<Vec<Event>>;
+
+fn load_traces(args: &OptimizeArgs) -> Result<Traces, Failure> {
+    args.trace.iter().map(|path| trace::load(path)).collect()
+}
+
+/// What each trace costs on an image.
+fn scores(
+    args: &OptimizeArgs,
+    image: &dyn Inspect,
+    traces: &Traces,
+) -> Result<Vec<Score>, FsError> {
+    let machine = Machine { processes: Processes::SideBySide(0), ..Machine::default() };
+    let scored = |events: &Vec<Event>| score(image, events, machine, &[args.chunk]);
+    traces.iter().map(|events| scored(events).map(|(score, _)| score)).collect()
+}
+
+/// What each trace reads of an image, in the order to lay out by.
+fn replays(
+    args: &OptimizeArgs,
+    image: &dyn Inspect,
+    traces: &Traces,
+) -> Result<Vec<Replayed>, Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
     // What a listing reads ahead depends on what lies there now, and so does what is
     // one request: placed are the blocks that are listed and read.
@@ -118,13 +176,13 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         processes: Processes::Apart,
         ..Machine::default()
     };
-    let mut replays = traces
+    let replays = traces
         .iter()
-        .map(|(_, events)| replay(image, events, machine))
+        .map(|events| replay(image, events, machine))
         .collect::<Result<Vec<_>, _>>()
         .map_err(about)?;
     let mut fits = false;
-    for ((path, events), replayed) in traces.iter().zip(&replays) {
+    for ((path, events), replayed) in args.trace.iter().zip(traces).zip(&replays) {
         let (path, image) = (path.display().to_string(), args.image.display().to_string());
         let fit = Fit::new(events, replayed);
         fit.warn(&path, &image);
@@ -134,28 +192,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     if fits && replays.iter().all(is_idle) {
         crate::say::warning!("the traces do not access any file of {}", args.image.display());
     }
-    match &opened {
-        Opened::Ext(image) => match args.rebuild(image)? {
-            None => write_relayout(args, image, &mut replays, &output, global)?,
-            Some(options) => write_rebuilt(args, image, &options, &mut replays, &output, global)?,
-        },
-        Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
-    }
-    let new = open_written(&output, &args.output)?;
-    let mut results = Vec::new();
-    for (path, events) in &traces {
-        let scored = |image: &dyn Inspect| {
-            let machine = Machine { processes: Processes::SideBySide(0), ..Machine::default() };
-            score(image, events, machine, &[args.chunk]).map(|(score, _)| score)
-        };
-        results.push((*path, scored(image).map_err(about)?, scored(new.inspect())?));
-    }
-    let files = files_in(new.inspect())
-        .map_err(|error| Failure::from(error).about(args.output.display()))?;
-    output.finish()?;
-    let written = Written::image(&args.output, files)?;
-    report(&results, args.chunk, &written, global);
-    Ok(ExitCode::SUCCESS)
+    Ok(replays)
 }
 
 /// An image that can be rearranged.
@@ -244,13 +281,13 @@ fn rearrange(
     let plan =
         planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
     let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
+    let io = |error: std::io::Error| Failure::io(args.written().display(), &error);
     file.set_len(relayout.size().get()).map_err(io)?;
     let device = FileDevice::from_file(file, true).map_err(io)?;
     let bar = progress::bytes(global, relayout.size());
     relayout
         .write(&plan, &device, &|bytes| bar.inc(bytes))
-        .map_err(|error| Failure::from(error).about(args.output.display()))?;
+        .map_err(|error| Failure::from(error).about(args.written().display()))?;
     bar.finish_and_clear();
     Ok(())
 }
@@ -291,39 +328,49 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.image, output, &args.output, global)
+    write_built(&builder, &plan, &args.image, output, args.written(), global)
 }
 
-fn report(results: &[(&Path, Score, Score)], chunk: ByteLen, written: &Written, global: &Global) {
+fn report(
+    traces: &[PathBuf],
+    before: &[Score],
+    after: &[Score],
+    chunk: ByteLen,
+    written: &Written,
+    global: &Global,
+) {
+    let results = || traces.iter().zip(before).zip(after);
     if global.json {
-        let traces: Vec<_> = results
-            .iter()
-            .map(|(path, before, after)| {
+        let traces: Vec<_> = results()
+            .map(|((path, before), after)| {
                 serde_json::json!({ "trace": path, "before": before, "after": after })
             })
             .collect();
         say!("{}", serde_json::json!({ "traces": traces, "written": written.fields() }));
         return;
     }
-    for (path, before, after) in results {
-        say!("{}", path.display());
-        say!("  {:<28}{:>14}{:>14}", "", "before", "after");
-        let chunks = format!("chunks of {}", format_size(chunk));
-        let count = |score: &Score| score.chunks.get(&chunk.get()).copied().unwrap_or(0);
-        let fetched = |score: &Score| score.prefetch.chunks.get(&chunk.get()).copied().unwrap_or(0);
-        let rows = [
-            ("requests", before.requests, after.requests),
-            ("of them for metadata", before.metadata_requests, after.metadata_requests),
-            ("seeks", before.seeks, after.seeks),
-            ("bytes", before.bytes, after.bytes),
-            (chunks.as_str(), count(before), count(after)),
-            ("prefetch instead: seeks", before.prefetch.seeks, after.prefetch.seeks),
-            ("prefetch instead: bytes", before.prefetch.bytes, after.prefetch.bytes),
-            ("prefetch instead: chunks", fetched(before), fetched(after)),
-        ];
-        for (name, before, after) in rows {
-            say!("  {name:<28}{before:>14}{after:>14}");
-        }
-    }
+    results().for_each(|((path, before), after)| tabulate(path, before, after, chunk));
     written.tell_text(global);
+}
+
+/// The figures of a trace, before and after.
+fn tabulate(trace: &Path, before: &Score, after: &Score, chunk: ByteLen) {
+    say!("{}", trace.display());
+    say!("  {:<28}{:>14}{:>14}", "", "before", "after");
+    let chunks = format!("chunks of {}", format_size(chunk));
+    let count = |score: &Score| score.chunks.get(&chunk.get()).copied().unwrap_or(0);
+    let fetched = |score: &Score| score.prefetch.chunks.get(&chunk.get()).copied().unwrap_or(0);
+    let rows = [
+        ("requests", before.requests, after.requests),
+        ("of them for metadata", before.metadata_requests, after.metadata_requests),
+        ("seeks", before.seeks, after.seeks),
+        ("bytes", before.bytes, after.bytes),
+        (chunks.as_str(), count(before), count(after)),
+        ("prefetch instead: seeks", before.prefetch.seeks, after.prefetch.seeks),
+        ("prefetch instead: bytes", before.prefetch.bytes, after.prefetch.bytes),
+        ("prefetch instead: chunks", fetched(before), fetched(after)),
+    ];
+    for (name, before, after) in rows {
+        say!("  {name:<28}{before:>14}{after:>14}");
+    }
 }

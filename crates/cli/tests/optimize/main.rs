@@ -11,6 +11,7 @@ mod bad_blocks;
 mod damaged;
 mod encrypted;
 mod hostile;
+mod in_place;
 mod orphans;
 mod symlinks;
 
