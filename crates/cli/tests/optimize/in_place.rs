@@ -80,6 +80,7 @@ fn what_cannot_be_done_in_place_is_refused_and_left() {
         (&["-t", "ext2"][..], "journal"),
         (&["-t", "ext4", "-O", "^has_journal"], "journal"),
         (&["-t", "ext4", "-O", "bigalloc"], "bigalloc"),
+        (&["-t", "ext4", "-O", "mmp"], "mmp"),
     ] {
         let scratch = Scratch::new("refused");
         let (image, trace) = (scratch.join("image"), scratch.join("trace"));

@@ -77,8 +77,8 @@ impl Relayout<'_> {
     /// attributes stay, as do inodes.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for volumes with clusters of several blocks or with
-    /// blocks that files share.
+    /// [`FsError::Unsupported`] for volumes with clusters of several blocks, with blocks
+    /// that files share, or with protection against multiple mounts.
     pub fn in_place(&self) -> Result<(&dyn Occupied, Space), FsError> {
         let sb = &self.survey.volume.sb;
         let lacks = |what: &str| Err(FsError::Unsupported(format!("{what} in place")));
@@ -87,6 +87,10 @@ impl Relayout<'_> {
         }
         if sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
             return lacks("rearranging a volume with shared_blocks");
+        }
+        // Nothing keeps another host from using it meanwhile.
+        if sb.has_incompat(incompat::MMP) {
+            return lacks("rearranging a volume with mmp (tune2fs -O ^mmp turns it off)");
         }
         let mut free = Vec::new();
         for group in (0..sb.groups).map(GroupNo::new) {
