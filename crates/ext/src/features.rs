@@ -243,6 +243,12 @@ impl Features {
         names
     }
 
+    /// Whether the volume has a journal.
+    #[must_use]
+    pub const fn has_journal(self) -> bool {
+        self.has_compat(compat::HAS_JOURNAL)
+    }
+
     pub(crate) const fn has_compat(self, bit: u32) -> bool {
         self.compat & bit != 0
     }

@@ -405,3 +405,27 @@ fn what_an_archive_and_a_ranking_need_is_told() {
     let error = of(3).unwrap_err().to_string();
     assert!(error.contains("writers: is allowed only for 'sources' with a directory"), "{error}");
 }
+
+#[test]
+fn what_does_not_fit_an_ext_volume_is_told_before_it_runs() {
+    let text = text("reservation");
+    let fails = |from: &str, to: &str| {
+        let changed = text.replace(from, to);
+        assert_ne!(text, changed, "{from}");
+        Experiment::parse(&changed, "mine.toml").map(drop).expect_err(to).to_string()
+    };
+    // 32,768 blocks of a group have 16,384 inodes here, one for 8 KiB.
+    let line = 1 + text.lines().position(|line| line.contains("dir-reserve=16\"")).unwrap();
+    let error = fails("+dir-reserve=16\"", "+dir-reserve=16385\"");
+    assert!(error.starts_with(&format!("mine.toml:{line}: policies: large-memory: ")), "{error}");
+    assert!(error.contains("16385") && error.contains("16384"), "{error}");
+    let most = text.replace("+dir-reserve=16\"", "+dir-reserve=16384\"");
+    assert!(Experiment::parse(&most, "mine.toml").is_ok());
+    let error = fails("journal = \"128M\"", "features = \"^has_journal\"");
+    assert!(
+        error.contains("'journal=writeback' needs a journal: large-memory has none"),
+        "{error}"
+    );
+    let error = fails("[\"journal=writeback\", ", "[\"async\", ");
+    assert!(error.contains("'async' is for volumes without a journal"), "{error}");
+}

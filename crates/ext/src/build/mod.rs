@@ -122,6 +122,12 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Inodes in each group.
+    #[must_use]
+    pub fn inodes_per_group(&self) -> u32 {
+        self.geometry.inodes_per_group
+    }
+
     /// Files whose modification time lies outside what an inode can hold; they
     /// get the nearest one that it can.
     #[must_use]

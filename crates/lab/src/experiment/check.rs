@@ -210,10 +210,18 @@ impl Experiment {
                     let message = format!("needs device nodes, which FAT lacks: {}", lacks());
                     return Some(Fault::of("kind", message));
                 }
-                let disciplines = workload.disciplines_of(self).iter();
-                let journal = disciplines.map(|one| one.0).find(|d| d.journal_mode().is_some());
-                let journal = journal.filter(|_| !kind.is_ext())?.name();
-                let message = format!("'{journal}' needs a journal: {}", lacks());
+                // What the maker refuses is told elsewhere.
+                let has_journal = Making::of(&system.format).ok()?.has_journal();
+                let mut disciplines = workload.disciplines_of(self).iter().map(|one| one.0);
+                let misfit = disciplines.find(|d| d.journal_mode().is_some() != has_journal)?;
+                let message = if has_journal {
+                    format!("'{}' is for volumes without a journal: {}", misfit.name(), lacks())
+                } else if kind.is_ext() {
+                    let name = &system.name;
+                    format!("'{}' needs a journal: {name} has none", misfit.name())
+                } else {
+                    format!("'{}' needs a journal: {}", misfit.name(), lacks())
+                };
                 Some(Fault::of("disciplines", message))
             })
         })

@@ -48,6 +48,17 @@ impl Making {
         Ok(Self::Ffs(Box::new(options)))
     }
 
+    /// Whether the volume has a journal.
+    pub(crate) fn has_journal(&self) -> bool {
+        matches!(self, Self::Ext(options) if options.features.has_journal())
+    }
+
+    /// Inodes in each group of an ext volume.
+    pub(crate) fn inodes_per_group(&self) -> Option<u32> {
+        let Self::Ext(options) = self else { return None };
+        Some(Builder::new(&empty(), options).ok()?.inodes_per_group())
+    }
+
     /// Makes the volume on a device that reads as zeros.
     ///
     /// # Errors
@@ -57,16 +68,20 @@ impl Making {
             Self::Ffs(options) => seekless_ffs::make(device, options).map(drop),
             Self::Fat(options) => seekless_fat::make(device, options).map(drop),
             Self::Ext(options) => {
-                let kind = FileKind::Directory;
-                let (uid, gid, size, mtime, times) = (0, 0, 0, TODAY, None);
-                let root = NodeAttr { kind, perm: 0o755, uid, gid, size, mtime, times };
-                let empty = EmptySource::new(root);
+                let empty = empty();
                 let builder = Builder::new(&empty, options)?;
                 let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
                 builder.write(&plan, device, &|_| {})
             }
         }
     }
+}
+
+/// A root directory and nothing in it.
+fn empty() -> EmptySource {
+    let (kind, times) = (FileKind::Directory, None);
+    let (uid, gid, size, mtime) = (0, 0, 0, TODAY);
+    EmptySource::new(NodeAttr { kind, perm: 0o755, uid, gid, size, mtime, times })
 }
 
 fn small(size: Size) -> Result<u32, FsError> {

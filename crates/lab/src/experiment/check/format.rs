@@ -3,6 +3,7 @@
 use super::{MOST_BYTES, MOST_COUNT, counted, power};
 use crate::experiment::place::Fault;
 use crate::experiment::{CacheSpec, Format};
+use crate::machine::Making;
 use crate::quantity::{BlockPolicyName, Size, both_policies};
 use seekless_placement::block::{self, ExtBlocks, Zones};
 use seekless_placement::cluster::ClusterPlacement;
@@ -21,7 +22,10 @@ impl Format {
         }
         let (directories, others) = both_policies(name);
         let found = if self.kind.is_ext() {
-            let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group: u32::MAX };
+            // What the maker refuses has been refused for itself.
+            let made = Making::of(self).ok().and_then(|making| making.inodes_per_group());
+            let inodes_per_group = made.unwrap_or(u32::MAX);
+            let volume = ExtVolume { groups: 1, groups_per_flex: 1, inodes_per_group };
             inode::ext_by_name(directories, others, &volume, 0)
         } else {
             let directories = directory::by_name(directories, 1, Expected::default(), 0);
