@@ -69,7 +69,8 @@ impl Ext {
 
     /// The same with delayed allocation.
     pub(crate) fn delayed(self) -> Self {
-        Self { delays: true, ..self }
+        let name = if self.name == "ext4" { "ext4, delalloc" } else { "inline, delalloc" };
+        Self { name, delays: true, ..self }
     }
 
     pub(crate) fn ext3() -> Self {
@@ -262,7 +263,7 @@ impl Target for Ext {
     /// The superblock: torn, its checksum is wrong, and neither e2fsck nor the kernel goes
     /// on.
     fn whole(&self) -> Option<(Lba, u64)> {
-        matches!(self.name, "ext4" | "inline" | "orphan file").then_some((Lba::new(2), 2))
+        (!matches!(self.name, "ext2" | "ext3" | "extents")).then_some((Lba::new(2), 2))
     }
 
     /// What we write back is not in the order in which e2fsck wrote it.

@@ -2,13 +2,15 @@
 //! writes, and a whole check follows.
 
 use crate::interrupted::{bytes_of, e2fsck};
-use crate::shapes::{Shape, image, options};
+use crate::kernel::mounted_with;
+use crate::shapes::{Shape, image, options, run};
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
 use seekless_ext::{ExtLive, preen};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use seekless_units::{ByteLen, Lba};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -140,4 +142,86 @@ fn a_device_that_takes_no_writes_is_left() {
         assert!(code.is_some_and(|code| code <= 1), "{discipline}: {said}");
         assert_eq!(e2fsck(&after, "-fn").0, Some(0));
     }
+}
+
+/// With files on the list of orphans `e2fsck -p` mends one, and stops at several: of a volume
+/// with errors it does not work the list off, and takes the number of the next file for a time
+/// of deletion. It is so behind the kernel too.
+#[test]
+fn orphans_of_a_volume_with_errors_are_left_as_the_kernel_leaves_them() {
+    let (shape, discipline) = SHAPES[0];
+    for (files, expected) in [(1, 1), (3, 4)] {
+        let left = held_at_an_error(&shape, discipline, files);
+        let (code, said, _) = e2fsck(&left, "-p");
+        assert_eq!(code, Some(expected), "{files} files: {said}");
+        let (code, said, after) = e2fsck(&left, "-fy");
+        assert_eq!(code, Some(1), "{files} files: {said}");
+        assert_eq!(e2fsck(&after, "-fn").0, Some(0), "{files} files");
+        if !rustix::process::geteuid().is_root() {
+            continue;
+        }
+        let Some(left) = held_by_the_kernel(&shape, files) else { continue };
+        assert_eq!(e2fsck(&left, "-p").0, Some(expected), "{files} files of the kernel's");
+    }
+}
+
+/// What is left when a write fails while somebody holds so many files that have no name.
+fn held_at_an_error(shape: &Shape, discipline: Discipline, files: u32) -> Vec<u8> {
+    let inner = MemoryDevice::new(bytes_of(image(shape).as_ref()));
+    let (done, never) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let device = Arc::new(Faulty { inner, done, from: never, fail: 1 });
+    let clock = Arc::new(VirtualClock::new());
+    let config = Config::new(discipline);
+    let mut live = ExtLive::open(device.clone(), clock, config, options()).unwrap();
+    let root = live.root();
+    for n in 0..files {
+        let name = format!("file{n}");
+        let ino = live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap().ino;
+        live.write(ino, ByteLen::ZERO, &[7; 5000]).unwrap();
+        live.hold(ino).unwrap();
+        live.unlink(root, name.as_bytes()).unwrap();
+    }
+    live.sync().unwrap();
+    device.from.store(device.done.load(Ordering::Relaxed), Ordering::Relaxed);
+    live.make(root, b"more", NewFile::Regular, OWNER).unwrap();
+    assert!(live.sync().is_err());
+    drop(live);
+    bytes_of(&device.inner)
+}
+
+/// The same of the kernel's, if it can be asked for an error.
+fn held_by_the_kernel(shape: &Shape, files: u32) -> Option<Vec<u8>> {
+    let mut left = None;
+    mounted_with(&image(shape), "rw,errors=remount-ro", |at| {
+        let held: Vec<std::fs::File> = (0..files)
+            .map(|n| {
+                let path = at.join(format!("file{n}"));
+                std::fs::write(&path, [7; 5000]).unwrap();
+                let file = std::fs::File::open(&path).unwrap();
+                std::fs::remove_file(&path).unwrap();
+                file
+            })
+            .collect();
+        run("sync", &["-f", at.to_str().unwrap()]);
+        let shown = Command::new("findmnt").args(["-no", "SOURCE"]).arg(at).output().unwrap();
+        let device = String::from_utf8(shown.stdout).unwrap();
+        let device = device.trim().trim_start_matches("/dev/");
+        let trigger = format!("/sys/fs/ext4/{device}/trigger_fs_error");
+        if std::fs::write(trigger, "1").is_ok() {
+            // What the loop device holds is what a crash would leave.
+            let state = || bytes_of_loop(device);
+            let noted = |bytes: &Vec<u8>| bytes[STATE] & ERRORS != 0;
+            left = (0..100).map(|_| state()).find(noted);
+            assert!(left.is_some(), "the error is not noted");
+        }
+        drop(held);
+    });
+    left
+}
+
+/// The bytes behind a loop device. The superblock is written some time after the error.
+fn bytes_of_loop(device: &str) -> Vec<u8> {
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let image = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap();
+    std::fs::read(image.trim()).unwrap()
 }
