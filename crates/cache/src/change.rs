@@ -22,7 +22,7 @@ pub enum Role {
     /// An inode without blocks made as good as unused.
     InodeClear,
     /// A block of inodes made ready before first use (UFS2).
-    InodeBlockInit,
+    TableInit,
     /// An inode taken in a bitmap.
     InodeBitmapSet,
     /// An inode given back in a bitmap.
@@ -75,76 +75,56 @@ pub enum Role {
     Summary,
 }
 
-/// The kinds of dependency that are counted, by the names `vmstat -m` has for
-/// them (the first thirteen of FreeBSD's `softdep.h`).
+/// The kinds of dependency that are counted: of changes that wait or are waited for, and of
+/// actions that wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(usize)]
 pub enum Kind {
     /// Directory blocks with entries that wait.
-    PageDep,
+    Directory,
     /// Inodes that wait, or are waited for.
-    InodeDep,
+    Inode,
     /// Newly allocated blocks.
-    NewBlk,
+    NewBlock,
     /// Bitmaps that are waited for.
-    BmSafeMap,
+    Bitmap,
     /// Block numbers in inodes.
-    AllocDirect,
+    Pointer,
     /// Indirect blocks with block numbers that wait.
-    IndirDep,
+    IndirectBlock,
     /// Block numbers in indirect blocks.
-    AllocIndir,
+    IndirectPointer,
     /// Fragments to be freed.
-    FreeFrag,
+    FreeFragments,
     /// Blocks to be freed.
-    FreeBlks,
+    FreeBlocks,
     /// Inodes to be freed.
-    FreeFile,
+    FreeInode,
     /// New names.
-    DirAdd,
+    NameAdded,
     /// New directories.
-    MkDir,
+    DirectoryMade,
     /// Removed names.
-    DirRem,
+    NameRemoved,
 }
 
 impl Kind {
-    /// All of them, in the order of `vmstat -m`.
+    /// All of them: `Kind as usize` is the place of one.
     pub const ALL: [Self; 13] = [
-        Self::PageDep,
-        Self::InodeDep,
-        Self::NewBlk,
-        Self::BmSafeMap,
-        Self::AllocDirect,
-        Self::IndirDep,
-        Self::AllocIndir,
-        Self::FreeFrag,
-        Self::FreeBlks,
-        Self::FreeFile,
-        Self::DirAdd,
-        Self::MkDir,
-        Self::DirRem,
+        Self::Directory,
+        Self::Inode,
+        Self::NewBlock,
+        Self::Bitmap,
+        Self::Pointer,
+        Self::IndirectBlock,
+        Self::IndirectPointer,
+        Self::FreeFragments,
+        Self::FreeBlocks,
+        Self::FreeInode,
+        Self::NameAdded,
+        Self::DirectoryMade,
+        Self::NameRemoved,
     ];
-
-    /// The name `vmstat -m` prints.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PageDep => "pagedep",
-            Self::InodeDep => "inodedep",
-            Self::NewBlk => "newblk",
-            Self::BmSafeMap => "bmsafemap",
-            Self::AllocDirect => "allocdirect",
-            Self::IndirDep => "indirdep",
-            Self::AllocIndir => "allocindir",
-            Self::FreeFrag => "freefrag",
-            Self::FreeBlks => "freeblks",
-            Self::FreeFile => "freefile",
-            Self::DirAdd => "diradd",
-            Self::MkDir => "mkdir",
-            Self::DirRem => "dirrem",
-        }
-    }
 }
 
 impl Role {
@@ -156,29 +136,29 @@ impl Role {
             | Self::DataMove
             | Self::TargetInit
             | Self::AttributesInit
-            | Self::DirectoryInit => Kind::NewBlk,
+            | Self::DirectoryInit => Kind::NewBlock,
             Self::InodeInit
             | Self::InodeClear
-            | Self::InodeBlockInit
+            | Self::TableInit
             | Self::LinkCount
             | Self::LinkDrop
-            | Self::Attributes => Kind::InodeDep,
+            | Self::Attributes => Kind::Inode,
             Self::InodeBitmapSet
             | Self::InodeBitmapClear
             | Self::BitmapSet
             | Self::BitmapClear
-            | Self::Summary => Kind::BmSafeMap,
+            | Self::Summary => Kind::Bitmap,
             Self::PointerSet
             | Self::SizeExtend
             | Self::PointerMove
             | Self::DirectoryExtend
             | Self::PointerClear
-            | Self::PointerCut => Kind::AllocDirect,
-            Self::IndirectInit | Self::IndirectClear => Kind::IndirDep,
-            Self::IndirectSet => Kind::AllocIndir,
-            Self::EntryAdd => Kind::DirAdd,
-            Self::EntryAddDirectory => Kind::MkDir,
-            Self::EntryChange | Self::EntryRemove => Kind::PageDep,
+            | Self::PointerCut => Kind::Pointer,
+            Self::IndirectInit | Self::IndirectClear => Kind::IndirectBlock,
+            Self::IndirectSet => Kind::IndirectPointer,
+            Self::EntryAdd => Kind::NameAdded,
+            Self::EntryAddDirectory => Kind::DirectoryMade,
+            Self::EntryChange | Self::EntryRemove => Kind::Directory,
         }
     }
 
@@ -198,32 +178,6 @@ impl Role {
         matches!(self, Self::PointerClear | Self::InodeClear | Self::IndirectClear)
     }
 
-    /// Whether BSD's kernels write it later under every discipline.
-    pub(crate) const fn is_delayed_by_bsd(self) -> bool {
-        matches!(
-            self,
-            Self::InodeBitmapSet
-                | Self::InodeBitmapClear
-                | Self::BitmapSet
-                | Self::BitmapClear
-                | Self::Attributes
-                | Self::Summary
-        )
-    }
-
-    /// Whether FreeBSD's ext2fs waited for it under every discipline.
-    pub(crate) const fn is_waited_for_by_ext2fs(self) -> bool {
-        matches!(
-            self,
-            Self::DirectoryInit
-                | Self::EntryAdd
-                | Self::EntryAddDirectory
-                | Self::EntryChange
-                | Self::EntryRemove
-                | Self::IndirectInit
-        )
-    }
-
     /// How long a block first changed in this way may wait, as the syncer
     /// counts it: that of files, of directories or of inodes.
     #[must_use]
@@ -237,6 +191,39 @@ impl Role {
             | Self::EntryRemove => Age::Directory,
             _ => Age::Inode,
         }
+    }
+}
+
+/// A set of roles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Roles(u32);
+
+impl Roles {
+    /// No role.
+    pub const NONE: Self = Self(0);
+
+    /// Those of a list.
+    #[must_use]
+    pub const fn of(list: &[Role]) -> Self {
+        const { assert!((Role::Summary as u32) < u32::BITS, "each role has a bit") };
+        let (mut bits, mut at) = (0, 0);
+        while at < list.len() {
+            bits |= 1 << list[at] as u32;
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// Those of two sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether a role is among them.
+    #[must_use]
+    pub const fn contain(self, role: Role) -> bool {
+        self.0 >> role as u32 & 1 != 0
     }
 }
 

@@ -6,10 +6,9 @@ use crate::log::{Log, LogCopy, LogTransaction, Stage};
 use crate::memory::Memory;
 use crate::order::journal::{Committing, InLog, Journal, Running, next_number};
 use crate::wheel::SECOND;
-use crate::work::{CommitWork, Commits, Doing, Done, Part};
+use crate::work::{Commits, Doing, Part};
 use seekless_fs::FsError;
 use seekless_units::{BlockNo, Nanos};
-use std::sync::Arc;
 
 /// Seconds after which what has changed is committed (jbd2:
 /// `JBD2_DEFAULT_MAX_COMMIT_AGE`).
@@ -123,7 +122,7 @@ impl<A> Cache<A> {
             && self.order.journal().is_some_and(|journal| journal.committing.is_some())
     }
 
-    fn commits(&self) -> Commits {
+    pub(crate) fn commits(&self) -> Commits {
         self.order.journal().map_or(Commits::AtOnce, |journal| journal.commits)
     }
 
@@ -267,21 +266,6 @@ impl<A> Cache<A> {
         running.blocks.iter().filter_map(copy).collect()
     }
 
-    /// The next part of a commit that was begun, if it is time for one: to be performed
-    /// without keeping the cache. To be asked again afterwards, until there is none.
-    ///
-    /// # Errors
-    /// [`FsError::Device`] when an earlier part has failed.
-    pub fn commit_work(&mut self) -> Result<Option<CommitWork>, FsError> {
-        if !self.end_part()? {
-            return Ok(None);
-        }
-        let Some(stage) = self.next_stage() else { return Ok(None) };
-        let done = Arc::new(Done::default());
-        self.note_part(&stage, Doing::Somebody(done.clone()));
-        Ok(Some(CommitWork::new(stage, self.device.clone(), self.config.barriers, done)))
-    }
-
     /// Takes a commit that the cache performs beside operations as far as it comes without
     /// waiting for writes.
     fn step_commit(&mut self) -> Result<(), FsError> {
@@ -294,7 +278,7 @@ impl<A> Cache<A> {
     }
 
     /// Whether no part of a commit is under way, since it is done.
-    fn end_part(&mut self) -> Result<bool, FsError> {
+    pub(crate) fn end_part(&mut self) -> Result<bool, FsError> {
         let device = self.device.clone();
         let Some(committing) = self.committing() else { return Ok(true) };
         let is_over = match committing.under_way.as_mut().map(|part| &mut part.doing) {
@@ -309,7 +293,7 @@ impl<A> Cache<A> {
     }
 
     /// The next stage of the commit under way. Behind the last it is committed.
-    fn next_stage(&mut self) -> Option<Stage> {
+    pub(crate) fn next_stage(&mut self) -> Option<Stage> {
         let stage = self.committing()?.stages.pop_front();
         if stage.is_none() {
             self.note_committed();
@@ -317,7 +301,7 @@ impl<A> Cache<A> {
         stage
     }
 
-    fn note_part(&mut self, stage: &Stage, doing: Doing) {
+    pub(crate) fn note_part(&mut self, stage: &Stage, doing: Doing) {
         let (landings, barriers) = (self.flights.landings(), self.config.barriers);
         let (flushes, unflushed) = (stage.flushes(barriers), stage.leaves_unflushed(barriers));
         let Some(committing) = self.committing() else { return };
@@ -331,6 +315,7 @@ impl<A> Cache<A> {
         while self.committing().is_some() {
             self.finish_part()?;
             if let Some(work) = self.commit_work()? {
+                self.note_blocking_wait();
                 work.perform();
             }
         }
@@ -342,7 +327,12 @@ impl<A> Cache<A> {
         let part = self.committing().and_then(|committing| committing.under_way.take());
         let Some(part) = part else { return Ok(()) };
         let result = match part.doing {
-            Doing::Somebody(done) => done.wait(),
+            Doing::Somebody(done) => {
+                if !done.is_set() {
+                    self.note_blocking_wait();
+                }
+                done.wait()
+            }
             Doing::Device(submitted) => submitted.wait(self.device.as_ref()),
         };
         if let Err(error) = result {
@@ -356,7 +346,7 @@ impl<A> Cache<A> {
         Ok(())
     }
 
-    fn committing(&mut self) -> Option<&mut Committing> {
+    pub(crate) fn committing(&mut self) -> Option<&mut Committing> {
         self.order.journal_mut()?.committing.as_mut()
     }
 

@@ -1,6 +1,6 @@
 //! How a cache shall behave, and what it counted.
 
-use crate::change::{Age, Kind, Role};
+use crate::change::{Age, Kind, Role, Roles};
 use crate::discipline::Discipline;
 use seekless_units::{ByteLen, Nanos};
 
@@ -71,17 +71,11 @@ pub struct Config {
     /// itself, and takes whole pages of so many bytes. `None`: fragments of a
     /// block are one buffer.
     pub page: Option<ByteLen>,
-    /// Bitmaps, times and counts are written later under `sync` too, as BSD's
-    /// kernels do: `ffs_alloc.c` and `ffs_update` end in `bdwrite`, whatever
-    /// the mount says.
-    pub delay_bitmaps: bool,
-    /// Contents that move, and the pointers to them, are written later under `normal` too, as
-    /// BSD does (`ffs_balloc.c`): a crash may lose what was durable before.
-    pub delay_moves: bool,
-    /// Names and new indirect blocks are written at once under `async` too, as FreeBSD's
-    /// ext2fs did (`ext2_lookup.c` and `ext2_balloc.c` of 2005 end in `bwrite`, whatever the
-    /// mount says).
-    pub names_at_once: bool,
+    /// Changes that are written later although the discipline writes them at once. Where
+    /// others depend on them, a crash may lose what the discipline promises.
+    pub later: Roles,
+    /// Changes that are written at once although the discipline writes them later.
+    pub at_once: Roles,
     /// Seconds after which all blocks that were committed meanwhile go home from the
     /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
     /// seconds). `None`: once their room in the log is wanted.
@@ -99,13 +93,8 @@ impl Config {
     /// Whether a change of this role is written before the call returns.
     #[must_use]
     pub const fn writes_at_once(&self, role: Role) -> bool {
-        let waits = self.names_at_once
-            && matches!(self.discipline, Discipline::Async)
-            && role.is_waited_for_by_ext2fs();
-        waits
-            || self.discipline.writes_at_once(role)
-                && !(self.delay_bitmaps && role.is_delayed_by_bsd())
-                && !(self.delay_moves && matches!(role, Role::DataMove | Role::PointerMove))
+        let at_once = self.discipline.writes_at_once(role) && !self.later.contain(role);
+        at_once || self.at_once.contain(role)
     }
 
     /// A cache of 64 MiB and clusters of 128 KiB.
@@ -119,9 +108,8 @@ impl Config {
             ages: Ages::CLASSIC,
             limits: Limits::default(),
             page: None,
-            delay_bitmaps: false,
-            delay_moves: false,
-            names_at_once: false,
+            later: Roles::NONE,
+            at_once: Roles::NONE,
             home_after: None,
             barriers: true,
             drop_order: None,
@@ -204,6 +192,9 @@ pub struct JournalCounters {
     pub retired: u64,
     /// Times that an operation could not begin before a commit or a checkpoint.
     pub waits: u64,
+    /// Parts of commits, of those that are left to others, that somebody waited for who
+    /// kept the cache meanwhile.
+    pub blocking_waits: u64,
 }
 
 impl JournalCounters {

@@ -55,6 +55,7 @@ impl<A> Cache<A> {
         let enough = if left > most / 4 * 3 { most / 2 } else { usize::MAX };
         let mut written = Vec::new();
         self.memory.dirtied.blocks.clear();
+        // Those that stay keep their order: they have been dirty for longest.
         for (block, count, writable) in dirty {
             if left > enough && writable {
                 written.push(block);

@@ -87,7 +87,7 @@ impl Discipline {
                     | Role::TargetInit
                     | Role::AttributesInit
                     | Role::InodeInit
-                    | Role::InodeBlockInit
+                    | Role::TableInit
                     | Role::SizeExtend
                     | Role::PointerMove
                     | Role::DirectoryExtend

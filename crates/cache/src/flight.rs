@@ -239,6 +239,12 @@ impl<A> Cache<A> {
         self.order.committed(&mut self.memory, &blocks);
     }
 
+    /// As [`Cache::barrier`], for whom nothing depends on yet. While somebody performs a part
+    /// of a commit it is left for later: a flush beside theirs would have to wait for it.
+    pub(crate) fn barrier_if_idle(&mut self) -> Result<(), FsError> {
+        if self.is_part_under_way() { Ok(()) } else { self.barrier() }
+    }
+
     /// What follows may depend on what has completed: flushes, with barriers.
     pub(crate) fn barrier(&mut self) -> Result<(), FsError> {
         if self.config.barriers { self.flush() } else { Ok(()) }

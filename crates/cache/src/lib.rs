@@ -27,8 +27,8 @@
 //! - [`log`]: what a journal asks of a log
 //! - `cache`: what it is made of, and reading
 //! - `modify`: changing blocks
-//! - `operation`, `commit`, `checkpoint`, `work`: operations as parts of transactions,
-//!   and these on their way to the log, and home
+//! - `operation`, `commit`, `apart`, `checkpoint`, `work`: operations as parts of
+//!   transactions, and these on their way to the log, and home
 //! - `retract`: waiting for changes, and taking them back
 //! - `write`: gathering blocks, and writing them
 //! - `settle`, `room`: writing what somebody waits for, and what room is made by
@@ -36,6 +36,7 @@
 //! - `flight`: writes under way, and what is on the disk
 //! - `syncer`: turning the wheel, and what happens when the graph is full
 
+mod apart;
 mod buffer;
 mod cache;
 pub mod change;
@@ -61,7 +62,7 @@ mod work;
 mod write;
 
 pub use cache::{Cache, Owner, Seal};
-pub use change::{Age, ChangeId, Changed, Kind, Piece, Role};
+pub use change::{Age, ChangeId, Changed, Kind, Piece, Role, Roles};
 pub use commit::Why;
 pub use config::{Ages, Config, Counters, Dropped, JournalCounters, Limits};
 pub use discipline::{Discipline, JournalMode, UnknownDiscipline};

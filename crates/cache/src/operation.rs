@@ -25,6 +25,14 @@ impl<A> Journal<A> {
         let revokes = self.in_log.len().max(self.running.revokes.len());
         log.cost(self.running.blocks.len() as u64 + credits, revokes as u64)
     }
+
+    /// Whether an operation that does not say how much it changes needs another
+    /// transaction.
+    pub(crate) fn is_full(&self) -> bool {
+        let Some(log) = &self.log else { return false };
+        let most = log.most();
+        self.cost_with(CREDITS.min(most / 2)) > most
+    }
 }
 
 impl<A> Cache<A> {

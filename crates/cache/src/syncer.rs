@@ -42,7 +42,7 @@ impl<A> Cache<A> {
             self.memory.wheel.skip_idle(second);
             if self.memory.wheel.second >= second {
                 // What has completed since the last slot.
-                return self.barrier();
+                return self.barrier_if_idle();
             }
             self.memory.wheel.second += 1;
             // A slot that was done ahead of time is not done again.
@@ -100,7 +100,7 @@ impl<A> Cache<A> {
                 due.push(block);
             }
         }
-        let written = self.write_with_neighbours(&due).and_then(|()| self.barrier());
+        let written = self.write_with_neighbours(&due).and_then(|()| self.barrier_if_idle());
         for block in due {
             let Some(buffer) = self.memory.buffers.get_mut(block) else { continue };
             if buffer.due.is_none() && buffer.holds_changes() {

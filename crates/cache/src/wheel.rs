@@ -37,6 +37,7 @@ impl Wheel {
         if self.rushes > 0 {
             return;
         }
+        // The slot itself is left to `turn`.
         let before = self.slots.keys().next().map_or(second, |slot| slot.saturating_sub(1));
         self.second = self.second.max(second.min(before));
         self.position = self.position.max(self.second);

@@ -2,36 +2,47 @@
 
 use crate::log::{Stage, Submitted};
 use seekless_device::{BlockDevice, DeviceError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// What became of a part of a commit.
 #[derive(Default)]
 pub(crate) struct Done {
-    result: Mutex<Option<Result<(), DeviceError>>>,
+    outcome: Mutex<Outcome>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct Outcome {
+    is_over: bool,
+    /// For the cache, which takes it once.
+    result: Option<Result<(), DeviceError>>,
 }
 
 impl Done {
     fn set(&self, result: Result<(), DeviceError>) {
-        let mut slot = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        slot.get_or_insert(result);
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        if !outcome.is_over {
+            *outcome = Outcome { is_over: true, result: Some(result) };
+        }
         self.changed.notify_all();
     }
 
     /// Whether it is done.
     pub(crate) fn is_set(&self) -> bool {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).is_over
+    }
+
+    fn wait_until_over(&self) -> MutexGuard<'_, Outcome> {
+        let outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        let going_on = |outcome: &mut Outcome| !outcome.is_over;
+        self.changed.wait_while(outcome, going_on).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it is done.
     pub(crate) fn wait(&self) -> Result<(), DeviceError> {
-        let mut slot = self.result.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(result) = slot.take() {
-                return result;
-            }
-            slot = self.changed.wait(slot).unwrap_or_else(PoisonError::into_inner);
-        }
+        let result = self.wait_until_over().result.take();
+        debug_assert!(result.is_some(), "the cache takes a result once");
+        result.unwrap_or(Ok(()))
     }
 }
 
@@ -67,15 +78,29 @@ pub(crate) struct Part {
     pub(crate) landings: u64,
 }
 
+impl Doing {
+    /// Waiting for whoever performs it, where it is not done yet.
+    pub(crate) fn as_wait(&self) -> Option<CommitWork> {
+        match self {
+            Self::Somebody(done) if !done.is_set() => Some(CommitWork(Task::Wait(done.clone()))),
+            Self::Somebody(_) | Self::Device(_) => None,
+        }
+    }
+}
+
 /// A part of a commit that waits for the device, to be performed by whoever does not
 /// keep the cache locked. Whoever needs the commit meanwhile waits for it.
 #[must_use = "the commit waits for it"]
-pub struct CommitWork {
-    stage: Stage,
-    device: Arc<dyn BlockDevice>,
-    barriers: bool,
-    done: Arc<Done>,
+pub struct CommitWork(Task);
+
+enum Task {
+    Perform(Stage, Arc<dyn BlockDevice>, bool, Giver),
+    /// Somebody else performs it.
+    Wait(Arc<Done>),
 }
+
+/// Says what became of a part, also if it is given up.
+struct Giver(Arc<Done>);
 
 impl CommitWork {
     pub(crate) fn new(
@@ -84,19 +109,24 @@ impl CommitWork {
         barriers: bool,
         done: Arc<Done>,
     ) -> Self {
-        Self { stage, device, barriers, done }
+        Self(Task::Perform(stage, device, barriers, Giver(done)))
     }
 
     /// Performs it. Errors are met by the cache.
     pub fn perform(self) {
-        self.done.set(self.stage.perform(self.device.as_ref(), self.barriers));
+        match self.0 {
+            Task::Perform(stage, device, barriers, giver) => {
+                giver.0.set(stage.perform(device.as_ref(), barriers));
+            }
+            Task::Wait(done) => drop(done.wait_until_over()),
+        }
     }
 }
 
-impl Drop for CommitWork {
+impl Drop for Giver {
     /// Nobody waits for what was given up: it counts as failed.
     fn drop(&mut self) {
         let why = std::io::Error::other("a commit was given up");
-        self.done.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));
+        self.0.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));
     }
 }

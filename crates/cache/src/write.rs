@@ -157,6 +157,7 @@ impl<A> Cache<A> {
         } else {
             self.device.submit(at, &run.bytes, Durable::AfterFlush)
         };
+        // Changes of a write that failed may be on the disk or not: nothing may follow them.
         let ticket = written.map_err(|error| self.fail(error.into()))?;
         let count = if waited {
             &mut self.memory.counters.sync_writes

@@ -87,7 +87,7 @@ impl Run {
         }
         if self.below(6) == 0 {
             let others = self.some(2);
-            self.cache.defer(&[&[id][..], &others].concat(), Kind::FreeFile, self.actions.0);
+            self.cache.defer(&[&[id][..], &others].concat(), Kind::FreeInode, self.actions.0);
             self.actions.0 += 1;
         }
     }

@@ -238,7 +238,7 @@ impl Run {
         }
         if self.below(8) == 0 {
             self.deferred.insert(number, vec![(cell, number)]);
-            self.cache.defer(&[id], Kind::DirRem, number);
+            self.cache.defer(&[id], Kind::NameRemoved, number);
         }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{ByteLen, Ino};
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 
 /// What a new file shall be.
@@ -98,6 +99,10 @@ pub struct Space {
 
 /// Something to be done without the file system ([`Operate::work`]).
 pub type Work = Box<dyn FnOnce() + Send>;
+
+/// The name of something that was begun and is waited for ([`Operate::start_fsync`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun(pub NonZeroU32);
 
 /// A file system that is in use. Calls are made one at a time.
 ///
@@ -298,6 +303,33 @@ pub trait Operate: Send {
     /// # Errors
     /// [`FsError::Device`] when what was handed out before has failed.
     fn work(&mut self) -> Result<Option<Work>, FsError> {
+        Ok(None)
+    }
+
+    /// Begins what [`Operate::fsync`] of a file waits for, as far as it can be left to
+    /// [`Operate::work_towards`]: afterwards `fsync` has little left to wait for. The name of
+    /// what was begun, if there is anything.
+    ///
+    /// # Errors
+    /// As [`Operate::fsync`].
+    fn start_fsync(&mut self, _ino: Ino) -> Result<Option<Begun>, FsError> {
+        Ok(None)
+    }
+
+    /// As [`Operate::work`], until what was begun is done: it may be to wait for whoever
+    /// does it.
+    ///
+    /// # Errors
+    /// As [`Operate::work`].
+    fn work_towards(&mut self, _begun: Begun) -> Result<Option<Work>, FsError> {
+        Ok(None)
+    }
+
+    /// As [`Operate::work`], where the next change would have to wait for it.
+    ///
+    /// # Errors
+    /// As [`Operate::work`].
+    fn work_before_change(&mut self) -> Result<Option<Work>, FsError> {
         Ok(None)
     }
 

@@ -51,7 +51,7 @@ impl<F: Format> Live<F> {
     /// Frees runs that nothing leads to any more.
     pub(crate) fn free_runs(&mut self, runs: &[Extent]) -> Result<(), FsError> {
         let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-        self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
+        self.core.pending.take(blocks, 0);
         for &run in runs {
             self.core.cache.forget(run, ChangeId::COMMITTED);
         }
@@ -67,8 +67,7 @@ impl<F: Format> Live<F> {
         }
         node.counted_free = true;
         let blocks = node.blocks(unit);
-        self.core.pending.blocks = self.core.pending.blocks.saturating_add(blocks);
-        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
+        self.core.pending.add(blocks, 1);
     }
 
     /// Takes that back, since it now goes.
@@ -79,14 +78,13 @@ impl<F: Format> Live<F> {
         };
         node.counted_free = false;
         let blocks = node.blocks(unit);
-        self.core.pending.blocks = self.core.pending.blocks.saturating_sub(blocks);
-        self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
+        self.core.pending.take(blocks, 1);
     }
 }
 
 impl<F: Linked> Live<F> {
     pub(crate) fn free_inode(&mut self, ino: Ino, is_directory: bool) -> Result<(), FsError> {
-        self.core.pending.inodes = self.core.pending.inodes.saturating_sub(1);
+        self.core.pending.take(0, 1);
         self.format.give_inode(&mut self.core, ino, is_directory)
     }
 

@@ -1,10 +1,10 @@
 //! What may be asked of a file system in use.
 
 use crate::{Format, Live, Names};
-use seekless_cache::Commits;
+use seekless_cache::{CommitWork, Commits};
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
-    NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
+    Begun, NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
 };
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
@@ -168,6 +168,7 @@ impl<F: Format> Operate for Live<F> {
 
     fn release(&mut self, ino: Ino) -> Result<(), FsError> {
         let node = self.node(ino)?;
+        debug_assert!(node.holds > 0, "inode {ino} is released and not held");
         node.holds = node.holds.saturating_sub(1);
         if node.holds > 0 {
             return Ok(());
@@ -206,8 +207,24 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn work(&mut self) -> Result<Option<Work>, FsError> {
-        let work = self.core.cache.commit_work()?;
-        Ok(work.map(|work| -> Work { Box::new(move || work.perform()) }))
+        Ok(self.core.cache.commit_work()?.map(boxed))
+    }
+
+    fn start_fsync(&mut self, ino: Ino) -> Result<Option<Begun>, FsError> {
+        if !self.core.cache.leaves_commits() {
+            return Ok(None);
+        }
+        let awaits = self.awaits_commit(ino);
+        let awaits = self.noted(awaits)?;
+        Ok(self.core.cache.last_uncommitted().filter(|_| awaits).map(Begun))
+    }
+
+    fn work_towards(&mut self, begun: Begun) -> Result<Option<Work>, FsError> {
+        Ok(self.core.cache.work_towards(begun.0)?.map(boxed))
+    }
+
+    fn work_before_change(&mut self) -> Result<Option<Work>, FsError> {
+        Ok(self.core.cache.work_before_operation()?.map(boxed))
     }
 
     fn ignores_case(&self) -> bool {
@@ -265,4 +282,8 @@ impl<F: Format> Live<F> {
         self.core.cache.end()?;
         self.core.cache.close_log()
     }
+}
+
+fn boxed(work: CommitWork) -> Work {
+    Box::new(move || work.perform())
 }

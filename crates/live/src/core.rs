@@ -29,6 +29,19 @@ impl Pending {
     pub const fn is_empty(&self) -> bool {
         self.blocks == 0 && self.inodes == 0
     }
+
+    /// So much more will be free.
+    pub(crate) fn add(&mut self, blocks: u64, inodes: u64) {
+        self.blocks = self.blocks.saturating_add(blocks);
+        self.inodes = self.inodes.saturating_add(inodes);
+    }
+
+    /// So much of it is free now, or will not be.
+    pub(crate) fn take(&mut self, blocks: u64, inodes: u64) {
+        debug_assert!(self.blocks >= blocks && self.inodes >= inodes, "taken twice: {self:?}");
+        self.blocks = self.blocks.saturating_sub(blocks);
+        self.inodes = self.inodes.saturating_sub(inodes);
+    }
 }
 
 /// What the code of a format works on. `M` is what the format knows of a file
@@ -87,7 +100,7 @@ impl<M> Core<M> {
             return;
         }
         let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-        self.pending.blocks = self.pending.blocks.saturating_add(blocks);
+        self.pending.add(blocks, 0);
         self.cache.defer(after, kind, Action::FreeRuns(runs));
     }
 
@@ -99,7 +112,7 @@ impl<M> Core<M> {
         }
         cut.cleared.push(cleared);
         let first = self.unless(Fault::ReuseBeforeClear, cut.cleared);
-        self.defer_free(&first, Kind::FreeBlks, cut.runs);
+        self.defer_free(&first, Kind::FreeBlocks, cut.runs);
     }
 
     /// Remembers a change of an inode that the disk has nothing of yet.

@@ -171,6 +171,7 @@ impl Delayed {
         let placed = usize::try_from(placed).unwrap_or(usize::MAX).min(blocks.len());
         let rest = blocks.split_off(placed);
         let gone = u64::try_from(placed).unwrap_or(u64::MAX);
+        debug_assert!(file.blocks >= gone && self.blocks >= gone, "each waited, and was counted");
         file.blocks = file.blocks.saturating_sub(gone);
         self.blocks = self.blocks.saturating_sub(gone);
         if !rest.is_empty() {
@@ -188,6 +189,7 @@ impl Delayed {
         let Some(file) = self.files.remove(&ino) else { return };
         self.turns.remove(&file.turn);
         self.expiries.remove(&(file.expires, file.turn));
+        debug_assert!(self.blocks >= file.blocks, "what waits is the sum");
         self.blocks = self.blocks.saturating_sub(file.blocks);
         self.reserved = others;
     }

@@ -22,6 +22,16 @@ impl<F: Format> Live<F> {
         self.core.cache.flush()
     }
 
+    /// Whether a file is on the disk only once a transaction is committed. What of it has no
+    /// place yet is given one.
+    pub(crate) fn awaits_commit(&mut self, ino: Ino) -> Result<bool, FsError> {
+        self.named_node(ino)?;
+        self.write_back(ino, true)?;
+        let mut runs = self.runs_to_settle(ino)?;
+        runs.extend(F::Names::inode_run(self, ino)?);
+        Ok(self.core.cache.await_commit(&runs))
+    }
+
     /// The runs of a file, contents, what maps them and attributes, of which the
     /// disk may not have all. What they cost is in proportion to what has been
     /// changed, not to the file.

@@ -217,6 +217,7 @@ impl<F: Linked> Live<F> {
             let (name, slot) = index.shadowed.remove(at);
             index.names.insert(name, slot);
         }
+        debug_assert!(self.indexes.names > 0, "a name left that had not been entered");
         self.indexes.names = self.indexes.names.saturating_sub(1);
         self.refresh_room(dir, unit)
     }

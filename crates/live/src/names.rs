@@ -349,7 +349,7 @@ impl<F: Linked> Live<F> {
         self.count_free(ino);
         match self.unless(Fault::LinksEarly, removed) {
             Some(id) => {
-                self.core.cache.defer(&[id], Kind::DirRem, Action::DropLink(ino));
+                self.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(ino));
                 Ok(())
             }
             None => self.drop_link(ino),
@@ -431,7 +431,11 @@ impl<F: Linked> Live<F> {
         self.count_free(ino);
         match removed {
             Some(id) => {
-                self.core.cache.defer(&[id], Kind::DirRem, Action::DropDirectory { ino, parent });
+                self.core.cache.defer(
+                    &[id],
+                    Kind::NameRemoved,
+                    Action::DropDirectory { ino, parent },
+                );
                 Ok(())
             }
             None => self.drop_directory(ino, parent),

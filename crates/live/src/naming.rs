@@ -8,7 +8,7 @@ use crate::actions::Action;
 use crate::{Format, Linked, Live};
 use seekless_fs::operate::{NewFile, Ownership, RenameMode};
 use seekless_fs::{DirEntry, FsError};
-use seekless_units::Ino;
+use seekless_units::{Extent, Ino};
 use std::ops::ControlFlow;
 
 /// What is done with names. The functions of the operations are those of
@@ -55,6 +55,14 @@ pub trait Names<F: Format>: Sized {
     /// Has a file in use on the disk, with all that is needed to find it there; the last
     /// flush is left to the caller.
     fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
+
+    /// Where the inode of a file lies, in a format that has them.
+    ///
+    /// # Errors
+    /// [`FsError::NotFound`] for a number that no inode has.
+    fn inode_run(_live: &Live<F>, _ino: Ino) -> Result<Option<Extent>, FsError> {
+        Ok(None)
+    }
 
     /// Takes a file apart that nothing leads to and nobody holds.
     fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError>;
@@ -118,6 +126,10 @@ impl<F: Linked> Names<F> for InodeNames {
 
     fn settle(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {
         live.settle_names(ino)
+    }
+
+    fn inode_run(live: &Live<F>, ino: Ino) -> Result<Option<Extent>, FsError> {
+        live.format.inode_run(ino).map(Some)
     }
 
     fn destroy(live: &mut Live<F>, ino: Ino) -> Result<(), FsError> {

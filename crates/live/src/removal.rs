@@ -45,7 +45,7 @@ impl<F: Linked> Live<F> {
         let parent = self.core.nodes.get(&ino).and_then(|node| node.counted_in);
         let cleared = self.take_apart(ino)?;
         if let Some(parent) = parent {
-            self.core.cache.defer(&[cleared], Kind::DirRem, Action::DropLink(parent));
+            self.core.cache.defer(&[cleared], Kind::NameRemoved, Action::DropLink(parent));
         }
         Ok(())
     }
@@ -76,10 +76,10 @@ impl<F: Linked> Live<F> {
             self.format.put_cleared(&mut self.core, ino, !cut.runs.is_empty(), &leaving)?;
         self.core.nodes.remove(&ino);
         self.core.let_go(cleared, cut);
-        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
+        self.core.pending.add(0, 1);
         let first: Ids = leaving.into_iter().chain([cleared]).collect();
         let first = self.unless(Fault::InodeReusedEarly, first);
-        self.core.cache.defer(&first, Kind::FreeFile, Action::FreeInode { ino, is_directory });
+        self.core.cache.defer(&first, Kind::FreeInode, Action::FreeInode { ino, is_directory });
         Ok(cleared)
     }
 

@@ -172,7 +172,7 @@ impl<F: Linked> Live<F> {
             let (named, gone) = self.move_behind(dir, from.1, target.1, counted)?;
             self.note_name(moved, dir, &named)?;
             self.note_leaving(moved, dir, gone)?;
-            self.core.cache.defer(&[gone], Kind::DirRem, Action::DropLink(moved));
+            self.core.cache.defer(&[gone], Kind::NameRemoved, Action::DropLink(moved));
             after.push(gone);
         }
         after.push(self.raise_links(moved)?);
@@ -191,7 +191,7 @@ impl<F: Linked> Live<F> {
         self.note_name(moved, dir, &named)?;
         self.note_leaving(moved, dir, changed)?;
         self.lose_dir(dir, old, Some(changed))?;
-        self.core.cache.defer(&[changed], Kind::DirRem, Action::DropLink(moved));
+        self.core.cache.defer(&[changed], Kind::NameRemoved, Action::DropLink(moved));
         self.touch(moved)?;
         self.touch_dir(dir)
     }
@@ -282,7 +282,7 @@ impl<F: Linked> Live<F> {
             old.effective = old.effective.saturating_sub(1);
             let mut after = Ids::from_slice(&[dotdot]);
             after.extend(removed);
-            self.core.cache.defer(&after, Kind::DirRem, Action::DropLink(from.0));
+            self.core.cache.defer(&after, Kind::NameRemoved, Action::DropLink(from.0));
         }
         self.touch(moved)?;
         self.touch_dir(from.0)?;
@@ -292,7 +292,7 @@ impl<F: Linked> Live<F> {
         match removed {
             Some(id) => {
                 self.note_leaving(moved, to, id)?;
-                self.core.cache.defer(&[id], Kind::DirRem, Action::DropLink(moved));
+                self.core.cache.defer(&[id], Kind::NameRemoved, Action::DropLink(moved));
                 Ok(())
             }
             None => self.drop_link(moved),
@@ -367,7 +367,7 @@ impl<F: Linked> Live<F> {
             }
             let node = self.node(parent)?;
             node.effective = node.effective.saturating_sub(1);
-            self.core.cache.defer(&[turned], Kind::DirRem, Action::DropLink(parent));
+            self.core.cache.defer(&[turned], Kind::NameRemoved, Action::DropLink(parent));
         }
         self.note_leaving(moved, to.0, back)?;
         self.note_leaving(other, from.0, changed)?;
@@ -395,7 +395,7 @@ impl<F: Linked> Live<F> {
     /// It has one name less again, once some changes are on the disk.
     fn release_named(&mut self, after: &[ChangeId], ino: Ino) {
         if !self.counts_last() {
-            self.core.cache.defer(after, Kind::DirRem, Action::DropLink(ino));
+            self.core.cache.defer(after, Kind::NameRemoved, Action::DropLink(ino));
         }
     }
 }

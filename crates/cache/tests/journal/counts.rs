@@ -168,6 +168,72 @@ fn who_needs_a_commit_waits_for_who_performs_it() {
     assert!(!cache.is_dirty());
 }
 
+/// Whoever waits for a transaction gets all that is to be done until it is committed, also
+/// behind another that somebody commits; nobody keeps the cache while the device works.
+#[test]
+fn a_commit_is_waited_for_without_the_cache() {
+    let (mut cache, clock) = cache(JournalMode::Ordered);
+    assert_eq!(cache.last_uncommitted(), None);
+    operation(&mut cache, 0..1);
+    assert_eq!(cache.last_uncommitted(), None, "who needs a commit performs it");
+    cache.set_commits(Commits::Apart);
+    let run = |block| Extent::new(BlockNo::new(block), 1);
+    clock.sleep(Nanos::new(6_000_000_000));
+    cache.tick().unwrap();
+    let by_the_ticker = cache.commit_work().unwrap().expect("a part");
+    operation(&mut cache, 1..2);
+    assert!(cache.await_commit(&[run(0)]) && cache.await_commit(&[run(5), run(1)]));
+    assert!(!cache.await_commit(&[run(5)]));
+    let number = cache.last_uncommitted().expect("a change");
+    // What is dirty is written meanwhile, and flushed when that does not disturb.
+    touch(&mut cache, 40, Role::Data);
+    clock.sleep(Nanos::new(40_000_000_000));
+    let (writes, flushes) = (cache.counters().async_writes, cache.counters().flushes);
+    cache.tick().unwrap();
+    assert_eq!(cache.counters().async_writes, writes + 1);
+    assert_eq!(cache.counters().flushes, flushes, "a flush would wait for theirs");
+    let waits = cache.work_towards(number).unwrap().expect("somebody to wait for");
+    let other = std::thread::spawn(move || by_the_ticker.perform());
+    waits.perform();
+    other.join().unwrap();
+    let mut parts = 0;
+    while let Some(work) = cache.work_towards(number).unwrap() {
+        operation(&mut cache, 2..3);
+        work.perform();
+        parts += 1;
+    }
+    assert!(!cache.await_commit(&[run(0), run(1)]) && cache.await_commit(&[run(2)]));
+    assert!((3..=4).contains(&parts), "the rest of one commit, and another: {parts}");
+    let counted = cache.counters().journal;
+    assert_eq!((counted.timed_commits, counted.asked_commits, counted.commits()), (1, 1, 2));
+    assert_eq!(counted.blocking_waits, 0);
+    // Who does not ask first waits, and that is counted.
+    cache.commit(Why::Asked).unwrap();
+    assert!(cache.counters().journal.blocking_waits > 0);
+}
+
+/// An operation that fits no more waits for the commit before; that is told ahead.
+#[test]
+fn an_operation_is_told_what_it_would_wait_for() {
+    let (mut cache, _) = cache(JournalMode::Ordered);
+    cache.set_commits(Commits::Apart);
+    let mut block = 0;
+    while cache.counters().journal.full_commits < 3 {
+        let mut parts = 0;
+        while let Some(work) = cache.work_before_operation().unwrap() {
+            work.perform();
+            parts += 1;
+        }
+        assert!(parts == 0 || parts <= 3, "{parts}");
+        cache.begin().unwrap();
+        touch(&mut cache, block % 20, Role::EntryAdd);
+        cache.end().unwrap();
+        block += 1;
+    }
+    assert_eq!(cache.counters().journal.blocking_waits, 0);
+    assert!(cache.counters().journal.waits >= 3);
+}
+
 /// Contents that must not be there before a change that is logged are logged with it;
 /// and what a recovery would bring home is not changed behind its back.
 #[test]

@@ -176,7 +176,7 @@ impl Run {
                         assert!(!self.cache.may_reuse(run), "before that is committed");
                         assert!(self.cache.quarantined().iter().any(|r| r.contains(run.start)));
                     }
-                    self.cache.defer(&[cleared], Kind::FreeBlks, number);
+                    self.cache.defer(&[cleared], Kind::FreeBlocks, number);
                     state[file] = File::default();
                     cleared
                 }

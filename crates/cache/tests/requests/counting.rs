@@ -129,20 +129,20 @@ fn dependencies_are_counted_by_kind_and_orders_one_by_one() {
     let data = rig.fill(16, 1, 1, Role::Data);
     let pointer = rig.put(24, 0, 1, Role::PointerSet, &[bitmap, data]);
     let name = rig.put(32, 0, 1, Role::EntryAdd, &[pointer]);
-    rig.cache.defer(&[name, data], Kind::DirRem, 1);
+    rig.cache.defer(&[name, data], Kind::NameRemoved, 1);
     let counters = *rig.cache.counters();
     assert_eq!(counters.orders, 5);
     assert_eq!((rig.cache.softdeps(), counters.most_softdeps), (5, 5));
     for (which, made) in [
-        (Kind::BmSafeMap, 1),
-        (Kind::NewBlk, 1),
-        (Kind::AllocDirect, 1),
-        (Kind::DirAdd, 1),
-        (Kind::DirRem, 1),
-        (Kind::PageDep, 0),
+        (Kind::Bitmap, 1),
+        (Kind::NewBlock, 1),
+        (Kind::Pointer, 1),
+        (Kind::NameAdded, 1),
+        (Kind::NameRemoved, 1),
+        (Kind::Directory, 0),
     ] {
-        assert_eq!(kind(&counters.made, which), made, "{}", which.name());
-        assert_eq!(kind(&counters.live, which), made, "{}", which.name());
+        assert_eq!(kind(&counters.made, which), made, "{which:?}");
+        assert_eq!(kind(&counters.live, which), made, "{which:?}");
     }
     // More of what is open is no further change; a change that lies in one
     // that waits is none either.
@@ -161,11 +161,11 @@ fn dependencies_are_counted_by_kind_and_orders_one_by_one() {
     assert_eq!((rig.cache.softdeps(), rig.cache.counters().made), (0, counters.made));
     // Nothing waits for what is on the disk.
     rig.put(24, 0, 3, Role::PointerSet, &[bitmap, data]);
-    rig.cache.defer(&[bitmap], Kind::DirRem, 2);
+    rig.cache.defer(&[bitmap], Kind::NameRemoved, 2);
     assert_eq!(rig.cache.next_ready(), Some(2));
     assert_eq!(rig.cache.counters().orders, 5);
-    assert_eq!(kind(&rig.cache.counters().made, Kind::DirRem), 2);
-    assert_eq!(kind(&rig.cache.counters().live, Kind::DirRem), 0);
+    assert_eq!(kind(&rig.cache.counters().made, Kind::NameRemoved), 2);
+    assert_eq!(kind(&rig.cache.counters().live, Kind::NameRemoved), 0);
 }
 
 /// A write that failed has committed nothing, and is not counted.

@@ -130,11 +130,11 @@ fn blocks_in_which_nothing_waits_go_first() {
 fn actions_come_when_the_last_change_is_on_the_disk_in_order() {
     let mut rig = Rig::new(soft_updates());
     let [data, bitmap, pointer, name] = chain(&mut rig);
-    rig.cache.defer(&[name], Kind::DirRem, 4);
-    rig.cache.defer(&[pointer], Kind::FreeBlks, 3);
-    rig.cache.defer(&[data, bitmap], Kind::FreeFile, 2);
-    rig.cache.defer(&[data], Kind::FreeFile, 1);
-    rig.cache.defer(&[data], Kind::FreeFile, 5);
+    rig.cache.defer(&[name], Kind::NameRemoved, 4);
+    rig.cache.defer(&[pointer], Kind::FreeBlocks, 3);
+    rig.cache.defer(&[data, bitmap], Kind::FreeInode, 2);
+    rig.cache.defer(&[data], Kind::FreeInode, 1);
+    rig.cache.defer(&[data], Kind::FreeInode, 5);
     let mut done = Vec::new();
     for block in [9, 5, 4, 3] {
         assert_eq!(rig.cache.next_ready(), None);
@@ -150,7 +150,7 @@ fn actions_come_when_the_last_change_is_on_the_disk_in_order() {
 fn a_sync_stops_for_actions() {
     let mut rig = Rig::new(soft_updates());
     let [data, ..] = chain(&mut rig);
-    rig.cache.defer(&[data], Kind::FreeFile, 1);
+    rig.cache.defer(&[data], Kind::FreeInode, 1);
     rig.cache.sync().unwrap();
     assert_eq!(rig.requests(), ["behind 40+1", "behind 72+8"]);
     assert_eq!(rig.cache.next_ready(), Some(1));

@@ -2,7 +2,7 @@
 //! caller sleeps.
 
 use crate::{PER_BLOCK, Rig, SECOND, blocks, soft_updates};
-use seekless_cache::{ChangeId, Config, Discipline, Kind, Role};
+use seekless_cache::{ChangeId, Config, Discipline, Kind, Role, Roles};
 use seekless_device::Clock;
 use seekless_units::{ByteLen, Nanos};
 
@@ -52,7 +52,7 @@ fn actions_count_as_changes_do() {
     let data = grow(&mut rig, 200);
     for n in 0..101 {
         assert_eq!(asked(&rig), (0, 0));
-        rig.cache.defer(&[data], Kind::DirRem, n);
+        rig.cache.defer(&[data], Kind::NameRemoved, n);
         rig.cache.begin().unwrap();
     }
     assert_eq!(asked(&rig), (1, 0));
@@ -111,7 +111,8 @@ fn the_defaults_are_those_that_are_documented() {
     assert_eq!((limits.max_softdeps, limits.tickdelay), (400_000, 2));
     assert_eq!((config.capacity.get(), limits.max_undo.get()), (64 << 20, 64 << 20));
     assert_eq!(config.cluster.get(), 128 << 10);
-    assert!(config.barriers && !config.delay_bitmaps && config.page.is_none());
+    assert!(config.barriers && config.page.is_none());
+    assert_eq!((config.later, config.at_once), (Roles::NONE, Roles::NONE));
 }
 
 /// A slot of the wheel is done a second early.

@@ -2,7 +2,7 @@
 //! whole pages.
 
 use crate::{Rig, blocks, run, soft_updates};
-use seekless_cache::{Config, Discipline, Role};
+use seekless_cache::{Config, Discipline, Role, Roles};
 use seekless_units::ByteLen;
 
 fn paged(discipline: Discipline) -> Config {
@@ -150,13 +150,15 @@ fn whole_blocks_are_gathered_into_clusters() {
     assert_eq!(requests(1)[..5], alone);
 }
 
-/// FreeBSD's ext2fs waits for names however it is mounted, but for inodes only without `async`.
+/// As FreeBSD's ext2fs, which waits for names however it is mounted.
 #[test]
-fn names_may_be_waited_for_under_async() {
+fn what_a_discipline_writes_later_may_be_written_at_once() {
     let requests = |discipline, names| {
         let mut config = Config::new(discipline);
         config.barriers = false;
-        config.names_at_once = names;
+        if names {
+            config.at_once = Roles::of(&[Role::EntryAdd, Role::IndirectInit]);
+        }
         let mut rig = Rig::new(config);
         rig.fill(8, 2, 1, Role::InodeInit);
         rig.fill(16, 2, 2, Role::EntryAdd);
@@ -167,15 +169,17 @@ fn names_may_be_waited_for_under_async() {
     assert_eq!(requests(Discipline::Async, false), [""; 0]);
     let normal = requests(Discipline::Normal, false);
     assert_eq!(requests(Discipline::Normal, true), normal);
-    assert_eq!(requests(Discipline::SoftUpdates, true), [""; 0]);
 }
 
 /// BSD does not wait for contents that move.
 #[test]
-fn moves_may_be_written_later_under_normal() {
+fn what_a_discipline_writes_at_once_may_be_written_later() {
     let requests = |later| {
         let mut config = Config::new(Discipline::Normal);
-        (config.barriers, config.delay_moves) = (false, later);
+        config.barriers = false;
+        if later {
+            config.later = Roles::of(&[Role::DataMove, Role::PointerMove]);
+        }
         let mut rig = Rig::new(config);
         rig.fill(8, 2, 1, Role::DataMove);
         rig.fill(16, 2, 2, Role::PointerMove);

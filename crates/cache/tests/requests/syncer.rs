@@ -1,7 +1,7 @@
 //! When the syncer comes for a block.
 
 use crate::{PER_BLOCK, Rig, SECOND, soft_updates};
-use seekless_cache::{Ages, Discipline, Role};
+use seekless_cache::{Ages, Discipline, Role, Roles};
 use seekless_device::Clock;
 use seekless_units::Nanos;
 
@@ -180,15 +180,15 @@ fn what_was_written_at_once_is_not_due() {
 #[test]
 fn bitmaps_may_be_delayed_under_sync() {
     let delayed = [Role::BitmapSet, Role::BitmapClear, Role::Attributes, Role::Summary];
-    for (delay_bitmaps, later) in [(false, 0), (true, 4)] {
+    for (roles, later) in [(Roles::NONE, 0), (Roles::of(&delayed), 4)] {
         let mut config = soft_updates();
         config.discipline = Discipline::Sync;
-        config.delay_bitmaps = delay_bitmaps;
+        config.later = roles;
         let mut rig = Rig::new(config);
         for (n, role) in delayed.into_iter().chain([Role::Data, Role::LinkDrop]).enumerate() {
             rig.fill(n as u64 * 16, 1, 1, role);
         }
-        assert_eq!(rig.requests().len(), 6 - later, "{delay_bitmaps}");
+        assert_eq!(rig.requests().len(), 6 - later, "{roles:?}");
         let requests = rig.pass(40);
         assert_eq!(requests.len(), later, "{requests:?}");
         assert!(requests.iter().all(|(second, _)| *second == 10), "{requests:?}");

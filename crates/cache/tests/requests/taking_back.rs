@@ -37,7 +37,7 @@ fn what_is_waited_for_is_not_forgotten() {
 fn actions_wait_for_what_took_a_run_out_of_its_file() {
     let mut rig = Rig::new(soft_updates());
     let data = rig.fill_block(3, 1, Role::Data);
-    rig.cache.defer(&[data], Kind::FreeBlks, 1);
+    rig.cache.defer(&[data], Kind::FreeBlocks, 1);
     let clear = rig.fill(80, 1, 1, Role::PointerClear);
     rig.cache.forget(run(24, 8), clear);
     assert_eq!((rig.cache.next_ready(), rig.cache.softdeps()), (None, 2));
@@ -51,7 +51,7 @@ fn what_is_taken_back_leaves_no_trace() {
     let mut rig = Rig::new(soft_updates());
     let data = rig.fill_block(3, 1, Role::Data);
     let name = rig.put(80, 0, 1, Role::EntryAdd, &[data]);
-    rig.cache.defer(&[name], Kind::DirRem, 1);
+    rig.cache.defer(&[name], Kind::NameRemoved, 1);
     rig.requests();
     assert!(rig.cache.revert(name));
     assert_eq!(rig.cache.next_ready(), Some(1));

@@ -104,9 +104,32 @@ impl LiveMount {
     /// The file system, for whoever asks: only the superuser may take what is
     /// kept from the others.
     fn changing(&self, request: &Request) -> MutexGuard<'_, dyn Operate + 'static> {
-        let mut live = lock(&self.live);
+        let mut live = self.ready_to_change();
         live.spend_reserve(request.uid() == 0);
         live
+    }
+
+    /// The file system, once it need not wait for a commit: that is waited for without
+    /// keeping it from the others.
+    fn ready_to_change(&self) -> MutexGuard<'_, dyn Operate + 'static> {
+        loop {
+            let mut live = lock(&self.live);
+            // What has failed is told to the change itself.
+            let Ok(Some(work)) = live.work_before_change() else { return live };
+            drop(live);
+            work();
+        }
+    }
+
+    /// Has a file on the disk. Others use the file system while it is committed.
+    fn durable(&self, ino: Ino) -> Result<(), Errno> {
+        let begun = lock(&self.live).start_fsync(ino).map_err(errno)?;
+        while let Some(begun) = begun {
+            let work = lock(&self.live).work_towards(begun).map_err(errno)?;
+            let Some(work) = work else { break };
+            work();
+        }
+        lock(&self.live).fsync(ino).map_err(errno)
     }
 
     fn forget_times(&self, ino: u64, times: u64) {

@@ -1,6 +1,6 @@
 //! What the cache of a mount counted, as `mount -v` and `vmstat -m` print it.
 
-use seekless_cache::{Counters, Kind};
+use seekless_cache::{Counters, JournalCounters, Kind};
 use serde_json::{Map, Value, json};
 
 /// For people: a line of `mount -v`'s counts, the limits of soft updates, and a
@@ -18,6 +18,7 @@ pub(crate) fn text(counters: &Counters) -> String {
             counters.rolled_back_writes
         ),
     ];
+    lines.extend(journal_text(&counters.journal));
     let made = of_kinds(counters).filter(|(_, _, made)| *made > 0);
     lines.extend(made.map(|(name, live, made)| format!("{name:>12} {live:>9} {made:>9}")));
     lines.join("\n")
@@ -44,11 +45,68 @@ pub(crate) fn json(counters: &Counters) -> Value {
         "most_softdeps": counters.most_softdeps,
         "most_undo_bytes": counters.most_undo.get(),
         "dependencies": kinds,
+        "journal": journal_json(&counters.journal),
+    })
+}
+
+/// What a journal did, if there was one that did anything.
+fn journal_text(journal: &JournalCounters) -> Option<String> {
+    let JournalCounters { timed_commits, asked_commits, full_commits, forced_commits, .. } =
+        journal;
+    let JournalCounters { logged, revokes, ordered, frozen, .. } = journal;
+    let JournalCounters { checkpoints, checkpointed, retired, waits, blocking_waits, .. } = journal;
+    (*journal != JournalCounters::default()).then(|| {
+        format!(
+            "journal: commits {} (timed {timed_commits}, asked {asked_commits}, full {full_commits}, \
+             forced {forced_commits}), blocks logged {logged}, copied for it {frozen}, revoked \
+             {revokes}, of contents before it {ordered}\n\
+             log: checkpoints {checkpoints}, blocks written home for them {checkpointed}, \
+             transactions left out {retired}, waits for room {waits}, waits for a commit with \
+             the file system locked {blocking_waits}",
+            journal.commits()
+        )
+    })
+}
+
+fn journal_json(journal: &JournalCounters) -> Value {
+    json!({
+        "timed_commits": journal.timed_commits,
+        "asked_commits": journal.asked_commits,
+        "full_commits": journal.full_commits,
+        "forced_commits": journal.forced_commits,
+        "logged": journal.logged,
+        "frozen": journal.frozen,
+        "revokes": journal.revokes,
+        "ordered": journal.ordered,
+        "checkpoints": journal.checkpoints,
+        "checkpointed": journal.checkpointed,
+        "retired": journal.retired,
+        "waits": journal.waits,
+        "blocking_waits": journal.blocking_waits,
     })
 }
 
 /// Each kind's name, how many there are, and how many were made.
 fn of_kinds(counters: &Counters) -> impl Iterator<Item = (&'static str, u64, u64)> {
     let counts = counters.live.into_iter().zip(counters.made);
-    Kind::ALL.into_iter().zip(counts).map(|(kind, (live, made))| (kind.name(), live, made))
+    Kind::ALL.into_iter().zip(counts).map(|(kind, (live, made))| (vmstat_name(kind), live, made))
+}
+
+/// The name that `vmstat -m` of FreeBSD has for a kind of dependency (`softdep.h`).
+const fn vmstat_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Directory => "pagedep",
+        Kind::Inode => "inodedep",
+        Kind::NewBlock => "newblk",
+        Kind::Bitmap => "bmsafemap",
+        Kind::Pointer => "allocdirect",
+        Kind::IndirectBlock => "indirdep",
+        Kind::IndirectPointer => "allocindir",
+        Kind::FreeFragments => "freefrag",
+        Kind::FreeBlocks => "freeblks",
+        Kind::FreeInode => "freefile",
+        Kind::NameAdded => "diradd",
+        Kind::DirectoryMade => "mkdir",
+        Kind::NameRemoved => "dirrem",
+    }
 }

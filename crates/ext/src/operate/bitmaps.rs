@@ -282,7 +282,7 @@ impl Ext {
             for within in from..to.saturating_add(1) {
                 let at = table.saturating_add(within);
                 let len = self.volume.block_len();
-                core.cache.fill(at, len, Role::InodeBlockInit, |_| Ok(()))?;
+                core.cache.fill(at, len, Role::TableInit, |_| Ok(()))?;
             }
         }
         let unused = sb.inodes_per_group.saturating_sub(slot).saturating_sub(1);

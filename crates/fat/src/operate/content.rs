@@ -261,7 +261,7 @@ impl Fat {
         for &run in &runs {
             core.cache.forget(run, id);
         }
-        core.defer_free(&cleared, Kind::FreeBlks, runs);
+        core.defer_free(&cleared, Kind::FreeBlocks, runs);
         Ok(())
     }
 

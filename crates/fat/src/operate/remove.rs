@@ -146,7 +146,7 @@ impl Fat {
             let until = after.last().copied().unwrap_or(ChangeId::COMMITTED);
             core.cache.forget(run, until);
         }
-        core.defer_free(&after, Kind::FreeBlks, runs);
+        core.defer_free(&after, Kind::FreeBlocks, runs);
         Ok(())
     }
 

@@ -276,7 +276,7 @@ impl Ffs {
         // That a block of inodes is part of the file system is no bit of a map,
         // which a repair makes anew.
         let grown = self.initialize_inodes(core, number, wanted, is_directory)?;
-        let role = if grown { Role::InodeBlockInit } else { Role::InodeBitmapSet };
+        let role = if grown { Role::TableInit } else { Role::InodeBitmapSet };
         self.change_group(core, number, role, |group| {
             let taken = group.alloc_inode(wanted, is_directory)?;
             Ok(taken.map(|taken| (taken.ino, taken.delta)))
@@ -310,7 +310,7 @@ impl Ffs {
         let mut ids = Vec::new();
         for ino in fresh.step_by(index(per_block)) {
             let place = self.sb.inode_place(Ino::new(ino))?;
-            let ((), id) = core.cache.fill(place.block, bsize, Role::InodeBlockInit, |_| Ok(()))?;
+            let ((), id) = core.cache.fill(place.block, bsize, Role::TableInit, |_| Ok(()))?;
             ids.push((place.block, id));
         }
         let frags = u64::from(self.sb.frag);

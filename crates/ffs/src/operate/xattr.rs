@@ -124,7 +124,7 @@ impl Ffs {
         let number = |at: usize| new.get(at).map_or(0, |run| run.start.get());
         node.map.ext = [number(0), number(1)];
         let changed = self.put_part(core, ino, Part::Map, Role::PointerMove, &after, None)?.id;
-        core.defer_free(&[changed], Kind::FreeFrag, old);
+        core.defer_free(&[changed], Kind::FreeFragments, old);
         Ok(())
     }
 }

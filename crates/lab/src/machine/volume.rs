@@ -5,7 +5,7 @@ use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
 use crate::experiment::{FormatKind, System};
 use crate::quantity;
-use seekless_cache::{Ages, Config, Counters};
+use seekless_cache::{Ages, Config, Counters, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
 use seekless_ext::ExtLive;
 use seekless_fat::FatLive;
@@ -14,6 +14,31 @@ use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
 use std::sync::Arc;
+
+/// What BSD's kernels write later whatever the mount says: `ffs_alloc.c` and `ffs_update` end
+/// in `bdwrite`.
+const LATE_IN_BSD: [Role; 6] = [
+    Role::InodeBitmapSet,
+    Role::InodeBitmapClear,
+    Role::BitmapSet,
+    Role::BitmapClear,
+    Role::Attributes,
+    Role::Summary,
+];
+
+/// What BSD's kernels write later when contents move (`ffs_balloc.c`).
+const MOVES: [Role; 2] = [Role::DataMove, Role::PointerMove];
+
+/// What FreeBSD's ext2fs waited for under `async` too: `ext2_lookup.c` and `ext2_balloc.c` of
+/// 2005 end in `bwrite`.
+const AT_ONCE_IN_EXT2FS: [Role; 6] = [
+    Role::DirectoryInit,
+    Role::EntryAdd,
+    Role::EntryAddDirectory,
+    Role::EntryChange,
+    Role::EntryRemove,
+    Role::IndirectInit,
+];
 
 /// A file system in use.
 enum Engine {
@@ -184,9 +209,11 @@ fn config(system: &System, setup: &Setup<'_>) -> Config {
     let [inode, directory, file] = system.cache.ages;
     config.ages = Ages { inode, directory, file };
     config.page = system.cache.page.map(|size| size.0);
-    config.delay_bitmaps = system.cache.delay_bitmaps;
-    config.delay_moves = system.cache.delay_moves;
-    config.names_at_once = system.cache.names_at_once;
+    let roles = |asked: bool, roles: &[Role]| if asked { Roles::of(roles) } else { Roles::NONE };
+    config.later = roles(system.cache.delay_bitmaps, &LATE_IN_BSD);
+    config.later = config.later.and(roles(system.cache.delay_moves, &MOVES));
+    let names = system.cache.names_at_once && setup.discipline == Discipline::Async;
+    config.at_once = roles(names, &AT_ONCE_IN_EXT2FS);
     config.home_after = system.cache.home_after;
     config.barriers = false;
     let limits = &mut config.limits;

@@ -388,7 +388,7 @@ impl<F: Indirect> Files<'_, F> {
             self.core.cache.forget(old, changed.id);
             self.format.free_runs(self.core, &[old])?;
         } else {
-            self.core.defer_free(&[changed.id], Kind::FreeFrag, vec![old]);
+            self.core.defer_free(&[changed.id], Kind::FreeFragments, vec![old]);
         }
         Ok(changed.id)
     }

@@ -221,7 +221,7 @@ impl<F: Linked> Live<F> {
 
     /// Gives the number of an inode back, once nothing on the disk leads to it.
     fn free_number(&mut self, ino: Ino, is_directory: bool, after: &[ChangeId]) {
-        self.core.pending.inodes = self.core.pending.inodes.saturating_add(1);
-        self.core.cache.defer(after, Kind::FreeFile, Action::FreeInode { ino, is_directory });
+        self.core.pending.add(0, 1);
+        self.core.cache.defer(after, Kind::FreeInode, Action::FreeInode { ino, is_directory });
     }
 }

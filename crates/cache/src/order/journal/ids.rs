@@ -73,6 +73,7 @@ impl DataIds {
     pub(super) fn forget(&mut self, block: u64) {
         self.moved.remove(&block);
         let Some(slot) = self.by_block.remove(&block) else { return };
+        // The slot is used again: its old name must not stand for other contents.
         let turn = &mut self.slots[slot as usize].1;
         *turn = turn.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(slot);

@@ -41,7 +41,7 @@ pub(crate) fn next_number(number: Number) -> Number {
 }
 
 /// Whether one transaction is later than another.
-fn is_later(one: Number, other: Number) -> bool {
+pub(crate) fn is_later(one: Number, other: Number) -> bool {
     one.get().wrapping_sub(other.get()).cast_signed() > 0
 }
 

@@ -29,6 +29,7 @@ impl Quarantine {
 
     /// Whether one of the blocks `start .. end` is in it.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
+        // Runs do not touch, so the last that begins before `end` is also the last to end.
         self.runs.range(..end).next_back().is_some_and(|(_, &until)| until > start)
     }
 

@@ -45,6 +45,7 @@ impl<A> Soft<A> {
         } else {
             self.nearest_under(memory, block, places)
         };
+        // Before the newest takes it in: what is void would be kept alive by that.
         let voided =
             if makes_void { self.void(memory, block, &mut under, places) } else { Void::default() };
         if let Some(&id) = under.first()

@@ -163,6 +163,7 @@ impl<A> Graph<A> {
     /// and both then go with the same write of their block.
     fn wait(&mut self, id: ChangeId, waiter: Waiter) -> bool {
         let Some(record) = self.get_mut(id) else { return false };
+        // Both are bytes of one block: no copy of it shows the later one without this one.
         if matches!(waiter, Waiter::On(_)) && record.waiting == 0 {
             return false;
         }
@@ -324,6 +325,7 @@ impl<A> Graph<A> {
             counters.live[record.role.kind() as usize] -= 1;
         }
         slot.record = None;
+        // Whoever still has the old name finds nothing, which counts as on the disk.
         slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(id.slot);
         self.records -= 1;

@@ -2,8 +2,8 @@
 
 use super::{LiveMount, lock};
 use crate::mount::kernel::{
-    answer_attr, answer_data, answer_entry, answer_names, answer_value, errno, file_type,
-    kernel_device, missing, moment,
+    answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
+    file_type, kernel_device, missing, moment,
 };
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -293,24 +293,24 @@ impl Filesystem for LiveMount {
 
     fn fsync(
         &self,
-        request: &Request,
+        _request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(ino)));
     }
 
     fn fsyncdir(
         &self,
-        request: &Request,
+        _request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        self.done(request, reply, |live| live.fsync(self.ino(ino)?).map_err(errno));
+        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(ino)));
     }
 
     fn fallocate(

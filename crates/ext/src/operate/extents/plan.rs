@@ -255,7 +255,7 @@ impl Tree<'_> {
         let left = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
         let mut first = applied.nodes;
         first.push(applied.inode);
-        self.core.defer_free(&first, Kind::FreeFrag, left);
+        self.core.defer_free(&first, Kind::FreeFragments, left);
         Ok(applied.inode)
     }
 
