@@ -1,4 +1,4 @@
-//! Opening an image by path: the table of all formats.
+//! Opening an image by path.
 
 use crate::args::OpenArgs;
 use crate::failure::{Failure, Kind};
@@ -9,9 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Every format, in probing order.
-pub(crate) const FORMATS: &[Format] =
-    &[seekless_ext::FORMAT, seekless_ffs::FORMAT, seekless_fat::FORMAT];
+pub(crate) use seekless_formats::READERS as FORMATS;
 
 /// Opens an image file or device for reading.
 pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
@@ -41,10 +39,9 @@ pub(crate) fn refuse_others(
     if path.is_dir() {
         return Err(Failure::usage(format!("{}: is a directory", path.display())));
     }
-    let what = match FORMATS.iter().find(claims) {
-        Some(format) if format.name == seekless_ffs::FORMAT.name => Some("a UFS image".into()),
-        Some(format) if format.name == seekless_fat::FORMAT.name => Some("a FAT image".into()),
-        Some(format) => Some(format!("an {} image", format.name)),
+    let mut all = seekless_formats::FORMATS.into_iter();
+    let what = match all.find(|known| claims(&&known.reader)) {
+        Some(known) => Some(known.called.into()),
         None => File::open(path).ok().and_then(|file| seekless_source::what_it_seems(&file)),
     };
     let what = what.map_or_else(

@@ -1,7 +1,6 @@
 //! What the update disciplines promise, tried on UFS; that the search sees what
 //! there is to see; and what it does on a device that fails.
 
-#[path = "../../cli/src/cmd/crash/ufs.rs"]
 mod ufs;
 
 use seekless_cache::Discipline;

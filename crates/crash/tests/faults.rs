@@ -1,6 +1,5 @@
 //! Every rule of the engine, broken by hand, is seen by a built-in workload.
 
-#[path = "../../cli/src/cmd/crash/ufs.rs"]
 mod ufs;
 
 use seekless_cache::{Config, Discipline};

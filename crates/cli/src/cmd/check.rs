@@ -6,10 +6,9 @@ use crate::image::{FORMATS, refuse_others};
 use crate::say::say;
 use clap::{Args, ValueEnum};
 use seekless_device::{BlockDevice, FileDevice};
-use seekless_fat::LostChains;
+use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Outcome, Repaired, Report};
-use seekless_fs::format::Probe;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -125,36 +124,9 @@ impl Mode {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Ext,
-    Ufs,
-    Fat,
-}
-
-impl Format {
-    /// The phase in which a code is found.
-    fn phase_of(self, code: &str) -> Option<u8> {
-        match self {
-            Self::Ext => seekless_ext::phase_of(code),
-            Self::Ufs => seekless_ffs::phase_of(code),
-            Self::Fat => seekless_fat::phase_of(code),
-        }
-    }
-
-    /// What its block numbers count.
-    fn unit(self) -> &'static str {
-        match self {
-            Self::Ext => "blocks",
-            Self::Ufs => "fragments",
-            Self::Fat => "sectors",
-        }
-    }
-}
-
 /// What was found, and what became of it.
 struct Examined {
-    format: Format,
+    format: &'static Known,
     report: Report,
     outcome: Outcome,
     /// Writes that a repair made.
@@ -191,57 +163,31 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     } else {
         Arc::new(FileDevice::open_locked(path).map_err(|error| about(error.into()))?)
     };
-    let ufs = (seekless_ffs::FORMAT.probe)(device.as_ref());
-    let format = match (seekless_ext::FORMAT.probe)(device.as_ref()) {
-        Probe::Yes => Format::Ext,
-        // A volume that was ext once may still have copies of its superblock.
-        Probe::Damaged(_) if ufs == Probe::No => Format::Ext,
-        Probe::No
-            if ufs == Probe::No && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No =>
-        {
-            Format::Fat
-        }
-        Probe::Damaged(_) | Probe::No => Format::Ufs,
-    };
-    if args.lost.is_some() && format != Format::Fat {
+    let format = to_check(device.as_ref());
+    if args.lost.is_some() && !format.is(&FAT) {
         return Err(Failure::usage("--lost is for FAT images"));
     }
-    // With neither a superblock nor a copy of one it may be something else.
-    let other = |error: FsError| {
-        let is_corrupt = matches!(error, FsError::Corrupt { .. });
+    // With neither a superblock nor a copy of one, which UFS looks for, it may be something
+    // else.
+    let about = |error: FsError| {
+        let may_be_other = format.is(&FFS) && matches!(error, FsError::Corrupt { .. });
         match refuse_others(path, device.as_ref(), FORMATS, "") {
-            Err(failure) if is_corrupt => failure,
+            Err(failure) if may_be_other => failure,
             _ => about(error),
         }
     };
-    let repaired = match (mode, format) {
-        (Mode::Check, _) => {
-            let report = match format {
-                Format::Ext => seekless_ext::check(device.clone()).map_err(about),
-                Format::Ufs => seekless_ffs::check(device.clone()).map_err(other),
-                Format::Fat => seekless_fat::check(device.clone()).map_err(about),
-            };
-            let report = report?;
+    let lost = args.lost.unwrap_or(Lost::Keep).chains();
+    let repaired = match mode {
+        Mode::Check => {
+            let report = (format.check)(device.clone()).map_err(about)?;
             let outcome = if report.is_clean() { Outcome::Clean } else { Outcome::Left };
             return Ok(Examined { format, report, outcome, writes: 0 });
         }
-        (Mode::Preen, Format::Ext) => seekless_ext::preen(device.clone()).map_err(about)?,
-        (Mode::Repair, Format::Ext) => seekless_ext::repair(device.clone()).map_err(about)?,
-        (Mode::Preen, Format::Ufs) => seekless_ffs::preen(device.clone()).map_err(other)?,
-        (Mode::Repair, Format::Ufs) => seekless_ffs::repair(device.clone()).map_err(other)?,
-        (mode, Format::Fat) => {
-            let lost = args.lost.unwrap_or(Lost::Keep);
-            repair_fat(device.clone(), mode, lost).map_err(about)?
-        }
+        Mode::Preen => (format.preen)(device.clone(), lost).map_err(about)?,
+        Mode::Repair => (format.repair)(device.clone(), lost).map_err(about)?,
     };
     let Repaired { report, outcome, writes, .. } = repaired;
     Ok(Examined { format, report, outcome, writes })
-}
-
-/// Repairs a FAT image.
-fn repair_fat(device: Arc<dyn BlockDevice>, mode: Mode, lost: Lost) -> Result<Repaired, FsError> {
-    let run = if mode == Mode::Preen { seekless_fat::preen } else { seekless_fat::repair };
-    run(device, lost.chains())
 }
 
 fn class(finding: &Finding) -> &'static str {
@@ -264,7 +210,7 @@ fn print_json(args: &CheckArgs, examined: &Examined) {
     let finding = |(number, finding): (usize, &Finding)| -> Value {
         json!({
             "number": number + 1,
-            "phase": format.phase_of(finding.code),
+            "phase": (format.phase_of)(finding.code),
             "code": finding.code,
             "class": class(finding),
             "repaired": finding.repaired,
@@ -330,6 +276,6 @@ fn print(args: &CheckArgs, examined: &Examined) {
         tally.inodes,
         tally.directories,
         tally.blocks,
-        format.unit()
+        format.unit
     );
 }

@@ -183,7 +183,8 @@ fn run_writable(
     let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let Engine { live, counted } =
-        Engine::open(Arc::new(device), clock, &options, ignore, mount::now).map_err(about)?;
+        Engine::open(Arc::new(device), clock, &options, ignore, Box::new(mount::now))
+            .map_err(about)?;
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));

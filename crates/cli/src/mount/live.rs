@@ -13,21 +13,40 @@ use super::kernel::{
 };
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
+use seekless_formats::InUse;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use seekless_fs::{Attr, FsError};
 use seekless_units::Ino;
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A file system in use, shared with whoever ticks and closes it.
-pub(crate) type Shared = Arc<Mutex<dyn Operate>>;
+pub(crate) type Shared = Arc<Mutex<Box<dyn InUse>>>;
 
 /// Locks it. A panic elsewhere has been reported there.
-pub(crate) fn lock(live: &Shared) -> MutexGuard<'_, dyn Operate + 'static> {
-    live.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock(live: &Shared) -> Locked<'_> {
+    Locked(live.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A file system in use, locked.
+pub(crate) struct Locked<'a>(MutexGuard<'a, Box<dyn InUse>>);
+
+impl Deref for Locked<'_> {
+    type Target = dyn Operate;
+
+    fn deref(&self) -> &Self::Target {
+        &**self.0
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut **self.0
+    }
 }
 
 /// A file system in use as FUSE sees it.
@@ -103,7 +122,7 @@ impl LiveMount {
 
     /// The file system, for whoever asks: only the superuser may take what is
     /// kept from the others.
-    fn changing(&self, request: &Request) -> MutexGuard<'_, dyn Operate + 'static> {
+    fn changing(&self, request: &Request) -> Locked<'_> {
         let mut live = self.ready_to_change();
         live.spend_reserve(request.uid() == 0);
         live
@@ -111,7 +130,7 @@ impl LiveMount {
 
     /// The file system, once it need not wait for a commit: that is waited for without
     /// keeping it from the others.
-    fn ready_to_change(&self) -> MutexGuard<'_, dyn Operate + 'static> {
+    fn ready_to_change(&self) -> Locked<'_> {
         loop {
             let mut live = lock(&self.live);
             // What has failed is told to the change itself.

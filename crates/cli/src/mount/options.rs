@@ -3,8 +3,7 @@
 use crate::failure::Failure;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
-use seekless_ffs::LiveOptions;
-use seekless_fs::{FsError, Timestamp};
+use seekless_formats::Mounting;
 use seekless_units::{ByteLen, parse_size};
 
 /// What is known, with what it means; `=` where a value follows.
@@ -49,27 +48,8 @@ const KNOWN: &[&str] = &[
 #[derive(Clone, Debug)]
 pub(crate) struct LiveMountOptions {
     pub(crate) writable: bool,
-    pub(crate) config: Config,
-    /// The discipline, if one was asked for: that of `config` is FFS's default.
-    pub(crate) discipline: Option<Discipline>,
-    /// The policy for directories, if not the default one of the format.
-    pub(crate) directories: Option<String>,
-    /// The policy for all other inodes, if not the one that goes with that.
-    pub(crate) inodes: Option<String>,
-    /// The policy for blocks, if not the default one.
-    pub(crate) blocks: Option<String>,
-    /// The policy for clusters, if not the default one.
-    pub(crate) clusters: Option<String>,
-    /// Minutes by which the times on a FAT volume are ahead of UTC.
-    pub(crate) zone: i32,
-    pub(crate) seed: u64,
-    /// Gather new blocks into clusters.
-    pub(crate) reallocblks: bool,
-    /// Whether contents get their place when they are written back, if that was said.
-    pub(crate) delays: Option<bool>,
-    pub(crate) force: bool,
-    /// Give directories other names where no order of writes is safe.
-    pub(crate) moves_dirs: bool,
+    /// How the image is opened.
+    pub(crate) how: Mounting,
     pub(crate) allow_other: bool,
     /// What the kernel is told.
     pub(crate) flags: Vec<MountOption>,
@@ -78,105 +58,12 @@ pub(crate) struct LiveMountOptions {
 }
 
 impl LiveMountOptions {
-    /// What FFS is opened with; `wall` is the time of day.
-    pub(crate) fn ffs(
-        &self,
-        ignore_checksums: bool,
-        wall: impl Fn() -> Timestamp + Send + 'static,
-    ) -> LiveOptions {
-        LiveOptions {
-            directories: self.directories.clone().unwrap_or_else(|| "orlov".into()),
-            inodes: self.inodes.clone(),
-            blocks: self.blocks.clone(),
-            seed: self.seed,
-            reallocblks: self.reallocblks,
-            force: self.force,
-            ignore_checksums,
-            wall: Box::new(wall),
-        }
-    }
-
-    /// What ext is opened with; `wall` is the time of day.
-    pub(crate) fn ext(
-        &self,
-        wall: impl Fn() -> Timestamp + Send + 'static,
-    ) -> seekless_ext::LiveOptions {
-        seekless_ext::LiveOptions {
-            directories: self.directories.clone().unwrap_or_else(|| "ext2-orlov".into()),
-            inodes: self.inodes.clone(),
-            blocks: self.blocks.clone(),
-            seed: self.seed,
-            force: self.force,
-            delays: self.delays,
-            moves_dirs: self.moves_dirs,
-            wall: Box::new(wall),
-        }
-    }
-
-    /// What FAT is opened with; `wall` is the time of day.
-    pub(crate) fn fat(
-        &self,
-        wall: impl Fn() -> Timestamp + Send + 'static,
-    ) -> seekless_fat::LiveOptions {
-        seekless_fat::LiveOptions {
-            clusters: self.clusters.clone(),
-            seed: self.seed,
-            zone: self.zone,
-            force: self.force,
-            wall: Box::new(wall),
-        }
-    }
-
-    /// Refuses options that say nothing on FAT.
-    ///
-    /// # Errors
-    /// [`FsError::Unsupported`] with the option.
-    pub(crate) fn check_fat(&self) -> Result<(), FsError> {
-        let given = [
-            (self.directories.is_some(), "dirs="),
-            (self.inodes.is_some(), "inodes="),
-            (self.blocks.is_some(), "blocks="),
-            (!self.moves_dirs, "dirmove=exdev"),
-            (!self.reallocblks, "noreallocblks"),
-            (self.delays == Some(true), "delalloc"),
-        ];
-        match given.iter().find(|(is_given, _)| *is_given) {
-            Some((_, option)) => Err(FsError::Unsupported(format!("-o {option} on FAT"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Refuses options that say something on FAT alone.
-    ///
-    /// # Errors
-    /// [`FsError::Unsupported`] with the option.
-    pub(crate) fn check_not_fat(&self) -> Result<(), FsError> {
-        let given = [(self.clusters.is_some(), "clusters="), (self.zone != 0, "tz=")];
-        match given.iter().find(|(is_given, _)| *is_given) {
-            Some((_, option)) => {
-                Err(FsError::Unsupported(format!("-o {option} on anything but FAT")))
-            }
-            None => Ok(()),
-        }
-    }
-
     /// Takes options separated by commas, in one or more arguments; of
     /// opposites the last one counts.
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
         let mut options = Self {
             writable: false,
-            config: Config::new(Discipline::SoftUpdates),
-            discipline: None,
-            directories: None,
-            inodes: None,
-            blocks: None,
-            clusters: None,
-            zone: 0,
-            seed: 1,
-            reallocblks: true,
-            delays: None,
-            force: false,
-            moves_dirs: true,
+            how: Mounting::new(Config::new(Discipline::SoftUpdates)),
             allow_other: false,
             flags: vec![MountOption::NoSuid, MountOption::NoDev],
             only_writable: Vec::new(),
@@ -219,43 +106,44 @@ impl LiveMountOptions {
 
     fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Failure> {
         match (name, value) {
-            ("force", None) => self.force = true,
-            ("dirmove", Some("exdev")) => self.moves_dirs = false,
-            ("dirmove", Some("any")) => self.moves_dirs = true,
-            ("reallocblks", None) => self.reallocblks = true,
-            ("noreallocblks", None) => self.reallocblks = false,
-            ("delalloc", None) => self.delays = Some(true),
-            ("nodelalloc", None) => self.delays = Some(false),
-            ("barriers", None) => self.config.barriers = true,
-            ("nobarriers", None) => self.config.barriers = false,
-            ("dirs" | "policy", Some(value)) => self.directories = Some(value.to_string()),
-            ("inodes", Some(value)) => self.inodes = Some(value.to_string()),
-            ("blocks", Some(value)) => self.blocks = Some(value.to_string()),
-            ("clusters", Some(value)) => self.clusters = Some(value.to_string()),
+            ("force", None) => self.how.force = true,
+            ("dirmove", Some("exdev")) => self.how.moves_dirs = false,
+            ("dirmove", Some("any")) => self.how.moves_dirs = true,
+            ("reallocblks", None) => self.how.reallocblks = true,
+            ("noreallocblks", None) => self.how.reallocblks = false,
+            ("delalloc", None) => self.how.delays = Some(true),
+            ("nodelalloc", None) => self.how.delays = Some(false),
+            ("barriers", None) => self.how.config.barriers = true,
+            ("nobarriers", None) => self.how.config.barriers = false,
+            ("dirs" | "policy", Some(value)) => self.how.directories = Some(value.to_string()),
+            ("inodes", Some(value)) => self.how.inodes = Some(value.to_string()),
+            ("blocks", Some(value)) => self.how.blocks = Some(value.to_string()),
+            ("clusters", Some(value)) => self.how.clusters = Some(value.to_string()),
             ("tz", Some(value)) => {
-                self.zone = number(option, value)?;
-                if !(-MOST_MINUTES..=MOST_MINUTES).contains(&self.zone) {
+                self.how.zone = number(option, value)?;
+                if !(-MOST_MINUTES..=MOST_MINUTES).contains(&self.how.zone) {
                     let most = format!("at most {MOST_MINUTES} minutes");
                     return Err(Failure::usage(format!("-o {option}: {most}")));
                 }
             }
-            ("seed", Some(value)) => self.seed = number(option, value)?,
+            ("seed", Some(value)) => self.how.seed = number(option, value)?,
             ("max_softdeps", Some(value)) => {
-                self.config.limits.max_softdeps = positive(option, value)?;
+                self.how.config.limits.max_softdeps = positive(option, value)?;
             }
-            ("tickdelay", Some(value)) => self.config.limits.tickdelay = positive(option, value)?,
+            ("tickdelay", Some(value)) => {
+                self.how.config.limits.tickdelay = positive(option, value)?
+            }
             ("cache", Some(value)) => {
-                self.config.capacity = parse_size(value)
+                self.how.config.capacity = parse_size(value)
                     .map_err(|error| Failure::usage(format!("-o {option}: {error}")))?;
-                if self.config.capacity < LEAST_CACHE {
+                if self.how.config.capacity < LEAST_CACHE {
                     return Err(Failure::usage(format!("-o {option}: at least {LEAST_CACHE}")));
                 }
             }
-            ("ages", Some("classic")) => self.config.ages = Ages::CLASSIC,
-            ("ages", Some("freebsd")) => self.config.ages = Ages::FREEBSD,
+            ("ages", Some("classic")) => self.how.config.ages = Ages::CLASSIC,
+            ("ages", Some("freebsd")) => self.how.config.ages = Ages::FREEBSD,
             (_, None) | ("journal", Some(_)) => {
-                self.config.discipline = option.parse().map_err(|_| unknown(option))?;
-                self.discipline = Some(self.config.discipline);
+                self.how.discipline = Some(option.parse().map_err(|_| unknown(option))?);
             }
             _ => return Err(unknown(option)),
         }
@@ -318,20 +206,20 @@ mod tests {
     fn options_as_mount_takes_them() {
         let options = parse("rw,async,policy=depth,cache=1M,nobarriers,dev").unwrap();
         assert!(options.writable);
-        assert_eq!(options.config.discipline, Discipline::Async);
-        assert_eq!(options.config.capacity.get(), 1 << 20);
-        assert!(!options.config.barriers);
-        assert_eq!(options.directories.as_deref(), Some("depth"));
+        assert_eq!(options.how.discipline, Some(Discipline::Async));
+        assert_eq!(options.how.config.capacity.get(), 1 << 20);
+        assert!(!options.how.config.barriers);
+        assert_eq!(options.how.directories.as_deref(), Some("depth"));
         assert!(options.flags.contains(&MountOption::Dev));
         assert!(!options.flags.contains(&MountOption::NoDev));
         assert!(!parse("rw,ro").unwrap().writable);
         // The last of two words for one thing counts; a policy may have a number.
         let options = parse("rw,delalloc,nodelalloc").unwrap();
-        assert_eq!(options.delays, Some(false));
-        assert_eq!(parse("rw").unwrap().delays, None);
+        assert_eq!(options.how.delays, Some(false));
+        assert_eq!(parse("rw").unwrap().how.delays, None);
         let options = parse("rw,policy=depth,dirs=linear,inodes=dir-reserve=32").unwrap();
-        assert_eq!(options.directories.as_deref(), Some("linear"));
-        assert_eq!(options.inodes.as_deref(), Some("dir-reserve=32"));
+        assert_eq!(options.how.directories.as_deref(), Some("linear"));
+        assert_eq!(options.how.inodes.as_deref(), Some("dir-reserve=32"));
         for senseless in ["cache=0", "cache=1023K", "max_softdeps=0", "tickdelay=0", "tickdelay=x"]
         {
             let message = parse(&format!("rw,{senseless}")).unwrap_err();

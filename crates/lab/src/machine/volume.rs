@@ -3,13 +3,11 @@
 use super::make::{Making, drive};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
-use crate::experiment::{FormatKind, System};
+use crate::experiment::System;
 use crate::quantity;
-use seekless_cache::{Ages, Config, Counters, Discipline, Role, Roles};
+use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
-use seekless_ext::ExtLive;
-use seekless_fat::FatLive;
-use seekless_ffs::FfsLive;
+use seekless_formats::{InUse, Mounting};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
@@ -40,73 +38,43 @@ const AT_ONCE_IN_EXT2FS: [Role; 6] = [
     Role::IndirectInit,
 ];
 
-/// A file system in use.
-enum Engine {
-    Ffs(Box<FfsLive>),
-    Ext(Box<ExtLive>),
-    Fat(Box<FatLive>),
+/// Mounts a volume.
+fn open(
+    mounting: &Mounting,
+    disk: &Arc<Disk>,
+    clock: &Arc<VirtualClock>,
+) -> Result<Box<dyn InUse>, FsError> {
+    let known = seekless_formats::claim(disk.as_ref())?;
+    let (disk, clock) = (disk.clone(), clock.clone());
+    let mut live = (known.open_live)(disk, clock, mounting, Box::new(|| TODAY))?;
+    live.commit_beside();
+    Ok(live)
 }
 
-/// How a volume is mounted.
-struct Mount {
-    config: Config,
-    kind: FormatKind,
-    /// The policy for directories and perhaps that for other inodes, or that for clusters.
-    policy: String,
-    blocks: Option<String>,
-    seed: u64,
-    reallocblks: bool,
-}
-
-impl Mount {
-    fn open(&self, disk: &Arc<Disk>, clock: &Arc<VirtualClock>) -> Result<Engine, FsError> {
-        let (disk, clock) = (disk.clone(), clock.clone());
-        if self.kind.is_fat() {
-            let options = seekless_fat::LiveOptions {
-                clusters: Some(self.policy.clone()),
-                seed: self.seed,
-                zone: 0,
-                force: false,
-                wall: Box::new(|| TODAY),
-            };
-            return Ok(Engine::Fat(Box::new(FatLive::open(disk, clock, self.config, options)?)));
-        }
-        let (directories, inodes) = quantity::both_policies(&self.policy);
-        let (directories, inodes) = (directories.into(), inodes.map(Into::into));
-        if self.kind.is_ext() {
-            let options = seekless_ext::LiveOptions {
-                directories,
-                inodes,
-                blocks: self.blocks.clone(),
-                seed: self.seed,
-                force: false,
-                delays: None,
-                moves_dirs: true,
-                wall: Box::new(|| TODAY),
-            };
-            let mut live = ExtLive::open(disk, clock, self.config, options)?;
-            live.commit_beside();
-            return Ok(Engine::Ext(Box::new(live)));
-        }
-        let options = seekless_ffs::LiveOptions {
-            directories,
-            inodes,
-            blocks: self.blocks.clone(),
-            seed: self.seed,
-            reallocblks: self.reallocblks,
-            force: false,
-            ignore_checksums: false,
-            wall: Box::new(|| TODAY),
-        };
-        Ok(Engine::Ffs(Box::new(FfsLive::open(disk, clock, self.config, options)?)))
+/// How a volume is mounted: under a policy for directories and perhaps one for other
+/// inodes, or one for clusters.
+fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
+    let format = &system.format;
+    let fresh = Mounting::new(config(system, setup));
+    let common = Mounting { discipline: Some(setup.discipline), seed: setup.chance.seed, ..fresh };
+    if format.kind.is_fat() {
+        return Mounting { clusters: Some(setup.policy.into()), ..common };
+    }
+    let (directories, inodes) = quantity::both_policies(setup.policy);
+    Mounting {
+        directories: Some(directories.into()),
+        inodes: inodes.map(Into::into),
+        blocks: format.blocks.as_ref().map(|blocks| blocks.0.clone()),
+        reallocblks: format.reallocblks,
+        ..common
     }
 }
 
 /// A mounted volume, and its drive.
 pub(super) struct Volume {
     pub(super) disk: Arc<Disk>,
-    engine: Engine,
-    mount: Mount,
+    live: Box<dyn InUse>,
+    mounting: Mounting,
     /// Of mounts that are over.
     past: CacheTally,
 }
@@ -122,54 +90,27 @@ impl Volume {
         let image = SparseDevice::new(system.format.size.0);
         Making::of(&system.format)?.make(&image)?;
         let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
-        let mount = Mount {
-            config: config(system, setup),
-            kind: system.format.kind,
-            policy: setup.policy.into(),
-            blocks: system.format.blocks.as_ref().map(|blocks| blocks.0.clone()),
-            seed: setup.chance.seed,
-            reallocblks: system.format.reallocblks,
-        };
-        let engine = mount.open(&disk, clock)?;
-        Ok(Self { disk, engine, mount, past: CacheTally::default() })
+        let mounting = mounting(system, setup);
+        let live = open(&mounting, &disk, clock)?;
+        Ok(Self { disk, live, mounting, past: CacheTally::default() })
     }
 
     pub(super) fn live(&mut self) -> &mut dyn Operate {
-        match &mut self.engine {
-            Engine::Ffs(live) => live.as_mut(),
-            Engine::Ext(live) => live.as_mut(),
-            Engine::Fat(live) => live.as_mut(),
-        }
+        self.live.as_mut()
     }
 
     pub(super) fn root(&self) -> Ino {
-        match &self.engine {
-            Engine::Ffs(live) => live.root(),
-            Engine::Ext(live) => live.root(),
-            Engine::Fat(live) => live.root(),
-        }
-    }
-
-    fn counters(&self) -> &Counters {
-        match &self.engine {
-            Engine::Ffs(live) => live.counters(),
-            Engine::Ext(live) => live.counters(),
-            Engine::Fat(live) => live.counters(),
-        }
+        self.live.root()
     }
 
     /// What its caches counted.
     pub(super) fn tally(&self) -> CacheTally {
-        self.past.with(self.counters())
+        self.past.with(self.live.counters())
     }
 
     /// When the syncer has something to do next.
     pub(super) fn next_due(&self) -> Option<Nanos> {
-        match &self.engine {
-            Engine::Ffs(live) => live.next_due(),
-            Engine::Ext(live) => live.next_due(),
-            Engine::Fat(live) => live.next_due(),
-        }
+        self.live.next_due()
     }
 
     /// Sorts names as the system lists them whose file system it is.
@@ -179,12 +120,7 @@ impl Volume {
         names: &mut [T],
         name: impl Fn(&T) -> &[u8],
     ) -> Result<(), FsError> {
-        let Engine::Ext(live) = &mut self.engine else { return Ok(()) };
-        let (format, core) = live.parts();
-        if let Some(order) = format.listing_order(core, dir)? {
-            names.sort_by_cached_key(|one| order.key(name(one)));
-        }
-        Ok(())
+        seekless_formats::sort_as_listed(self.live.as_mut(), dir, names, name)
     }
 
     /// Unmounts it.
@@ -196,7 +132,7 @@ impl Volume {
     /// Mounts it again, once it is closed, with an empty cache.
     pub(super) fn reopen(&mut self, clock: &Arc<VirtualClock>) -> Result<(), FsError> {
         self.past = self.tally();
-        self.engine = self.mount.open(&self.disk, clock)?;
+        self.live = open(&self.mounting, &self.disk, clock)?;
         Ok(())
     }
 }

@@ -88,7 +88,7 @@ fn on_device(
         let clock = Arc::clone(&clock);
         move || later(began, clock.now().get())
     };
-    let engine = Engine::open(device.clone(), clock.clone(), options, false, wall)?;
+    let engine = Engine::open(device.clone(), clock.clone(), options, false, Box::new(wall))?;
     let mut live = mount::lock(&engine.live);
     let into = run.args.into.as_deref();
     let aged = ImageSubject::new(&mut *live, clock, run.profile, into)

@@ -1,15 +1,17 @@
 //! ext, as the search of crash states wants it.
 
-use super::ufs::{InUse, Policies};
+use super::policies::Policies;
+use super::volume::{self, NOW};
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
-use seekless_ext::{BuildOptions, Builder, ExtImage, ExtLive, Features, LiveOptions};
+use seekless_ext::{BuildOptions, Builder, Features};
+use seekless_formats::EXT;
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::source::EmptySource;
 use seekless_fs::tree::NodeAttr;
-use seekless_fs::{FileKind, FsError, Inspect, Timestamp};
+use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_layout::planner;
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
@@ -23,7 +25,6 @@ const INODE: u32 = 128;
 /// With room for times beyond 2038, and attributes.
 const LARGE_INODE: u32 = 256;
 const INODES: u32 = 256;
-const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
 /// ext2, ext3 or ext4.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,26 +104,15 @@ impl Target for Ext {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        let options = LiveOptions {
-            directories: self.policies.dirs.clone().unwrap_or_else(|| "ext2-orlov".into()),
-            inodes: self.policies.inodes.clone(),
-            blocks: self.policies.blocks.clone(),
-            seed: 1,
-            force: false,
-            delays: None,
-            moves_dirs: true,
-            wall: Box::new(|| NOW),
-        };
-        Ok(Box::new(InUse(ExtLive::open(device, clock, config, options)?)))
+        volume::mount(&EXT, device, clock, config, &self.policies)
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-        seekless_ext::check(device)
+        (EXT.check)(device)
     }
 
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        let repaired = seekless_ext::preen(device)?;
-        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+        volume::preen(&EXT, device)
     }
 
     /// Every recovery makes the bitmaps anew.
@@ -147,11 +137,10 @@ impl Target for Ext {
     }
 
     fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        let repaired = seekless_ext::repair(device)?;
-        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+        volume::repair(&EXT, device)
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
-        Ok(Arc::new(ExtImage::open(device, OpenOptions::default())?))
+        (EXT.reader.open)(device, OpenOptions::default())
     }
 }

@@ -1,13 +1,15 @@
 //! FAT, as the search of crash states wants it.
 
-use super::ufs::InUse;
+use super::policies::Policies;
+use super::volume;
 use seekless_cache::Config;
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
-use seekless_fat::{FatImage, FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
+use seekless_fat::{FatWidth, MakeOptions};
+use seekless_formats::FAT;
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::{FsError, Inspect, Timestamp};
+use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -15,13 +17,11 @@ use std::sync::Arc;
 const IMAGE: ByteLen = ByteLen::new(2 << 20);
 /// With enough clusters of a sector for FAT16.
 const LARGER: ByteLen = ByteLen::new(4 << 20);
-const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
 
 /// A width of FAT.
 pub(crate) struct Fat {
     pub width: FatWidth,
-    /// The policy for clusters; `None` for the default one.
-    pub clusters: Option<String>,
+    pub policies: Policies,
 }
 
 impl Target for Fat {
@@ -57,19 +57,15 @@ impl Target for Fat {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        let wall = Box::new(|| NOW);
-        let clusters = self.clusters.clone();
-        let options = LiveOptions { clusters, seed: 1, zone: 0, force: false, wall };
-        Ok(Box::new(InUse(FatLive::open(device, clock, config, options)?)))
+        volume::mount(&FAT, device, clock, config, &self.policies)
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-        seekless_fat::check(device)
+        (FAT.check)(device)
     }
 
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        let repaired = seekless_fat::preen(device, LostChains::Freed)?;
-        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+        volume::preen(&FAT, device)
     }
 
     /// A chain that leads into a free cluster ends there: it is no finding that a file has
@@ -85,11 +81,10 @@ impl Target for Fat {
     }
 
     fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        let repaired = seekless_fat::repair(device, LostChains::Freed)?;
-        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+        volume::repair(&FAT, device)
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
-        Ok(Arc::new(FatImage::open(device, OpenOptions::default())?))
+        (FAT.reader.open)(device, OpenOptions::default())
     }
 }

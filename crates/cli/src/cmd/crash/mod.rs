@@ -9,6 +9,7 @@ mod policies;
 mod replay;
 mod run;
 mod ufs;
+mod volume;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
@@ -62,8 +63,8 @@ fn target(name: &str, policies: &PolicyArgs) -> Result<Box<dyn Target>, Failure>
         Ok(Box::new(Ext { version, policies }))
     };
     let fat = |width| -> Result<Box<dyn Target>, Failure> {
-        let clusters = policies.only_clusters(name)?;
-        Ok(Box::new(Fat { width, clusters }))
+        let policies = policies.only_clusters(name)?;
+        Ok(Box::new(Fat { width, policies }))
     };
     match name {
         "ufs1" => ufs(Version::Ufs1),

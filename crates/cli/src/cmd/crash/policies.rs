@@ -1,6 +1,5 @@
 //! The placement policies of a campaign.
 
-use super::ufs::Policies;
 use crate::failure::Failure;
 use clap::Args;
 use std::fmt;
@@ -23,6 +22,15 @@ pub(crate) struct PolicyArgs {
     pub clusters: Option<String>,
 }
 
+/// Names of placement policies; a format's own where there is none.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Policies {
+    pub dirs: Option<String>,
+    pub inodes: Option<String>,
+    pub blocks: Option<String>,
+    pub clusters: Option<String>,
+}
+
 impl PolicyArgs {
     fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let all = [
@@ -40,16 +48,16 @@ impl PolicyArgs {
             return Err(Failure::usage(format!("{format}: --clusters is for FAT only")));
         }
         let (dirs, inodes, blocks) = (self.dirs.clone(), self.inodes.clone(), self.blocks.clone());
-        Ok(Policies { dirs, inodes, blocks })
+        Ok(Policies { dirs, inodes, blocks, clusters: None })
     }
 
     /// That of a format that has nothing but clusters to place.
-    pub(super) fn only_clusters(&self, format: &str) -> Result<Option<String>, Failure> {
+    pub(super) fn only_clusters(&self, format: &str) -> Result<Policies, Failure> {
         match self.named().find(|&(what, _)| what != "clusters") {
             Some((what, _)) => {
                 Err(Failure::usage(format!("{format}: --{what} is for UFS and ext only")))
             }
-            None => Ok(self.clusters.clone()),
+            None => Ok(Policies { clusters: self.clusters.clone(), ..Policies::default() }),
         }
     }
 

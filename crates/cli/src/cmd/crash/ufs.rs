@@ -1,14 +1,15 @@
 //! UFS, as the search of crash states wants it.
 
-use seekless_cache::{Config, Counters};
+use super::policies::Policies;
+use super::volume;
+use seekless_cache::Config;
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, VirtualClock};
-use seekless_ffs::{FfsImage, FfsLive, LiveOptions, MakeOptions, Version};
+use seekless_ffs::{MakeOptions, Version};
+use seekless_formats::FFS;
 use seekless_fs::check::Report;
 use seekless_fs::format::OpenOptions;
-use seekless_fs::operate::Operate;
-use seekless_fs::{FsError, Inspect, Timestamp};
-use seekless_live::Format;
+use seekless_fs::{FsError, Inspect};
 use seekless_units::ByteLen;
 use std::sync::Arc;
 
@@ -19,35 +20,10 @@ const BLOCK: u32 = 4096;
 const FRAGMENT: u32 = 512;
 const BYTES_PER_INODE: u32 = 8192;
 
-/// Names of placement policies; a format's own where there is none.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Policies {
-    pub dirs: Option<String>,
-    pub inodes: Option<String>,
-    pub blocks: Option<String>,
-}
-
 /// UFS1 or UFS2.
 pub(crate) struct Ufs {
     version: Version,
     policies: Policies,
-}
-
-/// An image of any format in use.
-pub(crate) struct InUse<F: Format>(pub(crate) seekless_live::Live<F>);
-
-impl<F: Format> Live for InUse<F> {
-    fn operate(&mut self) -> &mut dyn Operate {
-        &mut self.0
-    }
-
-    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
-        self.0.write_some(pick)
-    }
-
-    fn counters(&self) -> &Counters {
-        self.0.counters()
-    }
 }
 
 impl Ufs {
@@ -57,27 +33,7 @@ impl Ufs {
 
     /// Under the policies of FreeBSD.
     pub(crate) const fn of(version: Version) -> Self {
-        Self::new(version, Policies { dirs: None, inodes: None, blocks: None })
-    }
-
-    /// Opens an image for changes.
-    pub(crate) fn live(
-        &self,
-        device: Arc<dyn BlockDevice>,
-        clock: Arc<VirtualClock>,
-        config: Config,
-    ) -> Result<FfsLive, FsError> {
-        let options = LiveOptions {
-            directories: self.policies.dirs.clone().unwrap_or_else(|| "orlov".into()),
-            inodes: self.policies.inodes.clone(),
-            blocks: self.policies.blocks.clone(),
-            seed: 1,
-            force: false,
-            ignore_checksums: false,
-            reallocblks: true,
-            wall: Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 }),
-        };
-        FfsLive::open(device, clock, config, options)
+        Self::new(version, Policies { dirs: None, inodes: None, blocks: None, clusters: None })
     }
 }
 
@@ -111,16 +67,15 @@ impl Target for Ufs {
         clock: Arc<VirtualClock>,
         config: Config,
     ) -> Result<Box<dyn Live>, FsError> {
-        Ok(Box::new(InUse(self.live(device, clock, config)?)))
+        volume::mount(&FFS, device, clock, config, &self.policies)
     }
 
     fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
-        seekless_ffs::check(device)
+        (FFS.check)(device)
     }
 
     fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-        let repaired = seekless_ffs::preen(device)?;
-        Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+        volume::preen(&FFS, device)
     }
 
     fn is_used_but_free(&self, code: &str) -> bool {
@@ -128,6 +83,6 @@ impl Target for Ufs {
     }
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
-        Ok(Arc::new(FfsImage::open(device, OpenOptions::default())?))
+        (FFS.reader.open)(device, OpenOptions::default())
     }
 }

@@ -1,0 +1,61 @@
+//! What the search of crash states asks of any format, by way of the table.
+
+use super::policies::Policies;
+use seekless_cache::{Config, Counters};
+use seekless_crash::{Live, Recovered};
+use seekless_device::{BlockDevice, VirtualClock};
+use seekless_formats::{InUse, Known, LostChains, Mounting};
+use seekless_fs::operate::Operate;
+use seekless_fs::{FsError, Timestamp};
+use std::sync::Arc;
+
+/// The time of day on every volume.
+pub(super) const NOW: Timestamp = Timestamp { secs: 1_700_000_000, nanos: 0 };
+
+/// An image in use.
+struct Used(Box<dyn InUse>);
+
+impl Live for Used {
+    fn operate(&mut self) -> &mut dyn Operate {
+        self.0.as_mut()
+    }
+
+    fn write_some(&mut self, pick: &mut dyn FnMut(u64) -> bool) -> Result<bool, FsError> {
+        self.0.write_some(pick)
+    }
+
+    fn counters(&self) -> &Counters {
+        self.0.counters()
+    }
+}
+
+/// Opens an image for changes.
+pub(super) fn mount(
+    known: &Known,
+    device: Arc<dyn BlockDevice>,
+    clock: Arc<VirtualClock>,
+    config: Config,
+    policies: &Policies,
+) -> Result<Box<dyn Live>, FsError> {
+    let mounting = Mounting {
+        discipline: Some(config.discipline),
+        directories: policies.dirs.clone(),
+        inodes: policies.inodes.clone(),
+        blocks: policies.blocks.clone(),
+        clusters: policies.clusters.clone(),
+        ..Mounting::new(config)
+    };
+    Ok(Box::new(Used((known.open_live)(device, clock, &mounting, Box::new(|| NOW))?)))
+}
+
+/// Repairs what a crash may leave. What no file has is freed.
+pub(super) fn preen(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+    let repaired = (known.preen)(device, LostChains::Freed)?;
+    Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+}
+
+/// Repairs everything.
+pub(super) fn repair(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+    let repaired = (known.repair)(device, LostChains::Freed)?;
+    Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
+}

@@ -1,0 +1,46 @@
+//! ext2, ext3 and ext4.
+
+use crate::mounting::{InUse, Mounting, Wall};
+use crate::table::Known;
+use seekless_device::{BlockDevice, Clock};
+use seekless_ext::{ExtImage, ExtLive, LiveOptions};
+use seekless_fs::FsError;
+use std::sync::Arc;
+
+/// The row of ext.
+pub const EXT: Known = Known {
+    reader: seekless_ext::FORMAT,
+    called: "an ext image",
+    unit: "blocks",
+    open_live,
+    check: seekless_ext::check,
+    preen: |device, _| seekless_ext::preen(device),
+    repair: |device, _| seekless_ext::repair(device),
+    phase_of: seekless_ext::phase_of,
+};
+
+fn open_live(
+    device: Arc<dyn BlockDevice>,
+    clock: Arc<dyn Clock>,
+    mounting: &Mounting,
+    wall: Wall,
+) -> Result<Box<dyn InUse>, FsError> {
+    mounting.check_not_fat()?;
+    // By default it is the journal's, where there is one.
+    let default = match mounting.discipline {
+        Some(discipline) => discipline,
+        None => ExtImage::discipline(device.as_ref())?,
+    };
+    let options = LiveOptions {
+        directories: mounting.directories.clone().unwrap_or_else(|| "ext2-orlov".into()),
+        inodes: mounting.inodes.clone(),
+        blocks: mounting.blocks.clone(),
+        seed: mounting.seed,
+        force: mounting.force,
+        delays: mounting.delays,
+        moves_dirs: mounting.moves_dirs,
+        wall,
+    };
+    let config = mounting.config_or(default);
+    Ok(Box::new(ExtLive::open(device, clock, config, options)?))
+}
