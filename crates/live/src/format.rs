@@ -7,240 +7,21 @@
 //! renaming or of `fsync`.
 
 use crate::core::Core;
+use crate::limits::Limits;
 use crate::naming::Names;
 use crate::node::Node;
 use crate::removal::Cut;
 use crate::write_back::Stand;
-use seekless_cache::{ChangeId, Config, Role};
+use seekless_cache::{ChangeId, Config};
 use seekless_device::{BlockDevice, Clock};
-use seekless_fs::operate::{NewFile, SetAttr, Space, XattrMode};
-use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
+use seekless_fs::operate::{SetAttr, Space, XattrMode};
+use seekless_fs::{FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{BlockNo, Extent, Ino};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// Changes that must all be on the disk for something to be.
 pub type Ids = SmallVec<[ChangeId; 3]>;
-
-/// What must hold on the disk between inodes and the names that lead to them, so
-/// that a check repairs what a crash leaves without asking.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NameOrder {
-    /// An inode has at least as many links as there are names that lead to it; one
-    /// that is in use without a name gets one (`fsck_ffs -p`).
-    LinksFirst,
-    /// An inode with links has a name; a name of an inode without links is taken
-    /// away, and links are counted (`e2fsck -p`).
-    LinksLast,
-}
-
-/// What holds for a volume as long as it is open.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// The root directory.
-    pub root: Ino,
-    /// Inode numbers are below this.
-    pub inodes: u32,
-    /// Bytes in a block of a file.
-    pub block: u32,
-    /// Bytes in the unit of block numbers; divides `block`.
-    pub unit: u32,
-    /// Longest name, in bytes.
-    pub name_max: usize,
-    /// Most names of a file.
-    pub link_max: u16,
-    /// Longest target of a symlink, in bytes.
-    pub target_max: usize,
-    /// Most bytes of a directory.
-    pub dir_max: u64,
-    /// Bytes that no directory entry crosses a multiple of, and that a directory's
-    /// length is a multiple of.
-    pub dir_unit: usize,
-    /// What a check needs of inodes and names.
-    pub names: NameOrder,
-    /// Directories are given other names even where a check could not follow by
-    /// itself, had a crash come in between.
-    pub moves_dirs: bool,
-}
-
-impl Limits {
-    /// Units of block numbers that bytes take.
-    #[must_use]
-    pub fn units(&self, bytes: u64) -> u32 {
-        u32::try_from(bytes.div_ceil(u64::from(self.unit).max(1))).unwrap_or(u32::MAX)
-    }
-}
-
-/// A directory entry, used or not.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
-    /// Where it begins in its unit, in bytes.
-    pub at: usize,
-    /// Bytes up to the next one.
-    pub len: usize,
-    /// Bytes that it needs of them; none if it is not used.
-    pub needed: usize,
-    /// The inode: zero where the entry is not used.
-    pub ino: Ino,
-    /// What the inode is, as the format records it.
-    pub kind: u8,
-    /// Whether it is a name for all who look.
-    pub is_name: bool,
-    /// The name; empty where the entry is not used.
-    pub name: &'a [u8],
-}
-
-impl Entry<'_> {
-    /// Whether it leads anywhere.
-    #[must_use]
-    pub fn is_used(&self) -> bool {
-        self.ino != Ino::ZERO
-    }
-
-    /// Bytes behind what it needs.
-    #[must_use]
-    pub fn slack(&self) -> usize {
-        self.len.saturating_sub(self.needed)
-    }
-}
-
-/// Where an entry fits in a unit, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
-    /// Where it may begin.
-    pub at: usize,
-    /// Bytes up to the next one.
-    pub len: usize,
-    /// The entry it is taken from, which becomes as short as it can be.
-    pub behind: Option<usize>,
-}
-
-/// What was moved in a unit so that an entry fits.
-#[derive(Debug)]
-pub struct Compacted<'a> {
-    /// Where the entry may begin.
-    pub at: usize,
-    /// Bytes up to the next one.
-    pub len: usize,
-    /// The bytes of the unit that may have changed, the entry's among them.
-    pub changed: std::ops::Range<usize>,
-    /// The names that were moved, and where each begins now.
-    pub moved: SmallVec<[(&'a [u8], usize); 16]>,
-}
-
-/// How the entries of linear directories stand in their units: the number of the
-/// inode, the bytes up to the next entry, the kind, the name.
-pub trait Codec {
-    /// Where the number of the inode stands in an entry.
-    const INO: usize;
-    /// Where the bytes up to the next entry stand, which are two.
-    const LEN: usize;
-    /// Where the kind stands, which is one byte.
-    const KIND: usize;
-
-    /// The entries of a unit, up to the first that is wrong. `place` is the unit's.
-    fn entries<'a>(
-        &self,
-        unit: &'a [u8],
-        place: Location,
-    ) -> impl Iterator<Item = Result<Entry<'a>, FsError>>;
-
-    /// Bytes that an entry with a name of so many bytes takes.
-    fn needed(name_len: usize) -> usize;
-
-    /// The kind that a code stands for.
-    fn kind_of(code: u8) -> Option<FileKind>;
-
-    /// The code of a kind.
-    fn code_of(&self, kind: FileKind) -> u8;
-
-    /// The longest entry that can get a place in a unit, others moved if need be.
-    ///
-    /// # Errors
-    /// [`FsError::Corrupt`].
-    fn room(&self, unit: &[u8], place: Location) -> Result<usize, FsError> {
-        self.entries(unit, place)
-            .try_fold(unit.len(), |left, entry| Ok(left.saturating_sub(entry?.needed)))
-    }
-
-    /// Where an entry fits without moving others: at an unused one, or behind
-    /// what another needs. `None` when only [`Codec::compact`] helps.
-    ///
-    /// # Errors
-    /// [`FsError::Corrupt`].
-    fn fit(&self, unit: &[u8], place: Location, needed: usize) -> Result<Option<Room>, FsError> {
-        let mut loose = None;
-        for entry in self.entries(unit, place) {
-            let entry = entry?;
-            if !entry.is_used() && entry.len >= needed {
-                return Ok(Some(Room { at: entry.at, len: entry.len, behind: None }));
-            }
-            if loose.is_none() && entry.is_used() && entry.slack() >= needed {
-                let at = entry.at.saturating_add(entry.needed);
-                loose = Some(Room { at, len: entry.slack(), behind: Some(entry.at) });
-            }
-        }
-        Ok(loose)
-    }
-
-    /// Moves the used entries of a unit, which was `old`, to its start.
-    ///
-    /// # Errors
-    /// [`FsError::Corrupt`].
-    fn compact<'a>(
-        &self,
-        old: &'a [u8],
-        unit: &mut [u8],
-        place: Location,
-        _needed: usize,
-    ) -> Result<Compacted<'a>, FsError> {
-        unit.fill(0);
-        let mut at = 0usize;
-        let mut moved = SmallVec::new();
-        for entry in self.entries(old, place) {
-            let entry = entry?;
-            if !entry.is_used() {
-                continue;
-            }
-            let len = entry.needed;
-            self.put(unit, &Entry { at, len, ..entry });
-            moved.push((entry.name, at));
-            at = at.saturating_add(len);
-        }
-        let len = unit.len().saturating_sub(at);
-        Ok(Compacted { at, len, changed: 0..unit.len(), moved })
-    }
-
-    /// The bytes of a unit around one of them that have a chain of entries of their
-    /// own, and are written together or not at all: none, where there are no such.
-    ///
-    /// # Errors
-    /// [`FsError::Corrupt`].
-    fn chain_at(
-        &self,
-        unit: &[u8],
-        _place: Location,
-        _at: usize,
-    ) -> Result<std::ops::Range<usize>, FsError> {
-        Ok(0..unit.len())
-    }
-
-    /// Fills a unit with entries that are not used.
-    fn blank(&self, unit: &mut [u8]) {
-        unit.fill(0);
-        self.put_len(unit, 0, unit.len());
-    }
-
-    /// Writes an entry at its place in a unit, and zeros behind its name as far as
-    /// it reaches.
-    fn put(&self, unit: &mut [u8], entry: &Entry<'_>);
-
-    /// Sets the bytes up to the next entry of the one at byte `at` of a unit.
-    fn put_len(&self, unit: &mut [u8], at: usize, len: usize);
-
-    /// The number of an inode as it stands in an entry.
-    fn ino_bytes(&self, ino: Ino) -> [u8; 4];
-}
 
 /// Where a name goes in a directory, and what was changed so that it can.
 #[derive(Clone, Debug, Default)]
@@ -251,15 +32,6 @@ pub struct NamePlace {
     pub rewritten: SmallVec<[u64; 4]>,
     /// What must be on the disk for new units to be reached.
     pub reached: Ids,
-}
-
-/// What a new inode's contents are, and what they wait for.
-#[derive(Default)]
-pub struct Contents {
-    /// Where they lie, if they have a place of their own.
-    pub run: Option<Extent>,
-    /// What the inode must not be on the disk before.
-    pub after: Ids,
 }
 
 /// A format whose images can be changed while they are in use.
@@ -448,7 +220,7 @@ pub trait Format: Send + Sized {
     }
 
     /// The names of such a directory as one unit, which may be shorter than others. Room
-    /// in it is found by [`Codec::fit`] alone, after [`Format::place_name`] has said that
+    /// in it is found by [`Codec::fit`](crate::Codec::fit) alone, after [`Format::place_name`] has said that
     /// there is some; nothing in it is compacted.
     fn names_inside(&mut self, _core: &mut Core<Self::Map>, dir: Ino) -> Result<Vec<u8>, FsError> {
         debug_assert!(false, "directory {dir} has its names in blocks");
@@ -624,118 +396,4 @@ pub trait Format: Send + Sized {
         value: Option<&[u8]>,
         mode: XattrMode,
     ) -> Result<(), FsError>;
-}
-
-/// A format with inodes that lie in tables, to which names in directories lead, and
-/// which count them.
-///
-/// Functions fail as those of [`Format`] do.
-pub trait Linked: Format {
-    /// How its directories stand.
-    type Codec: Codec;
-
-    /// How its directories stand.
-    fn codec(&self) -> &Self::Codec;
-
-    /// Whether an inode is in use, and not about to be given back; it need not be
-    /// in memory.
-    fn is_in_use(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<bool, FsError>;
-
-    /// Refuses what cannot be made in this format.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`], [`FsError::Unsupported`].
-    fn check_new(&self, new: &NewFile<'_>) -> Result<(), FsError>;
-
-    /// Takes an inode for a file that gets its first name in a directory.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn take_inode(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        parent: Ino,
-        name: &[u8],
-        is_directory: bool,
-    ) -> Result<(Ino, ChangeId), FsError>;
-
-    /// Gives an inode back, which is in memory no more.
-    fn give_inode(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        is_directory: bool,
-    ) -> Result<(), FsError>;
-
-    /// Gives a node for a new file what only this format has: its generation, its
-    /// time of birth, the numbers of a device, what it inherits from the directory
-    /// that it is made in. It is not in memory yet.
-    fn fit_new(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        parent: Ino,
-        node: &mut Node<Self::Map>,
-        new: &NewFile<'_>,
-    ) -> Result<(), FsError>;
-
-    /// Writes a whole new inode, after what must be on the disk before.
-    fn put_new(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
-    /// Writes the number of links, after what must be on the disk before:
-    /// [`Role::LinkCount`] where others wait for it, [`Role::LinkDrop`] where a count
-    /// that is too high does no harm.
-    fn put_links(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        role: Role,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
-    /// Makes an inode as good as unused, after what must be on the disk before.
-    /// Without blocks there is none that could get a second owner, and no hurry where
-    /// nothing leads to it any more.
-    fn put_cleared(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        has_blocks: bool,
-        after: &[ChangeId],
-    ) -> Result<ChangeId, FsError>;
-
-    /// The run that holds an inode.
-    fn inode_run(&self, ino: Ino) -> Result<Extent, FsError>;
-
-    /// Whether the target of a symlink stands in its inode.
-    fn keeps_in_inode(&self, target: &[u8]) -> bool;
-
-    /// The first block of a new file, of `len` bytes.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn first_block(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        ino: Ino,
-        len: usize,
-        role: Role,
-        fill: &mut dyn FnMut(&mut [u8]),
-    ) -> Result<Contents, FsError>;
-
-    /// Appends to a directory. What is returned must be on the disk for the bytes
-    /// to be reached.
-    ///
-    /// # Errors
-    /// [`FsError::NoSpace`].
-    fn append(
-        &mut self,
-        core: &mut Core<Self::Map>,
-        dir: Ino,
-        bytes: &[u8],
-    ) -> Result<ChangeId, FsError>;
 }

@@ -6,7 +6,7 @@
 //! Space is given back only in actions, done once the last number or name that
 //! leads to it is gone from the disk.
 //!
-//! - `format`: what a format has to say; `core`: what its code works on;
+//! - `format`, `linked`, `codec`, `limits`: what a format has to say; `core`: what its code works on;
 //! - `calls`: what may be asked for; `file`: of files as such;
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk; `delayed`: what
@@ -39,6 +39,7 @@
 mod actions;
 mod attributes;
 mod calls;
+mod codec;
 mod core;
 mod delayed;
 mod durable;
@@ -49,6 +50,8 @@ mod format;
 mod index;
 pub mod indirect;
 mod inside;
+mod limits;
+mod linked;
 mod linked_last;
 mod listing;
 mod names;
@@ -66,11 +69,12 @@ mod write_back;
 pub use self::core::{Core, Pending, Wall};
 pub use actions::Action;
 pub use attributes::change_list;
+pub use codec::{Codec, Compacted, Entry, Room};
 pub use delayed::Delayed;
 pub use fault::Fault;
-pub use format::{
-    Codec, Compacted, Contents, Entry, Format, Ids, Limits, Linked, NameOrder, NamePlace, Room,
-};
+pub use format::{Format, Ids, NamePlace};
+pub use limits::{Limits, NameOrder};
+pub use linked::{Contents, Linked};
 pub use naming::{InodeNames, Names};
 pub use node::{Node, Restrictions, gone};
 pub use removal::Cut;

@@ -1,7 +1,7 @@
 //! Inodes that lie in tables: read, changed a field at a time, and written anew.
 
 use crate::core::Core;
-use crate::format::Linked;
+use crate::linked::Linked;
 use crate::node::{Node, gone};
 use seekless_cache::{ChangeId, Changed, Piece, Role};
 use seekless_fs::FsError;

@@ -19,7 +19,7 @@ mod write;
 pub use map::{Path, Way};
 
 use crate::core::Core;
-use crate::format::Limits;
+use crate::limits::Limits;
 use crate::table::{Part, Table};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;

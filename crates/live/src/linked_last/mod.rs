@@ -15,7 +15,7 @@
 mod moving;
 
 use crate::actions::Action;
-use crate::format::NameOrder;
+use crate::limits::NameOrder;
 use crate::names::not_found;
 use crate::{Ids, Linked, Live, Node};
 use seekless_cache::{ChangeId, Kind, Role};
