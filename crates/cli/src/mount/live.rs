@@ -141,14 +141,19 @@ impl LiveMount {
     }
 
     /// Has a file on the disk. Others use the file system while it is committed.
-    fn durable(&self, ino: Ino) -> Result<(), Errno> {
-        let begun = lock(&self.live).start_fsync(ino).map_err(errno)?;
+    fn durable(&self, request: &Request, ino: Ino) -> Result<(), Errno> {
+        let locked = || {
+            let mut live = lock(&self.live);
+            live.spend_reserve(request.uid() == 0);
+            live
+        };
+        let begun = locked().start_fsync(ino).map_err(errno)?;
         while let Some(begun) = begun {
             let work = lock(&self.live).work_towards(begun).map_err(errno)?;
             let Some(work) = work else { break };
             work();
         }
-        lock(&self.live).fsync(ino).map_err(errno)
+        locked().fsync(ino).map_err(errno)
     }
 
     fn forget_times(&self, ino: u64, times: u64) {

@@ -3,11 +3,11 @@
 use super::make::{Making, drive};
 use super::{CacheTally, Setup, TODAY};
 use crate::disk::{Disk, Log};
-use crate::experiment::System;
+use crate::experiment::{FormatKind, System};
 use crate::quantity;
 use seekless_cache::{Ages, Config, Discipline, Role, Roles};
 use seekless_device::{SparseDevice, VirtualClock};
-use seekless_formats::{InUse, Mounting};
+use seekless_formats::{EXT, FAT, FFS, InUse, Known, Mounting};
 use seekless_fs::FsError;
 use seekless_fs::operate::Operate;
 use seekless_units::{Ino, Nanos};
@@ -38,13 +38,22 @@ const AT_ONCE_IN_EXT2FS: [Role; 6] = [
     Role::IndirectInit,
 ];
 
+/// The row of a format. The disk is not asked: that would take time.
+fn known(kind: FormatKind) -> &'static Known {
+    match kind {
+        FormatKind::Ufs1 | FormatKind::Ufs2 => &FFS,
+        FormatKind::Ext2 | FormatKind::Ext3 | FormatKind::Ext4 => &EXT,
+        FormatKind::Fat12 | FormatKind::Fat16 | FormatKind::Fat32 => &FAT,
+    }
+}
+
 /// Mounts a volume.
 fn open(
+    known: &Known,
     mounting: &Mounting,
     disk: &Arc<Disk>,
     clock: &Arc<VirtualClock>,
 ) -> Result<Box<dyn InUse>, FsError> {
-    let known = seekless_formats::claim(disk.as_ref())?;
     let (disk, clock) = (disk.clone(), clock.clone());
     let mut live = (known.open_live)(disk, clock, mounting, Box::new(|| TODAY))?;
     live.commit_beside();
@@ -74,6 +83,7 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
 pub(super) struct Volume {
     pub(super) disk: Arc<Disk>,
     live: Box<dyn InUse>,
+    known: &'static Known,
     mounting: Mounting,
     /// Of mounts that are over.
     past: CacheTally,
@@ -91,8 +101,9 @@ impl Volume {
         Making::of(&system.format)?.make(&image)?;
         let disk = Arc::new(Disk::new(image, drive(system)?, clock.clone(), system.queue, log));
         let mounting = mounting(system, setup);
-        let live = open(&mounting, &disk, clock)?;
-        Ok(Self { disk, live, mounting, past: CacheTally::default() })
+        let known = known(system.format.kind);
+        let live = open(known, &mounting, &disk, clock)?;
+        Ok(Self { disk, live, known, mounting, past: CacheTally::default() })
     }
 
     pub(super) fn live(&mut self) -> &mut dyn Operate {
@@ -132,7 +143,7 @@ impl Volume {
     /// Mounts it again, once it is closed, with an empty cache.
     pub(super) fn reopen(&mut self, clock: &Arc<VirtualClock>) -> Result<(), FsError> {
         self.past = self.tally();
-        self.live = open(&self.mounting, &self.disk, clock)?;
+        self.live = open(self.known, &self.mounting, &self.disk, clock)?;
         Ok(())
     }
 }

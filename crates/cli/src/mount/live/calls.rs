@@ -293,24 +293,24 @@ impl Filesystem for LiveMount {
 
     fn fsync(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(ino)));
+        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(request, ino)));
     }
 
     fn fsyncdir(
         &self,
-        _request: &Request,
+        request: &Request,
         ino: INodeNo,
         _handle: FileHandle,
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(ino)));
+        answer_empty(reply, self.ino(ino).and_then(|ino| self.durable(request, ino)));
     }
 
     fn fallocate(
