@@ -308,10 +308,10 @@ impl Mover<'_> {
         let old = self.maps.get(&object).unwrap_or(&moved.map);
         let more = changed.map.len() as i64 - old.len() as i64;
         for (block, bytes) in map.blocks {
-            if old.contains(&block) {
-                copies.insert(block, bytes);
-            } else {
+            if !old.contains(&block) {
                 self.device.write(self.lba(block), &bytes)?;
+            } else if self.read(block)? != bytes {
+                copies.insert(block, bytes);
             }
         }
         let bytes = more * self.block_size() as i64;
