@@ -16,6 +16,9 @@ mod exercise;
 #[path = "../crates/fat/tests/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod fat_images;
+#[path = "../crates/fat/tests/live/in_use.rs"]
+#[allow(dead_code, reason = "the tests look at what came of an input")]
+mod fat_in_use;
 #[path = "../crates/ffs/tests/damage/images.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod ffs_images;
@@ -44,11 +47,20 @@ pub fn run_ffs(data: &[u8]) {
     }
 }
 
-/// Runs one input on the images of FAT, any byte of which may change.
-pub fn run_fat(data: &[u8]) {
+fn fat_bases() -> &'static [Vec<u8>] {
     static BASES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let unpack = |(_, compressed): &(_, &[u8])| fat_images::unpack(compressed);
-    let bases = BASES.get_or_init(|| fat_images::IMAGES.iter().map(unpack).collect());
+    BASES.get_or_init(|| fat_images::IMAGES.iter().map(unpack).collect())
+}
+
+/// Runs operations on a FAT image in use, damaged or not.
+pub fn run_live_fat(data: &[u8]) {
+    fat_in_use::run(data, fat_bases());
+}
+
+/// Runs one input on the images of FAT, any byte of which may change.
+pub fn run_fat(data: &[u8]) {
+    let bases = fat_bases();
     let Some((&choice, rest)) = data.split_first() else { return };
     let bytes = fat_images::patched(bases[usize::from(choice) % bases.len()].clone(), 0, rest);
     exercise::shared::exercise(&seekless_fat::FORMAT, bytes.clone(), choice & 0x80 != 0);

@@ -1,105 +1,61 @@
 //! Damaged images in use: answers or typed errors, no panic, bounded work.
 
-use crate::images::{IMAGES, patched, unpack};
+use crate::images::{IMAGES, unpack};
+use crate::in_use;
 use crate::shapes::{open_with, options};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Config, Discipline};
-use seekless_device::{MemoryDevice, VirtualClock};
-use seekless_fat::{FatLive, LiveOptions};
+use seekless_cache::Discipline;
+use seekless_device::MemoryDevice;
 use seekless_fs::FsError;
-use seekless_fs::operate::{NewFile, Operate, Ownership, RenameMode, SetAttr};
-use seekless_units::{ByteLen, Ino};
-use std::ops::ControlFlow;
+use seekless_fs::operate::{NewFile, Operate, Ownership};
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
 
-/// What a walk finds: directories, and names in them.
-fn walk(live: &mut FatLive) -> Vec<(Ino, Vec<u8>, Ino)> {
-    let mut found = Vec::new();
-    let mut next = vec![live.root()];
-    while let Some(dir) = next.pop() {
-        if found.len() > 2000 {
-            break;
-        }
-        let mut here = Vec::new();
-        let listed = live.read_dir(dir, 2, &mut |entry| {
-            here.push((dir, entry.name.to_vec(), entry.ino));
-            if here.len() < 200 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        if listed.is_ok() {
-            let is_dir = |ino: Ino| ino != dir;
-            next.extend(here.iter().map(|(_, _, ino)| *ino).filter(|&ino| is_dir(ino)));
-        }
-        found.extend(here);
-    }
-    found
+fn bases() -> Vec<Vec<u8>> {
+    IMAGES.iter().map(|(_, compressed)| unpack(compressed)).collect()
 }
 
-/// Does whatever can be done; what came of it: how many operations went well.
-fn abuse(live: &mut FatLive, seed: u64) -> u32 {
-    let mut rng = Pcg64Mcg::seed_from_u64(seed);
-    let mut done = 0;
-    for round in 0..3 {
-        let found = walk(live);
-        for (n, (dir, name, ino)) in found.iter().enumerate() {
-            let draw = rng.next_u64();
-            let new = format!("new {seed} {round} {n}");
-            let (at, len) = (ByteLen::new(draw >> 32 & 0x7FFF), (draw & 0xFFF) as usize + 1);
-            let mut buffer = vec![0; 5000];
-            let result: Result<(), FsError> = match draw >> 60 {
-                0 | 1 => live.read(*ino, at, &mut buffer).map(drop),
-                2..=4 => live.write(*ino, at, &vec![7; len]).map(drop),
-                5 => {
-                    let set = SetAttr { size: Some(at.get()), ..SetAttr::default() };
-                    live.set_attr(*ino, &set).map(drop)
-                }
-                6 => live.unlink(*dir, name),
-                7 => live.rmdir(*dir, name),
-                8 => live.make(*dir, new.as_bytes(), NewFile::Regular, OWNER).map(drop),
-                9 => live.make(*ino, new.as_bytes(), NewFile::Directory, OWNER).map(drop),
-                10 | 11 => live.rename((*dir, name), (*dir, new.as_bytes()), RenameMode::Replace),
-                12 => {
-                    let to = &found[(draw & 0xFFFF) as usize % found.len()];
-                    live.rename((*dir, name), (to.0, &to.1), RenameMode::Replace)
-                }
-                13 => live.fsync(*ino),
-                14 => live.attr(*ino).map(drop),
-                _ => live.data_runs(*ino).map(drop),
-            };
-            done += u32::from(result.is_ok());
-        }
-    }
-    let _ = live.unmount();
-    done
-}
-
+/// Inputs of the fuzz target, made from seeds: a third of them of sound images, a third of
+/// damaged ones with a boot sector that is in order.
 #[test]
-fn damaged_images_give_answers_or_errors() {
-    let (mut opened, mut done) = (0, 0);
-    for (name, compressed) in IMAGES {
-        let whole = unpack(compressed);
-        for seed in 0..150u64 {
-            let mut rng = Pcg64Mcg::seed_from_u64(seed);
-            let mut patches = vec![0; 6 * (1 + seed as usize % 12)];
-            rng.fill_bytes(&mut patches);
-            // Half of them with a boot sector that is in order.
-            let from = if seed % 2 == 0 { 512 } else { 0 };
-            let bytes = patched(whole.clone(), from, &patches);
-            let device = Arc::new(MemoryDevice::new(bytes));
-            let discipline = Discipline::ALL[seed as usize % 4];
-            let how = LiveOptions { force: true, ..options() };
-            let clock = Arc::new(VirtualClock::new());
-            let live = FatLive::open(device, clock, Config::new(discipline), how);
-            let Ok(mut live) = live else { continue };
-            opened += 1;
-            let well = abuse(&mut live, seed);
-            done += well;
-            let _ = (name, well);
+fn images_in_use_give_answers_or_errors() {
+    let bases = bases();
+    let mut rng = Pcg64Mcg::seed_from_u64(11);
+    let (mut opened, mut sound, mut done, mut failed) = (0, 0, 0, 0);
+    for n in 0..900u32 {
+        let patches = [0, 1 + rng.next_u32() as u8 % 8, 0x81 + rng.next_u32() as u8 % 12];
+        let patches = patches[n as usize % 3];
+        let mut input = vec![rng.next_u32() as u8, patches];
+        for _ in 0..patches & 15 {
+            let len = rng.next_u32() as u8 % 16;
+            input.extend([rng.next_u32() as u8, rng.next_u32() as u8, len]);
+            input.extend((0..=len).map(|_| rng.next_u32() as u8));
         }
+        input.extend((0..240).map(|_| rng.next_u32() as u8));
+        let outcome = in_use::run(&input, &bases);
+        opened += u32::from(outcome.opened);
+        sound += u32::from(outcome.opened && outcome.sound);
+        (done, failed) = (done + outcome.done, failed + outcome.failed);
     }
-    assert!(opened > 100 && done > 1000, "{opened} were opened, {done} operations done");
+    assert!(opened > 500 && sound >= 300, "{opened} of 900 were opened, {sound} were sound");
+    assert!(failed > done / 50 && failed < done * 19 / 20, "{failed} of {done} calls failed");
+}
+
+/// What the fuzz target starts from, and what it has found.
+#[test]
+fn the_corpus_of_images_in_use() {
+    let bases = bases();
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/live_fat");
+    let mut count = 0;
+    for entry in std::fs::read_dir(corpus).expect("corpus") {
+        let input = std::fs::read(entry.expect("input").path()).expect("input");
+        in_use::run(&input, &bases);
+        count += 1;
+    }
+    assert!(count > 20, "{count} inputs");
 }
 
 /// Two entries that lead to one chain, and chains into each other: whoever came first has it,

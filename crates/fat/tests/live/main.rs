@@ -2,7 +2,9 @@
 
 mod hostile;
 #[path = "../damage/images.rs"]
+#[allow(dead_code, reason = "tests of damage use more of it")]
 mod images;
+mod in_use;
 mod names;
 mod placed;
 mod replay;
