@@ -120,6 +120,33 @@ fn blkpref_of_old() {
 }
 
 #[test]
+fn blkpref_of_the_bsds() {
+    let indirect = |lbn| request(lbn, hints(Wanted::Indirect(1)));
+    let directory = Request { is_directory: true, ..data(0, 0, 0) };
+    let behind = Hints { first_indirect: Some(BlockNo::new(24_008)), ..data(12, 0, 0).hints };
+    let begin = |group: u64| group * FPG + 8;
+    for (what, request, expected) in [
+        ("a file begins in its group", data(0, 0, 0), begin(2)),
+        ("so does a directory", directory, begin(2)),
+        ("a block follows the one before", data(5, 5, 24_000), 24_008),
+        ("behind a hole", data(5, 5, 0), begin(2)),
+        ("an indirect block", indirect(12), begin(2)),
+        ("block 12 does not follow it", request(12, behind), begin(2)),
+        ("at maxbpg, still within the first indirect", data(1036, 1024, 24_000), begin(2)),
+        // Group 3 has too little, so that group 4 is next.
+        ("at maxbpg, beyond it", data(3084, 1024, 24_000), begin(4)),
+        // Block 4108 is 4 shares in: group 2 + 4 has too little, so 7.
+        ("behind a hole, beyond it", data(4108, 0, 0), begin(7)),
+        // Block 2060 is 2 shares in.
+        ("an indirect block beyond it", indirect(2060), begin(4)),
+    ] {
+        // No gaps, whatever the volume says.
+        let zones = Zones { rotdelay_frags: 9, ..ZONES };
+        assert_eq!(ask("bsd-blkpref", zones, &request), Some(expected), "{what}");
+    }
+}
+
+#[test]
 fn a_full_volume() {
     let full = groups(|_| 0);
     let beyond = data(3084, 1024, 24_000);

@@ -54,8 +54,8 @@ Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
                                   dir-reserve-hashed[=N] (the same, in the order of
                                   the hashes of their names)
   blocks=POLICY                   placement of file blocks: blkpref (default),
-                                  old-blkpref, next-free, random-start, near-start
-                                  on UFS; ext2-next[=N] (default; takes N blocks at
+                                  bsd-blkpref, old-blkpref, next-free,
+                                  random-start, near-start on UFS; ext2-next[=N] (default; takes N blocks at
                                   once, 1 by default), ext4-goal[=P] (ext4's, on P
                                   processors) and the last three on ext
   delalloc, nodelalloc            ext images with extents: take blocks when contents

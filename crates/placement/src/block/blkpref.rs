@@ -26,6 +26,26 @@ pub struct OldBlkpref {
     zones: Zones,
 }
 
+/// `ffs_blkpref` of FreeBSD until 9 and of NetBSD: no zone for metadata; a file stays in its
+/// inode's group through its first indirect block, and that block, and the one that follows
+/// it, are looked for from the group's start on like a file's first block. No gaps are left
+/// for the disk to turn.
+#[derive(Clone, Copy, Debug)]
+pub struct BsdBlkpref {
+    zones: Zones,
+}
+
+impl BsdBlkpref {
+    /// What it is called.
+    pub const NAME: &'static str = "bsd-blkpref";
+
+    /// For a volume so divided.
+    #[must_use]
+    pub fn new(zones: Zones) -> Self {
+        Self { zones }
+    }
+}
+
 impl Blkpref {
     /// What it is called.
     pub const NAME: &'static str = "blkpref";
@@ -111,6 +131,29 @@ impl BlockPlacement<Hints> for OldBlkpref {
             && run_before.is_some_and(|first| first.saturating_add(run) == next);
         let gap = u64::from(zones.rotdelay_frags).next_multiple_of(u64::from(shape.frag).max(1));
         Some(if full { next.saturating_add(gap) } else { next })
+    }
+}
+
+impl BlockPlacement<Hints> for BsdBlkpref {
+    fn name(&self) -> &'static str {
+        Self::NAME
+    }
+
+    fn prefer(&mut self, groups: &Groups, request: &Request<Hints>) -> Option<BlockNo> {
+        let (shape, zones) = (groups.shape(), &self.zones);
+        let (index, previous) = match request.hints.wanted {
+            Wanted::Indirect(_) => (0, None),
+            Wanted::Data { index, previous, .. } => (index, previous),
+        };
+        if let Some(previous) = previous.filter(|_| !is_boundary(zones, index)) {
+            return Some(after(shape, previous));
+        }
+        let stays = request.lbn.get() < DIRECT.saturating_add(zones.nindir);
+        let group = match stays {
+            true => Some(request.group),
+            false => roomy_group(groups, zones, request, index, previous),
+        };
+        group.map(|group| after(shape, shape.base(group)))
     }
 }
 

@@ -1,6 +1,8 @@
 //! What FFS's own policies for blocks want to know, and its policies by name.
 
-use super::{Blkpref, BlockPlacement, EXT_NAMES, NearStart, NextFree, OldBlkpref, RandomStart};
+use super::{
+    Blkpref, BlockPlacement, BsdBlkpref, EXT_NAMES, NearStart, NextFree, OldBlkpref, RandomStart,
+};
 use crate::names::EXT;
 use crate::{Groups, PolicyError};
 use seekless_units::{BlockNo, GroupNo};
@@ -76,8 +78,14 @@ pub enum Wanted {
 }
 
 /// The names of all policies.
-pub const NAMES: [&str; 5] =
-    [Blkpref::NAME, OldBlkpref::NAME, NextFree::NAME, RandomStart::NAME, NearStart::NAME];
+pub const NAMES: [&str; 6] = [
+    Blkpref::NAME,
+    BsdBlkpref::NAME,
+    OldBlkpref::NAME,
+    NextFree::NAME,
+    RandomStart::NAME,
+    NearStart::NAME,
+];
 
 /// The policy of a name for a volume so divided, which draws from `seed` what it leaves to chance.
 ///
@@ -90,6 +98,7 @@ pub fn by_name(
 ) -> Result<Box<dyn BlockPlacement<Hints>>, PolicyError> {
     match name {
         Blkpref::NAME => Ok(Box::new(Blkpref::new(zones))),
+        BsdBlkpref::NAME => Ok(Box::new(BsdBlkpref::new(zones))),
         OldBlkpref::NAME => Ok(Box::new(OldBlkpref::new(zones))),
         NextFree::NAME => Ok(Box::new(NextFree::default())),
         RandomStart::NAME => Ok(Box::new(RandomStart::new(seed))),

@@ -9,7 +9,7 @@ mod ext;
 mod ffs;
 mod plain;
 
-pub use blkpref::{Blkpref, OldBlkpref};
+pub use blkpref::{Blkpref, BsdBlkpref, OldBlkpref};
 pub use chunks::{ChunkWanted, Chunks, Search};
 pub use ext::{EXT_NAMES, Ext4Goal, ExtBlocks, ExtHints, ext_by_name};
 pub use ffs::{Hints, NAMES, Wanted, Zones, by_name};
