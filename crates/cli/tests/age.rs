@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 fn empty(scratch: &Scratch, format: &str, size: &str) -> String {
     let image = scratch.join(&format!("{format}.img"));
     match format {
+        "fat12" | "fat16" | "fat32" => {
+            drop(text(&seekless(&["mkfs", "--format", format, "--size", size, &image])));
+        }
         "ext2" => drop(run("mke2fs", &["-q", "-t", "ext2", &image, size])),
         _ => drop(text(&seekless(&["mkfs", "--format", format, "-s", size, &image]))),
     }
@@ -27,7 +30,7 @@ fn json(args: &[&str]) -> Value {
 #[test]
 fn the_same_seed_gives_the_same_image() {
     let scratch = Scratch::new("age-seed");
-    for format in ["ufs1", "ufs2", "ext2"] {
+    for format in ["ufs1", "ufs2", "ext2", "fat16"] {
         let image = empty(&scratch, format, "32M");
         let before = fs::read(&image).expect("image");
         let aged = |seed: &str| {
@@ -144,6 +147,61 @@ fn images_of_ext_are_aged_and_stay_sound() {
         run("mke2fs", &["-q", "-t", kind, &image, "48M"]);
         text(&seekless(&["age", &image, "--ops", "2000", "--profile", "git", "--seed", "4"]));
         run("e2fsck", &["-fn", &image]);
+    }
+}
+
+/// Every profile on every width, under every policy for clusters.
+#[test]
+fn images_of_fat_are_aged_and_stay_sound() {
+    if !ready("fsck.fat") {
+        return;
+    }
+    let scratch = Scratch::new("age-fat");
+    let policies = ["first-fit", "next-fit", "random-near", "random-next", "random", "next-near"];
+    let profiles = ["packages", "mail", "build", "git", "server"];
+    for (n, (format, size)) in
+        [("fat12", "16M"), ("fat16", "48M"), ("fat32", "48M")].iter().enumerate()
+    {
+        let image = empty(&scratch, format, size);
+        for (m, profile) in profiles.iter().enumerate() {
+            let aged = scratch.join("aged.img");
+            let policy =
+                format!("clusters={}", policies[(n * profiles.len() + m) % policies.len()]);
+            let args = [&*image, "-o", &*aged, "--force", "--profile", profile, "--ops", "2500"];
+            let said = json(&[&args[..], &["--mount-options", &*policy]].concat());
+            run("fsck.fat", &["-n", &aged]);
+            text(&seekless(&["check", &aged]));
+            let tally = &said["tally"];
+            let left_out = tally["links_left_out"].as_u64();
+            assert_eq!(left_out > Some(0), *profile == "server", "{format} {profile}: {tally}");
+            let last = said["samples"].as_array().and_then(|all| all.last()).expect("samples");
+            let score = last["layout_score"].as_f64().expect("a score");
+            assert!((0.05..=1.0).contains(&score), "{format} {profile}: {score}");
+        }
+    }
+}
+
+/// Hard links are there, and files of several names are whole.
+#[test]
+fn images_with_hard_links_are_aged() {
+    if !ready("mke2fs") {
+        return;
+    }
+    let scratch = Scratch::new("age-links");
+    for format in ["ufs2", "ext2", "ext4"] {
+        let image = scratch.join(format);
+        match format {
+            "ufs2" => drop(text(&seekless(&["mkfs", "--format", format, "-s", "48M", &image]))),
+            _ => drop(run("mke2fs", &["-q", "-t", format, &image, "48M"])),
+        }
+        let said = json(&[&*image, "--profile", "server", "--ops", "4000", "--seed", "2"]);
+        assert!(said["tally"]["linked"].as_u64() > Some(100), "{}", said["tally"]);
+        text(&seekless(&["check", &image]));
+        if format != "ufs2" {
+            run("e2fsck", &["-fn", &image]);
+        }
+        let manifest = text(&seekless(&["manifest", &image]));
+        assert!(manifest.lines().any(|line| line.contains("nlink=3")), "{format}");
     }
 }
 

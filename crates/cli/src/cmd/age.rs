@@ -24,19 +24,21 @@ use std::time::{Duration, Instant};
 /// Age a file system: create, grow and delete files as a profile describes
 #[derive(Args, Debug)]
 #[command(after_help = "\
-An image (UFS or ext) is aged by seekless's own file system engine in virtual
-time. With --mounted, any file system mounted by the kernel is aged instead, with
+An image (UFS, ext or FAT) is aged by seekless's own file system engine in
+virtual time. With --mounted, any file system mounted by the kernel is aged instead, with
 real data in a new directory on it. The same seed gives the same operations and,
 on an image, the same bytes. Until the requested fullness is reached, files are
 only added; after that, the files due to be deleted next are deleted early to
 make room. docs/ageing.md describes profiles and the layout score.
 
-Profiles: packages, mail, build, git, or a file (a name with a dot or a slash).
+Profiles: packages, mail, build, git, server, or a file (a name with a dot or a
+slash). Hard links of a profile are left out, and counted, on FAT.
 
 Examples:
   seekless age disk.img --profile mail --ops 100000 --fullness 0.8 --seed 1
   seekless age disk.img -o aged.img --profile git --ops 50000 --plot age.html
   seekless age disk.img --ops 20000 --mount-options policy=depth,blocks=next-free
+  seekless age card.img --profile server --ops 20000 --mount-options clusters=random
   seekless age --mounted /mnt --profile build --ops 100000 --json
   seekless age --show-profile mail > mine.toml
 
@@ -59,11 +61,11 @@ pub(crate) struct AgeArgs {
     /// Replace the output if it exists
     #[arg(long, requires = "output")]
     force: bool,
-    /// Workload profile: packages, mail, build, git, or a file
+    /// Workload profile: packages, mail, build, git, server, or a file
     #[arg(long, value_name = "PROFILE", default_value = "packages")]
     profile: String,
-    /// Number of operations to perform (files created, appended to, renamed and
-    /// removed; directories created and removed)
+    /// Number of operations to perform (files created, appended to, truncated, linked,
+    /// renamed and removed; directories created and removed)
     #[arg(long, value_name = "N", required_unless_present = "show_profile")]
     ops: Option<u64>,
     /// Target fullness, as a share of the space available to users (as df shows

@@ -1,6 +1,6 @@
 //! Activities: what is done in one go, planned in steps.
 
-use super::distribution::exponential;
+use super::distribution::{Counts, exponential};
 use super::op::{Contents, DirId, FileId};
 use super::population::{Entity, Fate, File, Stage, Tree, TreeId};
 use super::profile::Written;
@@ -14,7 +14,16 @@ pub(super) enum Step {
     RemoveDir(DirId),
     Birth(FileId),
     Append(FileId, u64),
-    Move { file: FileId, dir: Option<DirId>, stage: Stage, replaces: Option<FileId> },
+    Truncate(FileId, u64),
+    Link(FileId),
+    /// One of the names besides the first goes.
+    Unlink(FileId),
+    Move {
+        file: FileId,
+        dir: Option<DirId>,
+        stage: Stage,
+        replaces: Option<FileId>,
+    },
     Delete(FileId),
 }
 
@@ -29,6 +38,8 @@ pub(super) enum Planned {
 /// No file, no tree and no burst takes more than 1 part in so many of the space:
 /// else the fullness could not be held, nor memory be bounded.
 const MOST_SHARE: u64 = 200;
+/// Names of a file: fewer than any format allows that has links.
+const MOST_NAMES: u32 = 1000;
 
 impl Stream {
     /// Plans what is done next.
@@ -49,7 +60,7 @@ impl Stream {
             return self.plan_tree(class, root);
         }
         let burst = self.profile.classes[class].burst.draw(&mut self.chance);
-        let mut left = self.most_bytes();
+        let (mut left, mut lens) = (self.most_bytes(), Vec::new());
         for number in 0..burst {
             let len = self.draw_len(class);
             let takes = self.ledger.rounded(len);
@@ -57,7 +68,14 @@ impl Stream {
                 break;
             }
             left = left.saturating_sub(takes);
-            self.plan_file(class, root, len);
+            lens.push(len);
+        }
+        let beside = self.profile.classes[class].writers;
+        match beside {
+            Some((writers, record)) => lens
+                .chunks(writers as usize)
+                .for_each(|lens| self.plan_beside(class, root, lens, record.get())),
+            None => lens.into_iter().for_each(|len| self.plan_file(class, root, len)),
         }
     }
 
@@ -96,7 +114,7 @@ impl Stream {
         let life = class.lifetime.draw(&mut self.chance);
         let dies = life.map(|life| self.now.saturating_add(life.get()));
         let (left, every) = match (class.written, class.read) {
-            (Written::Appended | Written::Replaced, _) => {
+            (Written::Appended | Written::Replaced | Written::Truncated, _) => {
                 let times = class.times.draw(&mut self.chance);
                 let life = life.unwrap_or(class.lifetime.median());
                 let pieces = if class.written == Written::Appended { times - 1 } else { times };
@@ -123,6 +141,7 @@ impl Stream {
             root,
             len: 0,
             piece: len.max(1),
+            links: 0,
             fate: Fate::default(),
         };
         FileId(self.people.files.insert(file))
@@ -133,7 +152,12 @@ impl Stream {
         let leaf = self.leaf(class, root);
         let fate = self.draw_fate(class);
         let written = self.profile.classes[class].written;
-        let pieces = if written == Written::Appended { u64::from(fate.left) + 1 } else { 1 };
+        let pieces = match written {
+            Written::Appended => u64::from(fate.left) + 1,
+            // What is cut anywhere and gets a piece is two pieces long, on average.
+            Written::Truncated => 2,
+            _ => 1,
+        };
         let dir = match written {
             Written::Delivered => self.ensure(leaf, "tmp"),
             _ => leaf,
@@ -149,6 +173,52 @@ impl Stream {
         self.queue.push_back(Planned::Settle(Entity::File(file)));
     }
 
+    /// Plans files that are written at the same time, a record of each in turn.
+    fn plan_beside(&mut self, class: usize, root: u32, lens: &[u64], record: u64) {
+        let mut open = Vec::new();
+        for &len in lens {
+            let dir = self.leaf(class, root);
+            let fate = self.draw_fate(class);
+            let file = self.conceive(class, root, dir, len.min(record));
+            self.people.files[file.0].fate = fate;
+            open.push((file, len.saturating_sub(record)));
+        }
+        let files: Vec<FileId> = open.iter().map(|(file, _)| *file).collect();
+        for &file in &files {
+            if self.is_renamed(class) {
+                self.people.files[file.0].stage = Stage::Temporary;
+            }
+            self.then(Step::Birth(file));
+        }
+        while open.iter().any(|(_, left)| *left > 0) {
+            for (file, left) in &mut open {
+                let part = (*left).min(record);
+                if part > 0 {
+                    self.then(Step::Append(*file, part));
+                    *left -= part;
+                }
+            }
+        }
+        for file in files {
+            if self.is_renamed(class) {
+                let stage = Stage::Final;
+                self.then(Step::Move { file, dir: None, stage, replaces: None });
+            }
+            self.plan_links(class, file);
+            self.queue.push_back(Planned::Settle(Entity::File(file)));
+        }
+    }
+
+    /// Plans the names that a file has besides the first.
+    fn plan_links(&mut self, class: usize, file: FileId) {
+        let names = self.profile.classes[class].names;
+        if names == Counts::ONE {
+            return;
+        }
+        let count = names.draw(&mut self.chance).min(MOST_NAMES);
+        (1..count).for_each(|_| self.then(Step::Link(file)));
+    }
+
     /// Plans that a file is written, under a temporary name if its class has it
     /// so.
     fn plan_birth(&mut self, class: usize, file: FileId) {
@@ -158,6 +228,7 @@ impl Stream {
             let stage = Stage::Final;
             self.then(Step::Move { file, dir: None, stage, replaces: None });
         }
+        self.plan_links(class, file);
     }
 
     /// A directory that stays, which is made if it is not there yet.
@@ -272,6 +343,16 @@ impl Stream {
                 self.then(Step::Append(file, len.max(1)));
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
+            Written::Truncated => {
+                let File { len, piece, .. } = self.people.files[file.0];
+                let to = 1 + self.chance.below(len);
+                if to < len {
+                    self.then(Step::Truncate(file, to));
+                }
+                let more = (piece as f64 * (0.5 + self.chance.unit())) as u64;
+                self.then(Step::Append(file, more.max(1)));
+                self.queue.push_back(Planned::Settle(Entity::File(file)));
+            }
             Written::Once | Written::Renamed => {
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
@@ -315,6 +396,8 @@ impl Stream {
         self.plan_file(class, root, all.min(self.most_bytes()));
         for (file, _) in files {
             self.people.pin(Entity::File(file));
+            let links = self.people.files[file.0].links;
+            (0..links).for_each(|_| self.then(Step::Unlink(file)));
             self.then(Step::Delete(file));
         }
     }

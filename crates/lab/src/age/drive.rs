@@ -60,6 +60,12 @@ pub struct Tally {
     pub appended: u64,
     /// Files removed, those included that a rename took the place of.
     pub deleted: u64,
+    /// Times that a file was cut.
+    pub truncated: u64,
+    /// Names that files got besides their first.
+    pub linked: u64,
+    /// Such names that were left out, where a file has one only.
+    pub links_left_out: u64,
     /// Renames.
     pub renamed: u64,
     /// Directories made.
@@ -205,13 +211,18 @@ impl Run<'_> {
     /// Does an operation; where there is no room for it others go first. False
     /// when nobody is left to go.
     fn perform(&mut self, op: &Op) -> Result<bool, AgeError> {
-        while self.subject.apply(op)? == Applied::Full {
+        loop {
+            match self.subject.apply(op)? {
+                Applied::Full => {}
+                Applied::Done => break,
+                Applied::LeftOut => return self.leave_out().map(|()| true),
+            }
             self.tally.no_space += 1;
             if !self.stream.evict() {
                 return Ok(false);
             }
             while let Some(death) = self.stream.next_death() {
-                if self.subject.apply(&death)? == Applied::Full {
+                if self.subject.apply(&death)? != Applied::Done {
                     return Ok(false);
                 }
                 self.note(&death)?;
@@ -221,19 +232,34 @@ impl Run<'_> {
         Ok(true)
     }
 
+    /// An operation that such a file system has not got: it counts, so that runs on others
+    /// have the same operations under the same numbers.
+    fn leave_out(&mut self) -> Result<(), AgeError> {
+        self.stream.left_out();
+        self.tally.links_left_out += 1;
+        self.count_one()
+    }
+
     /// Writes down what an operation has changed.
     fn note(&mut self, op: &Op) -> Result<(), AgeError> {
         self.stream.done();
-        self.done += 1;
         self.tally.count(op);
         match op {
-            Op::Create { file, .. } | Op::Append { file, .. } => self.touched(*file)?,
+            Op::Create { file, .. } | Op::Append { file, .. } | Op::Truncate { file, .. } => {
+                self.touched(*file)?;
+            }
             Op::Rename { replaces: Some(file), .. } | Op::Delete { file, .. } => {
                 self.changed.remove(file);
                 self.score.set(*file, None);
             }
             _ => {}
         }
+        self.count_one()
+    }
+
+    /// One operation more; what the file system tells now.
+    fn count_one(&mut self) -> Result<(), AgeError> {
+        self.done += 1;
         let room = self.subject.room()?;
         self.stream.told(&room);
         self.look(room.fullness());
@@ -304,6 +330,9 @@ impl Tally {
                 self.appended += 1;
                 self.bytes_written += len.get();
             }
+            Op::Truncate { .. } => self.truncated += 1,
+            Op::Link { .. } => self.linked += 1,
+            Op::Unlink { .. } => {}
             Op::Rename { replaces, .. } => {
                 self.renamed += 1;
                 self.deleted += u64::from(replaces.is_some());

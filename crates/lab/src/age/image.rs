@@ -136,12 +136,20 @@ impl<'a> ImageSubject<'a> {
             }
             Op::Create { file, place, len, contents } => self.create(*file, place, *len, *contents),
             Op::Append { file, at, len, contents, .. } => self.append(*file, *at, *len, *contents),
+            Op::Truncate { file, len, .. } => {
+                let set = SetAttr { size: Some(len.get()), ..SetAttr::default() };
+                self.live.set_attr(self.file(*file)?, &set).map(drop)
+            }
+            Op::Link { file, to, .. } => {
+                let dir = self.dir(to.dir)?;
+                self.live.link(self.file(*file)?, dir, to.name.as_bytes()).map(drop)
+            }
             Op::Rename { from, to, .. } => {
                 let from = (self.dir(from.dir)?, from.name.as_bytes());
                 let to = (self.dir(to.dir)?, to.name.as_bytes());
                 self.live.rename(from, to, RenameMode::Replace)
             }
-            Op::Delete { place, .. } => {
+            Op::Delete { place, .. } | Op::Unlink { place, .. } => {
                 self.live.unlink(self.dir(place.dir)?, place.name.as_bytes())
             }
         }
@@ -176,6 +184,11 @@ impl Subject for ImageSubject<'_> {
         match self.perform(op) {
             Ok(()) => Ok(Applied::Done),
             Err(FsError::NoSpace(_)) => Ok(Applied::Full),
+            Err(FsError::NotPermitted(_) | FsError::Unsupported(_))
+                if matches!(op, Op::Link { .. }) =>
+            {
+                Ok(Applied::LeftOut)
+            }
             Err(error) => Err(error),
         }
     }
@@ -196,7 +209,8 @@ impl Subject for ImageSubject<'_> {
             used: bytes(space.blocks.saturating_sub(space.free)),
             available: bytes(space.available),
             unit: ByteLen::new(self.unit),
-            free_inodes: Some(space.free_inodes),
+            // FAT has none.
+            free_inodes: (space.inodes > 0).then_some(space.free_inodes),
         })
     }
 

@@ -133,7 +133,9 @@ impl<K: Kernel> MountedSubject<K> {
                 put(&mut self.files, file.0, to);
                 Ok(())
             }
-            Op::Delete { .. } => fs::remove_file(path),
+            Op::Truncate { len, .. } => File::options().write(true).open(path)?.set_len(len.get()),
+            Op::Link { to, .. } => fs::hard_link(path, self.path(to)),
+            Op::Delete { .. } | Op::Unlink { .. } => fs::remove_file(path),
         }
     }
 }
@@ -148,6 +150,9 @@ fn place_of(op: &Op) -> &Place {
         | Op::RemoveDir { place, .. }
         | Op::Create { place, .. }
         | Op::Append { place, .. }
+        | Op::Truncate { place, .. }
+        | Op::Unlink { place, .. }
+        | Op::Link { from: place, .. }
         | Op::Rename { from: place, .. }
         | Op::Delete { place, .. } => place,
     }
@@ -160,6 +165,12 @@ impl<K: Kernel> Subject for MountedSubject<K> {
             Ok(()) => Ok(Applied::Done),
             Err(error) => match error.kind() {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Ok(Applied::Full),
+                // What Linux says for a file system that has no links (link(2)).
+                ErrorKind::PermissionDenied | ErrorKind::Unsupported
+                    if matches!(op, Op::Link { .. }) =>
+                {
+                    Ok(Applied::LeftOut)
+                }
                 _ => Err(failed(&path, error)),
             },
         }

@@ -67,6 +67,31 @@ pub enum Op {
         /// What is written.
         contents: Contents,
     },
+    /// Cuts a file.
+    Truncate {
+        /// Which.
+        file: FileId,
+        /// Where it is.
+        place: Place,
+        /// How long it will be: shorter than it is, and not empty.
+        len: ByteLen,
+    },
+    /// Gives a file one more name.
+    Link {
+        /// Which.
+        file: FileId,
+        /// Where it is.
+        from: Place,
+        /// Its other name, which nothing has.
+        to: Place,
+    },
+    /// Removes one of several names of a file.
+    Unlink {
+        /// Which.
+        file: FileId,
+        /// The name.
+        place: Place,
+    },
     /// Gives a file another name, whose file, if there is one, goes.
     Rename {
         /// Which.

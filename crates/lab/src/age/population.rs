@@ -82,6 +82,8 @@ pub(super) struct File {
     pub(super) len: u64,
     /// What it will be made with, and then each piece that is appended.
     pub(super) piece: u64,
+    /// Names that it has besides the first.
+    pub(super) links: u32,
     pub(super) fate: Fate,
 }
 

@@ -7,6 +7,7 @@ mod text;
 use super::distribution::{Counts, Sizes, Span, Spans};
 use crate::LabError;
 use seekless_model::SpecError;
+use seekless_units::ByteLen;
 use serde::Deserialize;
 
 /// Names and files of the profiles that come along, by name.
@@ -15,6 +16,7 @@ const PROFILES: &[(&str, &str)] = &[
     ("git", include_str!("../../profiles/git.toml")),
     ("mail", include_str!("../../profiles/mail.toml")),
     ("packages", include_str!("../../profiles/packages.toml")),
+    ("server", include_str!("../../profiles/server.toml")),
 ];
 
 /// What is done to a file system over time.
@@ -49,8 +51,12 @@ pub struct Class {
     pub lifetime: Spans,
     /// How they are written.
     pub written: Written,
-    /// In how many pieces they are appended to, or how often they are replaced.
+    /// In how many pieces they are appended to, or how often they are replaced or cut.
     pub times: Counts,
+    /// How many names they have.
+    pub names: Counts,
+    /// How many are written at the same time, and how many bytes of each in turn.
+    pub writers: Option<(u32, ByteLen)>,
     /// How long they stay new.
     pub read: Option<Spans>,
     /// Which class they take the place of, and from how many files on.
@@ -69,6 +75,8 @@ pub enum Written {
     Renamed,
     /// In pieces, over their life.
     Appended,
+    /// In place: now and then cut somewhere and written on from there.
+    Truncated,
     /// Once, and now and then replaced by another under a temporary name that
     /// is renamed.
     Replaced,
@@ -189,6 +197,16 @@ mod tests {
             ("written = 'appended'".into(), "11: written"),
             (format!("\n{once}\n\nread = {{ median = '1d' }}"), "14: read"),
             ("written = 'delivered'".into(), "11: written"),
+            (format!("written = 'replaced'\ntimes = {count}\nnames = {count}"), "13: names"),
+            (format!("{once}\nwriters = 4"), "12: writers"),
+            (format!("{once}\nrecord = '4K'"), "12: record"),
+            (format!("{once}\nwriters = 1\nrecord = '4K'"), "12: writers"),
+            (format!("{once}\nwriters = 2\nrecord = '100'"), "13: record"),
+            (
+                format!("written = 'truncated'\ntimes = {count}\nwriters = 2\nrecord = '4K'"),
+                "13: writers",
+            ),
+            ("written = 'truncated'".into(), "11: written"),
             (format!("{once}\ngathers = 'b'"), "12: gathers"),
             (format!("{once}\ngather_at = 5"), "12: gather_at"),
             (format!("{once}\ngathers = 'b'\ngather_at = 0"), "13: gather_at"),

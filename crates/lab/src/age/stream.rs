@@ -24,6 +24,8 @@ pub struct Expected {
     pub len: ByteLen,
     /// Its bytes.
     pub contents: super::op::Contents,
+    /// Which of its names this is: 0 for the first.
+    pub name: u32,
 }
 
 /// The generator. It holds what it believes to be there, and what it plans.
@@ -101,15 +103,16 @@ impl Stream {
         there.map(|(id, file)| (FileId(id), file.dir, file.number))
     }
 
-    /// All files that are there, by path.
+    /// All names of files that are there, by path.
     #[must_use]
     pub fn expected(&self) -> Vec<Expected> {
         let there = self.people.files.iter().filter(|(_, file)| file.len > 0);
         let mut all: Vec<Expected> = there
-            .map(|(id, file)| {
-                let Place { dir, name } = self.place(FileId(id));
-                let path = format!("{}/{name}", self.people.path(dir));
-                Expected { path, len: ByteLen::new(file.len), contents: file.contents }
+            .flat_map(|(id, file)| (0..=file.links).map(move |name| (id, file, name)))
+            .map(|(id, file, name)| {
+                let place = self.place_of_name(FileId(id), name);
+                let path = format!("{}/{}", self.people.path(place.dir), place.name);
+                Expected { path, len: ByteLen::new(file.len), contents: file.contents, name }
             })
             .collect();
         all.sort_by(|a, b| a.path.cmp(&b.path));
@@ -163,6 +166,12 @@ impl Stream {
         Some(self.begin(step))
     }
 
+    /// The operation that was given last, and not told of yet, cannot be done on such a file
+    /// system: it never will have been.
+    pub fn left_out(&mut self) {
+        self.begun.pop();
+    }
+
     /// The operation that was given last, and not told of yet, is done.
     pub fn done(&mut self) {
         let Some(step) = self.begun.pop() else { return };
@@ -177,6 +186,17 @@ impl Stream {
                 let file = &mut self.people.files[file.0];
                 self.ledger.grown(file.len, file.len + len);
                 file.len += len;
+            }
+            Step::Truncate(file, len) => {
+                let file = &mut self.people.files[file.0];
+                self.ledger.gone(file.len);
+                self.ledger.grown(0, len);
+                file.len = len;
+            }
+            Step::Link(file) => self.people.files[file.0].links += 1,
+            Step::Unlink(file) => {
+                let links = &mut self.people.files[file.0].links;
+                *links = links.saturating_sub(1);
             }
             Step::Move { file, dir, stage, replaces } => {
                 let file = &mut self.people.files[file.0];
@@ -193,17 +213,24 @@ impl Stream {
         self.people.pin(entity);
         match entity {
             Entity::File(file) => {
-                self.funeral.push_back(Step::Delete(file));
+                self.bury_file(file);
                 1
             }
             Entity::Tree(id) => {
                 let tree = self.people.trees.remove(id.0);
                 let dead = tree.files.len();
-                self.funeral.extend(tree.files.into_iter().map(Step::Delete));
+                tree.files.into_iter().for_each(|file| self.bury_file(file));
                 self.funeral.extend(tree.dirs.into_iter().rev().map(Step::RemoveDir));
                 dead
             }
         }
+    }
+
+    /// Plans the removal of all names of a file.
+    fn bury_file(&mut self, file: FileId) {
+        let links = self.people.files[file.0].links;
+        self.funeral.extend((0..links).map(|_| Step::Unlink(file)));
+        self.funeral.push_back(Step::Delete(file));
     }
 
     fn has_room(&self, step: &Step) -> bool {
@@ -227,9 +254,20 @@ impl Stream {
         let name = match stage {
             Stage::Final => format!("{class}-{number:x}"),
             Stage::Temporary => format!(".{class}-{number:x}.new"),
-            Stage::Read => format!("{class}-{number:x}:2,S"),
+            // Maildirs have a colon; of what is used for it where it is not allowed
+            // (FAT), the semicolon is the most frequent.
+            Stage::Read => format!("{class}-{number:x};2,S"),
         };
         Place { dir, name }
+    }
+
+    /// One of a file's names, which lie beside the first.
+    fn place_of_name(&self, file: FileId, name: u32) -> Place {
+        let mut place = self.place(file);
+        if name > 0 {
+            place.name = format!("{}~{name:x}", place.name);
+        }
+        place
     }
 
     /// What is to be done to the file system for a step.
@@ -247,6 +285,17 @@ impl Stream {
                 let File { len: at, contents, .. } = self.people.files[file.0];
                 let (at, len) = (ByteLen::new(at), ByteLen::new(len));
                 Op::Append { file, place: self.place(file), at, len, contents }
+            }
+            Step::Truncate(file, len) => {
+                Op::Truncate { file, place: self.place(file), len: ByteLen::new(len) }
+            }
+            Step::Link(file) => {
+                let next = self.people.files[file.0].links + 1;
+                Op::Link { file, from: self.place(file), to: self.place_of_name(file, next) }
+            }
+            Step::Unlink(file) => {
+                let last = self.people.files[file.0].links;
+                Op::Unlink { file, place: self.place_of_name(file, last) }
             }
             Step::Move { file, dir, stage, replaces } => {
                 let dir = dir.unwrap_or(self.people.files[file.0].dir);

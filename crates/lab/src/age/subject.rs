@@ -13,6 +13,8 @@ pub enum Applied {
     Done,
     /// There was no room for it, and nothing has changed.
     Full,
+    /// Such a file system has nothing of the kind (links), and nothing has changed.
+    LeftOut,
 }
 
 /// A file system that operations are done to.

@@ -12,11 +12,11 @@ use std::ops::ControlFlow;
 
 const UNIT: u64 = 4096;
 
-/// What a name leads to: a directory by its path, or a file's length.
+/// What a name leads to: a directory, or a file by its number and its length.
 #[derive(Clone, PartialEq, Debug)]
 enum Node {
     Dir,
-    File(u64),
+    File(usize, u64),
 }
 
 pub(crate) struct Model {
@@ -31,8 +31,12 @@ pub(crate) struct Model {
     asked: u64,
     now: Nanos,
     exact: bool,
+    /// A file has one name only.
+    unlinked: bool,
     /// Names of files that were removed.
     removed: Vec<String>,
+    /// Files made so far.
+    made: usize,
 }
 
 impl Model {
@@ -47,7 +51,9 @@ impl Model {
             asked: 0,
             now: Nanos::ZERO,
             exact: true,
+            unlinked: false,
             removed: Vec::new(),
+            made: 0,
         }
     }
 
@@ -69,10 +75,21 @@ impl Model {
 
     fn remove(&mut self, path: &str) -> Node {
         let node = self.nodes.remove(path).unwrap_or_else(|| panic!("{path}: not there"));
-        let len = if let Node::File(len) = node { len } else { UNIT };
+        let len = if let Node::File(_, len) = node { len } else { UNIT };
+        if matches!(node, Node::File(..)) && self.nodes.values().any(|other| *other == node) {
+            return node;
+        }
         self.used -= len.div_ceil(UNIT) * UNIT;
         self.inodes += 1;
         node
+    }
+
+    /// The names of a file have another length.
+    fn set_len(&mut self, path: &str, len: u64) {
+        let old = self.nodes[path].clone();
+        let Node::File(file, _) = old else { panic!("{path}: no file") };
+        let names = self.nodes.values_mut().filter(|node| **node == old);
+        names.for_each(|node| *node = Node::File(file, len));
     }
 
     fn insert(&mut self, path: String, node: Node) {
@@ -103,16 +120,32 @@ impl Model {
                 if !self.grow(0, len.get(), 1) {
                     return false;
                 }
-                self.insert(self.path(place), Node::File(len.get()));
+                self.made += 1;
+                self.insert(self.path(place), Node::File(self.made, len.get()));
+            }
+            Op::Truncate { place, len, .. } => {
+                let path = self.path(place);
+                let Node::File(_, from) = self.nodes[&path] else { panic!("{path}") };
+                assert!((1..from).contains(&len.get()), "{path}: {from} to {}", len.get());
+                self.used -= from.div_ceil(UNIT) * UNIT - len.get().div_ceil(UNIT) * UNIT;
+                self.set_len(&path, len.get());
+            }
+            Op::Link { from, to, .. } => {
+                let node = self.nodes[&self.path(from)].clone();
+                self.insert(self.path(to), node);
+            }
+            Op::Unlink { place, .. } => {
+                let node = self.remove(&self.path(place));
+                assert!(self.nodes.values().any(|other| *other == node), "the last name");
             }
             Op::Append { place, at, len, .. } => {
                 let (from, to) = (at.get(), at.get() + len.get());
                 let path = self.path(place);
-                assert_eq!(self.nodes[&path], Node::File(from), "{path}");
+                assert!(matches!(self.nodes[&path], Node::File(_, len) if len == from), "{path}");
                 if !self.grow(from, to, 0) {
                     return false;
                 }
-                self.nodes.insert(path, Node::File(to));
+                self.set_len(&path, to);
             }
             Op::Rename { from, to, replaces, .. } => {
                 let (from, to) = (self.path(from), self.path(to));
@@ -125,7 +158,9 @@ impl Model {
             }
             Op::Delete { place, .. } => {
                 let path = self.path(place);
-                assert!(matches!(self.remove(&path), Node::File(_)));
+                let node = self.remove(&path);
+                assert!(matches!(node, Node::File(..)));
+                assert!(self.nodes.values().all(|other| *other != node), "not the last name");
                 self.removed.push(place.name.clone());
             }
         }
@@ -135,6 +170,9 @@ impl Model {
 
 impl Subject for Model {
     fn apply(&mut self, op: &Op) -> Result<Applied, FsError> {
+        if self.unlinked && matches!(op, Op::Link { .. }) {
+            return Ok(Applied::LeftOut);
+        }
         Ok(if self.do_it(op) { Applied::Done } else { Applied::Full })
     }
 
@@ -166,11 +204,15 @@ fn run(name: &str, model: &mut Model, settings: Settings) -> Aged {
     let profile = profile::named(name).unwrap();
     let aged = age(&profile, model, settings, &mut |_| ControlFlow::Continue(())).unwrap();
     // What the stream believes is what is there.
-    let believed: BTreeMap<String, Node> = (aged.stream.expected().into_iter())
-        .map(|file| (format!("/{}", file.path), Node::File(file.len.get())))
+    let believed: BTreeMap<String, u64> = (aged.stream.expected().into_iter())
+        .map(|file| (format!("/{}", file.path), file.len.get()))
         .collect();
-    let mut files = model.nodes.clone();
-    files.retain(|_, node| *node != Node::Dir);
+    let files: BTreeMap<String, u64> = (model.nodes.iter())
+        .filter_map(|(path, node)| match node {
+            Node::File(_, len) => Some((path.clone(), *len)),
+            Node::Dir => None,
+        })
+        .collect();
     assert_eq!(believed, files, "{name}");
     aged
 }
@@ -185,7 +227,7 @@ fn what_the_stream_believes_is_there() {
         assert_eq!((last.operations, aged.samples.len()), (60_000, 11));
         assert!(last.days > 0.1, "{name}: {}", last.days);
         let tally = aged.tally;
-        assert!(tally.deleted > 1000 && tally.renamed > 1000, "{name}: {tally:?}");
+        assert!(tally.deleted > 1000 && tally.renamed > 500, "{name}: {tally:?}");
         assert_eq!(tally.no_space, 0, "{name}");
     }
 }
@@ -195,10 +237,68 @@ fn every_profile_does_what_it_is_made_of() {
     let tally = |name| run(name, &mut Model::new(256 << 20), settings(60_000, 1)).tally;
     let (packages, mail, build, git) =
         (tally("packages"), tally("mail"), tally("build"), tally("git"));
+    let server = tally("server");
+    assert!(server.linked > 1000 && server.truncated > 100, "{server:?}");
+    assert!(server.appended > server.truncated + 3000, "by several writers: {server:?}");
+    assert_eq!((server.links_left_out, mail.linked + mail.truncated), (0, 0), "{server:?}");
     assert!(packages.renamed > 10_000 && packages.directories_removed > 300, "{packages:?}");
     assert!(mail.appended > 2000 && mail.renamed > 15_000, "{mail:?}");
     assert!(build.directories_removed > 300 && build.appended > 1000, "{build:?}");
     assert!(git.renamed > 10_000 && git.directories_made > 500, "{git:?}");
+}
+
+/// Where a file has one name only, the same operations are done but for the links, which
+/// are counted.
+#[test]
+fn links_are_left_out_where_there_are_none() {
+    let linked = run("server", &mut Model::new(256 << 20), settings(20_000, 1));
+    let mut model = Model { unlinked: true, ..Model::new(256 << 20) };
+    let alone = run("server", &mut model, settings(20_000, 1));
+    assert_eq!((alone.tally.linked, alone.end), (0, End::Done));
+    // Until something is removed, whose names then need not be.
+    let before = linked.reached.unwrap();
+    assert_eq!(alone.reached, Some(before));
+    assert!(alone.tally.links_left_out > 500, "{:?}", alone.tally);
+    assert!(alone.stream.expected().iter().all(|file| file.name == 0));
+    assert!(linked.stream.expected().iter().any(|file| file.name > 2));
+}
+
+/// Of files that are written at the same time each has a record before any has two.
+#[test]
+fn several_writers_take_turns() {
+    let class = "[[class]]\nname = 'a'\nweight = 1\nwritten = 'renamed'\nburst = { median = 4 }\n\
+                 writers = 4\nrecord = '4K'\nlifetime = { median = '1y' }\n\
+                 size = { median = '20K' }\n[class.directory]\ntop = 'top'\n";
+    let head = "name = 'x'\nsummary = 'x'\npace = '1ms'\nrest = '1min'\n";
+    let profile = Profile::parse(&[head, class].concat(), "x.toml").unwrap();
+    let room = Room {
+        used: ByteLen::ZERO,
+        available: ByteLen::new(1 << 30),
+        unit: ByteLen::new(UNIT),
+        free_inodes: None,
+    };
+    let mut stream = seekless_lab::age::stream::Stream::new(profile, 1, 0.5, &room, true);
+    let mut seen = Vec::new();
+    for _ in 0..25 {
+        match stream.next_op().unwrap() {
+            Op::Create { file, len, .. } => seen.push(('c', file, len.get())),
+            Op::Append { file, at, len, .. } => {
+                let written = seen.iter().filter(|(_, other, _)| *other == file).count() as u64;
+                assert_eq!(at.get(), written * 4096);
+                seen.push(('a', file, len.get()));
+            }
+            Op::Rename { file, .. } => seen.push(('r', file, 0)),
+            Op::MakeDir { .. } => {}
+            other => panic!("{other:?}"),
+        }
+        stream.done();
+    }
+    let kinds: String = seen.iter().map(|(kind, ..)| *kind).collect();
+    assert_eq!(kinds, format!("{}{}{}", "c".repeat(4), "a".repeat(16), "r".repeat(4)));
+    for round in seen[..20].chunks(4) {
+        let files: Vec<FileId> = round.iter().map(|(_, file, _)| *file).collect();
+        assert_eq!(files, seen[..4].iter().map(|(_, file, _)| *file).collect::<Vec<_>>());
+    }
 }
 
 #[test]

@@ -18,6 +18,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// 1980-01-01, before which no image was used that is aged.
+const EARLIEST: Timestamp = Timestamp { secs: 315_532_800, nanos: 0 };
+
 /// Ages an image, or a copy of it.
 pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let about = |failure: Failure| failure.about(path.display());
@@ -47,7 +50,7 @@ fn check_format(path: &Path) -> Result<(), Failure> {
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
     let format = seekless_fs::format::claim(FORMATS, &device);
     match format.map_err(|error| fs(error).about(path.display()))?.name {
-        "ffs" | "ext" => Ok(()),
+        "ffs" | "ext" | "fat" => Ok(()),
         other => Err(Failure::new(
             Kind::Unsupported,
             format!(
@@ -80,7 +83,8 @@ fn on_device(
     device: &Arc<FileDevice>,
 ) -> Result<Outcome, Failure> {
     let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
-    let began = image.attr(image.root())?.mtime;
+    // The root of a FAT volume has no time; entries begin with 1980.
+    let began = image.attr(image.root())?.mtime.max(EARLIEST);
     let before = FreeExtents::of(image.as_ref())?;
     let clock = Arc::new(VirtualClock::new());
     // Its time goes on from when the root directory was last changed.

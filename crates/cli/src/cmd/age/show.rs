@@ -222,7 +222,7 @@ fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn what_was_done(outcome: &Outcome, last: &Sample) -> [(&'static str, String); 3] {
+fn what_was_done(outcome: &Outcome, last: &Sample) -> Vec<(&'static str, String)> {
     let (tally, took) = (&outcome.aged.tally, outcome.took.as_secs_f64());
     let done = format!(
         "{} created, {} appended to, {} renamed, {} deleted; {} written",
@@ -239,7 +239,17 @@ fn what_was_done(outcome: &Outcome, last: &Sample) -> [(&'static str, String); 3
     );
     let rate = grouped((last.operations as f64 / took.max(1e-9)) as u64);
     let took = format!("{took:.1} s, {rate} a second");
-    [("done", done), ("out of space", room), ("took", took)]
+    let mut rows = vec![("done", done)];
+    if tally.truncated + tally.linked + tally.links_left_out > 0 {
+        let mut more =
+            format!("{} truncated, {} hard links", grouped(tally.truncated), grouped(tally.linked));
+        if tally.links_left_out > 0 {
+            more.push_str(&format!(" ({} left out: none here)", grouped(tally.links_left_out)));
+        }
+        rows.push(("and", more));
+    }
+    rows.extend([("out of space", room), ("took", took)]);
+    rows
 }
 
 fn fullness(run: &Run<'_>, outcome: &Outcome, last: &Sample) -> String {

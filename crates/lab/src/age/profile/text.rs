@@ -1,7 +1,7 @@
 //! A profile as its file has it, with places, and whether it makes sense.
 
 use super::{Class, Directory, Profile, Written};
-use crate::age::distribution::{Counts, Sizes, Span, Spans, Weight};
+use crate::age::distribution::{Counts, Size, Sizes, Span, Spans, Weight};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -37,6 +37,9 @@ struct ClassText {
     lifetime: Spans,
     written: Spanned<Written>,
     times: Option<Spanned<Counts>>,
+    names: Option<Spanned<Counts>>,
+    writers: Option<Spanned<u32>>,
+    record: Option<Spanned<Size>>,
     read: Option<Spanned<Spans>>,
     gathers: Option<Spanned<String>>,
     gather_at: Option<Spanned<u32>>,
@@ -75,21 +78,28 @@ impl ProfileText {
     }
 }
 
+/// The most files that a class writes at the same time.
+const MOST_WRITERS: u32 = 64;
+/// The least bytes of one write when several files are written at the same time: a sector.
+const LEAST_RECORD: u64 = 512;
+
 impl ClassText {
     fn check(&self) -> Result<(), Wrong> {
         check_name(&self.name)?;
         self.directory.check()?;
         let written = *self.written.get_ref();
-        let many = matches!(written, Written::Appended | Written::Replaced);
-        let why = "'times' requires written = \"appended\" or \"replaced\"";
+        let many = matches!(written, Written::Appended | Written::Replaced | Written::Truncated);
+        let why = "'times' requires written = \"appended\", \"replaced\" or \"truncated\"";
         self.goes_with(self.times.as_ref(), many, why)?;
         let delivered = written == Written::Delivered;
         self.goes_with(self.read.as_ref(), delivered, "'read' requires written = \"delivered\"")?;
         self.check_gathering()?;
+        self.check_names()?;
+        self.check_writers()?;
         if !self.directory.is_tree() {
             return Ok(());
         }
-        if delivered || written == Written::Appended {
+        if delivered || matches!(written, Written::Appended | Written::Truncated) {
             return wrong(
                 &self.written,
                 "files of a tree must be written once, renamed or replaced",
@@ -108,6 +118,37 @@ impl ClassText {
         match key {
             Some(at) if !so => wrong(at, why),
             None if so => wrong(&self.written, why),
+            _ => Ok(()),
+        }
+    }
+
+    /// Another file takes the name of one that is replaced, and one that is delivered
+    /// changes its own: what would become of further names nobody says.
+    fn check_names(&self) -> Result<(), Wrong> {
+        let replaced = matches!(self.written.get_ref(), Written::Replaced | Written::Delivered);
+        match &self.names {
+            Some(at) if replaced => {
+                wrong(at, "'names' is not allowed for files that are replaced or delivered")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_writers(&self) -> Result<(), Wrong> {
+        let why = "'writers' (2 to 64) and 'record' (at least 512 bytes) must be used together";
+        match (&self.writers, &self.record) {
+            (None, None) => return Ok(()),
+            (Some(at), None) => return wrong(at, why),
+            (None, Some(at)) => return wrong(at, why),
+            (Some(at), _) if !(2..=MOST_WRITERS).contains(at.get_ref()) => return wrong(at, why),
+            (_, Some(at)) if at.get_ref().0.get() < LEAST_RECORD => return wrong(at, why),
+            _ => {}
+        }
+        let whole = matches!(self.written.get_ref(), Written::Once | Written::Renamed);
+        match &self.writers {
+            Some(at) if !whole || self.directory.is_tree() => {
+                wrong(at, "'writers' requires files that are written once or renamed, not trees")
+            }
             _ => Ok(()),
         }
     }
@@ -151,6 +192,11 @@ impl ClassText {
             lifetime: self.lifetime,
             written: self.written.into_inner(),
             times: self.times.map_or(Counts::ONE, Spanned::into_inner),
+            names: self.names.map_or(Counts::ONE, Spanned::into_inner),
+            writers: self
+                .writers
+                .map(Spanned::into_inner)
+                .zip(self.record.map(|record| record.into_inner().0)),
             read: self.read.map(Spanned::into_inner),
             gathers: self.gathers.map(Spanned::into_inner).zip(at),
             directory: self.directory.directory(),
