@@ -76,6 +76,10 @@ pub struct Config {
     pub later: Roles,
     /// Changes that are written at once although the discipline writes them later.
     pub at_once: Roles,
+    /// A write of a block is never torn between two of its sectors, as the kernels of the
+    /// time took for granted: directories of ext2 need no care for that. For those who compare
+    /// times; a real device gives no such promise.
+    pub whole_blocks: bool,
     /// Seconds after which all blocks that were committed meanwhile go home from the
     /// journal, as a kernel's writeback brings them (`dirty_expire_centisecs`, 30
     /// seconds). `None`: once their room in the log is wanted.
@@ -110,6 +114,7 @@ impl Config {
             page: None,
             later: Roles::NONE,
             at_once: Roles::NONE,
+            whole_blocks: false,
             home_after: None,
             barriers: true,
             drop_order: None,

@@ -43,5 +43,10 @@ fn open_live(
         wall,
     };
     let config = mounting.config_or(Discipline::SoftUpdates);
-    Ok(Box::new(FatLive::open(device, clock, config, options)?))
+    let mut live = FatLive::open(device, clock, config, options)?;
+    if mounting.loads_fats {
+        let (fat, core) = live.parts();
+        fat.load_fats(core)?;
+    }
+    Ok(Box::new(live))
 }

@@ -29,6 +29,8 @@ pub struct Mounting {
     pub clusters: Option<String>,
     /// Minutes by which the times on a FAT volume are ahead of UTC.
     pub zone: i32,
+    /// All FATs of a FAT volume are in memory from the beginning.
+    pub loads_fats: bool,
     /// What policies that draw at random begin with.
     pub seed: u64,
     /// Gather new blocks into clusters, where the format does.
@@ -55,6 +57,7 @@ impl Mounting {
             blocks: None,
             clusters: None,
             zone: 0,
+            loads_fats: false,
             seed: 1,
             reallocblks: true,
             delays: None,

@@ -138,6 +138,10 @@ pub struct Format {
     /// Bytes in a cluster (`mkfs.fat -s`, in bytes); only of FAT, which must have it.
     #[serde(default)]
     pub cluster: Option<Size>,
+    /// Bytes in a sector (`mkfs.fat -S`), which is what is cached of FATs; only of FAT, 512 when
+    /// not given.
+    #[serde(default)]
+    pub sector: Option<Size>,
     /// Number of FATs (`mkfs.fat -f`); only of FAT, two when not given.
     #[serde(default)]
     pub fats: Option<u32>,
@@ -176,6 +180,17 @@ pub struct CacheSpec {
     /// ext2fs did.
     #[serde(default)]
     pub names_at_once: bool,
+    /// Directories of ext2 are filled as if no write of a block were ever torn: entries follow
+    /// each other in the order in which they were made under `normal` and `sync` too.
+    #[serde(default)]
+    pub whole_blocks: bool,
+    /// The FATs are in memory from the mount on, as BSD's kernels read them then; of no
+    /// account to other formats.
+    #[serde(default)]
+    pub load_fats: bool,
+    /// Archives read files as FreeBSD's kernels ask for it.
+    #[serde(default)]
+    pub cluster_read: bool,
 }
 
 /// What the processor costs.
@@ -207,7 +222,8 @@ pub struct Workload {
     pub name: String,
     /// What is done.
     pub kind: WorkloadKind,
-    /// The tree it is done with.
+    /// The tree it is done with; [`WorkloadKind::Postmark`] has none.
+    #[serde(default = "TreeSpec::none")]
     pub tree: TreeSpec,
     /// Of [`WorkloadKind::Torture`]: the tree that is copied and removed.
     #[serde(default)]
@@ -235,6 +251,9 @@ pub struct Workload {
     /// Of [`WorkloadKind::Archive`]: what was done to the volume before.
     #[serde(default)]
     pub aged: Option<Postmark>,
+    /// Of [`WorkloadKind::Postmark`]: what each of the writers does.
+    #[serde(default)]
+    pub pool: Option<Postmark>,
     /// Of [`WorkloadKind::Torture`]: how often the benchmark is run.
     #[serde(default)]
     pub rounds: Option<u32>,
@@ -290,6 +309,9 @@ pub enum WorkloadKind {
     /// same time, then mounted anew and read in the order in which it is listed: phases
     /// `tarcp` and `tar`.
     Archive,
+    /// Postmark, by one process or several at once, each in a pool of its own: phase
+    /// `postmark`, without the making of the directories.
+    Postmark,
 }
 
 /// Pairs of cells are set against the published ones: which of the two is faster.

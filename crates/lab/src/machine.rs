@@ -1,8 +1,9 @@
 //! The live engine on modelled disks, with a processor whose time counts.
 //!
 //! - `volume`: a file system on its disk; `make`: empty ones; `partition`: where they begin;
-//! - `files`: what is read and written; `phase`: what is counted, from when to when.
+//! - `files`: what is read and written; `clustered`: as FreeBSD asks for it; `phase`: what is counted, from when to when.
 
+mod clustered;
 mod files;
 mod make;
 mod partition;
@@ -86,6 +87,11 @@ pub struct Machine {
     bytes: Vec<u8>,
     /// Bytes of a file that its inode maps by itself: no request reaches over them.
     direct: u64,
+    /// Bytes of a block of files, and of the largest read.
+    block: u64,
+    most_read: u64,
+    /// Files are read as FreeBSD's kernels do.
+    cluster_read: bool,
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -113,6 +119,9 @@ impl Machine {
             chance: setup.chance.clone(),
             bytes: vec![0x5A; CHUNK],
             direct: files::direct(&system.format),
+            block: files::block(&system.format),
+            most_read: system.cache.cluster.0.get(),
+            cluster_read: system.cache.cluster_read,
         })
     }
 
@@ -236,6 +245,22 @@ impl Machine {
         let busy = due.map_or(then, |due| due.min(then));
         let idle = busy.saturating_since(self.clock.now()).saturating_sub(1) / SECOND;
         self.clock.sleep(Nanos::new(idle * SECOND));
+    }
+
+    /// Somebody has a file open.
+    ///
+    /// # Errors
+    /// As [`Operate::hold`].
+    pub(crate) fn open(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.live().hold(ino)
+    }
+
+    /// It is closed again, in the time of the call that came before.
+    ///
+    /// # Errors
+    /// As [`Operate::release`].
+    pub(crate) fn close_file(&mut self, ino: Ino) -> Result<(), FsError> {
+        self.live().release(ino)
     }
 
     /// Unmounts everything and mounts it again, with empty caches.

@@ -106,6 +106,11 @@ impl TreeSpec {
         }
     }
 
+    /// No tree.
+    pub(crate) const fn none() -> Self {
+        Self::Flat { directories: 0, files: 0, len: 0 }
+    }
+
     /// One of several parts of as many directories, files and bytes as may be; `None` for
     /// a tree that is not divided, or has fewer directories than parts.
     pub(crate) fn part(&self, number: u32, of: u32) -> Option<Self> {
@@ -126,6 +131,9 @@ impl TreeSpec {
     /// The tree's entries, each directory in front of what lies in it.
     #[must_use]
     pub fn entries(&self, seed: u64) -> Vec<Entry> {
+        if *self == Self::none() {
+            return Vec::new();
+        }
         match *self {
             Self::Ports { directories, files, categories } => {
                 let shape = Shape::new(directories, files, categories);

@@ -3,6 +3,7 @@
 mod andrew;
 mod archive;
 mod copy;
+mod postmark;
 mod process;
 mod torture;
 
@@ -33,6 +34,7 @@ impl WorkloadKind {
             Self::TreeThenFiles => &["mkdir", "files", "read", "rm"],
             Self::CopyInOrder => &copy::PHASES,
             Self::Archive => &archive::PHASES,
+            Self::Postmark => &postmark::PHASES,
         }
     }
 }
@@ -73,6 +75,7 @@ impl Workload {
             }
             WorkloadKind::CopyInOrder => copy::perform(machine, tree, self.atime),
             WorkloadKind::Archive => archive::perform(machine, self, seed),
+            WorkloadKind::Postmark => postmark::perform(machine, self, seed),
         }
     }
 }

@@ -82,7 +82,9 @@ impl Ext {
         let entries = Entries {
             inodes: sb.raw.s_inodes_count.get(),
             typed: sb.has_incompat(incompat::FILETYPE),
-            torn: config.discipline.orders_writes() && !sb.has_metadata_csum(),
+            torn: config.discipline.orders_writes()
+                && !config.whole_blocks
+                && !sb.has_metadata_csum(),
             tail: if sb.has_metadata_csum() { size_of::<DirEntryTail>() } else { 0 },
         };
         let format = Self {

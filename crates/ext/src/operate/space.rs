@@ -213,6 +213,7 @@ impl Ext {
         most: u32,
         limit: u64,
     ) -> Result<(Extent, ChangeId), FsError> {
+        self.give_back_ahead(core)?;
         let sb = &self.volume.sb;
         let goal = goal.filter(|at| at.get() < sb.blocks && *at >= sb.first_block);
         let start = goal.map_or(group, |at| self.groups.shape().group_of(at));

@@ -83,6 +83,28 @@ impl Fat {
         (self.boot().fat_start(fat).saturating_add(skip), index(within))
     }
 
+    /// Brings the FATs into the cache, as kernels of BSD do when they mount a volume
+    /// (`fillinusemap`). No file is slower without it: for those who compare times.
+    ///
+    /// # Errors
+    /// [`FsError::Device`].
+    pub fn load_fats(&self, core: &mut Core) -> Result<(), FsError> {
+        const PIECE: u64 = 128;
+        let sectors = u64::from(self.boot().fat_sectors);
+        for fat in self.written_fats() {
+            let start = self.boot().fat_start(fat);
+            let mut at = 0u64;
+            while at < sectors {
+                let count = sectors.saturating_sub(at).min(PIECE);
+                let bytes = count.saturating_mul(u64::from(self.boot().sector));
+                let mut piece = vec![0; index(bytes)];
+                core.cache.read_run(start.saturating_add(at), 0, &mut piece)?;
+                at = at.saturating_add(count);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the entry of a cluster lies in two sectors.
     pub(super) fn straddles(&self, cluster: u32) -> bool {
         let at = entry_byte(self.boot().width, cluster);

@@ -7,6 +7,7 @@ use super::{Cpu, Experiment, Postmark, Published, Ranking, Sweep, System, Worklo
 use crate::machine::{self, Making};
 use crate::plan;
 use crate::quantity::{DisciplineName, NAME_MOST, Size};
+use crate::tree::TreeSpec;
 use seekless_units::{ByteLen, SECTOR};
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -295,14 +296,21 @@ impl Workload {
         if self.atime && self.kind != WorkloadKind::CopyInOrder {
             return Some(Fault::of("atime", "is allowed only for 'copy-in-order'"));
         }
-        let archive = [
-            ("writers", self.writers.is_some()),
-            ("record", self.record.is_some()),
-            ("aged", self.aged.is_some()),
-        ];
+        let archive = [("record", self.record.is_some()), ("aged", self.aged.is_some())];
         let archive = archive.into_iter().find(|(_, given)| *given);
         if let Some((key, _)) = archive.filter(|_| self.kind != WorkloadKind::Archive) {
             return Some(Fault::of(key, "is allowed only for 'archive'"));
+        }
+        let several = [WorkloadKind::Archive, WorkloadKind::Postmark].contains(&self.kind);
+        if self.writers.is_some() && !several {
+            return Some(Fault::of("writers", "is allowed only for 'archive' and 'postmark'"));
+        }
+        let postmark = self.kind == WorkloadKind::Postmark;
+        if self.pool.is_some() != postmark {
+            return Some(Fault::of("pool", "is allowed only for 'postmark', which requires it"));
+        }
+        if (self.tree == TreeSpec::none()) != postmark {
+            return Some(Fault::of("tree", "is required, but by 'postmark', which has none"));
         }
         if self.rounds.is_some() != torture {
             return stray("rounds");
@@ -322,13 +330,15 @@ impl Workload {
         let long = || counted("record", self.record?.0.get(), MOST_RECORD);
         let record = || long().or_else(|| sectors("record", self.record?));
         let aged = || Some(self.aged?.fault()?.within("aged"));
+        let pool = || Some(self.pool?.fault()?.within("pool"));
         let parts = || {
-            let writers = self.writers.filter(|&writers| writers > 1)?;
+            let archive = self.kind == WorkloadKind::Archive;
+            let writers = self.writers.filter(|&writers| archive && writers > 1)?;
             let part = self.tree.part(0, writers);
             let message = "is allowed only for 'sources' with a directory for each writer";
             part.is_none().then(|| Fault::of("writers", message))
         };
-        writers().or_else(record).or_else(aged).or_else(parts)
+        writers().or_else(record).or_else(aged).or_else(pool).or_else(parts)
     }
 
     fn fault_of_limits(&self) -> Option<Fault> {
@@ -338,6 +348,9 @@ impl Workload {
     }
 
     fn fault_of_trees(&self) -> Option<Fault> {
+        if self.kind == WorkloadKind::Postmark {
+            return None;
+        }
         let of = |(key, message): (_, String)| Fault::of(key, message);
         let copied = || Some(of(self.copied.as_ref()?.fault()?).within("copied"));
         self.tree.fault().map(|fault| of(fault).within("tree")).or_else(copied)

@@ -14,6 +14,12 @@ pub(super) fn direct(format: &Format) -> u64 {
     if mapped { BLOCKS.saturating_mul(block) } else { 0 }
 }
 
+/// Bytes of a block of files.
+pub(super) fn block(format: &Format) -> u64 {
+    let size = format.block.or(format.cluster);
+    size.map_or(1, |size| size.0.get().max(1))
+}
+
 impl Machine {
     /// Unpacks a file's contents from an archive, and writes them.
     ///

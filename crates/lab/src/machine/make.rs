@@ -110,6 +110,7 @@ fn ffs_options(format: &Format) -> Result<MakeOptions, FsError> {
         ("features", format.features.is_some()),
         ("cluster", format.cluster.is_some()),
         ("fats", format.fats.is_some()),
+        ("sector", format.sector.is_some()),
     ];
     refuse("UFS", &stray)?;
     let version = match format.kind {
@@ -140,6 +141,7 @@ fn ext_options(format: &Format) -> Result<BuildOptions, FsError> {
         ("journal", format.journal.is_some() && !format.kind.has_journal()),
         ("cluster", format.cluster.is_some()),
         ("fats", format.fats.is_some()),
+        ("sector", format.sector.is_some()),
     ];
     refuse("this ext", &stray)?;
     let inode_size =
@@ -188,7 +190,10 @@ fn fat_options(format: &Format) -> Result<seekless_fat::MakeOptions, FsError> {
     };
     let cluster = format.cluster.ok_or_else(|| FsError::Invalid("FAT needs cluster".into()))?;
     let mut options = seekless_fat::MakeOptions::new(Some(width), format.size.0);
-    options.cluster = Some(small(cluster)? / options.sector_size);
+    if let Some(sector) = format.sector {
+        options.sector_size = small(sector)?;
+    }
+    options.cluster = Some(small(cluster)? / options.sector_size.max(1));
     options.fats = format.fats.unwrap_or(options.fats);
     options.time = TODAY;
     Ok(options)

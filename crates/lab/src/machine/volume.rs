@@ -67,7 +67,11 @@ fn mounting(system: &System, setup: &Setup<'_>) -> Mounting {
     let fresh = Mounting::new(config(system, setup));
     let common = Mounting { discipline: Some(setup.discipline), seed: setup.chance.seed, ..fresh };
     if format.kind.is_fat() {
-        return Mounting { clusters: Some(setup.policy.into()), ..common };
+        return Mounting {
+            clusters: Some(setup.policy.into()),
+            loads_fats: system.cache.load_fats,
+            ..common
+        };
     }
     let (directories, inodes) = quantity::both_policies(setup.policy);
     Mounting {
@@ -161,6 +165,7 @@ fn config(system: &System, setup: &Setup<'_>) -> Config {
     config.later = config.later.and(roles(system.cache.delay_moves, &MOVES));
     let names = system.cache.names_at_once && setup.discipline == Discipline::Async;
     config.at_once = roles(names, &AT_ONCE_IN_EXT2FS);
+    config.whole_blocks = system.cache.whole_blocks;
     config.home_after = system.cache.home_after;
     config.barriers = false;
     let limits = &mut config.limits;

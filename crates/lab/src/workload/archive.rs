@@ -1,14 +1,14 @@
 //! A tree copied by a pair of archivers (`tar cf - . | tar xpf -`), whose source is in
 //! memory, and read again from the disk by `tar cf /dev/zero`.
 
+use super::postmark::Pool;
 use super::process::{Process, Turn, run_all};
-use super::{Measured, parent, phase, read_below};
+use super::{Measured, parent, phase};
 use crate::experiment::{Postmark, Workload};
 use crate::machine::Machine;
 use crate::tree::Entry;
 use seekless_fs::FsError;
 use seekless_fs::operate::NewFile;
-use seekless_model::random::Random;
 use seekless_units::{ByteLen, Ino};
 
 pub(super) const PHASES: [&str; 2] = ["tarcp", "tar"];
@@ -17,8 +17,6 @@ pub(super) const PHASES: [&str; 2] = ["tarcp", "tar"];
 const RECORD: u64 = 10_240;
 /// What stands in front of each file in an archive, and what contents are filled up to.
 const HEADER: u64 = 512;
-/// Lengths of Postmark's files, and of what is put behind them: its defaults.
-const POOL_LENS: (u64, u64) = (500, 10_000);
 
 /// Copies a tree; each step is a system call or two.
 struct Copy {
@@ -51,7 +49,10 @@ impl Copy {
         let ino = machine.make(dir, &entry.name, new)?;
         match entry.len {
             None => self.stamps.push(ino),
-            Some(len) => self.open = Some((ino, len.get(), 0)),
+            Some(len) => {
+                machine.open(ino)?;
+                self.open = Some((ino, len.get(), 0));
+            }
         }
         self.made.push(ino);
         self.place += HEADER;
@@ -80,6 +81,7 @@ impl Process for Copy {
             }
             Some((ino, ..)) => {
                 machine.stamp(ino)?;
+                machine.close_file(ino)?;
                 self.open = None;
             }
             None if self.made.len() < self.tree.len() => self.make(machine)?,
@@ -123,69 +125,32 @@ pub(super) fn perform(
     })?;
     machine.remount()?;
     let tar = phase(machine, "tar", |machine| {
+        let mut place = 0;
         tops.iter().try_for_each(|top| {
             let top = machine.find(top)?;
-            read_below(machine, top)
+            read_back(machine, top, record, &mut place)
         })
     })?;
     Ok(vec![tarcp, tar])
 }
 
-/// A pool of files in use.
-struct Pool {
-    directories: Vec<Ino>,
-    /// The directory, the number in the name, and the file.
-    files: Vec<(Ino, u32, Ino)>,
-    made: u32,
-    chance: Random,
+/// Reads every file below a directory, into an archive that is full up to a place.
+fn read_back(machine: &mut Machine, dir: Ino, record: u64, place: &mut u64) -> Result<(), FsError> {
+    for (_, ino, is_dir) in machine.list(dir)? {
+        *place += HEADER;
+        if is_dir {
+            read_back(machine, ino, record, place)?;
+            continue;
+        }
+        machine.stat(ino)?;
+        let len = machine.read_into(ino, record, *place)?;
+        *place += len.get().next_multiple_of(HEADER);
+    }
+    Ok(())
 }
 
-impl Pool {
-    fn len(&mut self) -> ByteLen {
-        let (least, most) = POOL_LENS;
-        ByteLen::new(least + self.chance.below(most - least + 1))
-    }
-
-    fn make(&mut self, machine: &mut Machine) -> Result<(), FsError> {
-        let dir = self.directories[self.chance.below(self.directories.len() as u64) as usize];
-        let ino = machine.make(dir, &self.made.to_string(), NewFile::Regular)?;
-        let len = self.len();
-        machine.write(ino, len)?;
-        self.files.push((dir, self.made, ino));
-        self.made += 1;
-        Ok(())
-    }
-
-    /// One of the files, by chance.
-    fn any(&mut self) -> Option<usize> {
-        let count = self.files.len() as u64;
-        (count > 0).then(|| self.chance.below(count) as usize)
-    }
-
-    fn transaction(&mut self, machine: &mut Machine) -> Result<(), FsError> {
-        if self.chance.below(2) == 0 {
-            self.make(machine)?;
-        } else if let Some(at) = self.any() {
-            let (dir, name, _) = self.files.swap_remove(at);
-            machine.unlink(dir, name.to_string().as_bytes())?;
-        }
-        let Some(at) = self.any() else { return Ok(()) };
-        let ino = self.files[at].2;
-        if self.chance.below(2) == 0 {
-            return machine.read(ino);
-        }
-        let (len, more) = (machine.len_of(ino)?, self.len());
-        machine.write_record(ino, len, more.get() as usize)
-    }
-}
-
+/// Ages the volume by Postmark's operations.
 fn age(machine: &mut Machine, pool: Postmark, seed: u64) -> Result<(), FsError> {
-    let top = machine.make(machine.root(), "pool", NewFile::Directory)?;
-    let directories = (0..pool.directories)
-        .map(|number| machine.make(top, &format!("s{number}"), NewFile::Directory))
-        .collect::<Result<_, _>>()?;
-    let chance = Random::new(seed.wrapping_mul(31).wrapping_add(7));
-    let mut files = Pool { directories, files: Vec::new(), made: 0, chance };
-    (0..pool.files).try_for_each(|_| files.make(machine))?;
-    (0..pool.transactions).try_for_each(|_| files.transaction(machine))
+    let mut pool = Pool::new(machine, "pool", pool, seed)?;
+    pool.use_all(machine)
 }

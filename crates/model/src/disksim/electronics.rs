@@ -108,6 +108,7 @@ fn buffer(disk: Fields<'_>) -> Result<BufferSpec, ImportError> {
         // data after read" here. DiskSim drops nothing; the measured drives do.
         discard_after_read: disk.number_or("Read-ahead over requested", 0.0)? == 1.0,
         wait_for_read_ahead: false,
+        read_ahead_through_hits: false,
         read_ahead_after_hit: disk.switch("Read-ahead on idle hit")?,
         read_passing_sectors: disk.switch("Read any free blocks")?,
         zero_latency_read: disk.switch("Immediate buffer read")?,

@@ -49,6 +49,7 @@ fn bare_buffer() -> BufferSpec {
         read_ahead_sectors: 0,
         discard_after_read: false,
         wait_for_read_ahead: false,
+        read_ahead_through_hits: false,
         read_ahead_after_hit: false,
         read_passing_sectors: false,
         zero_latency_read: false,

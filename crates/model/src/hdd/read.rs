@@ -38,10 +38,15 @@ impl Hdd {
         let bus = self.on_bus(waiting, now, hit);
         let ahead = self.reading.is_some_and(|reading| reading.segment == segment);
         let while_writing = self.heads.writing.is_some();
+        self.buffer.touch(segment);
+        let elsewhere = self.reading.is_some() && !ahead;
+        let whole = self.buffer.get(segment).end >= waiting.end();
+        if elsewhere && whole && self.spec.buffer.read_ahead_through_hits {
+            return self.transfer(waiting, bus, segment);
+        }
         if !ahead && !while_writing {
             self.stop_reading(now);
         }
-        self.buffer.touch(segment);
         let held = self.buffer.get(segment);
         let in_order = held.served == waiting.start() && self.goes_on(held, waiting.arrived);
         if in_order {
@@ -190,7 +195,9 @@ impl Hdd {
             0 => buffer.segment_sectors,
             sectors => sectors,
         };
-        let lent = self.buffer.room_of(segment) - u64::from(buffer.segment_sectors);
+        // The room that every read takes is not all for what is read ahead.
+        let own = u64::from(buffer.segment_sectors.max(buffer.read_room_sectors));
+        let lent = self.buffer.room_of(segment).saturating_sub(own);
         let most = end + u64::from(most) + lent;
         let limit = match buffer.read_ahead {
             _ if !buffer.caching => end,

@@ -199,7 +199,7 @@ pub struct BufferSpec {
     pub adaptive_segments: bool,
     /// A read that the buffer cannot answer takes the room of others for its segment, up to so
     /// many sectors, of those that hold nothing which is not written yet. A write takes all of
-    /// it apart again. 0 for a segment's worth.
+    /// it apart again. How far is read ahead does not depend on it. 0 for a segment's worth.
     #[serde(default)]
     pub read_room_sectors: u32,
     /// One segment is for writes only, and reads never hit it.
@@ -231,6 +231,10 @@ pub struct BufferSpec {
     /// one of the very next sector does.
     #[serde(default)]
     pub wait_for_read_ahead: bool,
+    /// A read that the buffer answers whole leaves read-ahead into another segment alone, as
+    /// product manuals of desktop drives tell of them; otherwise that stops.
+    #[serde(default)]
+    pub read_ahead_through_hits: bool,
     /// A hit resumes read-ahead that had stopped.
     #[serde(default)]
     pub read_ahead_after_hit: bool,

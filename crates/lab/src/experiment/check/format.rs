@@ -87,6 +87,7 @@ impl Format {
             .or_else(|| self.fault_of_unit())
             .or_else(|| power("fragment", self.fragment?))
             .or_else(|| power("inode_size", self.inode_size?))
+            .or_else(|| power("sector", self.sector?))
             .or_else(|| count("blocks_per_group", self.blocks_per_group))
             .or_else(|| size("bytes_per_inode", self.bytes_per_inode))
             .or_else(|| size("avgfilesize", self.avgfilesize))

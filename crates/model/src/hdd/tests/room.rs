@@ -7,7 +7,7 @@ fn roomy(read_room_sectors: u32) -> Hdd {
     drive(|spec| {
         let buffer = &mut spec.buffer;
         (buffer.segments, buffer.segment_sectors, buffer.write_segments) = (8, 10, 6);
-        (buffer.read_ahead, buffer.read_ahead_sectors) = (ReadAhead::Sectors, 10);
+        (buffer.read_ahead, buffer.read_ahead_sectors) = (ReadAhead::Sectors, 35);
         (buffer.read_room_sectors, buffer.write_back) = (read_room_sectors, true);
         buffer.serve_while_writing = true;
     })
@@ -20,7 +20,7 @@ fn a_read_has_the_room_of_several_segments() {
         us(&mut drive, 0, read(1000, 5));
         // What was read ahead meanwhile is there: more than one segment holds.
         drive.catch_up(Nanos::new(50_000_000));
-        for at in [1035, 1020, 1030] {
+        for at in [1010, 1020, 1025] {
             assert_eq!(drive.buffer.hit(at, at + 4).is_some(), hits, "{at}");
         }
         // A second read far away leaves the first one's.
@@ -58,4 +58,28 @@ fn a_read_waits_for_what_is_being_read_ahead() {
     };
     // It has passed at 2.7 ms; the command is understood at 2.65, too late to begin with it.
     assert_eq!((time(true), time(false)), (250, 10_250));
+}
+
+/// Sectors 20 to 50 are read ahead of a read of sector 19, which is over at 32 ms; meanwhile
+/// sector 305 is wanted, which the buffer has of an earlier read, and then sector 40, which is
+/// yet to pass.
+#[test]
+fn what_the_buffer_has_does_not_stop_reading_ahead() {
+    let time = |through| {
+        let mut drive = drive(|spec| {
+            (spec.buffer.segments, spec.buffer.segment_sectors) = (4, 40);
+            (spec.buffer.read_ahead, spec.buffer.read_ahead_sectors) = (ReadAhead::Sectors, 30);
+            spec.buffer.wait_for_read_ahead = true;
+            spec.buffer.read_ahead_after_hit = true;
+            spec.buffer.read_ahead_through_hits = through;
+        });
+        us(&mut drive, 0, read(305, 1));
+        us(&mut drive, 20_000, read(19, 1));
+        let hit = us(&mut drive, 32_500, read(305, 1));
+        (hit, us(&mut drive, 32_600, read(40, 1)))
+    };
+    let ((hit, through), (same, stopped)) = (time(true), time(false));
+    assert!(hit < 100 && same < 100, "{hit} and {same} us: from the buffer");
+    assert!(through < 2_000, "{through} us: it passes soon");
+    assert!(stopped > through + 1_000, "{stopped} us: the heads went elsewhere");
 }
