@@ -99,6 +99,12 @@ impl Stream {
         self.chance.below(u64::from(roots)) as u32
     }
 
+    /// Bytes of a file that is cut, at most: what it gives back at once counts to how far the
+    /// fullness may fall, besides a file that dies.
+    fn most_cut(&self) -> u64 {
+        (self.most_bytes() / 4).max(2)
+    }
+
     fn most_bytes(&self) -> u64 {
         (self.ledger.usable() / MOST_SHARE).max(1)
     }
@@ -161,6 +167,10 @@ impl Stream {
         let dir = match written {
             Written::Delivered => self.ensure(leaf, "tmp"),
             _ => leaf,
+        };
+        let len = match written {
+            Written::Truncated => len.min(self.most_cut()),
+            _ => len,
         };
         let file = self.conceive(class, root, dir, len / pieces);
         self.people.files[file.0].fate = fate;
@@ -350,7 +360,10 @@ impl Stream {
                     self.then(Step::Truncate(file, to));
                 }
                 let more = (piece as f64 * (0.5 + self.chance.unit())) as u64;
-                self.then(Step::Append(file, more.max(1)));
+                let more = more.max(1).min(self.most_cut().saturating_sub(to));
+                if more > 0 {
+                    self.then(Step::Append(file, more));
+                }
                 self.queue.push_back(Planned::Settle(Entity::File(file)));
             }
             Written::Once | Written::Renamed => {
