@@ -61,8 +61,8 @@ fn a_read_waits_for_what_is_being_read_ahead() {
 }
 
 /// Sectors 20 to 50 are read ahead of a read of sector 19, which is over at 32 ms; meanwhile
-/// sector 305 is wanted, which the buffer has of an earlier read, and then sector 40, which is
-/// yet to pass.
+/// sector 305 is wanted at 32.5 ms, which the buffer has of an earlier read, and then sector 30,
+/// which has passed at 33.1 ms.
 #[test]
 fn what_the_buffer_has_does_not_stop_reading_ahead() {
     let time = |through| {
@@ -76,10 +76,10 @@ fn what_the_buffer_has_does_not_stop_reading_ahead() {
         us(&mut drive, 0, read(305, 1));
         us(&mut drive, 20_000, read(19, 1));
         let hit = us(&mut drive, 32_500, read(305, 1));
-        (hit, us(&mut drive, 32_600, read(40, 1)))
+        (hit, us(&mut drive, 33_600, read(30, 1)))
     };
     let ((hit, through), (same, stopped)) = (time(true), time(false));
     assert!(hit < 100 && same < 100, "{hit} and {same} us: from the buffer");
-    assert!(through < 2_000, "{through} us: it passes soon");
-    assert!(stopped > through + 1_000, "{stopped} us: the heads went elsewhere");
+    assert!(through < 100, "{through} us: it was read ahead");
+    assert!(stopped > 5_000, "{stopped} us: it must come round again");
 }
