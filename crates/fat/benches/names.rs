@@ -39,7 +39,7 @@ fn names(discipline: Discipline) -> Result<(Duration, Duration), FsError> {
         let tail = format!("~{n}");
         let name = format!("{}{tail}.TEX", &stem[..stem.len().min(8 - tail.len())]);
         let found = live.lookup(dir, name.as_bytes())?;
-        found.ok_or_else(|| FsError::NotFound(name))?;
+        found.ok_or(FsError::NotFound(name))?;
     }
     let found = start.elapsed();
     live.unmount()?;
