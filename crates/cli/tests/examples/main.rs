@@ -55,6 +55,7 @@ const LONG: &[&str] = &[
 /// What is done before examples that hold something, for them alone.
 const BEFORE: &[(&str, &str)] = &[
     ("seekless age disk.img", "cp ufs.img disk.img"),
+    ("seekless age card.img", "seekless mkfs --format fat16 --size 16M card.img"),
     ("seekless tune ", "cp ufs.img disk.img"),
     ("seekless check -", "cp ufs.img disk.img"),
     ("seekless build ", "cp disk.img old.img; rm disk.img new.img"),
