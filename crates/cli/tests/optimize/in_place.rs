@@ -4,7 +4,7 @@
 use super::judges::{Mounted, Scratch, can_mount, failure, manifest, run, same, seekless, text};
 use super::{Case, HOLE, populate, trace_of, use_it};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice};
-use seekless_ext::{ExtImage, Relayout, recover};
+use seekless_ext::{ExtImage, Relayout, UndoDevice, recover};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::plan::Rearrange;
 use seekless_fs::{FsError, Timestamp};
@@ -92,6 +92,9 @@ fn what_cannot_be_done_in_place_is_refused_and_left() {
         let (code, message) = failure(&seekless(&args));
         assert!(code == 4 && message.contains(what), "{code}: {message}");
         assert_eq!(sum, run("sha256sum", &[&image]), "{what}");
+        let undo = scratch.join("undo");
+        failure(&seekless(&[&args[..], &["--undo", &undo]].concat()));
+        assert!(!std::path::Path::new(&undo).exists(), "{what}: an undo file");
     }
 }
 
@@ -186,6 +189,15 @@ impl BlockDevice for Noted {
 
 /// What the command does, on a device.
 fn rearrange(device: &Arc<dyn BlockDevice>, trace: &str) -> Result<Progress, FsError> {
+    rearrange_some(device, trace, usize::MAX)
+}
+
+/// The same, left alone after so many steps.
+fn rearrange_some(
+    device: &Arc<dyn BlockDevice>,
+    trace: &str,
+    mut steps: usize,
+) -> Result<Progress, FsError> {
     recover(device)?;
     let image = Arc::new(ExtImage::open(device.clone(), OpenOptions::default())?);
     let relayout = Relayout::new(&image)?;
@@ -200,6 +212,10 @@ fn rearrange(device: &Arc<dyn BlockDevice>, trace: &str) -> Result<Progress, FsE
     let mut mover = relayout.mover(device.clone(), Box::new(wall))?;
     let mut plan = InPlace::new(occupied, &space, &touches, 64, None, mover.limits())?;
     while let Some(step) = plan.next_step()? {
+        if steps == 0 {
+            return Ok(plan.progress());
+        }
+        steps -= 1;
         mover.apply(&step)?;
     }
     mover.finish()?;
@@ -256,12 +272,11 @@ fn cut(options: &[&str], size: &str, files: usize, step: usize) {
         run("e2fsck", &["-fn", &path]);
         same(&format!("after write {at}"), &listing, &manifest(&path, &[]));
 
-        let device: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(bytes));
-        let again = rearrange(&device, &trace).expect("rearranged");
-        assert!(again.stopped.is_none(), "{again:?}");
-        let mut bytes = vec![0; base.len()];
-        device.read(Lba::ZERO, &mut bytes).expect("read");
+        // The command itself recovers what waits, and goes on.
         fs::write(&path, &bytes).expect("write");
+        let again: serde_json::Value =
+            serde_json::from_str(&in_place(&path, &trace, &["--json"])).expect("JSON");
+        assert!(again["stopped"].is_null() && again["left_bytes"] == 0, "{again}");
         run("e2fsck", &["-fn", &path]);
         same(&format!("gone on after write {at}"), &listing, &manifest(&path, &[]));
     }
@@ -301,6 +316,30 @@ fn e2undo_restores_the_image() {
         let (code, message) = failure(&seekless(&args));
         assert!(code != 0 && message.contains("exists"), "{message}");
     }
+}
+
+/// A run that stops between two steps, without a word to the undo file: e2undo restores
+/// all the same, asks for a check, and that finds every file as it was.
+#[test]
+fn e2undo_restores_after_a_run_that_was_killed() {
+    let scratch = Scratch::new("undo-killed");
+    let image = aged(&scratch, &["-t", "ext4", "-b", "1024", "-N", "2000"], "9M", 1200);
+    let trace = hot(&scratch, 1200);
+    let listing = manifest(&image, &[]);
+    let undo = scratch.join("undo");
+    let base = fs::read(&image).expect("image");
+    let raw: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(base));
+    let file = fs::File::options().read(true).write(true).create_new(true).open(&undo);
+    let saved = UndoDevice::new(raw.clone(), file.expect("undo file"), 1024).expect("begun");
+    rearrange_some(&(Arc::new(saved) as _), &trace, 2).expect("two steps");
+    let mut bytes = vec![0; usize::try_from(raw.len().get()).expect("length")];
+    raw.read(Lba::ZERO, &mut bytes).expect("read");
+    fs::write(&image, &bytes).expect("write");
+    run("e2undo", &["-f", &undo, &image]);
+    let checked = Command::new("e2fsck").args(["-fy", &image]).output().expect("e2fsck");
+    assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
+    run("e2fsck", &["-fn", &image]);
+    same("restored", &listing, &manifest(&image, &[]));
 }
 
 #[test]

@@ -77,8 +77,8 @@ impl Relayout<'_> {
     /// attributes stay, as do inodes.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for volumes with clusters of several blocks, with blocks
-    /// that files share, or with protection against multiple mounts.
+    /// [`FsError::Unsupported`] for volumes without a journal, with clusters of several
+    /// blocks, with blocks that files share, or with protection against multiple mounts.
     pub fn in_place(&self) -> Result<(&dyn Occupied, Space), FsError> {
         let sb = &self.survey.volume.sb;
         let lacks = |what: &str| Err(FsError::Unsupported(format!("{what} in place")));
@@ -87,6 +87,9 @@ impl Relayout<'_> {
         }
         if sb.has_ro_compat(ro_compat::SHARED_BLOCKS) {
             return lacks("rearranging a volume with shared_blocks");
+        }
+        if !sb.has_compat(compat::HAS_JOURNAL) {
+            return lacks("rearranging a volume without a journal (tune2fs -j makes one)");
         }
         // Nothing keeps another host from using it meanwhile.
         if sb.has_incompat(incompat::MMP) {
@@ -105,18 +108,13 @@ impl Relayout<'_> {
     /// the time of day.
     ///
     /// # Errors
-    /// [`FsError::Unsupported`] for a volume without a journal of its own, and as
-    /// [`LogWriter::open`] and [`Relayout::in_place`].
+    /// As [`LogWriter::open`] and [`Relayout::in_place`].
     pub fn mover(
         &self,
         device: Arc<dyn BlockDevice>,
         wall: Box<dyn Fn() -> Timestamp + Send>,
     ) -> Result<Mover<'_>, FsError> {
         self.in_place()?;
-        if !self.survey.volume.sb.has_compat(compat::HAS_JOURNAL) {
-            let what = "rearranging a volume without a journal in place (tune2fs -j makes one)";
-            return Err(FsError::Unsupported(what.into()));
-        }
         Ok(Mover {
             survey: &self.survey,
             log: LogWriter::open(device.clone(), wall)?,

@@ -64,15 +64,17 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let raw = open(args)?;
     // Looked at before anything is changed: an image that cannot be rearranged stays
     // as it is, with what waits in its journal.
-    let image = Arc::new(ExtImage::open(raw.clone(), open_options(args.open)).map_err(about)?);
-    let relayout = Relayout::new(&image).map_err(|error| refused(error, &args.image, E2FSCK))?;
-    relayout.in_place().map_err(about)?;
-    let undo = save_in(args, &raw, image.geometry().block_size)?;
+    let looked = Arc::new(ExtImage::open(raw.clone(), open_options(args.open)).map_err(about)?);
+    let relayout = look(args, &looked)?;
+    let undo = save_in(args, &raw, looked.geometry().block_size)?;
     let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
-    seekless_ext::recover(&device).map_err(about)?;
-    let image = Arc::new(ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?);
-    let before = scores(args, image.as_ref(), &traces).map_err(about)?;
-    let outcome = rearrange(args, &device, &image, &traces, global)?;
+    let (before, outcome) = if seekless_ext::recover(&device).map_err(about)? {
+        let image = ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?;
+        let image = Arc::new(image);
+        rearrange(args, &device, &image, &look(args, &image)?, &traces, global)?
+    } else {
+        rearrange(args, &device, &looked, &relayout, &traces, global)?
+    };
     undo.map_or(Ok(()), |undo| undo.finish()).map_err(about)?;
     report(args, &before, &outcome, global);
     Ok(ExitCode::SUCCESS)
@@ -116,17 +118,27 @@ fn now() -> Timestamp {
     Timestamp { secs, nanos: since.subsec_nanos() }
 }
 
+/// Checks all of an image, and whether it can be rearranged in place.
+fn look<'a>(args: &OptimizeArgs, image: &'a ExtImage) -> Result<Relayout<'a>, Failure> {
+    let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
+    let looked = relayout.in_place().map(drop);
+    looked.map_err(|error| Failure::from(error).about(args.image.display()))?;
+    Ok(relayout)
+}
+
+/// Moves what the traces touch; the scores before it, and what was done.
 fn rearrange(
     args: &OptimizeArgs,
     device: &Arc<dyn BlockDevice>,
     image: &Arc<ExtImage>,
+    relayout: &Relayout<'_>,
     traces: &Traces,
     global: &Global,
-) -> Result<Outcome, Failure> {
+) -> Result<(Vec<Score>, Outcome), Failure> {
     let about = |error: FsError| Failure::from(error).about(args.image.display());
+    let before = scores(args, image.as_ref(), traces).map_err(about)?;
     let mut replays = super::replays(args, image.as_ref(), traces)?;
     add_symlinks(image.as_ref(), &mut replays).map_err(about)?;
-    let relayout = Relayout::new(image).map_err(about)?;
     let touches = planner::touches(&replays, &|ino| relayout.object(ino), 1);
     let (occupied, space) = relayout.in_place().map_err(about)?;
     let mut mover = relayout.mover(device.clone(), Box::new(now)).map_err(about)?;
@@ -165,7 +177,7 @@ fn rearrange(
     let progress = plan.progress();
     let new = ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?;
     let after = scores(args, &new, traces).map_err(about)?;
-    Ok(Outcome { progress, steps, block_size, after })
+    Ok((before, Outcome { progress, steps, block_size, after }))
 }
 
 impl Outcome {

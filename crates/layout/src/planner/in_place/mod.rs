@@ -63,7 +63,7 @@ pub enum Stopped {
 /// What a rearrangement did so far, in blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// All that was touched and can be moved.
+    /// What was touched and is in place, or is to be moved there.
     pub hot: u64,
     /// Of it, what was at its place from the beginning.
     pub in_place: u64,
@@ -115,11 +115,10 @@ impl<'a> InPlace<'a> {
         let start = places().map(|place| place.start).min().unwrap_or_default();
         let end = places().map(|place| place.end()).max().unwrap_or_default();
         let region = Extent::new(start, end.saturating_since(start));
-        let progress = Progress {
-            hot: items.iter().map(|item| item.what.blocks()).sum(),
-            in_place: kept.iter().map(|place| place.len).sum(),
-            ..Progress::default()
-        };
+        let moving = items.iter().filter(|item| !item.is_kept).map(|item| item.what.blocks());
+        let in_place = kept.iter().map(|place| place.len).sum();
+        let progress =
+            Progress { hot: in_place + moving.sum::<u64>(), in_place, ..Progress::default() };
         let mut state = State::new(occupied, region, &space.free);
         for place in &kept {
             state.disown(*place);
