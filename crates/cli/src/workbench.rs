@@ -183,19 +183,19 @@ impl Workbench {
     }
 
     /// Mounts the file system that is there read-only, the device reading ahead so
-    /// many KiB, and works with it. Besides what that gives, what the disk says as
-    /// JSON.
+    /// many KiB, and works with it: `work` gets the directory and the device. Besides
+    /// what that gives, what the disk says as JSON.
     pub(crate) fn visit<T>(
         self,
         read_ahead_kib: u64,
-        work: impl FnOnce(&Path, &Control<'_>) -> Result<T, Failure>,
+        work: impl FnOnce(&Path, &Path, &Control<'_>) -> Result<T, Failure>,
     ) -> Result<(T, String), Failure> {
         // Dropped from the last to the first.
         let Self { scratch, server, device, fs } = self;
         let (dir, flags) = (scratch.0.join("mnt"), MountFlags::RDONLY | MountFlags::NOATIME);
         let mounted = Mounted::new(device.path(), &dir, fs.name(), flags, "")?;
         device.set_queue("read_ahead_kb", read_ahead_kib)?;
-        let done = work(mounted.dir(), &Control(&server));
+        let done = work(mounted.dir(), device.path(), &Control(&server));
         let unmounted = mounted.unmount();
         let done = done?;
         unmounted?;

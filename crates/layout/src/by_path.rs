@@ -20,7 +20,7 @@ const MAX_LINKS: usize = 40;
 #[must_use]
 pub fn touches(events: &[Event], tree: &Tree, block_size: u32) -> Vec<Touch> {
     let mut walk = Walk { tree, seen: HashSet::new(), touches: Vec::new() };
-    for event in events {
+    for event in events.iter().filter(|event| event.op != Op::Device) {
         let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
         let Some(node) = walk.path(&event.path, follow) else { continue };
         match event.op {

@@ -67,11 +67,15 @@ pub enum Op {
     Mmap,
     /// A page of a mapping was touched that was not in memory.
     Fault,
+    /// A range of the device was read, of no file: labels that are looked for, the
+    /// bitmaps of a volume. Its path is the root's; it stays where it is in every
+    /// layout of the volume.
+    Device,
     /// Something not known here.
     Other(String),
 }
 
-const OPS: [(&str, Op); 9] = [
+const OPS: [(&str, Op); 10] = [
     ("lookup", Op::Lookup),
     ("open", Op::Open),
     ("stat", Op::Stat),
@@ -81,6 +85,7 @@ const OPS: [(&str, Op); 9] = [
     ("exec", Op::Exec),
     ("mmap", Op::Mmap),
     ("fault", Op::Fault),
+    ("device", Op::Device),
 ];
 
 impl Op {

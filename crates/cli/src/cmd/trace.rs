@@ -257,7 +257,7 @@ fn import_blocks(
         }
     }
     let fitting = bytes.files + bytes.directories + bytes.metadata;
-    if mapped.events.is_empty() {
+    if mapped.events.iter().all(|event| event.op == trace::Op::Device) {
         let why = format!(
             "{}: none of the reads is of a file of {} (is it the log of another image, or does it need --offset?)",
             path.display(),

@@ -16,8 +16,12 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often the conditions are looked at. A question to systemd starts a program.
+/// How often the conditions are looked at.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// systemd is asked again after so many times as long as its answer took, since a
+/// question starts a program, and the boot goes on beside it.
+const ANSWERS: u32 = 20;
 
 /// The unit whose start ends a boot.
 const UNIT: &str = "default.target";
@@ -74,6 +78,8 @@ pub(crate) struct Boot {
     entered: Option<Instant>,
     start: Instant,
     looked: Option<Instant>,
+    /// When systemd is asked again.
+    ask_at: Option<Instant>,
     active: Option<Instant>,
     /// Reads of the device, where it counts them.
     statistics: Option<Statistics>,
@@ -103,6 +109,7 @@ impl Boot {
             entered: None,
             start: now,
             looked: None,
+            ask_at: None,
             active: None,
             statistics: mount.device.statistics(),
             reads: None,
@@ -176,8 +183,13 @@ impl Boot {
             }
             return Ok(());
         }
+        let asked = Instant::now();
+        if self.ask_at.is_some_and(|at| asked < at) {
+            return Ok(());
+        }
         let (state, helper) = unit_state(unit)?;
         self.helpers.push(helper);
+        self.ask_at = Some(Instant::now() + asked.elapsed() * ANSWERS);
         match state {
             UnitState::Active => self.active = Some(Instant::now()),
             // What has been read until then is worth keeping.

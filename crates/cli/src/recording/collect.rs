@@ -15,6 +15,15 @@ use std::time::Duration;
 /// How long to wait for events when there were none, in milliseconds.
 const IDLE: u16 = 10;
 
+/// How long events are left to gather when there were some. Whoever takes each as it
+/// comes keeps a processor busy, and what runs side by side in a boot then runs in
+/// turns.
+const PACE: Duration = Duration::from_millis(20);
+
+/// The share of the kernel's room for events, in percent, beyond which they are taken
+/// without a pause.
+const HURRY_PERCENT: usize = 10;
+
 /// Where events come from.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
@@ -96,6 +105,12 @@ impl ReadAhead {
 struct Ears {
     instance: Option<Instance>,
     watch: Option<Watch>,
+    /// When the instance was started.
+    started: u64,
+    /// Events that were lost before.
+    lost: u64,
+    /// What a boot has asked of the device before, where that was taken.
+    early: Vec<Traced>,
 }
 
 impl Recorder<'_> {
@@ -115,15 +130,19 @@ impl Recorder<'_> {
         let start = seekless_host::now();
         let mut ears = Ears::default();
         let (mut subject, mut ours) = self.begin(whose, &mut ears)?;
-        let mut traced = Vec::new();
+        let mut traced = std::mem::take(&mut ears.early);
+        let start = traced.iter().map(|event| event.time).fold(start, u64::min);
         let mut noticed = Vec::new();
         let end = loop {
-            let any = ears.listen(&mut traced, &mut noticed)?;
+            let heard = ears.listen(&mut traced, &mut noticed)?;
+            let any = heard != Heard::Nothing;
             if let Some(end) = subject.poll(signals, any)? {
                 break end;
             }
-            if !any {
-                ears.wait();
+            match heard {
+                Heard::Nothing => ears.wait(),
+                Heard::Some(bytes) if bytes / 1024 * 100 > self.buffer_kib * HURRY_PERCENT => {}
+                Heard::Some(_) => std::thread::sleep(PACE),
             }
         };
         if let End::Signal(signal) = end {
@@ -132,14 +151,15 @@ impl Recorder<'_> {
         if let Some(instance) = &ears.instance {
             instance.stop()?;
         }
-        while ears.listen(&mut traced, &mut noticed)? {}
+        while ears.listen(&mut traced, &mut noticed)? != Heard::Nothing {}
         traced.sort_by_key(|event| event.time);
         leave_out(subject.helpers(), &mut traced, &mut noticed);
         let strangers = match &mut ours {
             Some(ours) => ours.keep(&traced, &mut noticed),
             None => 0,
         };
-        let lost = ears.instance.as_ref().map_or(0, |instance| instance.lost)
+        let lost = ears.lost
+            + ears.instance.as_ref().map_or(0, |instance| instance.lost)
             + u64::from(ears.watch.as_ref().is_some_and(|watch| watch.overflowed));
         Ok(Collected {
             source: self.source,
@@ -176,9 +196,23 @@ impl Recorder<'_> {
             Whose::Everybody(subject) => {
                 let ours = program::threads_of(std::process::id())?;
                 self.open(ears, Who::AllBut(ours), Scope::FileSystem)?;
+                if matches!(subject, Subject::Boot(_)) && ears.instance.is_some() {
+                    self.adopt_early(ears)?;
+                }
                 Ok((subject, None))
             }
         }
+    }
+
+    /// Takes what was asked of the device before there was a root.
+    fn adopt_early(&self, ears: &mut Ears) -> Result<(), Failure> {
+        let early = Instance::adopt_early(&Root::find()?, self.mount.device)?;
+        let Some(mut early) = early else { return Ok(()) };
+        early.read(&mut ears.early)?;
+        // From then on both have taken it.
+        ears.early.retain(|event| event.time < ears.started);
+        ears.lost += early.lost;
+        Ok(())
     }
 
     /// From the thread that will start the program.
@@ -220,6 +254,7 @@ impl Recorder<'_> {
                     "this kernel has no filemap events: use --source fanotify",
                 ));
             }
+            ears.started = seekless_host::now();
             instance.start()?;
             ears.instance = Some(instance);
         }
@@ -236,24 +271,34 @@ impl Recorder<'_> {
     }
 }
 
+/// What there was to take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    Nothing,
+    /// Events, which took so many bytes of the room that the kernel has for those of
+    /// one processor.
+    Some(usize),
+}
+
 impl Ears {
-    /// Takes what there is; whether there was anything.
+    /// Takes what there is.
     fn listen(
         &mut self,
         traced: &mut Vec<Traced>,
         noticed: &mut Vec<Noticed>,
-    ) -> Result<bool, HostError> {
+    ) -> Result<Heard, HostError> {
         let before = traced.len();
-        let mut any = false;
+        let (mut any, mut bytes) = (false, 0);
         if let Some(watch) = &mut self.watch {
             while watch.read(noticed)? {
                 any = true;
             }
         }
         if let Some(instance) = &mut self.instance {
-            instance.read(traced)?;
+            bytes = instance.read(traced)?;
         }
-        Ok(any || traced.len() > before)
+        any |= traced.len() > before;
+        Ok(if any { Heard::Some(bytes) } else { Heard::Nothing })
     }
 
     fn wait(&self) {

@@ -50,6 +50,22 @@ impl Mapped {
     }
 }
 
+/// Reads bytes `at..end` of a file, as far as it has them.
+fn read_range(file: &File, mut at: u64, end: u64, buf: &mut Vec<u8>) -> Result<(), Errno> {
+    while at < end {
+        let len = usize::try_from((end - at).min(CALL_MAX)).map_err(|_| Errno::INVAL)?;
+        if buf.len() < len {
+            buf.resize(len, 0);
+        }
+        match file.read_at(&mut buf[..len], at) {
+            Ok(0) => break,
+            Ok(got) => at += got as u64,
+            Err(_) => return Err(Errno::IO),
+        }
+    }
+    Ok(())
+}
+
 /// Finds a name by the directory's path and the offset.
 type Absent<'a> = dyn Fn(&[u8], u64) -> Option<Vec<u8>> + 'a;
 
@@ -59,6 +75,8 @@ type Segments<'a> = dyn Fn(&[u8]) -> Vec<(u64, u64)> + 'a;
 /// A mounted file system that a trace is done on. Paths never lead out of it.
 pub(crate) struct Stage<'a> {
     root: OwnedFd,
+    /// The block device that it is mounted from.
+    device: File,
     /// Open files, by process and path: each has its read-ahead state.
     files: HashMap<(u32, Vec<u8>), File>,
     mapped: HashMap<(u32, Vec<u8>), Mapped>,
@@ -72,16 +90,19 @@ pub(crate) struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
+    /// Takes the directory on which `device` is mounted.
     pub(crate) fn new(
         root: &Path,
+        device: &Path,
         absent: impl Fn(&[u8], u64) -> Option<Vec<u8>> + 'a,
         segments: impl Fn(&[u8]) -> Vec<(u64, u64)> + 'a,
     ) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
+        let device = File::open(device)?;
         let (absent, segments) = (Box::new(absent), Box::new(segments));
         let (files, mapped) = (HashMap::new(), HashMap::new());
-        Ok(Self { root, files, mapped, buf: Vec::new(), absent, segments, failed: 0 })
+        Ok(Self { root, device, files, mapped, buf: Vec::new(), absent, segments, failed: 0 })
     }
 
     /// Does what an event says.
@@ -96,6 +117,7 @@ impl<'a> Stage<'a> {
             Op::Fault if !event.fetched => self.touch(event),
             Op::Read | Op::Mmap | Op::Fault => self.read(event, event.length),
             Op::Exec => self.exec(event),
+            Op::Device => self.read_device(event),
             Op::Other(_) => Ok(()),
         };
         if done.is_err() && !event.missing {
@@ -175,19 +197,15 @@ impl<'a> Stage<'a> {
         }
         let end =
             length.map_or(meta.len(), |length| event.offset.saturating_add(length)).min(meta.len());
-        let mut at = event.offset;
-        while at < end {
-            let len = usize::try_from((end - at).min(CALL_MAX)).map_err(|_| Errno::INVAL)?;
-            if self.buf.len() < len {
-                self.buf.resize(len, 0);
-            }
-            match file.read_at(&mut self.buf[..len], at) {
-                Ok(0) => break,
-                Ok(got) => at += got as u64,
-                Err(_) => return Err(Errno::IO),
-            }
-        }
-        Ok(())
+        read_range(file, event.offset, end, &mut self.buf)
+    }
+
+    /// Reads a range of the device through its page cache, which holds the metadata of
+    /// what is mounted as well.
+    fn read_device(&mut self, event: &Event) -> Result<(), Errno> {
+        rustix::fs::fadvise(&self.device, 0, None, rustix::fs::Advice::Random)?;
+        let length = event.length.unwrap_or(u64::MAX);
+        read_range(&self.device, event.offset, event.offset.saturating_add(length), &mut self.buf)
     }
 
     /// Touches pages of a mapped file.

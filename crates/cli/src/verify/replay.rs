@@ -46,7 +46,8 @@ fn replay(
     let mounted = stand.mount()?;
     let (failed, requests) = stand.count(|counter| {
         let absent = |dir: &[u8], at| absent_name(image, dir, at);
-        let mut stage = Stage::new(mounted.dir(), absent, |path| segments(image, path))
+        let segments = |path: &[u8]| segments(image, path);
+        let mut stage = Stage::new(mounted.dir(), stand.device(), absent, segments)
             .map_err(|error| Failure::io(mounted.dir().display(), &error))?;
         for step in events.chunks(STEP) {
             step.iter().for_each(|event| stage.perform(event));

@@ -63,6 +63,11 @@ impl<'a> Stand<'a> {
         self.scratch.dir(name)
     }
 
+    /// The block device that the image is.
+    pub(super) fn device(&self) -> &Path {
+        self.device.path()
+    }
+
     /// Mounts the image read-only. The device then reads ahead as the machine does.
     pub(super) fn mount(&self) -> Result<Mounted, Failure> {
         let flags =
@@ -130,7 +135,8 @@ pub(super) struct Counter {
 impl Counter {
     /// Empties the kernel's buffer, to be done before it is full.
     pub(super) fn take(&mut self) -> Result<(), Failure> {
-        Ok(self.instance.read(&mut self.traced)?)
+        self.instance.read(&mut self.traced)?;
+        Ok(())
     }
 
     /// Counts no more.

@@ -17,6 +17,11 @@ const LACKING: &str = "this kernel has no tracefs (CONFIG_TRACING)";
 /// Instances of ours are called this and the process's number.
 const NAME: &str = "seekless-";
 
+/// The instance that takes what is asked of block devices from the start of an
+/// initramfs on, when the device of the root is not known yet. A script makes it:
+/// [`Instance::adopt_early`] reads it and takes it away.
+pub const EARLY: &str = "seekless-early";
+
 /// A tracefs: the one that is mounted, or one of our own that nobody else sees.
 #[derive(Debug)]
 pub struct Root {
@@ -162,6 +167,36 @@ impl Instance {
         Ok(instance)
     }
 
+    /// Takes over the instance [`EARLY`], if there is one: it takes nothing any more,
+    /// and of what it has, requests to `device` can be read. It is removed at the end
+    /// as one of our own.
+    ///
+    /// # Errors
+    /// When it is there and cannot be used.
+    pub fn adopt_early(
+        root: &Root,
+        device: mounts::DeviceNumber,
+    ) -> Result<Option<Self>, HostError> {
+        let dir = root.dir.join("instances").join(EARLY);
+        if !dir.is_dir() {
+            return Ok(None);
+        }
+        let mut instance = Self {
+            dir,
+            decoder: Decoder::default(),
+            pipes: Vec::new(),
+            page: vec![0; page_len(&root.dir)],
+            taken: BTreeSet::new(),
+            _mount: root.mount.clone(),
+            lost: 0,
+        };
+        instance.stop()?;
+        instance.decoder.only(device);
+        instance.enable(Source::Queued, None)?;
+        instance.open_pipes()?;
+        Ok(Some(instance))
+    }
+
     /// The events that this kernel has of those asked for.
     pub fn taken(&self) -> impl Iterator<Item = Source> + '_ {
         self.taken.iter().copied()
@@ -221,14 +256,17 @@ impl Instance {
     }
 
     /// Appends what there is, without waiting. Events of one processor are in
-    /// order of time, those of several are not.
+    /// order of time, those of several are not. Gives the bytes of records that there
+    /// were on the processor that had most.
     ///
     /// # Errors
     /// When the system fails to give them.
-    pub fn read(&mut self, events: &mut Vec<Traced>) -> Result<(), HostError> {
+    pub fn read(&mut self, events: &mut Vec<Traced>) -> Result<usize, HostError> {
+        let mut most = 0;
         for pipe in &mut self.pipes {
             // What is read of one processor, for runs of pages to join.
             let begin = events.len();
+            let mut bytes = 0;
             loop {
                 let got = match pipe.read(&mut self.page) {
                     Ok(0) => break,
@@ -237,6 +275,7 @@ impl Instance {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => return Err(HostError::new("trace_pipe_raw", error)),
                 };
+                bytes += got;
                 let Some(records) = Records::new(&self.page[..got]) else { continue };
                 self.lost += match records.lost {
                     Lost::No => 0,
@@ -246,8 +285,9 @@ impl Instance {
                 let decoded = records.filter_map(|(time, bytes)| self.decoder.decode(time, bytes));
                 decoded.for_each(|event| push(events, begin, event));
             }
+            most = most.max(bytes);
         }
-        Ok(())
+        Ok(most)
     }
 }
 

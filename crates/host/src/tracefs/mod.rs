@@ -10,9 +10,10 @@ mod instance;
 mod ring;
 
 pub use format::{Field, Format};
-pub use instance::{Filter, Instance, Root, Who};
+pub use instance::{EARLY, Filter, Instance, Root, Who};
 pub use ring::{Lost, Records};
 
+use crate::mounts::DeviceNumber;
 use std::collections::HashMap;
 
 /// A traced event.
@@ -225,6 +226,8 @@ fn reads(kind: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct Decoder {
     formats: HashMap<u16, (Source, Format)>,
+    /// Events that have a device are of this one.
+    device: Option<DeviceNumber>,
 }
 
 impl Decoder {
@@ -233,11 +236,22 @@ impl Decoder {
         self.formats.insert(format.id, (source, format));
     }
 
-    /// The event of a record; `None` for one that is not known here.
+    /// Leaves out events of other devices, where the kernel has not done so.
+    pub fn only(&mut self, device: DeviceNumber) {
+        self.device = Some(device);
+    }
+
+    /// The event of a record; `None` for one that is not known here, or of a device
+    /// that is left out.
     #[must_use]
     pub fn decode(&self, time: u64, bytes: &[u8]) -> Option<Traced> {
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let (source, format) = self.formats.get(&id)?;
+        if let (Some(device), Some(field)) = (self.device, source.device_field())
+            && format.number(field, bytes)? != device.in_kernel()
+        {
+            return None;
+        }
         let tid = u32::from_ne_bytes(bytes.get(4..8)?.try_into().ok()?);
         let what = source.decode(format, bytes)?;
         // A rename is of the thread that it names, which need not be this one.

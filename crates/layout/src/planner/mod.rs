@@ -73,7 +73,8 @@ pub fn touches(
         for request in &replay.requests {
             let Some(object) = object(request.ino) else { continue };
             let part = match request.purpose {
-                Purpose::Inode => continue,
+                // What is of no file has its place.
+                Purpose::Inode | Purpose::Device => continue,
                 Purpose::Map | Purpose::Attribute => Part::Overhead,
                 Purpose::Directory | Purpose::Data => {
                     let first = request.lbn.get() / unit;

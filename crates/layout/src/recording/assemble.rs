@@ -186,6 +186,8 @@ struct Thread {
     table: Option<(u64, BlockNo)>,
     /// A read that may go on.
     read: Option<(Ino, Event)>,
+    /// Pages of files that it has made room for and not asked the device for yet.
+    pending: u64,
     /// The file in which it touched a mapping last, if it has not read since.
     fault: Option<Ino>,
 }
@@ -225,6 +227,9 @@ impl Assembler<'_> {
             What::Requested(extent) => self.requested(time, tid, extent),
             What::Inode(ino) => self.look_up(time, tid, ino),
             What::Pages { ino, first, last, how } => {
+                if how == How::Fetched {
+                    self.thread(tid).pending += last + 1 - first;
+                }
                 self.touch_pages(time, tid, ino, (first, last + 1), how)
             }
             What::Opened(ino) => self.whole(time, tid, Op::Open, ino),
@@ -264,8 +269,8 @@ impl Assembler<'_> {
         self.out.events.extend(event.map(|event| if is_exec { event.on(0, 0) } else { event }));
     }
 
-    /// Blocks were asked of the device: those of directories have no other sign
-    /// of it. What the thread fetches next is another request, even if it goes on in
+    /// Blocks were asked of the device: those of directories and those that are of no
+    /// file have no other sign of it. What the thread fetches next is another request, even if it goes on in
     /// the same file: a stream is fetched in windows.
     fn requested(&mut self, time: u64, tid: u32, extent: Extent) {
         if self.last.is_some_and(|(of, ..)| of == tid) {
@@ -280,6 +285,20 @@ impl Assembler<'_> {
                 fetched: true,
                 ..event.on(run.lbn.get() * size, run.len * size)
             }));
+        }
+        // What is read of blocks that are free by now was a file's if a file's pages
+        // were to be filled.
+        let pages = (extent.len * size).div_ceil(PAGE);
+        let thread = self.thread(tid);
+        let of_file = thread.pending >= pages;
+        thread.pending = thread.pending.saturating_sub(pages);
+        for part in self.index.fixed_in(extent, !of_file) {
+            self.last = None;
+            self.end_read(tid);
+            let mut event = Event::new(Nanos::new(time), Op::Device, b"/".to_vec()).by(tid);
+            event.comm = self.thread(tid).comm.as_deref().map(String::from);
+            event.fetched = true;
+            self.out.events.push(event.on(part.start.get() * size, part.len * size));
         }
     }
 

@@ -1,10 +1,10 @@
 //! Reads of a device mapped back to what an image has there.
 
 use super::Index;
-use super::index::Owner;
+use super::index::{Owner, Place};
 use crate::trace::{BlockRead, Event, Op};
 use seekless_fs::{FileKind, FsError, Inspect};
-use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn, Nanos};
+use seekless_units::{BlockNo, Extent, Ino, Lbn, Nanos};
 use std::collections::HashSet;
 
 /// Bytes of the smallest request that a device with sectors of 4 KiB is given.
@@ -49,8 +49,10 @@ pub struct MappedReads {
 enum Content {
     /// A file or directory, from this block of it on.
     Of(Ino, Lbn),
-    Metadata,
-    Free,
+    /// A block of a map or of extended attributes.
+    Overhead,
+    /// What lies there in every layout, and what is free.
+    Placed(Place),
 }
 
 /// What lies where, in order of place.
@@ -60,13 +62,9 @@ struct Contents {
 
 impl Contents {
     fn of(image: &dyn Inspect, index: &Index) -> Result<Self, FsError> {
-        let mut runs = Vec::new();
-        let geometry = image.geometry();
-        for group in 0..geometry.groups {
-            let group = image.group(GroupNo::new(group))?;
-            runs.extend(group.metadata.into_iter().map(|extent| (extent, Content::Metadata)));
-            runs.extend(group.free.into_iter().map(|extent| (extent, Content::Free)));
-        }
+        let mut runs: Vec<(Extent, Content)> = Vec::new();
+        let placed = index.placed().iter();
+        runs.extend(placed.map(|&(extent, place)| (extent, Content::Placed(place))));
         for (ino, kind) in index.inodes() {
             if !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink) {
                 continue;
@@ -75,7 +73,7 @@ impl Contents {
             let Ok(map) = image.block_map(ino) else { continue };
             let written = map.runs.iter().filter(|run| !run.unwritten);
             runs.extend(written.map(|run| (run.extent, Content::Of(ino, run.lbn))));
-            let single = |block: BlockNo| (Extent::new(block, 1), Content::Metadata);
+            let single = |block: BlockNo| (Extent::new(block, 1), Content::Overhead);
             runs.extend(map.index.iter().map(|node| single(node.block)));
             runs.extend(map.xattr_block.map(single));
         }
@@ -147,7 +145,7 @@ pub fn map_reads(
                         mapped.events.push(event);
                     }
                 }
-                Some(Content::Metadata) => {
+                Some(Content::Overhead | Content::Placed(Place::Table)) => {
                     mapped.bytes.metadata += bytes;
                     // What is read around a block that is needed comes in requests of
                     // its own, mostly of several pages.
@@ -162,7 +160,24 @@ pub fn map_reads(
                         );
                     }
                 }
-                Some(Content::Free) => mapped.bytes.free += bytes,
+                Some(Content::Placed(place)) => {
+                    let of = &mut mapped.bytes;
+                    *(if place == Place::Free { &mut of.free } else { &mut of.metadata }) += bytes;
+                    let time = Nanos::new(read.time - begin);
+                    let mut event = Event::new(time, Op::Device, b"/".to_vec()).by(read.pid);
+                    event.comm.clone_from(&read.comm);
+                    event = event.on(block * size, bytes);
+                    event.fetched = true;
+                    let goes_on = |last: &&mut Event| {
+                        block > first
+                            && last.op == Op::Device
+                            && last.offset + last.length.unwrap_or(0) == event.offset
+                    };
+                    match mapped.events.last_mut().filter(goes_on) {
+                        Some(last) => last.length = last.length.map(|length| length + bytes),
+                        None => mapped.events.push(event),
+                    }
+                }
                 None => mapped.bytes.nameless += bytes,
             }
             block += count;

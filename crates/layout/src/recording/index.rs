@@ -1,5 +1,5 @@
 use seekless_fs::{FileKind, FsError, Inspect};
-use seekless_units::{BlockNo, Ino, Lbn};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
@@ -16,8 +16,10 @@ pub struct Index {
     blocks: HashMap<BlockNo, Owner>,
     /// The inodes of a directory by the block of the table they lie in.
     children: HashMap<(Ino, BlockNo), Vec<Ino>>,
+    /// What no file has, in order of place.
+    placed: Vec<(Extent, Place)>,
     block_size: u32,
-    /// Directories that could not be read.
+    /// Directories and groups that could not be read.
     pub unreadable: u64,
 }
 
@@ -39,6 +41,17 @@ pub(super) enum Owner {
     Table(Vec<Ino>),
 }
 
+/// What lies on a volume that is of no file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// An inode table.
+    Table,
+    /// Superblocks, descriptors, bitmaps.
+    Fixed,
+    /// Nothing.
+    Free,
+}
+
 impl Index {
     /// Walks an image. What cannot be read, because it is changed at the same
     /// time, is left out and counted.
@@ -50,6 +63,7 @@ impl Index {
         let mut index =
             Self { root: Some(root), block_size: image.geometry().block_size, ..Self::default() };
         index.place(image, root, root)?;
+        index.place_groups(image);
         let mut seen = HashSet::from([root]);
         let mut todo = vec![root];
         while let Some(dir) = todo.pop() {
@@ -131,6 +145,56 @@ impl Index {
         Ok(())
     }
 
+    /// Notes what the groups have that is of no file. One that cannot be read has
+    /// nothing.
+    fn place_groups(&mut self, image: &dyn Inspect) {
+        let mut placed = Vec::new();
+        for group in (0..image.geometry().groups).map(GroupNo::new) {
+            let Ok(summary) = image.group(group) else {
+                self.unreadable += 1;
+                continue;
+            };
+            let table = inode_table(image, group);
+            for extent in summary.metadata {
+                let ([before, behind], inodes) = parted(extent, table);
+                placed.push((before, Place::Fixed));
+                placed.push((inodes, Place::Table));
+                placed.push((behind, Place::Fixed));
+            }
+            placed.extend(summary.free.into_iter().map(|extent| (extent, Place::Free)));
+        }
+        placed.retain(|(extent, _)| extent.len > 0);
+        placed.sort_by_key(|(extent, _)| extent.start);
+        self.placed = placed;
+    }
+
+    /// What no file has, in order of place.
+    pub(super) fn placed(&self) -> &[(Extent, Place)] {
+        &self.placed
+    }
+
+    /// Of a request the parts that are of no file and of no inode table, joined where
+    /// they follow each other; with `free` those that are not in use as well.
+    pub(super) fn fixed_in(&self, request: Extent, free: bool) -> Vec<Extent> {
+        let from = self.placed.partition_point(|(extent, _)| extent.end() <= request.start);
+        let mut parts: Vec<Extent> = Vec::new();
+        for &(extent, place) in &self.placed[from..] {
+            if extent.start >= request.end() {
+                break;
+            }
+            if place == Place::Table || place == Place::Free && !free {
+                continue;
+            }
+            let start = extent.start.max(request.start);
+            let part = Extent::new(start, extent.end().min(request.end()).saturating_since(start));
+            match parts.last_mut() {
+                Some(last) if last.end() == part.start => last.len += part.len,
+                _ => parts.push(part),
+            }
+        }
+        parts
+    }
+
     /// A file's path from the root of the file system, if it has one.
     #[must_use]
     pub fn path(&self, ino: Ino) -> Option<Vec<u8>> {
@@ -198,4 +262,23 @@ impl Index {
     pub(super) fn lies_in(&self, ino: Ino, block: BlockNo) -> bool {
         self.names.get(&ino).is_some_and(|named| named.table == Some(block))
     }
+}
+
+/// The inode table of a group, where the format has such.
+fn inode_table(image: &dyn Inspect, group: GroupNo) -> Extent {
+    let first = u64::from(group.get()) * u64::from(image.geometry().inodes_per_group) + 1;
+    let location = u32::try_from(first).ok().map(|ino| image.inode_location(Ino::new(ino)));
+    match location {
+        Some(Ok(location)) => location.table,
+        _ => Extent::new(BlockNo::ZERO, 0),
+    }
+}
+
+/// What of `extent` lies in front of `table` and behind it, and what is of it. Either
+/// may be empty.
+fn parted(extent: Extent, table: Extent) -> ([Extent; 2], Extent) {
+    let cut = |from: BlockNo, to: BlockNo| Extent::new(from, to.saturating_since(from));
+    let (from, to) = (extent.start, extent.end());
+    let (low, high) = (table.start.clamp(from, to), table.end().clamp(from, to));
+    ([cut(from, low), cut(high, to)], cut(low, high))
 }

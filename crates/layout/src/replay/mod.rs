@@ -107,6 +107,8 @@ pub enum Purpose {
     Attribute,
     /// A file's contents, or a long symlink's target.
     Data,
+    /// Nothing of a file: what [`Op::Device`] asks for.
+    Device,
 }
 
 impl Purpose {
@@ -125,6 +127,7 @@ impl Purpose {
             Self::Map => "map",
             Self::Attribute => "attribute",
             Self::Data => "data",
+            Self::Device => "device",
         }
     }
 }
@@ -136,7 +139,7 @@ pub struct Request {
     pub extent: Extent,
     /// What for.
     pub purpose: Purpose,
-    /// The file it belongs to.
+    /// The file it belongs to; the root directory where it is of none.
     pub ino: Ino,
     /// The logical block it begins with, for data and directories.
     pub lbn: Lbn,
@@ -245,6 +248,10 @@ impl<'a> Replay<'a> {
     }
 
     fn run(&mut self, event: &Event) -> Result<(), FsError> {
+        if event.op == Op::Device {
+            self.read_device(event);
+            return Ok(());
+        }
         let follow = !matches!(event.op, Op::Readlink | Op::Lookup | Op::Stat);
         let found = self.walk(&event.path, follow)?;
         let Some(ino) = found else {
@@ -268,8 +275,27 @@ impl<'a> Replay<'a> {
                 self.mapped.remove(&(event.pid, ino));
                 Ok(())
             }
-            Op::Lookup | Op::Stat | Op::Other(_) => Ok(()),
+            Op::Lookup | Op::Stat | Op::Device | Op::Other(_) => Ok(()),
         }
+    }
+
+    /// Reads a range of the device through its page cache, in which the buffers of
+    /// metadata lie as well: what is there is not read again, by either. What was
+    /// seen to come from the device comes again: whoever closes a device last empties
+    /// its cache (`blkdev_put`). A volume that is smaller than the recorded one has
+    /// nothing there.
+    fn read_device(&mut self, event: &Event) {
+        let (size, blocks) = (self.block_size, self.image.geometry().blocks);
+        let end = event.length.map_or(u64::MAX, |length| event.offset.saturating_add(length));
+        let first = (event.offset / size).min(blocks);
+        let extent = Extent::new(BlockNo::new(first), end.div_ceil(size).min(blocks) - first);
+        if event.fetched {
+            (0..extent.len).for_each(|at| {
+                self.buffers.remove(&extent.start.saturating_add(at));
+            });
+        }
+        self.read_buffers(extent, Purpose::Device, self.image.root(), Lbn::ZERO);
+        self.touched.extend((0..extent.len).map(|at| extent.start.saturating_add(at)));
     }
 
     /// Follows a path from the root as the kernel does, component by component.

@@ -11,7 +11,8 @@ pub fn first_touches(events: &[Event], all: bool) -> Vec<&[u8]> {
     let mut seen = HashSet::new();
     let wanted = |event: &&Event| {
         let contents = matches!(event.op, Op::Open | Op::Read | Op::Exec | Op::Mmap | Op::Fault);
-        !event.missing && (all || contents)
+        let named = event.op != Op::Device;
+        !event.missing && named && (all || contents)
     };
     let paths = events.iter().filter(wanted).map(|event| event.path.as_slice());
     paths.filter(|path| seen.insert(*path)).collect()
@@ -81,6 +82,7 @@ pub fn write_squashfs_sort(paths: &[&[u8]], out: &mut dyn Write) -> io::Result<u
 mod tests {
     use super::super::read_paths;
     use super::*;
+    use seekless_units::Nanos;
 
     #[test]
     fn lists_are_read_back() {
@@ -89,6 +91,13 @@ mod tests {
         write_paths(&paths, &mut text).unwrap();
         let events = read_paths(&*text, None).unwrap();
         assert_eq!(first_touches(&events, false), paths);
+    }
+
+    #[test]
+    fn a_read_of_the_device_is_of_no_file() {
+        let device = Event::new(Nanos::ZERO, Op::Device, b"/".to_vec()).on(4096, 4096);
+        let stat = Event::new(Nanos::ZERO, Op::Stat, b"/a".to_vec());
+        assert_eq!(first_touches(&[device, stat], true), [b"/a"]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the two tools that make an initramfs are told.
 
 use super::PROGRAM;
+use seekless_host::tracefs::EARLY;
 
 /// A line of every file that is written here, by which it is known again.
 pub(super) const MARK: &str =
@@ -54,10 +55,12 @@ impl Tool {
         match self {
             Self::InitramfsTools => vec![
                 ("etc/initramfs-tools/hooks/seekless", initramfs_tools_hook()),
+                ("etc/initramfs-tools/scripts/init-top/seekless", early(PREREQUISITES)),
                 ("etc/initramfs-tools/scripts/init-bottom/seekless", init_bottom(options)),
             ],
             Self::Dracut => vec![
                 ("usr/lib/dracut/modules.d/90seekless/module-setup.sh", dracut_module()),
+                ("usr/lib/dracut/modules.d/90seekless/early.sh", early("")),
                 ("usr/lib/dracut/modules.d/90seekless/record.sh", pre_pivot(options)),
             ],
         }
@@ -77,14 +80,38 @@ copy_exec /{PROGRAM} /{PROGRAM}
     )
 }
 
+/// Where the kernel's tracing is, or can be mounted.
+const TRACING: &str = "/sys/kernel/tracing";
+
+/// initramfs-tools(7): every script is asked what is to be run before it.
+const PREREQUISITES: &str = "case \"$1\" in prereqs) exit 0;; esac\n";
+
+/// Run before udev looks for labels: from here on what is asked of block devices is
+/// kept for the recorder, which starts when the root is mounted. It is sourced by
+/// dracut(8), so it must not exit.
+fn early(first: &str) -> String {
+    format!(
+        "#!/bin/sh
+{MARK}
+# Takes what is asked of block devices before the recorder starts.
+{first}[ -d {TRACING}/instances ] || mount -t tracefs tracefs {TRACING} || :
+if mkdir {TRACING}/instances/{EARLY}; then
+    echo mono >{TRACING}/instances/{EARLY}/trace_clock
+    echo 1024 >{TRACING}/instances/{EARLY}/buffer_size_kb
+    echo 1 >{TRACING}/instances/{EARLY}/events/block/block_bio_queue/enable
+fi 2>/dev/null || :
+"
+    )
+}
+
 /// initramfs-tools(7): run when the root is mounted, before it is switched.
 fn init_bottom(options: &str) -> String {
     format!(
         "#!/bin/sh
 {MARK}
 # Starts the recorder. A boot goes on without it where it fails.
-case \"$1\" in prereqs) exit 0;; esac
-/{PROGRAM} record --boot --mount \"$rootmnt\"{options}
+{PREREQUISITES}/{PROGRAM} record --boot --mount \"$rootmnt\"{options}
+rmdir {TRACING}/instances/{EARLY} 2>/dev/null
 exit 0
 "
     )
@@ -106,6 +133,7 @@ depends() {{
 
 install() {{
     inst /{PROGRAM}
+    inst_hook pre-udev 05 \"$moddir/early.sh\"
     inst_hook pre-pivot 90 \"$moddir/record.sh\"
 }}
 "
@@ -120,6 +148,7 @@ fn pre_pivot(options: &str) -> String {
 {MARK}
 # Starts the recorder. A boot goes on without it where it fails.
 /{PROGRAM} record --boot --mount \"$NEWROOT\"{options} || :
+rmdir {TRACING}/instances/{EARLY} 2>/dev/null || :
 "
     )
 }

@@ -88,7 +88,7 @@ pub(super) fn measure(
     let disk = ModelledDisk { model: &machine.drive.0, realtime: false, io_log: None };
     let bench = Workbench::of(machine.fs.into(), image, &disk)?;
     let read_ahead_kib = machine.read_ahead.0.get() >> 10;
-    let ((think_ns, failed), report) = bench.visit(read_ahead_kib, |root, control| {
+    let ((think_ns, failed), report) = bench.visit(read_ahead_kib, |root, device, control| {
         // The kernel knew that from an earlier boot, as ureadahead does from its pack.
         let pieces = if prefetched { pieces(trace, root)? } else { Vec::new() };
         let files = if prefetched { by_inode(trace, root) } else { Vec::new() };
@@ -97,7 +97,7 @@ pub(super) fn measure(
         let absent = |_: &[u8], offset: u64| Some(format!("absent-{offset}").into_bytes());
         let failed = |error| Failure::io(root.display(), &error);
         // What it reads is what was fetched: nothing is mapped.
-        let mut stage = Stage::new(root, absent, |_| Vec::new()).map_err(failed)?;
+        let mut stage = Stage::new(root, device, absent, |_| Vec::new()).map_err(failed)?;
         for path in files {
             stage.perform(&Event::new(Nanos::ZERO, Op::Open, path));
         }
