@@ -2,9 +2,9 @@
 # What laying an image out does for a whole boot. A Debian system (systemd, nginx,
 # PostgreSQL) is booted in QEMU from a modelled disk on the network, its blocks are
 # recorded there, without an agent in the guest, and the image is optimized for
-# them. Then four boots: as built and optimized, each with and without a service
-# that begins by fetching the chunks which the boot needs, four at a time. The
-# table of docs/recording.md.
+# them. Then five boots: as built by mke2fs, as copied by cp, and optimized, the first
+# and the last also with a service that begins by fetching the chunks which the boot
+# needs, four at a time. The tables of docs/recording.md.
 #
 # Needs root, mmdebstrap, qemu-system-x86_64, qemu-img, e2fsprogs, 12 GB in TMPDIR. Where the
 # processor cannot virtualize, QEMU interprets: boots take half a minute then, and
@@ -13,6 +13,7 @@
 #   SEEKLESS  the program [target/release/seekless]
 #   TRACE     a trace of a boot of KEEP/image, instead of the one of the log
 #   MODEL     the modelled disk [lazy-gp3]
+#   BLOCK     bytes in a block of the file system [4096]
 #   CHUNK     what it fetches at once [512K]
 #   REALTIME  1: the disk takes the time that it models, and boots last accordingly
 #   KEEP      a directory that keeps the system between runs, and the last logs
@@ -44,19 +45,23 @@ print(f"{name:16} reads {stats['reads']:5}  seeks {stats['seeks']:5}  {stats['re
 PY
 }
 
-[ -e "$keep/image" ] || make_system
-ln -s "$keep/image" "$work/built"
+system_image
+ln -s "$image" "$work/built"
+copied "$work/copied"
 boot built
 if [ -n "${TRACE:-}" ]; then
     cp "$TRACE" "$work/trace"
 else
-    "$seekless" trace import --blocks "$work/built.log" --image "$keep/image" -o "$work/trace"
+    "$seekless" trace import --blocks "$work/built.log" --image "$image" -o "$work/trace"
 fi
-"$seekless" optimize "$keep/image" --trace "$work/trace" -o "$work/optimized" --chunk "$chunk" -q
+"$seekless" optimize "$image" --trace "$work/trace" -o "$work/optimized" --chunk "$chunk" -q
 e2fsck -fn "$work/optimized" >&2
 echo "promised:"
-"$seekless" score "$keep/image" "$work/optimized" --trace "$work/trace" --chunk "$chunk" --device "$model" |
-    grep -vE "^ *prefetch"
+for name in copied optimized; do
+    "$seekless" score "$work/built" "$work/$name" --trace "$work/trace" --chunk "$chunk" --device "$model" |
+        grep -vE "^ *prefetch"
+done
+boot copied
 boot optimized
 # The chunks that the trace needs of an image, in the order of first use: touching one
 # fetches it.
@@ -78,4 +83,4 @@ PY
     boot "$name,fetch"
 done
 echo "booted:"
-for name in built optimized built,fetch optimized,fetch; do row "$name"; done
+for name in built copied optimized built,fetch optimized,fetch; do row "$name"; done

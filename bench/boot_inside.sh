@@ -8,15 +8,15 @@
 # Needs what bench/boot.sh needs, and loop devices; the program must be static
 # (`make static`).
 #
-#   SEEKLESS, MODEL, KEEP, MIRROR, ACCEL   as for bench/boot.sh
+#   SEEKLESS, MODEL, BLOCK, KEEP, MIRROR, ACCEL   as for bench/boot.sh
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/../target/$(uname -m)-unknown-linux-gnu/static/seekless}")
 . "$here/boot_machine.sh"
 
-[ -e "$keep/image" ] || make_system
+system_image
 port=org.seekless.trace
-cp --sparse=always "$keep/image" "$work/inside"
+cp --sparse=always "$image" "$work/inside"
 mkdir "$work/mnt"
 mount -o loop "$work/inside" "$work/mnt"
 trap 'umount -l "$work/mnt"; finish' EXIT

@@ -1,12 +1,12 @@
 # The machine of bench/boot.sh and bench/boot_inside.sh, which say what it needs and
 # what can be set: a Debian system (systemd, nginx, PostgreSQL), booted in QEMU from
 # a modelled disk.
-model=${MODEL:-lazy-gp3} chunk=${CHUNK:-512K}
+model=${MODEL:-lazy-gp3} chunk=${CHUNK:-512K} block=${BLOCK:-4096}
 work=$(mktemp -d)
 disk=$work/disk
 finish() {
     [ -z "${KEEP:-}" ] || cp "$work"/*.log "$work"/*.console "$work/trace" "$KEEP" 2>/dev/null || true
-    umount -l "$disk" 2>/dev/null || true
+    umount -l "$disk" "$work/from" "$work/to" 2>/dev/null || true
     rm -rf "$work"
 }
 trap finish EXIT
@@ -68,6 +68,32 @@ UNIT
         echo "no boot with $accel" >&2
     done
     exit 1
+}
+
+# system_image: the system in blocks of that size; made if it is not there, the one
+# with other blocks than 4096 bytes from the one with them. Sets `image`.
+system_image() {
+    image=$keep/image
+    [ -e "$image" ] || make_system
+    [ "$block" = 4096 ] && return
+    image=$keep/image.$block
+    [ -e "$image" ] && return
+    mkdir -p "$work/from"
+    mount -o loop,ro,noload "$keep/image" "$work/from"
+    mke2fs -q -F -t ext4 -b "$block" -d "$work/from" "$work/made.$block" 3G
+    umount "$work/from"
+    mv "$work/made.$block" "$image"
+}
+
+# copied IMAGE: what cp makes of the system on a new file system. mke2fs makes holes of
+# zeros, so cp makes holes as well.
+copied() {
+    mkdir -p "$work/from" "$work/to"
+    mke2fs -q -F -t ext4 -b "$block" -E lazy_itable_init=0 "$1" 3G
+    mount -o loop,ro,noload "$image" "$work/from"
+    mount -o loop "$1" "$work/to"
+    cp -a --sparse=always "$work/from/." "$work/to"
+    umount "$work/from" "$work/to"
 }
 
 # machine IMAGE overlay|direct SECONDS: boots; with an overlay writes stay there. With

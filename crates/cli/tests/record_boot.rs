@@ -63,15 +63,17 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
         (
             INITRAMFS_TOOLS,
             "etc/initramfs-tools/scripts/init-bottom/seekless",
+            "etc/initramfs-tools/scripts/init-top/seekless",
             "etc/initramfs-tools/hooks/seekless",
         ),
         (
             DRACUT,
             "usr/lib/dracut/modules.d/90seekless/record.sh",
+            "usr/lib/dracut/modules.d/90seekless/early.sh",
             "usr/lib/dracut/modules.d/90seekless/module-setup.sh",
         ),
     ];
-    for (sign, starter, copier) in cases {
+    for (sign, starter, early, copier) in cases {
         let scratch = Scratch::new("install-boot");
         let root = system(&scratch, &[sign, "usr/lib/dracut/modules.d/99base/module-setup.sh"]);
         let before = snapshot(&root);
@@ -79,7 +81,7 @@ fn a_removal_leaves_what_was_there_before_the_installation() {
         // Once more, with other options: nothing of the first time may be left.
         let unit = "it's a \"unit\" $HOME.service";
         text(&install(&root, &["--no-rebuild", "--", "--until-unit", unit]));
-        for script in [starter, copier] {
+        for script in [starter, early, copier] {
             let script = root.join(script);
             assert_eq!(script.metadata().unwrap().mode() & 0o7777, 0o755, "{script:?}");
             run("sh", &["-n".as_ref(), script.as_os_str()]);

@@ -414,6 +414,23 @@ fn a_log_of_a_device_becomes_a_trace_of_files() {
     assert_eq!(scores["a"]["seeks"], scores["b"]["seeks"], "{scores}");
     assert_eq!(scores["a"]["chunks"], scores["b"]["chunks"], "{scores}");
 
+    // What is of no file is read as well, as often as it comes: it has its place.
+    let text_of = |lines: String| fs::write(dir.join("ranges"), lines).unwrap();
+    let lines = asked.iter().map(|(offset, length)| format!("{offset} {length}\n"));
+    text_of(["0 4096\n", &lines.collect::<String>(), "0 4096\n"].concat());
+    let (code, said) = import("ranges", "old.img", &[], dir);
+    assert_eq!(code, Some(0), "{said}");
+    let events = log(&dir.join("blocks.trace"));
+    assert_eq!(events.iter().filter(|event| event["op"] == "device").count(), 2);
+    let both = ["score", "old.img", "blocks.img", "--trace", "blocks.trace", "--explain", "--json"];
+    let scores = json(&both, dir);
+    for one in ["a", "b"] {
+        assert_eq!(scores[one]["by_purpose"]["device"]["requests"], 2, "{scores}");
+    }
+    // A log of nothing but that is not of these files.
+    text_of("0 4096\n".into());
+    assert_eq!(import("ranges", "old.img", &[], dir).0, Some(3));
+
     // Of a partition it is the same, once it is said where that begins.
     write(1 << 20);
     let (code, _) = import("ranges", "old.img", &["--offset", "1M"], dir);

@@ -11,6 +11,7 @@ use crate::scoring::{self, DeviceArgs, ModelArgs, Scored};
 use crate::usage;
 use clap::Args;
 use seekless_lab::age::distribution::parse_span;
+use seekless_layout::replay::{Purpose, Request};
 use seekless_layout::score::{self, Figures};
 use seekless_layout::trace::Event;
 use seekless_report::disk::Class;
@@ -199,8 +200,14 @@ impl<'a> Verified<'a> {
         let block_size = u64::from(image.geometry().block_size);
         let chunks = &wanted.model.chunk;
         let replayed = scored.replayed.requests.iter();
+        let usage = usage::classify(image)?;
+        // A read of the device itself is of what it meets, as the kernel's are told apart.
+        let counts_as_metadata = |request: &Request| match request.purpose {
+            Purpose::Device => usage.most_of(request.extent) != Class::Data,
+            purpose => purpose.is_metadata(),
+        };
         let predicted = score::figures(
-            replayed.clone().map(|request| (request.extent, request.purpose.is_metadata())),
+            replayed.clone().map(|request| (request.extent, counts_as_metadata(request))),
             block_size,
             chunks,
         );
@@ -227,7 +234,6 @@ impl<'a> Verified<'a> {
         }));
         spread.extend(more);
         let parting = if wanted.explain {
-            let usage = usage::classify(image)?;
             let owners = usage::owners(image)?;
             let mine: Vec<(Extent, Class)> =
                 extents.iter().map(|&extent| (extent, usage.most_of(extent))).collect();

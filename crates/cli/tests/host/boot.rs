@@ -1,11 +1,11 @@
 //! A recording of a boot, where there is nothing to boot: on a running system, and
 //! through a switch of the root in a process namespace of its own.
 
-use crate::judges::{Scratch, command};
+use crate::judges::{Scratch, command, text};
 use crate::record::{events, make_tree, slow_reader};
 use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -74,6 +74,74 @@ fn a_recording_in_the_background_ends_in_silence_and_by_a_signal() {
         drop(mounted);
     }
     assert!(traces_of_us(scratch.path().to_str().unwrap()).is_empty());
+}
+
+/// The script that runs before udev in an initramfs, as it is installed.
+fn early_script(scratch: &Scratch) -> PathBuf {
+    let root = scratch.path().join("system");
+    let functions = root.join("usr/share/initramfs-tools/hook-functions");
+    fs::create_dir_all(functions.parent().unwrap()).unwrap();
+    fs::write(functions, "").unwrap();
+    let root = root.to_str().unwrap();
+    let installed = command(&["record", "--install-boot", "--no-rebuild", "--root", root]);
+    text(&{ installed }.output().unwrap());
+    Path::new(root).join("etc/initramfs-tools/scripts/init-top/seekless")
+}
+
+#[test]
+fn what_was_asked_of_the_device_before_there_was_a_root_is_recorded() {
+    let _machine = machine();
+    if !capable() || !can_trace() {
+        return;
+    }
+    let scratch = Scratch::new("boot-early");
+    let (tree, image) = (scratch.path().join("tree"), scratch.path().join("image"));
+    fs::create_dir_all(&tree).unwrap();
+    fs::write(tree.join("file"), vec![5; 70_000]).unwrap();
+    mke2fs(&tree, &image, "16M");
+    let script = early_script(&scratch);
+    run("sh", &[script.to_str().unwrap(), "prereqs"]).unwrap();
+    let early = Path::new("/sys/kernel/tracing/instances/seekless-early");
+    assert!(!early.exists(), "a question for what comes before starts something");
+    run("sh", &[script.to_str().unwrap()]).unwrap();
+    assert!(early.exists());
+
+    // Labels are looked for at both ends, and on another disk.
+    let losetup = |image: &Path| run("losetup", &["-f", "--show", image.to_str().unwrap()]);
+    let (Some(device), Some(other)) = (losetup(&image), losetup(&image)) else { return };
+    let look = |device: &str, block: u32| {
+        let from = format!("if={device}");
+        let skip = format!("skip={block}");
+        run("dd", &[&from, "of=/dev/null", "bs=4096", "count=1", "iflag=direct", &skip]).unwrap();
+    };
+    look(&device, 0);
+    look(&other, 1);
+    look(&device, 4095);
+    let dir = scratch.path().join("mnt");
+    fs::create_dir_all(&dir).unwrap();
+    let to = dir.to_str().unwrap();
+    run("mount", &["-t", "ext4", "-o", "ro,noload,noatime", &device, to]).unwrap();
+    let trace = scratch.path().join("trace");
+    let begun = command(&["record", "--boot", "--until-idle", "1s", "--mount", to, "-o"])
+        .arg(&trace)
+        .status();
+    assert!(begun.unwrap().success());
+    fs::read(dir.join("file")).unwrap();
+    wait_for("the end", || trace.exists() && recorder_of(&trace).is_none());
+    let left = early.exists();
+    run("umount", &[to]).unwrap();
+    run("losetup", &["-d", &device, &other]).unwrap();
+    assert!(!left, "the instance is still there");
+
+    let events = events(&trace);
+    let asked = events.iter().enumerate().filter(|(_, event)| event["op"] == "device");
+    let asked: Vec<(usize, u64)> =
+        asked.map(|(at, event)| (at, event["offset"].as_u64().unwrap_or(0))).collect();
+    let place = |offset: u64| asked.iter().find(|(_, at)| *at == offset).map(|(place, _)| *place);
+    let read = events.iter().position(|event| event["path"] == "/file");
+    assert!(place(0) < place(4095 * 4096) && place(0).is_some(), "{asked:?}");
+    assert!(place(4095 * 4096) < read, "{asked:?}, the file at {read:?}");
+    assert_eq!(place(4096), None, "that was another disk: {asked:?}");
 }
 
 /// Runs a program whose output goes to a terminal, of which it gets the name as its

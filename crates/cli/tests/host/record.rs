@@ -185,6 +185,51 @@ fn what_is_only_looked_at_is_found_by_trace_events() {
     assert_eq!(looked_up, BTreeSet::from(wanted));
 }
 
+#[test]
+fn reads_of_the_device_beside_files_are_recorded() {
+    let _machine = machine();
+    if !(capable() && can_trace()) {
+        return;
+    }
+    let scratch = Scratch::new("record-device-reads");
+    let (tree, image, dir) =
+        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let to = dir.to_str().unwrap();
+    let device = run("findmnt", &["-n", "-o", "SOURCE", to]).unwrap();
+    let trace = scratch.path().join("trace");
+    // The superblock; a block of a file, whoever asks for it; the last block.
+    let first = run("debugfs", &["-R", "blocks /large", image.to_str().unwrap()]).unwrap();
+    let first = first.split_whitespace().next().unwrap();
+    let size = run("dumpe2fs", &["-h", image.to_str().unwrap()]).unwrap();
+    let size = size.lines().find_map(|line| line.strip_prefix("Block size:")).unwrap();
+    let place = first.parse::<u64>().unwrap() * size.trim().parse::<u64>().unwrap();
+    let look = format!(
+        "for at in 0 {place} 67104768; do dd if={device} of=/dev/null bs=4096 count=1 \
+         iflag=direct,skip_bytes skip=$at; done; cat {to}/d1/f1 >/dev/null"
+    );
+    text(&record(&["--mount", to, "--", "sh", "-ec", &look], "tracefs", &trace));
+    let events = events(&trace);
+    let asked = events.iter().filter(|event| event["op"] == "device");
+    let asked: Vec<(u64, u64)> = asked
+        .map(|event| (event["offset"].as_u64().unwrap_or(0), event["length"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(asked, [(0, 4096), (67_104_768, 4096)]);
+    assert!(files(&events).contains("/d1/f1"));
+
+    // They stay where they are in another layout.
+    let (image, laid) = (image.to_str().unwrap(), scratch.join("laid"));
+    let trace = trace.to_str().unwrap();
+    text(&command(&["optimize", image, "--trace", trace, "-o", &laid]).output().unwrap());
+    let scored = command(&["score", image, &laid, "--trace", trace, "--json", "--explain"]);
+    let scored: Value = serde_json::from_str(&text(&{ scored }.output().unwrap())).unwrap();
+    for one in ["a", "b"] {
+        assert_eq!(scored[one]["by_purpose"]["device"]["requests"], 2, "{scored}");
+    }
+}
+
 /// A recording that waits for its end, on a mount of its own.
 fn endless(scratch: &Scratch, source: &str) -> Option<(Child, Mounted)> {
     let (tree, image, dir) =

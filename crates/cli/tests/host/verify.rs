@@ -46,7 +46,16 @@ fn workloads(paths: &[String]) -> Vec<(&'static str, Vec<Value>)> {
         }
         walk.push(json!({"op": "stat", "path": path}));
     }
-    vec![("random reads", read), ("stat walk", walk)]
+    // Reads of the device beside those of files, of pages that metadata lies in too.
+    let device = (0..120).flat_map(|at| {
+        let (offset, path) = (at * 1_048_576 % (128 << 20), &paths[at * 37 % paths.len()]);
+        [
+            json!({"op": "device", "path": "/", "offset": offset, "length": 4096 << (at % 4)}),
+            json!({"op": "read", "path": path, "pid": 1}),
+        ]
+    });
+    let device = device.collect();
+    vec![("random reads", read), ("stat walk", walk), ("reads of the device", device)]
 }
 
 #[test]

@@ -148,7 +148,9 @@ impl Index {
     /// Notes what the groups have that is of no file. One that cannot be read has
     /// nothing.
     fn place_groups(&mut self, image: &dyn Inspect) {
-        let mut placed = Vec::new();
+        // In front of the first group lies the boot block.
+        let boot = Extent::new(BlockNo::ZERO, image.geometry().first_block.get());
+        let mut placed = vec![(boot, Place::Fixed)];
         for group in (0..image.geometry().groups).map(GroupNo::new) {
             let Ok(summary) = image.group(group) else {
                 self.unreadable += 1;
