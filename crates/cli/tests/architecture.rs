@@ -79,6 +79,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("seekless-host", &[]),
+    ("seekless-partition", &["seekless-device", "seekless-units"]),
     ("seekless-model", &["seekless-units"]),
     ("seekless-report", &["seekless-units"]),
     (
@@ -97,6 +98,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-live",
             "seekless-host",
             "seekless-model",
+            "seekless-partition",
             "seekless-placement",
             "seekless-report",
             "seekless-source",

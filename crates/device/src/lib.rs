@@ -3,7 +3,7 @@
 //! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared
 //! between threads; every call is positional. Kinds: a file or real device
 //! ([`FileDevice`]), memory ([`MemoryDevice`]; [`SparseDevice`] where little of
-//! a large one is used) and a copy-on-write layer over
+//! a large one is used), a part of another ([`Window`]) and a copy-on-write layer over
 //! another device ([`Overlay`]), which is how an unreplayed journal is shown
 //! without touching the image.
 
@@ -12,6 +12,7 @@ mod file;
 mod memory;
 mod overlay;
 mod sparse;
+mod window;
 mod writes;
 
 pub use clock::{Clock, RealClock, VirtualClock};
@@ -19,6 +20,7 @@ pub use file::FileDevice;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
 pub use sparse::SparseDevice;
+pub use window::Window;
 pub use writes::Writes;
 
 use seekless_units::{ByteLen, Lba};

@@ -1,0 +1,148 @@
+//! What partitions are said to be for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A GUID as it lies on a disk: its first three parts are little-endian.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Guid(pub [u8; 16]);
+
+/// The bytes in the order in which they are written.
+const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+
+impl fmt::Display for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, at) in ORDER.into_iter().enumerate() {
+            if matches!(place, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{:02x}", self.0[at])?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Guid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Guid {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let sound = text.len() == 36
+            && text.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                _ => byte.is_ascii_hexdigit(),
+            });
+        if !sound {
+            return Err(());
+        }
+        let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
+        let mut guid = [0; 16];
+        for (pair, at) in digits.chunks(2).zip(ORDER) {
+            let pair = std::str::from_utf8(pair).map_err(|_| ())?;
+            guid[at] = u8::from_str_radix(pair, 16).map_err(|_| ())?;
+        }
+        Ok(Self(guid))
+    }
+}
+
+/// The type of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// By the GUID of its entry.
+    Gpt(Guid),
+    /// By the byte of its entry.
+    Mbr(u8),
+}
+
+/// Types of GUID partition tables, as sfdisk(8) names them; the roots are those of
+/// the Discoverable Partitions Specification.
+const GPT: [(&str, &str); 17] = [
+    ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "EFI System"),
+    ("21686148-6449-6e6f-744e-656564454649", "BIOS boot"),
+    ("0fc63daf-8483-4772-8e79-3d69d8477de4", "Linux filesystem"),
+    ("0657fd6d-a4ab-43c4-84e5-0933c84b4f4f", "Linux swap"),
+    ("e6d6d379-f507-44c2-a23c-238f2a3df928", "Linux LVM"),
+    ("933ac7e1-2eb4-4f13-b844-0e14e2aef915", "Linux home"),
+    ("bc13c2ff-59e6-4262-a352-b275fd6f7172", "Linux extended boot"),
+    ("44479540-f297-41b2-9af7-d131d5f0458a", "Linux root (x86)"),
+    ("4f68bce3-e8cd-4db1-96e7-fbcaf984b709", "Linux root (x86-64)"),
+    ("69dad710-2ce4-4e3c-b16c-21a1d49abed3", "Linux root (ARM)"),
+    ("b921b045-1df0-41c3-af44-4c6f280d3fae", "Linux root (ARM-64)"),
+    ("72ec70a6-cf74-40e6-bd49-4bda08e8f224", "Linux root (RISC-V-64)"),
+    ("ebd0a0a2-b9e5-4433-87c0-68b6b72699c7", "Microsoft basic data"),
+    ("e3c9e316-0b5c-4db8-817d-f92df00215ae", "Microsoft reserved"),
+    ("516e7cb6-6ecf-11d6-8ff8-00022d09712b", "FreeBSD UFS"),
+    ("516e7cb5-6ecf-11d6-8ff8-00022d09712b", "FreeBSD swap"),
+    ("83bd6b9d-7f41-11dc-be0b-001560b84f0f", "FreeBSD boot"),
+];
+
+/// Types of master boot records.
+const MBR: [(u8, &str); 11] = [
+    (0x01, "FAT12"),
+    (0x04, "FAT16 <32M"),
+    (0x06, "FAT16"),
+    (0x0b, "W95 FAT32"),
+    (0x0c, "W95 FAT32 (LBA)"),
+    (0x0e, "W95 FAT16 (LBA)"),
+    (0x82, "Linux swap / Solaris"),
+    (0x83, "Linux"),
+    (0x8e, "Linux LVM"),
+    (0xa5, "FreeBSD"),
+    (0xef, "EFI (FAT-12/16/32)"),
+];
+
+impl Kind {
+    /// Its name; `None` for one that has none here.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Gpt(guid) => {
+                let text = guid.to_string();
+                GPT.iter().find(|(known, _)| *known == text).map(|(_, name)| *name)
+            }
+            Self::Mbr(byte) => MBR.iter().find(|(known, _)| *known == byte).map(|(_, name)| *name),
+        }
+    }
+
+    /// Whether it is the root of a system and nothing else.
+    pub(crate) fn is_root(self) -> bool {
+        self.name().is_some_and(|name| name.starts_with("Linux root"))
+    }
+
+    /// Whether it may hold any file system of Linux.
+    pub(crate) fn is_linux(self) -> bool {
+        matches!(self.name(), Some("Linux filesystem" | "Linux"))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.name(), self) {
+            (Some(name), _) => f.write_str(name),
+            (None, Self::Gpt(guid)) => fmt::Display::fmt(guid, f),
+            (None, Self::Mbr(byte)) => write!(f, "type {byte:02x}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guids_are_read_as_they_are_written() {
+        for (text, _) in GPT {
+            assert_eq!(text.parse::<Guid>().unwrap().to_string(), text);
+        }
+        let guid = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B".parse::<Guid>().unwrap();
+        assert_eq!(guid.0[..6], [0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8]);
+        for wrong in ["", "c12a7328", "c12a7328-f81f-11d2-ba4b-00a0c93ec93", "ä"] {
+            assert!(wrong.parse::<Guid>().is_err());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Master boot records, with the chain of extended boot records that logical
+//! partitions lie in (Linux: `block/partitions/msdos.c`).
+
+use crate::{Kind, Partition, Scheme, Table, TableError, add};
+use seekless_device::BlockDevice;
+use seekless_units::{ByteLen, Lba, SECTOR};
+
+/// The mark at the end of every boot record.
+const MARK: [u8; 2] = [0x55, 0xaa];
+
+/// Where the four entries begin, and their size, in bytes.
+const ENTRIES: usize = 446;
+const ENTRY: usize = 16;
+
+/// The number of the first logical partition.
+const LOGICAL: u32 = 5;
+
+/// More logical partitions than Linux numbers. A chain that is longer goes in a
+/// circle.
+const LOGICAL_MAX: u32 = 256;
+
+/// An entry of a boot record, in sectors of 512 bytes.
+#[derive(Clone, Copy)]
+struct Entry {
+    active: u8,
+    kind: u8,
+    start: u64,
+    sectors: u64,
+}
+
+impl Entry {
+    fn is_used(self) -> bool {
+        self.kind != 0 && self.sectors != 0
+    }
+
+    fn is_extended(self) -> bool {
+        matches!(self.kind, 0x05 | 0x0f | 0x85)
+    }
+
+    fn partition(self, number: u32, start: u64) -> Partition {
+        Partition {
+            number,
+            start: ByteLen::new(start.saturating_mul(SECTOR)),
+            len: ByteLen::new(self.sectors.saturating_mul(SECTOR)),
+            kind: Kind::Mbr(self.kind),
+            name: String::new(),
+            id: None,
+        }
+    }
+}
+
+/// The entries of the boot record in a sector; `None` without its mark.
+fn entries(disk: &dyn BlockDevice, at: u64) -> Result<Option<[Entry; 4]>, TableError> {
+    let mut sector = [0; SECTOR as usize];
+    disk.read(Lba::new(at), &mut sector)?;
+    if sector[510..] != MARK {
+        return Ok(None);
+    }
+    Ok(Some(std::array::from_fn(|index| {
+        let bytes = &sector[ENTRIES + index * ENTRY..][..ENTRY];
+        let number = |at: usize| {
+            u64::from(u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]))
+        };
+        Entry { active: bytes[0], kind: bytes[4], start: number(8), sectors: number(12) }
+    })))
+}
+
+pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> {
+    if disk.len().get() < SECTOR {
+        return Ok(None);
+    }
+    let Some(first) = entries(disk, 0)? else { return Ok(None) };
+    // The boot sector of a file system has the same mark, and code where the entries
+    // would be: Linux tells by this byte, which is 0 or 0x80 in entries.
+    let is_code = first.iter().any(|entry| entry.active & 0x7f != 0);
+    if is_code || !first.iter().any(|entry| entry.is_used()) {
+        return Ok(None);
+    }
+    let mut partitions = Vec::new();
+    let mut chain = None;
+    for (number, entry) in (1..).zip(first).filter(|(_, entry)| entry.is_used()) {
+        if entry.is_extended() {
+            chain = chain.or(Some(entry.start));
+        } else {
+            add(&mut partitions, entry.partition(number, entry.start), disk)?;
+        }
+    }
+    if let Some(start) = chain {
+        logical(disk, start, &mut partitions)?;
+    }
+    Ok(Some(Table { scheme: Scheme::Mbr, is_backup: false, partitions }))
+}
+
+/// Adds the logical partitions of the extended one that begins in sector `extended`.
+/// Each lies behind its own boot record, which names the next one, counted from the
+/// beginning of the extended partition.
+fn logical(
+    disk: &dyn BlockDevice,
+    extended: u64,
+    partitions: &mut Vec<Partition>,
+) -> Result<(), TableError> {
+    let mut at = extended;
+    let mut number = LOGICAL;
+    loop {
+        let damaged =
+            |why: &str| TableError::Mbr { at: at.saturating_mul(SECTOR), why: why.into() };
+        let Some([own, next, ..]) = entries(disk, at)? else {
+            // An extended partition without any in it need not have one.
+            return if at == extended { Ok(()) } else { Err(damaged("it has no mark")) };
+        };
+        if own.is_used() && !own.is_extended() {
+            add(partitions, own.partition(number, at + own.start), disk)?;
+            number += 1;
+        }
+        if !next.is_used() {
+            return Ok(());
+        }
+        if !next.is_extended() || number >= LOGICAL + LOGICAL_MAX {
+            return Err(damaged("the chain of logical partitions has no end"));
+        }
+        let following = extended + next.start;
+        if following <= at {
+            return Err(damaged("the chain of logical partitions leads back"));
+        }
+        at = following;
+    }
+}
