@@ -103,8 +103,8 @@ machine() {
     local accel cpu=max drive=file=$1,format=raw
     accel=$(cat "$keep/accel")
     if [ "$2" = overlay ]; then
-        # In units of a block: else a write would read what lies around it.
-        qemu-img create -q -f qcow2 -F raw -b "$1" -o cluster_size=4096 "$work/overlay"
+        # In units of a block: else a write would read what lies around it from the disk.
+        qemu-img create -q -f qcow2 -F raw -b "$1" -o cluster_size="$block" "$work/overlay"
         drive=file=$work/overlay,format=qcow2
     fi
     [ "$accel" = tcg ] || { cpu=host; [ -w /dev/kvm ] || return 1; }

@@ -3,6 +3,7 @@
 use crate::cmd;
 use crate::failure::Failure;
 use clap::{Args, Parser, Subcommand};
+use seekless_units::{ByteLen, parse_size};
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
@@ -69,6 +70,25 @@ pub(crate) struct OpenArgs {
     /// Do not replay the journal; show the image as it is
     #[arg(long)]
     pub(crate) skip_journal: bool,
+}
+
+/// Where in an image the file system is.
+#[derive(Args, Debug, Clone, Default)]
+pub(crate) struct PlaceArgs {
+    /// Partition of a disk image: its number, name or UUID, the label of its file
+    /// system, or root
+    #[arg(long, value_name = "N|LABEL|root")]
+    pub(crate) partition: Option<String>,
+    /// Byte of the image that the file system begins with
+    #[arg(long, value_name = "BYTES", value_parser = parse_size, conflicts_with = "partition")]
+    pub(crate) offset: Option<ByteLen>,
+}
+
+impl PlaceArgs {
+    /// Whether only a part of the image is meant.
+    pub(crate) fn is_part(&self) -> bool {
+        self.partition.is_some() || self.offset.is_some()
+    }
 }
 
 #[derive(Subcommand, Debug)]

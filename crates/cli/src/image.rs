@@ -1,22 +1,46 @@
 //! Opening an image by path.
 
-use crate::args::OpenArgs;
+pub(crate) mod partition;
+
+use crate::args::{OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use seekless_device::{BlockDevice, FileDevice};
-use seekless_fs::Inspect;
 use seekless_fs::format::{Format, OpenOptions, Probe};
+use seekless_fs::{FsError, Inspect};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use partition::part;
+
 pub(crate) use seekless_formats::READERS as FORMATS;
 
 /// Opens an image file or device for reading.
-pub(crate) fn open(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
-    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    refuse_others(path, &device, FORMATS, "")?;
-    seekless_fs::format::open(FORMATS, Arc::new(device), open_options(args))
+pub(crate) fn open(
+    path: &Path,
+    place: &PlaceArgs,
+    args: OpenArgs,
+) -> Result<Arc<dyn Inspect>, Failure> {
+    let device = device(path, place)?;
+    refuse_others(path, device.as_ref(), FORMATS, "")?;
+    seekless_fs::format::open(FORMATS, device, open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
+}
+
+/// What is meant of an image file or device, for reading.
+pub(crate) fn device(path: &Path, place: &PlaceArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+    part(path, Arc::new(device), place)
+}
+
+/// The same for reading and writing, by nobody else at the same time.
+pub(crate) fn device_locked(
+    path: &Path,
+    place: &PlaceArgs,
+) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let device = FileDevice::open_locked(path)
+        .map_err(|error| Failure::from(FsError::from(error)).about(path.display()))?;
+    part(path, Arc::new(device), place)
 }
 
 /// The options as the formats take them.
@@ -38,6 +62,9 @@ pub(crate) fn refuse_others(
     }
     if path.is_dir() {
         return Err(Failure::usage(format!("{}: is a directory", path.display())));
+    }
+    if let Some(failure) = partition::hint(path, device) {
+        return Err(failure);
     }
     let mut all = seekless_formats::FORMATS.into_iter();
     let what = match all.find(|known| claims(&&known.reader)) {

@@ -4,7 +4,7 @@ mod fit;
 
 pub(crate) use fit::Fit;
 
-use crate::args::OpenArgs;
+use crate::args::{OpenArgs, PlaceArgs};
 use crate::cmd::trace::load;
 use crate::failure::Failure;
 use crate::say::say;
@@ -176,11 +176,12 @@ pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
 /// Replays and scores the events on one image.
 pub(crate) fn run(
     path: &Path,
+    place: &PlaceArgs,
     open: OpenArgs,
     events: &[Event],
     model: &ModelArgs,
 ) -> Result<Scored, Failure> {
-    let image = image::open(path, open)?;
+    let image = image::open(path, place, open)?;
     let machine = model.machine();
     let (score, replayed) = score::score(image.as_ref(), events, machine, &model.chunk)
         .map_err(|error| Failure::from(error).about(path.display()))?;

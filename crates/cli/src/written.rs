@@ -1,7 +1,7 @@
 //! What a command has written, in one line: a file's path and size and what it holds.
 //! With `--json` the same as fields, without either with `--quiet`.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::cmd::ls::entries;
 use crate::failure::Failure;
 use crate::say::{self, say};
@@ -39,7 +39,12 @@ impl Written {
     /// An image with the share of its blocks that are in use; `files` counts its files of
     /// all kinds, directories included.
     pub(crate) fn image(path: &Path, files: u64) -> Result<Self, Failure> {
-        let image = image::open(path, PLAIN)?;
+        Self::image_in(path, &PlaceArgs::default(), files)
+    }
+
+    /// The same of a part of it.
+    pub(crate) fn image_in(path: &Path, place: &PlaceArgs, files: u64) -> Result<Self, Failure> {
+        let image = image::open(path, place, PLAIN)?;
         let shape = image.geometry();
         let used = shape.blocks.saturating_sub(shape.free_blocks);
         let percent = used as f64 * 100.0 / shape.blocks.max(1) as f64;
@@ -60,7 +65,8 @@ impl Written {
 
     /// The same with an image's UUID.
     pub(crate) fn with_uuid(mut self) -> Result<Self, Failure> {
-        let uuid = uuid::text(&image::open(&self.path, PLAIN)?.geometry().uuid);
+        let uuid =
+            uuid::text(&image::open(&self.path, &PlaceArgs::default(), PLAIN)?.geometry().uuid);
         self.text += &format!(", UUID {uuid}");
         self.fields.insert("uuid".into(), uuid.into());
         Ok(self)

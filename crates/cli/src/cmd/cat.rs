@@ -1,6 +1,6 @@
 //! `seekless cat`: the contents of files of an image.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
 use clap::Args;
@@ -29,6 +29,8 @@ pub(crate) struct CatArgs {
     #[arg(required = true)]
     paths: Vec<OsString>,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &CatArgs, global: &Global) -> Result<ExitCode, Failure> 
         let why = "cat prints the contents of files as they are, which is not JSON";
         return Err(Failure::usage(why).hint("leave --json out"));
     }
-    let image = image::open(&args.image, args.open)?;
+    let image = image::open(&args.image, &args.place, args.open)?;
     let mut out = io::stdout().lock();
     for path in &args.paths {
         let about = |failure: Failure| failure.about(path.display());

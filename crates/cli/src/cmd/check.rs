@@ -1,18 +1,16 @@
 //! `seekless check`: whether an image is in order, and repairing it.
 
-use crate::args::Global;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
-use crate::image::{FORMATS, refuse_others};
+use crate::image::{self, FORMATS, refuse_others};
 use crate::say::say;
 use clap::{Args, ValueEnum};
-use seekless_device::{BlockDevice, FileDevice};
 use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Outcome, Repaired, Report};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Exit codes are those of `fsck(8)`, for scripts that know them.
 mod exit {
@@ -78,6 +76,8 @@ pub(crate) struct CheckArgs {
     /// [default: keep]
     #[arg(long, value_enum)]
     lost: Option<Lost>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 /// What becomes of clusters without a name.
@@ -158,10 +158,9 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let path = &args.image;
     let about = |error: FsError| Failure::from(error).about(path.display());
     let mode = Mode::of(args);
-    let device: Arc<dyn BlockDevice> = if mode == Mode::Check {
-        Arc::new(FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?)
-    } else {
-        Arc::new(FileDevice::open_locked(path).map_err(|error| about(error.into()))?)
+    let device = match mode {
+        Mode::Check => image::device(path, &args.place)?,
+        Mode::Preen | Mode::Repair => image::device_locked(path, &args.place)?,
     };
     let format = to_check(device.as_ref());
     if args.lost.is_some() && !format.is(&FAT) {

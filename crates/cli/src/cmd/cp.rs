@@ -1,6 +1,6 @@
 //! `seekless cp`: files out of an image.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::extract::{Extraction, Summary};
 use crate::failure::{Failure, Kind};
 use crate::image;
@@ -37,11 +37,13 @@ pub(crate) struct CpArgs {
     #[arg(short, long)]
     recursive: bool,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
 pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, args.open)?;
+    let image = image::open(&args.image, &args.place, args.open)?;
     let path = args.path.as_bytes();
     let ino = resolve(image.as_ref(), path).map_err(Failure::from)?;
     let attr = image.attr(ino)?;

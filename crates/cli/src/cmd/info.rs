@@ -1,25 +1,44 @@
 //! `seekless info`: what an image is.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
 use crate::say::say;
 use clap::Args;
-use std::path::PathBuf;
+use seekless_fs::format::Probe;
+use seekless_partition::{Partition, Table};
+use seekless_report::table::grouped;
+use seekless_units::format_size;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Show the format, sizes and features of an image
+/// Show the format, sizes and features of an image, or the partitions of a disk
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  seekless info disk.img\n  seekless info --json disk.img")]
+#[command(after_help = "\
+Examples:
+  seekless info disk.img
+  seekless info --json disk.img
+  seekless info --partition root cloud.img
+
+Of a disk image with a partition table the partitions are listed, with the file systems
+that can be read in them; --partition shows one of them.")]
 pub(crate) struct InfoArgs {
     /// Image file or block device
     image: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
     #[command(flatten)]
     open: OpenArgs,
 }
 
 pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, args.open)?;
+    if !args.place.is_part()
+        && let Some(listed) = list_partitions(&args.image, global)?
+    {
+        return Ok(listed);
+    }
+    let image = image::open(&args.image, &args.place, args.open)?;
     let shape = image.geometry();
     let uuid = crate::uuid::text(&shape.uuid);
     let label = String::from_utf8_lossy(&shape.label).into_owned();
@@ -59,4 +78,54 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
         say!("{name:<12} {value}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lists the partitions, if it is a disk that has some and no file system itself.
+fn list_partitions(path: &Path, global: &Global) -> Result<Option<ExitCode>, Failure> {
+    let disk = image::device(path, &PlaceArgs::default())?;
+    if image::FORMATS.iter().any(|format| (format.probe)(disk.as_ref()) != Probe::No) {
+        return Ok(None);
+    }
+    let table = Table::read(disk.as_ref());
+    let Some(table) = table.map_err(|error| Failure::from(error).about(path.display()))? else {
+        return Ok(None);
+    };
+    let held = |partition: &Partition| {
+        let image = image::partition::file_system(&disk, partition)?;
+        let shape = image.geometry();
+        Some((shape.format, String::from_utf8_lossy(&shape.label).into_owned()))
+    };
+    if global.json {
+        let one = |partition: &Partition| {
+            let held = held(partition);
+            json!({
+                "number": partition.number,
+                "start": partition.start.get(),
+                "bytes": partition.len.get(),
+                "type": partition.kind.to_string(),
+                "name": partition.name,
+                "uuid": partition.id.map(|id| id.to_string()),
+                "format": held.as_ref().map(|(format, _)| format),
+                "label": held.as_ref().map(|(_, label)| label),
+            })
+        };
+        let partitions: Vec<Value> = table.partitions.iter().map(one).collect();
+        let (scheme, is_backup) = (table.scheme.name(), table.is_backup);
+        say!("{}", json!({ "scheme": scheme, "backup": is_backup, "partitions": partitions }));
+        return Ok(Some(ExitCode::SUCCESS));
+    }
+    let copy = if table.is_backup { ", from the copy at the end of the disk" } else { "" };
+    say!("partition table: {}{copy}", table.scheme.name());
+    say!("{:>3} {:>16} {:>8}  {:<24} {:<16} file system", "", "first byte", "size", "type", "name");
+    for partition in &table.partitions {
+        let (number, kind) = (partition.number, partition.kind.to_string());
+        let (start, len) = (grouped(partition.start.get()), format_size(partition.len));
+        let held = held(partition).map(|(format, label)| match label.is_empty() {
+            true => format.to_string(),
+            false => format!("{format} {label:?}"),
+        });
+        let (name, held) = (&partition.name, held.unwrap_or_else(|| "-".into()));
+        say!("{number:>3} {start:>16} {len:>8}  {kind:<24} {name:<16} {held}");
+    }
+    Ok(Some(ExitCode::SUCCESS))
 }

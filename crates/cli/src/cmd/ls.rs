@@ -1,6 +1,6 @@
 //! `seekless ls`: the names in an image.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::{image, show};
 use clap::Args;
@@ -35,6 +35,8 @@ pub(crate) struct LsArgs {
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
@@ -65,7 +67,7 @@ impl From<io::Error> for Stop {
 }
 
 pub(crate) fn run(args: &LsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, args.open)?;
+    let image = image::open(&args.image, &args.place, args.open)?;
     let out = BufWriter::new(io::stdout().lock());
     let mut listing = Listing { image: image.as_ref(), args, json: global.json, out };
     match listing.run().and_then(|()| Ok(listing.out.flush()?)) {

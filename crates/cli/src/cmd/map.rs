@@ -1,6 +1,6 @@
 //! `seekless map`: what lies where on an image, and what a trace reads of it.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
@@ -51,6 +51,8 @@ pub(crate) struct MapArgs {
     #[command(flatten)]
     model: ModelArgs,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
@@ -60,10 +62,10 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
     for path in std::iter::once(&args.image).chain(&args.other) {
         let about = |error: FsError| Failure::from(error).about(path.display());
         if args.trace.is_empty() {
-            let image = image::open(path, args.open)?;
+            let image = image::open(path, &args.place, args.open)?;
             disks.push(disk(path, image.as_ref(), Reads::default()).map_err(about)?);
         } else {
-            let one = scoring::run(path, args.open, &events, &args.model)?;
+            let one = scoring::run(path, &args.place, args.open, &events, &args.model)?;
             one.fit.warn(&scoring::names(&args.trace), &one.name);
             disks.push(disk(path, one.image.as_ref(), one.reads.clone()).map_err(about)?);
             scored.push(one);

@@ -1,6 +1,6 @@
 //! `seekless mount`: an image as a directory.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::image;
 use crate::mount::{
@@ -9,7 +9,7 @@ use crate::mount::{
 use crate::say::say;
 use clap::Args;
 use seekless_cache::Counters;
-use seekless_device::{FileDevice, RealClock};
+use seekless_device::RealClock;
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -111,6 +111,8 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     allow_other: bool,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
@@ -127,7 +129,7 @@ pub(crate) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure
 }
 
 fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, args.open)?;
+    let image = image::open(&args.image, &args.place, args.open)?;
     let recorder = args.record.as_ref().map(|path| {
         let created = Recorder::create(path, &args.image, args.read_ahead.get());
         created.map(Arc::new).map_err(|error| Failure::io(path.display(), &error))
@@ -180,11 +182,10 @@ fn run_writable(
         return Err(Failure::usage("--record needs a read-only mount: leave -o rw out"));
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
-    let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
+    let device = image::device_locked(&args.image, &args.place)?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let Engine { live, counted } =
-        Engine::open(Arc::new(device), clock, &options, ignore, Box::new(mount::now))
-            .map_err(about)?;
+        Engine::open(device, clock, &options, ignore, Box::new(mount::now)).map_err(about)?;
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));

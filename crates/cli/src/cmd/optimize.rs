@@ -1,19 +1,20 @@
 //! `seekless optimize`: an image laid out anew by what traces touch.
 
+mod disk;
 mod in_place;
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::cmd::build::write_built;
 use crate::cmd::trace;
 use crate::failure::Failure;
-use crate::image::{open_options, refuse_others};
+use crate::image::{self, open_options, refuse_others};
 use crate::output::Output;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::{Fit, parse_chunk};
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
-use seekless_device::FileDevice;
+use seekless_device::{BlockDevice, FileDevice};
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
@@ -40,6 +41,9 @@ checked first, as by `seekless check`, and refused if it is damaged.
 
 Ext images can be rearranged, and FAT images, whose directory entries are put in
 that order, too.
+
+Of a disk image --partition names the partition that is rearranged; the new file is the
+whole disk, with everything else as it was.
 
 With --in-place the blocks that were accessed move within an ext3 or ext4 image, which
 must not be mounted, and no second image is written. Each step goes through the journal
@@ -78,6 +82,8 @@ pub(crate) struct OptimizeArgs {
     /// New inode size in bytes; a different size requires a new file system
     #[arg(long, value_parser = parse_size)]
     inode_size: Option<ByteLen>,
+    #[command(flatten)]
+    place: PlaceArgs,
     #[command(flatten)]
     open: OpenArgs,
 }
@@ -121,7 +127,7 @@ impl OptimizeArgs {
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
     let output = Output::create(path, args.force)?;
-    let opened = open(&args.image, args.open)?;
+    let opened = open(args)?;
     let image = opened.inspect();
     let traces = load_traces(args)?;
     let about = |error| Failure::from(error).about(args.image.display());
@@ -133,13 +139,13 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         },
         Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
     }
-    let new = open_written(&output, path)?;
+    let new = open_written(args, &output, path)?;
     let before = scores(args, image, &traces).map_err(about)?;
     let after = scores(args, new.inspect(), &traces)?;
     let files =
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
     output.finish()?;
-    let written = Written::image(path, files)?;
+    let written = Written::image_in(path, &args.place, files)?;
     report(&args.trace, &before, &after, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
@@ -202,7 +208,7 @@ enum Opened {
 }
 
 impl Opened {
-    fn new(device: Arc<FileDevice>, options: OpenOptions) -> Result<Self, FsError> {
+    fn new(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
         let is_ext = (seekless_ext::FORMAT.probe)(device.as_ref()) != Probe::No;
         if !is_ext && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No {
             return Ok(Self::Fat(Box::new(FatImage::open(device, options)?)));
@@ -221,19 +227,21 @@ impl Opened {
 /// The formats that can be rearranged.
 const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
 
-fn open(path: &Path, args: OpenArgs) -> Result<Opened, Failure> {
-    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
+fn open(args: &OptimizeArgs) -> Result<Opened, Failure> {
+    let path = args.image.as_path();
+    let device = image::device(path, &args.place)?;
     let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
-    refuse_others(path, &device, FORMATS, only)?;
-    Opened::new(Arc::new(device), open_options(args))
+    refuse_others(path, device.as_ref(), FORMATS, only)?;
+    Opened::new(device, open_options(args.open))
         .map_err(|error| Failure::from(error).about(path.display()))
 }
 
 /// The image just written, before it has its name.
-fn open_written(output: &Output, path: &Path) -> Result<Opened, Failure> {
+fn open_written(args: &OptimizeArgs, output: &Output, path: &Path) -> Result<Opened, Failure> {
     let device = FileDevice::from_file(output.file()?, false)
         .map_err(|error| Failure::io(path.display(), &error))?;
-    Ok(Opened::new(Arc::new(device), OpenOptions::default())?)
+    let device = image::part(path, Arc::new(device), &args.place)?;
+    Ok(Opened::new(device, OpenOptions::default())?)
 }
 
 fn write_fat(
@@ -280,13 +288,10 @@ fn rearrange(
     let align = (args.chunk.get() / unit_bytes).max(1);
     let plan =
         planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
-    let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(args.written().display(), &error);
-    file.set_len(relayout.size().get()).map_err(io)?;
-    let device = FileDevice::from_file(file, true).map_err(io)?;
+    let device = disk::new_device(args, output, relayout.size())?;
     let bar = progress::bytes(global, relayout.size());
     relayout
-        .write(&plan, &device, &|bytes| bar.inc(bytes))
+        .write(&plan, device.as_ref(), &|bytes| bar.inc(bytes))
         .map_err(|error| Failure::from(error).about(args.written().display()))?;
     bar.finish_and_clear();
     Ok(())
@@ -310,6 +315,10 @@ fn write_rebuilt(
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
+    if args.place.is_part() {
+        let why = "a partition keeps its file system: leave --inline-data and --inode-size out";
+        return Err(Failure::usage(why));
+    }
     let about = |error| Failure::from(error).about(args.image.display());
     image.refuse_damage().map_err(|error| refused(error, &args.image, E2FSCK))?;
     add_symlinks(image.as_ref(), replays).map_err(about)?;

@@ -1,6 +1,6 @@
 //! `seekless score`: what a trace costs on an image.
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
@@ -56,10 +56,16 @@ pub(crate) struct ScoreArgs {
     #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
     open: OpenArgs,
 }
 
 pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure> {
+    if args.verify.wanted() && args.place.is_part() {
+        let why = "--verify-kernel and --verify-program take images of one file system";
+        return Err(Failure::usage(why).hint("copy the partition to a file of its own"));
+    }
     let events = scoring::events(&args.trace)?;
     let mut model = args.model.clone();
     if args.verify.in_recorded_order() {
@@ -68,7 +74,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     let images = std::iter::once(&args.image).chain(&args.other);
     let scored: Vec<Scored> = images
         .map(|image| {
-            let mut scored = scoring::run(image, args.open, &events, &model)?;
+            let mut scored = scoring::run(image, &args.place, args.open, &events, &model)?;
             scored.fit.warn(&scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
             Ok(scored)

@@ -2,7 +2,7 @@
 
 mod export;
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
 use crate::written::Written;
@@ -80,6 +80,10 @@ struct ImportArgs {
     /// as the start of its partition
     #[arg(long, value_name = "BYTES", value_parser = parse_size, default_value = "0", requires = "blocks")]
     offset: ByteLen,
+    /// With --blocks: the partition of a disk image that is meant, its number, name or
+    /// UUID, the label of its file system, or root; the log is of the disk
+    #[arg(long, value_name = "N|LABEL|root", requires = "blocks", conflicts_with = "offset")]
+    partition: Option<String>,
     #[command(flatten)]
     open: OpenArgs,
     /// Directory that corresponds to the root of the image; other files are left
@@ -224,8 +228,16 @@ fn import_blocks(
         return Err(Failure::new(Kind::Corrupt, why));
     }
     let reads = log.reads.len();
-    let volume = image::open(image, args.open)?;
-    let mapped = map_reads(volume.as_ref(), log.reads, args.offset.get())
+    let place = PlaceArgs { partition: args.partition.clone(), offset: None };
+    let volume = image::open(image, &place, args.open)?;
+    let start = match &args.partition {
+        None => args.offset,
+        Some(_) => {
+            let disk = image::device(image, &PlaceArgs::default())?;
+            image::partition::range(image, &disk, &place)?.0
+        }
+    };
+    let mapped = map_reads(volume.as_ref(), log.reads, start.get())
         .map_err(|error| Failure::from(error).about(image.display()))?;
     let bytes = mapped.bytes;
     let shown = |bytes: u64| format_size(ByteLen::new(bytes));

@@ -1,7 +1,7 @@
 //! What a run gave, for people, for programs, and as curves.
 
 use super::{Outcome, Run};
-use crate::args::OpenArgs;
+use crate::args::{OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
 use crate::output::{Output, directory_of};
@@ -192,7 +192,7 @@ pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result
 
 fn aged_copy(path: &Path) -> Result<Written, Failure> {
     let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
-    let files = files_in(image::open(path, plain)?.as_ref());
+    let files = files_in(image::open(path, &PlaceArgs::default(), plain)?.as_ref());
     Written::image(path, files.map_err(|error| Failure::from(error).about(path.display()))?)
 }
 

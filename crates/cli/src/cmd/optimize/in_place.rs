@@ -3,11 +3,11 @@
 use super::{E2FSCK, InlineData, OptimizeArgs, Traces, refused, scores, tabulate};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::image::{open_options, refuse_others};
+use crate::image::{self, open_options, refuse_others};
 use crate::progress;
 use crate::say::say;
 use clap::Args;
-use seekless_device::{BlockDevice, FileDevice, Overlay};
+use seekless_device::{BlockDevice, Overlay};
 use seekless_ext::{ExtImage, Relayout, UndoDevice};
 use seekless_fs::plan::Rearrange;
 use seekless_fs::{FsError, Inspect, Timestamp};
@@ -84,14 +84,12 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
 fn open(args: &OptimizeArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
     let path = args.image.as_path();
     let only = "optimize --in-place rearranges ext3 and ext4 images";
-    let looked = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    refuse_others(path, &looked, &[seekless_ext::FORMAT], only)?;
+    let looked = image::device(path, &args.place)?;
+    refuse_others(path, looked.as_ref(), &[seekless_ext::FORMAT], only)?;
     if args.in_place.dry_run {
-        return Ok(Arc::new(Overlay::new(Arc::new(looked), TRIAL_CHUNK)));
+        return Ok(Arc::new(Overlay::new(looked, TRIAL_CHUNK)));
     }
-    let device = FileDevice::open_locked(path)
-        .map_err(|error| Failure::from(FsError::from(error)).about(path.display()))?;
-    Ok(Arc::new(device))
+    image::device_locked(path, &args.place)
 }
 
 /// The image, of which all that is overwritten goes to the file of `--undo` before.

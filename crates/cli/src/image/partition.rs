@@ -1,0 +1,139 @@
+//! The part of a disk image that is meant.
+
+use super::FORMATS;
+use crate::args::PlaceArgs;
+use crate::failure::{Failure, Kind};
+use seekless_device::{BlockDevice, DeviceError, Window};
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{FsError, Inspect};
+use seekless_partition::{Partition, SelectError, Table, TableError};
+use seekless_units::{ByteLen, Lba, SECTOR, format_size};
+use std::path::Path;
+use std::sync::Arc;
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Self {
+        match error {
+            TableError::Device(error) => FsError::from(error).into(),
+            other => Self::new(Kind::Corrupt, other.to_string()),
+        }
+    }
+}
+
+/// The bytes of a disk that the file system is in: first, and how many.
+pub(crate) fn range(
+    path: &Path,
+    disk: &Arc<dyn BlockDevice>,
+    place: &PlaceArgs,
+) -> Result<(ByteLen, ByteLen), Failure> {
+    let len = disk.len();
+    if let Some(offset) = place.offset {
+        if offset.get() % SECTOR != 0 {
+            return Err(Failure::usage("--offset must be a multiple of 512"));
+        }
+        let left = len.get().checked_sub(offset.get());
+        let outside = || Failure::usage(format!("{}: --offset is past its end", path.display()));
+        return Ok((offset, ByteLen::new(left.ok_or_else(outside)?)));
+    }
+    let Some(wanted) = &place.partition else { return Ok((ByteLen::ZERO, len)) };
+    let table = Table::read(disk.as_ref())
+        .map_err(|error| Failure::from(error).about(path.display()))?
+        .ok_or_else(|| {
+            let message = format!("{}: has no partition table", path.display());
+            Failure::new(Kind::Unsupported, message).hint("leave --partition out, or give --offset")
+        })?;
+    if table.is_backup {
+        crate::say::warning!(
+            "{}: the first copy of the partition table is damaged; the one at the end is used",
+            path.display()
+        );
+    }
+    let chosen = match table.select(wanted) {
+        Err(SelectError::None { .. }) => labelled(disk, &table, wanted),
+        other => other,
+    };
+    chosen.map(|partition| (partition.start, partition.len)).map_err(|error| {
+        let message = format!("{}: {error}", path.display());
+        Failure::usage(message).hint(format!("there are {}", list(&table)))
+    })
+}
+
+/// The partition whose file system has a label.
+fn labelled<'a>(
+    disk: &Arc<dyn BlockDevice>,
+    table: &'a Table,
+    wanted: &str,
+) -> Result<&'a Partition, SelectError> {
+    let has_it = |partition: &&Partition| {
+        file_system(disk, partition)
+            .is_some_and(|image| image.geometry().label == wanted.as_bytes())
+    };
+    let found: Vec<&Partition> = table.partitions.iter().filter(has_it).collect();
+    match found[..] {
+        [one] => Ok(one),
+        [] => Err(SelectError::None { wanted: wanted.into() }),
+        _ => {
+            let numbers = found.iter().map(|partition| partition.number).collect();
+            Err(SelectError::Several { wanted: wanted.into(), numbers })
+        }
+    }
+}
+
+/// The file system in a partition, if it can be read.
+pub(crate) fn file_system(
+    disk: &Arc<dyn BlockDevice>,
+    partition: &Partition,
+) -> Option<Arc<dyn Inspect>> {
+    let window = window(disk, partition.start, partition.len).ok()?;
+    let options = OpenOptions { skip_journal: true, ..OpenOptions::default() };
+    seekless_fs::format::open(FORMATS, window, options).ok()
+}
+
+fn window(
+    disk: &Arc<dyn BlockDevice>,
+    start: ByteLen,
+    len: ByteLen,
+) -> Result<Arc<dyn BlockDevice>, DeviceError> {
+    debug_assert!(start.get().is_multiple_of(SECTOR), "a part begins a sector");
+    let start = Lba::containing(start);
+    Ok(Arc::new(Window::new(disk.clone(), start, len)?))
+}
+
+/// What is meant of a disk: all of it, or a window on it.
+pub(crate) fn part(
+    path: &Path,
+    disk: Arc<dyn BlockDevice>,
+    place: &PlaceArgs,
+) -> Result<Arc<dyn BlockDevice>, Failure> {
+    if !place.is_part() {
+        return Ok(disk);
+    }
+    let (start, len) = range(path, &disk, place)?;
+    window(&disk, start, len)
+        .map_err(|error| Failure::from(FsError::from(error)).about(path.display()))
+}
+
+/// The partitions in a line: `1 (EFI System, 4M), 2 (...)`.
+fn list(table: &Table) -> String {
+    let one = |partition: &Partition| {
+        let name = if partition.name.is_empty() {
+            String::new()
+        } else {
+            format!("{:?}, ", partition.name)
+        };
+        let (number, kind, len) = (partition.number, partition.kind, format_size(partition.len));
+        format!("{number} ({name}{kind}, {len})")
+    };
+    match table.partitions.is_empty() {
+        true => "no partitions".into(),
+        false => table.partitions.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// That a partition has to be chosen, where that is so.
+pub(super) fn hint(path: &Path, device: &dyn BlockDevice) -> Option<Failure> {
+    let table = Table::read(device).ok()??;
+    let message = format!("{}: is a disk with a partition table", path.display());
+    let failure = Failure::new(Kind::Unsupported, message);
+    Some(failure.hint(format!("choose one with --partition: {}", list(&table))))
+}

@@ -1,0 +1,284 @@
+//! Disk images with partitions: one is chosen, and nothing else is touched.
+
+#[path = "judges/mod.rs"]
+mod judges;
+
+use judges::{Scratch, command, failure, skip, text};
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const MIB: usize = 1 << 20;
+
+/// The tables that the disk is tried with: an EFI system partition and a root.
+const TABLES: [&str; 2] = [
+    "label: gpt\nstart=2048, size=16M, type=uefi, name=esp\nsize=48M, type=linux, name=system\n",
+    "label: dos\nstart=2048, size=16M, type=ef\nsize=48M, type=83, bootable\n",
+];
+
+struct Disk {
+    scratch: Scratch,
+    disk: PathBuf,
+    root: PathBuf,
+}
+
+/// Where the root begins, in bytes.
+const ROOT: usize = 17 * MIB;
+
+fn prepare(name: &str, table: &str) -> Option<Disk> {
+    let scratch = Scratch::new(name);
+    let (tree, esp, root, disk) = (
+        scratch.path().join("tree"),
+        scratch.path().join("esp.img"),
+        scratch.path().join("root.img"),
+        scratch.path().join("disk.img"),
+    );
+    for at in 0..400usize {
+        let dir = tree.join(format!("d{}", at % 9));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join(format!("f{at}")), vec![at as u8; at * 97 % 20_000]).unwrap();
+    }
+    fs::write(tree.join("boot.efi"), "loader").unwrap();
+    let mkfs = ["mkfs", "--format", "fat16", "-n", "BOOT", "--size", "16M"];
+    text(&command(&mkfs).arg(&esp).output().unwrap());
+    let made = Command::new("mke2fs")
+        .args(["-q", "-F", "-t", "ext4", "-L", "the root", "-d"])
+        .args([&tree, &root])
+        .arg("47M")
+        .status();
+    if !made.is_ok_and(|status| status.success()) {
+        skip("mke2fs is not installed");
+        return None;
+    }
+    fs::File::create(&disk).unwrap().set_len(72 * MIB as u64).unwrap();
+    let sfdisk = Command::new("sfdisk").arg("-q").arg(&disk).stdin(Stdio::piped()).spawn();
+    let Ok(mut sfdisk) = sfdisk else {
+        skip("sfdisk is not installed");
+        return None;
+    };
+    sfdisk.stdin.take().unwrap().write_all(table.as_bytes()).unwrap();
+    assert!(sfdisk.wait().unwrap().success());
+    let mut bytes = fs::read(&disk).unwrap();
+    for (at, image) in [(MIB, &esp), (ROOT, &root)] {
+        let image = fs::read(image).unwrap();
+        bytes[at..at + image.len()].copy_from_slice(&image);
+    }
+    // What lies behind the file system in its partition, and behind all partitions.
+    bytes[ROOT + 47 * MIB + 5] = 77;
+    bytes[66 * MIB] = 78;
+    fs::write(&disk, bytes).unwrap();
+    Some(Disk { scratch, disk, root })
+}
+
+/// Runs a command on an image, with more arguments behind.
+fn of(what: &str, image: &Path, more: &[&str]) -> String {
+    text(&command(&[what]).arg(image).args(more).output().unwrap())
+}
+
+/// A sound part of a disk.
+fn root_of(disk: &Path, scratch: &Scratch) -> Vec<u8> {
+    let bytes = fs::read(disk).unwrap()[ROOT..ROOT + 47 * MIB].to_vec();
+    let part = scratch.path().join("part.img");
+    fs::write(&part, &bytes).unwrap();
+    let e2fsck = Command::new("e2fsck").arg("-fn").arg(&part).output().unwrap();
+    assert!(e2fsck.status.success(), "{}", String::from_utf8_lossy(&e2fsck.stdout));
+    bytes
+}
+
+/// What of a disk is not the root's file system.
+fn around(disk: &Path) -> Vec<u8> {
+    let bytes = fs::read(disk).unwrap();
+    [&bytes[..ROOT], &bytes[ROOT + 47 * MIB..]].concat()
+}
+
+#[test]
+fn partitions_are_listed_and_chosen() {
+    for (table, scheme) in TABLES.iter().zip(["gpt", "mbr"]) {
+        let Some(Disk { scratch: _scratch, disk, root }) = prepare("partitions", table) else {
+            return;
+        };
+        let listed: Value = serde_json::from_str(&of("info", &disk, &["--json"])).unwrap();
+        assert_eq!(listed["scheme"], scheme);
+        let partitions = listed["partitions"].as_array().unwrap();
+        let said: Vec<_> = partitions
+            .iter()
+            .map(|one| {
+                (one["start"].as_u64().unwrap(), one["format"].as_str(), one["label"].as_str())
+            })
+            .collect();
+        let (esp, system) = (
+            (MIB as u64, Some("fat16"), Some("BOOT")),
+            (ROOT as u64, Some("ext4"), Some("the root")),
+        );
+        assert_eq!(said, [esp, system]);
+        let shown = of("info", &disk, &[]);
+        assert!(shown.contains(scheme) && shown.contains("ext4 \"the root\""), "{shown}");
+
+        let wanted = of("ls", &root, &["-lR", "/"]);
+        let offset = ROOT.to_string();
+        let mut ways = vec![
+            ["--partition", "2"],
+            ["--partition", "root"],
+            ["--partition", "the root"],
+            ["--offset", &offset],
+        ];
+        if scheme == "gpt" {
+            ways.push(["--partition", "system"]);
+        }
+        for way in ways {
+            assert_eq!(of("ls", &disk, &["-lR", "/", way[0], way[1]]), wanted, "{way:?}");
+        }
+        assert!(of("info", &disk, &["--partition", "BOOT"]).contains("fat16"));
+        let cat = of("cat", &disk, &["/boot.efi", "--partition", "2"]);
+        assert_eq!(cat, "loader");
+    }
+}
+
+#[test]
+fn without_a_choice_or_with_a_wrong_one_it_is_said_what_there_is() {
+    let Some(Disk { scratch: _scratch, disk, root }) = prepare("partitions-wrong", TABLES[0])
+    else {
+        return;
+    };
+    let fails = |image: &Path, more: &[&str]| {
+        failure(&command(&["ls"]).arg(image).arg("/").args(more).output().unwrap())
+    };
+    let (code, said) = fails(&disk, &[]);
+    assert!(
+        code == 4 && said.contains("--partition") && said.contains("\"system\""),
+        "{code}: {said}"
+    );
+    let (code, said) = fails(&disk, &["--partition", "home"]);
+    assert!(
+        code == 2 && said.contains("\"home\"") && said.contains("EFI System"),
+        "{code}: {said}"
+    );
+    let (code, said) = fails(&root, &["--partition", "1"]);
+    assert!(code == 4 && said.contains("no partition table"), "{code}: {said}");
+    assert_eq!(fails(&disk, &["--offset", "1000"]).0, 2);
+    assert_eq!(fails(&disk, &["--offset", "1T"]).0, 2);
+    let both =
+        command(&["ls"]).arg(&disk).args(["/", "--offset", "1M", "--partition", "1"]).output();
+    assert_eq!(both.unwrap().status.code(), Some(2));
+    // A boot record of which the end is gone.
+    let mut bytes = fs::read(&disk).unwrap();
+    bytes.truncate(40 * MIB);
+    fs::write(&disk, bytes).unwrap();
+    let (code, said) = fails(&disk, &["--partition", "2"]);
+    assert!(code == 3 && said.contains("past the end of the disk"), "{code}: {said}");
+}
+
+fn trace_of(scratch: &Scratch) -> String {
+    let mut lines = String::from("{\"seekless_trace\":1}\n");
+    for at in (0..400).step_by(7) {
+        let path = format!("/d{}/f{at}", at % 9);
+        lines += &format!("{{\"time\":{at},\"op\":\"read\",\"path\":\"{path}\"}}\n");
+    }
+    let trace = scratch.path().join("job.trace");
+    fs::write(&trace, lines).unwrap();
+    trace.to_str().unwrap().into()
+}
+
+#[test]
+fn what_is_written_to_a_partition_is_what_is_written_to_an_image_of_it() {
+    for table in TABLES {
+        let Some(Disk { scratch, disk, root }) = prepare("partitions-optimize", table) else {
+            return;
+        };
+        let trace = trace_of(&scratch);
+        let (alone, whole) = (scratch.join("alone.img"), scratch.path().join("whole.img"));
+        of("optimize", &root, &["--trace", &trace, "-o", &alone]);
+        let to = whole.to_str().unwrap();
+        let before = fs::read(&disk).unwrap();
+        let said =
+            of("optimize", &disk, &["--trace", &trace, "--partition", "root", "-o", to, "--json"]);
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert!(
+            said["traces"][0]["after"]["seeks"].as_u64()
+                < said["traces"][0]["before"]["seeks"].as_u64()
+        );
+        assert_eq!(fs::read(&disk).unwrap(), before, "the old disk was changed");
+        assert!(root_of(&whole, &scratch) == fs::read(&alone).unwrap(), "another file system");
+        assert!(around(&whole) == around(&disk), "something else was changed");
+
+        // In place.
+        of("optimize", &root, &["--trace", &trace, "--in-place"]);
+        of("optimize", &disk, &["--trace", &trace, "--in-place", "--partition", "2"]);
+        let changed = root_of(&disk, &scratch);
+        assert!(changed != before[ROOT..ROOT + 47 * MIB], "nothing was moved");
+        assert!(around(&disk) == around(&whole), "something else was changed");
+        let scored = |image: &Path, more: &[&str]| {
+            let all = [&["--trace", &trace, "--json"], more].concat();
+            let mut score: Value = serde_json::from_str(&of("score", image, &all)).unwrap();
+            score["image"] = Value::Null;
+            score
+        };
+        assert_eq!(scored(&disk, &["--partition", "root"]), scored(&root, &[]));
+    }
+}
+
+#[test]
+fn a_partition_is_checked_and_repaired_within_its_bounds() {
+    let Some(Disk { scratch, disk, .. }) = prepare("partitions-check", TABLES[0]) else { return };
+    of("check", &disk, &["--partition", "1"]);
+    of("check", &disk, &["--partition", "2"]);
+    // A count of the superblock that a crash may leave.
+    let mut bytes = fs::read(&disk).unwrap();
+    let outside = around(&disk);
+    let shell = "set_super_value free_inodes_count 3\n";
+    let part = scratch.path().join("part.img");
+    fs::write(&part, &bytes[ROOT..ROOT + 47 * MIB]).unwrap();
+    let mut debugfs = Command::new("debugfs")
+        .args(["-w", "-f", "-"])
+        .arg(&part)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    debugfs.stdin.take().unwrap().write_all(shell.as_bytes()).unwrap();
+    assert!(debugfs.wait().unwrap().success());
+    bytes[ROOT..ROOT + 47 * MIB].copy_from_slice(&fs::read(&part).unwrap());
+    fs::write(&disk, bytes).unwrap();
+    let code = |args: &[&str]| {
+        command(&["check"])
+            .arg(&disk)
+            .args(args)
+            .args(["--partition", "2"])
+            .output()
+            .unwrap()
+            .status
+            .code()
+    };
+    assert_eq!((code(&[]), code(&["-y"]), code(&[])), (Some(4), Some(1), Some(0)));
+    root_of(&disk, &scratch);
+    assert!(around(&disk) == outside, "something else was changed");
+}
+
+#[test]
+fn a_log_of_a_disk_leads_to_the_files_of_its_partition() {
+    let Some(Disk { scratch, disk, root }) = prepare("partitions-log", TABLES[0]) else { return };
+    let trace = trace_of(&scratch);
+    let log = scratch.join("log");
+    of("score", &root, &["--trace", &trace, "--io-log", &log]);
+    let ranges = |skip: usize| {
+        let line = |line: &str| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            let number = |key: &str| line[key].as_u64().unwrap();
+            format!("{} {}\n", number("offset") + skip as u64, number("bytes"))
+        };
+        let lines: String = fs::read_to_string(&log).unwrap().lines().map(line).collect();
+        let to = scratch.join("ranges");
+        fs::write(&to, lines).unwrap();
+        to
+    };
+    let import = |image: &Path, skip, more: &[&str]| {
+        let mut import = command(&["trace", "import", "--blocks", &ranges(skip), "--image"]);
+        let imported = text(&import.arg(image).args(more).output().unwrap());
+        assert!(imported.lines().count() > 50);
+        imported
+    };
+    assert_eq!(import(&disk, ROOT, &["--partition", "root"]), import(&root, 0, &[]));
+}
