@@ -50,9 +50,7 @@ for program in ${PROGRAMS:-find compile imports}; do
     for copy in same online; do cp --sparse=always "$work/image" "$work/$copy"; done
     "$seekless" optimize "$work/same" --trace "$work/trace" --in-place --json >/dev/null
     mount -o loop "$work/online" "$work/mnt"
-    begin=$(date +%s%N)
     "$seekless" relayout "$work/mnt" --trace "$work/trace" --json >"$work/moved.json"
-    end=$(date +%s%N)
     umount "$work/mnt"
     e2fsck -fn "$work/online" >/dev/null 2>&1
     for image in image new same online; do
@@ -60,9 +58,9 @@ for program in ${PROGRAMS:-find compile imports}; do
         "$seekless" score "$work/$image" --trace "$work/trace" --verify-program --runs "${RUNS:-5}" --json \
             -- "${command[@]}" >"$work/$image.json" 2>/dev/null || [ $? = 1 ]
     done
-    python3 - "$program" "$work" $(((end - begin) / 1000000)) <<'PY'
+    python3 - "$program" "$work" <<'PY'
 import json, sys
-program, work, ms = sys.argv[1:]
+program, work = sys.argv[1:]
 images = ("image", "new", "same", "online")
 counted = [json.load(open(f"{work}/{name}.json"))["program"]["seeks"]["median"] for name in images]
 scored = [json.load(open(f"{work}/{name}.score"))["by_purpose"] for name in images]
@@ -73,6 +71,6 @@ copied = moved["moved_in_bytes"] + moved["moved_out_bytes"]
 rest = sum(row["seeks"] for name, row in scored[3].items() if name != "data")
 print(f"| {program} | " + " | ".join(f"{seeks:,.0f}" for seeks in counted) + f" | {share(counted):.0%} | "
       + " | ".join(f"{seeks:,.0f}" for seeks in data) + f" | {share(data):.0%} | {rest:,} | "
-      f"{copied / 1e6:.1f} | {int(ms) / 1000:.1f} |", flush=True)
+      f"{copied / 1e6:.1f} |", flush=True)
 PY
 done

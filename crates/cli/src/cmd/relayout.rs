@@ -58,7 +58,8 @@ printed. On an unmounted volume, `seekless optimize --in-place` moves directorie
 `seekless optimize -o` inodes.
 
 While it runs, free blocks are held by a file without a name; a sixteenth of the
-available space, and at least 64M or half of it, is left to others. Needs root.
+available space is left to others, and at least 64M, or an eighth where that is less.
+Needs root.
 
 docs/relayout.md describes what is moved, and how.")]
 pub(crate) struct RelayoutArgs {

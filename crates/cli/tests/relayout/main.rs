@@ -15,6 +15,9 @@ use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::resolve;
 use seekless_fs::{Inspect, Mapping};
+use seekless_host::donor::{Blocks, Donor};
+use seekless_host::fiemap::extents;
+use seekless_host::residency::resident;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions as Open};
 use std::io::Write;
@@ -197,11 +200,21 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
 
     let mounted = Mounted::new(&scratch, &image, "rw");
     let done = relayout(mounted.text(), &trace, &[]);
+    // Nobody has read them since the volume was mounted.
+    let in_memory =
+        |path: &&String| !resident(&mounted.path().join(&path[1..])).expect("mincore").is_empty();
+    let brought = hot.iter().filter(in_memory).count();
+    assert_eq!(brought, 0, "files are in memory only because they were moved");
     assert_eq!(held, account(mounted.text()), "blocks are missing");
     same("the kernel's listing", &listing, &manifest(mounted.text(), &[]));
-    // There is nothing left to do.
+    // There is nothing left to do; where little is free, others held some of it, and
+    // another run may close gaps.
     let again = relayout(mounted.text(), &trace, &[]);
-    assert_eq!(number(&again, "/moved_in_bytes"), 0, "{again}");
+    let (first, second) = (number(&done, "/data_seeks/after"), number(&again, "/data_seeks/after"));
+    assert!(second <= first, "{first} seeks, and {second} after another run");
+    if !must_evict {
+        assert_eq!(number(&again, "/moved_in_bytes"), 0, "{again}");
+    }
     drop(mounted);
 
     run("e2fsck", &["-fn", &image]);
@@ -212,12 +225,12 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
     assert_eq!(number(&done, "/moved_out_bytes") > 0, must_evict, "{done}");
     in_order(&new);
     let after = data_seeks(&image, &trace);
-    println!("{name}: {before} seeks for contents, {after} moved, {best} laid out anew");
+    println!("{name}: {before} seeks for contents, {first} moved, {best} laid out anew");
     assert!(best < before, "nothing to gain");
-    assert!((before - after) * 10 >= (before - best) * 7, "{before} {after} {best}");
-    assert_eq!(after, number(&done, "/data_seeks/after"), "the figure that was told");
-    // What was promised before is what came.
-    assert!(number(&told, "/data_seeks/after").abs_diff(after) * 10 <= before, "{told}");
+    assert!((before - first) * 10 >= (before - best) * 7, "{before} {first} {best}");
+    assert_eq!(after, second, "the figure that was told");
+    // What was promised before is what came, about.
+    assert!(number(&told, "/data_seeks/after").abs_diff(first) * 7 <= before, "{told}");
 }
 
 /// What was written of each file lies behind that of the one before, and all together.
@@ -251,6 +264,60 @@ fn blocks_of_1k() {
 fn what_is_in_the_way_moves_away() {
     judge("relayout-way", &["-b", "4096", "-N", "2000"], "32M", 1500, true);
     judge("relayout-way-1k", &["-b", "1024", "-N", "2000"], "27M", 1500, true);
+}
+
+/// A file is given exactly the blocks that were chosen, whatever lies in a page, and the
+/// next one those that it had.
+#[test]
+fn blocks_go_exactly_where_they_are_sent() {
+    if !can_mount() {
+        return;
+    }
+    for block in [1024u64, 4096] {
+        let scratch = Scratch::new("relayout-exact");
+        let (image, options) = (scratch.join("image"), block.to_string());
+        run("mke2fs", &["-q", "-F", "-t", "ext4", "-b", &options, &image, "64M"]);
+        let mounted = Mounted::new(&scratch, &image, "rw");
+        let bytes =
+            |seed: u64| -> Vec<u8> { (0..9 * block).map(|at| (at * 7 / 3 + seed) as u8).collect() };
+        let names = [mounted.path().join("a"), mounted.path().join("b")];
+        for (name, seed) in names.iter().zip([1, 2]) {
+            fs::write(name, bytes(seed)).expect("write");
+        }
+        run("sync", &["-f", mounted.text()]);
+        let mut donor = Donor::new(mounted.path(), block).expect("donor");
+        assert_eq!(donor.grow(5000).expect("grow"), 5000);
+        let held = donor.held().max_by_key(|run| run.len).expect("a run");
+        let at = |name: &Path| extents(name).expect("fiemap")[0].physical / block;
+        let mut give = |name: &Path, to: u64| {
+            let file = Open::new().read(true).write(true).open(name).expect("open");
+            let shift = donor.shift_for(0, to).expect("held");
+            donor.set_shift(shift).expect("shift");
+            let given = donor.give(&file, 0, Blocks { start: to, len: 9 });
+            given.outcome.expect("exchange");
+            donor.refresh().expect("fiemap");
+            assert_eq!((at(name), extents(name).expect("fiemap").len()), (to, 1));
+        };
+        let was = at(&names[0]);
+        for n in 0..5 {
+            give(&names[0], held.start + 100 + 11 * n);
+        }
+        give(&names[1], was);
+        // Only what lies in one of these is still held.
+        donor.keep(&[Blocks { start: held.start + 3, len: 20 }]).expect("keep");
+        assert_eq!(donor.total(), 20);
+        assert!(donor.shift_for(0, held.start + 2).is_none());
+        assert_eq!(
+            donor.first_in(Blocks { start: held.start, len: 9 }).map(|run| run.len),
+            Some(6)
+        );
+        drop(donor);
+        for (name, seed) in names.iter().zip([1, 2]) {
+            assert!(fs::read(name).expect("read") == bytes(seed), "other contents");
+        }
+        drop(mounted);
+        run("e2fsck", &["-fn", &image]);
+    }
 }
 
 /// What a budget does not allow stays, and what was accessed first comes first.

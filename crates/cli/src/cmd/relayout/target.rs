@@ -20,7 +20,7 @@ pub(super) const TRIES: u32 = 5;
 /// A mounted ext4 volume whose files can be moved.
 pub(super) struct Target {
     pub(super) mount: Mount,
-    /// A directory on it: what inode numbers are looked up on.
+    /// Its directory: what inode numbers are looked up on.
     pub(super) on: File,
     /// As it was named.
     path: PathBuf,
@@ -51,9 +51,9 @@ impl Target {
             return Err(Failure::new(Kind::System, what).about(shown()).hint("needs root"));
         }
         let io = |error: std::io::Error| Failure::io(shown(), &error);
-        // Of a file, its mount's directory: a name is needed to make files without.
-        let at = if path.is_dir() { path } else { &mount.dir };
-        let on = File::open(at).map_err(io)?;
+        // Not `path`: what files inherit from their directory is none of ours.
+        let on =
+            File::open(&mount.dir).map_err(|error| Failure::io(mount.dir.display(), &error))?;
         let stat = rustix::fs::fstatvfs(&on).map_err(|error| io(error.into()))?;
         if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             let what = "is mounted read-only";
@@ -65,7 +65,7 @@ impl Target {
         }
         let node = mounts::block_device(&mount)?;
         let device = File::open(&node).map_err(|error| Failure::io(node.display(), &error))?;
-        let target = Self { on, path: at.into(), node, device, mount };
+        let target = Self { on, path: path.into(), node, device, mount };
         target.refuse_features()?;
         Ok(target)
     }
@@ -89,7 +89,7 @@ impl Target {
     /// # Errors
     /// That it does not: another kernel, data in the journal, DAX.
     pub(super) fn probe(&self, block_size: u64) -> Result<(), Failure> {
-        Donor::probe(&self.path, block_size).map_err(|error| {
+        Donor::probe(&self.mount.dir, block_size).map_err(|error| {
             let kind = match error.source.raw_os_error() {
                 // ENOTTY, EOPNOTSUPP, EINVAL.
                 Some(25 | 95 | 22) => Kind::Unsupported,
@@ -101,7 +101,7 @@ impl Target {
 
     /// A donor on it.
     pub(super) fn donor(&self, block_size: u64) -> Result<Donor, Failure> {
-        Ok(Donor::new(&self.path, block_size)?)
+        Ok(Donor::new(&self.mount.dir, block_size)?)
     }
 
     /// Blocks that users other than root could still get.
