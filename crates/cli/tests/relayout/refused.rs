@@ -90,6 +90,23 @@ fn ext_that_cannot_be_moved() {
     }
 }
 
+/// The kernel counts errors that it finds, and keeps the count in the superblock.
+#[test]
+fn a_volume_with_errors() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("relayout-errors");
+    let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "64M", 100);
+    drop(mounted);
+    run("debugfs", &["-w", "-R", "set_super_value error_count 3", &image]);
+    let trace = trace_of(&scratch, &paths, 2);
+    let mounted = Mounted::new(&scratch, &image, "rw");
+    let args = ["relayout", mounted.text(), "--trace", &trace];
+    let (code, message) = failure(&seekless(&args));
+    assert!(code == 3 && message.contains("errors"), "{code}: {message}");
+}
+
 #[test]
 fn without_rights_or_traces() {
     if !can_mount() {

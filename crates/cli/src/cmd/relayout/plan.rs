@@ -54,8 +54,7 @@ impl Seen {
         let mut tries = 1..=TRIES;
         loop {
             match Self::once(target, traces, chunk, left) {
-                // What was read was perhaps not all of one moment.
-                Err(FsError::Corrupt { .. }) if tries.next().is_some() => {}
+                Err(error) if may_be_torn(&error) && tries.next().is_some() => {}
                 seen => return seen.map_err(|error| target.about(error)),
             }
         }
@@ -79,6 +78,17 @@ impl Seen {
     pub(super) fn block_size(&self) -> u64 {
         u64::from(self.image.geometry().block_size)
     }
+}
+
+/// Whether an error may come from reading what was not all of one moment.
+fn may_be_torn(error: &FsError) -> bool {
+    matches!(
+        error,
+        FsError::Corrupt { .. }
+            | FsError::NotDirectory(_)
+            | FsError::NotFound(_)
+            | FsError::Invalid(_)
+    )
 }
 
 /// Requests of a kind.

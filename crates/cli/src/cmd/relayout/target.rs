@@ -7,8 +7,9 @@ use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
 use seekless_host::donor::Donor;
+use seekless_host::handle::{self, Access};
 use seekless_host::mounts::{self, Mount};
-use seekless_host::{handle, residency};
+use seekless_host::residency;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,12 @@ use std::sync::Arc;
 /// Under the running kernel, what is read is not all of one moment: it is read again
 /// so often before an error in it is believed.
 pub(super) const TRIES: u32 = 5;
+
+/// The root directory of ext4.
+const ROOT: u32 = 2;
+
+/// Stands for any generation in a file handle (`ext4_nfs_get_inode`, `fs/ext4/super.c`).
+const ANY_GENERATION: u32 = 0;
 
 /// A mounted ext4 volume whose files can be moved.
 pub(super) struct Target {
@@ -66,8 +73,37 @@ impl Target {
         let node = mounts::block_device(&mount)?;
         let device = File::open(&node).map_err(|error| Failure::io(node.display(), &error))?;
         let target = Self { on, path: path.into(), node, device, mount };
+        target.refuse_handles()?;
+        target.refuse_errors()?;
         target.refuse_features()?;
         Ok(target)
+    }
+
+    /// Refuses where files cannot be opened by number, as root in a container may not.
+    fn refuse_handles(&self) -> Result<(), Failure> {
+        let root = handle::open(&self.on, ROOT, ANY_GENERATION, Access::Read);
+        root.map(drop).map_err(|error| {
+            let failure = Failure::io("files cannot be opened by number", &error);
+            failure.about(self.path.display()).hint("needs CAP_DAC_READ_SEARCH")
+        })
+    }
+
+    /// Refuses a volume in which the kernel has found errors: what a damaged structure
+    /// misleads to would be built upon.
+    fn refuse_errors(&self) -> Result<(), Failure> {
+        let link = std::fs::read_link(self.mount.device.in_sysfs()).ok();
+        let Some(name) = link.as_deref().and_then(Path::file_name) else { return Ok(()) };
+        // Linux 4.4 and later.
+        let path = Path::new("/sys/fs/ext4").join(name).join("errors_count");
+        let Ok(count) = std::fs::read_to_string(path) else { return Ok(()) };
+        match count.trim() {
+            "0" => Ok(()),
+            count => {
+                let what = format!("the kernel has found errors in it ({count})");
+                let failure = Failure::new(Kind::Corrupt, what).about(self.path.display());
+                Err(failure.hint("unmount it and run e2fsck first"))
+            }
+        }
     }
 
     fn refuse_features(&self) -> Result<(), Failure> {
