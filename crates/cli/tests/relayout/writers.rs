@@ -2,6 +2,8 @@
 
 use super::judges::{Mounted, Scratch, can_mount, run};
 use super::{Random, account, hot, number, prepare, relayout, trace_of};
+use seekless_host::fiemap::extents;
+use seekless_host::mapping::Mapping;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -176,6 +178,52 @@ fn is_scattered(path: &str, bytes: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Files that are open for writing, and mapped as libraries are, move like others; who
+/// holds them notices nothing.
+#[test]
+fn open_and_mapped_files() {
+    if !can_mount() {
+        return;
+    }
+    let scratch = Scratch::new("relayout-open");
+    let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "128M", 600);
+    let trace = trace_of(&scratch, &paths, 3);
+    let chosen: Vec<&String> = paths.iter().step_by(3).take(40).collect();
+    let whole = |path: &String| mounted.path().join(&path[1..]);
+    let first = |path: &String| extents(&whole(path)).expect("fiemap")[0].physical;
+    let before: Vec<u64> = chosen.iter().map(|path| first(path)).collect();
+    let mut held: Vec<(fs::File, Mapping, Vec<u8>)> = chosen
+        .iter()
+        .map(|path| {
+            let bytes = fs::read(whole(path)).expect("read");
+            let file = OpenOptions::new().read(true).append(true).open(whole(path)).expect("open");
+            let mapping = Mapping::new(&file, 0, bytes.len(), true).expect("mmap");
+            assert_eq!(mapping.touch(0), bytes[0]);
+            (file, mapping, bytes)
+        })
+        .collect();
+    let done = relayout(mounted.text(), &trace, &[]);
+    assert_eq!(number(&done, "/left_bytes"), 0, "{done}");
+    let moved = chosen.iter().zip(&before).filter(|(path, at)| first(path) != **at).count();
+    assert!(moved * 10 > chosen.len() * 9, "{moved} of {} were moved", chosen.len());
+    for (path, (file, mapping, bytes)) in chosen.iter().zip(&mut held) {
+        for at in [0, bytes.len() / 2, bytes.len() - 1] {
+            assert_eq!(mapping.touch(at), bytes[at], "{path}, byte {at}");
+        }
+        file.write_all(b"more").expect("append");
+        bytes.extend(b"more");
+        assert!(fs::read(whole(path)).expect("read") == *bytes, "{path}: other contents");
+    }
+    let wanted: Vec<Vec<u8>> = held.into_iter().map(|(_, _, bytes)| bytes).collect();
+    drop(mounted);
+    run("e2fsck", &["-fn", &image]);
+    let mounted = Mounted::new(&scratch, &image, "ro");
+    for (path, bytes) in chosen.iter().zip(wanted) {
+        let found = fs::read(mounted.path().join(&path[1..])).expect("read");
+        assert!(found == bytes, "{path}: other contents on the disk");
+    }
 }
 
 #[test]
