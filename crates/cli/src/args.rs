@@ -109,6 +109,7 @@ pub(crate) enum Command {
     Model(cmd::model::ModelCommand),
     Mount(cmd::mount::MountArgs),
     Record(cmd::record::RecordArgs),
+    Relayout(cmd::relayout::RelayoutArgs),
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),
     Tune(cmd::tune::TuneArgs),

@@ -93,6 +93,13 @@ impl ExtImage {
         self.volume.allocated_inodes(group)
     }
 
+    /// Whether an inode is the volume's own: its journal, quota and orphan files, and
+    /// what else has no name.
+    #[must_use]
+    pub fn is_own(&self, ino: Ino) -> bool {
+        self.volume.is_own(ino)
+    }
+
     pub(crate) fn volume(&self) -> &Volume {
         &self.volume
     }

@@ -82,27 +82,44 @@ pub fn extents(path: &Path) -> Result<Vec<MappedExtent>, HostError> {
         _ => HostError::new(path.display().to_string(), error),
     };
     let file = File::open(path).map_err(failed)?;
+    extents_of(&file, 0, u64::MAX).map_err(failed)
+}
+
+/// Where the `len` bytes from `start` of an open regular file lie, as [`extents`]. An
+/// extent may begin before and end behind them.
+///
+/// # Errors
+/// `EOPNOTSUPP` or `ENOTTY` on a file system that does not tell; what the system says
+/// otherwise.
+pub fn extents_of(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExtent>> {
+    let end = start.saturating_add(len);
     let mut found: Vec<MappedExtent> = Vec::new();
-    loop {
-        let start = found.last().map_or(0, |last| last.logical.saturating_add(last.len));
-        let some = ask(&file, start).map_err(failed)?;
+    let mut at = start;
+    while at < end {
+        let some = ask(file, at, end - at)?;
+        let last = some.last().copied();
+        found.extend(some);
         // An extent that ends no later than what is known would be asked for for
         // ever.
-        let more = some.last().is_some_and(|last| {
-            last.flags & flag::LAST == 0 && last.logical.saturating_add(last.len) > start
-        });
-        found.extend(some);
-        if !more {
-            return Ok(found);
+        match last {
+            Some(last) if last.flags & flag::LAST == 0 => {
+                let next = last.logical.saturating_add(last.len);
+                if next <= at {
+                    break;
+                }
+                at = next;
+            }
+            _ => break,
         }
     }
+    Ok(found)
 }
 
 /// The extents from a byte on, as many as there is room for.
-fn ask(file: &File, start: u64) -> io::Result<Vec<MappedExtent>> {
+fn ask(file: &File, start: u64, len: u64) -> io::Result<Vec<MappedExtent>> {
     let mut request = Request {
         start,
-        len: u64::MAX - start,
+        len: len.min(u64::MAX - start),
         flags: FIEMAP_FLAG_SYNC,
         mapped: 0,
         count: EXTENTS as u32,

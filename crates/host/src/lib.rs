@@ -4,29 +4,36 @@
 //! - [`fanotify`]: opens and accesses where there is no tracefs;
 //! - [`residency`]: which pages of a file are in memory;
 //! - [`fiemap`]: where a file lies on the disk;
+//! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
+//! - [`handle`]: files opened by inode number;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
 //! - [`initramfs`]: living through the switch to the root file system;
 //! - [`read_ahead`]: how much a device reads ahead, set for a while;
 //! - [`program`]: commands that are traced from their first instruction;
-//! - [`family`]: a command with all that it starts.
+//! - [`family`]: a command with all that it starts;
+//! - [`running`]: programs that run.
 //!
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
 
 pub mod caches;
+pub mod donor;
 mod error;
 pub mod family;
 pub mod fanotify;
 pub mod fiemap;
+pub mod handle;
 pub mod initramfs;
 pub mod loop_device;
 pub mod mapping;
 pub mod mounts;
+pub mod move_extent;
 pub mod program;
 pub mod read_ahead;
 pub mod residency;
+pub mod running;
 pub mod scratch;
 pub mod tracefs;
 

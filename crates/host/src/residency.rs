@@ -3,6 +3,7 @@
 use crate::HostError;
 use crate::mapping::Mapping;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// Bytes of a file that are asked about in one go: their answers take 64 KiB.
@@ -23,13 +24,20 @@ pub fn resident(path: &Path) -> Result<Vec<(u64, u64)>, HostError> {
     let failed = |error| HostError::new(path.display().to_string(), error);
     let file = File::open(path).map_err(failed)?;
     let size = file.metadata().map_err(failed)?.len();
+    resident_of(&file, 0, size).map_err(failed)
+}
+
+/// The runs of pages that are in memory among those of the `len` bytes from `start` on,
+/// as [`resident`]; `start` is a multiple of the page size.
+///
+/// # Errors
+/// When the file cannot be mapped, or the kernel tells only owners.
+pub fn resident_of(file: &File, start: u64, len: u64) -> io::Result<Vec<(u64, u64)>> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
-    let mut at = 0;
-    while at < size {
-        let len = usize::try_from(size - at).unwrap_or(usize::MAX).min(STRIDE);
-        let pages = Mapping::new(&file, at, len, false)
-            .and_then(|mapping| mapping.resident())
-            .map_err(failed)?;
+    let (mut at, end) = (start, start.saturating_add(len));
+    while at < end {
+        let len = usize::try_from(end - at).unwrap_or(usize::MAX).min(STRIDE);
+        let pages = Mapping::new(file, at, len, false).and_then(|mapping| mapping.resident())?;
         let first = at / page_size();
         for (page, _) in (first..).zip(&pages).filter(|(_, flags)| **flags & 1 == 1) {
             match runs.last_mut() {
@@ -40,6 +48,16 @@ pub fn resident(path: &Path) -> Result<Vec<(u64, u64)>, HostError> {
         at += len as u64;
     }
     Ok(runs)
+}
+
+/// Lets go of the pages of these bytes as far as nobody uses them and they are written
+/// back (posix_fadvise(2)); all bytes from `start` on if `len` is 0.
+///
+/// # Errors
+/// What the system says.
+pub fn let_go(file: &File, start: u64, len: u64) -> io::Result<()> {
+    let advice = rustix::fs::Advice::DontNeed;
+    Ok(rustix::fs::fadvise(file, start, std::num::NonZeroU64::new(len), advice)?)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod optimize;
 pub(crate) mod record;
+pub(crate) mod relayout;
 pub(crate) mod score;
 pub(crate) mod trace;
 pub(crate) mod tune;
@@ -46,6 +47,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Mount(args) => mount::run(args, &cli.global),
         Command::Optimize(args) => optimize::run(args, &cli.global),
         Command::Record(args) => record::run(args, &cli.global),
+        Command::Relayout(args) => relayout::run(args, &cli.global),
         Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Tune(args) => tune::run(args, &cli.global),

@@ -3,6 +3,8 @@
 mod disk;
 mod in_place;
 
+pub(super) use in_place::tell_gain;
+
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::cmd::build::write_built;
 use crate::cmd::trace;
@@ -129,9 +131,9 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let output = Output::create(path, args.force)?;
     let opened = open(args)?;
     let image = opened.inspect();
-    let traces = load_traces(args)?;
+    let traces = load_traces(&args.trace)?;
     let about = |error| Failure::from(error).about(args.image.display());
-    let mut replays = replays(args, image, &traces)?;
+    let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     match &opened {
         Opened::Ext(image) => match args.rebuild(image)? {
             None => write_relayout(args, image, &mut replays, &output, global)?,
@@ -140,8 +142,8 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
     }
     let new = open_written(args, &output, path)?;
-    let before = scores(args, image, &traces).map_err(about)?;
-    let after = scores(args, new.inspect(), &traces)?;
+    let before = scores(args.chunk, image, &traces).map_err(about)?;
+    let after = scores(args.chunk, new.inspect(), &traces)?;
     let files =
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
     output.finish()?;
@@ -150,30 +152,40 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-type Traces = Vec<Vec<Event>>;
+/// The events of each trace.
+pub(super) type Traces = Vec<Vec<Event>>;
 
-fn load_traces(args: &OptimizeArgs) -> Result<Traces, Failure> {
-    args.trace.iter().map(|path| trace::load(path)).collect()
+pub(super) fn load_traces(paths: &[PathBuf]) -> Result<Traces, Failure> {
+    paths.iter().map(|path| trace::load(path)).collect()
+}
+
+/// What is scored: each process at its own pace.
+pub(super) fn scored_machine() -> Machine {
+    Machine { processes: Processes::SideBySide(0), ..Machine::default() }
 }
 
 /// What each trace costs on an image.
-fn scores(
-    args: &OptimizeArgs,
-    image: &dyn Inspect,
-    traces: &Traces,
-) -> Result<Vec<Score>, FsError> {
-    let machine = Machine { processes: Processes::SideBySide(0), ..Machine::default() };
-    let scored = |events: &Vec<Event>| score(image, events, machine, &[args.chunk]);
+fn scores(chunk: ByteLen, image: &dyn Inspect, traces: &Traces) -> Result<Vec<Score>, FsError> {
+    let scored = |events: &Vec<Event>| score(image, events, scored_machine(), &[chunk]);
     traces.iter().map(|events| scored(events).map(|(score, _)| score)).collect()
 }
 
-/// What each trace reads of an image, in the order to lay out by.
+/// What each trace reads of an image, in the order to lay out by; `name` is that of the
+/// image, `paths` are those of the traces, for warnings.
 fn replays(
-    args: &OptimizeArgs,
+    name: &Path,
     image: &dyn Inspect,
+    paths: &[PathBuf],
     traces: &Traces,
 ) -> Result<Vec<Replayed>, Failure> {
-    let about = |error| Failure::from(error).about(args.image.display());
+    let about = |error| Failure::from(error).about(name.display());
+    let replays = replays_of(image, traces).map_err(about)?;
+    warn_of_others(name, paths, traces, &replays);
+    Ok(replays)
+}
+
+/// What each trace reads of an image, in the order to lay out by.
+pub(super) fn replays_of(image: &dyn Inspect, traces: &Traces) -> Result<Vec<Replayed>, FsError> {
     // What a listing reads ahead depends on what lies there now, and so does what is
     // one request: placed are the blocks that are listed and read.
     let machine = Machine {
@@ -182,23 +194,26 @@ fn replays(
         processes: Processes::Apart,
         ..Machine::default()
     };
-    let replays = traces
-        .iter()
-        .map(|events| replay(image, events, machine))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(about)?;
+    traces.iter().map(|events| replay(image, events, machine)).collect()
+}
+
+/// Warns of traces that do not fit an image.
+pub(super) fn warn_of_others(
+    name: &Path,
+    paths: &[PathBuf],
+    traces: &Traces,
+    replays: &[Replayed],
+) {
     let mut fits = false;
-    for ((path, events), replayed) in args.trace.iter().zip(traces).zip(&replays) {
-        let (path, image) = (path.display().to_string(), args.image.display().to_string());
+    for ((path, events), replayed) in paths.iter().zip(traces).zip(replays) {
         let fit = Fit::new(events, replayed);
-        fit.warn(&path, &image);
+        fit.warn(&path.display().to_string(), &name.display().to_string());
         fits |= fit.fitting > 0;
     }
     let is_idle = |replayed: &Replayed| replayed.files.is_empty() && replayed.inodes.len() <= 1;
     if fits && replays.iter().all(is_idle) {
-        crate::say::warning!("the traces do not access any file of {}", args.image.display());
+        crate::say::warning!("the traces do not access any file of {}", name.display());
     }
-    Ok(replays)
 }
 
 /// An image that can be rearranged.
@@ -363,7 +378,7 @@ fn report(
 }
 
 /// The figures of a trace, before and after.
-fn tabulate(trace: &Path, before: &Score, after: &Score, chunk: ByteLen) {
+pub(super) fn tabulate(trace: &Path, before: &Score, after: &Score, chunk: ByteLen) {
     say!("{}", trace.display());
     say!("  {:<28}{:>14}{:>14}", "", "before", "after");
     let chunks = format!("chunks of {}", format_size(chunk));

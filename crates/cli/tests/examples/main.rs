@@ -29,6 +29,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("mnt/bin/rustc", "goes with seekless mount"),
     ("fusermount3 -u mnt", "goes with seekless mount"),
     ("seekless record ", "records a machine; run by tests/host"),
+    ("seekless relayout ", "moves files of a machine; run by tests/relayout"),
     ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
     ("seekless score old.img new.img --trace job.trace --verify-program", "the same"),
     ("seekless score disk.img --trace job.trace --verify-program", "the same"),

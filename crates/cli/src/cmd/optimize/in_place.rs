@@ -60,7 +60,7 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         return Err(Failure::usage("--in-place takes sound images only"));
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
-    let traces = super::load_traces(args)?;
+    let traces = super::load_traces(&args.trace)?;
     let raw = open(args)?;
     // Looked at before anything is changed: an image that cannot be rearranged stays
     // as it is, with what waits in its journal.
@@ -134,8 +134,8 @@ fn rearrange(
     global: &Global,
 ) -> Result<(Vec<Score>, Outcome), Failure> {
     let about = |error: FsError| Failure::from(error).about(args.image.display());
-    let before = scores(args, image.as_ref(), traces).map_err(about)?;
-    let mut replays = super::replays(args, image.as_ref(), traces)?;
+    let before = scores(args.chunk, image.as_ref(), traces).map_err(about)?;
+    let mut replays = super::replays(&args.image, image.as_ref(), &args.trace, traces)?;
     add_symlinks(image.as_ref(), &mut replays).map_err(about)?;
     let touches = planner::touches(&replays, &|ino| relayout.object(ino), 1);
     let (occupied, space) = relayout.in_place().map_err(about)?;
@@ -174,7 +174,7 @@ fn rearrange(
     })?;
     let progress = plan.progress();
     let new = ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?;
-    let after = scores(args, &new, traces).map_err(about)?;
+    let after = scores(args.chunk, &new, traces).map_err(about)?;
     Ok((before, Outcome { progress, steps, block_size, after }))
 }
 
@@ -253,7 +253,7 @@ fn report(args: &OptimizeArgs, before: &[Score], outcome: &Outcome, global: &Glo
 }
 
 /// Seeks saved by what was moved.
-fn tell_gain(before: &Score, after: &Score, moved: ByteLen) {
+pub(in crate::cmd) fn tell_gain(before: &Score, after: &Score, moved: ByteLen) {
     let saved = before.seeks.saturating_sub(after.seeks);
     if moved > ByteLen::ZERO && saved > 0 {
         let per = saved as f64 * (1 << 20) as f64 / moved.get() as f64;

@@ -75,6 +75,14 @@ pub struct Progress {
     pub stopped: Option<Stopped>,
 }
 
+/// How long a run of free blocks must be to hold a region of `blocks` for certain, on a
+/// volume of `volume` blocks; see [`InPlace::new`].
+#[must_use]
+pub fn enough_for(blocks: u64, volume: u64, align: u64) -> u64 {
+    // It ends at such a multiple, too.
+    blocks.saturating_add(2 * region::part(volume, align.max(1)))
+}
+
 /// A rearrangement in place: a sequence of steps.
 #[allow(missing_debug_implementations)]
 pub struct InPlace<'a> {

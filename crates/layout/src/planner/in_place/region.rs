@@ -221,10 +221,16 @@ fn map_at_most(occupied: &dyn Occupied, object: ObjectId, hot: &[Run]) -> u64 {
     occupied.map_needed(object, &Run::apart(&runs))
 }
 
+/// A region begins at a multiple of so many blocks, of `end` in all, where it is not
+/// where its first blocks lie already.
+pub(super) fn part(end: u64, align: u64) -> u64 {
+    align.max(end.div_ceil(MOST_PARTS).next_multiple_of(align))
+}
+
 /// The beginning of the stretch that holds `blocks` with the fewest of them in use.
 fn least_in_the_way(usable: &Runs, used: &Runs, blocks: u64, align: u64) -> Option<u64> {
     let end = usable.end();
-    let part = align.max(end.div_ceil(MOST_PARTS).next_multiple_of(align));
+    let part = part(end, align);
     let parts = end.div_ceil(part);
     let mut best: Option<(u64, u64)> = None;
     let mut until = 0;

@@ -1,0 +1,145 @@
+//! A volume as it will be when a plan is carried out.
+
+use super::survey::Survey;
+use seekless_fs::plan::{ObjectId, Placed};
+use seekless_fs::{
+    Attr, BlockMap, DirEntry, FsError, Geometry, GroupSummary, InodeLocation, Inspect, Mapping,
+    Xattr,
+};
+use seekless_units::{ByteLen, Extent, GroupNo, Ino, Lbn};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// An image in which some files lie elsewhere.
+pub(super) struct Expected<'a> {
+    image: &'a dyn Inspect,
+    moved: HashMap<Ino, Vec<Mapping>>,
+}
+
+impl<'a> Expected<'a> {
+    /// `image` with the data of these objects there.
+    pub(super) fn new(
+        image: &'a dyn Inspect,
+        survey: &Survey,
+        moved: &HashMap<ObjectId, Vec<Placed>>,
+    ) -> Self {
+        let place = |(&object, data): (&ObjectId, &Vec<Placed>)| {
+            let file = survey.file(object);
+            (file.ino, mappings(data, &file.runs))
+        };
+        Self { image, moved: moved.iter().map(place).collect() }
+    }
+}
+
+/// Data with what was written of it and what was not, which the old runs tell.
+fn mappings(data: &[Placed], old: &[Mapping]) -> Vec<Mapping> {
+    let mut new = Vec::with_capacity(data.len());
+    for placed in data {
+        let (low, high) = (placed.lbn.get(), placed.lbn.get() + placed.extent.len);
+        let first = old.partition_point(|run| run.lbn.get() + run.extent.len <= low);
+        for run in old[first..].iter().take_while(|run| run.lbn.get() < high) {
+            let from = run.lbn.get().max(low);
+            let to = (run.lbn.get() + run.extent.len).min(high);
+            let start = placed.extent.start.saturating_add(from - low);
+            let extent = Extent::new(start, to - from);
+            new.push(Mapping { lbn: Lbn::new(from), extent, unwritten: run.unwritten });
+        }
+    }
+    new
+}
+
+impl Inspect for Expected<'_> {
+    fn geometry(&self) -> &Geometry {
+        self.image.geometry()
+    }
+
+    fn root(&self) -> Ino {
+        self.image.root()
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        self.image.attr(ino)
+    }
+
+    fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        self.image.xattrs(ino)
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        self.image.read_link(ino)
+    }
+
+    fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
+        // Nothing has been moved.
+        self.image.read(ino, offset, buf)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        self.image.lookup(dir, name)
+    }
+
+    fn read_dir(
+        &self,
+        dir: Ino,
+        after: u64,
+        visit: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        self.image.read_dir(dir, after, visit)
+    }
+
+    fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        let mut map = self.image.block_map(ino)?;
+        if let Some(runs) = self.moved.get(&ino) {
+            // What lies behind the end of the file stays.
+            let end = runs.last().map_or(0, |run| run.lbn.get() + run.extent.len);
+            let beyond = map.runs.iter().filter(|run| run.lbn.get() >= end).copied();
+            map.runs = runs.iter().copied().chain(beyond).collect();
+        }
+        Ok(map)
+    }
+
+    fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
+        self.image.inode_location(ino)
+    }
+
+    fn lookup_blocks(&self, dir: Ino, name: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        self.image.lookup_blocks(dir, name)
+    }
+
+    fn unindexed_blocks(&self, dir: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        self.image.unindexed_blocks(dir)
+    }
+
+    fn listing_blocks(&self, dir: Ino) -> Result<Vec<Lbn>, FsError> {
+        self.image.listing_blocks(dir)
+    }
+
+    fn group(&self, group: GroupNo) -> Result<GroupSummary, FsError> {
+        self.image.group(group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::BlockNo;
+
+    #[test]
+    fn what_was_not_written_stays_so() {
+        let extent = |start, len| Extent::new(BlockNo::new(start), len);
+        let old = [(0, 100, 4, false), (4, 104, 2, true), (10, 300, 3, false)];
+        let old = old.map(|(lbn, start, len, unwritten)| Mapping {
+            lbn: Lbn::new(lbn),
+            extent: extent(start, len),
+            unwritten,
+        });
+        let place = |lbn, start, len| Placed { lbn: Lbn::new(lbn), extent: extent(start, len) };
+        let new = mappings(&[place(0, 50, 3), place(3, 70, 3), place(10, 90, 3)], &old);
+        let shown: Vec<_> = new
+            .iter()
+            .map(|run| (run.lbn.get(), run.extent.start.get(), run.extent.len, run.unwritten))
+            .collect();
+        let wanted = [(0, 50, 3, false), (3, 70, 1, false), (4, 71, 2, true), (10, 90, 3, false)];
+        assert_eq!(shown, wanted);
+    }
+}

@@ -1,0 +1,224 @@
+//! What a volume is like now, what shall be moved, and what traces cost on it.
+
+use super::expected::Expected;
+use super::survey::{Reason, Survey};
+use super::target::{TRIES, Target};
+use crate::cmd::optimize::{Traces, replays_of, scored_machine};
+use crate::failure::Failure;
+use seekless_ext::ExtImage;
+use seekless_fs::plan::in_place::Limits;
+use seekless_fs::plan::{ObjectId, Placed, Space};
+use seekless_fs::{FsError, Inspect};
+use seekless_host::running;
+use seekless_layout::planner::in_place::{InPlace, Progress};
+use seekless_layout::planner::{Touch, touches};
+use seekless_layout::replay::{Purpose, Replayed};
+use seekless_layout::score::{Score, by_purpose, score};
+use seekless_units::{ByteLen, Extent, Ino};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// What one step copies at most: bytes. Then the file system is written back.
+const STEP: u64 = 64 << 20;
+
+/// Files that one step changes at most.
+const STEP_FILES: usize = 4096;
+
+/// Bytes that may be moved for each seek that is saved: what a disk transfers in the time
+/// of one, about.
+const SEEK_BYTES: u64 = 1 << 20;
+
+/// Fewer blocks than this are not worth a step.
+const LEAST: u64 = 64;
+
+/// A volume as it was a moment ago.
+pub(super) struct Seen {
+    pub(super) image: Arc<ExtImage>,
+    pub(super) survey: Survey,
+    pub(super) replays: Vec<Replayed>,
+    pub(super) touches: Vec<Touch>,
+    pub(super) costs: Costs,
+}
+
+impl Seen {
+    /// Looks at a mounted volume. `left` are files that are known to stay.
+    ///
+    /// # Errors
+    /// When it cannot be read, again and again.
+    pub(super) fn new(
+        target: &Target,
+        traces: &Traces,
+        chunk: ByteLen,
+        left: &BTreeMap<Ino, Reason>,
+    ) -> Result<Self, Failure> {
+        let mut tries = 1..=TRIES;
+        loop {
+            match Self::once(target, traces, chunk, left) {
+                Err(error) if may_be_torn(&error) && tries.next().is_some() => {}
+                seen => return seen.map_err(|error| target.about(error)),
+            }
+        }
+    }
+
+    fn once(
+        target: &Target,
+        traces: &Traces,
+        chunk: ByteLen,
+        left: &BTreeMap<Ino, Reason>,
+    ) -> Result<Self, FsError> {
+        let image = target.look()?;
+        let running = running::programs_of(target.mount.device);
+        let survey = Survey::new(&image, left, &running)?;
+        let replays = replays_of(image.as_ref(), traces)?;
+        let touches = touches(&replays, &|ino| survey.object(ino), 1);
+        let costs = Costs::new(image.as_ref(), traces, chunk, &survey.stay)?;
+        Ok(Self { image, survey, replays, touches, costs })
+    }
+
+    pub(super) fn block_size(&self) -> u64 {
+        u64::from(self.image.geometry().block_size)
+    }
+}
+
+/// Whether an error may come from reading what was not all of one moment.
+fn may_be_torn(error: &FsError) -> bool {
+    matches!(
+        error,
+        FsError::Corrupt { .. }
+            | FsError::NotDirectory(_)
+            | FsError::NotFound(_)
+            | FsError::Invalid(_)
+    )
+}
+
+/// Requests of a kind.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Row {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) seeks: u64,
+}
+
+impl Row {
+    fn add(&mut self, requests: u64, bytes: u64, seeks: u64) {
+        self.requests += requests;
+        self.bytes += bytes;
+        self.seeks += seeks;
+    }
+}
+
+/// What traces cost on a volume.
+#[derive(Clone, Debug)]
+pub(super) struct Costs {
+    /// By trace.
+    pub(super) scores: Vec<Score>,
+    /// Of all traces, by what the requests are for.
+    pub(super) purposes: BTreeMap<Purpose, Row>,
+    /// Of all traces, those for contents of files that stay.
+    pub(super) staying: BTreeMap<Reason, Row>,
+}
+
+impl Costs {
+    /// Seeks of all traces.
+    fn seeks(&self) -> u64 {
+        self.purposes.values().map(|row| row.seeks).sum()
+    }
+
+    /// Scores traces on an image.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    pub(super) fn new(
+        image: &dyn Inspect,
+        traces: &Traces,
+        chunk: ByteLen,
+        stay: &BTreeMap<Ino, Reason>,
+    ) -> Result<Self, FsError> {
+        let bs = u64::from(image.geometry().block_size);
+        let mut costs =
+            Self { scores: Vec::new(), purposes: BTreeMap::new(), staying: BTreeMap::new() };
+        for events in traces {
+            let (scored, replayed) = score(image, events, scored_machine(), &[chunk])?;
+            costs.scores.push(scored);
+            for (purpose, (requests, blocks, seeks)) in by_purpose(&replayed.requests) {
+                costs.purposes.entry(purpose).or_default().add(requests, blocks * bs, seeks);
+            }
+            let mut head = None;
+            for request in &replayed.requests {
+                let seeks = head.is_some_and(|head| head != request.extent.start);
+                head = Some(request.extent.end());
+                let reason = stay.get(&request.ino);
+                if let Some(reason) = reason.filter(|_| !request.purpose.is_metadata()) {
+                    let row = costs.staying.entry(*reason).or_default();
+                    row.add(1, request.extent.len * bs, u64::from(seeks));
+                }
+            }
+        }
+        Ok(costs)
+    }
+}
+
+/// How much a step may take where so much is free.
+pub(super) fn limits(free: &[Extent], block_size: u64) -> Limits {
+    let room = free.iter().map(|run| run.len).sum::<u64>();
+    // Parts of files that are no larger than what can make way at once.
+    let blocks = (STEP / block_size).min(room.max(LEAST));
+    Limits { blocks, objects: STEP_FILES, groups: usize::MAX }
+}
+
+/// A plan gone through without doing anything.
+pub(super) struct Trial {
+    pub(super) progress: Progress,
+    pub(super) region: Extent,
+    /// Where the data of what moves will lie.
+    pub(super) data: HashMap<ObjectId, Vec<Placed>>,
+}
+
+impl Trial {
+    /// What would be done with these free blocks. `budget` is in blocks.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`] when what is free and can be moved does not suffice.
+    pub(super) fn new(
+        seen: &Seen,
+        space: &Space,
+        align: u64,
+        budget: Option<u64>,
+    ) -> Result<Self, FsError> {
+        let limits = limits(&space.free, seen.block_size());
+        let mut plan = InPlace::new(&seen.survey, space, &seen.touches, align, budget, limits)?;
+        let mut data = HashMap::new();
+        while let Some(step) = plan.next_step()? {
+            for changed in step.changed {
+                data.insert(changed.object, changed.data);
+            }
+        }
+        Ok(Self { progress: plan.progress(), region: plan.region(), data })
+    }
+
+    /// Blocks that would be moved.
+    pub(super) fn moved(&self) -> u64 {
+        self.progress.moved_in + self.progress.moved_out
+    }
+
+    /// What the traces will cost.
+    ///
+    /// # Errors
+    /// [`FsError::Corrupt`].
+    pub(super) fn costs(
+        &self,
+        seen: &Seen,
+        traces: &Traces,
+        chunk: ByteLen,
+    ) -> Result<Costs, FsError> {
+        let expected = Expected::new(seen.image.as_ref(), &seen.survey, &self.data);
+        Costs::new(&expected, traces, chunk, &seen.survey.stay)
+    }
+
+    /// Whether it saves a seek for each mebibyte that it moves. What others hold of the
+    /// free blocks leaves gaps, and a layout with as many gaps elsewhere is no gain.
+    pub(super) fn is_worth_it(&self, before: &Costs, after: &Costs, block_size: u64) -> bool {
+        let saved = before.seeks().saturating_sub(after.seeks());
+        saved > 0 && saved >= self.moved() * block_size / SEEK_BYTES
+    }
+}

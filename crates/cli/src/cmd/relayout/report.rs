@@ -1,0 +1,140 @@
+//! What was done, and what stays and what it costs.
+
+use super::plan::Row;
+use super::{Outcome, RelayoutArgs, Stop};
+use crate::args::Global;
+use crate::cmd::optimize::{tabulate, tell_gain};
+use crate::say::say;
+use seekless_layout::replay::Purpose;
+use seekless_report::table::{Figure, Table};
+use seekless_units::{ByteLen, format_size};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+impl Outcome {
+    fn bytes(&self, blocks: u64) -> ByteLen {
+        ByteLen::new(blocks.saturating_mul(self.block_size))
+    }
+
+    fn stopped(&self) -> Option<&'static str> {
+        self.stopped.map(|stopped| match stopped {
+            Stop::Budget => "budget",
+            Stop::Room => "room",
+            Stop::Gain => "gain",
+        })
+    }
+
+    /// What stays and what it costs: name for JSON, name for people, requests.
+    fn staying(&self) -> impl Iterator<Item = (&'static str, &'static str, Row)> + '_ {
+        let metadata = self.after.purposes.iter().filter(|(purpose, _)| purpose.is_metadata());
+        let metadata = metadata.map(|(&purpose, &row)| {
+            let (name, text) = match purpose {
+                Purpose::Inode => ("inodes", "inodes"),
+                Purpose::Directory => ("directories", "directories"),
+                Purpose::Map => ("maps", "extent trees"),
+                _ => ("attributes", "extended attributes"),
+            };
+            (name, text, row)
+        });
+        let files = self.after.staying.iter();
+        metadata.chain(files.map(|(reason, row)| (reason.name(), reason.text(), *row)))
+    }
+
+    /// Seeks for contents of files, before and after.
+    fn data_seeks(&self) -> (u64, u64) {
+        let of = |purposes: &BTreeMap<Purpose, Row>| {
+            purposes.get(&Purpose::Data).map_or(0, |row| row.seeks)
+        };
+        (of(&self.before.purposes), of(&self.after.purposes))
+    }
+
+    /// Files of which something stayed, by reason.
+    fn files_left(&self) -> BTreeMap<&'static str, u64> {
+        let mut files = BTreeMap::new();
+        for reason in self.counts.reasons.values() {
+            *files.entry(reason.name()).or_default() += 1;
+        }
+        files
+    }
+}
+
+pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
+    let results = args.trace.iter().zip(&outcome.before.scores).zip(&outcome.after.scores);
+    let (data_before, data_after) = outcome.data_seeks();
+    let bytes = |blocks| outcome.bytes(blocks);
+    if global.json {
+        let traces: Vec<_> = results
+            .map(|((path, before), after)| json!({"trace": path, "before": before, "after": after}))
+            .collect();
+        let stays: Map<String, Value> = outcome
+            .staying()
+            .map(|(name, _, Row { requests, bytes, seeks })| {
+                let row = json!({ "requests": requests, "bytes": bytes, "seeks": seeks });
+                (name.to_string(), row)
+            })
+            .collect();
+        let report = json!({
+            "traces": traces,
+            "dry_run": args.dry_run,
+            "data_seeks": { "before": data_before, "after": data_after },
+            "touched_bytes": bytes(outcome.extents.hot).get(),
+            "in_place_bytes": bytes(outcome.extents.in_place).get(),
+            "moved_in_bytes": bytes(outcome.counts.moved_in).get(),
+            "moved_out_bytes": bytes(outcome.counts.moved_out).get(),
+            "left_bytes": bytes(outcome.extents.left).get(),
+            "left_files": outcome.files_left(),
+            "stays": stays,
+            "stopped": outcome.stopped(),
+        });
+        say!("{report}");
+        return;
+    }
+    let moved = outcome.counts.moved_in + outcome.counts.moved_out;
+    for ((path, before), after) in results {
+        tabulate(path, before, after, args.chunk);
+        tell_gain(before, after, bytes(moved));
+    }
+    if global.quiet {
+        return;
+    }
+    let mut table = Table::new(["requests", "bytes", "seeks"].map(String::from).to_vec(), false);
+    for (_, name, Row { requests, bytes, seeks }) in outcome.staying() {
+        let bytes = Figure::Bytes(ByteLen::new(bytes));
+        table.push(name, vec![Figure::Count(requests), bytes, Figure::Count(seeks)]);
+    }
+    say!("\nWhat stays where it is, and what it costs:");
+    say!("{}\n", table.text().trim_end());
+    say!("Seeks for contents of files: {data_before} before, {data_after} after");
+    let would = if args.dry_run { "would be " } else { "" };
+    let size = |blocks| format_size(bytes(blocks));
+    say!(
+        "{}: {} accessed, {} of it in place; {} {would}moved in, {} {would}moved away",
+        args.mount.display(),
+        size(outcome.extents.hot),
+        size(outcome.extents.in_place),
+        size(outcome.counts.moved_in),
+        size(outcome.counts.moved_out),
+    );
+    tell_left(outcome, &size(outcome.extents.left));
+}
+
+/// Why not everything is in its place.
+fn tell_left(outcome: &Outcome, left: &str) {
+    match outcome.stopped {
+        Some(Stop::Budget) => say!("{left} stay where they are: --budget"),
+        Some(Stop::Gain) => {
+            say!("{left} stay where they are: too few seeks would be saved by moving them");
+        }
+        Some(Stop::Room) => say!("{left} stay where they are: too few blocks are free"),
+        None if outcome.extents.left > 0 && !outcome.counts.reasons.is_empty() => {
+            let mut files: BTreeMap<&str, u64> = BTreeMap::new();
+            for reason in outcome.counts.reasons.values() {
+                *files.entry(reason.text()).or_default() += 1;
+            }
+            let files: Vec<String> =
+                files.iter().map(|(reason, count)| format!("{reason} ({count})")).collect();
+            say!("{left} stay where they are: {}", files.join(", "));
+        }
+        None => {}
+    }
+}

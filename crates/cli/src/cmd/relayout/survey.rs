@@ -1,0 +1,333 @@
+//! What lies where on a mounted volume, and what of it the kernel can move.
+
+use seekless_ext::ExtImage;
+use seekless_fs::plan::in_place::Occupied;
+use seekless_fs::plan::{Demand, ObjectId, Placed, Run, Space};
+use seekless_fs::{Attr, FileKind, FsError, Inspect, Mapping};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bits of [`Attr::flags`] (`FS_*_FL` of `include/uapi/linux/fs.h`).
+mod flag {
+    pub(super) const IMMUTABLE: u32 = 0x10;
+    pub(super) const APPEND: u32 = 0x20;
+    pub(super) const ENCRYPT: u32 = 0x800;
+    pub(super) const JOURNAL_DATA: u32 = 0x4000;
+    pub(super) const EXTENT: u32 = 0x8_0000;
+    pub(super) const VERITY: u32 = 0x10_0000;
+    pub(super) const EA_INODE: u32 = 0x20_0000;
+    pub(super) const DAX: u32 = 0x200_0000;
+}
+
+/// Why the blocks of a file stay where they are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Reason {
+    /// It is a program that runs: nobody may open it for writing.
+    Running,
+    /// Immutable, only to be appended to, or sealed (fs-verity).
+    Protected,
+    /// The kernel moves no such file: not mapped by extents, encrypted, data in the
+    /// journal, DAX.
+    Kind,
+    /// It is used as swap space.
+    Swap,
+    /// Pages or a lease of it were in use.
+    Busy,
+    /// It was changed or removed meanwhile.
+    Changed,
+    /// Blocks that it should have were not to be had.
+    Room,
+}
+
+impl Reason {
+    /// A word for JSON.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running_programs",
+            Self::Protected => "protected_files",
+            Self::Kind => "unsupported_files",
+            Self::Swap => "swap_files",
+            Self::Busy => "busy_files",
+            Self::Changed => "changed_files",
+            Self::Room => "without_room",
+        }
+    }
+
+    /// For people.
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::Running => "programs that run",
+            Self::Protected => "immutable or sealed files",
+            Self::Kind => "files without extents etc.",
+            Self::Swap => "swap files",
+            Self::Busy => "files in use",
+            Self::Changed => "files that were changed",
+            Self::Room => "files without room",
+        }
+    }
+
+    /// Whether it will be so next time as well.
+    pub(super) const fn lasts(self) -> bool {
+        matches!(self, Self::Running | Self::Protected | Self::Kind | Self::Swap)
+    }
+}
+
+/// A file that can be moved.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) ino: Ino,
+    pub(super) generation: u32,
+    /// Up to its end, as the kernel moves no more of it.
+    pub(super) runs: Vec<Mapping>,
+}
+
+/// All files that can be moved, in the order of their numbers, and free blocks.
+pub(super) struct Survey {
+    files: Vec<Live>,
+    /// Files of users that stay, and why.
+    pub(super) stay: BTreeMap<Ino, Reason>,
+    pub(super) space: Space,
+}
+
+impl Survey {
+    /// Looks at every inode. `left` are files that are known to stay, `running` the
+    /// numbers of programs that run. An inode that is being changed while it is read
+    /// may be left out: it stays then.
+    ///
+    /// # Errors
+    /// When a bitmap cannot be read.
+    pub(super) fn new(
+        image: &ExtImage,
+        left: &BTreeMap<Ino, Reason>,
+        running: &BTreeSet<u64>,
+    ) -> Result<Self, FsError> {
+        let block_size = u64::from(image.geometry().block_size);
+        let mut survey = Self { files: Vec::new(), stay: left.clone(), space: Space::default() };
+        for group in (0..image.geometry().groups).map(GroupNo::new) {
+            survey.space.free.extend(image.group(group)?.free);
+            for ino in image.allocated_inodes(group)? {
+                let Ok(attr) = image.attr(ino) else { continue };
+                // What has no name is about to go, or has no number that leads to it.
+                if attr.kind != FileKind::Regular || attr.nlink == 0 || image.is_own(ino) {
+                    continue;
+                }
+                let is_running = running.contains(&u64::from(ino.get()));
+                let is_known = left.contains_key(&ino);
+                if let Some(why) = stays(&attr).or(is_running.then_some(Reason::Running)) {
+                    survey.stay.insert(ino, why);
+                } else if !is_known && let Ok(map) = image.block_map(ino) {
+                    let generation = attr.generation;
+                    let runs = up_to(attr.size.div_ceil(block_size), map.runs);
+                    survey.files.push(Live { ino, generation, runs });
+                }
+            }
+        }
+        survey.reconcile();
+        Ok(survey)
+    }
+
+    /// Makes of what was read at different moments something that can be: a block is of
+    /// one file or free. Files that share blocks are left out, and what files have is
+    /// not free.
+    fn reconcile(&mut self) {
+        join(&mut self.space.free);
+        let mut used: Vec<(Extent, usize)> = Vec::new();
+        for (at, file) in self.files.iter().enumerate() {
+            used.extend(file.runs.iter().map(|run| (run.extent, at)));
+        }
+        used.sort_unstable();
+        let mut shared = BTreeSet::new();
+        let mut last: Option<(Extent, usize)> = None;
+        for &(extent, at) in &used {
+            match last {
+                Some((before, other)) if extent.start < before.end() => {
+                    shared.extend([at, other]);
+                    // The one that reaches farther may meet the next one, too.
+                    if extent.end() > before.end() {
+                        last = Some((extent, at));
+                    }
+                }
+                _ => last = Some((extent, at)),
+            }
+        }
+        self.space.free = without(&self.space.free, used.iter().map(|(extent, _)| *extent));
+        let mut at = 0;
+        self.files.retain(|_| {
+            at += 1;
+            !shared.contains(&(at - 1))
+        });
+    }
+
+    /// The object of an inode, if it can be moved.
+    pub(super) fn object(&self, ino: Ino) -> Option<ObjectId> {
+        let at = self.files.binary_search_by_key(&ino, |file| file.ino).ok()?;
+        u32::try_from(at).ok().map(ObjectId::new)
+    }
+
+    /// The file that an object is.
+    pub(super) fn file(&self, object: ObjectId) -> &Live {
+        &self.files[object.index()]
+    }
+
+    /// The same files with other free blocks.
+    pub(super) fn space_with(&self, free: Vec<Extent>) -> Space {
+        Space { free, ..self.space.clone() }
+    }
+}
+
+/// Why a file stays, by what its inode says.
+fn stays(attr: &Attr) -> Option<Reason> {
+    let has = |bits: u32| attr.flags & bits != 0;
+    if has(flag::IMMUTABLE | flag::APPEND | flag::VERITY) {
+        return Some(Reason::Protected);
+    }
+    let cannot = has(flag::ENCRYPT | flag::JOURNAL_DATA | flag::EA_INODE | flag::DAX);
+    // A file without blocks of its own (inline data) has nothing to move.
+    (cannot || (!has(flag::EXTENT) && attr.sectors > 0)).then_some(Reason::Kind)
+}
+
+/// Runs cut off behind the first `blocks` of a file.
+fn up_to(blocks: u64, mut runs: Vec<Mapping>) -> Vec<Mapping> {
+    runs.retain_mut(|run| {
+        run.extent.len = run.extent.len.min(blocks.saturating_sub(run.lbn.get()));
+        run.extent.len > 0
+    });
+    runs
+}
+
+/// Joins free runs that touch where groups meet.
+fn join(free: &mut Vec<Extent>) {
+    free.dedup_by(|later, earlier| {
+        let touch = earlier.end() == later.start;
+        if touch {
+            earlier.len += later.len;
+        }
+        touch
+    });
+}
+
+/// Runs without what lies in `used`, which is in order and may overlap itself.
+fn without(runs: &[Extent], used: impl Iterator<Item = Extent>) -> Vec<Extent> {
+    let mut rest = Vec::with_capacity(runs.len());
+    let mut used = used.peekable();
+    // The end of all that was used so far.
+    let mut taken = BlockNo::ZERO;
+    for run in runs {
+        let mut from = run.start.max(taken);
+        while let Some(next) = used.next_if(|next| next.start < run.end()) {
+            if next.start > from {
+                rest.push(Extent::new(from, next.start.saturating_since(from)));
+            }
+            taken = taken.max(next.end());
+            from = from.max(taken);
+        }
+        if from < run.end() {
+            rest.push(Extent::new(from, run.end().saturating_since(from)));
+        }
+    }
+    rest
+}
+
+impl Demand for Survey {
+    fn objects(&self) -> usize {
+        self.files.len()
+    }
+
+    fn fixed_ino(&self, object: ObjectId) -> Option<Ino> {
+        Some(self.file(object).ino)
+    }
+
+    fn is_directory(&self, _: ObjectId) -> bool {
+        false
+    }
+
+    fn runs(&self, object: ObjectId, runs: &mut Vec<Run>) {
+        let file = self.file(object);
+        runs.extend(file.runs.iter().map(|run| Run { lbn: run.lbn, len: run.extent.len }));
+    }
+
+    /// None: the kernel rebuilds extent trees as it sees fit.
+    fn overhead_blocks(&self, _: ObjectId, _: &[Placed]) -> u64 {
+        0
+    }
+
+    fn is_pinned(&self, _: ObjectId) -> bool {
+        false
+    }
+
+    fn walk_order(&self) -> Vec<ObjectId> {
+        (0..self.files.len()).filter_map(|at| u32::try_from(at).ok()).map(ObjectId::new).collect()
+    }
+
+    fn inode_order(&self) -> Vec<ObjectId> {
+        self.walk_order()
+    }
+}
+
+impl Occupied for Survey {
+    fn data(&self, object: ObjectId) -> Vec<Placed> {
+        let runs = &self.file(object).runs;
+        let mut placed: Vec<Placed> =
+            runs.iter().map(|run| Placed { lbn: run.lbn, extent: run.extent }).collect();
+        // Written and unwritten blocks move alike.
+        placed.dedup_by(|later, earlier| {
+            let joins = earlier.extent.end() == later.extent.start
+                && earlier.lbn.saturating_add(earlier.extent.len) == later.lbn;
+            if joins {
+                earlier.extent.len += later.extent.len;
+            }
+            joins
+        });
+        placed
+    }
+
+    fn map(&self, _: ObjectId) -> Vec<BlockNo> {
+        Vec::new()
+    }
+
+    fn map_needed(&self, _: ObjectId, _: &[Placed]) -> u64 {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::Lbn;
+
+    fn extent(start: u64, len: u64) -> Extent {
+        Extent::new(BlockNo::new(start), len)
+    }
+
+    #[test]
+    fn what_files_have_is_not_free() {
+        let free = [extent(10, 10), extent(30, 10), extent(50, 5)];
+        let used = [(0, 5), (8, 4), (15, 2), (16, 3), (25, 20), (54, 9)];
+        let rest = without(&free, used.into_iter().map(|(start, len)| extent(start, len)));
+        assert_eq!(rest, [extent(12, 3), extent(19, 1), extent(50, 4)]);
+        assert_eq!(without(&free, std::iter::empty()), free);
+    }
+
+    #[test]
+    fn files_that_share_blocks_are_left_out() {
+        let file = |ino: u32, start: u64, len: u64| {
+            let run = Mapping { lbn: Lbn::ZERO, extent: extent(start, len), unwritten: false };
+            Live { ino: Ino::new(ino), generation: 1, runs: vec![run] }
+        };
+        // 12 lies in 11, 14 behind it; 15 touches 16.
+        let files = vec![
+            file(11, 100, 50),
+            file(12, 110, 5),
+            file(13, 200, 10),
+            file(14, 140, 20),
+            file(15, 300, 10),
+            file(16, 310, 10),
+        ];
+        let space = Space { free: vec![extent(90, 30), extent(205, 10)], ..Space::default() };
+        let mut survey = Survey { files, stay: BTreeMap::new(), space };
+        survey.reconcile();
+        let left: Vec<u32> = survey.files.iter().map(|file| file.ino.get()).collect();
+        assert_eq!(left, [13, 15, 16]);
+        assert_eq!(survey.space.free, [extent(90, 10), extent(210, 5)]);
+    }
+}

@@ -1,0 +1,183 @@
+//! The mounted volume: what must hold before anything is moved, and how it is read
+//! while the kernel uses it.
+
+use crate::failure::{Failure, Kind};
+use seekless_device::{BlockDevice, FileDevice};
+use seekless_ext::ExtImage;
+use seekless_fs::format::OpenOptions;
+use seekless_fs::{FsError, Inspect};
+use seekless_host::donor::Donor;
+use seekless_host::handle::{self, Access};
+use seekless_host::mounts::{self, Mount};
+use seekless_host::residency;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Under the running kernel, what is read is not all of one moment: it is read again
+/// so often before an error in it is believed.
+pub(super) const TRIES: u32 = 5;
+
+/// The root directory of ext4.
+const ROOT: u32 = 2;
+
+/// Stands for any generation in a file handle (`ext4_nfs_get_inode`, `fs/ext4/super.c`).
+const ANY_GENERATION: u32 = 0;
+
+/// A mounted ext4 volume whose files can be moved.
+pub(super) struct Target {
+    pub(super) mount: Mount,
+    /// Its directory: what inode numbers are looked up on.
+    pub(super) on: File,
+    /// As it was named.
+    path: PathBuf,
+    node: PathBuf,
+    device: File,
+}
+
+impl Target {
+    /// The volume that `path` lies on.
+    ///
+    /// # Errors
+    /// When it is no ext4, is mounted read-only, is being moved by another process, or
+    /// this process is not root's.
+    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+        let mount = mounts::holding(path)?;
+        let shown = || path.display();
+        if mount.fs_type != "ext4" {
+            let kind = &mount.fs_type;
+            let what = format!("is on {kind}; only files of a mounted ext4 can be moved");
+            let failure = Failure::new(Kind::Unsupported, what).about(shown());
+            return Err(match kind.as_str() {
+                "ext3" => failure.hint("unmounted, it can be: seekless optimize --in-place"),
+                _ => failure,
+            });
+        }
+        if !rustix::process::geteuid().is_root() {
+            let what = "files are opened by number and the device is read: run it with sudo";
+            return Err(Failure::new(Kind::System, what).about(shown()).hint("needs root"));
+        }
+        let io = |error: std::io::Error| Failure::io(shown(), &error);
+        // Not `path`: what files inherit from their directory is none of ours.
+        let on =
+            File::open(&mount.dir).map_err(|error| Failure::io(mount.dir.display(), &error))?;
+        let stat = rustix::fs::fstatvfs(&on).map_err(|error| io(error.into()))?;
+        if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            let what = "is mounted read-only";
+            return Err(Failure::new(Kind::Unsupported, what).about(shown()));
+        }
+        if !handle::lock(&on)? {
+            let what = "is being moved by another process";
+            return Err(Failure::new(Kind::System, what).about(shown()));
+        }
+        let node = mounts::block_device(&mount)?;
+        let device = File::open(&node).map_err(|error| Failure::io(node.display(), &error))?;
+        let target = Self { on, path: path.into(), node, device, mount };
+        target.refuse_handles()?;
+        target.refuse_errors()?;
+        target.refuse_features()?;
+        Ok(target)
+    }
+
+    /// Refuses where files cannot be opened by number, as root in a container may not.
+    fn refuse_handles(&self) -> Result<(), Failure> {
+        let root = handle::open(&self.on, ROOT, ANY_GENERATION, Access::Read);
+        root.map(drop).map_err(|error| {
+            let failure = Failure::io("files cannot be opened by number", &error);
+            failure.about(self.path.display()).hint("needs CAP_DAC_READ_SEARCH")
+        })
+    }
+
+    /// Refuses a volume in which the kernel has found errors: what a damaged structure
+    /// misleads to would be built upon.
+    fn refuse_errors(&self) -> Result<(), Failure> {
+        let link = std::fs::read_link(self.mount.device.in_sysfs()).ok();
+        let Some(name) = link.as_deref().and_then(Path::file_name) else { return Ok(()) };
+        // Linux 4.4 and later.
+        let path = Path::new("/sys/fs/ext4").join(name).join("errors_count");
+        let Ok(count) = std::fs::read_to_string(path) else { return Ok(()) };
+        match count.trim() {
+            "0" => Ok(()),
+            count => {
+                let what = format!("the kernel has found errors in it ({count})");
+                let failure = Failure::new(Kind::Corrupt, what).about(self.path.display());
+                Err(failure.hint("unmount it and run e2fsck first"))
+            }
+        }
+    }
+
+    fn refuse_features(&self) -> Result<(), Failure> {
+        let image = self.look().map_err(|error| self.about(error))?;
+        let features = &image.geometry().features;
+        let has = |name: &str| features.iter().any(|feature| feature == name);
+        let what = if has("bigalloc") {
+            "volumes with bigalloc cannot be rearranged while they are mounted"
+        } else if !(has("extent") || has("extents")) {
+            "its files are not mapped by extents, and the kernel moves no others"
+        } else {
+            return Ok(());
+        };
+        Err(Failure::new(Kind::Unsupported, what).about(self.path.display()))
+    }
+
+    /// Whether the kernel moves blocks here: tried with files of its own.
+    ///
+    /// # Errors
+    /// That it does not: another kernel, data in the journal, DAX.
+    pub(super) fn probe(&self, block_size: u64) -> Result<(), Failure> {
+        Donor::probe(&self.mount.dir, block_size).map_err(|error| {
+            let kind = match error.source.raw_os_error() {
+                // ENOTTY, EOPNOTSUPP, EINVAL.
+                Some(25 | 95 | 22) => Kind::Unsupported,
+                _ => return Failure::from(error).about(self.path.display()),
+            };
+            Failure::new(kind, error.to_string()).about(self.path.display())
+        })
+    }
+
+    /// A donor on it.
+    pub(super) fn donor(&self, block_size: u64) -> Result<Donor, Failure> {
+        Ok(Donor::new(&self.mount.dir, block_size)?)
+    }
+
+    /// Blocks that users other than root could still get.
+    pub(super) fn available(&self) -> Result<u64, Failure> {
+        let stat = rustix::fs::fstatvfs(&self.on)
+            .map_err(|error| Failure::io(self.path.display(), &error.into()))?;
+        Ok(stat.f_bavail)
+    }
+
+    /// Writes back what the file system has in memory.
+    pub(super) fn settle(&self) -> Result<(), Failure> {
+        rustix::fs::syncfs(&self.on)
+            .map_err(|error| Failure::io(self.path.display(), &error.into()))
+    }
+
+    /// Opens the volume for reading as the kernel has it now. Its metadata are in the
+    /// cache of the device, where the kernel changes them: they are read from there, and
+    /// the journal, which is older, is left alone. Checksums may be a moment behind.
+    pub(super) fn look(&self) -> Result<Arc<ExtImage>, FsError> {
+        let io = |source| FsError::Io { source, context: self.node.display().to_string() };
+        rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;
+        // Contents of files are not changed there: what was read of a block before may
+        // be another file's.
+        residency::let_go(&self.device, 0, 0).map_err(io)?;
+        let file = self.device.try_clone().map_err(io)?;
+        let device: Arc<dyn BlockDevice> =
+            Arc::new(FileDevice::from_file(file, false).map_err(io)?);
+        let options = OpenOptions { ignore_checksums: true, skip_journal: true };
+        let mut last = None;
+        for _ in 0..TRIES {
+            match ExtImage::open(device.clone(), options) {
+                Ok(image) => return Ok(Arc::new(image)),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| FsError::Invalid("not opened".into())))
+    }
+
+    /// An error of the volume, with its name.
+    pub(super) fn about(&self, error: FsError) -> Failure {
+        Failure::from(error).about(self.path.display())
+    }
+}
