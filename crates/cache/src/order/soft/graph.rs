@@ -26,6 +26,7 @@ use super::record::{Record, Slot, Waiter, Waiters};
 use super::undo::SpareUndos;
 use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
+use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -87,12 +88,29 @@ impl<A> Graph<A> {
         })
     }
 
-    /// Whether a change elsewhere waits for this one to be on the disk.
+    /// Whether a change elsewhere waits for this one to be on the disk, at once or by
+    /// way of joins: a join waits for itself alone.
     pub(super) fn is_waited_for(&self, record: &Record) -> bool {
-        record.waiters.iter().any(|waiter| match waiter {
-            Waiter::After(id) => self.get(id).is_some(),
-            Waiter::On(_) | Waiter::Action(_) => false,
-        })
+        let after = |record: &Record, joins: &mut SmallVec<[ChangeId; 4]>| {
+            record.waiters.iter().any(|waiter| match waiter {
+                Waiter::After(id) => self.get(id).is_some_and(|record| {
+                    if record.is_join() {
+                        joins.push(id);
+                    }
+                    !record.is_join()
+                }),
+                Waiter::On(_) | Waiter::Action(_) => false,
+            })
+        };
+        let mut joins = SmallVec::new();
+        let mut found = after(record, &mut joins);
+        // Each join is made of the one before, so that none comes twice but where a
+        // change was joined with a join that has it already.
+        let mut seen = HashSet::new();
+        while !found && let Some(id) = joins.pop() {
+            found = seen.insert(id) && self.get(id).is_some_and(|join| after(join, &mut joins));
+        }
+        found
     }
 
     /// Whether a later change to the same bytes stands on this one.
