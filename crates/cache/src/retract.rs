@@ -6,11 +6,20 @@ use crate::cache::Cache;
 use crate::change::{ChangeId, Kind};
 use crate::order::Order;
 use seekless_units::Extent;
+use smallvec::SmallVec;
 
 impl<A> Cache<A> {
     /// Does an action once all of `after` is on the disk; at once, if it is.
     pub fn defer(&mut self, after: &[ChangeId], kind: Kind, action: A) {
         self.order.defer(&mut self.memory, after, kind, action);
+    }
+
+    /// The fewest changes that are on the disk when all of `after` is: one at most
+    /// under soft updates. For who waits for changes of which there come to be more and
+    /// more, as what makes each block of a directory reachable: of `n` names that wait
+    /// for each of `n` changes the graph would have to keep the square.
+    pub fn join(&mut self, after: &[ChangeId]) -> SmallVec<[ChangeId; 3]> {
+        self.order.join(after)
     }
 
     /// An action that need wait no longer. The format does them between its

@@ -34,6 +34,9 @@ struct Run {
     cache: Cache<u64>,
     /// What was changed lately, and where.
     recent: Vec<(BlockNo, u32, ChangeId)>,
+    /// The last join.
+    joined: Vec<ChangeId>,
+    joins: u32,
     /// Actions deferred, and done.
     actions: (u64, u64),
     /// How often each kind of call had an effect.
@@ -52,8 +55,17 @@ impl Run {
         config.barriers = barriers;
         let cache = Cache::new(disk, clock.clone(), 8192, FRAGMENT, config).unwrap();
         let rng = Pcg64Mcg::seed_from_u64(seed);
-        let (replaced, discarded) = (0, 0);
-        Self { rng, clock, cache, recent: Vec::new(), actions: (0, 0), replaced, discarded }
+        Self {
+            rng,
+            clock,
+            cache,
+            recent: Vec::new(),
+            joined: Vec::new(),
+            joins: 0,
+            actions: (0, 0),
+            replaced: 0,
+            discarded: 0,
+        }
     }
 
     fn below(&mut self, n: usize) -> usize {
@@ -68,7 +80,15 @@ impl Run {
     fn some(&mut self, most: usize) -> Vec<ChangeId> {
         let count = if self.recent.is_empty() { 0 } else { self.below(most + 1) };
         let ids: Vec<ChangeId> = self.recent.iter().map(|&(_, _, id)| id).collect();
-        (0..count).map(|_| ids[self.below(ids.len())]).collect()
+        let some: Vec<ChangeId> = (0..count).map(|_| ids[self.below(ids.len())]).collect();
+        if self.below(4) != 0 {
+            return some;
+        }
+        // Joins that others wait for, joins in joins, and joins that nobody waits for.
+        let joined = self.cache.join(&[&some[..], &self.joined].concat()).to_vec();
+        self.joins += joined.len() as u32;
+        self.joined = if self.below(8) == 0 { Vec::new() } else { joined.clone() };
+        joined
     }
 
     /// A place that was changed before, twice in three times.
@@ -177,7 +197,7 @@ impl Run {
 
 #[test]
 fn every_call_leaves_the_invariants() {
-    let (mut replaced, mut discarded, mut rollbacks) = (0, 0, 0);
+    let (mut replaced, mut discarded, mut rollbacks, mut joins) = (0, 0, 0, 0);
     for seed in 0..60 {
         let mut run = Run::new(seed, Discipline::SoftUpdates, seed % 3 != 0, seed % 2 == 0);
         for _ in 0..800 {
@@ -187,10 +207,11 @@ fn every_call_leaves_the_invariants() {
         replaced += run.replaced;
         discarded += run.discarded;
         rollbacks += run.cache.counters().rollbacks;
+        joins += run.joins;
     }
     assert!(
-        replaced > 100 && discarded > 300 && rollbacks > 5_000,
-        "{replaced} {discarded} {rollbacks}"
+        replaced > 100 && discarded > 300 && rollbacks > 5_000 && joins > 3_000,
+        "{replaced} {discarded} {rollbacks} {joins}"
     );
 }
 

@@ -142,6 +142,8 @@ struct Run {
     /// What each cell shall hold in the end.
     cells: HashMap<Cell, u64>,
     recent: Vec<(Cell, u64, ChangeId)>,
+    /// A join of ever more changes, and what all of them want to see: themselves.
+    joined: (Vec<(Cell, u64)>, Vec<ChangeId>),
     next: u64,
     /// Deferred actions that are out, and what they wait for.
     deferred: HashMap<u64, Vec<(Cell, u64)>>,
@@ -181,6 +183,7 @@ impl Run {
             cache,
             cells: HashMap::new(),
             recent: Vec::new(),
+            joined: Default::default(),
             next: 1,
             deferred: HashMap::new(),
         }
@@ -216,6 +219,13 @@ impl Run {
             wants.push((other, number));
             after.push(id);
         }
+        if self.below(6) == 0 {
+            self.grow_join();
+        }
+        if self.below(8) == 0 {
+            wants.extend_from_slice(&self.joined.0);
+            after.extend_from_slice(&self.joined.1);
+        }
         let number = self.next;
         self.next += 1;
         self.disk.law.lock().unwrap().wants.insert(number, wants);
@@ -240,6 +250,24 @@ impl Run {
             self.deferred.insert(number, vec![(cell, number)]);
             self.cache.defer(&[id], Kind::NameRemoved, number);
         }
+    }
+
+    /// Two changes more are joined with those that are; now and then the join begins anew.
+    fn grow_join(&mut self) {
+        if self.joined.0.len() > 30 {
+            self.joined = Default::default();
+        }
+        let mut ids = std::mem::take(&mut self.joined.1);
+        for _ in 0..2.min(self.recent.len()) {
+            let at = self.below(self.recent.len());
+            let (cell, number, id) = self.recent[at];
+            self.joined.0.push((cell, number));
+            ids.push(id);
+        }
+        self.joined.1 = self.cache.join(&ids).to_vec();
+        assert!(self.joined.1.len() <= 1, "soft updates have one name for all");
+        let all = ids.iter().all(|&id| self.cache.is_committed(id));
+        assert_eq!(self.joined.1.iter().all(|&id| self.cache.is_committed(id)), all);
     }
 
     fn do_ready(&mut self) {

@@ -1,6 +1,7 @@
 //! Making one file durable: contents, inode, and the names that lead to it.
 
 use crate::fault::Fault;
+use crate::format::Ids;
 use crate::{Format, Linked, Live, Names};
 use hashbrown::HashSet;
 use seekless_cache::ChangeId;
@@ -58,7 +59,9 @@ impl<F: Linked> Live<F> {
         self.settle_inode(ino)?;
         let arriving = self.arriving(ino)?;
         self.core.cache.settle(&arriving)?;
-        let due = self.node(ino)?.links_due.clone();
+        self.node(ino)?;
+        let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
+        let due: Ids = node.links_due.left(&self.core.cache).collect();
         self.core.cache.settle(&due)?;
         // Up the tree: a name is of use only when its directory has one.
         let mut seen = HashSet::new();
@@ -73,11 +76,10 @@ impl<F: Linked> Live<F> {
             }
             self.node(ino)?;
             let cache = &self.core.cache;
-            let Some(node) = self.core.nodes.get_mut(&ino).filter(|node| node.effective > 0) else {
+            let Some(node) = self.core.nodes.get(&ino).filter(|node| node.effective > 0) else {
                 continue;
             };
-            node.named_by.retain(|(_, id)| !cache.is_committed(*id));
-            let pending = node.named_by.clone();
+            let pending: SmallVec<[(Ino, ChangeId); 2]> = node.named_by.left(cache).collect();
             next.extend(pending.iter().map(|&(dir, _)| dir).chain(node.seen_in.iter().copied()));
             let linked = node.linked;
             let is_directory = node.kind == FileKind::Directory;

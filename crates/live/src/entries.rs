@@ -104,11 +104,24 @@ impl<F: Linked> Live<F> {
                 return Err(error);
             }
         };
-        self.dir_node(dir)?.reached_by.extend(placed.reached);
+        self.note_reached(dir, &placed.reached)?;
         for unit in placed.rewritten {
             self.reread_unit(dir, unit)?;
         }
         Ok(placed.unit)
+    }
+
+    /// What must be on the disk for the end of a directory to be reached, besides what
+    /// must be so already. Each name waits for all of that: for a join of it, or each would
+    /// wait for as many changes as the directory has grown by.
+    fn note_reached(&mut self, dir: Ino, more: &[ChangeId]) -> Result<(), FsError> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        let reached = &self.dir_node(dir)?.reached_by;
+        let reached: Ids = reached.iter().chain(more).copied().collect();
+        self.dir_node(dir)?.reached_by = self.core.cache.join(&reached);
+        Ok(())
     }
 
     /// Room in a unit, and what must be on the disk for it to be reached.
@@ -116,7 +129,7 @@ impl<F: Linked> Live<F> {
         let cache = &self.core.cache;
         let node = self.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
         node.reached_by.retain(|id| !cache.is_committed(*id));
-        Ok(Spot { unit, reached_by: node.reached_by.iter().copied().collect() })
+        Ok(Spot { unit, reached_by: node.reached_by.clone() })
     }
 
     /// Gives a directory one more unit, unused.
@@ -126,8 +139,7 @@ impl<F: Linked> Live<F> {
         let mut unit = vec![0; len];
         self.format.codec().blank(&mut unit);
         let reached = self.format.append(&mut self.core, dir, &unit)?;
-        let node = self.dir_node(dir)?;
-        node.reached_by.push(reached);
+        self.note_reached(dir, &[reached])?;
         let number = size.checked_div(self.unit()).unwrap_or(0);
         let room = self.format.codec().room(&unit, Location::of("directory").in_inode(dir))?;
         self.index(dir)?.set_room(number, room);

@@ -16,7 +16,7 @@
 //!   formats whose check wants another order than that of FFS;
 //! - `actions`, `removal`: what is done later, and files taken apart; `pieces`: in
 //!   as many transactions as that takes, where there is a journal;
-//! - `durable`: what `fsync` waits for;
+//! - `durable`: what `fsync` waits for; `pending`: changes noted for those who wait for them;
 //! - `fault`: rules that tests break.
 //!
 //! Numbers that come from the disk are checked by the format before they get
@@ -57,6 +57,7 @@ mod listing;
 mod names;
 mod naming;
 mod node;
+mod pending;
 mod pieces;
 mod reach;
 mod read;

@@ -223,11 +223,9 @@ impl<F: Linked> Live<F> {
     /// besides what it needs for those it has.
     pub(crate) fn note_name(&mut self, ino: Ino, dir: Ino, ids: &Ids) -> Result<(), FsError> {
         self.node(ino)?;
-        let cache = &self.core.cache;
         let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
         note_seen(&mut node.seen_in, dir);
-        node.named_by.retain(|(_, id)| !cache.is_committed(*id));
-        node.named_by.extend(ids.iter().map(|&id| (dir, id)));
+        ids.iter().for_each(|&id| node.named_by.note_name(&mut self.core.cache, dir, id));
         let linked = node.linked;
         self.note_links_due(dir, linked)
     }
@@ -387,21 +385,18 @@ impl<F: Linked> Live<F> {
     /// `..` must not contradict it.
     pub(crate) fn leaving(&mut self, ino: Ino) -> Result<Ids, FsError> {
         self.node(ino)?;
-        let cache = &self.core.cache;
-        let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
-        node.leaving.retain(|id| !cache.is_committed(*id));
-        Ok(node.leaving.iter().copied().collect())
+        let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
+        Ok(node.leaving.left(&self.core.cache).collect())
     }
 
     /// Remembers what takes an older name of a file from the disk, which now has
     /// one in a directory.
     pub(crate) fn note_leaving(&mut self, ino: Ino, to: Ino, by: ChangeId) -> Result<(), FsError> {
-        self.leaving(ino)?;
-        let node = self.node(ino)?;
-        node.leaving.push(by);
-        if node.kind == FileKind::Directory {
-            self.arriving(to)?;
-            self.node(to)?.arriving.push(by);
+        self.note_gone(ino, Some(by))?;
+        if self.node(ino)?.kind == FileKind::Directory {
+            self.node(to)?;
+            let node = self.core.nodes.get_mut(&to).ok_or_else(|| crate::gone(to))?;
+            node.arriving.note(&self.core.cache, by);
         }
         Ok(())
     }
@@ -411,10 +406,8 @@ impl<F: Linked> Live<F> {
     /// ones.
     pub(crate) fn arriving(&mut self, dir: Ino) -> Result<Ids, FsError> {
         self.node(dir)?;
-        let cache = &self.core.cache;
-        let node = self.core.nodes.get_mut(&dir).ok_or_else(|| crate::gone(dir))?;
-        node.arriving.retain(|id| !cache.is_committed(*id));
-        Ok(node.arriving.iter().copied().collect())
+        let node = self.core.nodes.get(&dir).ok_or_else(|| crate::gone(dir))?;
+        Ok(node.arriving.left(&self.core.cache).collect())
     }
 
     /// A directory has lost its name in its parent.

@@ -1,5 +1,7 @@
 //! Inodes in memory: what their bytes say, and what is not on the disk yet.
 
+use crate::format::Ids;
+use crate::pending::Pending;
 use crate::reach::SeenIn;
 use crate::unsettled::Unsettled;
 use crate::{Format, Live};
@@ -95,9 +97,9 @@ pub struct Node<M> {
     /// Directories in which it has names, as far as they are known.
     pub(crate) seen_in: SeenIn,
     /// Its names are there once these are on the disk, each in a directory.
-    pub(crate) named_by: SmallVec<[(Ino, ChangeId); 2]>,
-    /// Of a directory: its end can be reached once these are on the disk.
-    pub(crate) reached_by: SmallVec<[ChangeId; 2]>,
+    pub(crate) named_by: Pending<(Ino, ChangeId)>,
+    /// Of a directory: its end can be reached once these are on the disk, which are joined.
+    pub(crate) reached_by: Ids,
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.
     pub(crate) parent_link: ChangeId,
@@ -105,16 +107,16 @@ pub struct Node<M> {
     pub(crate) linked: ChangeId,
     /// Of a directory: what gives files their links that have names in it, where
     /// these come after the names.
-    pub(crate) links_due: SmallVec<[ChangeId; 2]>,
+    pub(crate) links_due: Pending<ChangeId>,
     /// Its blocks count as free already.
     pub(crate) counted_free: bool,
     /// Of a removed directory: the one of which the links count its `..`.
     pub(crate) counted_in: Option<Ino>,
     /// What takes older names of it from the disk.
-    pub(crate) leaving: SmallVec<[ChangeId; 1]>,
+    pub(crate) leaving: Pending<ChangeId>,
     /// Of a directory: what takes the older names of directories from the disk
     /// that have come to be in it.
-    pub(crate) arriving: SmallVec<[ChangeId; 1]>,
+    pub(crate) arriving: Pending<ChangeId>,
     /// Of a regular file: where its contents may not be on the disk.
     pub(crate) unsettled: Unsettled,
     /// It was cut to nothing, and has had nothing written back since.
@@ -152,15 +154,15 @@ impl<M: Default> Node<M> {
             recorded: None,
             holds: 0,
             seen_in: SeenIn::new(),
-            named_by: SmallVec::new(),
-            reached_by: SmallVec::new(),
+            named_by: Pending::default(),
+            reached_by: Ids::new(),
             parent_link: ChangeId::COMMITTED,
             linked: ChangeId::COMMITTED,
-            links_due: SmallVec::new(),
+            links_due: Pending::default(),
             counted_free: false,
             counted_in: None,
-            leaving: SmallVec::new(),
-            arriving: SmallVec::new(),
+            leaving: Pending::default(),
+            arriving: Pending::default(),
             unsettled: Unsettled::default(),
             was_emptied: false,
         }
@@ -273,11 +275,11 @@ impl<F: Format> Live<F> {
                 && node.links == node.effective
                 && node.links > 0
                 && !delayed.has(node.ino)
-                && node.named_by.iter().all(|&(_, id)| cache.is_committed(id))
+                && node.named_by.is_on_disk(cache)
                 && on_disk(&node.reached_by)
-                && on_disk(&node.links_due)
-                && on_disk(&node.leaving)
-                && on_disk(&node.arriving)
+                && node.links_due.is_on_disk(cache)
+                && node.leaving.is_on_disk(cache)
+                && node.arriving.is_on_disk(cache)
                 && on_disk(&node.fresh)
                 // Else a number in an indirect block would not wait for the length.
                 && on_disk(&[node.sized, node.parent_link, node.linked])

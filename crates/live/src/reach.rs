@@ -160,8 +160,8 @@ impl<F: Linked> Live<F> {
             ids.extend(self.leaving(at)?);
             let cache = &self.core.cache;
             if let Some(node) = self.core.nodes.get(&at) {
-                let pending = node.named_by.iter().map(|&(_, id)| id).chain([node.linked]);
-                ids.extend(pending.filter(|&id| !cache.is_committed(id)));
+                ids.extend(node.named_by.left(cache).map(|(_, id)| id));
+                ids.extend(Some(node.linked).filter(|&id| !cache.is_committed(id)));
             }
             let above = self.parent_of(at)?;
             if above == at {

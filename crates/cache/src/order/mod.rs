@@ -31,7 +31,11 @@ use crate::shape::Place;
 use journal::Journal;
 use plain::Plain;
 use seekless_units::ByteLen;
+use smallvec::SmallVec;
 use soft::Soft;
+
+/// The names that an order has for several changes.
+pub(crate) type Joined = SmallVec<[ChangeId; 3]>;
 
 /// A change to some places of a block, all of them in memory.
 pub(crate) struct Change<'a> {
@@ -178,6 +182,24 @@ impl<A> Order<A> {
             Self::Soft(soft) => soft.defer(memory, after, kind, action),
             // Whatever it changes is in the same transaction, or a later one.
             Self::Journal(journal) => journal.actions.defer(memory, kind, action),
+        }
+    }
+
+    /// The fewest changes that are on the disk when all of `after` is.
+    pub(crate) fn join(&mut self, after: &[ChangeId]) -> Joined {
+        match self {
+            Self::Plain(_) => Joined::new(),
+            Self::Soft(soft) => soft.join(after).into_iter().collect(),
+            // Its transactions are joins already.
+            Self::Journal(journal) => {
+                let mut left = Joined::new();
+                for &id in after.iter().filter(|&&id| !journal.is_committed(id)) {
+                    if !left.contains(&id) {
+                        left.push(id);
+                    }
+                }
+                left
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod clusters;
 mod counting;
 mod device;
 mod flushing;
+mod joins;
 mod limits;
 mod memory;
 mod pieces;

@@ -16,6 +16,8 @@ mod indexed;
 mod inline;
 mod interrupted;
 mod kernel;
+#[path = "../../../live/tests/many/mod.rs"]
+mod many;
 mod next_free;
 mod orphan_file;
 mod placed;
@@ -66,6 +68,19 @@ fn random_operations_over_a_journal_do_what_the_model_does() {
             replay.run(3000);
             fsck(&replay.finish(), &format!("{mode:?} {shape:?}"));
         }
+    }
+}
+
+#[test]
+fn the_last_of_many_names_waits_for_no_more_than_the_first() {
+    for shape in &SHAPES[..2] {
+        let device = image(shape);
+        let config = Config::new(Discipline::SoftUpdates);
+        let clock = Arc::new(VirtualClock::new());
+        let mut live = ExtLive::open(device.clone(), clock, config, options()).unwrap();
+        many::names_wait_for_no_more(&mut live, |live| live.counters().orders);
+        live.unmount().unwrap();
+        fsck(&device, "many names");
     }
 }
 

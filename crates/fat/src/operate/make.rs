@@ -2,7 +2,7 @@
 
 use super::node::{DIRECTORY, FILE, WRITE};
 use super::{Chain, Core, Fat, Map, Node};
-use crate::ondisk::{ENTRY_SIZE, attr};
+use crate::ondisk::{self, ENTRY_SIZE, attr};
 use seekless_cache::{Piece, Role};
 use seekless_fs::field::byte;
 use seekless_fs::operate::{NewFile, Ownership};
@@ -86,7 +86,7 @@ impl Fat {
     ) -> Result<Ids, FsError> {
         let taken = self.take(None, 1)?;
         let first = taken.at(0).map_or(0, |(cluster, _)| cluster);
-        let mut ids = self.zero_clusters(core, &taken)?;
+        let mut ids = self.fill_clusters(core, &taken, ondisk::first::END)?;
         node.map.first = first;
         node.size = self.boot().cluster_bytes();
         node.sectors = node.size >> 9;

@@ -101,8 +101,9 @@ pub struct Fat {
     arriving: HashMap<Ino, Ids>,
     /// What must be on the disk for the end of a directory to be reached.
     reached: HashMap<Ino, Ids>,
-    /// What has sectors of directories hold no slot that was never used, by their numbers.
-    opened: HashMap<Ino, Vec<(u32, seekless_cache::ChangeId)>>,
+    /// What has a sector of a directory, and those opened in front of it, hold no slot that
+    /// was never used, by their numbers.
+    opened: HashMap<Ino, Vec<(u32, Ids)>>,
     /// What takes names from the disk, folded, by their directories.
     departed: HashMap<(Ino, Vec<u16>), seekless_cache::ChangeId>,
     /// Departed names at which those are forgotten that the disk has lost too.

@@ -111,21 +111,21 @@ impl Fat {
     }
 
     /// Remembers what takes a name of a file from the disk.
-    pub(super) fn note_leaving(&mut self, core: &Core, ino: Ino, by: ChangeId) {
+    pub(super) fn note_leaving(&mut self, core: &mut Core, ino: Ino, by: ChangeId) {
         let mut ids = self.leaving(core, ino);
         if !core.cache.is_committed(by) {
             ids.push(by);
-            self.leaving.insert(ino, ids);
+            self.leaving.insert(ino, core.cache.join(&ids));
         }
     }
 
     /// Remembers what takes the older name of a file from the disk that has come to be in a
     /// directory: until then a check may take the name there for the later of two.
-    pub(super) fn note_arriving(&mut self, core: &Core, dir: Ino, by: ChangeId) {
+    pub(super) fn note_arriving(&mut self, core: &mut Core, dir: Ino, by: ChangeId) {
         let mut ids = self.arriving(core, dir);
         if !core.cache.is_committed(by) {
             ids.push(by);
-            self.arriving.insert(dir, ids);
+            self.arriving.insert(dir, core.cache.join(&ids));
         }
     }
 

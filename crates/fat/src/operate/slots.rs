@@ -115,7 +115,9 @@ impl Fat {
         }
     }
 
-    /// Gives a directory one more cluster, all zeros.
+    /// Gives a directory one more cluster. Where it will be written in no order, its slots
+    /// are deleted from the start: the directory has no end in it, and what leads to it
+    /// waits for that, so that no name in it need do so.
     fn grow_dir(&mut self, core: &mut Core, dir: Ino) -> Result<(), FsError> {
         let full = |what: &str| FsError::NoSpace(format!("{what} is full"));
         let Some(chain) = &core.node(dir)?.map.chain else {
@@ -126,13 +128,20 @@ impl Fat {
             return Err(full("a directory of 65,536 entries"));
         }
         let last = last.ok_or_else(|| gone(dir))?;
+        let is_open = core.cache.config().discipline.keeps_graph();
+        if is_open && slots > 0 {
+            // A name may begin in what is left of the last one.
+            self.open_slots(core, dir, slots.saturating_sub(1))?;
+        }
         let taken = self.take(Some(last), 1)?;
-        let mut after = self.zero_clusters(core, &taken)?;
+        let unused = if is_open { first::DELETED } else { first::END };
+        let mut after = self.fill_clusters(core, &taken, unused)?;
         after.extend(self.put_chain(core, &taken)?);
         let first = taken.at(0).map(|(cluster, _)| cluster);
         let mut reached = self.put_link(core, last, first, &after)?;
+        // Whoever has a name in it waits for the way to all clusters in front as well.
         reached.extend(self.reached(core, dir));
-        self.reached.insert(dir, reached);
+        self.reached.insert(dir, core.cache.join(&reached));
         let bytes = self.boot().cluster_bytes();
         let node = core.node(dir)?;
         let chain = node.map.chain.get_or_insert_with(Chain::default);
@@ -142,19 +151,33 @@ impl Fat {
         let capacity = self.slots_of(Some(chain));
         node.size = node.size.saturating_add(bytes);
         node.sectors = node.size >> 9;
-        self.dir(core, dir)?.grow(capacity);
+        let known = self.dir(core, dir)?;
+        if is_open {
+            known.end = capacity;
+        }
+        known.grow(capacity);
         Ok(())
     }
 
-    /// Fills new clusters of a directory with zeros.
-    pub(super) fn zero_clusters(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
+    /// Fills new clusters of a directory with slots that begin with a byte, and are zeros
+    /// otherwise.
+    pub(super) fn fill_clusters(
+        &mut self,
+        core: &mut Core,
+        taken: &Chain,
+        unused: u8,
+    ) -> Result<Ids, FsError> {
         let len = index(self.boot().sector);
         let mut ids = Ids::new();
         for &(_, run) in &taken.runs {
             let run = self.sectors_of(run);
             for nth in 0..run.len {
                 let at = run.start.saturating_add(nth);
-                ids.push(core.cache.fill(at, len, Role::DirectoryInit, |_| Ok(()))?.1);
+                let fill = |bytes: &mut [u8]| {
+                    bytes.iter_mut().step_by(ENTRY_SIZE).for_each(|first| *first = unused);
+                    Ok(())
+                };
+                ids.push(core.cache.fill(at, len, Role::DirectoryInit, fill)?.1);
             }
         }
         Ok(ids)
@@ -242,16 +265,18 @@ impl Fat {
                 core.cache.settle(&[id])?;
             }
         }
-        let mut opened = Vec::new();
         for nth in self.sector_number(end)..=self.sector_number(open_to.saturating_sub(1)) {
             let slots = self.beside(nth.saturating_mul(self.per_sector()));
             let slots = slots.start.max(end)..slots.end.min(open_to);
             let edits: Vec<Edit> =
                 slots.map(|slot| Edit { slot, within: 0, bytes: vec![first::DELETED] }).collect();
             let edits: Vec<&Edit> = edits.iter().collect();
-            opened.push((nth, self.put_edits(core, dir, &edits, Role::EntryRemove, &[])?));
+            let id = self.put_edits(core, dir, &edits, Role::EntryRemove, &[])?;
+            let opened = self.opened.entry(dir).or_default();
+            let mut all = opened.last().map(|(_, all)| all.clone()).unwrap_or_default();
+            all.push(id);
+            opened.push((nth, core.cache.join(&all)));
         }
-        self.opened.entry(dir).or_default().append(&mut opened);
         self.dir(core, dir)?.end = open_to;
         Ok(())
     }
@@ -260,10 +285,17 @@ impl Fat {
     /// its end.
     fn opened(&mut self, core: &Core, dir: Ino, sector: u32) -> Ids {
         let Some(opened) = self.opened.get_mut(&dir) else { return Ids::new() };
-        opened.retain(|(_, id)| !core.cache.is_committed(*id));
-        let ids = opened.iter().filter(|(nth, _)| *nth < sector).map(|&(_, id)| id).collect();
-        if opened.is_empty() {
-            self.opened.remove(&dir);
+        let in_front = opened.partition_point(|(nth, _)| *nth < sector);
+        let Some((_, ids)) = in_front.checked_sub(1).and_then(|at| opened.get(at)) else {
+            return Ids::new();
+        };
+        let ids: Ids = ids.iter().copied().filter(|&id| !core.cache.is_committed(id)).collect();
+        if ids.is_empty() {
+            // So are those in front of them.
+            opened.drain(..in_front);
+            if opened.is_empty() {
+                self.opened.remove(&dir);
+            }
         }
         ids
     }

@@ -61,6 +61,64 @@ fn names_are_the_same_without_case() {
     std::fs::remove_file(path).unwrap();
 }
 
+/// A name waits for a few changes, however many wait already: for what leads to the end of
+/// its directory, and for what has no slot in front of it be the end, not for each cluster of
+/// the one and each sector of the other. In a directory that grows by clusters of a sector, and
+/// in a root of 2,048 sectors.
+#[test]
+fn the_last_of_many_names_waits_for_no_more_than_the_first() {
+    let shapes = [
+        Shape { how: &["-F", "32", "-s", "1"], kibibytes: 40_960 },
+        Shape { how: &["-F", "16", "-s", "4", "-r", "32768"], kibibytes: 16_384 },
+    ];
+    for shape in shapes {
+        let Some(device) = image(&shape) else { return };
+        let mut live = open(&device, Discipline::SoftUpdates);
+        let mut dir = live.root();
+        if shape.how.contains(&"32") {
+            dir = live.make(dir, b"many", NewFile::Directory, OWNER).unwrap().ino;
+        }
+        let mut before = live.counters().orders;
+        let mut asked = Vec::new();
+        for n in 0..8_000 {
+            make(&mut live, dir, &format!("a long beginning {n}.text")).unwrap();
+            if n % 1000 == 999 {
+                asked.push(live.counters().orders - before);
+                before = live.counters().orders;
+            }
+        }
+        let most = asked.iter().max().unwrap();
+        assert!(*most <= 6 * 1000, "orders of each thousand: {asked:?}");
+        live.unmount().unwrap();
+        fsck(&device, "many names");
+    }
+}
+
+/// Files that move into a directory and back wait for no more with each time.
+#[test]
+fn the_last_of_many_moves_waits_for_no_more_than_the_first() {
+    let shape = Shape { how: &["-F", "16", "-s", "4"], kibibytes: 16_384 };
+    let Some(device) = image(&shape) else { return };
+    let mut live = open(&device, Discipline::SoftUpdates);
+    let root = live.root();
+    let dirs = ["one", "other"]
+        .map(|name| live.make(root, name.as_bytes(), NewFile::Directory, OWNER).unwrap().ino);
+    make(&mut live, dirs[0], "FILE").unwrap();
+    let mut before = live.counters().orders;
+    let mut asked = Vec::new();
+    for n in 0..4_000 {
+        let (from, to) = (dirs[n % 2], dirs[(n + 1) % 2]);
+        live.rename((from, b"FILE"), (to, b"FILE"), RenameMode::Replace).unwrap();
+        if n % 1000 == 999 {
+            asked.push(live.counters().orders - before);
+            before = live.counters().orders;
+        }
+    }
+    assert!(asked.iter().all(|&orders| orders <= 12 * 1000), "of each thousand: {asked:?}");
+    live.unmount().unwrap();
+    fsck(&device, "many moves");
+}
+
 /// How long that takes, `benches/names.rs` tells.
 #[test]
 fn ten_thousand_names_of_one_beginning_are_made() {

@@ -10,6 +10,8 @@ mod failing;
 #[path = "../rules/freebsd.rs"]
 mod freebsd;
 mod fsync;
+#[path = "../../../live/tests/many/mod.rs"]
+mod many;
 mod memory;
 mod recount;
 mod refusals;
@@ -21,9 +23,11 @@ mod shapes;
 
 use crash::Fragile;
 use recount::recount;
-use seekless_cache::Discipline;
-use seekless_ffs::Version;
-use shapes::{Shape, image, replay, through};
+use seekless_cache::{Config, Discipline};
+use seekless_device::VirtualClock;
+use seekless_ffs::{FfsLive, Version};
+use seekless_fs::operate::Operate;
+use shapes::{Shape, image, options, replay, through};
 use std::sync::Arc;
 
 const SHAPES: [Shape; 4] = [
@@ -77,6 +81,19 @@ fn a_full_volume_stays_whole() {
             assert!(replay.full > 20, "the volume was never full");
             recount(&replay.finish());
         }
+    }
+}
+
+#[test]
+fn the_last_of_many_names_waits_for_no_more_than_the_first() {
+    for shape in &SHAPES[1..3] {
+        let device = image(shape);
+        let config = Config::new(Discipline::SoftUpdates);
+        let clock = Arc::new(VirtualClock::new());
+        let mut live = FfsLive::open(device.clone(), clock, config, options()).unwrap();
+        many::names_wait_for_no_more(&mut live, |live| live.counters().orders);
+        live.unmount().unwrap();
+        recount(&device);
     }
 }
 

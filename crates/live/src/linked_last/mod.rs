@@ -52,10 +52,7 @@ impl<F: Linked> Live<F> {
         self.dir_node(dir)?;
         let cache = &self.core.cache;
         if let Some(node) = self.core.nodes.get_mut(&dir) {
-            node.links_due.retain(|id| !cache.is_committed(*id));
-            if !node.links_due.contains(&linked) {
-                node.links_due.push(linked);
-            }
+            node.links_due.note(cache, linked);
         }
         Ok(())
     }
@@ -79,9 +76,10 @@ impl<F: Linked> Live<F> {
 
     /// What must be on the disk for all names of a file to lead to it.
     fn names_of(&mut self, ino: Ino) -> Result<Ids, FsError> {
-        let node = self.node(ino)?;
+        self.node(ino)?;
+        let node = self.core.nodes.get(&ino).ok_or_else(|| crate::gone(ino))?;
         let dirs = node.seen_in.clone();
-        let mut ids: Ids = node.named_by.iter().map(|&(_, id)| id).collect();
+        let mut ids: Ids = node.named_by.left(&self.core.cache).map(|(_, id)| id).collect();
         for dir in dirs {
             // A directory that the file once had a name in may be gone, and its number
             // be that of any other file.
@@ -98,9 +96,10 @@ impl<F: Linked> Live<F> {
 
     /// Remembers what takes a name of a file from the disk: its inode is not
     /// another's before.
-    fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
-        self.leaving(ino)?;
-        self.node(ino)?.leaving.extend(by);
+    pub(crate) fn note_gone(&mut self, ino: Ino, by: Option<ChangeId>) -> Result<(), FsError> {
+        self.node(ino)?;
+        let node = self.core.nodes.get_mut(&ino).ok_or_else(|| crate::gone(ino))?;
+        by.into_iter().for_each(|by| node.leaving.note(&self.core.cache, by));
         Ok(())
     }
 

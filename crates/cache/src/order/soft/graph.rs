@@ -12,6 +12,11 @@
 //! changes some of the same bytes, waits only until the other may be written:
 //! they go in the same write, or are undone together.
 //!
+//! A **join** stands for several changes at once: a record of no bytes, held by no
+//! block, that goes after them and is gone with the last of them. It is made for
+//! those who wait for ever more changes, one after the other: each waits for the
+//! last join, which waits for the one before, and not for all of the changes anew.
+//!
 //! The invariants that comments name by number are argued in
 //! docs/design/order.md.
 
@@ -21,6 +26,7 @@ use super::record::{Record, Slot, Waiter, Waiters};
 use super::undo::SpareUndos;
 use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
+use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
 use std::num::NonZeroU32;
@@ -33,6 +39,9 @@ pub(super) struct Graph<A> {
     records: usize,
     /// Bytes of all that is undone (invariant 5).
     undo: u64,
+    /// Joins of which everything is on the disk, and whose waiters are to be told
+    /// still. Empty between calls.
+    met: Vec<ChangeId>,
     /// Memory of what need not be undone any more.
     pub(super) spare: SpareUndos,
     mutation: Option<Box<Mutation>>,
@@ -47,6 +56,7 @@ impl<A> Graph<A> {
             actions: Actions::new(),
             records: 0,
             undo: 0,
+            met: Vec::new(),
             spare: SpareUndos::default(),
             mutation: drop.map(|number| Box::new(Mutation::new(number))),
         }
@@ -78,12 +88,29 @@ impl<A> Graph<A> {
         })
     }
 
-    /// Whether a change elsewhere waits for this one to be on the disk.
+    /// Whether a change elsewhere waits for this one to be on the disk, at once or by
+    /// way of joins: a join waits for itself alone.
     pub(super) fn is_waited_for(&self, record: &Record) -> bool {
-        record.waiters.iter().any(|waiter| match waiter {
-            Waiter::After(id) => self.get(id).is_some(),
-            Waiter::On(_) | Waiter::Action(_) => false,
-        })
+        let after = |record: &Record, joins: &mut SmallVec<[ChangeId; 4]>| {
+            record.waiters.iter().any(|waiter| match waiter {
+                Waiter::After(id) => self.get(id).is_some_and(|record| {
+                    if record.is_join() {
+                        joins.push(id);
+                    }
+                    !record.is_join()
+                }),
+                Waiter::On(_) | Waiter::Action(_) => false,
+            })
+        };
+        let mut joins = SmallVec::new();
+        let mut found = after(record, &mut joins);
+        // Each join is made of the one before, so that none comes twice but where a
+        // change was joined with a join that has it already.
+        let mut seen = HashSet::new();
+        while !found && let Some(id) = joins.pop() {
+            found = seen.insert(id) && self.get(id).is_some_and(|join| after(join, &mut joins));
+        }
+        found
     }
 
     /// Whether a later change to the same bytes stands on this one.
@@ -116,13 +143,7 @@ impl<A> Graph<A> {
     /// Adds a record that waits for `after` and lies on `on`.
     pub(super) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
         let undo = record.undo.len();
-        let slot = self.free.pop().unwrap_or_else(|| {
-            debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
-            self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
-            self.slots.len() as u32 - 1
-        });
-        debug_assert!(self.slots[slot as usize].record.is_none(), "a free slot holds nothing");
-        let new = self.id(slot);
+        let (slot, new) = self.free_slot();
         // A change that is named twice is waited for twice, and tells so twice.
         let mut waiting = 0;
         for &id in record.after() {
@@ -151,6 +172,41 @@ impl<A> Graph<A> {
         self.records += 1;
         self.note_high_water(counters);
         new
+    }
+
+    fn free_slot(&mut self) -> (u32, ChangeId) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
+            self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
+            self.slots.len() as u32 - 1
+        });
+        debug_assert!(self.slots[slot as usize].record.is_none(), "a free slot holds nothing");
+        (slot, self.id(slot))
+    }
+
+    /// One name for several changes, which are on the disk when it is. `None` if they
+    /// are.
+    ///
+    /// It asks for no order by itself, is no change and is counted as neither: there
+    /// are no more joins than there were changes since the oldest that is not on the
+    /// disk, which the syncer writes in its time.
+    pub(super) fn join(&mut self, after: &[ChangeId]) -> Option<ChangeId> {
+        let mut left = SmallVec::<[ChangeId; 3]>::new();
+        for &id in after {
+            if self.get(id).is_some() && !left.contains(&id) {
+                left.push(id);
+            }
+        }
+        let &[first, _, ..] = left.as_slice() else { return left.first().copied() };
+        let role = self.get(first)?.role;
+        let (slot, new) = self.free_slot();
+        let mut record = Record::join(role, &left);
+        for id in left {
+            record.waiting += u32::from(self.wait(id, Waiter::After(new)));
+        }
+        debug_assert!(record.waiting > 1, "each is in the graph");
+        self.slots[slot as usize].record = Some(record);
+        Some(new)
     }
 
     fn note_high_water(&self, counters: &mut Counters) {
@@ -241,10 +297,26 @@ impl<A> Graph<A> {
         if let Some(mutation) = &self.mutation {
             mutation.note_commit(self, id, !waiters.is_empty(), counters);
         }
+        self.tell(&waiters, freed, counters);
+        self.tell_of_joins(freed, counters);
+    }
+
+    fn tell(&mut self, waiters: &Waiters, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
         for waiter in waiters.iter() {
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),
+            }
+        }
+    }
+
+    /// Joins of which everything is on the disk are so too, and with them the joins
+    /// that wait for nothing but those: thousands may, so that this does not call
+    /// itself.
+    fn tell_of_joins(&mut self, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
+        while let Some(id) = self.met.pop() {
+            if let Some(waiters) = self.take_waiters(id, counters) {
+                self.tell(&waiters, freed, counters);
             }
         }
     }
@@ -281,6 +353,7 @@ impl<A> Graph<A> {
                 }
             }
         }
+        self.tell_of_joins(freed, counters);
     }
 
     /// What a record undoes in some fragments of its block matters no more.
@@ -322,13 +395,15 @@ impl<A> Graph<A> {
             debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
             self.undo -= undo;
             self.spare.give(&mut record.undo);
-            counters.live[record.role.kind() as usize] -= 1;
+            if !record.is_join() {
+                counters.live[record.role.kind() as usize] -= 1;
+                self.records -= 1;
+            }
         }
         slot.record = None;
         // Whoever still has the old name finds nothing, which counts as on the disk.
         slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(id.slot);
-        self.records -= 1;
         Some(waiters)
     }
 
@@ -339,6 +414,7 @@ impl<A> Graph<A> {
             return None;
         }
         let record = slot.record.take()?;
+        debug_assert!(!record.is_join(), "no block holds it, so that nobody takes it out");
         slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.free.push(id.slot);
         self.records -= 1;
@@ -354,7 +430,12 @@ impl<A> Graph<A> {
         let Some(record) = self.get_mut(id) else { return };
         debug_assert!(record.waiting > 0, "told more often than it waits");
         record.waiting -= 1;
-        if record.waiting == 0 {
+        if record.waiting > 0 {
+            return;
+        }
+        if record.is_join() {
+            self.met.push(id);
+        } else {
             self.set_free(id, freed);
         }
     }

@@ -50,6 +50,12 @@ impl<A> Soft<A> {
         }
         let mut undo = 0;
         for (id, record) in self.graph.iter() {
+            if record.is_join() {
+                if listed.contains_key(&id) || record.waiting == 0 {
+                    return Some(format!("4: a join is held, or waits for nothing: {record:?}"));
+                }
+                continue;
+            }
             let Some((buffer, list)) = listed.remove(&id) else {
                 return Some(format!("4: {id:?} is held by no block"));
             };

@@ -199,6 +199,10 @@ impl<A> Soft<A> {
         self.graph.defer(after, kind, action, &mut memory.counters);
     }
 
+    pub(super) fn join(&mut self, after: &[ChangeId]) -> Option<ChangeId> {
+        self.graph.join(after)
+    }
+
     pub(super) fn next_ready(&mut self) -> Option<A> {
         self.graph.actions.next_ready()
     }

@@ -101,10 +101,13 @@ impl std::fmt::Debug for Waiters {
     }
 }
 
+/// No block of a device: one has fewer bytes.
+const NO_BLOCK: u64 = u64::MAX;
+
 /// A change in the graph.
 #[derive(Debug)]
 pub(super) struct Record {
-    /// The buffer it changed.
+    /// The buffer it changed; [`NO_BLOCK`] if it is a join.
     pub(super) block: u64,
     /// The fragments of the block that it touches.
     pub(super) mask: u64,
@@ -137,6 +140,19 @@ impl Record {
             waits: SmallVec::new(),
             waiters: Waiters::default(),
         }
+    }
+
+    /// What goes after several changes and is nothing else.
+    pub(super) fn join(role: Role, after: &[ChangeId]) -> Self {
+        let mut record = Self::new(NO_BLOCK, 0, role);
+        record.wait_for(after, &[]);
+        record
+    }
+
+    /// Whether it stands for the changes it goes after: it lies in no block, is in no
+    /// list of one, and is on the disk as soon as they are.
+    pub(super) fn is_join(&self) -> bool {
+        self.block == NO_BLOCK
     }
 
     /// Names what it goes after, and what lies under it.
