@@ -85,6 +85,10 @@ mkdir -p esp/EFI/BOOT; echo loader > esp/EFI/BOOT/BOOTX64.EFI
 chmod 755 esp esp/EFI esp/EFI/BOOT; chmod 644 esp/EFI/BOOT/BOOTX64.EFI; tar -C esp -cf esp.tar .
 seekless build rootfs -o disk.img --size 24M
 cp disk.img old.img; cp disk.img new.img; cp disk.img before.img
+truncate -s 32M cloud.img; dd if=disk.img of=cloud.img bs=1M seek=1 conv=notrunc status=none
+printf '\000\000\000\000\203\000\000\000\000\010\000\000\000\300\000\000' |
+    dd of=cloud.img bs=1 seek=446 conv=notrunc status=none
+printf '\125\252' | dd of=cloud.img bs=1 seek=510 conv=notrunc status=none
 seekless mkfs --format ufs2 --size 24M ufs.img
 seekless manifest rootfs -o rootfs.mtree
 printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
