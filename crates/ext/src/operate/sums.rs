@@ -96,6 +96,16 @@ impl Ext {
         Ok(())
     }
 
+    /// Says whose a directory's block in memory is, so that it is sealed when it is
+    /// written: one that was checked before it was changed.
+    pub(super) fn own(&self, core: &mut Core, dir: Ino, at: BlockNo) -> Result<(), FsError> {
+        if self.has_sums() {
+            let owner = Self::directory(core, dir)?;
+            core.cache.set_owner(at, owner);
+        }
+        Ok(())
+    }
+
     /// Checks a directory's block, unless that was done since it came into memory;
     /// from then on it is sealed when it is written.
     pub(super) fn claim(
