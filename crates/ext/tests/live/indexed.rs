@@ -23,7 +23,8 @@ const SUMMED: usize = 5;
 fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
     let clock = Arc::new(VirtualClock::new()) as Arc<dyn Clock>;
     let mut config = Config::new(discipline);
-    config.capacity = ByteLen::new(4 << 20);
+    // So little that what was looked at leaves memory before it is changed.
+    config.capacity = ByteLen::new(128 << 10);
     ExtLive::open(device.clone(), clock, config, options()).unwrap()
 }
 
