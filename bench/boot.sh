@@ -84,3 +84,15 @@ PY
 done
 echo "booted:"
 for name in built copied optimized built,fetch optimized,fetch; do row "$name"; done
+# How often processes take turns differs from boot to boot: what each boot read, set on
+# the same layout.
+echo "seeks of each boot on the optimized layout:"
+turns() {
+    "$seekless" score "$work/optimized" --trace "$2" --order recorded --json |
+        python3 -c "import json, sys; print('%-16s %5d' % (sys.argv[1], json.load(sys.stdin)['seeks']))" "$1"
+}
+turns trace "$work/trace"
+for name in built copied optimized; do
+    "$seekless" trace import --blocks "$work/$name.log" --image "$work/$name" -o "$work/$name.trace" -q 2>/dev/null
+    turns "$name" "$work/$name.trace"
+done

@@ -1,6 +1,7 @@
 //! The cache: what it is made of, and reading.
 
 use crate::buffer::Buffer;
+use crate::change::Role;
 use crate::config::{Config, Counters};
 use crate::flight::Flights;
 use crate::memory::Memory;
@@ -18,6 +19,13 @@ pub trait Seal: Send {
     /// that are not in memory are zero and are not written. `owner` is what
     /// [`Cache::set_owner`] was told of it.
     fn seal(&self, at: BlockNo, owner: Option<Owner>, bytes: &mut [u8]);
+
+    /// Whether a block that is changed in this role must have an owner, or be written
+    /// with the seal of what it was before.
+    fn needs_owner(&self, role: Role) -> bool {
+        let _ = role;
+        false
+    }
 }
 
 /// Whose a block is: for formats of which the checksums depend on that.
@@ -162,6 +170,15 @@ impl<A> Cache<A> {
     pub fn owner(&self, at: BlockNo) -> Option<Owner> {
         let block = at.get() / u64::from(self.memory.shape.per_block);
         self.memory.buffers.get(block)?.owner
+    }
+
+    /// Whether the block can be sealed after a change in this role. An owner goes with its
+    /// block when that leaves memory: who looks at a block, then at others and changes it
+    /// then, says anew whose it is.
+    pub(crate) fn can_be_sealed(&self, block: u64, role: Role) -> bool {
+        let Some(seal) = &self.seal else { return true };
+        let has_owner = || self.memory.buffers.get(block).is_some_and(|b| b.owner.is_some());
+        !seal.needs_owner(role) || has_owner()
     }
 
     /// Says whose a block is, which is in memory. That is handed to [`Seal::seal`].

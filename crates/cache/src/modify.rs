@@ -31,6 +31,7 @@ impl<A> Cache<A> {
         }
         let buffer = self.load(place)?;
         let given = edit(&mut buffer.bytes[place.start..place.end])?;
+        debug_assert!(self.can_be_sealed(place.block, role), "{at} has no owner: {role:?}");
         let id = self.note_free_change(place, role)?;
         Ok((given, id))
     }
@@ -146,6 +147,7 @@ impl<A> Cache<A> {
         let Some(block) = places.first().map(|place| place.block) else {
             return Ok(Changed { id: ChangeId::COMMITTED, replaced: false });
         };
+        debug_assert!(self.can_be_sealed(block, role), "{at} has no owner: {role:?}");
         let change = Change { block, places: &places, pieces, role, after, replace };
         let changed = self.order.changed(&mut self.memory, &change);
         if self.config.writes_at_once(role) {

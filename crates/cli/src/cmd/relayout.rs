@@ -172,7 +172,7 @@ pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Fail
         left: BTreeMap::new(),
         stopped: None,
     };
-    let done = rounds.first(seen, trial).and_then(|more| {
+    let done = rounds.carry_out(seen, trial).and_then(|more| {
         let mut more = more;
         for _ in 1..ROUNDS {
             if !more {
@@ -222,11 +222,11 @@ impl Rounds<'_> {
     fn again(&mut self, seen: Seen) -> Result<bool, Failure> {
         let trial = Trial::new(&seen, &seen.survey.space, self.align, Some(self.budget));
         let trial = trial.map_err(|error| self.target.about(error))?;
-        self.first(seen, trial)
+        self.carry_out(seen, trial)
     }
 
     /// Carries out one plan; whether another round may do more.
-    fn first(&mut self, seen: Seen, trial: Trial) -> Result<bool, Failure> {
+    fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Failure> {
         if trial.moved() == 0 {
             self.stopped = trial.progress.stopped.map(Stop::from);
             return Ok(false);

@@ -230,6 +230,44 @@ fn reads_of_the_device_beside_files_are_recorded() {
     }
 }
 
+/// What was read of a file that has gone since lies in blocks that are free: it was the
+/// file's all the same, and none of the device's own.
+#[test]
+fn blocks_of_a_file_that_goes_are_not_the_devices() {
+    let _machine = machine();
+    if !(capable() && can_trace()) {
+        return;
+    }
+    let scratch = Scratch::new("record-gone");
+    let (tree, image, dir) =
+        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    fs::create_dir_all(&dir).unwrap();
+    let (from, to) = (image.to_str().unwrap(), dir.to_str().unwrap());
+    if run("mount", &["-t", "ext4", "-o", "loop,noatime", from, to]).is_none() {
+        return;
+    }
+    let device = run("findmnt", &["-n", "-o", "SOURCE", to]).unwrap();
+    let free = || run("stat", &["-f", "-c", "%f", to]).unwrap().parse::<u64>().unwrap();
+    let before = free();
+    let trace = scratch.path().join("trace");
+    let job = format!(
+        "cat {to}/large {to}/d1/f1 >/dev/null; rm {to}/large; sync; \
+         dd if={device} of=/dev/null bs=4096 count=1 iflag=direct"
+    );
+    text(&record(&["--mount", to, "--", "sh", "-ec", &job], "tracefs", &trace));
+    let after = free();
+    run("umount", &[to]).unwrap();
+    assert!(after > before + (4 << 20) / 4096, "the file's blocks are not free: {before}, {after}");
+    let events = events(&trace);
+    assert!(files(&events).contains("/d1/f1"));
+    let asked = events.iter().filter(|event| event["op"] == "device");
+    let asked: Vec<u64> = asked.map(|event| event["length"].as_u64().unwrap()).collect();
+    // The block that was asked for by itself, bitmaps and the like, but not five mebibytes.
+    assert!(!asked.is_empty() && asked.iter().sum::<u64>() < 1 << 20, "{asked:?}");
+}
+
 /// A recording that waits for its end, on a mount of its own.
 fn endless(scratch: &Scratch, source: &str) -> Option<(Child, Mounted)> {
     let (tree, image, dir) =

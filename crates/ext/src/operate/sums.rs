@@ -16,7 +16,7 @@ use crate::extent::verify_block as verify_extent_block;
 use crate::htree;
 use crate::inode::{CHECKSUM_HI_AT, CHECKSUM_LO_AT, inode_sum, seed_of};
 use crate::ondisk::{InodeCore, XattrHeader, compat, flags};
-use seekless_cache::{Owner, Seal};
+use seekless_cache::{Owner, Role, Seal};
 use seekless_fs::field::{index, le32, low16};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_live::Fields;
@@ -40,6 +40,12 @@ pub(super) struct Sealer {
 }
 
 impl Seal for Sealer {
+    /// Names lie in blocks of directories; names in inodes are changed in other roles.
+    fn needs_owner(&self, role: Role) -> bool {
+        use Role::{EntryAdd, EntryAddDirectory, EntryChange, EntryRemove};
+        matches!(role, EntryAdd | EntryAddDirectory | EntryChange | EntryRemove)
+    }
+
     fn seal(&self, _: BlockNo, owner: Option<Owner>, bytes: &mut [u8]) {
         let Some(owner) = owner else { return };
         let seed = seed_of(self.seed, owner.number, owner.generation);
@@ -92,16 +98,6 @@ impl Ext {
         if self.has_sums() {
             let Owner { number, generation, .. } = Self::directory(core, dir)?;
             seal_directory(bytes, seed_of(self.volume.sb.checksum_seed, number, generation));
-        }
-        Ok(())
-    }
-
-    /// Says whose a directory's block in memory is, so that it is sealed when it is
-    /// written: one that was checked before it was changed.
-    pub(super) fn own(&self, core: &mut Core, dir: Ino, at: BlockNo) -> Result<(), FsError> {
-        if self.has_sums() {
-            let owner = Self::directory(core, dir)?;
-            core.cache.set_owner(at, owner);
         }
         Ok(())
     }

@@ -139,16 +139,7 @@ impl Instance {
     /// When the system does not let us, with what to do.
     pub fn new(root: &Root, filter: &Filter) -> Result<Self, HostError> {
         root.clean();
-        let dir = create(&root.dir.join("instances"))?;
-        let mut instance = Self {
-            dir,
-            decoder: Decoder::default(),
-            pipes: Vec::new(),
-            page: vec![0; page_len(&root.dir)],
-            taken: BTreeSet::new(),
-            _mount: root.mount.clone(),
-            lost: 0,
-        };
+        let mut instance = Self::at(create(&root.dir.join("instances"))?, root);
         instance.set("tracing_on", "0")?;
         // The clock that user space has too.
         instance.set("trace_clock", "mono")?;
@@ -167,6 +158,19 @@ impl Instance {
         Ok(instance)
     }
 
+    /// What is in a directory, of which nothing is known yet.
+    fn at(dir: PathBuf, root: &Root) -> Self {
+        Self {
+            dir,
+            decoder: Decoder::default(),
+            pipes: Vec::new(),
+            page: vec![0; page_len(&root.dir)],
+            taken: BTreeSet::new(),
+            _mount: root.mount.clone(),
+            lost: 0,
+        }
+    }
+
     /// Takes over the instance [`EARLY`], if there is one: it takes nothing any more,
     /// and of what it has, requests to `device` can be read. It is removed at the end
     /// as one of our own.
@@ -181,15 +185,7 @@ impl Instance {
         if !dir.is_dir() {
             return Ok(None);
         }
-        let mut instance = Self {
-            dir,
-            decoder: Decoder::default(),
-            pipes: Vec::new(),
-            page: vec![0; page_len(&root.dir)],
-            taken: BTreeSet::new(),
-            _mount: root.mount.clone(),
-            lost: 0,
-        };
+        let mut instance = Self::at(dir, root);
         instance.stop()?;
         instance.decoder.only(device);
         instance.enable(Source::Queued, None)?;

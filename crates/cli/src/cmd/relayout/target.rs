@@ -2,6 +2,7 @@
 //! while the kernel uses it.
 
 use crate::failure::{Failure, Kind};
+use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_ext::ExtImage;
 use seekless_fs::format::OpenOptions;
@@ -126,12 +127,13 @@ impl Target {
     /// That it does not: another kernel, data in the journal, DAX.
     pub(super) fn probe(&self, block_size: u64) -> Result<(), Failure> {
         Donor::probe(&self.mount.dir, block_size).map_err(|error| {
-            let kind = match error.source.raw_os_error() {
-                // ENOTTY, EOPNOTSUPP, EINVAL.
-                Some(25 | 95 | 22) => Kind::Unsupported,
-                _ => return Failure::from(error).about(self.path.display()),
-            };
-            Failure::new(kind, error.to_string()).about(self.path.display())
+            match Errno::from_io_error(&error.source) {
+                Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL) => {
+                    let what = error.to_string();
+                    Failure::new(Kind::Unsupported, what).about(self.path.display())
+                }
+                _ => Failure::from(error).about(self.path.display()),
+            }
         })
     }
 

@@ -53,20 +53,21 @@ impl Ext {
         Ok(lbn)
     }
 
-    /// Changes a block of a directory. It was checked when the way was found; since then it
-    /// may have left memory, and what comes from the disk has no owner to be sealed by.
+    /// Changes a block of a directory. It was claimed when the way was found, but may have
+    /// left memory since, with its owner: it is claimed again.
     fn edit_block(
         &self,
         core: &mut Core,
         dir: Ino,
-        at: BlockNo,
+        (lbn, at): (u64, BlockNo),
         edit: impl FnOnce(&mut [u8]),
     ) -> Result<(), FsError> {
+        self.claim(core, dir, lbn, at)?;
         core.cache.edit(at, 0, self.volume.block_len(), Role::EntryChange, |bytes| {
             edit(bytes);
             Ok(())
         })?;
-        self.own(core, dir, at)
+        Ok(())
     }
 
     /// The names of a leaf in the order of their hashes.
@@ -113,10 +114,10 @@ impl Ext {
         let lbn = self.append_block(core, dir, &new, made)?;
         let mut left = old;
         self.take_out(&mut left, dir, &moved)?;
-        self.edit_block(core, dir, way.leaf_at, |bytes| bytes.copy_from_slice(&left))?;
+        self.edit_block(core, dir, (way.leaf, way.leaf_at), |bytes| bytes.copy_from_slice(&left))?;
         made.rewritten.push(way.leaf);
         let child = Child { hash, lbn: Lbn::new(lbn) };
-        self.edit_block(core, dir, parent.at, |bytes| {
+        self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
     }
@@ -229,11 +230,11 @@ impl Ext {
             return Err(invalid("limit", wide(children.len()), Self::dir_place(dir)));
         };
         let lbn = self.append_block(core, dir, &self.node_of(right), made)?;
-        self.edit_block(core, dir, full.at, |bytes| {
+        self.edit_block(core, dir, (full.lbn, full.at), |bytes| {
             put_children(bytes, full.branch, left);
         })?;
         let child = Child { hash: first.hash, lbn: Lbn::new(lbn) };
-        self.edit_block(core, dir, parent.at, |bytes| {
+        self.edit_block(core, dir, (parent.lbn, parent.at), |bytes| {
             insert_child(bytes, parent.branch, parent.chosen, child);
         })
     }
@@ -252,7 +253,7 @@ impl Ext {
         };
         let children = self.children(core, &root)?;
         let lbn = self.append_block(core, dir, &self.node_of(&children), made)?;
-        self.edit_block(core, dir, root.at, |bytes| {
+        self.edit_block(core, dir, (root.lbn, root.at), |bytes| {
             put_children(bytes, root.branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
             put_levels(bytes, way.levels.saturating_add(1));
         })
@@ -287,7 +288,7 @@ impl Ext {
         let rest = root.len().saturating_sub(DOT);
         self.entries.put_len(&mut root, DOT, rest);
         put_children(&mut root, branch, &[Child { hash: 0, lbn: Lbn::new(lbn) }]);
-        self.edit_block(core, dir, at, |bytes| bytes.copy_from_slice(&root))?;
+        self.edit_block(core, dir, (0, at), |bytes| bytes.copy_from_slice(&root))?;
         made.rewritten.push(0);
         core.node(dir)?.flags |= flags::INDEX;
         self.put_rest(core, dir)?;
