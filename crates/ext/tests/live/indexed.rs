@@ -20,11 +20,18 @@ const OWNER: Ownership = Ownership { uid: 1, gid: 2, perm: 0o644 };
 const PLAIN: usize = 0;
 const SUMMED: usize = 5;
 
+/// Seeds of hashes that are tried.
+const SEEDS: u32 = 3;
+
 fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
+    open_in(device, discipline, ByteLen::new(4 << 20))
+}
+
+/// With so much memory for blocks.
+fn open_in(device: &Arc<MemoryDevice>, discipline: Discipline, capacity: ByteLen) -> ExtLive {
     let clock = Arc::new(VirtualClock::new()) as Arc<dyn Clock>;
     let mut config = Config::new(discipline);
-    // So little that what was looked at leaves memory before it is changed.
-    config.capacity = ByteLen::new(128 << 10);
+    config.capacity = capacity;
     ExtLive::open(device.clone(), clock, config, options()).unwrap()
 }
 
@@ -45,7 +52,11 @@ struct Crowd {
 
 impl Crowd {
     fn new(device: Arc<MemoryDevice>, discipline: Discipline) -> Self {
-        let mut live = open(&device, discipline);
+        let live = open(&device, discipline);
+        Self::of(device, live)
+    }
+
+    fn of(device: Arc<MemoryDevice>, mut live: ExtLive) -> Self {
         let root = live.root();
         let dir = live.make(root, b"crowd", NewFile::Directory, OWNER).unwrap().ino;
         let mut crowd = Self { device, live, dir, files: vec![], names: BTreeSet::new(), next: 0 };
@@ -233,6 +244,26 @@ fn an_index_has_three_levels_where_directories_may_be_large() {
     }
     let (_, _, most) = crowd.finish("three levels");
     assert_eq!(most, 4, "blocks are read");
+}
+
+/// Where memory is short, blocks of an index that were looked at leave it before they are
+/// changed. They are sealed all the same: with what they hold then.
+#[test]
+fn an_index_grows_in_next_to_no_memory() {
+    let small = Shape { mebibytes: 64, ..SHAPES[SUMMED] };
+    // Where names lie hangs on the seed of their hashes, and with that what is read when.
+    for seed in 0..SEEDS {
+        let device = image_with(&small, |file| {
+            let set = format!("ssv hash_seed 00000000-0000-0000-0000-{seed:012}");
+            crate::shapes::run("debugfs", &["-w", "-R", &set, file]);
+        });
+        let live = open_in(&device, Discipline::Async, ByteLen::new(4 << 10));
+        let mut crowd = Crowd::of(device, live);
+        for n in 0..3_000 {
+            crowd.add(format!("{n:0>250x}").into_bytes());
+        }
+        crowd.finish("next to no memory");
+    }
 }
 
 /// Under soft updates an index lives until a leaf must be split.
