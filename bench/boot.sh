@@ -12,6 +12,8 @@
 #
 #   SEEKLESS  the program [target/release/seekless]
 #   TRACE     a trace of a boot of KEEP/image, instead of the one of the log
+#   SCORED    a trace of another boot of it, for the promises: a layout keeps the order of
+#             the boot that it was made for, which no other boot has [TRACE]
 #   MODEL     the modelled disk [lazy-gp3]
 #   BLOCK     bytes in a block of the file system [4096]
 #   CHUNK     what it fetches at once [512K]
@@ -54,11 +56,12 @@ if [ -n "${TRACE:-}" ]; then
 else
     "$seekless" trace import --blocks "$work/built.log" --image "$image" -o "$work/trace"
 fi
+cp "${SCORED:-$work/trace}" "$work/scored"
 "$seekless" optimize "$image" --trace "$work/trace" -o "$work/optimized" --chunk "$chunk" -q
 e2fsck -fn "$work/optimized" >&2
 echo "promised:"
 for name in copied optimized; do
-    "$seekless" score "$work/built" "$work/$name" --trace "$work/trace" --chunk "$chunk" --device "$model" |
+    "$seekless" score "$work/built" "$work/$name" --trace "$work/scored" --chunk "$chunk" --device "$model" |
         grep -vE "^ *prefetch"
 done
 boot copied
@@ -92,6 +95,7 @@ turns() {
         python3 -c "import json, sys; print('%-16s %5d' % (sys.argv[1], json.load(sys.stdin)['seeks']))" "$1"
 }
 turns trace "$work/trace"
+turns scored "$work/scored"
 for name in built copied optimized; do
     "$seekless" trace import --blocks "$work/$name.log" --image "$work/$name" -o "$work/$name.trace" -q 2>/dev/null
     turns "$name" "$work/$name.trace"

@@ -9,6 +9,8 @@
 # (`make static`).
 #
 #   SEEKLESS, MODEL, BLOCK, KEEP, MIRROR, ACCEL   as for bench/boot.sh
+#   INITRAMFS  what makes the initramfs of a new system, initramfs-tools or dracut
+#              [initramfs-tools]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 seekless=$(realpath "${SEEKLESS:-$here/../target/$(uname -m)-unknown-linux-gnu/static/seekless}")

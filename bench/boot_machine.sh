@@ -16,7 +16,7 @@ keep=$(realpath "${KEEP:-$work/system}")
 # The system, as a person would make one. A unit at the end of the boot asks the
 # database and the server something, and powers off.
 make_system() {
-    packages=systemd-sysv,udev,dbus,linux-image-cloud-amd64,initramfs-tools,e2fsprogs,procps,kmod
+    packages=systemd-sysv,udev,dbus,linux-image-cloud-amd64,${INITRAMFS:-initramfs-tools},e2fsprogs,procps,kmod
     packages+=,ifupdown,openssh-server,cron,rsyslog,curl,python3,nginx-light,postgresql
     mmdebstrap --quiet --variant=minbase --include="$packages" bookworm "$work/system.tar" \
         "${MIRROR:-http://deb.debian.org/debian}"
@@ -104,7 +104,10 @@ machine() {
     accel=$(cat "$keep/accel")
     if [ "$2" = overlay ]; then
         # In units of a block: else a write would read what lies around it from the disk.
-        qemu-img create -q -f qcow2 -F raw -b "$1" -o cluster_size="$block" "$work/overlay"
+        # A cluster has 32 of them; if it were a block, its tables would be so short that
+        # QEMU splits requests between two.
+        qemu-img create -q -f qcow2 -F raw -b "$1" \
+            -o extended_l2=on,cluster_size=$((32 * block)) "$work/overlay"
         drive=file=$work/overlay,format=qcow2
     fi
     [ "$accel" = tcg ] || { cpu=host; [ -w /dev/kvm ] || return 1; }
