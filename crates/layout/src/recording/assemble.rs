@@ -1,8 +1,8 @@
 use super::index::Owner;
+use super::listings::{directories_in, in_place, listed, without_mere_opens};
 use super::{How, Index, PageSet, Pages, Touch, What};
 use crate::trace::{Event, Op};
 use seekless_fs::FileKind;
-use seekless_fs::plan::Run;
 use seekless_units::{BlockNo, Extent, Ino, Lbn, Nanos};
 use std::collections::{HashMap, HashSet};
 
@@ -45,7 +45,7 @@ pub fn assemble<'a>(
     pages: Pages,
     known: Known<'a>,
 ) -> Assembled {
-    let touches = in_place(touches, index);
+    let touches = without_mere_opens(in_place(touches, index), index);
     let mut work = Assembler {
         index,
         pages,
@@ -77,65 +77,6 @@ pub fn assemble<'a>(
     work.out
 }
 
-/// Puts opens and listings, which are heard of late, before the first page or
-/// block that the same thread touched of the same file.
-fn in_place(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
-    let mut first: HashMap<(u32, Ino), u64> = HashMap::new();
-    for touch in &touches {
-        let ino = match touch.what {
-            What::Pages { ino, .. } => ino,
-            What::Block(block) => match index.owner(block) {
-                Some(Owner::Directory(ino, _)) => *ino,
-                _ => continue,
-            },
-            What::Requested(extent) => {
-                for (dir, _) in directories_in(index, extent) {
-                    first.entry((touch.tid, dir)).or_insert(touch.time);
-                }
-                continue;
-            }
-            _ => continue,
-        };
-        first.entry((touch.tid, ino)).or_insert(touch.time);
-    }
-    for touch in &mut touches {
-        if let What::Opened(ino) | What::Executed(ino) | What::Listed(ino) = touch.what
-            && let Some(time) = first.remove(&(touch.tid, ino))
-        {
-            // A listing comes after its open: both moved alike keep their order.
-            if !matches!(touch.what, What::Listed(_)) {
-                first.insert((touch.tid, ino), time);
-            }
-            touch.time = touch.time.min(time);
-        }
-    }
-    // Of the same time, who was told to be first comes first.
-    touches.sort_by_key(|touch| (touch.time, !is_announcement(&touch.what)));
-    touches
-}
-
-/// The blocks of directories in a request, in order of place, as runs.
-fn directories_in(index: &Index, extent: Extent) -> Vec<(Ino, Run)> {
-    let mut runs: Vec<(Ino, Run)> = Vec::new();
-    for at in 0..extent.len {
-        let Some(&Owner::Directory(dir, lbn)) = index.owner(extent.start.saturating_add(at)) else {
-            continue;
-        };
-        match runs.last_mut() {
-            Some((of, run)) if *of == dir && run.lbn.get() + run.len == lbn.get() => run.len += 1,
-            _ => runs.push((dir, Run { lbn, len: 1 })),
-        }
-    }
-    runs
-}
-
-fn is_announcement(what: &What) -> bool {
-    matches!(
-        what,
-        What::Opened(_) | What::Executed(_) | What::Listed(_) | What::Named(_) | What::Forked(_)
-    )
-}
-
 /// When each inode was first touched by number.
 fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
     let mut first = HashMap::new();
@@ -163,15 +104,6 @@ fn came(touches: &[Touch], index: &Index) -> HashMap<Ino, u64> {
         }
     }
     came
-}
-
-/// Which threads listed which directories.
-fn listed(touches: &[Touch]) -> HashSet<(u32, Ino)> {
-    let listing = |touch: &Touch| match touch.what {
-        What::Listed(ino) => Some((touch.tid, ino)),
-        _ => None,
-    };
-    touches.iter().filter_map(listing).collect()
 }
 
 /// What a thread is about.
@@ -280,6 +212,9 @@ impl Assembler<'_> {
         for (dir, run) in directories_in(self.index, extent) {
             self.last = None;
             self.end_read(tid);
+            // The kernel does not tell of a block that it used a moment ago.
+            self.searches(time, tid, dir);
+            self.reached(Some(dir));
             let event = self.event(time, tid, Op::Read, dir);
             self.out.events.extend(event.map(|event| Event {
                 fetched: true,
@@ -306,11 +241,7 @@ impl Assembler<'_> {
     fn block(&mut self, time: u64, tid: u32, block: BlockNo) {
         match self.index.owner(block) {
             Some(&Owner::Directory(dir, lbn)) => {
-                self.searched.insert(dir, (time, tid));
-                if self.thread(tid).dir != Some(dir) {
-                    self.end_directory(tid);
-                    self.thread(tid).dir = Some(dir);
-                }
+                self.searches(time, tid, dir);
                 let is_new = self.blocks.insert(block) && !self.requests;
                 if is_new && !self.listed.contains(&(tid, dir)) {
                     self.thread(tid).blocks.push((time, lbn));
@@ -318,6 +249,23 @@ impl Assembler<'_> {
             }
             Some(Owner::Table(_)) => self.thread(tid).table = Some((time, block)),
             None => {}
+        }
+    }
+
+    /// A thread looks at blocks of a directory.
+    fn searches(&mut self, time: u64, tid: u32, dir: Ino) {
+        self.searched.insert(dir, (time, tid));
+        if self.thread(tid).dir != Some(dir) {
+            self.end_directory(tid);
+            self.thread(tid).dir = Some(dir);
+        }
+    }
+
+    /// Whoever reads a directory, or finds something in it, has looked it up, and those
+    /// that it lies in. If nobody saw it, this is when it can be told.
+    fn reached(&mut self, mut dir: Option<Ino>) {
+        while let Some(ino) = dir.filter(|ino| self.looked_up.insert(*ino)) {
+            dir = self.index.parent(ino);
         }
     }
 
@@ -377,6 +325,7 @@ impl Assembler<'_> {
         }
         if let Some(dir) = self.index.parent(ino) {
             self.searched.insert(dir, (time, tid));
+            self.reached(Some(dir));
         }
         if self.index.kind(ino) == Some(FileKind::Directory) {
             self.searched.entry(ino).or_insert((time, tid));
@@ -545,5 +494,73 @@ impl Assembler<'_> {
             self.end_directory(tid);
             self.end_read(tid);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Directories with one directory in each, whose inodes share a block: `bg`,
+    /// `bg/messages`, `ca` and `ca/messages`.
+    fn index() -> Index {
+        let directory = FileKind::Directory;
+        let names = [
+            (12, 2, "bg", directory, 50),
+            (13, 12, "messages", directory, 50),
+            (14, 2, "ca", directory, 50),
+            (15, 14, "messages", directory, 50),
+        ];
+        let directories = [(2, 100, 1), (12, 101, 1), (13, 102, 1), (14, 103, 1), (15, 104, 1)];
+        Index::of_parts(1024, &names, &directories)
+    }
+
+    fn assembled(what: Vec<What>) -> Vec<(Op, String)> {
+        let touch = |(time, what)| Touch { time: time as u64, tid: 7, what };
+        let touches = what.into_iter().enumerate().map(touch).collect();
+        let loaded = (12..16).map(Ino::new).collect();
+        let known = Known {
+            loaded: &loaded,
+            size: &mut |_, _| None,
+            resident: &mut |_, _| PageSet::default(),
+        };
+        let assembled = assemble(touches, &index(), Pages::Fetched, known);
+        assert_eq!(assembled.unknown, Unknown::default());
+        let path = |event: Event| (event.op, String::from_utf8(event.path).unwrap());
+        assembled.events.into_iter().map(path).collect()
+    }
+
+    fn requested(block: u64) -> What {
+        What::Requested(Extent::new(BlockNo::new(block), 1))
+    }
+
+    #[test]
+    fn an_inode_is_looked_up_in_the_directory_that_was_just_read() {
+        let table = || What::Block(BlockNo::new(50));
+        let events = assembled(vec![
+            requested(100),
+            requested(101),
+            table(),
+            requested(102),
+            table(),
+            requested(103),
+            table(),
+            requested(104),
+        ]);
+        let shown: Vec<(Op, &str)> =
+            events.iter().map(|(op, path)| (op.clone(), path.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                (Op::Read, "/"),
+                (Op::Read, "/bg"),
+                (Op::Lookup, "/bg/messages"),
+                (Op::Read, "/bg/messages"),
+                (Op::Lookup, "/ca"),
+                (Op::Read, "/ca"),
+                (Op::Lookup, "/ca/messages"),
+                (Op::Read, "/ca/messages"),
+            ]
+        );
     }
 }

@@ -14,6 +14,8 @@ pub struct Index {
     names: HashMap<Ino, Named>,
     /// Metadata blocks, where the format tells.
     blocks: HashMap<BlockNo, Owner>,
+    /// How many blocks directories have.
+    lengths: HashMap<Ino, u64>,
     /// The inodes of a directory by the block of the table they lie in.
     children: HashMap<(Ino, BlockNo), Vec<Ino>>,
     /// What no file has, in order of place.
@@ -94,6 +96,36 @@ impl Index {
         index
     }
 
+    /// Of names, each an inode, its directory, what it is and the block of the table that
+    /// it lies in; and of directories with their first block and how many there are.
+    #[cfg(test)]
+    pub(super) fn of_parts(
+        block_size: u32,
+        names: &[(u32, u32, &str, FileKind, u64)],
+        directories: &[(u32, u64, u64)],
+    ) -> Self {
+        let root = Some(Ino::new(2));
+        let mut index = Self { root, block_size, ..Self::default() };
+        for &(ino, dir, name, kind, table) in names {
+            let (ino, dir, table) = (Ino::new(ino), Ino::new(dir), BlockNo::new(table));
+            let name = name.as_bytes().into();
+            index.names.insert(ino, Named { dir, name, kind, size: None, table: Some(table) });
+            index.children.entry((dir, table)).or_default().push(ino);
+            match index.blocks.entry(table).or_insert_with(|| Owner::Table(Vec::new())) {
+                Owner::Table(inodes) => inodes.push(ino),
+                Owner::Directory(..) => unreachable!("blocks are one or the other"),
+            }
+        }
+        for &(dir, first, len) in directories {
+            index.lengths.insert(Ino::new(dir), len);
+            for at in 0..len {
+                let owner = Owner::Directory(Ino::new(dir), Lbn::new(at));
+                index.blocks.insert(BlockNo::new(first + at), owner);
+            }
+        }
+        index
+    }
+
     /// Takes in a directory and gives those in it.
     fn walk(
         &mut self,
@@ -102,6 +134,7 @@ impl Index {
         seen: &mut HashSet<Ino>,
     ) -> Result<Vec<Ino>, FsError> {
         for run in image.block_map(dir)?.runs {
+            *self.lengths.entry(dir).or_default() += run.extent.len;
             for at in 0..run.extent.len {
                 let lbn = run.lbn.saturating_add(at);
                 self.blocks.insert(run.extent.start.saturating_add(at), Owner::Directory(dir, lbn));
@@ -253,6 +286,11 @@ impl Index {
 
     pub(super) fn owner(&self, block: BlockNo) -> Option<&Owner> {
         self.blocks.get(&block)
+    }
+
+    /// How many blocks a directory has; zero where that is not known.
+    pub(super) fn blocks_of(&self, dir: Ino) -> u64 {
+        self.lengths.get(&dir).copied().unwrap_or(0)
     }
 
     /// The inodes of a directory that lie in a block of an inode table.

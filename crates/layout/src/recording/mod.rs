@@ -8,6 +8,7 @@
 mod assemble;
 mod blocks;
 mod index;
+mod listings;
 
 pub use crate::pages::PageSet;
 pub use assemble::{Assembled, Known, Unknown, assemble};
