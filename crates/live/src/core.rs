@@ -49,8 +49,10 @@ impl Pending {
 pub struct Core<M> {
     /// The blocks of the device, with the changes to them.
     pub cache: Cache<Action>,
-    /// The inodes in memory.
-    pub nodes: HashMap<Ino, Node<M>>,
+    /// The inodes in memory. Each has memory of its own: tens of thousands may wait for
+    /// something, and a table of what is as large as a node is slow to look into and to
+    /// grow.
+    pub nodes: HashMap<Ino, Box<Node<M>>>,
     /// What is about to become free.
     pub pending: Pending,
     /// Contents that have no place yet.
@@ -89,7 +91,7 @@ impl<M> Core<M> {
     /// # Errors
     /// [`FsError::NotFound`] when it is not.
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node<M>, FsError> {
-        let node = self.nodes.get_mut(&ino);
+        let node = self.nodes.get_mut(&ino).map(Box::as_mut);
         debug_assert!(node.is_some(), "inode {ino} is not in memory");
         node.ok_or_else(|| gone(ino))
     }

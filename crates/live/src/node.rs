@@ -242,9 +242,9 @@ impl<F: Format> Live<F> {
             debug_assert!(!self.core.delayed.has(ino), "inode {ino} went with what waits of it");
             let mut node = self.format.load(&mut self.core, ino)?;
             node.seen_in = self.reach.take_seen(ino);
-            self.core.nodes.insert(ino, node);
+            self.core.nodes.insert(ino, Box::new(node));
         }
-        self.core.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
+        self.core.nodes.get_mut(&ino).map(Box::as_mut).ok_or_else(|| gone(ino))
     }
 
     /// As [`Live::node`], of one that has names.
