@@ -8,13 +8,13 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A served disk that ends with the test, however that ends.
-struct Served {
+pub(crate) struct Served {
     server: Child,
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 impl Served {
-    fn new(scratch: &Scratch, args: &[&str]) -> Self {
+    pub(crate) fn new(scratch: &Scratch, args: &[&str]) -> Self {
         let dir = scratch.path().join("served");
         fs::create_dir_all(&dir).unwrap();
         let image = scratch.join("image");

@@ -2,6 +2,7 @@
 //! laying an image out by it does for the program itself. An observer of the
 //! test's own looks at the requests that the kernel gives to the device.
 
+use crate::disk::Served;
 use crate::judges::{Scratch, command, text};
 use crate::record::{events, wait_until};
 use crate::{Mounted, can_trace, capable, machine, mke2fs, run, skip};
@@ -200,7 +201,7 @@ fn read_ahead_of(device: u64) -> PathBuf {
 }
 
 #[test]
-fn the_order_does_not_depend_on_what_the_device_reads_ahead() {
+fn the_order_does_not_depend_on_the_device_or_what_it_reads_ahead() {
     let _machine = machine();
     let Some(bench) = Bench::new("order-read-ahead") else { return };
     let mut traces = Vec::new();
@@ -209,6 +210,12 @@ fn the_order_does_not_depend_on_what_the_device_reads_ahead() {
         fs::write(read_ahead_of(device), kib).unwrap();
         traces.push(bench.record(&format!("trace{n}")));
         assert_eq!(fs::read_to_string(read_ahead_of(device)).unwrap().trim(), kib);
+    }
+    {
+        // A disk that takes milliseconds for what the file behind it gives at once.
+        let served = Served::new(&bench.scratch, &["--model", "raptor-74", "--realtime"]);
+        let Some(_mounted) = Mounted::new(&served.dir.join("disk"), &bench.dir) else { return };
+        traces.push(bench.record("trace-of-disk"));
     }
     let header: Value = serde_json::from_str(
         fs::read_to_string(bench.scratch.path().join("trace1")).unwrap().lines().next().unwrap(),
