@@ -264,13 +264,13 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
         let follows = items.get(number + 1).filter(|_| matches!(what, What::Map(_)));
         let stays = follows.is_some_and(|&(object, what)| {
             let own = now.places(object, what);
-            is_next(&own, what, at)
+            is_next(usable, &own, what, at)
         });
-        if stays && !is_next(&own, what, at) {
+        if stays && !is_next(usable, &own, what, at) {
             placed.push(Item { object, what, places: Vec::new(), is_kept: true });
             continue;
         }
-        if is_next(&own, what, at) {
+        if is_next(usable, &own, what, at) {
             at = own.last().map_or(at, |run| run.end().get());
             kept.extend_from_slice(&own);
             placed.push(Item { object, what, places: own, is_kept: true });
@@ -312,10 +312,11 @@ fn place(now: &Now, items: &[(ObjectId, What)], usable: &Runs, start: u64) -> Op
     Some((placed, kept))
 }
 
-/// Whether what lies in `own` may stay there, as what follows on block `at`.
-fn is_next(own: &[Extent], what: What, at: u64) -> bool {
+/// Whether what lies in `own` may stay there, as what follows on block `at`. What nobody
+/// can use in between, such as the bitmaps of a group, is no gap.
+fn is_next(usable: &Runs, own: &[Extent], what: What, at: u64) -> bool {
     let (Some(first), Some(last)) = (own.first(), own.last()) else { return false };
     let is_ascending = own.windows(2).all(|pair| pair[0].end() <= pair[1].start);
-    let end = at + what.blocks() + SLACK;
-    first.start.get() >= at && is_ascending && last.end().get() <= end
+    let spans = || usable.below(last.end().get()) - usable.below(at);
+    first.start.get() >= at && is_ascending && spans() <= what.blocks() + SLACK
 }

@@ -33,7 +33,8 @@ impl Volume {
     fn random(random: &mut Pcg64Mcg, len: usize, percent: usize) -> Self {
         let mut fixed = vec![false; len];
         for group in (0..len).step_by(GROUP as usize) {
-            fixed[group..(group + 5).min(len)].fill(true);
+            // More than may be left unused before what stays, as bitmaps and tables are.
+            fixed[group..(group + 20).min(len)].fill(true);
         }
         let mut volume = Self { blocks: vec![None; len], fixed, objects: 0 };
         let target = len * percent / 100;
@@ -270,7 +271,7 @@ fn what_was_touched_comes_together_and_nothing_is_lost() {
         assert!(places.is_sorted(), "seed {seed}: not in order of first touch");
         let span = places.last().unwrap() - places.first().unwrap();
         // Besides them there are maps, and what is fixed.
-        assert!(span < places.len() as u64 * 2 + 20, "seed {seed}: {span} {}", places.len());
+        assert!(span < places.len() as u64 * 2 + 40, "seed {seed}: {span} {}", places.len());
         assert!(progress.moved_in + progress.in_place >= places.len() as u64);
         // All of it is where it belongs now.
         let again = volume.clone();
