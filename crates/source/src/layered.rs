@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 /// Sources over one another, the lowest first.
 pub struct LayeredSource {
-    layers: Vec<Box<dyn Source + Send>>,
+    layers: Vec<(String, Box<dyn Source + Send>)>,
     tree: Tree,
     replaced_links: Vec<ReplacedLink>,
 }
@@ -23,8 +23,8 @@ pub struct LayeredSource {
 /// A symlink in whose place a later source has a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReplacedLink {
-    /// Which source, counted from 0.
-    pub layer: usize,
+    /// What the source is called.
+    pub by: String,
     /// The symlink's path, without a leading slash.
     pub path: Vec<u8>,
 }
@@ -33,24 +33,23 @@ pub struct ReplacedLink {
 const NODE_BITS: u32 = 32;
 
 impl LayeredSource {
-    /// Lays sources over one another.
+    /// Lays sources, each with what it is called in messages, over one another.
     ///
     /// # Errors
     /// [`FsError::Invalid`] when a directory is needed where a file of another source
     /// is; [`FsError::NoSpace`] for more files than a tree can hold.
-    pub fn new(layers: Vec<Box<dyn Source + Send>>) -> Result<Self, FsError> {
+    pub fn new(layers: Vec<(String, Box<dyn Source + Send>)>) -> Result<Self, FsError> {
         let mut unpacker = Unpacker::new(TreeOptions::default());
         let mut replaced_links = Vec::new();
-        for (number, layer) in layers.iter().enumerate() {
+        for (number, (name, layer)) in layers.iter().enumerate() {
             let mut links = Vec::new();
-            add_layer(&mut unpacker, number, layer.as_ref(), &mut links).map_err(|error| {
-                match error {
-                    AddError::Fault(fault) => FsError::Invalid(fault.to_string()),
-                    AddError::Fs(error) => error,
-                }
+            let added = add_layer(&mut unpacker, number, layer.as_ref(), &mut links);
+            added.map_err(|error| match error {
+                AddError::Fault(fault) => FsError::Invalid(format!("{name}: {fault}")),
+                AddError::Fs(error) => error,
             })?;
-            replaced_links
-                .extend(links.into_iter().map(|path| ReplacedLink { layer: number, path }));
+            let replaced = |path| ReplacedLink { by: name.clone(), path };
+            replaced_links.extend(links.into_iter().map(replaced));
         }
         let tree = unpacker.finish()?.tree;
         Ok(Self { layers, tree, replaced_links })
@@ -65,17 +64,16 @@ impl LayeredSource {
 
     /// The layer that a regular file is of, and its node there.
     fn origin(&self, node: NodeId) -> Result<(&dyn Source, NodeId), FsError> {
-        let layer = match self.tree.node(node).payload {
-            Payload::Content(key) => {
-                let layer = self.layers.get((key >> NODE_BITS) as usize);
-                layer.map(|layer| (layer.as_ref(), NodeId::new(key as u32)))
-            }
+        let key = match self.tree.node(node).payload {
+            Payload::Content(key) => Some(key),
             _ => None,
         };
-        let not_regular =
-            || FsError::Invalid(format!("{}: not a regular file", self.tree.shown_path(node)));
-        let (layer, node) = layer.ok_or_else(not_regular)?;
-        Ok((layer as &dyn Source, node))
+        let layer = key.and_then(|key| Some((self.layers.get((key >> NODE_BITS) as usize)?, key)));
+        let Some(((_, layer), key)) = layer else {
+            let path = self.tree.shown_path(node);
+            return Err(FsError::Invalid(format!("{path}: not a regular file")));
+        };
+        Ok((layer.as_ref(), NodeId::new(key as u32)))
     }
 }
 
@@ -158,9 +156,7 @@ fn attr(tree: &Tree, node: &Node) -> NodeAttr {
 fn payload<'t>(tree: &'t Tree, node: &Node, layer: usize, id: NodeId) -> NewPayload<'t> {
     match node.payload {
         Payload::None => NewPayload::None,
-        Payload::Content(_) => {
-            NewPayload::Content((layer as u64) << NODE_BITS | id.index() as u64)
-        }
+        Payload::Content(_) => NewPayload::Content((layer as u64) << NODE_BITS | id.index() as u64),
         Payload::Target(_) => NewPayload::Target(tree.target(node)),
         Payload::Device(number) => NewPayload::Device(number),
     }

@@ -11,6 +11,7 @@ mod containers;
 mod features;
 mod foreign;
 mod kill;
+mod layers;
 mod refusals;
 mod sources;
 mod tree;

@@ -56,9 +56,8 @@ impl FromStr for Platform {
 
     /// Reads `OS/ARCH` or `OS/ARCH/VARIANT`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || {
-            format!("'{text}' is not OS/ARCH[/VARIANT], such as linux/arm64 or linux/arm/v7")
-        };
+        let bad =
+            || format!("'{text}' is not OS/ARCH[/VARIANT], such as linux/arm64 or linux/arm/v7");
         let parts: Vec<&str> = text.split('/').collect();
         if parts.iter().any(|part| part.is_empty()) {
             return Err(bad());
@@ -143,12 +142,15 @@ impl Choice {
         store.invalid(format!("contains several images; select one with --tag{}", known(names)))
     }
 
-    /// Refuses an image for another machine than the one that was named.
+    /// Refuses an image for another machine than the one that was named. `found` is what
+    /// its configuration says, which need not tell a variant.
     pub(super) fn check_platform(&self, store: &Store, found: &Platform) -> Result<(), FsError> {
-        match &self.platform {
-            Some(wanted) if !wanted.takes(found) => Err(no_image_for(store, wanted, &[found.clone()])),
-            _ => Ok(()),
+        let Some(wanted) = &self.platform else { return Ok(()) };
+        let variant = wanted.variant.clone().filter(|_| found.variant.is_some());
+        if (Platform { variant, ..wanted.clone() }).takes(found) {
+            return Ok(());
         }
+        Err(no_image_for(store, wanted, std::slice::from_ref(found)))
     }
 }
 
@@ -160,7 +162,8 @@ pub(super) fn no_image_for(store: &Store, wanted: &Platform, found: &[Platform])
 pub(super) fn several_variants(store: &Store, wanted: &Platform, found: &[Platform]) -> FsError {
     let found: Vec<String> = found.iter().map(Platform::to_string).collect();
     let known = known(&found);
-    store.invalid(format!("contains several images for {wanted}; select one with --platform{known}"))
+    store
+        .invalid(format!("contains several images for {wanted}; select one with --platform{known}"))
 }
 
 /// The names there are, for a message.

@@ -72,7 +72,7 @@ pub(super) fn write_fat(
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
-    let about = |error: FsError| wrong(error).about(args.source.display());
+    let about = |error: FsError| wrong(error).about(args.shown_sources());
     let builder = fat::Builder::new(source, options).map_err(about)?;
     if let Some(clusters) = builder.ambiguous_clusters() {
         warn_of_width(clusters);
@@ -83,7 +83,7 @@ pub(super) fn write_fat(
     let touches = touches(args, source, builder.block_size())?;
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)
+    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
 }
 
 /// What the traces touch, in order. A trace of a FAT volume may have names in another case
