@@ -1,6 +1,7 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
 mod fat;
+mod room;
 mod ufs;
 mod write;
 
@@ -16,6 +17,7 @@ use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
+use room::RoomArgs;
 use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The image has the default features of mke2fs for ext4, of newfs for UFS or of
-mkfs.fat for FAT, and is as small as its contents allow unless --size is given. The same source gives the
+mkfs.fat for FAT, and is as small as its contents allow unless --size or --free is given. The same source gives the
 same bytes. The output file appears only when it is complete.
 
 Several sources are laid over one another, as the layers of a container image:
@@ -52,6 +54,8 @@ Examples:
   seekless build rootfs.tar.zst overlay/ -o disk.img
   docker save debian:12 | seekless build - overlay/ -o disk.img --platform linux/amd64
   skopeo copy docker://debian:12 dir:debian && seekless build debian/ -o disk.img
+  seekless build rootfs/ -o disk.img --size +1G
+  seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o disk.img --uuid random
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
@@ -79,9 +83,8 @@ pub(crate) struct BuildArgs {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// Size of the file system [default: as small as the contents allow]
-    #[arg(long, value_parser = parse_size)]
-    size: Option<ByteLen>,
+    #[command(flatten)]
+    room: RoomArgs,
     /// Format; for ext, also the default set of features
     #[arg(long, value_enum, default_value_t = Family::Ext4)]
     format: Family,
@@ -156,7 +159,8 @@ impl BuildArgs {
             crate::say::warning!("{feature} is disabled too: it depends on {needs}");
         }
         Ok(BuildOptions {
-            size: self.size,
+            size: self.room.whole(),
+            spare: self.room.spare(),
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,

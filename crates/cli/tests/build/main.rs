@@ -13,6 +13,7 @@ mod foreign;
 mod kill;
 mod layers;
 mod refusals;
+mod sizes;
 mod sources;
 mod tree;
 mod workshop;

@@ -45,7 +45,7 @@ impl BuildArgs {
                 return Err(Failure::usage(format!("{option} is not supported for FAT images")));
             }
         }
-        let size = self.size.unwrap_or_default();
+        let size = self.room.whole().unwrap_or_default();
         let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
         let mut options = fat::BuildOptions::new(make);
         let id = match (self.uuid, self.fat.id(None)?) {
@@ -58,7 +58,8 @@ impl BuildArgs {
         };
         options.has_id = id.is_some();
         options.make.id = id.unwrap_or(0);
-        options.is_fitted = self.size.is_none();
+        options.is_fitted = self.room.whole().is_none();
+        options.spare = self.room.spare();
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         options.losses = self.fat_tree.losses();
         Ok(options)

@@ -42,8 +42,9 @@ impl BuildArgs {
             make.minfree = reserved / 100;
         }
         make.label = self.label.clone().into_bytes();
-        make.size = self.size.unwrap_or_default();
-        options.is_fitted = self.size.is_none();
+        make.size = self.room.whole().unwrap_or_default();
+        options.is_fitted = self.room.whole().is_none();
+        options.spare = self.room.spare();
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         Ok(options)
     }
