@@ -16,9 +16,10 @@ use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use room::RoomArgs;
-use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
+use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner::Touch;
@@ -60,6 +61,7 @@ Examples:
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
+  seekless build rootfs/ -o disk.img --compat debian11,grub2.06
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
@@ -97,6 +99,10 @@ pub(crate) struct BuildArgs {
     /// Number of inodes [default: chosen from the size and contents]
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
+    /// Use only features that these systems and boot loaders know, for example
+    /// debian11,grub2.06; --features may add others that they know (ext)
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',', value_parser = systems())]
+    compat: Vec<String>,
     /// Features to enable, or to disable with ^, as for mke2fs -O; features that
     /// depend on a disabled one are disabled too
     #[arg(long, short = 'O', value_name = "LIST")]
@@ -154,7 +160,10 @@ impl BuildArgs {
         };
         let plain = BuildOptions::default();
         let list = self.features.as_deref().unwrap_or_default();
+        let common = Common::of(&self.compat).map_err(wrong)?;
+        let base = if self.compat.is_empty() { base } else { common.features(base) };
         let (features, left_out) = base.change(list).map_err(wrong)?;
+        common.check(features).map_err(wrong)?;
         for LeftOut { feature, needs } in left_out {
             crate::say::warning!("{feature} is disabled too: it depends on {needs}");
         }
@@ -173,6 +182,12 @@ impl BuildArgs {
             ..plain
         })
     }
+}
+
+/// The systems that `--compat` knows.
+fn systems() -> PossibleValuesParser {
+    let value = |system: &System| PossibleValue::new(system.name).help(system.what);
+    PossibleValuesParser::new(SYSTEMS.iter().map(value))
 }
 
 fn small(len: ByteLen) -> Result<u32, Failure> {

@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod compat;
 mod containers;
 mod features;
 mod foreign;

@@ -38,6 +38,7 @@ impl BuildArgs {
             (self.inode_size.is_some(), "--inode-size"),
             (self.inodes.is_some(), "--inodes"),
             (self.features.is_some(), "--features"),
+            (!self.compat.is_empty(), "--compat"),
             (self.journal_size.is_some(), "--journal-size"),
             (self.reserved.is_some(), "--reserved"),
         ] {

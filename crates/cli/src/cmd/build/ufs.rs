@@ -18,6 +18,7 @@ impl BuildArgs {
             (self.inode_size.is_some(), "--inode-size"),
             (self.inodes.is_some(), "--inodes (--bytes-per-inode says how many a UFS image gets)"),
             (self.features.is_some(), "--features"),
+            (!self.compat.is_empty(), "--compat"),
             (self.uuid.is_some(), "--uuid"),
             (self.journal_size.is_some(), "--journal-size"),
         ] {
