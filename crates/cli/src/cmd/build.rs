@@ -3,6 +3,7 @@
 mod fat;
 mod room;
 mod ufs;
+mod verity;
 mod write;
 
 pub(crate) use write::write_built;
@@ -27,6 +28,7 @@ use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use verity::VerityArgs;
 
 /// Build an ext4, UFS or FAT image from directories, tar archives, container images or other images
 #[derive(Args, Debug)]
@@ -62,6 +64,8 @@ Examples:
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
   seekless build rootfs/ -o disk.img --compat debian11,grub2.06
+  seekless build rootfs/ -o disk.img --verity
+  seekless build rootfs/ -o disk.img --verity-tree disk.verity --root-hash-file disk.roothash
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
@@ -120,6 +124,8 @@ pub(crate) struct BuildArgs {
     /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
+    #[command(flatten)]
+    verity: VerityArgs,
     #[command(flatten)]
     tree: SourceArgs,
     #[command(flatten)]
@@ -198,6 +204,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let options = options(args)?;
     refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
+    let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let source = source::open_layers(&args.sources, &args.tree, args.open, purpose)?;
     match &options {
@@ -205,12 +212,14 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         Options::Ufs(options) => ufs::write_ufs(args, source.as_ref(), options, &output, global)?,
         Options::Fat(options) => fat::write_fat(args, source.as_ref(), options, &output, global)?,
     }
+    let sealed = args.verity.seal((&output, &args.output), tree, global)?;
     output.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
         let written = Written::image(&args.output, files)?;
         let is_random = args.uuid == Some(WantedUuid::Random);
-        if is_random { written.with_uuid()? } else { written }.tell(global);
+        let written = if is_random { written.with_uuid()? } else { written };
+        sealed.iter().fold(written, |written, sealed| sealed.tell(written)).tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }

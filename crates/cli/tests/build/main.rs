@@ -17,6 +17,7 @@ mod refusals;
 mod sizes;
 mod sources;
 mod tree;
+mod verity;
 mod workshop;
 
 use judges::{Mounted, Scratch, can_mount, check, command, manifest, run, same, seekless, text};
