@@ -9,21 +9,20 @@
 mod choice;
 mod docker;
 pub(crate) mod skopeo;
+mod stack;
 mod store;
 
 pub use choice::{Choice, Platform};
 
-use crate::archive::{ArchiveSource, Contents, Layer};
+use crate::archive::ArchiveSource;
 use crate::options::TreeOptions;
-use crate::tar::{self, read_into, spool_section};
-use crate::unpack::Unpacker;
+use crate::tar::{self, spool_section};
 use oci_spec::OciSpecError;
 use oci_spec::image::{
     self as spec, Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType,
 };
-use seekless_fs::tree::NodeId;
-use seekless_fs::{FsError, tree::TreeBuilder};
-use std::collections::HashSet;
+use seekless_fs::FsError;
+use stack::Stack;
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
@@ -336,74 +335,4 @@ fn whole_json(section: Section) -> Result<Vec<u8>, FsError> {
     let mut bytes = Vec::new();
     section.take(JSON_MAX).read_to_end(&mut bytes).map_err(|error| FsError::io(name, error))?;
     Ok(bytes)
-}
-
-/// Layers laid over each other.
-struct Stack {
-    unpacker: Unpacker,
-    contents: Contents,
-}
-
-impl Stack {
-    fn new(options: &TreeOptions) -> Self {
-        Self { unpacker: Unpacker::new(options.clone()), contents: Contents::default() }
-    }
-
-    /// Adds the next layer.
-    fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
-        let layer = self.contents.add_archive(layer, name)?;
-        apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
-        let wanted = |path: &[u8]| whiteout(path).is_none();
-        read_into(&mut self.unpacker, &mut self.contents, layer, wanted)
-    }
-
-    fn finish(self) -> Result<ArchiveSource, FsError> {
-        Ok(ArchiveSource::new(self.unpacker.finish()?, self.contents))
-    }
-}
-
-/// What a whiteout hides.
-enum Whiteout<'a> {
-    /// All that is in the directory.
-    Opaque(&'a [u8]),
-    /// One name in the directory.
-    Name(&'a [u8], &'a [u8]),
-}
-
-fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
-    let (dir, name) = match path.iter().rposition(|&byte| byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&b""[..], path),
-    };
-    match name.strip_prefix(b".wh.")? {
-        b".wh..opq" => Some(Whiteout::Opaque(dir)),
-        hidden => Some(Whiteout::Name(dir, hidden)),
-    }
-}
-
-/// Takes what a layer hides out of the layers below.
-fn apply_whiteouts(
-    unpacker: &mut Unpacker,
-    contents: &mut Contents,
-    layer: Layer,
-) -> Result<(), FsError> {
-    let mut opaque: HashSet<NodeId> = HashSet::new();
-    let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
-    tar::paths(contents, layer, &mut |path| match whiteout(path) {
-        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.find(dir).ok().flatten()),
-        Some(Whiteout::Name(dir, name)) => {
-            if let Some(dir) = unpacker.find(dir).ok().flatten() {
-                hidden.push((dir, name.to_vec()));
-            }
-        }
-        None => {}
-    })?;
-    let builder: &mut TreeBuilder = unpacker.builder();
-    for (dir, name) in hidden {
-        builder.remove(dir, &name);
-    }
-    if !opaque.is_empty() {
-        builder.clear(&opaque);
-    }
-    Ok(())
 }
