@@ -120,9 +120,11 @@ fn add_layer(
                 continue;
             }
             let is_dir = node.kind == FileKind::Directory;
-            let is_told = is_lowest || !layer.is_implied(entry.node);
-            if is_told {
-                if is_dir && unpacker.kind(&path)? == Some(FileKind::Symlink) {
+            let below = if is_dir && !is_lowest { unpacker.kind(&path)? } else { None };
+            // Where nothing is below, what the layer made up is better than nothing: it
+            // has the owner that was asked for.
+            if below.is_none() || !layer.is_implied(entry.node) {
+                if below == Some(FileKind::Symlink) {
                     replaced.push(path.clone());
                 }
                 let payload = payload(tree, node, number, entry.node);

@@ -119,6 +119,14 @@ fn archives_are_laid_over_one_another_as_tar_unpacks_them() {
     assert!(listing.contains("./usr/lib/c ") && !listing.contains("./lib/c "), "{listing}");
     let etc = listing.lines().find(|line| line.starts_with("./etc ")).expect("etc");
     assert!(etc.contains("mode=0700"), "{etc}");
+    // Directories that nobody tells of have the owner that was asked for.
+    let (three, owned) = (scratch.join("deep.tar"), scratch.join("owned"));
+    let deep = tree(&scratch, "deep", &["p/q/r"]);
+    run("tar", &["-C", shown(&deep), "-cf", &three, "p/q/r"]);
+    text(&seekless(&["build", &one, &three, "-o", &owned, "--owner", "7:8"]));
+    let listing = manifest(&owned, &[]);
+    assert!(listing.lines().skip(1).all(|line| line.contains(" uid=7 gid=8 ")), "{listing}");
+    assert!(listing.contains("./p/q type=dir mode=0755 uid=7"), "{listing}");
     // The same from a pipe and an image as lower layers.
     let again = scratch.join("again");
     let mut piped = command(&["build", "-", &two, "-o", &again]);
