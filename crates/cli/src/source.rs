@@ -4,9 +4,11 @@
 use crate::args::OpenArgs;
 use crate::failure::{Failure, Kind};
 use crate::image::{FORMATS, open_options};
+use crate::say::warning;
 use clap::Args;
 use seekless_fs::source::Source;
 use seekless_fs::{ArchiveFault, FsError};
+use seekless_source::layered::ReplacedLink;
 use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
 use std::path::{Path, PathBuf};
 
@@ -28,8 +30,9 @@ pub(crate) struct SourceArgs {
     /// Do not cross file system boundaries (directory sources)
     #[arg(long)]
     one_file_system: bool,
-    /// Platform to select from a multi-platform container image [default: that of this machine]
-    #[arg(long, value_name = "OS/ARCH", value_parser = parse_platform)]
+    /// Platform of the container image, such as linux/arm64 or linux/arm/v7; others are
+    /// refused [default: that of this machine, if there are several]
+    #[arg(long, value_name = "OS/ARCH[/VARIANT]")]
     platform: Option<oci::Platform>,
     /// Container image to select from an archive or layout with several: its tag,
     /// such as debian:12 or 12
@@ -41,15 +44,6 @@ fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     let parse = |part: &str| part.parse().ok();
     let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));
     owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
-}
-
-fn parse_platform(text: &str) -> Result<oci::Platform, String> {
-    match text.split_once('/') {
-        Some((os, arch)) if !os.is_empty() && !arch.is_empty() => {
-            Ok(oci::Platform { os: os.into(), architecture: arch.into() })
-        }
-        _ => Err(format!("'{text}' is not OS/ARCH, such as linux/arm64")),
-    }
 }
 
 /// The time that nothing may be later than, from the environment.
@@ -75,6 +69,35 @@ pub(crate) fn open(
     image: OpenArgs,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
+    let options = options(args, image, purpose)?;
+    seekless_source::open(path, &options).map_err(failed)
+}
+
+/// Opens what an image is made of: a source, or several over one another, the first at
+/// the bottom.
+pub(crate) fn open_layers(
+    paths: &[PathBuf],
+    args: &SourceArgs,
+    image: OpenArgs,
+    purpose: Purpose,
+) -> Result<Box<dyn Source + Send>, Failure> {
+    if let [path] = paths {
+        return open(path, args, image, purpose);
+    }
+    let options = options(args, image, purpose)?;
+    let layered = seekless_source::open_layers(paths, &options).map_err(failed)?;
+    for ReplacedLink { by, path } in layered.replaced_links() {
+        let path = String::from_utf8_lossy(path);
+        warning!("{by}: the directory /{path} replaces a symlink of an earlier source");
+    }
+    Ok(Box::new(layered))
+}
+
+fn options(
+    args: &SourceArgs,
+    image: OpenArgs,
+    purpose: Purpose,
+) -> Result<OpenOptions<'static>, Failure> {
     let (clamp_mtime, raw_names) = match purpose {
         Purpose::Build { latest } => (latest, false),
         Purpose::List => (None, true),
@@ -88,17 +111,17 @@ pub(crate) fn open(
         one_file_system: args.one_file_system,
         raw_names,
     };
-    let options = OpenOptions {
+    Ok(OpenOptions {
         tree,
         temp_dir: temp_dir(),
         formats: FORMATS,
         image: open_options(image),
-        choice: oci::Choice {
-            platform: args.platform.clone().unwrap_or_default(),
-            tag: args.tag.clone(),
-        },
-    };
-    seekless_source::open(path, &options).map_err(|error| match &error {
+        choice: oci::Choice { platform: args.platform.clone(), tag: args.tag.clone() },
+    })
+}
+
+fn failed(error: FsError) -> Failure {
+    match &error {
         // What fails at its first byte was never an archive, unless it is packed
         // as one.
         FsError::Archive { offset: 0, fault, .. }
@@ -112,7 +135,7 @@ pub(crate) fn open(
             )
         }
         _ => Failure::from(error),
-    })
+    }
 }
 
 /// `TMPDIR`; else `/var/tmp`, for `/tmp` is often in memory and an unpacked

@@ -72,6 +72,20 @@ impl Written {
         Ok(self)
     }
 
+    /// The same with something else that is known, as a field and with a word for it.
+    pub(crate) fn with_text(mut self, field: &str, word: &str, value: &str) -> Self {
+        self.fields.insert(field.into(), value.into());
+        self.text += &format!(", {word} {value}");
+        self
+    }
+
+    /// The same with a number that is not a count.
+    pub(crate) fn with_number(mut self, field: &str, word: &str, value: u64) -> Self {
+        self.fields.insert(field.into(), value.into());
+        self.text += &format!(", {word} {value}");
+        self
+    }
+
     /// The fields, for a report that has others, too.
     pub(crate) fn fields(&self) -> &Map<String, Value> {
         &self.fields

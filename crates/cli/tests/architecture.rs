@@ -81,6 +81,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-host", &[]),
     ("seekless-partition", &["seekless-device", "seekless-units"]),
     ("seekless-model", &["seekless-units"]),
+    ("seekless-verity", &["seekless-device", "seekless-units"]),
     ("seekless-report", &["seekless-units"]),
     (
         "seekless",
@@ -103,6 +104,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-report",
             "seekless-source",
             "seekless-units",
+            "seekless-verity",
         ],
     ),
 ];

@@ -101,6 +101,9 @@ pub struct Features {
 }
 
 impl Features {
+    /// No feature.
+    pub(crate) const NONE: Self = Self { compat: 0, incompat: 0, ro_compat: 0 };
+
     /// What mke2fs 1.47 gives an ext4 file system with its own configuration
     /// (distributions may hold some back).
     pub const EXT4: Self = Self {
@@ -259,6 +262,24 @@ impl Features {
 
     pub(crate) const fn has_ro_compat(self, bit: u32) -> bool {
         self.ro_compat & bit != 0
+    }
+
+    /// The set with `other`'s members.
+    pub(crate) const fn with(self, other: Self) -> Self {
+        Self {
+            compat: self.compat | other.compat,
+            incompat: self.incompat | other.incompat,
+            ro_compat: self.ro_compat | other.ro_compat,
+        }
+    }
+
+    /// The members that are `other`'s, too.
+    pub(crate) const fn both(self, other: Self) -> Self {
+        Self {
+            compat: self.compat & other.compat,
+            incompat: self.incompat & other.incompat,
+            ro_compat: self.ro_compat & other.ro_compat,
+        }
     }
 
     /// The set without `other`'s members.

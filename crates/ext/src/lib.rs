@@ -47,6 +47,7 @@ mod part;
 mod relayout;
 mod reserved;
 mod superblock;
+mod systems;
 mod undo;
 mod volume;
 mod xattr;
@@ -60,6 +61,7 @@ pub use features::{Features, LeftOut};
 pub use journal::LogWriter;
 pub use operate::{Ext, ExtLive, ListingOrder, LiveOptions};
 pub use relayout::{Mover, Relayout, recover};
+pub use systems::{Common, SYSTEMS, System};
 pub use undo::UndoDevice;
 
 use seekless_device::BlockDevice;

@@ -31,6 +31,46 @@ impl ObjectId {
     }
 }
 
+/// Room that a volume fitted to its contents has besides what they take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Spare {
+    /// So many bytes.
+    pub bytes: ByteLen,
+    /// This share of the volume, in hundredths of a percent.
+    pub share: u32,
+}
+
+impl Spare {
+    /// Blocks of this size in `bytes`.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when no volume could hold them.
+    pub fn blocks(self, block_size: u64) -> Result<u64, FsError> {
+        const MOST: u64 = 1 << 48;
+        let blocks = self.bytes.get().div_ceil(block_size.max(1));
+        if blocks < MOST {
+            return Ok(blocks);
+        }
+        Err(FsError::Invalid(format!("{} bytes of free space are too many", self.bytes)))
+    }
+
+    /// Hundredths of a percent of a volume that are left for contents, beside a reserve
+    /// in the same unit.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] when next to nothing is left.
+    pub fn left(self, reserve: u32) -> Result<u64, FsError> {
+        const LEAST: u64 = 500;
+        let left = 10_000u64.saturating_sub(u64::from(reserve) + u64::from(self.share));
+        if left >= LEAST {
+            return Ok(left);
+        }
+        Err(FsError::Invalid(
+            "the free space and the reserve leave less than 5% of the volume for contents".into(),
+        ))
+    }
+}
+
 /// A run of an object's logical blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {

@@ -21,6 +21,12 @@ pub trait Source: Sync {
     /// Everything but the contents.
     fn tree(&self) -> &Tree;
 
+    /// Whether the source says nothing of a directory but what is in it: its attributes
+    /// are made up. An archive may have entries without those of their directories.
+    fn is_implied(&self, _dir: NodeId) -> bool {
+        false
+    }
+
     /// Where a regular file has data, in order and not touching; what lies
     /// between and behind, up to the node's size, reads as zeros.
     ///

@@ -6,6 +6,7 @@
 //! - [`timing`]: how long they take on a device
 //! - [`by_path`]: what a trace touches of a tree that is not an image yet
 //! - [`recording`]: a trace made of what a kernel was seen to touch
+//! - [`warm`]: what a trace reads, as byte ranges to read ahead of it
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
 pub mod by_path;
@@ -16,3 +17,4 @@ pub mod replay;
 pub mod score;
 pub mod timing;
 pub mod trace;
+pub mod warm;

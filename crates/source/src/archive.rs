@@ -1,10 +1,12 @@
 //! Contents that lie in archives.
 
 use crate::tar::Spooled;
+use crate::unpack::Unpacked;
 use rustix::io::Errno;
 use seekless_fs::FsError;
 use seekless_fs::source::{Content, Segment, Source};
 use seekless_fs::tree::{NodeId, Payload, Tree};
+use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -12,12 +14,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct ArchiveSource {
     tree: Tree,
+    implied: HashSet<NodeId>,
     contents: Contents,
 }
 
 impl ArchiveSource {
-    pub(crate) fn new(tree: Tree, contents: Contents) -> Self {
-        Self { tree, contents }
+    pub(crate) fn new(Unpacked { tree, implied }: Unpacked, contents: Contents) -> Self {
+        Self { tree, implied, contents }
     }
 }
 
@@ -99,6 +102,10 @@ impl Contents {
 impl Source for ArchiveSource {
     fn tree(&self) -> &Tree {
         &self.tree
+    }
+
+    fn is_implied(&self, dir: NodeId) -> bool {
+        self.implied.contains(&dir)
     }
 
     fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError> {

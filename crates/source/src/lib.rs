@@ -6,6 +6,7 @@
 //! - [`directory`]: a directory of the running system
 //! - [`tar`]: an archive, compressed or not
 //! - [`oci`]: the root file system of a container image
+//! - [`layered`]: several of these over one another
 //! - [`image`]: a file-system image
 //! - [`options`]: what is changed on the way: excludes, owners, times
 //! - [`manifest`]: what a source holds, as text that two sources share only
@@ -14,6 +15,7 @@
 pub mod archive;
 pub mod directory;
 pub mod image;
+pub mod layered;
 pub mod manifest;
 
 pub mod oci;
@@ -26,6 +28,7 @@ mod unpack;
 pub use archive::ArchiveSource;
 pub use directory::DirectorySource;
 pub use image::ImageSource;
+pub use layered::LayeredSource;
 pub use options::{Excludes, IdMap, IdRange, TreeOptions};
 
 use seekless_device::FileDevice;
@@ -71,7 +74,7 @@ impl Default for OpenOptions<'_> {
 pub enum SourceKind {
     /// A directory.
     Directory,
-    /// An OCI image layout.
+    /// A container image: an OCI image layout, or what skopeo writes.
     Oci,
     /// A tar archive.
     Tar,
@@ -85,31 +88,79 @@ pub enum SourceKind {
 /// [`FsError::Io`] when it cannot be read; otherwise whatever the source
 /// gives.
 pub fn open(path: &Path, options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
+    let found = open_any(path, options)?;
+    match &options.choice.tag {
+        Some(tag) if !found.is_container => {
+            let name = shown(path);
+            Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
+        }
+        _ => Ok(found.source),
+    }
+}
+
+/// Opens several sources and lays them over one another, the first at the bottom. A
+/// tag is looked for in the container images among them.
+///
+/// # Errors
+/// As [`open`] and [`LayeredSource::new`].
+pub fn open_layers(paths: &[PathBuf], options: &OpenOptions<'_>) -> Result<LayeredSource, FsError> {
+    if paths.iter().filter(|path| path.as_os_str() == "-").count() > 1 {
+        return Err(FsError::Invalid("standard input can be one source only".into()));
+    }
+    let mut has_container = false;
+    let mut layers = Vec::new();
+    for path in paths {
+        let found = open_any(path, options)?;
+        has_container |= found.is_container;
+        layers.push((shown(path), found.source));
+    }
+    match &options.choice.tag {
+        Some(tag) if !has_container => Err(FsError::Invalid(format!(
+            "none of the sources is a container image with a tag {tag}"
+        ))),
+        _ => LayeredSource::new(layers),
+    }
+}
+
+/// What a source is called in messages.
+fn shown(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
+}
+
+/// A source that was opened.
+struct Found {
+    source: Box<dyn Source + Send>,
+    /// Whether it has tags.
+    is_container: bool,
+}
+
+impl Found {
+    fn plain(source: impl Source + Send + 'static) -> Self {
+        Self { source: Box::new(source), is_container: false }
+    }
+}
+
+fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
     if path.as_os_str() == "-" {
         return stdin(options);
     }
     let io = |error| FsError::io(path.display().to_string(), error);
-    let kind = detect(path, options.formats)?;
-    if !matches!(kind, SourceKind::Oci | SourceKind::Tar) {
-        no_container(&path.display().to_string(), options)?;
-    }
-    Ok(match kind {
-        SourceKind::Directory => Box::new(DirectorySource::open(path, &options.tree)?),
+    Ok(match detect(path, options.formats)? {
+        SourceKind::Directory => Found::plain(DirectorySource::open(path, &options.tree)?),
         SourceKind::Oci => {
-            Box::new(oci::open(path, &options.choice, &options.temp_dir, &options.tree)?)
+            let source = oci::open(path, &options.choice, &options.temp_dir, &options.tree)?;
+            Found { source: Box::new(source), is_container: true }
         }
-        SourceKind::Tar => {
-            archive(File::open(path).map_err(io)?, path.display().to_string(), options)?
-        }
+        SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,
         SourceKind::Image => {
             let device = FileDevice::open(path).map_err(io)?;
             let image = format::open(options.formats, Arc::new(device), options.image)?;
-            Box::new(ImageSource::open(image, &options.tree)?)
+            Found::plain(ImageSource::open(image, &options.tree)?)
         }
     })
 }
 
-fn stdin(options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
+fn stdin(options: &OpenOptions<'_>) -> Result<Found, FsError> {
     let name = "standard input";
     let file = std::io::stdin().as_fd().try_clone_to_owned();
     let file = File::from(file.map_err(|error| FsError::io(name, error))?);
@@ -117,11 +168,7 @@ fn stdin(options: &OpenOptions<'_>) -> Result<Box<dyn Source + Send>, FsError> {
 }
 
 /// An archive: of files, or of the layers of container images.
-fn archive(
-    file: File,
-    name: String,
-    options: &OpenOptions<'_>,
-) -> Result<Box<dyn Source + Send>, FsError> {
+fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found, FsError> {
     let OpenOptions { temp_dir, choice, tree, .. } = options;
     let spooled = tar::spool(file, &name, temp_dir)?;
     if !tar::begins_with_entry(&spooled, &name)?
@@ -130,22 +177,9 @@ fn archive(
         return Err(FsError::Invalid(format!("{name}: {what}, not a tar archive")));
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
-        oci::Opened::Image(source) => Box::new(source),
-        oci::Opened::Ordinary(spooled) => {
-            no_container(&name, options)?;
-            Box::new(tar::from_spooled(spooled, name, tree)?)
-        }
+        oci::Opened::Image(source) => Found { source, is_container: true },
+        oci::Opened::Ordinary(spooled) => Found::plain(tar::from_spooled(spooled, name, tree)?),
     })
-}
-
-/// Only container images are chosen by a tag.
-fn no_container(name: &str, options: &OpenOptions<'_>) -> Result<(), FsError> {
-    match &options.choice.tag {
-        Some(tag) => {
-            Err(FsError::Invalid(format!("{name}: not a container image, so it has no tag {tag}")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Finds out what a path holds.
@@ -159,7 +193,8 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
         // One whose list is missing is damaged, not a tree of files.
         let has_parts = path.join("index.json").exists() || path.join("blobs/sha256").is_dir();
         let is_layout = path.join("oci-layout").is_file() && has_parts;
-        return Ok(if is_layout { SourceKind::Oci } else { SourceKind::Directory });
+        let is_image = is_layout || oci::skopeo::is_image(path);
+        return Ok(if is_image { SourceKind::Oci } else { SourceKind::Directory });
     }
     if kind.is_file() || kind.is_block_device() {
         let device = FileDevice::open(path).map_err(io)?;

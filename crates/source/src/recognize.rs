@@ -8,11 +8,23 @@ use std::os::unix::fs::FileExt;
 /// Marks at fixed places. Sources: `libmagic` (file(1)) and the formats' own
 /// documents; those of Linux file systems are in `include/uapi/linux/magic.h`.
 const MARKS: &[(u64, &[u8], &str)] = &[
-    (1024, b"\xE2\xE1\xF5\xE0", "an EROFS image"),
+    (
+        1024,
+        b"\xE2\xE1\xF5\xE0",
+        "an EROFS image (unpack it with fsck.erofs --preserve --extract=DIR)",
+    ),
     (0x1_0040, b"_BHRfS_M", "a btrfs image"),
     (0, b"XFSB", "an XFS image"),
-    (0, b"hsqs", "a squashfs image"),
-    (0, b"sqsh", "a squashfs image"),
+    (
+        0,
+        b"hsqs",
+        "a squashfs image (build from it with sqfs2tar --root-becomes . FILE | seekless build -)",
+    ),
+    (
+        0,
+        b"sqsh",
+        "a squashfs image (build from it with sqfs2tar --root-becomes . FILE | seekless build -)",
+    ),
     (1024, b"\x10\x20\xF5\xF2", "an F2FS image"),
     (0x1018, b"\xC6\x85\x73\xF6\x4E\x1A\x45\xCA", "a bcachefs image"),
     (0x8001, b"CD001", "an ISO 9660 image"),

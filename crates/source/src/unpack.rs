@@ -4,6 +4,7 @@ use crate::options::TreeOptions;
 use crate::tar::AddError;
 use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, Tree, TreeBuilder};
 use seekless_fs::{ArchiveFault, FileKind, FsError, Timestamp, Xattr};
+use std::collections::HashSet;
 
 /// Symlinks followed on the way to one directory, as in the kernel.
 const SYMLINKS_MAX: usize = 40;
@@ -15,8 +16,18 @@ pub(crate) struct Unpacker {
     builder: TreeBuilder,
     options: TreeOptions,
     root_known: bool,
+    /// Directories that were made because something is in them.
+    implied: HashSet<NodeId>,
     /// The directory of the entry before: the next is usually there too.
     last: Option<(Vec<u8>, NodeId)>,
+}
+
+/// A finished tree.
+#[derive(Debug)]
+pub(crate) struct Unpacked {
+    pub(crate) tree: Tree,
+    /// Directories of which no entry told.
+    pub(crate) implied: HashSet<NodeId>,
 }
 
 fn missing_directory(mtime: Timestamp) -> NodeAttr {
@@ -27,7 +38,8 @@ fn missing_directory(mtime: Timestamp) -> NodeAttr {
 impl Unpacker {
     pub(crate) fn new(options: TreeOptions) -> Self {
         let builder = TreeBuilder::new(missing_directory(Timestamp::default()));
-        Self { builder, options, root_known: false, last: None }
+        let implied = HashSet::from([NodeId::ROOT]);
+        Self { builder, options, root_known: false, implied, last: None }
     }
 
     /// Adds a file at a path without `.`, `..` or empty components.
@@ -46,6 +58,7 @@ impl Unpacker {
                 return Err(ArchiveFault::Path(String::new()).into());
             }
             self.root_known = true;
+            self.implied.remove(&NodeId::ROOT);
             self.builder.set_attr(NodeId::ROOT, attr);
             self.builder.set_xattrs(NodeId::ROOT, xattrs)?;
             return Ok(());
@@ -58,6 +71,7 @@ impl Unpacker {
             self.last = None;
         }
         let node = self.builder.add(parent, name, attr, payload)?;
+        self.implied.remove(&node);
         self.builder.set_xattrs(node, xattrs)?;
         Ok(())
     }
@@ -96,6 +110,11 @@ impl Unpacker {
         }
     }
 
+    /// What is at a path, found as [`find`](Self::find) does.
+    pub(crate) fn kind(&self, path: &[u8]) -> Result<Option<FileKind>, AddError> {
+        Ok(self.find(path)?.map(|node| self.builder.node(node).kind))
+    }
+
     /// The directory of a path, made if it is missing, and the name in it.
     fn parent<'a>(
         &mut self,
@@ -123,7 +142,9 @@ impl Unpacker {
                 Descent::Missing if self.builder.child(at, component).is_none() => {
                     let mut attr = missing_directory(mtime);
                     self.options.apply(&mut attr)?;
-                    self.builder.add(at, component, attr, NewPayload::None)?
+                    let made = self.builder.add(at, component, attr, NewPayload::None)?;
+                    self.implied.insert(made);
+                    made
                 }
                 // A symlink that leads nowhere.
                 Descent::Missing => return Err(not_directory().into()),
@@ -183,7 +204,7 @@ impl Unpacker {
     }
 
     /// The finished tree, without what is to be left out.
-    pub(crate) fn finish(mut self) -> Result<Tree, FsError> {
+    pub(crate) fn finish(mut self) -> Result<Unpacked, FsError> {
         if !self.root_known {
             let mut attr = missing_directory(Timestamp::default());
             self.options.apply(&mut attr)?;
@@ -193,7 +214,8 @@ impl Unpacker {
         if !excludes.is_empty() {
             self.builder.exclude(|path, is_dir| excludes.matches(path, is_dir));
         }
-        Ok(self.builder.finish())
+        let (tree, implied) = self.builder.finish_and_find(&self.implied);
+        Ok(Unpacked { tree, implied })
     }
 }
 

@@ -1,36 +1,47 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
 mod fat;
+mod room;
+mod ufs;
+mod verity;
+mod write;
+
+pub(crate) use write::write_built;
 
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::output::{Output, directory_of};
-use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
-use seekless_device::FileDevice;
-use seekless_ext::{BuildOptions, Builder, Features, LeftOut};
-use seekless_ffs::{self as ufs, Version};
-use seekless_fs::plan::{ObjectId, Plan};
+use room::RoomArgs;
+use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
-use seekless_layout::planner::{Part, Touch};
+use seekless_layout::planner::Touch;
 use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use verity::VerityArgs;
 
-/// Build an ext4, UFS or FAT image from a directory, tar archive, container image or another image
+/// Build an ext4, UFS or FAT image from directories, tar archives, container images or other images
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The image has the default features of mke2fs for ext4, of newfs for UFS or of
-mkfs.fat for FAT, and is as small as its contents allow unless --size is given. The same source gives the
+mkfs.fat for FAT, and is as small as its contents allow unless --size or --free is given. The same source gives the
 same bytes. The output file appears only when it is complete.
+
+Several sources are laid over one another, as the layers of a container image:
+a file replaces what an earlier source has under its path, a directory is
+merged with one of an earlier source and has its own owner, mode and times then.
+A directory that an archive has no entry for stays as it is, and symlinks on the
+way to what is in it are followed.
 
 If the environment variable SOURCE_DATE_EPOCH is set (seconds since 1970), it is
 the creation time of the file system, and later modification times of files are
@@ -43,19 +54,28 @@ Examples:
   zcat layer.tar.gz | seekless build - -o disk.img
   seekless build rootfs/ -o disk.img --trace boot.trace
   seekless build oci-layout/ -o disk.img --exclude 'usr/share/doc/*'
+  seekless build rootfs.tar.zst overlay/ -o disk.img
+  docker save debian:12 | seekless build - overlay/ -o disk.img --platform linux/amd64
+  skopeo copy docker://debian:12 dir:debian && seekless build debian/ -o disk.img
+  seekless build rootfs/ -o disk.img --size +1G
+  seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o disk.img --uuid random
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
+  seekless build rootfs/ -o disk.img --compat debian11,grub2.06
+  seekless build rootfs/ -o disk.img --verity
+  seekless build rootfs/ -o disk.img --verity-tree disk.verity --root-hash-file disk.roothash
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
   seekless build rootfs.tar -o disk.img --format ufs2 -b 16K -f 2K --soft-updates
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
   seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip or zstd), container image (OCI layout
-    /// or archive, docker save, podman save), file system image, or - for an
-    /// archive on standard input
-    source: PathBuf,
+    /// or archive, docker save, podman save, skopeo's dir:), file system image, or -
+    /// for an archive on standard input. Of several, each is laid over those before it
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<PathBuf>,
     /// The image to write
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
@@ -69,9 +89,8 @@ pub(crate) struct BuildArgs {
     /// Replace the output file if it exists
     #[arg(long)]
     force: bool,
-    /// Size of the file system [default: as small as the contents allow]
-    #[arg(long, value_parser = parse_size)]
-    size: Option<ByteLen>,
+    #[command(flatten)]
+    room: RoomArgs,
     /// Format; for ext, also the default set of features
     #[arg(long, value_enum, default_value_t = Family::Ext4)]
     format: Family,
@@ -84,6 +103,10 @@ pub(crate) struct BuildArgs {
     /// Number of inodes [default: chosen from the size and contents]
     #[arg(long, short = 'N')]
     inodes: Option<u32>,
+    /// Use only features that these systems and boot loaders know, for example
+    /// debian11,grub2.06; --features may add others that they know (ext)
+    #[arg(long, value_name = "SYSTEM", value_delimiter = ',', value_parser = systems())]
+    compat: Vec<String>,
     /// Features to enable, or to disable with ^, as for mke2fs -O; features that
     /// depend on a disabled one are disabled too
     #[arg(long, short = 'O', value_name = "LIST")]
@@ -101,6 +124,8 @@ pub(crate) struct BuildArgs {
     /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
+    #[command(flatten)]
+    verity: VerityArgs,
     #[command(flatten)]
     tree: SourceArgs,
     #[command(flatten)]
@@ -128,6 +153,11 @@ enum Family {
 }
 
 impl BuildArgs {
+    /// The sources as messages name them.
+    fn shown_sources(&self) -> String {
+        self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     fn options(&self) -> Result<BuildOptions, Failure> {
         let base = match self.format {
             Family::Ext2 => Features::EXT2,
@@ -136,12 +166,16 @@ impl BuildArgs {
         };
         let plain = BuildOptions::default();
         let list = self.features.as_deref().unwrap_or_default();
+        let common = Common::of(&self.compat).map_err(wrong)?;
+        let base = if self.compat.is_empty() { base } else { common.features(base) };
         let (features, left_out) = base.change(list).map_err(wrong)?;
+        common.check(features).map_err(wrong)?;
         for LeftOut { feature, needs } in left_out {
             crate::say::warning!("{feature} is disabled too: it depends on {needs}");
         }
         Ok(BuildOptions {
-            size: self.size,
+            size: self.room.whole(),
+            spare: self.room.spare(),
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
@@ -154,50 +188,12 @@ impl BuildArgs {
             ..plain
         })
     }
+}
 
-    /// The options of a UFS image.
-    fn ufs_options(&self, version: Version) -> Result<ufs::BuildOptions, Failure> {
-        for (given, option) in [
-            (self.inode_size.is_some(), "--inode-size"),
-            (self.inodes.is_some(), "--inodes (--bytes-per-inode says how many a UFS image gets)"),
-            (self.features.is_some(), "--features"),
-            (self.uuid.is_some(), "--uuid"),
-            (self.journal_size.is_some(), "--journal-size"),
-        ] {
-            if given {
-                return Err(Failure::usage(format!("{option} is not supported for UFS images")));
-            }
-        }
-        let mut options = ufs::BuildOptions::new(version);
-        self.ufs.apply(&mut options)?;
-        let make = &mut options.make;
-        if let Some(size) = self.block_size {
-            make.block_size = small(size)?;
-            // As newfs: an eighth of a block, unless something else is said.
-            if self.ufs.fragment_size.is_none() {
-                make.fragment_size = (make.block_size / 8).max(512);
-            }
-        }
-        if let Some(reserved) = self.reserved {
-            if !reserved.is_multiple_of(100) {
-                return Err(Failure::usage("UFS images take whole percentages only"));
-            }
-            make.minfree = reserved / 100;
-        }
-        make.label = self.label.clone().into_bytes();
-        make.size = self.size.unwrap_or_default();
-        options.is_fitted = self.size.is_none();
-        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
-        Ok(options)
-    }
-
-    fn ufs_version(&self) -> Option<Version> {
-        match self.format {
-            Family::Ufs1 => Some(Version::Ufs1),
-            Family::Ufs2 => Some(Version::Ufs2),
-            _ => None,
-        }
-    }
+/// The systems that `--compat` knows.
+fn systems() -> PossibleValuesParser {
+    let value = |system: &System| PossibleValue::new(system.name).help(system.what);
+    PossibleValuesParser::new(SYSTEMS.iter().map(value))
 }
 
 fn small(len: ByteLen) -> Result<u32, Failure> {
@@ -208,19 +204,22 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let options = options(args)?;
     refuse_output_in_source(args)?;
     let output = Output::create(&args.output, args.force)?;
+    let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
-    let source = source::open(&args.source, &args.tree, args.open, purpose)?;
+    let source = source::open_layers(&args.sources, &args.tree, args.open, purpose)?;
     match &options {
         Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
-        Options::Ufs(options) => write_ufs(args, source.as_ref(), options, &output, global)?,
+        Options::Ufs(options) => ufs::write_ufs(args, source.as_ref(), options, &output, global)?,
         Options::Fat(options) => fat::write_fat(args, source.as_ref(), options, &output, global)?,
     }
+    let sealed = args.verity.seal((&output, &args.output), tree, global)?;
     output.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
         let written = Written::image(&args.output, files)?;
         let is_random = args.uuid == Some(WantedUuid::Random);
-        if is_random { written.with_uuid()? } else { written }.tell(global);
+        let written = if is_random { written.with_uuid()? } else { written };
+        sealed.iter().fold(written, |written, sealed| sealed.tell(written)).tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -228,7 +227,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
 /// What is built.
 enum Options {
     Ext(BuildOptions),
-    Ufs(ufs::BuildOptions),
+    Ufs(seekless_ffs::BuildOptions),
     Fat(seekless_fat::BuildOptions),
 }
 
@@ -259,41 +258,12 @@ fn write_ext(
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
-    let about = |error: FsError| wrong(error).about(args.source.display());
+    let about = |error: FsError| wrong(error).about(args.shown_sources());
     let builder = Builder::new(source, options).map_err(about)?;
     let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)
-}
-
-fn write_ufs(
-    args: &BuildArgs,
-    source: &dyn Source,
-    options: &ufs::BuildOptions,
-    output: &Output,
-    global: &Global,
-) -> Result<(), Failure> {
-    let about = |error: FsError| wrong(error).about(args.source.display());
-    let block_size = options.make.block_size;
-    let mut touches = touches(args, source, block_size)?;
-    let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);
-    let hot: Vec<ObjectId> = touches.iter().filter_map(read).collect();
-    let builder = ufs::Builder::new(source, options, &hot).map_err(about)?;
-    touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
-    let align = (args.chunk.get() / u64::from(block_size)).max(1);
-    let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)
-}
-
-/// A touch, and that of the block in which another file has its last fragments.
-fn with_shared(builder: &ufs::Builder<'_>, touch: Touch) -> impl Iterator<Item = Touch> {
-    let shared = match touch.part {
-        Part::Blocks(run) => builder.shared_block(touch.object, run),
-        _ => None,
-    };
-    let shared = shared.map(|(object, run)| Touch { object, part: Part::Blocks(run) });
-    std::iter::once(touch).chain(shared)
+    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
 }
 
 /// What the traces touch, in order.
@@ -306,87 +276,22 @@ fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch
     Ok(touches)
 }
 
-/// A volume whose layout is decided.
-pub(crate) trait Built {
-    /// Files whose times it cannot hold.
-    fn clamped_times(&self) -> usize;
-    /// Its length.
-    fn size(&self) -> ByteLen;
-    /// Writes it.
-    fn write(
-        &self,
-        plan: &Plan,
-        device: &FileDevice,
-        progress: &(dyn Fn(u64) + Sync),
-    ) -> Result<(), FsError>;
-}
-
-macro_rules! built {
-    ($builder:ty) => {
-        impl Built for $builder {
-            fn clamped_times(&self) -> usize {
-                self.clamped_times()
-            }
-            fn size(&self) -> ByteLen {
-                self.size()
-            }
-            fn write(
-                &self,
-                plan: &Plan,
-                device: &FileDevice,
-                progress: &(dyn Fn(u64) + Sync),
-            ) -> Result<(), FsError> {
-                self.write(plan, device, progress)
-            }
-        }
-    };
-}
-
-built!(Builder<'_>);
-built!(ufs::Builder<'_>);
-built!(seekless_fat::Builder<'_>);
-
-/// Writes a planned image to an output file.
-pub(crate) fn write_built(
-    builder: &dyn Built,
-    plan: &Plan,
-    source: &Path,
-    output: &Output,
-    path: &Path,
-    global: &Global,
-) -> Result<(), Failure> {
-    let clamped = builder.clamped_times();
-    if clamped > 0 {
-        crate::say::warning!(
-            "{clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
-        );
-    }
-    let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(path.display(), &error);
-    file.set_len(builder.size().get()).map_err(io)?;
-    let device = FileDevice::from_file(file, true).map_err(io)?;
-    let bar = progress::bytes(global, builder.size());
-    builder.write(plan, &device, &|bytes| bar.inc(bytes)).map_err(|error: FsError| {
-        let whose = if matches!(error, FsError::Device(_)) { path } else { source };
-        Failure::from(error).about(whose.display())
-    })?;
-    bar.finish_and_clear();
-    Ok(())
-}
-
 /// An image within its own source would find its predecessor there, and grow
 /// with every build.
 fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
-    let source = args.source.canonicalize();
-    let output = directory_of(&args.output).canonicalize();
-    match (source, output) {
-        (Ok(source), Ok(output)) if source.is_dir() && output.starts_with(&source) => {
-            let (output, source) = (args.output.display(), args.source.display());
+    let Ok(output) = directory_of(&args.output).canonicalize() else { return Ok(()) };
+    let holds_output = |source: &&PathBuf| {
+        let source = source.canonicalize();
+        source.is_ok_and(|source| source.is_dir() && output.starts_with(&source))
+    };
+    match args.sources.iter().find(holds_output) {
+        Some(source) => {
+            let (output, source) = (args.output.display(), source.display());
             Err(Failure::usage(format!(
                 "{output}: the image would lie inside its source, {source}"
             )))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

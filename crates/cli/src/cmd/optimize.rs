@@ -352,7 +352,7 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.image, output, args.written(), global)
+    write_built(&builder, &plan, &args.image.display(), output, args.written(), global)
 }
 
 fn report(

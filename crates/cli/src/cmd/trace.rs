@@ -7,7 +7,7 @@ use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
 use crate::written::Written;
 use crate::{image, output};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
 use seekless_units::{ByteLen, format_size, parse_size};
@@ -29,6 +29,8 @@ Examples:
   blkparse -i vda | seekless trace import --blocks - --image disk.img --offset 1M -o boot.trace
   seekless trace show job.trace
   seekless trace export --format squashfs-sort job.trace -o job.sort
+  seekless trace export --format stargz job.trace --image disk.img -o record.json
+  seekless trace export --format ranges job.trace --image disk.img -o job.ranges
   seekless trace merge monday.trace tuesday.trace -o week.trace")]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
@@ -45,19 +47,7 @@ enum What {
         trace: PathBuf,
     },
     /// Convert a trace for other tools
-    Export {
-        /// The trace
-        trace: PathBuf,
-        /// Output format
-        #[arg(long, value_enum, default_value_t = Form::Paths)]
-        format: Form,
-        /// Include files that were only looked up or listed (paths format only)
-        #[arg(long)]
-        all: bool,
-        /// Output file [default: standard output]
-        #[arg(short, long, value_name = "FILE")]
-        output: Option<PathBuf>,
-    },
+    Export(export::ExportArgs),
     /// Merge several traces in order of time
     Merge {
         /// The traces
@@ -115,21 +105,11 @@ struct Origin {
     blocks: Option<PathBuf>,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// One path per line, in the order of first access
-    Paths,
-    /// Priorities for mksquashfs -sort
-    SquashfsSort,
-}
-
 pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Import(import) => self::import(import, global)?,
         What::Show { trace } => show(trace, global)?,
-        What::Export { trace, format, all, output } => {
-            export::run(trace, *format, *all, output.as_deref(), global)?;
-        }
+        What::Export(export) => export::run(export, global)?,
         What::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)

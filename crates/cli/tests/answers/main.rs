@@ -4,6 +4,7 @@
 #[path = "../judges/mod.rs"]
 mod judges;
 
+mod exports;
 mod json;
 mod outputs;
 mod pipes;

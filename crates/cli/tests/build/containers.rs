@@ -31,6 +31,46 @@ impl Workshop {
     }
 }
 
+impl Workshop {
+    /// An image of a layout for a machine.
+    fn image_for(&self, platform: [&str; 3], layers: &[Vec<u8>]) -> serde_json::Value {
+        let mut found = self.image("latest", layers);
+        let [os, architecture, variant] = platform;
+        found["platform"] = serde_json::json!({ "os": os, "architecture": architecture });
+        if !variant.is_empty() {
+            found["platform"]["variant"] = variant.into();
+        }
+        found
+    }
+
+    /// Names the parts of a layout as skopeo does in a directory: the manifest of an
+    /// image, or an index of several.
+    fn as_skopeo(&self, outermost: &serde_json::Value) {
+        let hex = |found: &serde_json::Value| {
+            found["digest"].as_str().expect("digest").trim_start_matches("sha256:").to_string()
+        };
+        let blobs = self.dir.join("blobs/sha256");
+        for blob in fs::read_dir(&blobs).expect("blobs") {
+            let blob = blob.expect("blob");
+            fs::rename(blob.path(), self.dir.join(blob.file_name())).expect("rename");
+        }
+        fs::remove_dir_all(self.dir.join("blobs")).expect("remove");
+        let manifests = outermost["manifests"].as_array();
+        for found in manifests.into_iter().flatten() {
+            let name = hex(found);
+            let to = self.dir.join(format!("{name}.manifest.json"));
+            fs::rename(self.dir.join(name), to).expect("rename");
+        }
+        if manifests.is_some() {
+            self.put("manifest.json", outermost.to_string().as_bytes());
+        } else {
+            let manifest = self.dir.join("manifest.json");
+            fs::rename(self.dir.join(hex(outermost)), manifest).expect("rename");
+        }
+        self.put("version", b"Directory Transport Version: 1.1\n");
+    }
+}
+
 fn two_images(shop: &Workshop) -> [Vec<Vec<u8>>; 2] {
     let base = shop.layer(&[("f-base", "base"), ("f-gone", "gone")]);
     let old = shop.layer(&[("f-old", "old")]);
@@ -196,4 +236,89 @@ fn images_without_a_valid_list_are_refused() {
     let image = shop.scratch.join("image");
     text(&seekless(&["build", &archive, "-o", &image]));
     assert!(manifest(&image, &[]).contains("./manifest.json"));
+}
+
+#[test]
+fn platforms_are_chosen_with_their_variants() {
+    let shop = Workshop::new("platforms");
+    let layer = |name: &str| [shop.layer(&[(name, "")])];
+    let platforms = [["linux", "arm", "v6"], ["linux", "arm", "v7"], ["linux", "arm64", "v8"]];
+    let images: Vec<_> = platforms
+        .iter()
+        .map(|platform| shop.image_for(*platform, &layer(&format!("f-{}", platform[2]))))
+        .collect();
+    shop.layout(&images);
+    let dir = shop.dir.to_str().expect("path").to_string();
+    for (platform, file) in [
+        ("linux/arm/v6", "./f-v6"),
+        ("linux/arm/v7", "./f-v7"),
+        ("linux/arm", "./f-v7"),
+        ("linux/armel", "./f-v6"),
+        ("linux/arm64", "./f-v8"),
+        ("linux/aarch64/v8", "./f-v8"),
+    ] {
+        assert_eq!(shop.build(&dir, &["--platform", platform]), [file], "{platform}");
+    }
+    let image = shop.scratch.join("none");
+    let refused = |source: &str, platform: &str| {
+        failure(&seekless(&["build", source, "-o", &image, "--platform", platform])).1
+    };
+    let message = refused(&dir, "linux/arm/v5");
+    assert!(
+        message.contains("(there are: linux/arm/v6, linux/arm/v7, linux/arm64/v8)"),
+        "{message}"
+    );
+    // One image only is still refused where another machine was asked for, also where
+    // only its configuration tells what it is for.
+    shop.layout(&images[2..]);
+    assert!(refused(&dir, "linux/amd64").contains("no image for linux/amd64 (there are"));
+    let plain = layer("f-plain");
+    shop.layout(&[shop.image("latest", &plain)]);
+    assert!(refused(&dir, "linux/arm64").contains("(there are: linux/amd64)"));
+    assert_eq!(shop.build(&dir, &["--platform", "linux/amd64"]), ["./f-plain"]);
+    fs::remove_dir_all(&shop.dir).expect("remove");
+    fs::create_dir(&shop.dir).expect("mkdir");
+    let saved = shop.saved(&["thing:1"], &plain);
+    shop.put("manifest.json", serde_json::json!([saved]).to_string().as_bytes());
+    let archive = shop.pack("saved.tar");
+    assert!(refused(&archive, "linux/riscv64").contains("no image for linux/riscv64"));
+    assert_eq!(shop.build(&archive, &["--platform", "linux/x86_64"]), ["./f-plain"]);
+}
+
+#[test]
+fn what_skopeo_copies_to_a_directory() {
+    let shop = Workshop::new("skopeo");
+    let [_, new] = two_images(&shop);
+    let one = shop.image("latest", &new);
+    shop.as_skopeo(&one);
+    let dir = shop.dir.to_str().expect("path").to_string();
+    assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-new"]);
+    assert_eq!(shop.build(&dir, &["--platform", "linux/amd64"]), ["./f-base", "./f-new"]);
+    let image = shop.scratch.join("none");
+    let refused =
+        |options: &[&str]| failure(&seekless(&[&["build", &dir, "-o", &image], options].concat()));
+    assert!(refused(&["--tag", "1"]).1.contains("has no tags"));
+    assert!(refused(&["--platform", "linux/arm64"]).1.contains("no image for linux/arm64"));
+    let layer = shop.dir.join(digest(&new[1]));
+    fs::write(&layer, "damaged").expect("write");
+    let (code, message) = refused(&[]);
+    assert!(code == 3 && message.contains("does not match its descriptor"), "{message}");
+    fs::remove_file(layer).expect("remove");
+    assert!(refused(&[]).1.contains("is missing"));
+
+    // With --all: an index, and the manifests under names of their own.
+    fs::remove_dir_all(&shop.dir).expect("remove");
+    fs::create_dir(&shop.dir).expect("mkdir");
+    let arm = shop.image_for(["linux", "arm64", ""], &new[..1]);
+    let amd = shop.image_for(["linux", "amd64", ""], &new);
+    shop.as_skopeo(&serde_json::json!({ "schemaVersion": 2, "manifests": [arm, amd] }));
+    assert_eq!(shop.build(&dir, &["--platform", "linux/amd64"]), ["./f-base", "./f-new"]);
+    assert_eq!(shop.build(&dir, &["--platform", "linux/arm64"]), ["./f-base", "./f-gone"]);
+    // A directory with a file of that name is one of files.
+    let plain = shop.scratch.join("plain");
+    fs::create_dir(&plain).expect("mkdir");
+    fs::write(format!("{plain}/version"), "1.0").expect("write");
+    fs::write(format!("{plain}/manifest.json"), "{}").expect("write");
+    shop.build(&plain, &[]);
+    assert!(manifest(&shop.scratch.join("image"), &[]).contains("./version "));
 }

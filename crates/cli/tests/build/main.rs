@@ -7,13 +7,17 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod compat;
 mod containers;
 mod features;
 mod foreign;
 mod kill;
+mod layers;
 mod refusals;
+mod sizes;
 mod sources;
 mod tree;
+mod verity;
 mod workshop;
 
 use judges::{Mounted, Scratch, can_mount, check, command, manifest, run, same, seekless, text};

@@ -8,6 +8,7 @@ use super::options::Options;
 use crate::features::Features;
 use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::FsError;
+use seekless_fs::plan::Spare;
 use seekless_units::{BlockNo, Extent};
 
 /// Reserved inodes before the first ordinary one.
@@ -68,7 +69,7 @@ impl Geometry {
     /// An error for want of space, with the size that would do.
     fn with_least(error: FsError, options: &Options, need: Need) -> FsError {
         let FsError::NoSpace(why) = &error else { return error };
-        let fitted = Options { size: None, ..options.clone() };
+        let fitted = Options { size: None, spare: Spare::default(), ..options.clone() };
         let Ok(fitted) = Self::fit(&fitted, need) else { return error };
         // Inodes by ratio take more than the contents alone do.
         let mut sizes = (0..64).map(|percent| fitted.blocks + fitted.blocks * percent / 100);
@@ -78,11 +79,18 @@ impl Geometry {
         FsError::NoSpace(format!("{why}; a volume of at least {bytes} bytes is needed"))
     }
 
-    /// The smallest volume that holds `need` and leaves the reserved share free.
+    /// The smallest volume that holds `need` and leaves the reserved share free, and
+    /// what else is to be free.
     fn fit(options: &Options, need: Need) -> Result<Self, FsError> {
+        let extra = options.spare.blocks(u64::from(options.block_size))?;
+        let left = options.spare.left(options.reserved)?;
         let inodes = match options.inodes {
             Some(inodes) => inodes,
-            None => cap_inodes(need.inodes + need.inodes / 20 + u64::from(FIRST_INO) + 5)?,
+            None => {
+                let share = (need.blocks + extra) * u64::from(options.spare.share) / left;
+                let spare = inodes_in(options, extra + share, need);
+                cap_inodes(need.inodes + need.inodes / 20 + u64::from(FIRST_INO) + 5 + spare)?
+            }
         };
         // Many inodes with little in them need groups for their tables.
         let groups = u64::from(inodes.div_ceil(most_inodes_in_group(options)));
@@ -90,9 +98,8 @@ impl Geometry {
         let mut blocks = (need.blocks + 64).max(for_tables + 64);
         loop {
             let geometry = Self::of(options, blocks, inodes)?;
-            let used = need.blocks + geometry.fixed_blocks() + geometry.spare_blocks();
-            let keep_free = 10_000 - u64::from(options.reserved);
-            let wanted = (used * 10_000).div_ceil(keep_free);
+            let used = need.blocks + extra + geometry.fixed_blocks() + geometry.spare_blocks();
+            let wanted = (used * 10_000).div_ceil(left);
             if wanted <= geometry.blocks {
                 geometry.check_room(need)?;
                 return Ok(geometry);
@@ -324,6 +331,14 @@ impl Geometry {
             .filter(|run| run.len > 0)
             .collect()
     }
+}
+
+/// Inodes for so many blocks of free space: in proportion to those of the contents, but
+/// at least the usual number and at most one to a block.
+fn inodes_in(options: &Options, blocks: u64, need: Need) -> u64 {
+    let as_contents = u128::from(blocks) * u128::from(need.inodes) / u128::from(need.blocks.max(1));
+    let usual = blocks * u64::from(options.block_size) / u64::from(options.inode_ratio);
+    usual.max(u64::try_from(as_contents).unwrap_or(u64::MAX).min(blocks))
 }
 
 /// Blocks that one bitmap block covers; 65528 is the most that the count in a

@@ -3,6 +3,7 @@
 use crate::features::{Features, LeftOut};
 use crate::image::ExtImage;
 use crate::ondisk::{incompat, ro_compat};
+use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Inspect, Timestamp};
 use seekless_units::{ByteLen, Ino};
 
@@ -12,6 +13,9 @@ use seekless_units::{ByteLen, Ino};
 pub struct Options {
     /// Size of the volume; fitted to the contents when `None`.
     pub size: Option<ByteLen>,
+    /// Free space of a fitted volume, besides the reserved blocks. It comes with inodes:
+    /// as many to a byte as the contents have, at least one to `inode_ratio` bytes.
+    pub spare: Spare,
     /// Bytes in a block: a power of two from 1024 to 65536.
     pub block_size: u32,
     /// Bytes in an inode: a power of two from 128 to the block size.
@@ -39,6 +43,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             size: None,
+            spare: Spare::default(),
             block_size: 4096,
             inode_size: 256,
             inodes: None,

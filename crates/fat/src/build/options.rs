@@ -1,6 +1,7 @@
 //! What the caller of a build may choose.
 
 use crate::make::MakeOptions;
+use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Timestamp};
 
 /// What of a tree is lost where FAT has no place for it. Unless it is said that it may
@@ -53,6 +54,8 @@ pub struct BuildOptions {
     pub has_id: bool,
     /// The smallest volume that holds the contents.
     pub is_fitted: bool,
+    /// Free space of a fitted volume.
+    pub spare: Spare,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
     /// What may be lost.
@@ -63,7 +66,14 @@ impl BuildOptions {
     /// Fits the volume to the contents; nothing may be lost.
     #[must_use]
     pub fn new(make: MakeOptions) -> Self {
-        Self { make, has_id: false, is_fitted: true, made: None, losses: Losses::default() }
+        Self {
+            make,
+            has_id: false,
+            is_fitted: true,
+            spare: Spare::default(),
+            made: None,
+            losses: Losses::default(),
+        }
     }
 
     /// Checks what can be said without the tree.

@@ -8,6 +8,7 @@ use crate::make::geometry::Geometry;
 use crate::make::options::{FEWEST_FAT16, MOST_FAT12, MOST_FAT16};
 use crate::ondisk::{ENTRY_SIZE, LEAST_FAT32};
 use seekless_fs::FsError;
+use seekless_fs::plan::Spare;
 use seekless_units::ByteLen;
 use std::collections::BTreeMap;
 
@@ -20,16 +21,20 @@ struct Needs<'a> {
     objects: &'a Objects,
     clusters: BTreeMap<u64, u64>,
     root_slots: u64,
+    spare: Spare,
 }
 
 impl Needs<'_> {
-    /// Whether the volume has room for everything.
+    /// Whether the volume has room for everything, and for what is to be free.
     fn fit(&mut self, geometry: &Geometry) -> bool {
         let cluster = geometry.cluster_bytes();
         let root = geometry.root_entries;
         let objects = self.objects;
         let need = *self.clusters.entry(cluster).or_insert_with(|| objects.total(cluster));
-        need <= geometry.clusters.into()
+        let need = need.saturating_add(self.spare.bytes.get().div_ceil(cluster));
+        let left = 10_000u64.saturating_sub(self.spare.share.into());
+        let room = u128::from(geometry.clusters) * u128::from(left);
+        u128::from(need) * 10_000 <= room
             && (geometry.width == Width::Fat32 || self.root_slots <= root.into())
     }
 }
@@ -48,12 +53,13 @@ pub(super) fn choose(
         make.root_entries = Some(slots.next_multiple_of(make.sector_size / ENTRY_SIZE as u32));
     }
     if options.is_fitted {
-        return fit(&make, objects);
+        return fit(&make, objects, options.spare);
     }
     let why = match Geometry::new(&make) {
         Ok(geometry) => {
             objects.fixed_root = geometry.width != Width::Fat32;
-            let mut needs = Needs { objects, clusters: BTreeMap::new(), root_slots };
+            let (clusters, spare) = (BTreeMap::new(), Spare::default());
+            let mut needs = Needs { objects, clusters, root_slots, spare };
             if needs.fit(&geometry) {
                 return Ok((make, geometry));
             }
@@ -62,7 +68,7 @@ pub(super) fn choose(
         Err(FsError::NoSpace(why)) => why,
         Err(error) => return Err(error),
     };
-    Err(match fit(&make, objects) {
+    Err(match fit(&make, objects, Spare::default()) {
         Ok((fitted, _)) => {
             FsError::NoSpace(format!("{why}; a volume of at least {} bytes is needed", fitted.size))
         }
@@ -96,14 +102,21 @@ fn is_clear(geometry: &Geometry) -> bool {
     }
 }
 
-fn fit(make: &MakeOptions, objects: &mut Objects) -> Result<(MakeOptions, Geometry), FsError> {
+fn fit(
+    make: &MakeOptions,
+    objects: &mut Objects,
+    spare: Spare,
+) -> Result<(MakeOptions, Geometry), FsError> {
+    const MOST: u64 = 1 << 44;
     let root_slots = objects.dir_slots(0);
     let sector = u64::from(make.sector_size);
-    let mut size = (64u64 << 10).max(objects.total(sector) * sector).next_multiple_of(sector);
+    let used = (objects.total(sector) * sector).saturating_add(spare.bytes.get()).min(MOST);
+    let size = used * 10_000 / spare.left(0)?;
+    let mut size = (64u64 << 10).max(size).next_multiple_of(sector);
     let mut by_root: [Option<BTreeMap<u64, u64>>; 2] = [None, None];
     // The last reason why a size did not do: that of the largest one.
     let mut refused = None;
-    while size < 1 << 44 {
+    while size < MOST {
         let sized = MakeOptions { size: ByteLen::new(size), ..make.clone() };
         match Geometry::new(&sized) {
             Ok(geometry) => {
@@ -118,7 +131,7 @@ fn fit(make: &MakeOptions, objects: &mut Objects) -> Result<(MakeOptions, Geomet
                     objects.fixed_root = geometry.width != Width::Fat32;
                     let kept = &mut by_root[usize::from(objects.fixed_root)];
                     let clusters = kept.take().unwrap_or_default();
-                    let mut needs = Needs { objects, clusters, root_slots };
+                    let mut needs = Needs { objects, clusters, root_slots, spare };
                     let fits = needs.fit(geometry);
                     let clusters = needs.clusters;
                     *kept = Some(clusters);

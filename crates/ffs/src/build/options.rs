@@ -1,6 +1,7 @@
 //! What the caller of a build may choose.
 
 use crate::make::{MakeOptions, Version};
+use seekless_fs::plan::Spare;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::ByteLen;
 
@@ -12,6 +13,8 @@ pub struct BuildOptions {
     pub make: MakeOptions,
     /// The smallest volume that holds the contents and its reserve.
     pub is_fitted: bool,
+    /// Free space of a fitted volume, besides its reserve.
+    pub spare: Spare,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
     /// Leave out extended attributes that the format has no place for, instead
@@ -24,7 +27,7 @@ impl BuildOptions {
     #[must_use]
     pub fn new(version: Version) -> Self {
         let make = MakeOptions::new(version, ByteLen::ZERO);
-        Self { make, is_fitted: true, made: None, drop_xattrs: false }
+        Self { make, is_fitted: true, spare: Spare::default(), made: None, drop_xattrs: false }
     }
 
     /// Checks what can be said without the tree.

@@ -7,7 +7,7 @@ use crate::make::MakeOptions;
 use crate::make::geometry::Geometry;
 use crate::make::group::GroupBuilder;
 use seekless_fs::FsError;
-use seekless_fs::plan::Demand;
+use seekless_fs::plan::{Demand, Spare};
 use seekless_units::ByteLen;
 
 /// What a tree needs, in numbers.
@@ -27,11 +27,12 @@ pub(super) fn choose(
     let inodes = demand.objects() as u64 + u64::from(RESERVED) - 1;
     let need = Need { blocks: demand.total_blocks(), inodes };
     if options.is_fitted {
-        return fit(&options.make, need);
+        return fit(&options.make, need, options.spare);
     }
-    let sized = with_inodes(&options.make, need)
-        .and_then(|make| if has_room(&make, need, 0)? { Ok(make) } else { Err(short(need)) });
-    sized.map_err(|error| match (error, fit(&options.make, need)) {
+    let sized = with_inodes(&options.make, need).and_then(|make| {
+        if has_room(&make, need.blocks, 10_000)? { Ok(make) } else { Err(short(need)) }
+    });
+    sized.map_err(|error| match (error, fit(&options.make, need, Spare::default())) {
         (FsError::NoSpace(why), Ok(fitted)) => {
             FsError::NoSpace(format!("{why}; a volume of at least {} bytes is needed", fitted.size))
         }
@@ -43,20 +44,23 @@ fn short(need: Need) -> FsError {
     FsError::NoSpace(format!("the contents take {} blocks and {} inodes", need.blocks, need.inodes))
 }
 
-fn fit(make: &MakeOptions, need: Need) -> Result<MakeOptions, FsError> {
+fn fit(make: &MakeOptions, need: Need, spare: Spare) -> Result<MakeOptions, FsError> {
     let bsize = u64::from(make.block_size);
-    let keep = u64::from(100 - make.minfree);
-    let mut size = (need.blocks * bsize * 100 / keep + need.inodes * 256).next_multiple_of(bsize);
+    let left = spare.left(make.minfree * 100)?;
+    let blocks = need.blocks + spare.blocks(bsize)?;
+    let too_large = || FsError::NoSpace("the contents do not fit in any volume".into());
+    let size = u128::from(blocks) * u128::from(bsize) * 10_000 / u128::from(left);
+    let size = u64::try_from(size).ok().filter(|&size| size < 1 << 62).ok_or_else(too_large)?;
+    let mut size = (size + need.inodes * 256).next_multiple_of(bsize);
     loop {
         let sized = with_inodes(&MakeOptions { size: ByteLen::new(size), ..make.clone() }, need);
         // Too small for its metadata: a larger one may do.
-        match sized.and_then(|make| Ok((has_room(&make, need, make.minfree)?, make))) {
+        match sized.and_then(|make| Ok((has_room(&make, blocks, left)?, make))) {
             Ok((true, make)) => return Ok(make),
             Ok((false, _)) | Err(FsError::NoSpace(_)) => {
                 let step = (size / 256).max(bsize).next_multiple_of(bsize);
-                size = size.checked_add(step).filter(|&size| size < 1 << 62).ok_or_else(|| {
-                    FsError::NoSpace("the contents do not fit in any volume".into())
-                })?;
+                size =
+                    size.checked_add(step).filter(|&size| size < 1 << 62).ok_or_else(too_large)?;
             }
             Err(error) => return Err(error),
         }
@@ -79,11 +83,11 @@ fn with_inodes(make: &MakeOptions, need: Need) -> Result<MakeOptions, FsError> {
     if enough(&denser)? { Ok(denser) } else { Err(short(need)) }
 }
 
-/// Whether the blocks fit, and leave so many percent free.
-fn has_room(make: &MakeOptions, need: Need, reserve: u32) -> Result<bool, FsError> {
-    let geometry = Geometry::new(make)?;
-    let free = free_blocks(&geometry);
-    Ok(need.blocks * 100 <= free * u64::from(100 - reserve))
+/// Whether so many blocks are at most a share of those for data, in hundredths of a
+/// percent.
+fn has_room(make: &MakeOptions, blocks: u64, share: u64) -> Result<bool, FsError> {
+    let free = free_blocks(&Geometry::new(make)?);
+    Ok(u128::from(blocks) * 10_000 <= u128::from(free) * u128::from(share))
 }
 
 /// Whole blocks that an empty volume has for data. All metadata but the summary

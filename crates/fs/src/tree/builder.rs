@@ -275,6 +275,12 @@ impl TreeBuilder {
     /// sorted by name, and node order depends only on the names.
     #[must_use]
     pub fn finish(self) -> Tree {
+        self.finish_and_find(&HashSet::new()).0
+    }
+
+    /// The finished tree, and where these nodes are in it, as far as they still are.
+    #[must_use]
+    pub fn finish_and_find(self, wanted: &HashSet<NodeId>) -> (Tree, HashSet<NodeId>) {
         let Self { nodes, mut entries, store, index, .. } = self;
         drop(index);
         let Store { bytes, times, xattrs, .. } = store;
@@ -319,8 +325,10 @@ impl TreeBuilder {
             }
             node.names += 1;
         }
+        let found = wanted.iter().map(|node| new_id[node.index()]);
+        let found = found.filter(|&id| id != u32::MAX).map(NodeId).collect();
         let children = child_starts(&entries, nodes.len());
-        Tree { nodes, entries, children, bytes, times, xattrs }
+        (Tree { nodes, entries, children, bytes, times, xattrs }, found)
     }
 }
 

@@ -5,7 +5,7 @@
 //! Changeset Format".
 
 use super::store::{Section, Store};
-use super::{Choice, JSON_MAX, whole_json};
+use super::{Choice, JSON_MAX, Platform, whole_json};
 use seekless_fs::FsError;
 use serde::Deserialize;
 
@@ -23,6 +23,15 @@ struct Saved {
 #[derive(Deserialize, Debug)]
 struct Config {
     rootfs: RootFs,
+    #[serde(flatten)]
+    machine: Machine,
+}
+
+#[derive(Deserialize, Debug)]
+struct Machine {
+    os: Option<String>,
+    architecture: Option<String>,
+    variant: Option<String>,
 }
 
 #[derive(Deserialize, Debug)]
@@ -54,6 +63,9 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
     let images: Vec<Saved> = json(store, "manifest.json")?;
     let image = choose(store, &images, choice)?;
     let config: Config = json(store, &image.config)?;
+    if let Machine { os: Some(os), architecture: Some(architecture), variant } = config.machine {
+        choice.check_platform(store, &Platform { os, architecture, variant })?;
+    }
     let digests = config.rootfs.diff_ids;
     if digests.len() != image.layers.len() {
         let (named, told) = (image.layers.len(), digests.len());

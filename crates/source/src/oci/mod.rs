@@ -1,91 +1,32 @@
 //! The root file system of a container image: of an OCI image layout, in a
-//! directory or an archive, or of an archive as `docker save` writes it.
+//! directory or an archive, of an archive as `docker save` writes it, or of a directory
+//! as `skopeo copy` does.
 //!
 //! Layers are applied in order. In each, a `.wh.NAME` entry hides NAME of the
 //! layers below, `.wh..wh..opq` all of its directory; entries of the same
 //! layer are never hidden, wherever they stand.
 
+mod choice;
 mod docker;
+pub(crate) mod skopeo;
+mod stack;
 mod store;
 
-use crate::archive::{ArchiveSource, Contents, Layer};
+pub use choice::{Choice, Platform};
+
+use crate::archive::ArchiveSource;
 use crate::options::TreeOptions;
-use crate::tar::{self, read_into, spool_section};
-use crate::unpack::Unpacker;
+use crate::tar::{self, spool_section};
 use oci_spec::OciSpecError;
-use oci_spec::image::{Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType};
-use seekless_fs::tree::NodeId;
-use seekless_fs::{FsError, tree::TreeBuilder};
-use std::collections::{BTreeSet, HashSet};
+use oci_spec::image::{
+    self as spec, Descriptor, DigestAlgorithm, ImageIndex, ImageManifest, MediaType,
+};
+use seekless_fs::FsError;
+use stack::Stack;
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
 use store::{ArchiveKind, Section, Store};
-
-/// A machine that a container image may be for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Platform {
-    /// `linux` ...
-    pub os: String,
-    /// `amd64`, `arm64` ... as Go has them.
-    pub architecture: String,
-}
-
-impl Default for Platform {
-    fn default() -> Self {
-        let architecture = match std::env::consts::ARCH {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            "x86" => "386",
-            "powerpc64" => "ppc64le",
-            other => other,
-        };
-        Self { os: "linux".into(), architecture: architecture.into() }
-    }
-}
-
-/// Which image is taken where there are several.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Choice {
-    /// The machine it is for.
-    pub platform: Platform,
-    /// Its name, whole (`docker.io/library/debian:12`) or its end from a colon or
-    /// slash on (`debian:12`, `12`; `debian` for `debian:latest`); any, when there
-    /// is only one.
-    pub tag: Option<String>,
-}
-
-impl Choice {
-    /// Whether an image with these names is wanted.
-    fn takes<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
-        let Some(tag) = &self.tag else { return true };
-        // Without a tag in it, a name means the latest.
-        let wanted = [tag.clone(), format!("{tag}:latest")];
-        let is_end = |name: &str, tag: &String| {
-            let before = name.strip_suffix(tag.as_str());
-            before.is_some_and(|before| before.is_empty() || before.ends_with([':', '/']))
-        };
-        names.any(|name| wanted.iter().any(|tag| is_end(name, tag)))
-    }
-
-    fn none(&self, store: &Store, names: &[String]) -> FsError {
-        match &self.tag {
-            Some(tag) => store.invalid(format!("no image has the tag {tag}{}", known(names))),
-            None => store.invalid("contains no image"),
-        }
-    }
-
-    fn several(&self, store: &Store, names: &[String]) -> FsError {
-        store.invalid(format!("contains several images; select one with --tag{}", known(names)))
-    }
-}
-
-/// The names there are, for a message.
-fn known(names: &[String]) -> String {
-    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    if names.is_empty() { String::new() } else { format!(" (there are: {})", names.join(", ")) }
-}
 
 /// Manifests and indexes are small; what is larger is not read.
 const JSON_MAX: u64 = 4 << 20;
@@ -97,7 +38,7 @@ const NESTING_MAX: usize = 8;
 /// and as containerd writes it.
 const NAME_KEYS: [&str; 2] = ["org.opencontainers.image.ref.name", "io.containerd.image.name"];
 
-/// Opens a layout directory.
+/// Opens a layout directory, or one that skopeo wrote.
 ///
 /// # Errors
 /// [`FsError::Container`] when a part is missing or does not match its digest;
@@ -110,13 +51,14 @@ pub fn open(
     options: &TreeOptions,
 ) -> Result<ArchiveSource, FsError> {
     let store = Store::Directory(path.to_path_buf());
-    Layout { store: &store, temp_dir, choice }.open(options)
+    let form = if skopeo::is_image(path) { Form::Skopeo } else { Form::Oci };
+    Layout { store: &store, form, temp_dir, choice }.open(options)
 }
 
 /// What [`open_archive`] found.
 pub(crate) enum Opened {
     /// The root file system of a container image.
-    Image(ArchiveSource),
+    Image(Box<ArchiveSource>),
     /// No container image: the archive, to be taken as it is.
     Ordinary(tar::Spooled),
 }
@@ -137,14 +79,24 @@ pub(crate) fn open_archive(
         ArchiveKind::Parts(store) => store,
         ArchiveKind::Ordinary(archive) => return Ok(Opened::Ordinary(archive)),
     };
-    let layout = Layout { store: &store, temp_dir, choice };
+    let layout = Layout { store: &store, form: Form::Oci, temp_dir, choice };
     let is_layout = store.has("oci-layout") && store.has("index.json");
     let source = if is_layout { layout.open(options) } else { layout.open_saved(options) };
-    Ok(Opened::Image(source?))
+    Ok(Opened::Image(Box::new(source?)))
+}
+
+/// How the parts of an image are named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// As the specification of OCI has it.
+    Oci,
+    /// As skopeo names the files of a directory.
+    Skopeo,
 }
 
 struct Layout<'a> {
     store: &'a Store,
+    form: Form,
     temp_dir: &'a Path,
     choice: &'a Choice,
 }
@@ -185,13 +137,31 @@ impl Layout<'_> {
         spool_section(section.clone(), plain, name, self.temp_dir)
     }
 
+    /// Refuses an image whose configuration is of another machine than was asked for.
+    fn check_platform(&self, manifest: &ImageManifest) -> Result<(), FsError> {
+        if self.choice.platform.is_none() {
+            return Ok(());
+        }
+        let json = self.json(manifest.config())?;
+        match serde_json::from_slice::<spec::Platform>(&json) {
+            Ok(platform) => self.choice.check_platform(self.store, &Platform::from(&platform)),
+            // Not every artifact has a configuration that tells.
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Opens a blob whose length and digest are right.
     fn blob(&self, descriptor: &Descriptor) -> Result<Section, FsError> {
         let digest = descriptor.digest();
         if *digest.algorithm() != DigestAlgorithm::Sha256 {
             return Err(FsError::Unsupported(format!("digest {digest}")));
         }
-        let blob = self.store.open(&format!("blobs/sha256/{}", digest.digest()))?;
+        let is_manifest = is_manifest(descriptor.media_type());
+        let path = match self.form {
+            Form::Oci => format!("blobs/sha256/{}", digest.digest()),
+            Form::Skopeo => skopeo::blob_path(digest.digest(), is_manifest),
+        };
+        let blob = self.store.open(&path)?;
         if blob.len != descriptor.size() {
             let what =
                 format!("blob {digest}: {} bytes, which does not match its descriptor", blob.len);
@@ -213,21 +183,47 @@ impl Layout<'_> {
         whole_json(self.blob(descriptor)?)
     }
 
+    /// The document that all else is found from: its name, itself, and whether it is an
+    /// index.
+    fn outermost(&self) -> Result<(String, Vec<u8>, bool), FsError> {
+        let name = match self.form {
+            Form::Oci => "index.json",
+            Form::Skopeo => "manifest.json",
+        };
+        let json = whole_json(self.store.open(name)?)?;
+        if self.form == Form::Oci {
+            return Ok((name.into(), json, true));
+        }
+        let value: serde_json::Value = serde_json::from_slice(&json)
+            .map_err(|error| self.store.broken(format_args!("{name}: {error}")))?;
+        if let Some(tag) = &self.choice.tag {
+            let why = format!("a directory of skopeo has no tags, so none is {tag}");
+            return Err(self.store.invalid(why));
+        }
+        Ok((name.into(), json, value.get("manifests").is_some()))
+    }
+
     /// The manifest of the image that is wanted.
     fn manifest(&self) -> Result<ImageManifest, FsError> {
-        let index = whole_json(self.store.open("index.json")?)?;
-        let mut index = ImageIndex::from_reader(&index[..])
-            .map_err(|error| self.unreadable("index.json", &error))?;
-        for level in 0..NESTING_MAX {
-            // Only the outermost index has names.
-            let chosen = self.choose(&index, level == 0)?.clone();
-            let json = self.json(&chosen)?;
-            let unreadable = |error| self.unreadable(&format!("blob {}", chosen.digest()), &error);
-            if is_index(chosen.media_type()) {
-                index = ImageIndex::from_reader(&json[..]).map_err(unreadable)?;
-            } else {
-                return ImageManifest::from_reader(&json[..]).map_err(unreadable);
+        let (mut part, mut json, mut has_several) = self.outermost()?;
+        // Whether an index tells which machine the image is for.
+        let mut is_told = false;
+        for level in 0..=NESTING_MAX {
+            let unreadable = |error| self.unreadable(&part, &error);
+            if !has_several {
+                let manifest = ImageManifest::from_reader(&json[..]).map_err(unreadable)?;
+                if !is_told {
+                    self.check_platform(&manifest)?;
+                }
+                return Ok(manifest);
             }
+            let index = ImageIndex::from_reader(&json[..]).map_err(unreadable)?;
+            // Only the outermost index has names.
+            let chosen = self.choose(&index, level == 0)?;
+            is_told = chosen.platform().is_some();
+            json = self.json(chosen)?;
+            part = format!("blob {}", chosen.digest());
+            has_several = is_index(chosen.media_type());
         }
         Err(self.store.broken("indexes nested too deeply"))
     }
@@ -251,18 +247,15 @@ impl Layout<'_> {
             let name = |key: &&str| notes.and_then(|notes| notes.get(*key)).cloned();
             NAME_KEYS.iter().filter_map(name).collect()
         };
-        let Platform { os, architecture } = &self.choice.platform;
-        let is_for = |descriptor: &&&Descriptor, wanted: (&str, &str)| {
-            descriptor.platform().as_ref().is_some_and(|found| {
-                (found.os().to_string().as_str(), found.architecture().to_string().as_str())
-                    == wanted
-            })
-        };
+        let wanted = self.choice.platform.clone().unwrap_or_default();
+        let platform = |descriptor: &Descriptor| descriptor.platform().as_ref().map(Platform::from);
+        // What buildx says of how an image was made is no image.
+        let is_image =
+            |found: &Platform| (&*found.os, &*found.architecture) != ("unknown", "unknown");
         let named: Vec<&Descriptor> = index
             .manifests()
             .iter()
-            // What buildx says of how an image was made is no image.
-            .filter(|descriptor| !is_for(&descriptor, ("unknown", "unknown")))
+            .filter(|descriptor| platform(descriptor).as_ref().is_none_or(is_image))
             .filter(|descriptor| {
                 !is_outermost || self.choice.takes(names(descriptor).iter().map(String::as_str))
             })
@@ -277,18 +270,26 @@ impl Layout<'_> {
             return Err(self.choice.none(self.store, &all()));
         }
         if let Some(one) = same(&named) {
+            if let Some(found) = platform(one) {
+                self.choice.check_platform(self.store, &found)?;
+            }
             return Ok(one);
         }
-        let fitting: Vec<&Descriptor> = named
-            .iter()
-            .filter(|descriptor| is_for(descriptor, (os, architecture)))
-            .copied()
-            .collect();
-        let has_platforms = named.iter().any(|descriptor| descriptor.platform().is_some());
-        match same(&fitting) {
+        let found: Vec<Platform> = named.iter().filter_map(|one| platform(one)).collect();
+        let with = |is_fitting: &dyn Fn(&Platform) -> bool| -> Vec<&'i Descriptor> {
+            let fits =
+                |one: &&&'i Descriptor| platform(one).is_some_and(|found| is_fitting(&found));
+            named.iter().filter(fits).copied().collect()
+        };
+        let fitting = with(&|found| wanted.takes(found));
+        let usual = with(&|found| wanted.takes(found) && found.is_usual());
+        match same(&fitting).or_else(|| same(&usual)) {
             Some(one) => Ok(one),
-            None if fitting.is_empty() && has_platforms => {
-                Err(self.store.invalid(format!("no image for {os}/{architecture}")))
+            None if fitting.is_empty() && !found.is_empty() => {
+                Err(choice::no_image_for(self.store, &wanted, &found))
+            }
+            None if usual.is_empty() && wanted.variant.is_none() && !fitting.is_empty() => {
+                Err(choice::several_variants(self.store, &wanted, &found))
             }
             None => Err(self.choice.several(self.store, &all())),
         }
@@ -318,80 +319,20 @@ fn is_index(media_type: &MediaType) -> bool {
     }
 }
 
+/// Whether a descriptor leads to a manifest or an index.
+fn is_manifest(media_type: &MediaType) -> bool {
+    let is_docker = |name: &String| name.contains("docker.distribution.manifest.v");
+    match media_type {
+        MediaType::ImageManifest => true,
+        MediaType::Other(name) => is_docker(name) || is_index(media_type),
+        _ => is_index(media_type),
+    }
+}
+
 /// All of a small file.
 fn whole_json(section: Section) -> Result<Vec<u8>, FsError> {
     let name = section.name.clone();
     let mut bytes = Vec::new();
     section.take(JSON_MAX).read_to_end(&mut bytes).map_err(|error| FsError::io(name, error))?;
     Ok(bytes)
-}
-
-/// Layers laid over each other.
-struct Stack {
-    unpacker: Unpacker,
-    contents: Contents,
-}
-
-impl Stack {
-    fn new(options: &TreeOptions) -> Self {
-        Self { unpacker: Unpacker::new(options.clone()), contents: Contents::default() }
-    }
-
-    /// Adds the next layer.
-    fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
-        let layer = self.contents.add_archive(layer, name)?;
-        apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
-        let wanted = |path: &[u8]| whiteout(path).is_none();
-        read_into(&mut self.unpacker, &mut self.contents, layer, wanted)
-    }
-
-    fn finish(self) -> Result<ArchiveSource, FsError> {
-        Ok(ArchiveSource::new(self.unpacker.finish()?, self.contents))
-    }
-}
-
-/// What a whiteout hides.
-enum Whiteout<'a> {
-    /// All that is in the directory.
-    Opaque(&'a [u8]),
-    /// One name in the directory.
-    Name(&'a [u8], &'a [u8]),
-}
-
-fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
-    let (dir, name) = match path.iter().rposition(|&byte| byte == b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (&b""[..], path),
-    };
-    match name.strip_prefix(b".wh.")? {
-        b".wh..opq" => Some(Whiteout::Opaque(dir)),
-        hidden => Some(Whiteout::Name(dir, hidden)),
-    }
-}
-
-/// Takes what a layer hides out of the layers below.
-fn apply_whiteouts(
-    unpacker: &mut Unpacker,
-    contents: &mut Contents,
-    layer: Layer,
-) -> Result<(), FsError> {
-    let mut opaque: HashSet<NodeId> = HashSet::new();
-    let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
-    tar::paths(contents, layer, &mut |path| match whiteout(path) {
-        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.find(dir).ok().flatten()),
-        Some(Whiteout::Name(dir, name)) => {
-            if let Some(dir) = unpacker.find(dir).ok().flatten() {
-                hidden.push((dir, name.to_vec()));
-            }
-        }
-        None => {}
-    })?;
-    let builder: &mut TreeBuilder = unpacker.builder();
-    for (dir, name) in hidden {
-        builder.remove(dir, &name);
-    }
-    if !opaque.is_empty() {
-        builder.clear(&opaque);
-    }
-    Ok(())
 }

@@ -38,6 +38,7 @@ impl BuildArgs {
             (self.inode_size.is_some(), "--inode-size"),
             (self.inodes.is_some(), "--inodes"),
             (self.features.is_some(), "--features"),
+            (!self.compat.is_empty(), "--compat"),
             (self.journal_size.is_some(), "--journal-size"),
             (self.reserved.is_some(), "--reserved"),
         ] {
@@ -45,7 +46,7 @@ impl BuildArgs {
                 return Err(Failure::usage(format!("{option} is not supported for FAT images")));
             }
         }
-        let size = self.size.unwrap_or_default();
+        let size = self.room.whole().unwrap_or_default();
         let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
         let mut options = fat::BuildOptions::new(make);
         let id = match (self.uuid, self.fat.id(None)?) {
@@ -58,7 +59,8 @@ impl BuildArgs {
         };
         options.has_id = id.is_some();
         options.make.id = id.unwrap_or(0);
-        options.is_fitted = self.size.is_none();
+        options.is_fitted = self.room.whole().is_none();
+        options.spare = self.room.spare();
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         options.losses = self.fat_tree.losses();
         Ok(options)
@@ -72,7 +74,7 @@ pub(super) fn write_fat(
     output: &Output,
     global: &Global,
 ) -> Result<(), Failure> {
-    let about = |error: FsError| wrong(error).about(args.source.display());
+    let about = |error: FsError| wrong(error).about(args.shown_sources());
     let builder = fat::Builder::new(source, options).map_err(about)?;
     if let Some(clusters) = builder.ambiguous_clusters() {
         warn_of_width(clusters);
@@ -83,7 +85,7 @@ pub(super) fn write_fat(
     let touches = touches(args, source, builder.block_size())?;
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.source, output, &args.output, global)
+    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
 }
 
 /// What the traces touch, in order. A trace of a FAT volume may have names in another case

@@ -1,63 +1,238 @@
 //! Traces in forms that other tools take.
 
-use super::{Form, load, write_to};
-use crate::args::Global;
-use crate::failure::Failure;
+use super::{load, write_to};
+use crate::args::{Global, OpenArgs, PlaceArgs};
+use crate::failure::{Failure, Kind};
+use crate::image;
 use crate::say::{say, warning};
+use crate::scoring::Fit;
 use crate::show::json_bytes;
 use crate::written::Written;
-use seekless_layout::trace;
+use clap::{Args, ValueEnum};
+use seekless_layout::trace::{self, Event, PrefetchList, Unlisted};
+use seekless_layout::warm::{self, Warm};
 use serde_json::{Value, json};
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-pub(super) fn run(
-    path: &Path,
-    form: Form,
+#[derive(Args, Debug)]
+#[command(after_help = "\
+With --image, the files are those of the image that the trace reads, under their
+own names: symlinks are resolved, and what the image does not have is left out
+with a warning. Without it, they are named as in the trace.
+
+Lists for runtimes of containers have files only, no directories, for a
+directory would mean all that is in it. What a format has no place for is left
+out with a warning.
+
+Examples:
+  seekless trace export boot.trace
+  seekless trace export --format nydus job.trace --image disk.img -o job.prefetch
+  seekless trace export --format stargz job.trace -o record.json
+  seekless trace export --format soci job.trace -o prefetch.json
+  seekless trace export --format overlaybd job.trace -o filelist
+  seekless trace export --format ranges boot.trace --image cloud.img --partition 1
+  seekless trace export --format fio boot.trace --image disk.img --target /dev/vdb")]
+pub(super) struct ExportArgs {
+    /// The trace
+    trace: PathBuf,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Form::Paths)]
+    format: Form,
+    /// Include files that were only looked up or listed (paths format only)
+    #[arg(long, conflicts_with = "image")]
     all: bool,
-    output: Option<&Path>,
+    /// The image that the trace is of (required by ranges and fio)
+    #[arg(long, value_name = "IMG")]
+    image: Option<PathBuf>,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    open: OpenArgs,
+    /// File or device to be read (fio format only) [default: IMG]
+    #[arg(long, value_name = "FILE")]
+    target: Option<PathBuf>,
+    /// Output file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// One path per line, in the order of first access
+    Paths,
+    /// Priorities for mksquashfs -sort
+    SquashfsSort,
+    /// Files for nydus-image create --prefetch-policy, on its standard input
+    Nydus,
+    /// Record for nerdctl image convert --estargz-record-in or --zstdchunked-record-in
+    Stargz,
+    /// Files for soci create --prefetch-files-json
+    Soci,
+    /// Files for overlaybd, as its recordTracePath
+    Overlaybd,
+    /// Lines of offset and length in bytes, in the order of first access, each byte once
+    Ranges,
+    /// Log that fio --read_iolog replays, to read these ranges
+    Fio,
+}
+
+impl Form {
+    fn prefetch(self) -> Option<PrefetchList> {
+        match self {
+            Self::Nydus => Some(PrefetchList::Nydus),
+            Self::Stargz => Some(PrefetchList::Stargz),
+            Self::Soci => Some(PrefetchList::Soci),
+            Self::Overlaybd => Some(PrefetchList::Overlaybd),
+            Self::Paths | Self::SquashfsSort | Self::Ranges | Self::Fio => None,
+        }
+    }
+
+    fn is_of_ranges(self) -> bool {
+        matches!(self, Self::Ranges | Self::Fio)
+    }
+}
+
+pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
+    let needs_image = args.place.is_part() || args.open.ignore_checksums || args.open.skip_journal;
+    if args.image.is_none() && (args.format.is_of_ranges() || needs_image) {
+        let what = if needs_image { "the options of an image need" } else { "this format needs" };
+        return Err(Failure::usage(format!("{what} --image")));
+    }
+    if args.target.is_some() && args.format != Form::Fio {
+        return Err(Failure::usage("--target is for the fio format"));
+    }
+    let events = load(&args.trace)?;
+    let warm = args.image.as_ref().map(|image| replay(args, image, &events)).transpose()?;
+    match &warm {
+        Some(warm) if args.format.is_of_ranges() => ranges(args, warm, global),
+        _ => files(args, &events, warm.as_ref(), global),
+    }
+}
+
+/// The trace on its image.
+fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Failure> {
+    let volume = image::open(path, &args.place, args.open)?;
+    let disk = image::device(path, &PlaceArgs::default())?;
+    let start = image::partition::range(path, &disk, &args.place)?.0;
+    let warm = warm::warm(volume.as_ref(), events, start.get())
+        .map_err(|error| Failure::from(error).about(path.display()))?;
+    let (trace, image) = (args.trace.display().to_string(), path.display().to_string());
+    Fit::new(events, &warm.replayed).warn(&trace, &image);
+    Ok(warm)
+}
+
+/// Nothing would be exported: most tools take an empty list for something else.
+fn nothing(args: &ExportArgs, what: &str) -> Failure {
+    Failure::new(Kind::Unsupported, format!("{}: contains no {what}", args.trace.display()))
+}
+
+fn files(
+    args: &ExportArgs,
+    events: &[Event],
+    warm: Option<&Warm>,
     global: &Global,
 ) -> Result<(), Failure> {
-    let events = load(path)?;
-    let paths = trace::first_touches(&events, all && form == Form::Paths);
-    let mut left_out = 0;
-    let mut write = |out: &mut dyn Write| match form {
-        Form::Paths => trace::write_paths(&paths, out),
-        Form::SquashfsSort => {
-            left_out = trace::write_squashfs_sort(&paths, out)?;
-            Ok(())
-        }
+    let form = args.format;
+    let paths = match warm {
+        Some(warm) => warm::read_files(&warm.replayed),
+        None if form.prefetch().is_some() => trace::first_files(events),
+        None => trace::first_touches(events, args.all && form == Form::Paths),
     };
-    if global.json && output.is_none() {
-        let mut list = Vec::new();
-        write(&mut list).map_err(|error| Failure::io("standard output", &error))?;
-        say!("{}", exported(form, &paths, &list));
-    } else {
-        write_to(output, write)?;
+    let mut unlisted = Unlisted::default();
+    let mut list = Vec::new();
+    let done = match (form, form.prefetch()) {
+        (_, Some(prefetch)) => prefetch.write(&paths, &mut list).map(|left| unlisted = left),
+        (Form::SquashfsSort, None) => {
+            trace::write_squashfs_sort(&paths, &mut list).map(|left| unlisted.unwritable = left)
+        }
+        _ => trace::write_paths(&paths, &mut list),
+    };
+    done.map_err(|error| Failure::io("memory", &error))?;
+    let count = paths.len() - unlisted.unwritable - unlisted.beyond_limit;
+    if form.prefetch().is_some() && count == 0 {
+        return Err(nothing(args, "files that were read and that this format can name"));
     }
-    if let Some(path) = output {
-        Written::file(path).with("paths", (paths.len() - left_out) as u64).tell(global);
+    let as_json = || match form {
+        Form::SquashfsSort => priorities(&list),
+        Form::Stargz => json!({ "records": lines(&list).map(parsed).collect::<Vec<_>>() }),
+        Form::Soci => json!({ "paths": parsed(&list) }),
+        Form::Paths => {
+            json!({ "paths": paths.iter().map(|path| json_bytes(path)).collect::<Vec<_>>() })
+        }
+        _ => json!({ "paths": lines(&list).map(json_bytes).collect::<Vec<_>>() }),
+    };
+    put(args, global, ("paths", count), as_json, |out| out.write_all(&list))?;
+    if unlisted.unwritable > 0 {
+        let what = if form == Form::SquashfsSort {
+            "contain a newline"
+        } else {
+            "contain characters that this format or its readers do not take"
+        };
+        warning!("{} paths that {what} were left out", unlisted.unwritable);
     }
-    if left_out > 0 {
-        warning!("{left_out} paths that contain a newline were left out");
+    if unlisted.beyond_limit > 0 {
+        warning!("the last {} paths were left out: the list may have 64K", unlisted.beyond_limit);
     }
     Ok(())
 }
 
-/// What is exported as JSON: the paths, or the priorities of a list for `mksquashfs`.
-fn exported(form: Form, paths: &[&[u8]], list: &[u8]) -> Value {
-    if form == Form::Paths {
-        let paths: Vec<Value> = paths.iter().map(|path| json_bytes(path)).collect();
-        return json!({ "paths": paths });
+fn ranges(args: &ExportArgs, warm: &Warm, global: &Global) -> Result<(), Failure> {
+    if warm.ranges.is_empty() {
+        return Err(nothing(args, "reads of the image"));
     }
+    let target = args.target.as_ref().or(args.image.as_ref());
+    let name = target.map_or(&b""[..], |path| path.as_os_str().as_bytes());
+    if args.format == Form::Fio && !warm::fio_takes_name(name) {
+        let failure = Failure::usage("a log of fio cannot name a file with blanks in its name");
+        return Err(failure.hint("give another name with --target, and fio --replay_redirect"));
+    }
+    let as_json = || json!({ "ranges": warm.ranges });
+    put(args, global, ("ranges", warm.ranges.len()), as_json, |out| match args.format {
+        Form::Fio => warm::write_fio_log(&warm.ranges, name, out),
+        _ => warm::write_ranges(&warm.ranges, out),
+    })
+}
+
+/// Writes what is exported, as JSON where the command prints it so.
+fn put(
+    args: &ExportArgs,
+    global: &Global,
+    (what, count): (&str, usize),
+    as_json: impl FnOnce() -> Value,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let output = args.output.as_deref();
+    if global.json && output.is_none() {
+        say!("{}", as_json());
+        return Ok(());
+    }
+    write_to(output, write)?;
+    if let Some(path) = output {
+        Written::file(path).with(what, count as u64).tell(global);
+    }
+    Ok(())
+}
+
+fn lines(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// What was written as JSON a moment ago.
+fn parsed(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap_or_default()
+}
+
+/// A list for `mksquashfs` as JSON.
+fn priorities(list: &[u8]) -> Value {
     let row = |line: &[u8]| {
         let space = line.iter().rposition(|&byte| byte == b' ')?;
         let (path, priority) = line.split_at(space);
         let priority: i64 = std::str::from_utf8(priority).ok()?.trim().parse().ok()?;
         Some(json!({ "path": json_bytes(&unescaped(path)), "priority": priority }))
     };
-    let lines = list.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    json!({ "priorities": lines.filter_map(row).collect::<Vec<_>>() })
+    json!({ "priorities": lines(list).filter_map(row).collect::<Vec<_>>() })
 }
 
 /// A path without the backslashes in front of special characters.

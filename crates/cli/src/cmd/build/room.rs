@@ -1,0 +1,74 @@
+//! How large an image shall be: `--size` and `--free`.
+
+use clap::Args;
+use seekless_fs::plan::Spare;
+use seekless_units::{ByteLen, parse_size};
+
+/// The size of an image, or the free space in it.
+#[derive(Args, Debug, Clone, Copy)]
+pub(super) struct RoomArgs {
+    /// Size of the file system; with a plus, free space in addition to what the contents
+    /// need, and inodes for it [default: as small as the contents allow]
+    #[arg(long, value_name = "[+]SIZE", value_parser = parse_wanted)]
+    size: Option<WantedSize>,
+    /// Percentage of the file system that is free, with inodes for it
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share, conflicts_with = "size")]
+    free: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum WantedSize {
+    /// Of the whole file system.
+    Whole(ByteLen),
+    /// Free, besides what is needed.
+    More(ByteLen),
+}
+
+fn parse_wanted(text: &str) -> Result<WantedSize, String> {
+    match text.trim().strip_prefix('+') {
+        Some(more) => parse_size(more).map(WantedSize::More),
+        None => parse_size(text).map(WantedSize::Whole),
+    }
+}
+
+/// Percent with up to two decimals, in hundredths.
+fn parse_share(text: &str) -> Result<u32, String> {
+    let bad = || format!("'{text}' is not a percentage from 0 to 90");
+    let value: f64 = text.trim_end_matches('%').parse().map_err(|_| bad())?;
+    if (0.0..=90.0).contains(&value) { Ok((value * 100.0).round() as u32) } else { Err(bad()) }
+}
+
+impl RoomArgs {
+    /// The size, where that was given.
+    pub(super) fn whole(self) -> Option<ByteLen> {
+        match self.size {
+            Some(WantedSize::Whole(size)) => Some(size),
+            _ => None,
+        }
+    }
+
+    /// What is free besides what is needed, where no size was given.
+    pub(super) fn spare(self) -> Spare {
+        let bytes = match self.size {
+            Some(WantedSize::More(bytes)) => bytes,
+            _ => ByteLen::ZERO,
+        };
+        Spare { bytes, share: self.free.unwrap_or_default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_with_and_without_a_plus() {
+        assert_eq!(parse_wanted("2G"), Ok(WantedSize::Whole(ByteLen::new(2 << 30))));
+        assert_eq!(parse_wanted("+512K"), Ok(WantedSize::More(ByteLen::new(512 << 10))));
+        for text in ["+", "++1", "+-1", "1+"] {
+            assert!(parse_wanted(text).is_err(), "{text}");
+        }
+        assert_eq!((parse_share("20%"), parse_share("12.5")), (Ok(2000), Ok(1250)));
+        assert!(parse_share("91").is_err() && parse_share("-1").is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! `seekless build --verity`: the hash tree of an image.
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Output};
+use crate::progress;
+use crate::written::Written;
+use clap::Args;
+use seekless_device::{BlockDevice, DeviceError, FileDevice, Window};
+use seekless_fs::FsError;
+use seekless_units::{ByteLen, Lba};
+use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whether there is to be a hash tree, and where.
+#[derive(Args, Debug)]
+pub(super) struct VerityArgs {
+    /// Append a dm-verity hash tree to the image, and print its root hash
+    #[arg(long)]
+    verity: bool,
+    /// Write the dm-verity hash tree to a file of its own
+    #[arg(long, value_name = "FILE", conflicts_with = "verity")]
+    verity_tree: Option<PathBuf>,
+    /// Write the root hash of the tree to a file, too
+    #[arg(long, value_name = "FILE")]
+    root_hash_file: Option<PathBuf>,
+}
+
+/// The tree that was written.
+pub(super) struct Sealed {
+    root: RootHash,
+    /// Where in its file it begins.
+    offset: u64,
+    tree: Option<PathBuf>,
+}
+
+impl VerityArgs {
+    /// Whether there is to be a tree.
+    fn is_wanted(&self) -> bool {
+        self.verity || self.verity_tree.is_some()
+    }
+
+    /// Refuses what cannot be done, before anything is. Begins the tree's own file, if it
+    /// has one.
+    pub(super) fn begin(&self, image: &Path, force: bool) -> Result<Option<Output>, Failure> {
+        if self.root_hash_file.is_some() && !self.is_wanted() {
+            return Err(Failure::usage("--root-hash-file needs --verity or --verity-tree"));
+        }
+        let others = [&self.verity_tree, &self.root_hash_file];
+        if others.into_iter().flatten().any(|path| path == image)
+            || (self.verity_tree.is_some() && self.verity_tree == self.root_hash_file)
+        {
+            return Err(Failure::usage("image, hash tree and root hash need files of their own"));
+        }
+        self.verity_tree.as_ref().map(|path| Output::create(path, force)).transpose()
+    }
+
+    /// Writes the tree of an image that is complete but for its name, and the root hash.
+    pub(super) fn seal(
+        &self,
+        image: (&Output, &Path),
+        tree: Option<Output>,
+        global: &Global,
+    ) -> Result<Option<Sealed>, Failure> {
+        if !self.is_wanted() {
+            return Ok(None);
+        }
+        let (output, path) = image;
+        let io = |error: std::io::Error| Failure::io(path.display(), &error);
+        let failed = |error| failed(error).about(path.display());
+        let file = output.file()?;
+        let len = ByteLen::new(file.metadata().map_err(io)?.len());
+        let whole = FileDevice::from_file(file, false).map_err(io)?;
+        let verity = Verity::new(&whole).map_err(failed)?;
+        let bar = progress::bytes(global, len);
+        let progress = |bytes| bar.inc(bytes);
+        let (root, offset) = match &tree {
+            Some(tree) => {
+                let file = tree.file()?;
+                file.set_len(verity.tree_len().get()).map_err(io)?;
+                let tree = FileDevice::from_file(file, true).map_err(io)?;
+                (verity.write(&whole, &tree, ByteLen::ZERO, &progress).map_err(failed)?, 0)
+            }
+            None => {
+                let offset = len.get().next_multiple_of(HASH_BLOCK);
+                let file = output.file()?;
+                file.set_len(offset + verity.tree_len().get()).map_err(io)?;
+                let both: Arc<dyn BlockDevice> =
+                    Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+                let data = Window::new(both.clone(), Lba::ZERO, len)
+                    .map_err(|error: DeviceError| failed(error.into()))?;
+                let at = ByteLen::new(offset);
+                (verity.write(&data, both.as_ref(), at, &progress).map_err(failed)?, offset)
+            }
+        };
+        bar.finish_and_clear();
+        if let Some(tree) = tree {
+            tree.finish()?;
+        }
+        if let Some(path) = &self.root_hash_file {
+            // As veritysetup --root-hash-file has it: no newline.
+            output::replace(path, |out| write!(out, "{root}"))?;
+        }
+        Ok(Some(Sealed { root, offset, tree: self.verity_tree.clone() }))
+    }
+}
+
+impl Sealed {
+    /// The line of success with what is needed to use the tree.
+    pub(super) fn tell(&self, written: Written) -> Written {
+        let written = written.with_text("root_hash", "root hash", &self.root.to_string());
+        match &self.tree {
+            Some(tree) => {
+                written.with_text("verity_tree", "hash tree", &tree.display().to_string())
+            }
+            None => written.with_number("hash_offset", "hash offset", self.offset),
+        }
+    }
+}
+
+fn failed(error: VerityError) -> Failure {
+    match error {
+        VerityError::Device(error) => Failure::from(FsError::from(error)),
+        VerityError::Length(_) => Failure::new(Kind::Unsupported, error.to_string()),
+    }
+}

@@ -1,0 +1,210 @@
+//! Which container image is meant where there are several: by its name, and by the
+//! machine that it is for.
+
+use super::store::Store;
+use oci_spec::image as spec;
+use seekless_fs::FsError;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+/// A machine that a container image may be for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Platform {
+    /// `linux` ...
+    pub os: String,
+    /// `amd64`, `arm64` ... as Go has them.
+    pub architecture: String,
+    /// `v7` ...; any, if there is none, but rather the usual one.
+    pub variant: Option<String>,
+}
+
+impl Default for Platform {
+    /// This machine.
+    fn default() -> Self {
+        let (architecture, variant) = known_as(std::env::consts::ARCH);
+        Self { os: "linux".into(), architecture: architecture.into(), variant }
+    }
+}
+
+/// An architecture as Go has it, and its variant, of a name that others have for it
+/// (containerd, `platforms/database.go`).
+fn known_as(name: &str) -> (&str, Option<String>) {
+    match name {
+        "x86_64" | "x86-64" => ("amd64", None),
+        "aarch64" => ("arm64", None),
+        "i386" | "i686" | "x86" => ("386", None),
+        "armhf" => ("arm", Some("v7".into())),
+        "armel" => ("arm", Some("v6".into())),
+        "powerpc64" => ("ppc64le", None),
+        other => (other, None),
+    }
+}
+
+/// The variant that an architecture has where none is told.
+fn usual_variant(architecture: &str) -> &'static str {
+    match architecture {
+        "amd64" => "v1",
+        "arm" => "v7",
+        "arm64" => "v8",
+        _ => "",
+    }
+}
+
+impl FromStr for Platform {
+    type Err = String;
+
+    /// Reads `OS/ARCH` or `OS/ARCH/VARIANT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad =
+            || format!("'{text}' is not OS/ARCH[/VARIANT], such as linux/arm64 or linux/arm/v7");
+        let parts: Vec<&str> = text.split('/').collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err(bad());
+        }
+        let (os, name, variant) = match parts[..] {
+            [os, name] => (os, name, None),
+            [os, name, variant] => (os, name, Some(variant.to_string())),
+            _ => return Err(bad()),
+        };
+        let (architecture, implied) = known_as(name);
+        Ok(Self { os: os.into(), architecture: architecture.into(), variant: variant.or(implied) })
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { os, architecture, variant } = self;
+        write!(f, "{os}/{architecture}")?;
+        variant.as_ref().map_or(Ok(()), |variant| write!(f, "/{variant}"))
+    }
+}
+
+impl From<&spec::Platform> for Platform {
+    fn from(found: &spec::Platform) -> Self {
+        let (os, architecture) = (found.os().to_string(), found.architecture().to_string());
+        Self { os, architecture, variant: found.variant().clone() }
+    }
+}
+
+impl Platform {
+    /// Whether an image for `found` is for this machine.
+    pub(super) fn takes(&self, found: &Self) -> bool {
+        let is_same = self.os == found.os && self.architecture == found.architecture;
+        is_same && self.variant.as_ref().is_none_or(|variant| variant == found.variant_or_usual())
+    }
+
+    /// Whether the variant is that which is meant where none is told.
+    pub(super) fn is_usual(&self) -> bool {
+        self.variant_or_usual() == usual_variant(&self.architecture)
+    }
+
+    fn variant_or_usual(&self) -> &str {
+        match self.variant.as_deref() {
+            None | Some("") => usual_variant(&self.architecture),
+            Some(variant) => variant,
+        }
+    }
+}
+
+/// Which image is taken where there are several.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Choice {
+    /// The machine it is for; this one, where there are several and none is named.
+    pub platform: Option<Platform>,
+    /// Its name, whole (`docker.io/library/debian:12`) or its end from a colon or
+    /// slash on (`debian:12`, `12`; `debian` for `debian:latest`); any, when there
+    /// is only one.
+    pub tag: Option<String>,
+}
+
+impl Choice {
+    /// Whether an image with these names is wanted.
+    pub(super) fn takes<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
+        let Some(tag) = &self.tag else { return true };
+        // Without a tag in it, a name means the latest.
+        let wanted = [tag.clone(), format!("{tag}:latest")];
+        let is_end = |name: &str, tag: &String| {
+            let before = name.strip_suffix(tag.as_str());
+            before.is_some_and(|before| before.is_empty() || before.ends_with([':', '/']))
+        };
+        names.any(|name| wanted.iter().any(|tag| is_end(name, tag)))
+    }
+
+    pub(super) fn none(&self, store: &Store, names: &[String]) -> FsError {
+        match &self.tag {
+            Some(tag) => store.invalid(format!("no image has the tag {tag}{}", known(names))),
+            None => store.invalid("contains no image"),
+        }
+    }
+
+    pub(super) fn several(&self, store: &Store, names: &[String]) -> FsError {
+        store.invalid(format!("contains several images; select one with --tag{}", known(names)))
+    }
+
+    /// Refuses an image for another machine than the one that was named. `found` is what
+    /// its configuration says, which need not tell a variant.
+    pub(super) fn check_platform(&self, store: &Store, found: &Platform) -> Result<(), FsError> {
+        let Some(wanted) = &self.platform else { return Ok(()) };
+        let variant = wanted.variant.clone().filter(|_| found.variant.is_some());
+        if (Platform { variant, ..wanted.clone() }).takes(found) {
+            return Ok(());
+        }
+        Err(no_image_for(store, wanted, std::slice::from_ref(found)))
+    }
+}
+
+pub(super) fn no_image_for(store: &Store, wanted: &Platform, found: &[Platform]) -> FsError {
+    let found: Vec<String> = found.iter().map(Platform::to_string).collect();
+    store.invalid(format!("no image for {wanted}{}", known(&found)))
+}
+
+pub(super) fn several_variants(store: &Store, wanted: &Platform, found: &[Platform]) -> FsError {
+    let found: Vec<String> = found.iter().map(Platform::to_string).collect();
+    let known = known(&found);
+    store
+        .invalid(format!("contains several images for {wanted}; select one with --platform{known}"))
+}
+
+/// The names there are, for a message.
+fn known(names: &[String]) -> String {
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    if names.is_empty() { String::new() } else { format!(" (there are: {})", names.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn platform(text: &str) -> Platform {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn platforms_are_read_as_others_write_them() {
+        for (text, shown) in [
+            ("linux/amd64", "linux/amd64"),
+            ("linux/x86_64", "linux/amd64"),
+            ("linux/aarch64", "linux/arm64"),
+            ("linux/armhf", "linux/arm/v7"),
+            ("linux/arm/v6", "linux/arm/v6"),
+        ] {
+            assert_eq!(platform(text).to_string(), shown);
+        }
+        for text in ["linux", "linux/", "/amd64", "a/b/c/d", "linux/arm/"] {
+            assert!(text.parse::<Platform>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_variant_that_is_not_told_is_the_usual_one() {
+        assert!(platform("linux/arm64/v8").takes(&platform("linux/arm64")));
+        assert!(platform("linux/arm64").takes(&platform("linux/arm64/v9")));
+        assert!(!platform("linux/arm64/v9").takes(&platform("linux/arm64")));
+        assert!(!platform("linux/arm/v6").takes(&platform("linux/arm/v7")));
+        assert!(!platform("linux/arm").takes(&platform("linux/arm64")));
+        assert!(platform("linux/arm/v7").is_usual() && platform("linux/arm").is_usual());
+        assert!(!platform("linux/arm/v6").is_usual() && platform("linux/riscv64").is_usual());
+    }
+}

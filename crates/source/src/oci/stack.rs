@@ -1,0 +1,79 @@
+//! The layers of an image laid over each other, and what they hide of one another.
+
+use crate::archive::{ArchiveSource, Contents, Layer};
+use crate::options::TreeOptions;
+use crate::tar::{self, read_into};
+use crate::unpack::Unpacker;
+use seekless_fs::FsError;
+use seekless_fs::tree::{NodeId, TreeBuilder};
+use std::collections::HashSet;
+
+/// Layers laid over each other.
+pub(super) struct Stack {
+    unpacker: Unpacker,
+    contents: Contents,
+}
+
+impl Stack {
+    pub(super) fn new(options: &TreeOptions) -> Self {
+        Self { unpacker: Unpacker::new(options.clone()), contents: Contents::default() }
+    }
+
+    /// Adds the next layer.
+    pub(super) fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
+        let layer = self.contents.add_archive(layer, name)?;
+        apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
+        let wanted = |path: &[u8]| whiteout(path).is_none();
+        read_into(&mut self.unpacker, &mut self.contents, layer, wanted)
+    }
+
+    pub(super) fn finish(self) -> Result<ArchiveSource, FsError> {
+        Ok(ArchiveSource::new(self.unpacker.finish()?, self.contents))
+    }
+}
+
+/// What a whiteout hides.
+enum Whiteout<'a> {
+    /// All that is in the directory.
+    Opaque(&'a [u8]),
+    /// One name in the directory.
+    Name(&'a [u8], &'a [u8]),
+}
+
+fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
+    let (dir, name) = match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&b""[..], path),
+    };
+    match name.strip_prefix(b".wh.")? {
+        b".wh..opq" => Some(Whiteout::Opaque(dir)),
+        hidden => Some(Whiteout::Name(dir, hidden)),
+    }
+}
+
+/// Takes what a layer hides out of the layers below.
+fn apply_whiteouts(
+    unpacker: &mut Unpacker,
+    contents: &mut Contents,
+    layer: Layer,
+) -> Result<(), FsError> {
+    let mut opaque: HashSet<NodeId> = HashSet::new();
+    let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
+    tar::paths(contents, layer, &mut |path| match whiteout(path) {
+        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.find(dir).ok().flatten()),
+        Some(Whiteout::Name(dir, name)) => {
+            if let Some(dir) = unpacker.find(dir).ok().flatten() {
+                hidden.push((dir, name.to_vec()));
+            }
+        }
+        None => {}
+    })?;
+    let builder: &mut TreeBuilder = unpacker.builder();
+    for (dir, name) in hidden {
+        builder.remove(dir, &name);
+    }
+    if !opaque.is_empty() {
+        builder.clear(&opaque);
+    }
+    Ok(())
+}
