@@ -35,7 +35,7 @@ lint:
 judges:
 	.ci/judges
 
-# Builds the peers and prints the table of docs/performance.md.
+# Builds the peers and prints the tables on speed of docs/figures.md.
 bench:
 	bench/run.sh
 

@@ -3,7 +3,7 @@
 # A file system of blocks of 1 KiB is filled with small files, of which every
 # second one is removed again: RUNS free runs (default 100,000). Then all files
 # of a list in random order are laid out together. Prints the line of
-# docs/performance.md.
+# docs/figures.md.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)

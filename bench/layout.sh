@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What re-layout wins, on two workloads; root, for mkfs, loop mounts and a mount
-# namespace. Prints the tables of docs/results.md.
+# namespace. Prints the tables of docs/figures.md.
 #
 #   small   1,500 of 6,157 small files read in random order, 1 GiB image made by
 #           mke2fs and cp -a, and by seekless

@@ -2,9 +2,8 @@
 # What the score of a recorded trace predicts, and what the program itself, run from
 # cold caches, asks the disk for: on an image by mke2fs, on one that cp -a has filled,
 # and on one optimized for the trace; then on one that was recorded and optimized once
-# more. Prints the tables of docs/validation.md, docs/recording.md and docs/results.md. The
-# trace is recorded on the image by mke2fs. Needs root, python3, git, gcc and 8 GB in
-# TMPDIR.
+# more. Prints the tables of docs/figures.md and docs/recording.md. The trace is
+# recorded on the image by mke2fs. Needs root, python3, git, gcc and 8 GB in TMPDIR.
 #
 #   SEEKLESS  the program [target/release/seekless]
 #   BLOCKS    sizes of blocks ["4096 1024"]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The table of docs/validation.md: what `seekless score` predicts, set against
+# The table of docs/figures.md: what `seekless score` predicts, set against
 # what the running kernel asks a loop device for. Three workloads on three
 # images each: mke2fs -d, cp -a, and `seekless optimize`. Needs root, gcc and
 # python3, and 4 GB of room.
