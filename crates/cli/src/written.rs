@@ -64,9 +64,8 @@ impl Written {
     }
 
     /// The same with an image's UUID.
-    pub(crate) fn with_uuid(mut self) -> Result<Self, Failure> {
-        let uuid =
-            uuid::text(&image::open(&self.path, &PlaceArgs::default(), PLAIN)?.geometry().uuid);
+    pub(crate) fn with_uuid(mut self, place: &PlaceArgs) -> Result<Self, Failure> {
+        let uuid = uuid::text(&image::open(&self.path, place, PLAIN)?.geometry().uuid);
         self.text += &format!(", UUID {uuid}");
         self.fields.insert("uuid".into(), uuid.into());
         Ok(self)

@@ -1,5 +1,6 @@
 //! What partitions are said to be for.
 
+use sha2::{Digest, Sha256};
 use std::fmt;
 use std::str::FromStr;
 
@@ -47,6 +48,27 @@ impl FromStr for Guid {
             guid[at] = u8::from_str_radix(pair, 16).map_err(|_| ())?;
         }
         Ok(Self(guid))
+    }
+}
+
+impl Guid {
+    /// One that is the same whenever `what` and `bytes` are (RFC 9562, version 8).
+    #[must_use]
+    pub fn derived(what: &str, bytes: &[u8]) -> Self {
+        let hash = Sha256::new().chain_update("seekless gpt ").chain_update(what);
+        let hash = hash.chain_update(bytes).finalize();
+        let mut guid = [0; 16];
+        guid.copy_from_slice(&hash[..16]);
+        // The third part lies on the disk with its low byte first.
+        guid[7] = guid[7] & 0x0F | 0x80;
+        guid[8] = guid[8] & 0x3F | 0x80;
+        Self(guid)
+    }
+
+    /// The type of that name in a GUID partition table, as sfdisk(8) has it.
+    #[must_use]
+    pub fn of_type(name: &str) -> Option<Self> {
+        GPT.iter().find(|(_, known)| *known == name).and_then(|(guid, _)| guid.parse().ok())
     }
 }
 
@@ -139,6 +161,12 @@ mod tests {
         for (text, _) in GPT {
             assert_eq!(text.parse::<Guid>().unwrap().to_string(), text);
         }
+        let linux = Guid::of_type("Linux filesystem").unwrap().to_string();
+        assert_eq!(linux, "0fc63daf-8483-4772-8e79-3d69d8477de4");
+        assert_eq!(Guid::of_type("Linux"), None);
+        let derived = Guid::derived("root", b"bytes");
+        assert_eq!(derived.to_string().as_bytes()[14], b'8');
+        assert_ne!(derived, Guid::derived("esp", b"bytes"));
         let guid = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B".parse::<Guid>().unwrap();
         assert_eq!(guid.0[..6], [0x28, 0x73, 0x2a, 0xc1, 0x1f, 0xf8]);
         for wrong in ["", "c12a7328", "c12a7328-f81f-11d2-ba4b-00a0c93ec93", "ä"] {

@@ -3,14 +3,17 @@
 //! A GUID partition table is read with its checksums, from the copy at the end
 //! where the first one is damaged (UEFI Specification, chapter 5.3); else the
 //! table of a master boot record, with the chain of logical partitions. What they
-//! say is checked: every partition that is given out lies on the device.
+//! say is checked: every partition that is given out lies on the device. New disks get
+//! a GUID partition table.
 
 mod gpt;
 mod kind;
+mod make;
 mod mbr;
 mod select;
 
 pub use kind::{Guid, Kind};
+pub use make::{NewPartition, write};
 pub use select::SelectError;
 
 use seekless_device::{BlockDevice, DeviceError};

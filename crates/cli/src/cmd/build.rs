@@ -1,12 +1,13 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
+mod disk;
 mod fat;
 mod room;
 mod ufs;
 mod verity;
 mod write;
 
-pub(crate) use write::write_built;
+pub(crate) use write::{Place, write_built};
 
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
@@ -19,6 +20,7 @@ use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
+use disk::DiskArgs;
 use room::RoomArgs;
 use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
@@ -64,6 +66,7 @@ Examples:
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
   seekless build rootfs/ -o disk.img --compat debian11,grub2.06
+  seekless build rootfs/ -o disk.img --disk --esp esp/ --size +1G
   seekless build rootfs/ -o disk.img --verity
   seekless build rootfs/ -o disk.img --verity-tree disk.verity --root-hash-file disk.roothash
   seekless build old.img -o new.img --features ^has_journal --inode-size 512
@@ -124,6 +127,8 @@ pub(crate) struct BuildArgs {
     /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
+    #[command(flatten)]
+    disk: DiskArgs,
     #[command(flatten)]
     verity: VerityArgs,
     #[command(flatten)]
@@ -207,18 +212,24 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let source = source::open_layers(&args.sources, &args.tree, args.open, purpose)?;
-    match &options {
-        Options::Ext(options) => write_ext(args, source.as_ref(), options, &output, global)?,
-        Options::Ufs(options) => ufs::write_ufs(args, source.as_ref(), options, &output, global)?,
-        Options::Fat(options) => fat::write_fat(args, source.as_ref(), options, &output, global)?,
+    let disk = args.disk.begin(args, &output, global)?;
+    let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
+    let (source, place) = (source.as_ref(), Place { output: &output, path: &args.output, start });
+    let size = match &options {
+        Options::Ext(options) => write_ext(args, source, options, place, global)?,
+        Options::Ufs(options) => ufs::write_ufs(args, source, options, place, global)?,
+        Options::Fat(options) => fat::write_fat(args, source, options, place, global)?,
+    };
+    if let Some(disk) = &disk {
+        disk.finish(args, &output, size)?;
     }
     let sealed = args.verity.seal((&output, &args.output), tree, global)?;
     output.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
-        let written = Written::image(&args.output, files)?;
+        let written = Written::image_in(&args.output, &args.disk.place(), files)?;
         let is_random = args.uuid == Some(WantedUuid::Random);
-        let written = if is_random { written.with_uuid()? } else { written };
+        let written = if is_random { written.with_uuid(&args.disk.place())? } else { written };
         sealed.iter().fold(written, |written, sealed| sealed.tell(written)).tell(global);
     }
     Ok(ExitCode::SUCCESS)
@@ -255,15 +266,15 @@ fn write_ext(
     args: &BuildArgs,
     source: &dyn Source,
     options: &BuildOptions,
-    output: &Output,
+    place: Place<'_>,
     global: &Global,
-) -> Result<(), Failure> {
+) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
     let builder = Builder::new(source, options).map_err(about)?;
     let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
+    write_built(&builder, &plan, &args.shown_sources(), place, global)
 }
 
 /// What the traces touch, in order.

@@ -1,6 +1,6 @@
 //! `seekless mkfs`: an empty UFS or FAT image.
 
-use crate::args::Global;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::fat_args::{FatMakeArgs, warn_of_width};
 use crate::output::Output;
@@ -183,7 +183,8 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     if !global.quiet || global.json {
         // The root directory.
         let written = Written::image(&args.image, 1)?;
-        if args.uuid.is_some() { written.with_uuid()? } else { written }.tell(global);
+        if args.uuid.is_some() { written.with_uuid(&PlaceArgs::default())? } else { written }
+            .tell(global);
     }
     Ok(ExitCode::SUCCESS)
 }

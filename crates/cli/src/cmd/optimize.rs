@@ -6,7 +6,7 @@ mod in_place;
 pub(super) use in_place::tell_gain;
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
-use crate::cmd::build::write_built;
+use crate::cmd::build::{Place, write_built};
 use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::image::{self, open_options, refuse_others};
@@ -352,7 +352,8 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.image.display(), output, args.written(), global)
+    let place = Place::whole(output, args.written());
+    write_built(&builder, &plan, &args.image.display(), place, global).map(drop)
 }
 
 fn report(

@@ -9,6 +9,7 @@ mod populate;
 
 mod compat;
 mod containers;
+mod disks;
 mod features;
 mod foreign;
 mod kill;

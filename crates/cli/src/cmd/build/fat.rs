@@ -1,11 +1,10 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Family, write_built, wrong};
+use super::{BuildArgs, Family, Place, write_built, wrong};
 use crate::args::Global;
 use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::fat_args::{lost, warn_of_width};
-use crate::output::Output;
 use crate::source::source_date_epoch;
 use crate::uuid::{WantedUuid, random};
 use seekless_fat::{self as fat, FatWidth};
@@ -14,6 +13,7 @@ use seekless_fs::tree::{NodeId, Tree};
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner::Touch;
 use seekless_layout::{by_path, planner};
+use seekless_units::ByteLen;
 use std::collections::HashMap;
 
 impl BuildArgs {
@@ -71,9 +71,9 @@ pub(super) fn write_fat(
     args: &BuildArgs,
     source: &dyn Source,
     options: &fat::BuildOptions,
-    output: &Output,
+    place: Place<'_>,
     global: &Global,
-) -> Result<(), Failure> {
+) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
     let builder = fat::Builder::new(source, options).map_err(about)?;
     if let Some(clusters) = builder.ambiguous_clusters() {
@@ -85,7 +85,7 @@ pub(super) fn write_fat(
     let touches = touches(args, source, builder.block_size())?;
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
+    write_built(&builder, &plan, &args.shown_sources(), place, global)
 }
 
 /// What the traces touch, in order. A trace of a FAT volume may have names in another case

@@ -1,15 +1,15 @@
 //! `seekless build` for UFS images.
 
-use super::{BuildArgs, Family, small, touches, write_built, wrong};
+use super::{BuildArgs, Family, Place, small, touches, write_built, wrong};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::source::source_date_epoch;
 use seekless_ffs::{self as ufs, Version};
 use seekless_fs::plan::ObjectId;
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
 use seekless_layout::planner::{self, Part, Touch};
+use seekless_units::ByteLen;
 
 impl BuildArgs {
     /// The options of a UFS image.
@@ -63,9 +63,9 @@ pub(super) fn write_ufs(
     args: &BuildArgs,
     source: &dyn Source,
     options: &ufs::BuildOptions,
-    output: &Output,
+    place: Place<'_>,
     global: &Global,
-) -> Result<(), Failure> {
+) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
     let block_size = options.make.block_size;
     let mut touches = touches(args, source, block_size)?;
@@ -75,7 +75,7 @@ pub(super) fn write_ufs(
     touches = touches.into_iter().flat_map(|touch| with_shared(&builder, touch)).collect();
     let align = (args.chunk.get() / u64::from(block_size)).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    write_built(&builder, &plan, &args.shown_sources(), output, &args.output, global)
+    write_built(&builder, &plan, &args.shown_sources(), place, global)
 }
 
 /// A touch, and that of the block in which another file has its last fragments.

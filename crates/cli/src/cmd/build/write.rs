@@ -5,14 +5,15 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress;
 use crate::say::warning;
-use seekless_device::FileDevice;
+use seekless_device::{BlockDevice, FileDevice, Window};
 use seekless_ext::Builder;
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::Plan;
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, Lba};
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A volume whose layout is decided.
 pub(crate) trait Built {
@@ -24,7 +25,7 @@ pub(crate) trait Built {
     fn write(
         &self,
         plan: &Plan,
-        device: &FileDevice,
+        device: &dyn BlockDevice,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(), FsError>;
 }
@@ -41,7 +42,7 @@ macro_rules! built {
             fn write(
                 &self,
                 plan: &Plan,
-                device: &FileDevice,
+                device: &dyn BlockDevice,
                 progress: &(dyn Fn(u64) + Sync),
             ) -> Result<(), FsError> {
                 self.write(plan, device, progress)
@@ -54,30 +55,59 @@ built!(Builder<'_>);
 built!(ufs::Builder<'_>);
 built!(seekless_fat::Builder<'_>);
 
-/// Writes a planned image to an output file; `source` names what it is made of.
+/// Where an image is written: to a file of its own, or to a part of a disk.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// The file.
+    pub(crate) output: &'a Output,
+    /// What it will be called.
+    pub(crate) path: &'a Path,
+    /// The byte that the image begins with; zero if it has the file to itself.
+    pub(crate) start: ByteLen,
+}
+
+impl<'a> Place<'a> {
+    /// The whole of a file.
+    pub(crate) fn whole(output: &'a Output, path: &'a Path) -> Self {
+        Self { output, path, start: ByteLen::ZERO }
+    }
+
+    /// The device that is just there, after the file has been made long enough.
+    fn device(self, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
+        let file = self.output.file()?;
+        let io = |error: std::io::Error| Failure::io(self.path.display(), &error);
+        file.set_len(self.start.get() + size.get()).map_err(io)?;
+        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+        if self.start == ByteLen::ZERO {
+            return Ok(device);
+        }
+        let part = Window::new(device, Lba::containing(self.start), size);
+        let about = |error| Failure::from(FsError::from(error)).about(self.path.display());
+        part.map(|part| -> Arc<dyn BlockDevice> { Arc::new(part) }).map_err(about)
+    }
+}
+
+/// Writes a planned image; `source` names what it is made of. Its length.
 pub(crate) fn write_built(
     builder: &dyn Built,
     plan: &Plan,
     source: &dyn Display,
-    output: &Output,
-    path: &Path,
+    place: Place<'_>,
     global: &Global,
-) -> Result<(), Failure> {
+) -> Result<ByteLen, Failure> {
     let clamped = builder.clamped_times();
     if clamped > 0 {
         warning!(
             "{clamped} files have timestamps that their inodes cannot store; the nearest possible times are used"
         );
     }
-    let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(path.display(), &error);
-    file.set_len(builder.size().get()).map_err(io)?;
-    let device = FileDevice::from_file(file, true).map_err(io)?;
-    let bar = progress::bytes(global, builder.size());
-    builder.write(plan, &device, &|bytes| bar.inc(bytes)).map_err(|error| match error {
-        FsError::Device(_) => Failure::from(error).about(path.display()),
+    let size = builder.size();
+    let device = place.device(size)?;
+    let bar = progress::bytes(global, size);
+    builder.write(plan, device.as_ref(), &|bytes| bar.inc(bytes)).map_err(|error| match error {
+        FsError::Device(_) => Failure::from(error).about(place.path.display()),
         _ => Failure::from(error).about(source),
     })?;
     bar.finish_and_clear();
-    Ok(())
+    Ok(size)
 }

@@ -1,0 +1,186 @@
+//! `seekless build --disk`: the image of a whole disk, with a GUID partition table, an EFI
+//! system partition and the root.
+
+use super::{BuildArgs, Family, Place, write_built, wrong};
+use crate::args::{Global, PlaceArgs};
+use crate::failure::{Failure, Kind};
+use crate::fat_args::warn_of_width;
+use crate::output::Output;
+use crate::source::{self, Purpose, source_date_epoch};
+use clap::{Args, ValueEnum};
+use seekless_device::{BlockDevice, FileDevice};
+use seekless_fat::{self as fat, Losses, MakeOptions};
+use seekless_fs::source::Source;
+use seekless_fs::{FsError, Timestamp};
+use seekless_layout::planner;
+use seekless_partition::{Guid, NewPartition, TableError, write};
+use seekless_source::LayeredSource;
+use seekless_units::{ByteLen, parse_size};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What partitions begin with a multiple of, and what is kept free at both ends of the
+/// disk for the table: bytes.
+const ALIGN: u64 = 1 << 20;
+
+/// Bytes of the root file system from which the identifiers are derived: its own is among
+/// them, whatever its format.
+const IDENTITY: usize = 128 << 10;
+
+/// Whether a disk is made, and what is on it besides.
+#[derive(Args, Debug)]
+pub(super) struct DiskArgs {
+    /// Make the image of a disk with a GUID partition table: an EFI system partition,
+    /// and the file system as its root
+    #[arg(long, conflicts_with_all = ["verity", "verity_tree"])]
+    disk: bool,
+    /// With --disk: what the EFI system partition contains, as SOURCE [default: nothing]
+    #[arg(long, requires = "disk", value_name = "SOURCE")]
+    esp: Option<PathBuf>,
+    /// With --disk: size of the EFI system partition
+    #[arg(
+        long,
+        requires = "disk",
+        value_parser = parse_size,
+        default_value = "64M",
+        value_name = "SIZE"
+    )]
+    esp_size: ByteLen,
+    /// With --disk: architecture that the type of the root partition tells
+    #[arg(long, requires = "disk", value_enum, default_value_t = Arch::X86_64)]
+    arch: Arch,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Arch {
+    X86,
+    #[value(name = "x86-64")]
+    X86_64,
+    Arm,
+    Arm64,
+    Riscv64,
+}
+
+impl Arch {
+    /// The type of its roots (Discoverable Partitions Specification).
+    const fn root(self) -> &'static str {
+        match self {
+            Self::X86 => "Linux root (x86)",
+            Self::X86_64 => "Linux root (x86-64)",
+            Self::Arm => "Linux root (ARM)",
+            Self::Arm64 => "Linux root (ARM-64)",
+            Self::Riscv64 => "Linux root (RISC-V-64)",
+        }
+    }
+}
+
+/// A disk of which the EFI system partition is written.
+pub(super) struct Disk {
+    esp: ByteLen,
+}
+
+impl DiskArgs {
+    /// Where the file system is found afterwards.
+    pub(super) fn place(&self) -> PlaceArgs {
+        PlaceArgs { partition: self.disk.then(|| "2".into()), offset: None }
+    }
+
+    /// Writes the EFI system partition, if there is to be one.
+    pub(super) fn begin(
+        &self,
+        args: &BuildArgs,
+        output: &Output,
+        global: &Global,
+    ) -> Result<Option<Disk>, Failure> {
+        if !self.disk {
+            return Ok(None);
+        }
+        if !self.esp_size.get().is_multiple_of(ALIGN) || self.esp_size == ByteLen::ZERO {
+            return Err(Failure::usage("--esp-size: not a multiple of 1M"));
+        }
+        let purpose = Purpose::Build { latest: source_date_epoch()? };
+        let contents: Box<dyn Source> = match &self.esp {
+            Some(path) => source::open(path, &args.tree, args.open, purpose)?,
+            None => Box::new(LayeredSource::new(Vec::new())?),
+        };
+        let shown = self.esp.as_ref().map_or("--esp".into(), |path| path.display().to_string());
+        let about = |error: FsError| match error {
+            FsError::NoSpace(_) => {
+                Failure::from(error).about(&shown).hint("a larger --esp-size holds it")
+            }
+            error => wrong(error).about(&shown),
+        };
+        let builder = fat::Builder::new(contents.as_ref(), &self.esp_options()?).map_err(about)?;
+        if let Some(clusters) = builder.ambiguous_clusters() {
+            warn_of_width(clusters);
+        }
+        let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
+        let place = Place { output, path: &args.output, start: ByteLen::new(ALIGN) };
+        let esp = write_built(&builder, &plan, &shown, place, global)?;
+        Ok(Some(Disk { esp }))
+    }
+
+    /// FAT as mkfs.fat chooses it for the size. Owners and modes are of no use to firmware.
+    fn esp_options(&self) -> Result<fat::BuildOptions, Failure> {
+        let mut make = MakeOptions::new(None, self.esp_size);
+        make.hidden = (ALIGN / 512) as u32;
+        make.label = b"ESP".to_vec();
+        let mut options = fat::BuildOptions::new(make);
+        options.is_fitted = false;
+        options.losses = Losses { owners: true, modes: true, ..Losses::default() };
+        options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
+        Ok(options)
+    }
+
+    fn kind(&self, format: Family) -> Option<Guid> {
+        Guid::of_type(match format {
+            Family::Ext2 | Family::Ext3 | Family::Ext4 => self.arch.root(),
+            Family::Ufs1 | Family::Ufs2 => "FreeBSD UFS",
+            Family::Fat | Family::Fat12 | Family::Fat16 | Family::Fat32 => "Microsoft basic data",
+        })
+    }
+}
+
+impl Disk {
+    /// Where the root begins.
+    pub(super) fn root(&self) -> ByteLen {
+        ByteLen::new((ALIGN + self.esp.get()).next_multiple_of(ALIGN))
+    }
+
+    /// Writes the partition table, when the root, of that size, has been written.
+    pub(super) fn finish(
+        &self,
+        args: &BuildArgs,
+        output: &Output,
+        root: ByteLen,
+    ) -> Result<(), Failure> {
+        let about = |failure: Failure| failure.about(args.output.display());
+        let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
+        let start = self.root();
+        // Tools that grow the file system ask its partition for room.
+        let len = ByteLen::new(root.get().next_multiple_of(ALIGN));
+        let file = output.file()?;
+        file.set_len(start.get() + len.get() + ALIGN).map_err(io)?;
+        let disk: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+        let mut head = vec![0; IDENTITY.min(usize::try_from(root.get()).unwrap_or(IDENTITY))];
+        let read = disk.read_bytes(start, &mut head);
+        read.map_err(|error| about(Failure::from(FsError::from(error))))?;
+        let esp = Guid::of_type("EFI System");
+        let kinds = [("esp", esp), ("root", args.disk.kind(args.format))];
+        let places = [(ByteLen::new(ALIGN), self.esp), (start, len)];
+        let mut partitions = Vec::new();
+        for ((name, kind), (start, len)) in kinds.into_iter().zip(places) {
+            let Some(kind) = kind else {
+                debug_assert!(false, "the type of {name} has a name");
+                continue;
+            };
+            let id = Guid::derived(name, &head);
+            partitions.push(NewPartition { kind, id, name: name.into(), start, len });
+        }
+        write(disk.as_ref(), Guid::derived("disk", &head), &partitions).map_err(|error| match error
+        {
+            TableError::Device(error) => about(Failure::from(FsError::from(error))),
+            error => about(Failure::new(Kind::Unsupported, error.to_string())),
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! A GUID partition table for a new disk, by the crate `gptman`.
+
+use crate::{Guid, TableError};
+use gptman::{GPT, GPTPartitionEntry};
+use seekless_device::BlockDevice;
+use seekless_units::{ByteLen, Lba};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+/// Bytes in a sector of the disk.
+const SECTOR: u64 = 512;
+
+/// Bytes of the entries: 128 of 128 bytes, as UEFI asks for at least.
+const ENTRIES: usize = 128 * 128;
+
+/// What the table takes at the start of a disk: the protective record, the header, the
+/// entries.
+const HEAD: usize = 2 * SECTOR as usize + ENTRIES;
+
+/// What its copy takes at the end: the entries, the header.
+const TAIL: usize = ENTRIES + SECTOR as usize;
+
+/// A partition to be made. Its place is counted in bytes, whole sectors of 512.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewPartition {
+    /// What it is for.
+    pub kind: Guid,
+    /// Its own identifier.
+    pub id: Guid,
+    /// Its name; of the code units of its UTF-16 the first 36.
+    pub name: String,
+    /// Its first byte.
+    pub start: ByteLen,
+    /// Bytes.
+    pub len: ByteLen,
+}
+
+/// Writes a table with these partitions, numbered from 1, its copy at the end of the disk,
+/// and the boot record that protects it from programs which do not know of it. What else
+/// is on the disk stays as it is.
+///
+/// # Errors
+/// [`TableError::Gpt`] for partitions that overlap, lie under the table, or are not on the
+/// disk; [`TableError::Device`].
+pub fn write(
+    disk: &dyn BlockDevice,
+    id: Guid,
+    partitions: &[NewPartition],
+) -> Result<(), TableError> {
+    let wrong = |error: gptman::Error| TableError::Gpt { at: SECTOR, why: error.to_string() };
+    let mut ends = Ends::new(disk.len().get())?;
+    let mut table = GPT::new_from(&mut ends, SECTOR, id.0).map_err(wrong)?;
+    for (number, new) in (1..).zip(partitions) {
+        let (start, len) = (new.start.get(), new.len.get());
+        debug_assert!(start.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR), "{new:?}");
+        table[number] = GPTPartitionEntry {
+            partition_type_guid: new.kind.0,
+            unique_partition_guid: new.id.0,
+            starting_lba: start / SECTOR,
+            ending_lba: (start + len) / SECTOR - 1,
+            attribute_bits: 0,
+            partition_name: new.name.as_str().into(),
+        };
+    }
+    GPT::write_protective_mbr_into(&mut ends, SECTOR).map_err(wrong)?;
+    table.write_into(&mut ends).map_err(wrong)?;
+    disk.write(Lba::ZERO, &ends.head)?;
+    disk.write(Lba::containing(ByteLen::new(ends.len - TAIL as u64)), &ends.tail)?;
+    Ok(())
+}
+
+/// Both ends of a disk in memory, as the library writes them: in pieces that are no
+/// sectors.
+struct Ends {
+    len: u64,
+    at: u64,
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Ends {
+    fn new(len: u64) -> Result<Self, TableError> {
+        if len < (HEAD + TAIL) as u64 + SECTOR || !len.is_multiple_of(SECTOR) {
+            let why = format!("a disk of {len} bytes has no room for it");
+            return Err(TableError::Gpt { at: SECTOR, why });
+        }
+        Ok(Self { len, at: 0, head: vec![0; HEAD], tail: vec![0; TAIL] })
+    }
+
+    /// So many bytes from here on, which lie in one of the ends.
+    fn here(&mut self, len: usize) -> io::Result<&mut [u8]> {
+        let behind = self.len - TAIL as u64;
+        let (part, from) = match self.at.checked_sub(behind) {
+            Some(from) => (&mut self.tail, from),
+            None => (&mut self.head, self.at),
+        };
+        let from = usize::try_from(from).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let part = part.get_mut(from..).and_then(|part| part.get_mut(..len));
+        part.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+}
+
+impl Read for Ends {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        buf.copy_from_slice(self.here(buf.len())?);
+        self.at += buf.len() as u64;
+        Ok(buf.len())
+    }
+}
+
+impl Write for Ends {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.here(buf.len())?.copy_from_slice(buf);
+        self.at += buf.len() as u64;
+        Ok(buf.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Ends {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.len.checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
