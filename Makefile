@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: all static test judges lint bench demo
+.PHONY: all static dist dist-test test judges lint bench demo
 
 all:
 	$(CARGO) build --release
@@ -19,6 +19,15 @@ static:
 	made=$${CARGO_TARGET_DIR:-target}/$$target/static/seekless; \
 	if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
 	stat -c "%s bytes  %n" "$$made"
+
+# What is given out, in target/dist: a static program, an archive with manual pages and
+# completions, a Debian package. `dist-test` has lintian look at the package and installs
+# it in a clean Debian; it needs root.
+dist:
+	dist/make.sh
+
+dist-test:
+	dist/test.sh
 
 # Formatting, lints, and every test. The judges (e2fsck, the kernel's own mount,
 # GNU tar and others) need packages and, to mount, root. As root a missing judge

@@ -40,8 +40,9 @@ impl Output {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o666);
         let (file, temporary) = match rustix::fs::open(directory_of(target), flags, mode) {
-            Ok(fd) => (File::from(fd), None),
-            Err(_) => {
+            // Without /proc it could not be given its name.
+            Ok(fd) if Path::new("/proc/self/fd").exists() => (File::from(fd), None),
+            _ => {
                 let path = hidden_name(target);
                 let file = File::options()
                     .read(true)

@@ -35,6 +35,10 @@ impl DirectorySource {
         let shown = || path.display().to_string();
         let root = rustix::fs::open(path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty())
             .map_err(|error| FsError::io(shown(), error.into()))?;
+        // Attributes are read by way of it, whatever the length of a path.
+        if let Err(error) = Path::new("/proc/self/fd").metadata() {
+            return Err(FsError::io("/proc/self/fd (is /proc mounted?)", error));
+        }
         let tree = walk::walk(root.as_fd(), path, options)?;
         Ok(Self { root, tree })
     }

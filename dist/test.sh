@@ -1,0 +1,32 @@
+#!/bin/bash
+# Judges the Debian package: lintian, and an installation in a clean Debian in which it
+# builds and checks an image. Needs root, lintian, mmdebstrap and e2fsprogs.
+#
+#   dist/test.sh [DIR]    where dist/make.sh has written to [target/dist]
+#   MIRROR                where packages come from [http://deb.debian.org/debian]
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+out=$(realpath "${1:-${CARGO_TARGET_DIR:-$here/target}/dist}")
+work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
+trap 'umount -l "$work/root/proc" 2>/dev/null; rm -rf "$work"' EXIT
+(cd "$out" && sha256sum -c --quiet SHA256SUMS)
+package=$(echo "$out"/*.deb)
+lintian --fail-on error,warning "$package"
+mmdebstrap --quiet --variant=minbase --include=man-db,e2fsprogs bookworm "$work/root" "${MIRROR:-http://deb.debian.org/debian}"
+cp "$package" "$work/root/seekless.deb"
+mount -t proc proc "$work/root/proc"
+inside() { chroot "$work/root" env LC_ALL=C PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+inside dpkg -i /seekless.deb >/dev/null
+inside seekless --version
+inside seekless build /etc -o /etc.img
+inside e2fsck -fn /etc.img >/dev/null
+inside seekless check /etc.img
+inside man -w seekless seekless-build seekless-optimize
+inside dpkg -V seekless
+inside dpkg -r seekless >/dev/null
+left=$(inside find / -xdev -name "*seekless*" -not -name seekless.deb -not -path "/var/lib/dpkg/*" -not -path "/proc/*")
+[ -z "$left" ] || { echo "left behind: $left" >&2; exit 1; }
+# One file in a container without anything else.
+mkdir "$work/empty"
+cp "$out"/seekless-*-linux "$work/empty/seekless"
+chroot "$work/empty" /seekless --version
