@@ -75,20 +75,22 @@ fn is_announcement(what: &What) -> bool {
 /// that were in memory.
 pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<Touch> {
     let mut read: HashMap<Ino, HashSet<u64>> = HashMap::new();
-    let mut threads: HashMap<u32, HashMap<Ino, Followed>> = HashMap::new();
+    let mut opened: HashMap<(u32, Ino), Followed> = HashMap::new();
+    let mut requests: HashMap<u32, u64> = HashMap::new();
     for touch in &touches {
         match touch.what {
             What::Listed(dir) => {
-                threads.entry(touch.tid).or_default().entry(dir).or_default();
+                opened.entry((touch.tid, dir)).or_default();
             }
             What::Requested(extent) => {
-                let runs = directories_in(index, extent);
-                for (dir, run) in &runs {
+                let number = requests.entry(touch.tid).or_default();
+                *number += 1;
+                for (dir, run) in directories_in(index, extent) {
                     let lbns = run.lbn.get()..run.lbn.get() + run.len;
-                    read.entry(*dir).or_default().extend(lbns);
-                }
-                for (dir, followed) in threads.get_mut(&touch.tid).into_iter().flatten() {
-                    followed.requested(runs.iter().filter(|(of, _)| of == dir));
+                    read.entry(dir).or_default().extend(lbns);
+                    if let Some(followed) = opened.get_mut(&(touch.tid, dir)) {
+                        followed.requested(*number, run.len);
+                    }
                 }
             }
             _ => {}
@@ -96,7 +98,7 @@ pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<
     }
     let is_listing = |tid: u32, dir: Ino| {
         let Some(read) = read.get(&dir) else { return true };
-        let followed = threads.get(&tid).and_then(|of| of.get(&dir)).copied().unwrap_or_default();
+        let followed = opened.get(&(tid, dir)).copied().unwrap_or_default();
         let buffers = followed.blocks * u64::from(index.block_size()) / BUFFER + 1;
         read.len() as u64 >= index.blocks_of(dir) && followed.breaks <= buffers
     };
@@ -107,28 +109,24 @@ pub(super) fn without_mere_opens(mut touches: Vec<Touch>, index: &Index) -> Vec<
     touches
 }
 
-/// What a thread asked the device for since it opened a directory.
+/// What a thread asked the device for of a directory since it opened that. Whoever walks a
+/// tree opens very many: of each only the thread's last request for it is kept.
 #[derive(Clone, Copy, Default)]
 struct Followed {
-    /// Blocks of the directory.
+    /// Blocks.
     blocks: u64,
     /// How often something else came before more of them.
     breaks: u64,
-    /// Something else came after the last of them.
-    left: bool,
+    /// Which of the thread's requests had the last of them.
+    last: u64,
 }
 
 impl Followed {
-    /// A request, with its runs of the directory's blocks.
-    fn requested<'a>(&mut self, runs: impl Iterator<Item = &'a (Ino, Run)>) {
-        let blocks: u64 = runs.map(|(_, run)| run.len).sum();
-        if blocks == 0 {
-            self.left = self.blocks > 0;
-        } else {
-            self.breaks += u64::from(self.left);
-            self.left = false;
-            self.blocks += blocks;
-        }
+    /// Blocks in the thread's request of that number.
+    fn requested(&mut self, number: u64, blocks: u64) {
+        self.breaks += u64::from(self.blocks > 0 && number > self.last + 1);
+        self.blocks += blocks;
+        self.last = number;
     }
 }
 
