@@ -1,7 +1,7 @@
 #!/bin/bash
 # What is given out: the program as one static file, an archive of it with its manual
-# pages, and a Debian package of the same. The same commit gives the same bytes with the
-# same compiler. Needs what `make static` needs, and dpkg-deb for the package.
+# pages, and a Debian package of the same. The same program gives the same archives. Needs
+# what `make static` needs, and dpkg-deb for the package.
 #
 #   dist/make.sh [DIR]    where to [target/dist]
 #   MAINTAINER            whose address the package has [seekless@users.noreply.github.com]

@@ -13,7 +13,7 @@ use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
 use std::path::{Path, PathBuf};
 
 /// What is changed on the way from a source.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SourceArgs {
     /// Exclude files that match PATTERN, as in .gitignore (repeatable)
     #[arg(long, value_name = "PATTERN")]

@@ -295,7 +295,7 @@ fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
         let source = source.canonicalize();
         source.is_ok_and(|source| source.is_dir() && output.starts_with(&source))
     };
-    match args.sources.iter().find(holds_output) {
+    match args.sources.iter().chain(args.disk.source()).find(holds_output) {
         Some(source) => {
             let (output, source) = (args.output.display(), source.display());
             Err(Failure::usage(format!(

@@ -117,6 +117,28 @@ fn the_same_sources_give_the_same_disk() {
 }
 
 #[test]
+fn options_of_the_root_leave_the_system_partition_alone() {
+    if !ready("sfdisk") {
+        return;
+    }
+    let Trees { scratch, root, esp } = trees("disk-options");
+    let ids = |name: &str, more: &[&str]| -> Vec<Value> {
+        let disk = scratch.join(name);
+        let args = ["build", &root, "-o", &disk, "--disk", "--esp", &esp];
+        text(&seekless(&[&args[..], more].concat()));
+        partitions(&disk).iter().map(|part| part["uuid"].clone()).collect()
+    };
+    let plain = ids("plain", &[]);
+    let without = ids("without", &["--exclude", "*.conf", "--exclude", "fstab"]);
+    assert!(plain[0] == without[0] && plain[1] != without[1], "{plain:?} {without:?}");
+    let listed = ["ls", "-R", &scratch.join("without"), "--partition", "esp"];
+    assert!(text(&seekless(&listed)).contains("a long name.conf"));
+    fs::write(format!("{esp}/more"), "more").expect("write");
+    let more = ids("more", &[]);
+    assert!(plain[0] != more[0] && plain[1] == more[1], "{plain:?} {more:?}");
+}
+
+#[test]
 fn a_root_may_be_of_any_format_and_the_system_partition_empty() {
     let Trees { scratch, root, .. } = trees("disk-formats");
     for (format, kind) in [
@@ -154,4 +176,9 @@ fn what_a_disk_cannot_hold_is_refused() {
         assert_eq!(output.status.code(), Some(code), "{more:?}: {said}");
         assert!(!fs::exists(&disk).expect("exists"), "{more:?}");
     }
+    // It would find its predecessor there.
+    let within = format!("{esp}/disk.img");
+    let output = seekless(&["build", &root, "-o", &within, "--disk", "--esp", &esp]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("inside its source"), "{said}");
 }

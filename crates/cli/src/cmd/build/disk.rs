@@ -6,7 +6,7 @@ use crate::args::{Global, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::warn_of_width;
 use crate::output::Output;
-use crate::source::{self, Purpose, source_date_epoch};
+use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use clap::{Args, ValueEnum};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fat::{self as fat, Losses, MakeOptions};
@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// disk for the table: bytes.
 const ALIGN: u64 = 1 << 20;
 
-/// Bytes of the root file system from which the identifiers are derived: its own is among
-/// them, whatever its format.
+/// Bytes of each file system from which its partition's identifier is derived: its own is
+/// among them, whatever its format.
 const IDENTITY: usize = 128 << 10;
 
 /// Whether a disk is made, and what is on it besides.
@@ -80,6 +80,11 @@ pub(super) struct Disk {
 }
 
 impl DiskArgs {
+    /// What the EFI system partition is made of.
+    pub(super) fn source(&self) -> Option<&PathBuf> {
+        self.esp.as_ref()
+    }
+
     /// Where the file system is found afterwards.
     pub(super) fn place(&self) -> PlaceArgs {
         PlaceArgs { partition: self.disk.then(|| "2".into()), offset: None }
@@ -100,7 +105,8 @@ impl DiskArgs {
         }
         let purpose = Purpose::Build { latest: source_date_epoch()? };
         let contents: Box<dyn Source> = match &self.esp {
-            Some(path) => source::open(path, &args.tree, args.open, purpose)?,
+            // What is changed on the way, and which image is meant, is said of the root.
+            Some(path) => source::open(path, &SourceArgs::default(), args.open, purpose)?,
             None => Box::new(LayeredSource::new(Vec::new())?),
         };
         let shown = self.esp.as_ref().map_or("--esp".into(), |path| path.display().to_string());
@@ -162,23 +168,24 @@ impl Disk {
         let file = output.file()?;
         file.set_len(start.get() + len.get() + ALIGN).map_err(io)?;
         let disk: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
-        let mut head = vec![0; IDENTITY.min(usize::try_from(root.get()).unwrap_or(IDENTITY))];
-        let read = disk.read_bytes(start, &mut head);
-        read.map_err(|error| about(Failure::from(FsError::from(error))))?;
         let esp = Guid::of_type("EFI System");
         let kinds = [("esp", esp), ("root", args.disk.kind(args.format))];
         let places = [(ByteLen::new(ALIGN), self.esp), (start, len)];
-        let mut partitions = Vec::new();
+        let (mut partitions, mut heads) = (Vec::new(), Vec::new());
         for ((name, kind), (start, len)) in kinds.into_iter().zip(places) {
             let Some(kind) = kind else {
                 debug_assert!(false, "the type of {name} has a name");
                 continue;
             };
+            let mut head = vec![0; IDENTITY.min(len.get() as usize)];
+            let read = disk.read_bytes(start, &mut head);
+            read.map_err(|error| about(Failure::from(FsError::from(error))))?;
             let id = Guid::derived(name, &head);
+            heads.extend(head);
             partitions.push(NewPartition { kind, id, name: name.into(), start, len });
         }
-        write(disk.as_ref(), Guid::derived("disk", &head), &partitions).map_err(|error| match error
-        {
+        let id = Guid::derived("disk", &heads);
+        write(disk.as_ref(), id, &partitions).map_err(|error| match error {
             TableError::Device(error) => about(Failure::from(FsError::from(error))),
             error => about(Failure::new(Kind::Unsupported, error.to_string())),
         })
