@@ -507,8 +507,8 @@ mod tests {
         let directory = FileKind::Directory;
         let names = [
             (12, 2, "bg", directory, 50),
-            (13, 12, "messages", directory, 50),
             (14, 2, "ca", directory, 50),
+            (13, 12, "messages", directory, 50),
             (15, 14, "messages", directory, 50),
         ];
         let directories = [(2, 100, 1), (12, 101, 1), (13, 102, 1), (14, 103, 1), (15, 104, 1)];
@@ -534,23 +534,22 @@ mod tests {
         What::Requested(Extent::new(BlockNo::new(block), 1))
     }
 
+    /// A block of the table was used.
+    fn table() -> What {
+        What::Block(BlockNo::new(50))
+    }
+
+    fn shown(events: &[(Op, String)]) -> Vec<(Op, &str)> {
+        events.iter().map(|(op, path)| (op.clone(), path.as_str())).collect()
+    }
+
     #[test]
     fn an_inode_is_looked_up_in_the_directory_that_was_just_read() {
-        let table = || What::Block(BlockNo::new(50));
-        let events = assembled(vec![
-            requested(100),
-            requested(101),
-            table(),
-            requested(102),
-            table(),
-            requested(103),
-            table(),
-            requested(104),
-        ]);
-        let shown: Vec<(Op, &str)> =
-            events.iter().map(|(op, path)| (op.clone(), path.as_str())).collect();
+        let (read, table) = (requested, table);
+        let blocks =
+            vec![read(100), read(101), table(), read(102), table(), read(103), table(), read(104)];
         assert_eq!(
-            shown,
+            shown(&assembled(blocks)),
             [
                 (Op::Read, "/"),
                 (Op::Read, "/bg"),
@@ -560,6 +559,22 @@ mod tests {
                 (Op::Read, "/ca"),
                 (Op::Lookup, "/ca/messages"),
                 (Op::Read, "/ca/messages"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_directory_that_was_read_is_not_looked_up_afterwards() {
+        let blocks = vec![requested(100), requested(101), requested(102), table(), requested(103)];
+        assert_eq!(
+            shown(&assembled(blocks)),
+            [
+                (Op::Read, "/"),
+                (Op::Read, "/bg"),
+                (Op::Read, "/bg/messages"),
+                (Op::Lookup, "/ca"),
+                (Op::Read, "/ca"),
+                (Op::Lookup, "/ca/messages"),
             ]
         );
     }
