@@ -33,6 +33,26 @@ pub fn own_mounts() -> Result<(), HostError> {
         .map_err(namespace_failed)
 }
 
+/// Keeps mounts of one's own in place while none of their programs runs any more. Paths
+/// of descriptors (/proc/self/fd) lead to the mount only, without where that is mounted,
+/// once its namespace is gone.
+#[derive(Debug)]
+pub struct KeptMounts {
+    _namespace: std::fs::File,
+}
+
+impl KeptMounts {
+    /// Those of the calling thread.
+    ///
+    /// # Errors
+    /// Without /proc.
+    pub fn of_this_thread() -> Result<Self, HostError> {
+        const PATH: &str = "/proc/thread-self/ns/mnt";
+        let namespace = std::fs::File::open(PATH).map_err(|error| HostError::new(PATH, error))?;
+        Ok(Self { _namespace: namespace })
+    }
+}
+
 /// Like [`own_mounts`], and nothing mounted since shows elsewhere. However this
 /// process ends, it is gone when the last of them is. What others unmount goes
 /// away here as well, where it is shared: a file system that is kept here stays

@@ -5,6 +5,7 @@ use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
 use seekless_host::mounts::{DeviceNumber, Mount};
 use seekless_host::read_ahead::{self, ReadAheadGuard};
+use seekless_host::scratch::{self, KeptMounts};
 use seekless_host::tracefs::{self, Filter, Instance, Root, Traced, What, Who};
 use seekless_host::{HostError, program};
 use signal_hook::iterator::Signals;
@@ -105,6 +106,8 @@ impl ReadAhead {
 struct Ears {
     instance: Option<Instance>,
     watch: Option<Watch>,
+    /// Where the program's accesses are, to be named after its end.
+    mounts: Option<KeptMounts>,
     /// When the instance was started.
     started: u64,
     /// Events that were lost before.
@@ -219,7 +222,8 @@ impl Recorder<'_> {
     fn listen_to_program(&self, thread: u32, ears: &mut Ears) -> Result<Option<Ours>, Failure> {
         if self.source == Source::Fanotify {
             // In a namespace of its own, the program's accesses are all there are.
-            seekless_host::scratch::own_mounts()?;
+            scratch::own_mounts()?;
+            ears.mounts = Some(KeptMounts::of_this_thread()?);
             self.open(ears, Who::With(vec![thread]), Scope::Mount)?;
             return Ok(None);
         }

@@ -160,6 +160,29 @@ fn fanotify_agrees_with_the_fuse_mount() {
     }
 }
 
+/// It is gone, and its mounts with it, before anyone asks where its files were.
+#[test]
+fn what_a_short_program_opened_is_named() {
+    let _machine = machine();
+    if !capable() {
+        return;
+    }
+    let scratch = Scratch::new("record-short");
+    let (tree, image, dir) =
+        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let to = dir.to_str().unwrap();
+    let list = format!("cd {to} && exec cat d1/f21 d4/f14 d7/f137 >/dev/null");
+    let wanted = ["/d1/f21", "/d4/f14", "/d7/f137"].map(String::from);
+    for run in 0..5 {
+        let trace = scratch.path().join(format!("trace.{run}"));
+        text(&record(&["--mount", to, "--", "sh", "-c", &list], "fanotify", &trace));
+        assert_eq!(files(&events(&trace)), BTreeSet::from(wanted.clone()));
+    }
+}
+
 #[test]
 fn what_is_only_looked_at_is_found_by_trace_events() {
     let _machine = machine();
