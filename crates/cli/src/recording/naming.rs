@@ -71,6 +71,7 @@ impl<'a> Names<'a> {
             Source::Fanotify => self.accesses(collected, kept_caches),
         };
         let Self { mount, image, index } = self;
+        let image = image.as_deref();
         let mut size = |ino: Ino, path: &[u8]| match image {
             Some(image) => image.attr(ino).ok().map(|attr| attr.size),
             None => fs::metadata(on_host(mount, path)?).ok().map(|meta| meta.len()),
@@ -81,7 +82,11 @@ impl<'a> Names<'a> {
             let set = || find().unwrap_or_default().into_iter().collect();
             residents.entry(ino).or_insert_with(set).clone()
         };
-        let known = Known { loaded, size: &mut size, resident: &mut resident };
+        let mut holder = |dir: Ino, name: &[u8]| match image {
+            Some(image) => image.lookup_blocks(dir, name).ok()?.last().copied(),
+            None => None,
+        };
+        let known = Known { loaded, size: &mut size, resident: &mut resident, holder: &mut holder };
         assemble(touches, index, pages, known)
     }
 

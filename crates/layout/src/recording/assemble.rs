@@ -18,6 +18,8 @@ pub struct Known<'a> {
     pub size: &'a mut dyn FnMut(Ino, &[u8]) -> Option<u64>,
     /// Pages of a file that are in memory at the end.
     pub resident: &'a mut dyn FnMut(Ino, &[u8]) -> PageSet,
+    /// The block of a directory that holds a name, where the format tells.
+    pub holder: &'a mut dyn FnMut(Ino, &[u8]) -> Option<Lbn>,
 }
 
 /// What could not be told.
@@ -60,6 +62,7 @@ pub fn assemble<'a>(
         fetched: HashMap::new(),
         requests: touches.iter().any(|touch| matches!(touch.what, What::Requested(_))),
         came: came(&touches, index),
+        holders: HashMap::new(),
         last: None,
         paths: HashMap::new(),
         sizes: HashMap::new(),
@@ -94,13 +97,16 @@ fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
     first
 }
 
-/// When the first block of each directory came from the disk.
-fn came(touches: &[Touch], index: &Index) -> HashMap<Ino, u64> {
+/// When, and for which thread, each block of a directory came from the disk.
+fn came(touches: &[Touch], index: &Index) -> HashMap<(Ino, Lbn), (u64, u32)> {
     let mut came = HashMap::new();
     for touch in touches {
         let What::Requested(extent) = touch.what else { continue };
-        for (dir, _) in directories_in(index, extent) {
-            came.entry(dir).or_insert(touch.time);
+        for (dir, run) in directories_in(index, extent) {
+            for at in 0..run.len {
+                let block = (dir, run.lbn.saturating_add(at));
+                came.entry(block).or_insert((touch.time, touch.tid));
+            }
         }
     }
     came
@@ -114,6 +120,8 @@ struct Thread {
     dir: Option<Ino>,
     /// Blocks of it that were new and of which no reason is known yet.
     blocks: Vec<(u64, Lbn)>,
+    /// The block of it that it looked at last, if it has not looked for an inode since.
+    holder: Option<Lbn>,
     /// A block of an inode table that it looked at just now.
     table: Option<(u64, BlockNo)>,
     /// A read that may go on.
@@ -122,6 +130,14 @@ struct Thread {
     pending: u64,
     /// The file in which it touched a mapping last, if it has not read since.
     fault: Option<Ino>,
+}
+
+/// Where a thread has found a name.
+#[derive(Clone, Copy)]
+struct Found {
+    dir: Option<Ino>,
+    /// The block of the directory, if that can be told.
+    block: Option<Lbn>,
 }
 
 struct Assembler<'a> {
@@ -141,8 +157,10 @@ struct Assembler<'a> {
     fetched: HashMap<Ino, PageSet>,
     /// Requests are known: what was fetched of directories need not be guessed.
     requests: bool,
-    /// When the first block of each directory came from the disk.
-    came: HashMap<Ino, u64>,
+    /// When, and for which thread, each block of a directory came from the disk.
+    came: HashMap<(Ino, Lbn), (u64, u32)>,
+    /// The blocks of directories in which the names of inodes lie.
+    holders: HashMap<Ino, Option<Lbn>>,
     /// Who fetched last, of what, and up to which byte.
     last: Option<(u32, Ino, u64)>,
     paths: HashMap<Ino, Option<Vec<u8>>>,
@@ -202,8 +220,8 @@ impl Assembler<'_> {
     }
 
     /// Blocks were asked of the device: those of directories and those that are of no
-    /// file have no other sign of it. What the thread fetches next is another request, even if it goes on in
-    /// the same file: a stream is fetched in windows.
+    /// file have no other sign of it. What the thread fetches next is another request,
+    /// even if it goes on in the same file: a stream is fetched in windows.
     fn requested(&mut self, time: u64, tid: u32, extent: Extent) {
         if self.last.is_some_and(|(of, ..)| of == tid) {
             self.last = None;
@@ -214,6 +232,8 @@ impl Assembler<'_> {
             self.end_read(tid);
             // The kernel does not tell of a block that it used a moment ago.
             self.searches(time, tid, dir);
+            // The kernel reads one block for a name, and several ahead.
+            self.thread(tid).holder = (run.len == 1).then_some(run.lbn);
             self.reached(Some(dir));
             let event = self.event(time, tid, Op::Read, dir);
             self.out.events.extend(event.map(|event| Event {
@@ -242,6 +262,7 @@ impl Assembler<'_> {
         match self.index.owner(block) {
             Some(&Owner::Directory(dir, lbn)) => {
                 self.searches(time, tid, dir);
+                self.thread(tid).holder = Some(lbn);
                 let is_new = self.blocks.insert(block) && !self.requests;
                 if is_new && !self.listed.contains(&(tid, dir)) {
                     self.thread(tid).blocks.push((time, lbn));
@@ -276,8 +297,9 @@ impl Assembler<'_> {
         if matches!(next, What::Inode(ino) if self.index.lies_in(*ino, block)) {
             return;
         }
-        let dir = self.thread(tid).dir;
-        match self.candidate(time, dir, block) {
+        let thread = self.thread(tid);
+        let found = Found { dir: thread.dir, block: thread.holder.take() };
+        match self.candidate(time, found, block) {
             Ok(Some(ino)) => self.look_up(time, tid, ino),
             Ok(None) => {}
             Err(()) => self.out.unknown.inodes += 1,
@@ -285,26 +307,23 @@ impl Assembler<'_> {
     }
 
     /// The inode in `block` that is looked up now: one in the directory that was
-    /// just searched, not in memory yet. Of several the one that is used next,
-    /// then one that is known to have been loaded. All of them lie in the same
-    /// blocks. An error when none is known to have been loaded.
-    fn candidate(&self, time: u64, dir: Option<Ino>, block: BlockNo) -> Result<Option<Ino>, ()> {
-        let in_dir = dir.map_or(&[][..], |dir| self.index.children(dir, block));
-        let anywhere = match self.index.owner(block) {
+    /// just searched, not in memory yet. Of several one whose name lies in the block that
+    /// was just looked at; of these the one that is used next, then one that is known to
+    /// have been loaded. An error when none is known to have been loaded.
+    fn candidate(&mut self, time: u64, found: Found, block: BlockNo) -> Result<Option<Ino>, ()> {
+        let index = self.index;
+        let in_dir = found.dir.map_or(&[][..], |dir| index.children(dir, block));
+        let anywhere = match index.owner(block) {
             Some(Owner::Table(inodes)) => inodes.as_slice(),
             _ => &[],
         };
-        // Before anything of its directory has come a name cannot have been found.
-        let reachable = |ino: &Ino| {
-            let dir = self.index.parent(*ino);
-            dir.and_then(|dir| self.came.get(&dir)).is_none_or(|came| *came <= time)
+        let (near, all) = (self.reachable(in_dir, time), self.reachable(anywhere, time));
+        let beside = near.iter().copied();
+        let beside: Vec<Ino> = match found.block {
+            Some(_) => beside.filter(|ino| self.holder(*ino) == found.block).collect(),
+            None => Vec::new(),
         };
-        let fresh = |inodes: &[Ino]| -> Vec<Ino> {
-            let new = inodes.iter().copied().filter(|ino| !self.looked_up.contains(ino));
-            new.filter(reachable).collect()
-        };
-        let (near, all) = (fresh(in_dir), fresh(anywhere));
-        for inodes in [&near, &all] {
+        for inodes in [&beside, &near, &all] {
             let used = inodes.iter().filter_map(|ino| {
                 Some((self.first_seen.get(ino).filter(|first| **first >= time)?, ino))
             });
@@ -317,6 +336,35 @@ impl Assembler<'_> {
         // What is in memory already is looked at again: when it is written, say.
         let again = in_dir.len() > near.len() || anywhere.len() > all.len();
         if again || anywhere.is_empty() { Ok(None) } else { Err(()) }
+    }
+
+    /// Of some inodes those that are not in memory yet and whose names can be known:
+    /// before the block of its directory has come no name in it has been found.
+    fn reachable(&mut self, inodes: &[Ino], time: u64) -> Vec<Ino> {
+        let mut reachable = Vec::new();
+        for &ino in inodes {
+            if !self.looked_up.contains(&ino) && self.came(ino).is_none_or(|(at, _)| at <= time) {
+                reachable.push(ino);
+            }
+        }
+        reachable
+    }
+
+    /// When, and for which thread, the block with the inode's name came from the disk.
+    fn came(&mut self, ino: Ino) -> Option<(u64, u32)> {
+        let (dir, lbn) = (self.index.parent(ino)?, self.holder(ino)?);
+        self.came.get(&(dir, lbn)).copied()
+    }
+
+    /// The block of its directory that holds the inode's name.
+    fn holder(&mut self, ino: Ino) -> Option<Lbn> {
+        if let Some(&lbn) = self.holders.get(&ino) {
+            return lbn;
+        }
+        let index = self.index;
+        let lbn = index.name(ino).and_then(|(dir, name)| (self.known.holder)(dir, name));
+        self.holders.insert(ino, lbn);
+        lbn
     }
 
     fn look_up(&mut self, time: u64, tid: u32, ino: Ino) {
@@ -349,7 +397,8 @@ impl Assembler<'_> {
         rest.sort_unstable();
         for ino in rest {
             let Some(dir) = self.index.parent(ino) else { continue };
-            let Some(&(time, tid)) = self.searched.get(&dir) else { continue };
+            let searched = self.searched.get(&dir).copied();
+            let Some((time, tid)) = self.came(ino).or(searched) else { continue };
             self.looked_up.insert(ino);
             let event = self.event(time, tid, Op::Lookup, ino);
             self.out.events.extend(event);
@@ -523,6 +572,7 @@ mod tests {
             loaded: &loaded,
             size: &mut |_, _| None,
             resident: &mut |_, _| PageSet::default(),
+            holder: &mut |_, _| None,
         };
         let assembled = assemble(touches, &index(), Pages::Fetched, known);
         assert_eq!(assembled.unknown, Unknown::default());
@@ -561,6 +611,30 @@ mod tests {
                 (Op::Read, "/ca/messages"),
             ]
         );
+    }
+
+    /// A directory of two blocks, and in each the name of a file; both inodes share a
+    /// block of the table. The first is used late, the second never.
+    #[test]
+    fn an_inode_is_one_whose_name_was_just_read() {
+        let regular = FileKind::Regular;
+        let names = [(12, 2, "first", regular, 50), (13, 2, "second", regular, 50)];
+        let index = Index::of_parts(1024, &names, &[(2, 100, 2)]);
+        let touch = |(time, what)| Touch { time: time as u64, tid: 7, what };
+        let opened = What::Opened(Ino::new(12));
+        let what = [requested(101), table(), requested(100), table(), opened];
+        let loaded = [12, 13].map(Ino::new).into_iter().collect();
+        let known = Known {
+            loaded: &loaded,
+            size: &mut |_, _| None,
+            resident: &mut |_, _| PageSet::default(),
+            holder: &mut |_, name| Some(Lbn::new(u64::from(name == b"second"))),
+        };
+        let touches = what.into_iter().enumerate().map(touch).collect();
+        let assembled = assemble(touches, &index, Pages::Fetched, known);
+        let looked_up = assembled.events.iter().filter(|event| event.op == Op::Lookup);
+        let paths: Vec<&[u8]> = looked_up.map(|event| &*event.path).collect();
+        assert_eq!(paths, [&b"/second"[..], b"/first"]);
     }
 
     #[test]

@@ -263,6 +263,11 @@ impl Index {
         self.names.get(&ino).map(|named| named.dir)
     }
 
+    /// The directory of a file's name, and the name in it.
+    pub(super) fn name(&self, ino: Ino) -> Option<(Ino, &[u8])> {
+        self.names.get(&ino).map(|named| (named.dir, &*named.name))
+    }
+
     /// What a file is.
     #[must_use]
     pub fn kind(&self, ino: Ino) -> Option<FileKind> {
