@@ -97,15 +97,15 @@ fn first_seen(touches: &[Touch]) -> HashMap<Ino, u64> {
     first
 }
 
-/// When, and for which thread, each block of a directory came from the disk.
-fn came(touches: &[Touch], index: &Index) -> HashMap<(Ino, Lbn), (u64, u32)> {
+/// When each block of a directory came from the disk, and under `None` the first of them.
+fn came(touches: &[Touch], index: &Index) -> HashMap<(Ino, Option<Lbn>), u64> {
     let mut came = HashMap::new();
     for touch in touches {
         let What::Requested(extent) = touch.what else { continue };
         for (dir, run) in directories_in(index, extent) {
-            for at in 0..run.len {
-                let block = (dir, run.lbn.saturating_add(at));
-                came.entry(block).or_insert((touch.time, touch.tid));
+            let blocks = (0..run.len).map(|at| Some(run.lbn.saturating_add(at)));
+            for block in blocks.chain([None]) {
+                came.entry((dir, block)).or_insert(touch.time);
             }
         }
     }
@@ -157,8 +157,9 @@ struct Assembler<'a> {
     fetched: HashMap<Ino, PageSet>,
     /// Requests are known: what was fetched of directories need not be guessed.
     requests: bool,
-    /// When, and for which thread, each block of a directory came from the disk.
-    came: HashMap<(Ino, Lbn), (u64, u32)>,
+    /// When each block of a directory came from the disk, and under `None` the first of
+    /// them.
+    came: HashMap<(Ino, Option<Lbn>), u64>,
     /// The blocks of directories in which the names of inodes lie.
     holders: HashMap<Ino, Option<Lbn>>,
     /// Who fetched last, of what, and up to which byte.
@@ -293,12 +294,12 @@ impl Assembler<'_> {
     /// Finds out which inode it was that a thread looked for, now that it is
     /// seen what it did next.
     fn settle_inode(&mut self, tid: u32, next: &What) {
-        let Some((time, block)) = self.thread(tid).table.take() else { return };
+        let thread = self.thread(tid);
+        let Some((time, block)) = thread.table.take() else { return };
+        let found = Found { dir: thread.dir, block: thread.holder.take() };
         if matches!(next, What::Inode(ino) if self.index.lies_in(*ino, block)) {
             return;
         }
-        let thread = self.thread(tid);
-        let found = Found { dir: thread.dir, block: thread.holder.take() };
         match self.candidate(time, found, block) {
             Ok(Some(ino)) => self.look_up(time, tid, ino),
             Ok(None) => {}
@@ -341,19 +342,17 @@ impl Assembler<'_> {
     /// Of some inodes those that are not in memory yet and whose names can be known:
     /// before the block of its directory has come no name in it has been found.
     fn reachable(&mut self, inodes: &[Ino], time: u64) -> Vec<Ino> {
-        let mut reachable = Vec::new();
-        for &ino in inodes {
-            if !self.looked_up.contains(&ino) && self.came(ino).is_none_or(|(at, _)| at <= time) {
-                reachable.push(ino);
-            }
-        }
+        let mut reachable = inodes.to_vec();
+        reachable.retain(|ino| !self.looked_up.contains(ino) && self.has_come(*ino, time));
         reachable
     }
 
-    /// When, and for which thread, the block with the inode's name came from the disk.
-    fn came(&mut self, ino: Ino) -> Option<(u64, u32)> {
-        let (dir, lbn) = (self.index.parent(ino)?, self.holder(ino)?);
-        self.came.get(&(dir, lbn)).copied()
+    /// Whether the block with the inode's name had come by then, if it ever came from the
+    /// disk; where the block is not known, whether any of the directory had.
+    fn has_come(&mut self, ino: Ino, time: u64) -> bool {
+        let Some(dir) = self.index.parent(ino) else { return true };
+        let holder = self.holder(ino);
+        self.came.get(&(dir, holder)).is_none_or(|came| *came <= time)
     }
 
     /// The block of its directory that holds the inode's name.
@@ -397,8 +396,7 @@ impl Assembler<'_> {
         rest.sort_unstable();
         for ino in rest {
             let Some(dir) = self.index.parent(ino) else { continue };
-            let searched = self.searched.get(&dir).copied();
-            let Some((time, tid)) = self.came(ino).or(searched) else { continue };
+            let Some(&(time, tid)) = self.searched.get(&dir) else { continue };
             self.looked_up.insert(ino);
             let event = self.event(time, tid, Op::Lookup, ino);
             self.out.events.extend(event);
@@ -565,16 +563,26 @@ mod tests {
     }
 
     fn assembled(what: Vec<What>) -> Vec<(Op, String)> {
-        let touch = |(time, what)| Touch { time: time as u64, tid: 7, what };
+        let what = what.into_iter().map(|what| (7, what)).collect();
+        assembled_of(what, &index(), &mut |_, _| None)
+    }
+
+    /// Of what threads did, one after the other; all inodes were loaded.
+    fn assembled_of(
+        what: Vec<(u32, What)>,
+        index: &Index,
+        holder: &mut dyn FnMut(Ino, &[u8]) -> Option<Lbn>,
+    ) -> Vec<(Op, String)> {
+        let touch = |(time, (tid, what))| Touch { time: time as u64, tid, what };
         let touches = what.into_iter().enumerate().map(touch).collect();
         let loaded = (12..16).map(Ino::new).collect();
         let known = Known {
             loaded: &loaded,
             size: &mut |_, _| None,
             resident: &mut |_, _| PageSet::default(),
-            holder: &mut |_, _| None,
+            holder,
         };
-        let assembled = assemble(touches, &index(), Pages::Fetched, known);
+        let assembled = assemble(touches, index, Pages::Fetched, known);
         assert_eq!(assembled.unknown, Unknown::default());
         let path = |event: Event| (event.op, String::from_utf8(event.path).unwrap());
         assembled.events.into_iter().map(path).collect()
@@ -613,28 +621,32 @@ mod tests {
         );
     }
 
-    /// A directory of two blocks, and in each the name of a file; both inodes share a
-    /// block of the table. The first is used late, the second never.
-    #[test]
-    fn an_inode_is_one_whose_name_was_just_read() {
+    /// Two files whose inodes share a block of the table. The name of the first lies in the
+    /// first block of the root, that of the second in the second. `tells` is whether that
+    /// is known.
+    fn two_files(what: Vec<(u32, What)>, tells: bool) -> Vec<(Op, String)> {
         let regular = FileKind::Regular;
         let names = [(12, 2, "first", regular, 50), (13, 2, "second", regular, 50)];
         let index = Index::of_parts(1024, &names, &[(2, 100, 2)]);
-        let touch = |(time, what)| Touch { time: time as u64, tid: 7, what };
+        let lbn = |name: &[u8]| Lbn::new(u64::from(name == b"second"));
+        assembled_of(what, &index, &mut |_, name| tells.then(|| lbn(name)))
+    }
+
+    #[test]
+    fn an_inode_is_one_whose_name_was_just_read() {
         let opened = What::Opened(Ino::new(12));
-        let what = [requested(101), table(), requested(100), table(), opened];
-        let loaded = [12, 13].map(Ino::new).into_iter().collect();
-        let known = Known {
-            loaded: &loaded,
-            size: &mut |_, _| None,
-            resident: &mut |_, _| PageSet::default(),
-            holder: &mut |_, name| Some(Lbn::new(u64::from(name == b"second"))),
-        };
-        let touches = what.into_iter().enumerate().map(touch).collect();
-        let assembled = assemble(touches, &index, Pages::Fetched, known);
-        let looked_up = assembled.events.iter().filter(|event| event.op == Op::Lookup);
-        let paths: Vec<&[u8]> = looked_up.map(|event| &*event.path).collect();
-        assert_eq!(paths, [&b"/second"[..], b"/first"]);
+        let what = vec![(7, requested(100)), (7, requested(101)), (7, table()), (7, opened)];
+        assert_eq!(shown(&two_files(what, true))[2], (Op::Lookup, "/second"));
+    }
+
+    #[test]
+    fn a_name_is_not_found_before_its_block_has_come() {
+        // Another thread had the blocks read, and nothing tells in which the name is.
+        let opened = What::Opened(Ino::new(12));
+        let what = vec![(8, requested(101)), (7, table()), (8, requested(100)), (7, opened)];
+        assert_eq!(shown(&two_files(what, true))[1], (Op::Lookup, "/second"));
+        let what = vec![(7, table()), (8, requested(101))];
+        assert_eq!(two_files(what, false)[0].0, Op::Read);
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl Index {
 
     /// The directory of a file's name.
     pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
-        self.names.get(&ino).map(|named| named.dir)
+        self.name(ino).map(|(dir, _)| dir)
     }
 
     /// The directory of a file's name, and the name in it.
