@@ -3,7 +3,7 @@ use crate::{Mounted, can_trace, capable, machine, mke2fs, run, traces_of_us};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -102,6 +102,24 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// A tree on a mounted image.
+struct MountedTree {
+    image: PathBuf,
+    dir: PathBuf,
+    _mounted: Mounted,
+    scratch: Scratch,
+}
+
+/// Nothing where no loop device can be mounted.
+fn mounted_tree(name: &str) -> Option<MountedTree> {
+    let scratch = Scratch::new(name);
+    let [tree, image, dir] = ["tree", "image", "mnt"].map(|name| scratch.path().join(name));
+    make_tree(&tree);
+    mke2fs(&tree, &image, "64M");
+    let _mounted = Mounted::new(&image, &dir)?;
+    Some(MountedTree { image, dir, _mounted, scratch })
+}
+
 struct Prepared {
     scratch: Scratch,
     fuse: Vec<Value>,
@@ -167,12 +185,8 @@ fn what_a_short_program_opened_is_named() {
     if !capable() {
         return;
     }
-    let scratch = Scratch::new("record-short");
-    let (tree, image, dir) =
-        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
-    make_tree(&tree);
-    mke2fs(&tree, &image, "64M");
-    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let Some(at) = mounted_tree("record-short") else { return };
+    let (scratch, dir) = (&at.scratch, &at.dir);
     let to = dir.to_str().unwrap();
     let list = format!("cd {to} && exec cat d1/f21 d4/f14 d7/f137 >/dev/null");
     let wanted = ["/d1/f21", "/d4/f14", "/d7/f137"].map(String::from);
@@ -189,12 +203,8 @@ fn what_is_only_looked_at_is_found_by_trace_events() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("record-stat");
-    let (tree, image, dir) =
-        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
-    make_tree(&tree);
-    mke2fs(&tree, &image, "64M");
-    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let Some(at) = mounted_tree("record-stat") else { return };
+    let (scratch, dir) = (&at.scratch, &at.dir);
     let to = dir.to_str().unwrap();
     let trace = scratch.path().join("trace");
     let list = format!("cd {to} && stat d4/f14 d7/f137 d0/f290 d0/absent >/dev/null 2>&1; true");
@@ -214,12 +224,8 @@ fn reads_of_the_device_beside_files_are_recorded() {
     if !(capable() && can_trace()) {
         return;
     }
-    let scratch = Scratch::new("record-device-reads");
-    let (tree, image, dir) =
-        (scratch.path().join("tree"), scratch.path().join("image"), scratch.path().join("mnt"));
-    make_tree(&tree);
-    mke2fs(&tree, &image, "64M");
-    let Some(_mounted) = Mounted::new(&image, &dir) else { return };
+    let Some(at) = mounted_tree("record-device-reads") else { return };
+    let (scratch, image, dir) = (&at.scratch, &at.image, &at.dir);
     let to = dir.to_str().unwrap();
     let device = run("findmnt", &["-n", "-o", "SOURCE", to]).unwrap();
     let trace = scratch.path().join("trace");
