@@ -7,9 +7,11 @@
 //! - [`by_path`]: what a trace touches of a tree that is not an image yet
 //! - [`recording`]: a trace made of what a kernel was seen to touch
 //! - [`warm`]: what a trace reads, as byte ranges to read ahead of it
+//! - [`habits`]: what is opened together again and again, and when it pays to move it
 //! - [`planner`]: inode numbers and extents for a whole image at once
 
 pub mod by_path;
+pub mod habits;
 mod pages;
 pub mod planner;
 pub mod recording;
