@@ -17,6 +17,7 @@ mod mount;
 mod output;
 mod progress;
 mod recording;
+mod relayout;
 mod say;
 mod scoring;
 mod show;

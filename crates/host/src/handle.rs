@@ -22,6 +22,8 @@ const _: () = assert!(size_of::<Handle>() == 16);
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
+    /// Only to ask what it is: nothing happens to a device (`O_PATH`).
+    Look,
     /// For reading.
     Read,
     /// For reading and writing: `ETXTBSY` where it is a program that runs.
@@ -38,6 +40,7 @@ pub enum Access {
 pub fn open(on: &File, ino: u32, generation: u32, access: Access) -> io::Result<File> {
     let mut handle = Handle { bytes: 8, kind: INO_AND_GENERATION, ino, generation };
     let access = match access {
+        Access::Look => libc::O_PATH,
         Access::Read => libc::O_RDONLY,
         Access::ReadWrite => libc::O_RDWR,
     };

@@ -2,6 +2,8 @@
 //!
 //! - [`tracefs`]: the kernel's own trace events, read in binary;
 //! - [`fanotify`]: opens and accesses where there is no tracefs;
+//! - [`opens`]: which regular files are opened, by number;
+//! - [`pressure`]: what the machine is busy with;
 //! - [`residency`]: which pages of a file are in memory;
 //! - [`fiemap`]: where a file lies on the disk;
 //! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
@@ -30,6 +32,8 @@ pub mod loop_device;
 pub mod mapping;
 pub mod mounts;
 pub mod move_extent;
+pub mod opens;
+pub mod pressure;
 pub mod program;
 pub mod read_ahead;
 pub mod residency;

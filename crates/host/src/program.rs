@@ -154,3 +154,18 @@ pub fn name_of(thread: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/{thread}/comm")).ok()?;
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
+
+/// The process group of a process, and its name (proc_pid_stat(5)); `None` when it is
+/// gone. A group that this process cannot see is the process itself.
+#[must_use]
+pub fn group_of(pid: u32) -> Option<(u32, String)> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, parentheses too.
+    let open = stat.iter().position(|&byte| byte == b'(')?;
+    let close = stat.iter().rposition(|&byte| byte == b')')?;
+    let name = String::from_utf8_lossy(stat.get(open + 1..close)?).into_owned();
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // State, parent, group.
+    let group = rest.split_ascii_whitespace().nth(2)?.parse().unwrap_or(0);
+    Some((if group == 0 { pid } else { group }, name))
+}

@@ -153,14 +153,14 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
 }
 
 /// The events of each trace.
-pub(super) type Traces = Vec<Vec<Event>>;
+pub(crate) type Traces = Vec<Vec<Event>>;
 
-pub(super) fn load_traces(paths: &[PathBuf]) -> Result<Traces, Failure> {
+pub(crate) fn load_traces(paths: &[PathBuf]) -> Result<Traces, Failure> {
     paths.iter().map(|path| trace::load(path)).collect()
 }
 
 /// What is scored: each process at its own pace.
-pub(super) fn scored_machine() -> Machine {
+pub(crate) fn scored_machine() -> Machine {
     Machine { processes: Processes::SideBySide(0), ..Machine::default() }
 }
 
@@ -185,7 +185,7 @@ fn replays(
 }
 
 /// What each trace reads of an image, in the order to lay out by.
-pub(super) fn replays_of(image: &dyn Inspect, traces: &Traces) -> Result<Vec<Replayed>, FsError> {
+pub(crate) fn replays_of(image: &dyn Inspect, traces: &Traces) -> Result<Vec<Replayed>, FsError> {
     // What a listing reads ahead depends on what lies there now, and so does what is
     // one request: placed are the blocks that are listed and read.
     let machine = Machine {

@@ -216,7 +216,7 @@ fn on_host(mount: &Mount, path: &[u8]) -> Option<PathBuf> {
 }
 
 /// Where a path of this machine is on the file system.
-fn on_mount(mount: &Mount, path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn on_mount(mount: &Mount, path: &Path) -> Option<Vec<u8>> {
     let below = path.strip_prefix(&mount.dir).ok()?;
     let whole =
         if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };

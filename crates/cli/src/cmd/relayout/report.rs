@@ -1,9 +1,9 @@
 //! What was done, and what stays and what it costs.
 
-use super::plan::Row;
-use super::{Outcome, RelayoutArgs, Stop};
+use super::RelayoutArgs;
 use crate::args::Global;
 use crate::cmd::optimize::{tabulate, tell_gain};
+use crate::relayout::{Outcome, Row, Stop};
 use crate::say::say;
 use seekless_layout::replay::Purpose;
 use seekless_report::table::{Figure, Table};

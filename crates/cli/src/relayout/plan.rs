@@ -24,20 +24,16 @@ const STEP: u64 = 64 << 20;
 /// Files that one step changes at most.
 const STEP_FILES: usize = 4096;
 
-/// Bytes that may be moved for each seek that is saved: what a disk transfers in the time
-/// of one, about.
-const SEEK_BYTES: u64 = 1 << 20;
-
 /// Fewer blocks than this are not worth a step.
 const LEAST: u64 = 64;
 
 /// A volume as it was a moment ago.
-pub(super) struct Seen {
-    pub(super) image: Arc<ExtImage>,
+pub(crate) struct Seen {
+    pub(crate) image: Arc<ExtImage>,
     pub(super) survey: Survey,
-    pub(super) replays: Vec<Replayed>,
+    pub(crate) replays: Vec<Replayed>,
     pub(super) touches: Vec<Touch>,
-    pub(super) costs: Costs,
+    pub(crate) costs: Costs,
 }
 
 impl Seen {
@@ -47,13 +43,14 @@ impl Seen {
     /// When it cannot be read, again and again.
     pub(super) fn new(
         target: &Target,
-        traces: &Traces,
+        lay: &Traces,
+        judge: &Traces,
         chunk: ByteLen,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, Failure> {
         let mut tries = 1..=TRIES;
         loop {
-            match Self::once(target, traces, chunk, left) {
+            match Self::once(target, lay, judge, chunk, left) {
                 Err(error) if may_be_torn(&error) && tries.next().is_some() => {}
                 seen => return seen.map_err(|error| target.about(error)),
             }
@@ -62,20 +59,21 @@ impl Seen {
 
     fn once(
         target: &Target,
-        traces: &Traces,
+        lay: &Traces,
+        judge: &Traces,
         chunk: ByteLen,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
         let image = target.look()?;
         let running = running::programs_of(target.mount.device);
         let survey = Survey::new(&image, left, &running)?;
-        let replays = replays_of(image.as_ref(), traces)?;
+        let replays = replays_of(image.as_ref(), lay)?;
         let touches = touches(&replays, &|ino| survey.object(ino), 1);
-        let costs = Costs::new(image.as_ref(), traces, chunk, &survey.stay)?;
+        let costs = Costs::new(image.as_ref(), judge, chunk, &survey.stay)?;
         Ok(Self { image, survey, replays, touches, costs })
     }
 
-    pub(super) fn block_size(&self) -> u64 {
+    pub(crate) fn block_size(&self) -> u64 {
         u64::from(self.image.geometry().block_size)
     }
 }
@@ -93,10 +91,10 @@ fn may_be_torn(error: &FsError) -> bool {
 
 /// Requests of a kind.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Row {
-    pub(super) requests: u64,
-    pub(super) bytes: u64,
-    pub(super) seeks: u64,
+pub(crate) struct Row {
+    pub(crate) requests: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seeks: u64,
 }
 
 impl Row {
@@ -109,18 +107,18 @@ impl Row {
 
 /// What traces cost on a volume.
 #[derive(Clone, Debug)]
-pub(super) struct Costs {
+pub(crate) struct Costs {
     /// By trace.
-    pub(super) scores: Vec<Score>,
+    pub(crate) scores: Vec<Score>,
     /// Of all traces, by what the requests are for.
-    pub(super) purposes: BTreeMap<Purpose, Row>,
+    pub(crate) purposes: BTreeMap<Purpose, Row>,
     /// Of all traces, those for contents of files that stay.
-    pub(super) staying: BTreeMap<Reason, Row>,
+    pub(crate) staying: BTreeMap<Reason, Row>,
 }
 
 impl Costs {
     /// Seeks of all traces.
-    fn seeks(&self) -> u64 {
+    pub(crate) fn seeks(&self) -> u64 {
         self.purposes.values().map(|row| row.seeks).sum()
     }
 
@@ -213,12 +211,5 @@ impl Trial {
     ) -> Result<Costs, FsError> {
         let expected = Expected::new(seen.image.as_ref(), &seen.survey, &self.data);
         Costs::new(&expected, traces, chunk, &seen.survey.stay)
-    }
-
-    /// Whether it saves a seek for each mebibyte that it moves. What others hold of the
-    /// free blocks leaves gaps, and a layout with as many gaps elsewhere is no gain.
-    pub(super) fn is_worth_it(&self, before: &Costs, after: &Costs, block_size: u64) -> bool {
-        let saved = before.seeks().saturating_sub(after.seeks());
-        saved > 0 && saved >= self.moved() * block_size / SEEK_BYTES
     }
 }

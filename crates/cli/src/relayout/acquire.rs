@@ -1,11 +1,10 @@
 //! Getting hold of the free blocks that files are to have.
 
+use super::Halt;
 use super::target::Target;
 use crate::failure::Failure;
-use crate::interrupt::uninterrupted;
 use seekless_host::donor::{Blocks, Donor};
 use seekless_units::{BlockNo, Extent};
-use signal_hook::iterator::Signals;
 
 /// What is taken in one go: bytes.
 const PIECE: u64 = 128 << 20;
@@ -64,7 +63,7 @@ impl Wanted {
         donor: &mut Donor,
         target: &Target,
         block_size: u64,
-        signals: &mut Signals,
+        halt: &mut Halt<'_>,
     ) -> Result<(), Failure> {
         let piece = (PIECE / block_size).max(1);
         let available = target.available()?;
@@ -73,7 +72,7 @@ impl Wanted {
         let mut before = None;
         for _ in 0..ATTEMPTS {
             loop {
-                uninterrupted(signals)?;
+                halt()?;
                 if let Some(run) = self.elsewhere(donor) {
                     return Ok(donor.keep(&[run])?);
                 }

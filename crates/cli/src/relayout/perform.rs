@@ -4,10 +4,10 @@
 //! where the file's blocks are now, and whether the donor holds the place. What does
 //! not fit any more is left as it is, and counted.
 
+use super::Halt;
 use super::survey::{Live, Reason, Survey};
 use super::target::Target;
 use crate::failure::Failure;
-use crate::interrupt::uninterrupted;
 use seekless_fs::plan::ObjectId;
 use seekless_fs::plan::in_place::{Copied, Step};
 use seekless_host::donor::{Blocks, Donor};
@@ -15,7 +15,6 @@ use seekless_host::fiemap::{self, MappedExtent, flag};
 use seekless_host::handle::{self, Access};
 use seekless_host::residency;
 use seekless_units::{BlockNo, Extent, Ino};
-use signal_hook::iterator::Signals;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -25,25 +24,25 @@ const TRIES: u32 = 3;
 
 /// What became of a plan.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Blocks that came to their place in the region.
-    pub(super) moved_in: u64,
+    pub(crate) moved_in: u64,
     /// Blocks that made way.
-    pub(super) moved_out: u64,
+    pub(crate) moved_out: u64,
     /// Blocks that the plan moved and that stayed.
-    pub(super) left: u64,
+    pub(crate) left: u64,
     /// Files of which something stayed, and why.
-    pub(super) reasons: BTreeMap<Ino, Reason>,
+    pub(crate) reasons: BTreeMap<Ino, Reason>,
 }
 
 /// Moves files of a volume.
-pub(super) struct Mover<'a> {
+pub(super) struct Mover<'a, 'h> {
     pub(super) target: &'a Target,
     pub(super) survey: &'a Survey,
     pub(super) donor: Donor,
     pub(super) region: Extent,
     pub(super) block_size: u64,
-    pub(super) signals: &'a mut Signals,
+    pub(super) halt: &'a mut Halt<'h>,
     pub(super) counts: Counts,
     /// Pages of this step that were not in memory before it.
     brought: Vec<(ObjectId, u64, u64)>,
@@ -59,17 +58,17 @@ struct Part {
     to: Blocks,
 }
 
-impl<'a> Mover<'a> {
+impl<'a, 'h> Mover<'a, 'h> {
     pub(super) fn new(
         target: &'a Target,
         survey: &'a Survey,
         donor: Donor,
         region: Extent,
         block_size: u64,
-        signals: &'a mut Signals,
+        halt: &'a mut Halt<'h>,
     ) -> Self {
         let (counts, brought) = (Counts::default(), Vec::new());
-        Self { target, survey, donor, region, block_size, signals, counts, brought }
+        Self { target, survey, donor, region, block_size, halt, counts, brought }
     }
 
     /// Carries out a step as far as can be done.
@@ -88,7 +87,7 @@ impl<'a> Mover<'a> {
             self.donor.set_shift(shift)?;
             let mut open: Option<(ObjectId, File)> = None;
             for part in parts {
-                uninterrupted(self.signals)?;
+                (self.halt)()?;
                 let known = open.take().filter(|(object, _)| *object == part.object);
                 let file = match known {
                     Some((_, file)) => file,

@@ -21,7 +21,7 @@ mod flag {
 
 /// Why the blocks of a file stay where they are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     /// It is a program that runs: nobody may open it for writing.
     Running,
     /// Immutable, only to be appended to, or sealed (fs-verity).
@@ -37,11 +37,13 @@ pub(super) enum Reason {
     Changed,
     /// Blocks that it should have were not to be had.
     Room,
+    /// It is not to be moved, for it lies well for others.
+    Kept,
 }
 
 impl Reason {
     /// A word for JSON.
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "running_programs",
             Self::Protected => "protected_files",
@@ -50,11 +52,12 @@ impl Reason {
             Self::Busy => "busy_files",
             Self::Changed => "changed_files",
             Self::Room => "without_room",
+            Self::Kept => "kept_files",
         }
     }
 
     /// For people.
-    pub(super) const fn text(self) -> &'static str {
+    pub(crate) const fn text(self) -> &'static str {
         match self {
             Self::Running => "programs that run",
             Self::Protected => "immutable or sealed files",
@@ -63,12 +66,13 @@ impl Reason {
             Self::Busy => "files in use",
             Self::Changed => "files that were changed",
             Self::Room => "files without room",
+            Self::Kept => "files of others",
         }
     }
 
     /// Whether it will be so next time as well.
     pub(super) const fn lasts(self) -> bool {
-        matches!(self, Self::Running | Self::Protected | Self::Kind | Self::Swap)
+        matches!(self, Self::Running | Self::Protected | Self::Kind | Self::Swap | Self::Kept)
     }
 }
 

@@ -26,10 +26,10 @@ const ROOT: u32 = 2;
 const ANY_GENERATION: u32 = 0;
 
 /// A mounted ext4 volume whose files can be moved.
-pub(super) struct Target {
-    pub(super) mount: Mount,
+pub(crate) struct Target {
+    pub(crate) mount: Mount,
     /// Its directory: what inode numbers are looked up on.
-    pub(super) on: File,
+    pub(crate) on: File,
     /// As it was named.
     path: PathBuf,
     node: PathBuf,
@@ -42,7 +42,20 @@ impl Target {
     /// # Errors
     /// When it is no ext4, is mounted read-only, is being moved by another process, or
     /// this process is not root's.
-    pub(super) fn new(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
+        let target = Self::open(path)?;
+        if !handle::lock(&target.on)? {
+            let what = "is being moved by another process";
+            return Err(Failure::new(Kind::System, what).about(path.display()));
+        }
+        Ok(target)
+    }
+
+    /// The same, which others may move.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         let mount = mounts::holding(path)?;
         let shown = || path.display();
         if mount.fs_type != "ext4" {
@@ -66,10 +79,6 @@ impl Target {
         if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             let what = "is mounted read-only";
             return Err(Failure::new(Kind::Unsupported, what).about(shown()));
-        }
-        if !handle::lock(&on)? {
-            let what = "is being moved by another process";
-            return Err(Failure::new(Kind::System, what).about(shown()));
         }
         let node = mounts::block_device(&mount)?;
         let device = File::open(&node).map_err(|error| Failure::io(node.display(), &error))?;
@@ -125,7 +134,7 @@ impl Target {
     ///
     /// # Errors
     /// That it does not: another kernel, data in the journal, DAX.
-    pub(super) fn probe(&self, block_size: u64) -> Result<(), Failure> {
+    pub(crate) fn probe(&self, block_size: u64) -> Result<(), Failure> {
         Donor::probe(&self.mount.dir, block_size).map_err(|error| {
             match Errno::from_io_error(&error.source) {
                 Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL) => {
@@ -140,6 +149,15 @@ impl Target {
     /// A donor on it.
     pub(super) fn donor(&self, block_size: u64) -> Result<Donor, Failure> {
         Ok(Donor::new(&self.mount.dir, block_size)?)
+    }
+
+    /// The part of the space of ordinary users that is in use, from 0 to 1: the `Use%`
+    /// of df.
+    pub(crate) fn fullness(&self) -> Result<f64, Failure> {
+        let stat = rustix::fs::fstatvfs(&self.on)
+            .map_err(|error| Failure::io(self.path.display(), &error.into()))?;
+        let used = stat.f_blocks.saturating_sub(stat.f_bfree);
+        Ok(used as f64 / used.saturating_add(stat.f_bavail).max(1) as f64)
     }
 
     /// Blocks that users other than root could still get.
@@ -158,7 +176,7 @@ impl Target {
     /// Opens the volume for reading as the kernel has it now. Its metadata are in the
     /// cache of the device, where the kernel changes them: they are read from there, and
     /// the journal, which is older, is left alone. Checksums may be a moment behind.
-    pub(super) fn look(&self) -> Result<Arc<ExtImage>, FsError> {
+    pub(crate) fn look(&self) -> Result<Arc<ExtImage>, FsError> {
         let io = |source| FsError::Io { source, context: self.node.display().to_string() };
         rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;
         // Contents of files are not changed there: what was read of a block before may
@@ -179,7 +197,7 @@ impl Target {
     }
 
     /// An error of the volume, with its name.
-    pub(super) fn about(&self, error: FsError) -> Failure {
+    pub(crate) fn about(&self, error: FsError) -> Failure {
         Failure::from(error).about(self.path.display())
     }
 }

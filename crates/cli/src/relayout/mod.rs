@@ -1,0 +1,319 @@
+//! Files of a mounted ext4 moved, for the commands that do so: a job says by what, how
+//! much, and when a plan is worth it.
+
+mod acquire;
+mod expected;
+mod perform;
+mod plan;
+mod survey;
+mod target;
+
+pub(crate) use perform::Counts;
+pub(crate) use plan::{Costs, Row, Seen};
+pub(crate) use survey::Reason;
+pub(crate) use target::Target;
+
+use crate::cmd::optimize::Traces;
+use crate::failure::Failure;
+use acquire::{Wanted, free_of};
+use indicatif::ProgressBar;
+use perform::Mover;
+use plan::{Trial, limits};
+use seekless_fs::{FsError, Inspect};
+use seekless_host::donor::Blocks;
+use seekless_layout::planner::in_place::{InPlace, Progress, Stopped, enough_for};
+use seekless_units::{ByteLen, Extent, Ino};
+use std::collections::BTreeMap;
+
+/// How often a plan is made: again where files were changed while it was carried out.
+const ROUNDS: u32 = 3;
+
+/// Blocks moved for each that is accessed, if nothing else is said.
+const DEFAULT_BUDGET: u64 = 3;
+
+/// Blocks that are free for what must make way, beyond what the trial took.
+const SPARE: u64 = 64;
+
+/// Asked between two exchanges of blocks; an error ends the work, files are whole then.
+pub(crate) type Halt<'a> = dyn FnMut() -> Result<(), Failure> + 'a;
+
+/// What shall be done.
+pub(crate) struct Job<'a> {
+    /// What to lay out by.
+    pub(crate) lay: &'a Traces,
+    /// What a layout is judged by.
+    pub(crate) judge: &'a Traces,
+    /// The region begins at a multiple of this.
+    pub(crate) chunk: ByteLen,
+    /// Bytes that may be moved.
+    pub(crate) budget: Option<ByteLen>,
+    /// Files that must stay.
+    pub(crate) kept: BTreeMap<Ino, Reason>,
+    /// Whether a plan is worth it that moves so many bytes.
+    pub(crate) is_worth_it: &'a dyn Fn(u64, &Costs, &Costs) -> bool,
+}
+
+/// Why not everything is where it belongs, beside what befell single files.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// More would have to move than was allowed.
+    Budget,
+    /// There is no room for what would have to make way.
+    Room,
+    /// It would save too few seeks for what would have to move.
+    Gain,
+}
+
+impl From<Stopped> for Stop {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Budget => Self::Budget,
+            Stopped::Room => Self::Room,
+        }
+    }
+}
+
+/// What was accessed and can be moved, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents {
+    pub(crate) hot: u64,
+    /// Of it, what was in its place before.
+    pub(crate) in_place: u64,
+    /// Of it, what is not in its place now.
+    pub(crate) left: u64,
+}
+
+impl Extents {
+    /// After a plan that brought so much to its place.
+    fn after(progress: Progress, moved_in: u64) -> Self {
+        let Progress { hot, in_place, .. } = progress;
+        Self { hot, in_place, left: hot.saturating_sub(in_place + moved_in) }
+    }
+}
+
+/// What was done, and what it gave.
+pub(crate) struct Outcome {
+    pub(crate) block_size: u64,
+    pub(crate) extents: Extents,
+    pub(crate) counts: Counts,
+    pub(crate) stopped: Option<Stop>,
+    pub(crate) before: Costs,
+    pub(crate) after: Costs,
+}
+
+impl Outcome {
+    /// Bytes that were moved, in both directions together.
+    pub(crate) fn moved(&self) -> u64 {
+        (self.counts.moved_in + self.counts.moved_out) * self.block_size
+    }
+}
+
+/// Work that ended before its time.
+pub(crate) struct Broken {
+    pub(crate) failure: Failure,
+    /// Bytes that had been moved.
+    pub(crate) moved: u64,
+}
+
+impl From<Failure> for Broken {
+    fn from(failure: Failure) -> Self {
+        Self { failure, moved: 0 }
+    }
+}
+
+impl Job<'_> {
+    /// The volume as it is now.
+    pub(crate) fn look(&self, target: &Target) -> Result<Seen, Failure> {
+        Seen::new(target, self.lay, self.judge, self.chunk, &self.kept)
+    }
+
+    fn align(&self, block_size: u64) -> u64 {
+        (self.chunk.get() / block_size).max(1)
+    }
+
+    fn trial(&self, target: &Target, seen: &Seen) -> Result<Trial, Failure> {
+        let block_size = seen.block_size();
+        let budget = self.budget.map(|budget| budget.get() / block_size);
+        Trial::new(seen, &seen.survey.space, self.align(block_size), budget)
+            .map_err(|error| target.about(error))
+    }
+
+    /// What would be done, without doing it.
+    pub(crate) fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Failure> {
+        let trial = self.trial(target, seen)?;
+        let after = trial.costs(seen, self.judge, self.chunk);
+        let after = after.map_err(|error| target.about(error))?;
+        let (moved_in, moved_out) = (trial.progress.moved_in, trial.progress.moved_out);
+        Ok(Outcome {
+            block_size: seen.block_size(),
+            counts: Counts { moved_in, moved_out, ..Counts::default() },
+            stopped: trial.progress.stopped.map(Stop::from),
+            extents: Extents::after(trial.progress, moved_in),
+            before: seen.costs.clone(),
+            after,
+        })
+    }
+
+    /// Moves what belongs together. Whatever happens, files are whole, and no block is
+    /// held afterwards.
+    ///
+    /// # Errors
+    /// [`Broken`], with what was moved before.
+    pub(crate) fn carry_out(
+        &self,
+        target: &Target,
+        seen: Seen,
+        halt: &mut Halt<'_>,
+        bar: &ProgressBar,
+    ) -> Result<Outcome, Broken> {
+        let block_size = seen.block_size();
+        let before = seen.costs.clone();
+        let trial = self.trial(target, &seen)?;
+        let hot = trial.progress.hot;
+        target.probe(block_size)?;
+        bar.set_length(hot * block_size);
+        let budget = self.budget.map(|budget| budget.get() / block_size);
+        let mut rounds = Rounds {
+            target,
+            job: self,
+            align: self.align(block_size),
+            budget: budget.unwrap_or(hot.saturating_mul(DEFAULT_BUDGET)),
+            halt,
+            bar,
+            counts: Counts::default(),
+            extents: Extents::after(trial.progress, 0),
+            left: self.kept.clone(),
+            stopped: None,
+        };
+        let done = rounds.all(seen, trial);
+        let Rounds { counts, left, stopped, mut extents, .. } = rounds;
+        let moved = (counts.moved_in + counts.moved_out) * block_size;
+        let broken = |failure| Broken { failure, moved };
+        target.settle().map_err(broken)?;
+        done.map_err(broken)?;
+        let after = Seen::new(target, self.lay, self.judge, self.chunk, &left);
+        let after = after.map_err(broken)?.costs;
+        // What was in place before the first round.
+        extents.in_place = extents.hot.saturating_sub(extents.left + counts.moved_in);
+        Ok(Outcome { block_size, extents, counts, stopped, before, after })
+    }
+}
+
+/// Plans carried out, one after the other, until files are where they belong.
+struct Rounds<'a, 'h> {
+    target: &'a Target,
+    job: &'a Job<'a>,
+    align: u64,
+    /// Blocks that may still be moved.
+    budget: u64,
+    halt: &'a mut Halt<'h>,
+    bar: &'a ProgressBar,
+    /// Of all rounds.
+    counts: Counts,
+    /// After the last of them.
+    extents: Extents,
+    /// Files that stay for good.
+    left: BTreeMap<Ino, Reason>,
+    stopped: Option<Stop>,
+}
+
+impl Rounds<'_, '_> {
+    fn all(&mut self, seen: Seen, trial: Trial) -> Result<(), Failure> {
+        let mut more = self.carry_out(seen, trial)?;
+        for _ in 1..ROUNDS {
+            if !more {
+                break;
+            }
+            let Job { lay, judge, chunk, .. } = *self.job;
+            let seen = Seen::new(self.target, lay, judge, chunk, &self.left)?;
+            more = self.again(seen)?;
+        }
+        Ok(())
+    }
+
+    /// Plans anew; whether another round may do more.
+    fn again(&mut self, seen: Seen) -> Result<bool, Failure> {
+        let trial = Trial::new(&seen, &seen.survey.space, self.align, Some(self.budget));
+        let trial = trial.map_err(|error| self.target.about(error))?;
+        self.carry_out(seen, trial)
+    }
+
+    /// Carries out one plan; whether another round may do more.
+    fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Failure> {
+        if trial.moved() == 0 {
+            self.stopped = trial.progress.stopped.map(Stop::from);
+            return Ok(false);
+        }
+        let block_size = seen.block_size();
+        let mut donor = self.target.donor(block_size)?;
+        let wanted = wanted(&seen, &trial, self.align);
+        wanted.acquire(&mut donor, self.target, block_size, self.halt)?;
+        let free = free_of(&donor);
+        let limits = limits(&free, block_size);
+        let space = seen.survey.space_with(free);
+        let budget = Some(self.budget);
+        let attempt = Trial::new(&seen, &space, self.align, budget);
+        let attempt = match attempt {
+            Err(FsError::NoSpace(_)) => {
+                self.stopped = Some(Stop::Room);
+                return Ok(false);
+            }
+            attempt => attempt.map_err(|error| self.target.about(error))?,
+        };
+        let about = |error| self.target.about(error);
+        let costs = attempt.costs(&seen, self.job.judge, self.job.chunk).map_err(about)?;
+        if !(self.job.is_worth_it)(attempt.moved() * block_size, &seen.costs, &costs) {
+            let stopped = attempt.progress.stopped.map(Stop::from);
+            self.stopped = stopped.or((attempt.moved() > 0).then_some(Stop::Gain));
+            return Ok(false);
+        }
+        let mut plan =
+            InPlace::new(&seen.survey, &space, &seen.touches, self.align, budget, limits)
+                .map_err(about)?;
+        let region = plan.region();
+        let mut mover = Mover::new(self.target, &seen.survey, donor, region, block_size, self.halt);
+        let before = (self.counts.moved_in, self.counts.moved_out);
+        let mut done = Ok(());
+        while done.is_ok() {
+            let step = plan.next_step().map_err(|error| self.target.about(error))?;
+            let Some(step) = step else { break };
+            done = mover.apply(&step);
+            let counts = &mover.counts;
+            self.counts.moved_in = before.0 + counts.moved_in;
+            self.counts.moved_out = before.1 + counts.moved_out;
+            self.bar.set_position((attempt.progress.in_place + counts.moved_in) * block_size);
+        }
+        let counts = std::mem::take(&mut mover.counts);
+        // Before anything else: the donor's blocks are everybody's again.
+        drop(mover);
+        done?;
+        let moved = counts.moved_in + counts.moved_out;
+        self.budget = self.budget.saturating_sub(moved);
+        self.extents = Extents::after(plan.progress(), counts.moved_in);
+        self.stopped = plan.progress().stopped.map(Stop::from);
+        let lasting = counts.reasons.iter().filter(|(_, reason)| reason.lasts());
+        self.left.extend(lasting);
+        (self.counts.left, self.counts.reasons) = (counts.left, counts.reasons);
+        Ok(self.counts.left > 0 && moved > 0)
+    }
+}
+
+/// The free blocks that a plan needs.
+fn wanted(seen: &Seen, trial: &Trial, align: u64) -> Wanted {
+    let region: Extent = trial.region;
+    let progress = trial.progress;
+    let part = |run: &Extent| {
+        let start = run.start.max(region.start).get();
+        let end = run.end().min(region.end()).get();
+        (start < end).then(|| Blocks { start, len: end - start })
+    };
+    let free = seen.survey.space.free.iter().filter_map(part).collect();
+    // Where nothing is in place yet and nothing makes way, any other place is as good,
+    // and the kernel's first choice is the cheapest to get.
+    let is_free = progress.in_place == 0 && progress.moved_out == 0;
+    let blocks = seen.image.geometry().blocks;
+    let instead = is_free.then(|| enough_for(progress.hot, blocks, align));
+    // The planner keeps some for itself.
+    let room = if is_free { 0 } else { progress.moved_out + SPARE };
+    Wanted { region, free, instead, room }
+}
