@@ -113,6 +113,7 @@ pub(crate) enum Command {
     Score(cmd::score::ScoreArgs),
     Trace(cmd::trace::TraceArgs),
     Tune(cmd::tune::TuneArgs),
+    Watch(cmd::watch::WatchCommand),
     Optimize(cmd::optimize::OptimizeArgs),
     Generate(cmd::generate::GenerateArgs),
 }

@@ -52,6 +52,11 @@ impl Failure {
         self.kind == Kind::Usage
     }
 
+    /// Whether there was too little room.
+    pub(crate) fn is_no_space(&self) -> bool {
+        self.kind == Kind::NoSpace
+    }
+
     /// The failure with what it happened to in front: `IMG: corrupt image ...`.
     pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
         self.message = format!("{what}: {}", self.message);

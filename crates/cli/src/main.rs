@@ -26,6 +26,7 @@ mod ufs_args;
 mod usage;
 mod uuid;
 mod verify;
+mod watching;
 mod workbench;
 mod written;
 

@@ -16,6 +16,8 @@ pub enum Figure {
     Percent(f64),
     /// A time in seconds.
     Seconds(f64),
+    /// A number of which a tenth matters.
+    Number(f64),
     /// Nobody knows.
     Missing,
 }
@@ -25,7 +27,10 @@ impl Figure {
         match self {
             Self::Count(count) => count as f64,
             Self::Bytes(len) => len.get() as f64,
-            Self::Share(value) | Self::Percent(value) | Self::Seconds(value) => value,
+            Self::Share(value)
+            | Self::Percent(value)
+            | Self::Seconds(value)
+            | Self::Number(value) => value,
             Self::Missing => f64::NAN,
         }
     }
@@ -40,6 +45,7 @@ impl Figure {
             Self::Percent(percent) => format!("{percent:+.1}%"),
             Self::Seconds(seconds) if seconds < 1.0 => format!("{:.3} ms", seconds * 1000.0),
             Self::Seconds(seconds) => format!("{seconds:.3} s"),
+            Self::Number(value) => format!("{value:.1}"),
             Self::Missing => "-".into(),
         }
     }

@@ -22,6 +22,7 @@ pub(crate) mod relayout;
 pub(crate) mod score;
 pub(crate) mod trace;
 pub(crate) mod tune;
+pub(crate) mod watch;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -51,6 +52,7 @@ pub(crate) fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Score(args) => score::run(args, &cli.global),
         Command::Trace(args) => trace::run(args, &cli.global),
         Command::Tune(args) => tune::run(args, &cli.global),
+        Command::Watch(args) => watch::run(args, &cli.global),
         Command::Generate(args) => generate::run(args, &cli.global),
     }
 }

@@ -106,6 +106,11 @@ impl Outcome {
     pub(crate) fn moved(&self) -> u64 {
         (self.counts.moved_in + self.counts.moved_out) * self.block_size
     }
+
+    /// Whether more would have been moved if that had been allowed.
+    pub(crate) fn is_over_budget(&self) -> bool {
+        self.stopped == Some(Stop::Budget)
+    }
 }
 
 /// Work that ended before its time.

@@ -151,6 +151,12 @@ impl Target {
         Ok(Donor::new(&self.mount.dir, block_size)?)
     }
 
+    /// Bytes in a block.
+    pub(crate) fn block_size(&self) -> Result<u64, Failure> {
+        let image = self.look().map_err(|error| self.about(error))?;
+        Ok(u64::from(image.geometry().block_size))
+    }
+
     /// The part of the space of ordinary users that is in use, from 0 to 1: the `Use%`
     /// of df.
     pub(crate) fn fullness(&self) -> Result<f64, Failure> {

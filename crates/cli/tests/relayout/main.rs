@@ -7,6 +7,7 @@ mod judges;
 
 mod killed;
 mod refused;
+mod watch;
 mod writers;
 
 use judges::{Mounted, Scratch, can_mount, manifest, run, same, seekless, text};

@@ -21,6 +21,29 @@ const MOST_MOVES: usize = 64;
 /// Requests of a run that are kept for the picture.
 const MOST_READS: usize = 4096;
 
+/// One look at all habits.
+#[derive(Clone, Debug, Default)]
+pub struct Round {
+    /// Whether it is by hand: habits are looked at whenever they were before.
+    again: bool,
+    /// Habits that were proposed in it.
+    seen: HashSet<u32>,
+}
+
+impl Round {
+    /// A look at what is due.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A look at everything.
+    #[must_use]
+    pub fn by_hand() -> Self {
+        Self { again: true, ..Self::default() }
+    }
+}
+
 /// What shall be laid out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Proposal {
@@ -120,13 +143,17 @@ impl Habits {
         habit.weight(now, self.rules.half_life) >= self.rules.weight
     }
 
-    /// The habit to be laid out next, the one that weighs most first. `fullness` is the
-    /// part of the volume in use, from 0 to 1. With `again`, habits that were looked at
-    /// before are looked at again, unless that was at `now` or later.
+    /// The habit to be laid out next, the one that weighs most first, none twice in a
+    /// round. `fullness` is the part of the volume in use, from 0 to 1.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn propose(&mut self, now: Seconds, fullness: f64, again: bool) -> Result<Proposal, Wait> {
+    pub fn propose(
+        &mut self,
+        now: Seconds,
+        fullness: f64,
+        round: &mut Round,
+    ) -> Result<Proposal, Wait> {
         if fullness > self.rules.fullest {
             return Err(Wait::Full(fullness));
         }
@@ -136,7 +163,7 @@ impl Habits {
         }
         let mut candidates: Vec<(f64, usize)> = Vec::new();
         for (at, habit) in self.habits.iter().enumerate() {
-            if self.is_established(habit, now) && self.is_due(habit, now, again) {
+            if self.is_established(habit, now) && self.is_due(habit, now, round) {
                 let weight = habit.weight(now, self.rules.half_life);
                 candidates.push((weight * habit.core().len() as f64, at));
             }
@@ -145,6 +172,7 @@ impl Habits {
         for (_, at) in candidates {
             let protect = self.protected(at, now);
             let habit = &mut self.habits[at];
+            round.seen.insert(habit.number);
             let core = habit.core();
             habit.looked = Some((now, sum_of(&core)));
             let lay: Vec<FileId> =
@@ -158,11 +186,14 @@ impl Habits {
         Err(Wait::Nothing)
     }
 
-    fn is_due(&self, habit: &Habit, now: Seconds, again: bool) -> bool {
+    fn is_due(&self, habit: &Habit, now: Seconds, round: &Round) -> bool {
+        if round.seen.contains(&habit.number) {
+            return false;
+        }
         let Some((looked, sum)) = habit.looked else { return true };
         let since = now.saturating_sub(looked);
         let has_changed = || sum != sum_of(&habit.core());
-        (again && since > 0) || since >= self.rules.retry || (since >= SOONEST && has_changed())
+        round.again || since >= self.rules.retry || (since >= SOONEST && has_changed())
     }
 
     /// Files that lie well for other habits than this one.
@@ -244,6 +275,8 @@ impl Habits {
     }
 
     /// Counts bytes that were moved in vain, because the move ended before its time.
+    /// Whoever keeps a copy in which this was told of all that is about to be moved has
+    /// counted it even if nobody is left to tell.
     pub fn spent_in_vain(&mut self, now: Seconds, proposal: &Proposal, bytes: u64) {
         self.spend(now, bytes);
         let at = self.habits.iter().position(|habit| habit.number == proposal.habit);

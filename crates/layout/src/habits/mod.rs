@@ -25,7 +25,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-pub use choose::{Estimate, Moved, Proposal, Wait};
+pub use choose::{Estimate, Moved, Proposal, Round, Wait};
 pub use habit::{Habit, Laid};
 pub use idle::{Busy, Idle, MachineState};
 pub use keep::{StateError, read, write};
@@ -281,6 +281,12 @@ impl Habits {
         self.habits.retain(|habit| habit.number != number);
         self.forget_files();
         self.habits.len() < before
+    }
+
+    /// Forgets all habits. What was moved is remembered.
+    pub fn forget_all(&mut self) {
+        self.habits.clear();
+        self.facts.clear();
     }
 
     /// A trace of files that are opened and read in this order. `path` gives the name of a

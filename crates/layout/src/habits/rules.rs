@@ -7,7 +7,7 @@ use super::{DAY, Seconds};
 pub struct Rules {
     /// After so long a run counts half; more than 0. 7 days.
     pub half_life: Seconds,
-    /// An episode is over when its source has opened nothing for so long. 10 s.
+    /// An episode is over when its source has opened nothing for more than this. 10 s.
     pub gap: Seconds,
     /// An episode is cut after so long. 10 minutes.
     pub longest: Seconds,

@@ -73,7 +73,8 @@ impl Streams {
     /// Episodes that are over, the one that ended first before the others.
     pub(super) fn due(&mut self, now: Seconds) -> Vec<Episode> {
         let is_over = |stream: &Stream| {
-            now.saturating_sub(stream.last) >= self.gap
+            // Seconds are whole: a gap of 1 may have been a moment.
+            now.saturating_sub(stream.last) > self.gap
                 || (!stream.is_scan && now.saturating_sub(stream.began) >= self.longest)
         };
         let over = self.open.iter().filter(|(_, stream)| is_over(stream));

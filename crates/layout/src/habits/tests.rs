@@ -16,7 +16,7 @@ fn whole(_: FileId) -> Option<Vec<(u32, u32)>> {
 /// A run of these files at a moment.
 fn run(habits: &mut Habits, now: Seconds, files: &[FileId]) -> Filed {
     files.iter().for_each(|file| habits.opened(now, 1, "tool", *file));
-    let mut due = habits.due(now + habits.rules().gap);
+    let mut due = habits.due(now + habits.rules().gap + 1);
     assert_eq!(due.len(), 1);
     habits.file(now + 10, due.remove(0), &mut whole)
 }
@@ -29,10 +29,10 @@ fn episodes_end_when_it_is_quiet() {
         habits.opened(100 + at, 2, "b", id(20));
     }
     habits.opened(112, 2, "x", id(21));
-    assert!(habits.due(113).is_empty());
-    let due = habits.due(114);
+    assert!(habits.due(114).is_empty());
+    let due = habits.due(115);
     assert_eq!(due, [Episode { program: "a".into(), files: files(20..25) }]);
-    let due = habits.due(122);
+    let due = habits.due(123);
     assert_eq!(due, [Episode { program: "b".into(), files: files(20..22) }]);
 }
 
@@ -115,15 +115,16 @@ fn only_what_weighs_enough_is_proposed_and_only_once() {
     let mut habits = Habits::new(Rules::default());
     run(&mut habits, 0, &files(0..9));
     run(&mut habits, 1000, &files(0..9));
-    assert_eq!(habits.propose(2000, 0.5, false), Err(Wait::Nothing));
+    assert_eq!(habits.propose(2000, 0.5, &mut Round::new()), Err(Wait::Nothing));
     run(&mut habits, 3000, &files(0..9));
-    let proposal = habits.propose(4000, 0.5, false).unwrap();
+    let proposal = habits.propose(4000, 0.5, &mut Round::new()).unwrap();
     assert_eq!((proposal.habit, &proposal.lay), (1, &files(0..9)));
-    assert_eq!(habits.propose(4000, 0.5, false), Err(Wait::Nothing), "looked at");
-    assert_eq!(habits.propose(4000, 0.5, true), Err(Wait::Nothing), "at this very moment");
-    assert!(habits.propose(4001, 0.5, true).is_ok(), "by hand");
-    assert!(habits.propose(4000 + 2 * DAY, 0.5, false).is_ok(), "the next day");
-    assert_eq!(habits.propose(9 * DAY, 0.95, true), Err(Wait::Full(0.95)));
+    assert_eq!(habits.propose(4000, 0.5, &mut Round::new()), Err(Wait::Nothing), "looked at");
+    let mut round = Round::by_hand();
+    assert!(habits.propose(4000, 0.5, &mut round).is_ok(), "by hand");
+    assert_eq!(habits.propose(4000, 0.5, &mut round), Err(Wait::Nothing), "in the same round");
+    assert!(habits.propose(4000 + 2 * DAY, 0.5, &mut Round::new()).is_ok(), "the next day");
+    assert_eq!(habits.propose(9 * DAY, 0.95, &mut Round::by_hand()), Err(Wait::Full(0.95)));
 }
 
 #[test]
@@ -146,26 +147,26 @@ fn no_more_than_the_budget_of_a_day() {
     let mut habits = Habits::new(Rules { budget: 10 << 20, ..Rules::default() });
     established(&mut habits, DAY, &files(0..9));
     let now = DAY + 5000;
-    let proposal = habits.propose(now, 0.0, false).unwrap();
+    let proposal = habits.propose(now, 0.0, &mut Round::new()).unwrap();
     assert_eq!(proposal.budget, 10 << 20);
     let done = Estimate { bytes: 4 << 20, ..NONE };
     habits.moved(now, &proposal, &done, true, Vec::new());
-    let proposal = habits.propose(now + 1, 0.0, false).expect("the rest of it");
+    let proposal = habits.propose(now + 1, 0.0, &mut Round::new()).expect("the rest of it");
     assert_eq!(proposal.budget, 6 << 20);
     habits.spent_in_vain(now, &proposal, 6 << 20);
-    assert_eq!(habits.propose(now + 2, 0.0, true), Err(Wait::Budget));
+    assert_eq!(habits.propose(now + 2, 0.0, &mut Round::by_hand()), Err(Wait::Budget));
     assert_eq!(habits.budget_left(now - DAY), 0, "a clock that goes backwards");
-    assert_eq!(habits.propose(2 * DAY, 0.0, false).unwrap().budget, 10 << 20);
+    assert_eq!(habits.propose(2 * DAY, 0.0, &mut Round::new()).unwrap().budget, 10 << 20);
 }
 
 #[test]
 fn files_of_habits_that_lie_well_stay() {
     let mut habits = Habits::new(Rules::default());
     established(&mut habits, 0, &files(0..20));
-    let first = habits.propose(4000, 0.0, false).unwrap();
+    let first = habits.propose(4000, 0.0, &mut Round::new()).unwrap();
     habits.moved(4000, &first, &NONE, false, Vec::new());
     established(&mut habits, 5000, &files(14..40));
-    let second = habits.propose(9000, 0.0, false).unwrap();
+    let second = habits.propose(9000, 0.0, &mut Round::new()).unwrap();
     assert_eq!(second.lay, files(20..40));
     assert_eq!(second.protect, files(0..20).into_iter().collect());
     habits.moved(9000, &second, &NONE, false, Vec::new());
@@ -174,7 +175,7 @@ fn files_of_habits_that_lie_well_stay() {
     for at in 0..6 {
         run(&mut habits, 10_000 + at * 100, &files(14..40));
     }
-    let again = habits.propose(2 * DAY, 0.0, false).unwrap();
+    let again = habits.propose(2 * DAY, 0.0, &mut Round::new()).unwrap();
     assert_eq!((again.habit, again.lay.len()), (2, 26));
     habits.moved(2 * DAY, &again, &NONE, false, Vec::new());
     assert_eq!(habits.habit(1).unwrap().laid.as_ref().unwrap().files, files(0..14));
@@ -224,7 +225,7 @@ fn some() -> Habits {
     let mut habits = Habits::new(Rules::default());
     established(&mut habits, 0, &files(0..20));
     established(&mut habits, 100, &files(50..3000));
-    let proposal = habits.propose(4000, 0.0, false).unwrap();
+    let proposal = habits.propose(4000, 0.0, &mut Round::new()).unwrap();
     habits.moved(4000, &proposal, &NONE, true, vec![(8, 2), (100, 1)]);
     habits
 }

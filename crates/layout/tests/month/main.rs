@@ -9,7 +9,7 @@ use rand_core::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use seekless_fs::plan::in_place::Limits;
 use seekless_layout::habits::{
-    DAY, Estimate, FileId, Habits, Idle, MachineState, Proposal, Rules, Seconds,
+    DAY, Estimate, FileId, Habits, Idle, MachineState, Proposal, Round, Rules, Seconds,
 };
 use seekless_layout::planner::in_place::{InPlace, Stopped};
 use seekless_layout::planner::touches;
@@ -131,7 +131,8 @@ impl Simulation {
             return;
         }
         let fullness = self.volume.fullness();
-        while let Ok(proposal) = self.habits.propose(now, fullness, false) {
+        let mut round = Round::new();
+        while let Ok(proposal) = self.habits.propose(now, fullness, &mut round) {
             self.carry_out(now, &proposal);
         }
     }

@@ -1,0 +1,187 @@
+//! `seekless watch`: a mounted file system whose habits are learnt, and laid out.
+
+mod status;
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::interrupt::uninterrupted;
+use crate::relayout::Target;
+use crate::say::say;
+use crate::watching::{Config, Daemon, Done, ROOT, Store, Worker, ask};
+use clap::{Args, Subcommand};
+use seekless_layout::habits::{Habits, Round};
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Learn which files of a mounted ext4 file system are used together, and move them together
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  seekless watch run /
+  seekless watch run /srv --config /etc/seekless/srv.toml --dry-run
+  systemctl enable --now seekless-watch@-.service       (the root file system)
+  seekless watch status /
+  seekless watch status / --html picture.html
+  seekless watch now / --dry-run
+  seekless watch forget / --habit 12
+
+Files that are opened together again and again are habits. Their weight is the number
+of runs, each of which counts half after 7 days. When the machine is idle, habits that
+weigh enough are laid out as `seekless relayout` does, as far as that pays, and at most
+1 GiB a day. All thresholds can be configured. What was learnt is kept in
+/var/lib/seekless. Needs root.
+
+docs/watch.md describes what is recorded, forgotten and moved, and the configuration.")]
+pub(crate) struct WatchCommand {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand, Debug)]
+enum What {
+    /// Record what is opened, and move files when the machine is idle, until a signal
+    Run(RunArgs),
+    /// Move what pays now, whether or not the machine is idle
+    ///
+    /// A daemon that runs for the volume does it; else it is done by what was learnt
+    /// before. The budget of the day holds.
+    Now(NowArgs),
+    /// Show habits, what was moved for them, and their seeks before and now
+    Status(status::StatusArgs),
+    /// Forget what was learnt; no daemon may run
+    Forget(ForgetArgs),
+}
+
+#[derive(Args, Debug)]
+struct Common {
+    /// Mount point of an ext4 file system, or any path on it
+    #[arg(value_name = "MOUNTPOINT")]
+    mount: PathBuf,
+    /// Configuration file [default: /etc/seekless/watch.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Directory in which each volume has a directory, by its UUID
+    #[arg(long, value_name = "DIR", default_value = ROOT)]
+    state: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Record, but only say what would be moved
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+struct NowArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Only say what would be moved
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Args, Debug)]
+struct ForgetArgs {
+    #[command(flatten)]
+    common: Common,
+    /// Forget this habit only
+    #[arg(long, value_name = "N")]
+    habit: Option<u32>,
+}
+
+pub(crate) fn run(command: &WatchCommand, global: &Global) -> Result<ExitCode, Failure> {
+    // Before anything is set up: a signal in between must find its handler.
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    match &command.what {
+        What::Run(args) => {
+            let Common { mount, config, state } = &args.common;
+            let config = Config::load(config.as_deref())?;
+            Daemon::new(mount, &config, state, args.dry_run, signals)?.run()?;
+        }
+        What::Now(args) => now(args, signals, global)?,
+        What::Status(args) => status::run(args, signals, global)?,
+        What::Forget(args) => forget(args, global)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Failure> {
+    let Common { mount, config, state } = &args.common;
+    let config = Config::load(config.as_deref())?;
+    let store = Store::new(state, &Target::open(mount)?)?;
+    let Some(_lock) = store.lock()? else {
+        let question = json!({ "what": "now", "dry_run": args.dry_run });
+        let answer = ask(&store, &question, &mut signals)?;
+        if let Some(error) = answer["error"].as_str() {
+            return Err(Failure::new(Kind::System, error).about("the daemon"));
+        }
+        print(mount, &answer, args.dry_run, global);
+        return Ok(());
+    };
+    let mut habits = store.load(config.rules())?;
+    let worker = Worker { mount, config: &config, dry_run: args.dry_run };
+    let mut all = Vec::new();
+    let mut tell = |done: Done| all.push(done.json());
+    let mut halt = || uninterrupted(&mut signals);
+    let keep = |habits: &Habits| store.save(habits);
+    let worked = worker.run(&mut habits, Round::by_hand(), &mut halt, &keep, &mut tell);
+    if !args.dry_run {
+        // What was looked at in vain is known, too.
+        store.save(&habits)?;
+    }
+    let then = worked?.to_string();
+    print(mount, &json!({ "done": all, "then": then }), args.dry_run, global);
+    Ok(())
+}
+
+/// What was done, of which the daemon tells in the same form.
+fn print(mount: &Path, answer: &Value, dry_run: bool, global: &Global) {
+    let done = answer["done"].as_array().map_or(&[][..], Vec::as_slice);
+    if global.json {
+        let mut answer = answer.clone();
+        answer["dry_run"] = dry_run.into();
+        say!("{answer}");
+        return;
+    }
+    for text in done.iter().filter_map(|done| done["text"].as_str()) {
+        say!("{text}");
+    }
+    if !global.quiet {
+        let then = answer["then"].as_str().unwrap_or_default();
+        say!("{}: {} habits looked at; {then}", mount.display(), done.len());
+    }
+}
+
+fn forget(args: &ForgetArgs, global: &Global) -> Result<(), Failure> {
+    let Common { mount, config, state } = &args.common;
+    let config = Config::load(config.as_deref())?;
+    let store = Store::new(state, &Target::open(mount)?)?;
+    let Some(_lock) = store.lock()? else {
+        let what = "a daemon runs for it: stop it first";
+        return Err(Failure::new(Kind::System, what).about(mount.display()));
+    };
+    let mut habits = store.load(config.rules())?;
+    let before = habits.habits().len();
+    match args.habit {
+        Some(number) if !habits.forget(number) => {
+            return Err(Failure::usage(format!("habit {number} is not known")));
+        }
+        Some(_) => {}
+        None => habits.forget_all(),
+    }
+    store.save(&habits)?;
+    let count = before - habits.habits().len();
+    if global.json {
+        say!("{}", json!({ "forgotten": count }));
+    } else if !global.quiet {
+        say!("{}: {count} habits forgotten", mount.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,263 @@
+//! The daemon: listens, learns, and works when the machine is idle.
+
+use super::listener::Listener;
+use super::{Config, Done, Store, Worker, files, now, request};
+use crate::failure::{Failure, Kind};
+use crate::interrupt::interrupted;
+use crate::relayout::Target;
+use crate::say;
+use seekless_host::pressure::{self, Resource};
+use seekless_layout::habits::{Filed, Habits, Idle, MachineState, Round, Seconds, Wait};
+use serde_json::{Value, json};
+use signal_hook::iterator::Signals;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long events are left to gather when there were some.
+const PACE: Duration = Duration::from_millis(5);
+
+/// How long to wait for events, in milliseconds.
+const WAIT: u16 = 1000;
+
+/// What was learnt is kept so often.
+const SAVE: Seconds = 300;
+
+/// After an error the next work begins no earlier than this.
+const AFTER_ERROR: Seconds = 3600;
+
+pub(crate) struct Daemon<'a> {
+    mount: &'a Path,
+    config: &'a Config,
+    dry_run: bool,
+    store: Store,
+    /// Held as long as it runs.
+    _lock: File,
+    /// The directory of the mount: what files are opened by number on.
+    on: File,
+    listener: Listener,
+    habits: Habits,
+    idle: Idle,
+    signals: Signals,
+    saved: Seconds,
+    looked: Seconds,
+    /// No work before this.
+    not_before: Seconds,
+    /// Whether something was learnt that is not kept.
+    is_new: bool,
+    /// Why the last work ended.
+    waits: Option<Wait>,
+}
+
+impl<'a> Daemon<'a> {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the volume could not be moved, there is another daemon for it, or the kernel
+    /// does not let it listen.
+    pub(crate) fn new(
+        mount: &'a Path,
+        config: &'a Config,
+        root: &Path,
+        dry_run: bool,
+        signals: Signals,
+    ) -> Result<Self, Failure> {
+        let target = Target::new(mount)?;
+        let store = Store::new(root, &target)?;
+        let Some(lock) = store.lock()? else {
+            let what = "is watched already, or worked on by hand";
+            return Err(Failure::new(Kind::System, what).about(mount.display()));
+        };
+        let listener = Listener::new(&target.mount.dir, &config.record.ignore)?;
+        let block_size = target.block_size()?;
+        if !dry_run {
+            target.probe(block_size)?;
+        }
+        let habits = store.load(config.rules())?;
+        // Not the target's: the lock of the volume goes with its last descriptor.
+        let dir = &target.mount.dir;
+        let on = File::open(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        let (idle, moment) = (Idle::default(), now());
+        let daemon = Self {
+            mount,
+            config,
+            dry_run,
+            store,
+            _lock: lock,
+            on,
+            listener,
+            habits,
+            idle,
+            signals,
+            saved: moment,
+            looked: 0,
+            not_before: 0,
+            is_new: true,
+            waits: None,
+        };
+        let known = daemon.habits.habits().len();
+        let (shown, uuid) = (mount.display(), daemon.store.uuid());
+        say::tell(&format!("{shown}: watching volume {uuid}; {known} habits are known"));
+        daemon.save()?;
+        Ok(daemon)
+    }
+
+    /// Listens until a signal comes.
+    ///
+    /// # Errors
+    /// When the kernel does not let it listen any more, or what was learnt cannot be kept.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        loop {
+            self.listener.wait(WAIT);
+            if self.listener.tell(&mut self.habits)? {
+                std::thread::sleep(PACE);
+            }
+            let moment = now();
+            self.file(moment);
+            if self.signals.pending().next().is_some() {
+                break;
+            }
+            if let Some(asked) = request::pending(&self.store) {
+                self.answer(&asked)?;
+            }
+            if moment.abs_diff(self.looked) >= self.config.idle.check.0 {
+                self.looked = moment;
+                self.look(moment)?;
+            }
+            if self.is_new && moment.abs_diff(self.saved) >= SAVE {
+                self.keep()?;
+            }
+        }
+        self.keep()?;
+        let (shown, lost) = (self.mount.display(), self.listener.lost());
+        say::tell(&format!("{shown}: no longer watched; events lost: {lost}"));
+        Ok(())
+    }
+
+    fn keep(&mut self) -> Result<(), Failure> {
+        self.save()?;
+        (self.saved, self.is_new) = (now(), false);
+        Ok(())
+    }
+
+    fn save(&self) -> Result<(), Failure> {
+        self.store.save(&self.habits)
+    }
+
+    /// Files episodes that are over.
+    fn file(&mut self, moment: Seconds) {
+        for episode in self.habits.due(moment) {
+            let on = &self.on;
+            let filed = self.habits.file(moment, episode, &mut |file| files::look(on, file));
+            self.is_new |= filed != Filed::Small;
+        }
+    }
+
+    /// Works if the machine is idle.
+    fn look(&mut self, moment: Seconds) -> Result<(), Failure> {
+        let state = MachineState {
+            io_pressure: pressure::waiting(Resource::Io),
+            cpu_pressure: pressure::waiting(Resource::Cpu),
+            load: pressure::load(),
+            opens: self.listener.rate().unwrap_or(0.0),
+            on_battery: pressure::is_on_battery(),
+        };
+        let rules = self.habits.rules().idle.clone();
+        if self.idle.observe(moment, &state, &rules).is_err() || moment < self.not_before {
+            return Ok(());
+        }
+        let worked = self.work(Round::new(), self.dry_run, true);
+        match worked {
+            Ok((_, wait)) => {
+                if self.waits != Some(wait) && wait != Wait::Nothing {
+                    say::tell(&format!("{}: nothing is moved: {wait}", self.mount.display()));
+                }
+                self.waits = Some(wait);
+            }
+            Err(Ended::Signal) => {}
+            Err(Ended::Busy) => {
+                say::tell(&format!("{}: others use the disk again", self.mount.display()));
+                self.idle = Idle::default();
+                self.keep()?;
+            }
+            Err(Ended::Failed(failure)) => {
+                say::warning!("{failure}; tried again in an hour");
+                self.not_before = moment + AFTER_ERROR;
+                self.keep()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lays out what is proposed.
+    fn work(
+        &mut self,
+        round: Round,
+        dry_run: bool,
+        gives_way: bool,
+    ) -> Result<(Vec<Done>, Wait), Ended> {
+        let Self { habits, listener, signals, store, mount, .. } = self;
+        let most = habits.rules().idle.opens;
+        let worker = Worker { mount, config: self.config, dry_run };
+        let mut why = None;
+        // What the last check has counted is not of this time.
+        let _ = listener.rate();
+        let mut halt = || {
+            if let Some(signal) = signals.pending().next() {
+                why = Some(Ended::Signal);
+                let _ = signal_hook::low_level::raise(signal);
+                return Err(interrupted(signal));
+            }
+            listener.drain()?;
+            let is_busy = gives_way
+                && (listener.rate().is_some_and(|rate| rate > most) || pressure::is_on_battery());
+            if is_busy {
+                why = Some(Ended::Busy);
+                return Err(Failure::new(Kind::System, "the machine is busy"));
+            }
+            Ok(())
+        };
+        let mut all = Vec::new();
+        let mut tell = |done: Done| {
+            say::tell(&format!("{}: {done}", mount.display()));
+            all.push(done);
+        };
+        let keep = |habits: &Habits| store.save(habits);
+        let worked = worker.run(habits, round, &mut halt, &keep, &mut tell);
+        self.is_new = true;
+        worked.map(|wait| (all, wait)).map_err(|failure| why.unwrap_or(Ended::Failed(failure)))
+    }
+
+    /// Works now, since somebody has asked for it.
+    fn answer(&mut self, asked: &Value) -> Result<(), Failure> {
+        if asked["what"] == "save" {
+            self.keep()?;
+            return request::answer(&self.store, &json!({}));
+        }
+        let dry_run = self.dry_run || asked["dry_run"] == true;
+        // A trial leaves no trace.
+        let before = dry_run.then(|| self.habits.clone());
+        let worked = self.work(Round::by_hand(), dry_run, false);
+        if let Some(before) = before {
+            self.habits = before;
+        }
+        let value = match worked {
+            Ok((all, wait)) => json!({
+                "done": all.iter().map(Done::json).collect::<Vec<_>>(),
+                "then": wait.to_string(),
+            }),
+            Err(Ended::Failed(failure)) => json!({ "error": failure.to_string() }),
+            Err(Ended::Signal | Ended::Busy) => json!({ "error": "the daemon was ended" }),
+        };
+        self.keep()?;
+        request::answer(&self.store, &value)
+    }
+}
+
+/// Why work has ended before its time.
+enum Ended {
+    Signal,
+    /// The machine has something better to do.
+    Busy,
+    Failed(Failure),
+}

@@ -1,0 +1,101 @@
+//! Where what was learnt is kept: a directory for each volume.
+
+use super::now;
+use crate::failure::{Failure, Kind};
+use crate::output::Output;
+use crate::relayout::Target;
+use crate::uuid;
+use seekless_fs::Inspect;
+use seekless_host::handle;
+use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The directories of all volumes are in this one.
+pub(crate) const ROOT: &str = "/var/lib/seekless";
+
+/// What is kept of one volume.
+pub(crate) struct Store {
+    dir: PathBuf,
+    uuid: String,
+}
+
+impl Store {
+    /// The directory of a volume below `root`, which is made if need be.
+    pub(crate) fn new(root: &Path, target: &Target) -> Result<Self, Failure> {
+        let image = target.look().map_err(|error| target.about(error))?;
+        let uuid = uuid::text(&image.geometry().uuid);
+        let dir = root.join(&uuid);
+        std::fs::create_dir_all(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        Ok(Self { dir, uuid })
+    }
+
+    pub(crate) fn uuid(&self) -> &str {
+        &self.uuid
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    /// Keeps others off who write here, until what is returned is dropped; `None` when
+    /// somebody else does so.
+    pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
+        let dir = File::open(&self.dir);
+        let dir = dir.map_err(|error| Failure::io(self.dir.display(), &error))?;
+        Ok(handle::lock(&dir)?.then_some(dir))
+    }
+
+    /// What is known, and when it was saved; `None` when nothing was.
+    ///
+    /// # Errors
+    /// A state that is damaged is an error with its line.
+    pub(crate) fn read(&self, rules: Rules) -> Result<Option<(Habits, Seconds)>, Failure> {
+        let path = self.state();
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file.map_err(|error| Failure::io(path.display(), &error))?,
+        };
+        let read = habits::read(rules, &mut BufReader::new(file));
+        read.map(Some).map_err(|error| match error {
+            StateError::Io(error) => Failure::io(path.display(), &error),
+            error @ StateError::Version(_) => {
+                Failure::new(Kind::Unsupported, error.to_string()).about(path.display())
+            }
+            error => Failure::new(Kind::Corrupt, error.to_string()).about(path.display()),
+        })
+    }
+
+    /// What is known, for who will write it again: a state that cannot be read is put
+    /// aside, and said.
+    pub(crate) fn load(&self, rules: Rules) -> Result<Habits, Failure> {
+        let failure = match self.read(rules.clone()) {
+            Ok(known) => return Ok(known.map_or_else(|| Habits::new(rules), |(habits, _)| habits)),
+            Err(failure) => failure,
+        };
+        let aside = self.path(&format!("state.damaged-{}", now()));
+        std::fs::rename(self.state(), &aside)
+            .map_err(|error| Failure::io(aside.display(), &error))?;
+        let kept = aside.display();
+        crate::say::warning!("{failure}; it is kept as {kept}, and learning begins anew");
+        Ok(Habits::new(rules))
+    }
+
+    /// Keeps what is known: whole or not at all, and durably.
+    pub(crate) fn save(&self, habits: &Habits) -> Result<(), Failure> {
+        let path = self.state();
+        let failed = |error| Failure::io(path.display(), &error);
+        let output = Output::create(&path, true)?;
+        let mut file = BufWriter::new(output.file()?);
+        habits::write(habits, &self.uuid, now(), &mut file).map_err(failed)?;
+        file.flush().map_err(failed)?;
+        file.get_ref().sync_all().map_err(failed)?;
+        output.finish()?;
+        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(failed)
+    }
+}

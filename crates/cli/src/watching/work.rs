@@ -1,0 +1,221 @@
+//! Proposals of the policy, carried out on a mounted volume.
+
+use super::files::Names;
+use super::{Config, now};
+use crate::cmd::optimize::{Traces, scored_machine};
+use crate::failure::Failure;
+use crate::relayout::{Costs, Halt, Job, Reason, Seen, Target};
+use indicatif::ProgressBar;
+use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
+use seekless_layout::replay::replay;
+use seekless_units::{ByteLen, Ino, format_size};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+/// What became of a proposal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Files were moved.
+    Moved,
+    /// More of it could not be moved today.
+    Part,
+    /// It would be moved, were this no trial.
+    Would,
+    /// It does not pay.
+    No,
+}
+
+impl Verdict {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::Part => "moved_in_part",
+            Self::Would => "would_move",
+            Self::No => "does_not_pay",
+        }
+    }
+}
+
+/// A proposal that was dealt with.
+pub(crate) struct Done {
+    pub(crate) habit: u32,
+    pub(crate) program: String,
+    pub(crate) files: usize,
+    pub(crate) estimate: Estimate,
+    pub(crate) verdict: Verdict,
+}
+
+impl Done {
+    pub(crate) fn json(&self) -> Value {
+        let Estimate { before, after, bytes } = self.estimate;
+        json!({
+            "habit": self.habit,
+            "program": self.program,
+            "files": self.files,
+            "verdict": self.verdict.name(),
+            "bytes": bytes,
+            "seeks": { "before": before, "after": after },
+            "text": self.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { habit, program, files, estimate, verdict } = self;
+        let Estimate { before, after, bytes } = *estimate;
+        let bytes = format_size(ByteLen::new(bytes));
+        write!(f, "habit {habit} ({program}, {files} files): ")?;
+        match verdict {
+            Verdict::Moved => write!(f, "{bytes} moved; ")?,
+            Verdict::Part => write!(f, "{bytes} moved, the budget of the day is spent; ")?,
+            Verdict::Would => write!(f, "{bytes} would be moved; ")?,
+            Verdict::No => write!(f, "stays, moving {bytes} does not pay; ")?,
+        }
+        write!(f, "{before:.0} seeks a run, {after:.0} after")
+    }
+}
+
+/// Keeps what is known.
+pub(crate) type Keep<'a> = dyn Fn(&Habits) -> Result<(), Failure> + 'a;
+
+/// Carries out proposals.
+pub(crate) struct Worker<'a> {
+    pub(crate) mount: &'a Path,
+    pub(crate) config: &'a Config,
+    pub(crate) dry_run: bool,
+}
+
+impl Worker<'_> {
+    /// Lays out what the policy proposes, until it proposes nothing more; why not. `tell`
+    /// is told of each proposal; `keep` keeps what is known, before and after files are
+    /// moved; `halt` may end the work.
+    ///
+    /// # Errors
+    /// When the volume cannot be moved, or `halt` says so. Files are whole then, and what
+    /// was moved is counted.
+    pub(crate) fn run(
+        &self,
+        habits: &mut Habits,
+        mut round: Round,
+        halt: &mut Halt<'_>,
+        keep: &Keep<'_>,
+        tell: &mut dyn FnMut(Done),
+    ) -> Result<Wait, Failure> {
+        let mut target = None;
+        loop {
+            let target = match &target {
+                Some(target) => target,
+                None => target.insert(Target::new(self.mount)?),
+            };
+            let fullness = target.fullness()?;
+            let proposal = match habits.propose(now(), fullness, &mut round) {
+                Ok(proposal) => proposal,
+                Err(wait) => return Ok(wait),
+            };
+            halt()?;
+            if let Some(done) = self.deal(target, habits, &proposal, halt, keep)? {
+                tell(done);
+            }
+        }
+    }
+
+    fn deal(
+        &self,
+        target: &Target,
+        habits: &mut Habits,
+        proposal: &Proposal,
+        halt: &mut Halt<'_>,
+        keep: &Keep<'_>,
+    ) -> Result<Option<Done>, Failure> {
+        let all = proposal.samples.iter().flatten().chain(&proposal.lay).copied();
+        let names = Names::new(target, all)?;
+        let mut name = |file| names.get(file);
+        let lay: Traces = vec![habits.trace(&proposal.lay, &mut name)];
+        let judge: Traces =
+            proposal.samples.iter().map(|files| habits.trace(files, &mut name)).collect();
+        let mean = |costs: &Costs| costs.seeks() as f64 / judge.len().max(1) as f64;
+        let estimate = |bytes, before: &Costs, after: &Costs| Estimate {
+            before: mean(before),
+            after: mean(after),
+            bytes,
+        };
+        let known = &*habits;
+        let pays = |bytes, before: &Costs, after: &Costs| {
+            known.pays(now(), proposal.habit, &estimate(bytes, before, after))
+        };
+        let kept: BTreeMap<Ino, Reason> =
+            proposal.protect.iter().map(|file| (Ino::new(file.ino), Reason::Kept)).collect();
+        let job = Job {
+            lay: &lay,
+            judge: &judge,
+            chunk: self.config.moving.chunk.0,
+            budget: Some(ByteLen::new(proposal.budget)),
+            kept,
+            is_worth_it: &pays,
+        };
+        let seen = job.look(target)?;
+        let foreseen = match job.foresee(target, &seen) {
+            Ok(foreseen) => foreseen,
+            // Too full for it, or too much that may not move: another day.
+            Err(failure) if failure.is_no_space() => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let bytes = foreseen.moved();
+        let habit = habits.habit(proposal.habit);
+        let mut done = Done {
+            habit: proposal.habit,
+            program: habit.map_or_else(String::new, |habit| habit.program.clone()),
+            files: proposal.lay.len(),
+            estimate: estimate(bytes, &foreseen.before, &foreseen.after),
+            verdict: Verdict::No,
+        };
+        if bytes == 0 {
+            return Ok(None);
+        }
+        if !pays(bytes, &foreseen.before, &foreseen.after) {
+            return Ok(Some(done));
+        }
+        if self.dry_run {
+            done.verdict = Verdict::Would;
+            return Ok(Some(done));
+        }
+        let reads = reads(&seen, &judge);
+        let bar = ProgressBar::hidden();
+        // Killed from here on, it has spent all that is to be moved.
+        let mut killed = habits.clone();
+        killed.spent_in_vain(now(), proposal, bytes);
+        keep(&killed)?;
+        let outcome = match job.carry_out(target, seen, halt, &bar) {
+            Ok(outcome) => outcome,
+            Err(broken) => {
+                habits.spent_in_vain(now(), proposal, broken.moved);
+                keep(habits)?;
+                return Err(broken.failure);
+            }
+        };
+        done.estimate = estimate(outcome.moved(), &outcome.before, &outcome.after);
+        if outcome.moved() == 0 {
+            keep(habits)?;
+            return Ok(Some(done));
+        }
+        let is_part = outcome.is_over_budget();
+        done.verdict = if is_part { Verdict::Part } else { Verdict::Moved };
+        habits.moved(now(), proposal, &done.estimate, is_part, reads);
+        keep(habits)?;
+        Ok(Some(done))
+    }
+}
+
+/// What the last run would read of the volume: first block and number of blocks.
+pub(crate) fn reads(seen: &Seen, judge: &Traces) -> Vec<(u64, u64)> {
+    let Some(last) = judge.last() else { return Vec::new() };
+    // Only a picture is made of it.
+    let Ok(replayed) = replay(seen.image.as_ref(), last, scored_machine()) else {
+        return Vec::new();
+    };
+    let extents = replayed.requests.iter().map(|request| request.extent);
+    extents.map(|extent| (extent.start.get(), extent.len)).collect()
+}

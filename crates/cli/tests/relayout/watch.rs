@@ -1,0 +1,391 @@
+//! `seekless watch` on a mounted ext4: what it learns, moves and refuses.
+
+use super::judges::{
+    Mounted, Scratch, can_mount, command, failure, manifest, run, same, seekless, text,
+};
+use super::{account, number, places, prepare};
+use seekless_fs::Mapping;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A volume with a program that opens the same files at each run.
+struct Watched {
+    scratch: Scratch,
+    image: String,
+    mounted: Mounted,
+    /// What the program opens.
+    paths: Vec<String>,
+    listing: String,
+    held: i64,
+}
+
+/// Nobody waits so long, but a machine that stands still might.
+const LONGEST: u32 = 100;
+
+/// Waits for something that must come.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..LONGEST {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(200));
+    }
+    panic!("{what} has not come");
+}
+
+/// A daemon that ends with its test.
+struct Daemon(Child);
+
+impl Daemon {
+    /// Ends it with a signal; what it has said.
+    fn end(self, signal: &str) -> String {
+        run("kill", &[signal, &self.0.id().to_string()]);
+        let mut this = std::mem::ManuallyDrop::new(self);
+        let status = this.0.wait().expect("child");
+        assert!(signal == "-KILL" || status.success(), "{status}");
+        let mut said = String::new();
+        let stderr = this.0.stderr.as_mut().expect("stderr");
+        std::io::Read::read_to_string(stderr, &mut said).expect("stderr");
+        said
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Never idle.
+const BUSY: &str = "[idle]\nquiet = \"900d\"\n";
+
+/// Always idle.
+const IDLE: &str = "[idle]\nquiet = \"1s\"\ncheck = \"1s\"\nio_pressure = 100\ncpu_pressure = 100\nopens = 1e9\nbattery = true\nload = 1e9\n";
+
+impl Watched {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let (image, mounted, paths) = prepare(&scratch, &["-b", "4096"], "192M", 1500);
+        let paths: Vec<String> = paths.into_iter().step_by(13).collect();
+        let listing = manifest(mounted.text(), &[]);
+        let held = account(mounted.text());
+        Self { scratch, image, mounted, paths, listing, held }
+    }
+
+    fn state(&self) -> String {
+        self.scratch.join("state")
+    }
+
+    /// A configuration with a short gap; its path.
+    fn config(&self, more: &str) -> String {
+        let path = self.scratch.join("watch.toml");
+        fs::write(&path, format!("[record]\ngap = \"1s\"\n{more}")).expect("write");
+        path
+    }
+
+    fn args<'a>(&'a self, what: &'a str, state: &'a str) -> Vec<&'a str> {
+        vec!["watch", what, self.mounted.text(), "--state", state]
+    }
+
+    /// Starts a daemon and waits until it listens.
+    fn daemon(&self, config: &str, more: &[&str]) -> Daemon {
+        let state = self.state();
+        let args = [&self.args("run", &state)[..], &["--config", config], more].concat();
+        let child = command(&args).stderr(Stdio::piped()).spawn().expect("seekless");
+        let daemon = Daemon(child);
+        until("the daemon", || {
+            let asked = [&self.args("status", &state)[..], &["--json"]].concat();
+            let output = seekless(&asked);
+            String::from_utf8_lossy(&output.stdout).contains("\"running\":true")
+        });
+        daemon
+    }
+
+    fn status(&self) -> Value {
+        let state = self.state();
+        let args = [&self.args("status", &state)[..], &["--json"]].concat();
+        serde_json::from_str(&text(&seekless(&args))).expect("JSON")
+    }
+
+    fn runs(&self) -> u64 {
+        let habits = &self.status()["habits"];
+        habits.as_array().map_or(0, |habits| {
+            habits.iter().filter_map(|habit| habit["runs"].as_u64()).max().unwrap_or(0)
+        })
+    }
+
+    /// Runs of the program, each of which is heard of as one.
+    fn use_it(&self, times: u64) {
+        let before = self.runs();
+        for count in 1..=times {
+            let files = self.paths.iter().map(|path| format!("{}{path}", self.mounted.text()));
+            let status = Command::new("setsid")
+                .args(["--wait", "sh", "-c", "cat -- \"$@\"", "reader"])
+                .args(files)
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.expect("setsid").success());
+            until("the run", || self.runs() == before + count);
+        }
+    }
+
+    /// A state in which the program is known well enough.
+    fn learn(&self) {
+        let daemon = self.daemon(&self.config(BUSY), &[]);
+        self.use_it(3);
+        daemon.end("-TERM");
+    }
+
+    fn now(&self, config: &str, more: &[&str]) -> Value {
+        let state = self.state();
+        let args = [&self.args("now", &state)[..], &["--json", "--config", config], more].concat();
+        serde_json::from_str(&text(&seekless(&args))).expect("JSON")
+    }
+
+    /// Files are as they were, no block is held, and the kernel's check finds nothing.
+    fn judge(self) -> String {
+        assert_eq!(self.held, account(self.mounted.text()), "something holds blocks");
+        same("contents", &self.listing, &manifest(self.mounted.text(), &[]));
+        let Self { scratch, image, mounted, .. } = self;
+        drop(mounted);
+        let said = run("e2fsck", &["-fn", &image]);
+        drop(scratch);
+        said
+    }
+
+    /// Where its files lie, found without opening them.
+    fn places(&self) -> Vec<Vec<Mapping>> {
+        run("sync", &["-f", self.mounted.text()]);
+        places(&self.image, &self.paths)
+    }
+}
+
+#[test]
+fn what_is_used_together_is_moved_when_asked_for() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-now");
+    let config = watched.config(BUSY);
+    let daemon = watched.daemon(&config, &[]);
+    watched.use_it(2);
+    let before = watched.places();
+    let told = watched.now(&config, &[]);
+    assert_eq!(told["done"], Value::Array(Vec::new()), "two runs are too few: {told}");
+    watched.use_it(1);
+    let told = watched.now(&config, &["--dry-run"]);
+    assert_eq!(told["done"][0]["verdict"], "would_move", "{told}");
+    assert_eq!(before, watched.places(), "a trial has moved something");
+
+    // The daemon does it, and learns nothing from what it reads itself.
+    let told = watched.now(&config, &[]);
+    assert_eq!(told["done"][0]["verdict"], "moved", "{told}");
+    assert_ne!(before, watched.places());
+    let status = watched.status();
+    assert_eq!(status["habits"].as_array().map(Vec::len), Some(1), "{status}");
+    assert_eq!(number(&status, "/habits/0/runs"), 3, "{status}");
+    let seeks = status.pointer("/habits/0/laid/seeks/before").and_then(Value::as_f64);
+    let seeks = seeks.expect("a figure") as u64;
+    assert!(number(&status, "/habits/0/seeks_now") * 2 < seeks, "{status}");
+    assert!(number(&status, "/moved_today_bytes") > 0, "{status}");
+    let told = watched.now(&config, &[]);
+    assert_eq!(told["done"], Value::Array(Vec::new()), "a second time: {told}");
+
+    // The picture.
+    let page = watched.scratch.join("page.html");
+    let state = watched.state();
+    let shown = [&watched.args("status", &state)[..], &["--html", &page, "--map"]].concat();
+    let shown = text(&seekless(&shown));
+    assert!(shown.contains("a daemon runs") && shown.contains("now: "), "{shown}");
+    let page = fs::read_to_string(page).expect("a page");
+    assert!(page.contains("habit 1") && page.contains("<canvas"), "no picture");
+
+    let said = daemon.end("-TERM");
+    assert!(said.contains("moved") && said.contains("seeks a run"), "{said}");
+    // What was learnt is there without it.
+    assert_eq!(number(&watched.status(), "/habits/0/runs"), 3);
+    watched.judge();
+}
+
+#[test]
+fn when_the_machine_is_idle_it_moves_by_itself() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-idle");
+    let daemon = watched.daemon(&watched.config(IDLE), &["--dry-run"]);
+    watched.use_it(3);
+    let before = watched.places();
+    // It has looked, and says what it would do.
+    sleep(Duration::from_secs(4));
+    assert_eq!(watched.status()["moves"], Value::Array(Vec::new()));
+    assert_eq!(before, watched.places(), "a trial has moved something");
+    let said = daemon.end("-TERM");
+    assert!(said.contains("would be moved"), "{said}");
+
+    let state = watched.state();
+    text(&seekless(&[&watched.args("forget", &state)[..], &["--quiet"]].concat()));
+    assert_eq!(watched.runs(), 0);
+    let daemon = watched.daemon(&watched.config(IDLE), &[]);
+    watched.use_it(3);
+    until("the move", || {
+        watched.status()["moves"].as_array().is_some_and(|moves| !moves.is_empty())
+    });
+    assert_ne!(before, watched.places());
+    daemon.end("-TERM");
+    watched.judge();
+}
+
+#[test]
+fn killed_while_it_moves() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-killed");
+    watched.learn();
+    let config = watched.config(BUSY);
+    let state = watched.state();
+    let kept = watched.scratch.join("kept");
+    run("cp", &["-r", &state, &kept]);
+    let fresh = watched.scratch.join("fresh");
+    run("sync", &["-f", watched.mounted.text()]);
+    let Watched { scratch, image, mounted, paths, listing, held } = watched;
+    drop(mounted);
+    run("cp", &["--sparse=always", &image, &fresh]);
+    let (mut killed, mut moved) = (0, 0);
+    for part in 0..8u64 {
+        run("cp", &["--sparse=always", &fresh, &image]);
+        run("rm", &["-r", &state]);
+        run("cp", &["-r", &kept, &state]);
+        let mounted = Mounted::new(&scratch, &image, "rw");
+        let args = ["watch", "now", mounted.text(), "--state", &state, "--config", &config];
+        let mut child =
+            command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("seekless");
+        // From the first exchange on, as far as that can be seen from outside.
+        let first = |path: &String| starts_at(&mounted.path().join(&path[1..]));
+        let start = first(&paths[0]);
+        for _ in 0..3000 {
+            if first(&paths[0]) != start || child.try_wait().expect("child").is_some() {
+                break;
+            }
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_millis(part * 3));
+        let signal = if part % 4 == 3 { "-TERM" } else { "-KILL" };
+        let _ = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .stderr(Stdio::null())
+            .status();
+        let status = child.wait().expect("child");
+        killed += u32::from(!status.success());
+        assert_eq!(held, account(mounted.text()), "{part}: something holds blocks");
+        same("contents", &listing, &manifest(mounted.text(), &[]));
+        let asked = ["watch", "status", mounted.text(), "--state", &state, "--json"];
+        let told: Value = serde_json::from_str(&text(&seekless(&asked))).expect("JSON");
+        drop(mounted);
+        run("e2fsck", &["-fn", &image]);
+        let has_moved = places(&image, &paths) != places(&fresh, &paths);
+        let counted = number(&told, "/moved_today_bytes");
+        assert!(counted > 0 || !has_moved, "{part}: moved beside the budget");
+        moved += u32::from(!status.success() && has_moved);
+    }
+    println!("{killed} of 8 were ended, {moved} of them when something had been moved");
+    assert!(killed >= 2 && moved >= 1, "{killed} ended, {moved} in the middle");
+}
+
+fn starts_at(path: &Path) -> u64 {
+    seekless_host::fiemap::extents(path).expect("fiemap")[0].physical
+}
+
+#[test]
+fn budget_and_fullness_hold() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-budget");
+    watched.learn();
+    let before = watched.places();
+    let told = watched.now(&watched.config("[move]\nfullest = 1\n"), &[]);
+    assert!(told["then"].as_str().expect("text").contains("in use"), "{told}");
+    assert_eq!(before, watched.places());
+
+    let config = watched.config("[move]\nbudget = \"1200K\"\n");
+    let told = watched.now(&config, &[]);
+    assert_eq!(told["done"][0]["verdict"], "moved_in_part", "{told}");
+    for _ in 0..3 {
+        watched.now(&config, &[]);
+    }
+    let moved = number(&watched.status(), "/moved_today_bytes");
+    assert!((600 << 10..=1200 << 10).contains(&moved), "{moved} bytes moved");
+    let told = watched.now(&config, &[]);
+    assert!(told["then"].as_str().expect("text").contains("spent"), "{told}");
+    watched.judge();
+}
+
+#[test]
+fn what_is_wrong_is_said_before_anything_is_moved() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-refused");
+    let (mount, state) = (watched.mounted.text(), watched.state());
+    let config = watched.config("[move]\nbugdet = \"1G\"\n");
+    for what in ["run", "now", "status", "forget"] {
+        let args = ["watch", what, mount, "--state", &state, "--config", &config];
+        let (code, message) = failure(&seekless(&args));
+        assert!(code == 2 && message.contains("line 4, column 1"), "{what}: {message}");
+        assert!(message.contains("bugdet"), "{what}: {message}");
+        // Another kind of file system.
+        let args = ["watch", what, "/proc", "--state", &state];
+        let (code, message) = failure(&seekless(&args));
+        assert!(code == 4 && message.contains("proc"), "{what}: {code}: {message}");
+        let args = ["watch", what, mount, "--state", &state, "--config", "/not/here.toml"];
+        let (code, message) = failure(&seekless(&args));
+        assert!(code == 6 && message.contains("/not/here.toml"), "{what}: {message}");
+        // No root.
+        let shell = format!(
+            "exec 9<{}; exec setpriv --reuid=65534 --regid=65534 --clear-groups \
+             /proc/self/fd/9 watch {what} {mount} --state {state}",
+            env!("CARGO_BIN_EXE_seekless"),
+        );
+        run("chmod", &["755", watched.scratch.path().to_str().expect("path")]);
+        let output = Command::new("sh").args(["-c", &shell]).output().expect("sh");
+        let (code, message) = failure(&output);
+        assert!(code == 6 && message.contains("root"), "{what}: {code}: {message}");
+    }
+    assert!(!Path::new(&state).exists(), "something was written");
+
+    // Two daemons; forgetting beside one.
+    let good = watched.config(BUSY);
+    let daemon = watched.daemon(&good, &[]);
+    let again = ["watch", "run", mount, "--state", &state, "--config", &good];
+    let (code, message) = failure(&seekless(&again));
+    assert!(code == 6 && message.contains("watched already"), "{code}: {message}");
+    let (code, message) = failure(&seekless(&watched.args("forget", &state)));
+    assert!(code == 6 && message.contains("stop it first"), "{code}: {message}");
+    watched.use_it(1);
+    daemon.end("-KILL");
+
+    // A state that is damaged: said with its line, kept, and begun anew.
+    let dir = fs::read_dir(&state).expect("state").next().expect("a volume").expect("entry").path();
+    let path = dir.join("state");
+    let bytes = fs::read_to_string(&path).expect("state");
+    fs::write(&path, bytes.replacen("\"runs\"", "\"ruins\"", 1)).expect("write");
+    let (code, message) = failure(&seekless(&watched.args("status", &state)));
+    assert!(code == 3 && message.contains("line 2"), "{code}: {message}");
+    let daemon = watched.daemon(&good, &[]);
+    assert_eq!(watched.runs(), 0);
+    let said = daemon.end("-TERM");
+    assert!(said.contains("line 2") && said.contains("begins anew"), "{said}");
+    let aside = fs::read_dir(&dir).expect("state").flatten();
+    let aside = aside.filter(|entry| entry.file_name().to_string_lossy().contains("damaged"));
+    assert_eq!(aside.count(), 1);
+    // Nobody is left who has the lock.
+    drop(File::open(&dir).expect("open"));
+    watched.judge();
+}
