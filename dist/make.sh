@@ -29,6 +29,8 @@ mkdir -p "$tree/usr/share/man/man1" "$tree/usr/share/bash-completion/completions
 "$program" generate completions zsh >"$tree/usr/share/zsh/vendor-completions/_seekless"
 "$program" generate completions fish >"$tree/usr/share/fish/vendor_completions.d/seekless.fish"
 gzip -9n "$tree"/usr/share/man/man1/*
+install -D -m 644 dist/seekless-watch@.service "$tree/usr/lib/systemd/system/seekless-watch@.service"
+install -D -m 644 dist/watch.toml "$tree/usr/share/doc/seekless/watch.toml"
 doc=$tree/usr/share/doc/seekless
 mkdir -p "$doc"
 cp README.md "$doc/"

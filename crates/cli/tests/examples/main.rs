@@ -30,6 +30,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("fusermount3 -u mnt", "goes with seekless mount"),
     ("seekless record ", "records a machine; run by tests/host"),
     ("seekless relayout ", "moves files of a machine; run by tests/relayout"),
+    ("seekless watch ", "watches a machine; run by tests/relayout"),
+    ("systemctl ", "needs systemd"),
     ("seekless score disk.img --trace boot.trace --verify-kernel", "mounts; run by tests/host"),
     ("seekless score old.img new.img --trace job.trace --verify-program", "the same"),
     ("seekless score disk.img --trace job.trace --verify-program", "the same"),
