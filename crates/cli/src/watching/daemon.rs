@@ -7,7 +7,7 @@ use crate::interrupt::interrupted;
 use crate::relayout::Target;
 use crate::say;
 use seekless_host::pressure::{self, Resource};
-use seekless_layout::habits::{Filed, Habits, Idle, MachineState, Round, Seconds, Wait};
+use seekless_layout::habits::{Filed, Habits, Idle, IdleRules, MachineState, Round, Seconds, Wait};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 use std::fs::File;
@@ -25,6 +25,9 @@ const SAVE: Seconds = 300;
 
 /// After an error the next work begins no earlier than this.
 const AFTER_ERROR: Seconds = 3600;
+
+/// A volume that is too full is looked at again after so long.
+const AFTER_FULL: Seconds = 600;
 
 pub(crate) struct Daemon<'a> {
     mount: &'a Path,
@@ -107,16 +110,21 @@ impl<'a> Daemon<'a> {
     /// # Errors
     /// When the kernel does not let it listen any more, or what was learnt cannot be kept.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
+        let mut ticked = 0;
         loop {
             self.listener.wait(WAIT);
             if self.listener.tell(&mut self.habits)? {
                 std::thread::sleep(PACE);
             }
-            let moment = now();
-            self.file(moment);
             if self.signals.pending().next().is_some() {
                 break;
             }
+            let moment = now();
+            if moment == ticked {
+                continue;
+            }
+            ticked = moment;
+            self.file(moment);
             if let Some(asked) = request::pending(&self.store) {
                 self.answer(&asked)?;
             }
@@ -166,11 +174,19 @@ impl<'a> Daemon<'a> {
         if self.idle.observe(moment, &state, &rules).is_err() || moment < self.not_before {
             return Ok(());
         }
-        let worked = self.work(Round::new(), self.dry_run, true);
+        let round = Round::new();
+        // To look at the volume, it is synced: not for nothing.
+        if !self.habits.is_anything_due(moment, &round) {
+            return Ok(());
+        }
+        let worked = self.work(round, self.dry_run, true);
         match worked {
             Ok((_, wait)) => {
                 if self.waits != Some(wait) && wait != Wait::Nothing {
                     say::tell(&format!("{}: nothing is moved: {wait}", self.mount.display()));
+                }
+                if matches!(wait, Wait::Full(_)) {
+                    self.not_before = moment + AFTER_FULL;
                 }
                 self.waits = Some(wait);
             }
@@ -197,7 +213,7 @@ impl<'a> Daemon<'a> {
         gives_way: bool,
     ) -> Result<(Vec<Done>, Wait), Ended> {
         let Self { habits, listener, signals, store, mount, .. } = self;
-        let most = habits.rules().idle.opens;
+        let IdleRules { opens: most, battery, .. } = habits.rules().idle;
         let worker = Worker { mount, config: self.config, dry_run };
         let mut why = None;
         // What the last check has counted is not of this time.
@@ -210,7 +226,8 @@ impl<'a> Daemon<'a> {
             }
             listener.drain()?;
             let is_busy = gives_way
-                && (listener.rate().is_some_and(|rate| rate > most) || pressure::is_on_battery());
+                && (listener.rate().is_some_and(|rate| rate > most)
+                    || (!battery && pressure::is_on_battery()));
             if is_busy {
                 why = Some(Ended::Busy);
                 return Err(Failure::new(Kind::System, "the machine is busy"));

@@ -143,6 +143,14 @@ impl Habits {
         habit.weight(now, self.rules.half_life) >= self.rules.weight
     }
 
+    /// Whether some habit is to be looked at, and there is a budget for it.
+    #[must_use]
+    pub fn is_anything_due(&self, now: Seconds, round: &Round) -> bool {
+        let is_due =
+            |habit: &Habit| self.is_established(habit, now) && self.is_due(habit, now, round);
+        self.budget_left(now) >= LEAST_BUDGET && self.habits.iter().any(is_due)
+    }
+
     /// The habit to be laid out next, the one that weighs most first, none twice in a
     /// round. `fullness` is the part of the volume in use, from 0 to 1.
     ///

@@ -117,8 +117,10 @@ fn only_what_weighs_enough_is_proposed_and_only_once() {
     run(&mut habits, 1000, &files(0..9));
     assert_eq!(habits.propose(2000, 0.5, &mut Round::new()), Err(Wait::Nothing));
     run(&mut habits, 3000, &files(0..9));
+    assert!(habits.is_anything_due(4000, &Round::new()));
     let proposal = habits.propose(4000, 0.5, &mut Round::new()).unwrap();
     assert_eq!((proposal.habit, &proposal.lay), (1, &files(0..9)));
+    assert!(!habits.is_anything_due(4000, &Round::new()));
     assert_eq!(habits.propose(4000, 0.5, &mut Round::new()), Err(Wait::Nothing), "looked at");
     let mut round = Round::by_hand();
     assert!(habits.propose(4000, 0.5, &mut round).is_ok(), "by hand");
