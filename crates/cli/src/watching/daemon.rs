@@ -124,7 +124,7 @@ impl<'a> Daemon<'a> {
                 continue;
             }
             ticked = moment;
-            self.file(moment);
+            self.file(moment, moment);
             if let Some(asked) = request::pending(&self.store) {
                 self.answer(&asked)?;
             }
@@ -136,6 +136,9 @@ impl<'a> Daemon<'a> {
                 self.keep()?;
             }
         }
+        // What is under way ends with it.
+        self.listener.tell(&mut self.habits)?;
+        self.file(now(), Seconds::MAX);
         self.keep()?;
         let (shown, lost) = (self.mount.display(), self.listener.lost());
         say::tell(&format!("{shown}: no longer watched; events lost: {lost}"));
@@ -152,9 +155,9 @@ impl<'a> Daemon<'a> {
         self.store.save(&self.habits)
     }
 
-    /// Files episodes that are over.
-    fn file(&mut self, moment: Seconds) {
-        for episode in self.habits.due(moment) {
+    /// Files episodes that are over at `end`.
+    fn file(&mut self, moment: Seconds, end: Seconds) {
+        for episode in self.habits.due(end) {
             let on = &self.on;
             let filed = self.habits.file(moment, episode, &mut |file| files::look(on, file));
             self.is_new |= filed != Filed::Small;
