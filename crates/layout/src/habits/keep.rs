@@ -96,7 +96,7 @@ pub fn write(habits: &Habits, volume: &str, now: Seconds, out: &mut dyn Write) -
     Ok(())
 }
 
-/// Reads what [`write`] has written; when that was. Memory is bounded by the length of
+/// Reads what [`write()`] has written; when that was. Memory is bounded by the length of
 /// the input, of which no line is longer than 64 MiB.
 ///
 /// # Errors

@@ -90,7 +90,7 @@ impl Facts {
             touch
         });
         while self.pages.len() > MOST_RANGES {
-            let gap = |at: &usize| self.pages[at + 1].0 - self.pages[*at].1;
+            let gap = |at: &usize| self.pages[at + 1].0.saturating_sub(self.pages[*at].1);
             let Some(at) = (0..self.pages.len() - 1).min_by_key(gap) else { return };
             self.pages[at].1 = self.pages[at + 1].1;
             self.pages.remove(at + 1);
@@ -312,8 +312,9 @@ impl Habits {
                 continue;
             }
             let pages = pages.iter().map(|&(first, end)| (u64::from(first), u64::from(end)));
-            let reads: Vec<Event> =
-                pages.map(|(first, end)| read(first * PAGE, Some((end - first) * PAGE))).collect();
+            let reads: Vec<Event> = pages
+                .map(|(first, end)| read(first * PAGE, Some(end.saturating_sub(first) * PAGE)))
+                .collect();
             events.extend(reads);
         }
         events
