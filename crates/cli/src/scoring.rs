@@ -18,6 +18,7 @@ use seekless_layout::trace::{self, Event};
 use seekless_report::reads::{Read, Reads};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, Extent, Nanos, format_size, parse_size};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,6 +94,13 @@ enum ThinkTime {
     Zero,
     /// The time between events in the trace, from start to start
     Trace,
+}
+
+impl DeviceArgs {
+    /// These devices, and nothing between events.
+    pub(crate) fn of(device: &[String]) -> Self {
+        Self { device: device.to_vec(), ..Self::default() }
+    }
 }
 
 /// A device and how long the requests take on it.
@@ -220,6 +228,16 @@ fn reads(replayed: &Replayed, events: &[Event]) -> Reads {
 pub(crate) const PREFETCH_NOTE: &str = "prefetch: cost of reading the same files completely, with their \
     inodes and directories, in order of position on the disk, before the program starts.";
 
+/// Each device's time for an image's requests.
+pub(crate) fn devices_json(scored: &Scored) -> Value {
+    let seconds = |time: Nanos| time.get() as f64 / 1e9;
+    let devices = scored.times.iter().map(|timed| {
+        let (total, busy) = (seconds(timed.timing.total), seconds(timed.timing.busy));
+        json!({ "device": timed.device, "seconds": total, "busy": busy })
+    });
+    devices.collect()
+}
+
 /// The figures of several images in columns.
 pub(crate) fn summary(scored: &[Scored]) -> Table {
     let names = scored.iter().map(|scored| scored.name.clone()).collect();
@@ -257,6 +275,17 @@ pub(crate) fn summary(scored: &[Scored]) -> Table {
     row("paths missing", &|score| Figure::Count(score.missing.len() as u64));
     times(scored, &mut table);
     table
+}
+
+/// How long the requests take on each device, a line for each image and device.
+pub(crate) fn times_in_words(scored: &[Scored]) -> String {
+    let lines = scored.iter().flat_map(|one| {
+        one.times.iter().map(move |timed| {
+            let seconds = timed.timing.total.get() as f64 / 1e9;
+            format!("{}: {seconds:.2} s on {}\n", one.name, timed.device)
+        })
+    });
+    lines.collect()
 }
 
 /// How long the requests take on each device.

@@ -68,6 +68,10 @@ fn shards_merge_to_what_one_run_gives() {
         assert!(page.contains(&format!("aria-label=\"{policy}: ")), "{policy}");
     }
     assert!(!page.contains("http://") && !page.contains("https://"), "self-contained");
+    // Above all cells, how many there are of a phase: two workloads on one system.
+    let summary = page.split("<section").nth(1).unwrap();
+    assert!(summary.contains("<h2>Summary</h2>") && summary.contains("median"), "{summary}");
+    assert!(summary.contains("untar, normal"), "{summary}");
 }
 
 #[test]

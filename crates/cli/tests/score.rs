@@ -198,6 +198,31 @@ fn the_map_accounts_for_every_block() {
     let drawn = text(&["map", "old.img", "--trace", "job.trace", "--width", "60"], dir);
     assert!(drawn.lines().any(|line| line.starts_with("0 ") && line.contains('F')), "{drawn}");
     assert!(!drawn.contains('\x1b'), "colours without a terminal");
+    let timed = ["old.img", "--trace", "job.trace", "--device", "sata-7200"];
+    let score = json(&[&["score", "--json"], &timed[..]].concat(), dir);
+    let map = json(&[&["map", "--json"], &timed[..]].concat(), dir);
+    assert_eq!(map["devices"], score["devices"]);
+    let drawn = text(&[&["map"], &timed[..]].concat(), dir);
+    let seconds = score["devices"][0]["seconds"].as_f64().unwrap();
+    assert!(drawn.ends_with(&format!("\nold.img: {seconds:.2} s on sata-7200\n")), "{drawn}");
+}
+
+#[test]
+fn groups_without_files_are_one_row_of_the_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    fs::create_dir(dir.join("tree")).unwrap();
+    fs::write(dir.join("tree/file"), vec![7; 100_000]).unwrap();
+    text(&["build", "tree", "-o", "large.img", "--size", "2G", "-q"], dir);
+    let drawn = text(&["map", "large.img"], dir);
+    let rows: Vec<&str> = drawn.lines().filter(|line| line.ends_with('%')).collect();
+    let folded: Vec<&&str> =
+        rows.iter().filter(|row| row.contains("rows without files)")).collect();
+    assert!(rows.len() < 16 && !folded.is_empty(), "{drawn}");
+    // No group is lost: those that are folded are counted.
+    let hidden = |row: &&&str| row.split_once('(')?.1.split_once(' ')?.0.parse::<usize>().ok();
+    let hidden: usize = folded.iter().filter_map(hidden).sum();
+    assert_eq!(rows.len() - folded.len() + hidden, 16, "{drawn}");
 }
 
 /// Runs Debian's browser without a window; `None` when it is not installed.
@@ -228,7 +253,8 @@ fn a_browser_shows_the_page() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     prepare(dir);
-    text(&["map", "old.img", "new.img", "--trace", "job.trace", "--html", "map.html"], dir);
+    let both = ["old.img", "new.img", "--trace", "job.trace", "--device", "sata-7200"];
+    text(&[&["map", "--html", "map.html"], &both[..]].concat(), dir);
     let page = fs::read_to_string(dir.join("map.html")).unwrap();
     assert!(!page.contains("<script>alert") && !page.contains("http"), "something from outside");
     let png = dir.join("page.png");
@@ -238,12 +264,15 @@ fn a_browser_shows_the_page() {
     let Some(dom) = browser(dir, &["--dump-dom"]) else { return };
     let dom = String::from_utf8(dom.stdout).unwrap();
     // Counted by the script from the requests, not written by us.
-    let both = json(&["score", "old.img", "new.img", "--trace", "job.trace", "--json"], dir);
+    let both = json(&[&["score", "--json"], &both[..]].concat(), dir);
     for (at, image) in ["a", "b"].into_iter().enumerate() {
         let (requests, seeks) = (&both[image]["requests"], &both[image]["seeks"]);
         let counts =
             format!("id=\"counts-{at}\"><b>{requests}</b> requests, <b>{seeks}</b> seeks, <b>");
         assert!(!page.contains(&counts) && dom.contains(&counts), "{counts} is not in\n{dom}");
+        let seconds = both[image]["devices"][0]["seconds"].as_f64().unwrap();
+        let time = format!(" read, <b>{seconds:.2}</b> s on sata-7200</p>");
+        assert!(dom.contains(&time), "{time} is not in\n{dom}");
     }
 }
 

@@ -24,12 +24,14 @@ pub enum Think {
 }
 
 /// A replay's time on a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timing {
     /// From the cold start to the last read's end.
     pub total: Nanos,
     /// For how long the device had something to do.
     pub busy: Nanos,
+    /// For each request, how long after the cold start all of it had been read.
+    pub ends: Vec<Nanos>,
 }
 
 /// Times a replay's requests on a device that is at rest. Requests follow each
@@ -45,7 +47,7 @@ pub fn time(
     block_size: ByteLen,
     think: Think,
 ) -> Result<Timing, Refused> {
-    let mut clock = Clock { device, flying: 0, now: Nanos::ZERO, block_size: block_size.get() };
+    let mut clock = Clock::new(device, block_size);
     let mut started = Nanos::ZERO;
     let mut recorded = events.first().map_or(Nanos::ZERO, |event| event.time);
     let mut last = None;
@@ -62,8 +64,7 @@ pub fn time(
         clock.submit(request.extent)?;
         last = Some(request);
     }
-    clock.wait(0);
-    Ok(Timing { total: clock.now, busy: clock.device.busy() })
+    Ok(clock.finish())
 }
 
 /// Times requests that follow each other one at a time, in an order that somebody
@@ -76,12 +77,12 @@ pub fn in_order(
     requests: impl IntoIterator<Item = Extent>,
     block_size: ByteLen,
 ) -> Result<Timing, Refused> {
-    let mut clock = Clock { device, flying: 0, now: Nanos::ZERO, block_size: block_size.get() };
+    let mut clock = Clock::new(device, block_size);
     for extent in requests {
         clock.submit(extent)?;
         clock.wait(0);
     }
-    Ok(Timing { total: clock.now, busy: clock.device.busy() })
+    Ok(clock.finish())
 }
 
 /// Whether a request may be in flight beside the one before.
@@ -95,9 +96,21 @@ struct Clock<'a> {
     flying: usize,
     now: Nanos,
     block_size: u64,
+    /// See [`Timing::ends`].
+    ends: Vec<Nanos>,
 }
 
-impl Clock<'_> {
+impl<'a> Clock<'a> {
+    fn new(device: &'a mut dyn DeviceModel, block_size: ByteLen) -> Self {
+        let block_size = block_size.get();
+        Self { device, flying: 0, now: Nanos::ZERO, block_size, ends: Vec::new() }
+    }
+
+    fn finish(mut self) -> Timing {
+        self.wait(0);
+        Timing { total: self.now, busy: self.device.busy(), ends: self.ends }
+    }
+
     /// Waits until only so many requests are in flight.
     fn wait(&mut self, left: usize) {
         while self.flying > left
@@ -105,6 +118,11 @@ impl Clock<'_> {
         {
             self.flying -= 1;
             self.now = self.now.max(done.at);
+            let end = usize::try_from(done.tag.0).ok().and_then(|tag| self.ends.get_mut(tag));
+            debug_assert!(end.is_some(), "a request is tagged with its place in `ends`");
+            if let Some(end) = end {
+                *end = done.at.max(*end);
+            }
         }
     }
 
@@ -112,12 +130,14 @@ impl Clock<'_> {
         let per_block = self.block_size / SECTOR;
         let mut at = extent.start.get().saturating_mul(per_block);
         let mut left = extent.len.saturating_mul(per_block);
+        let tag = Tag(self.ends.len() as u64);
+        self.ends.push(self.now);
         while left > 0 {
             self.wait(AHEAD - 1);
             let sectors = left.min(LARGEST);
             let part = u32::try_from(sectors).unwrap_or(u32::MAX);
             let read = seekless_model::Request::read(Lba::new(at), part);
-            self.device.submit(self.now, Tag(at), read)?;
+            self.device.submit(self.now, tag, read)?;
             self.flying += 1;
             at += sectors;
             left -= sectors;
@@ -170,6 +190,7 @@ mod tests {
         let data = [1, 2, 3, 4].map(|at| request(at, Purpose::Data, 0));
         let timing = run(&data, &[], Think::Zero);
         assert_eq!((ms(timing.total), ms(timing.busy)), (2, 2));
+        assert_eq!(timing.ends.iter().map(|&end| ms(end)).collect::<Vec<_>>(), [1, 1, 2, 2]);
         let extents = data.iter().map(|request| request.extent);
         let timing = in_order(device().as_mut(), extents, ByteLen::new(4096)).unwrap();
         assert_eq!((ms(timing.total), ms(timing.busy)), (4, 4));

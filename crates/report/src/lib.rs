@@ -7,7 +7,7 @@
 //! - [`table`]: figures side by side
 //! - [`reads`]: what was read in which order, and for which file
 //! - [`disk`]: what lies where on a disk
-//! - [`grid`]: a disk cut into rows of cells
+//! - [`grid`]: a disk cut into rows of cells; `fold`: rows with nothing to show
 //! - [`heat`]: figures over two keys as coloured fields
 //! - [`terminal`]: the map as text
 //! - [`page`]: the map as one HTML page
@@ -20,6 +20,7 @@ pub mod axis;
 pub mod bars;
 pub mod curves;
 pub mod disk;
+mod fold;
 pub mod grid;
 pub mod heat;
 pub mod page;

@@ -2,7 +2,7 @@
 (() => {
   const page = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const LEFT = 64, GAP = 2, PLOT = 170, NEAR = 8, THIN = 6;
+  const LEFT = 64, GAP = 2, PLOT = 170, NEAR = 8, THIN = 6, FOLD = 14;
   const format = (n) => n.toLocaleString("en-US");
   // As the tables show sizes.
   const size = (bytes) => {
@@ -31,14 +31,16 @@
     letters: decode(disk.cells), shown: disk.reads.start.length,
   }));
   const mostRequests = Math.max(1, ...disks.map((disk) => disk.reads.requests.at(-1) || 0));
-  // The part of the disks that is read in any of them, from and to.
-  const [low, high] = disks.reduce(([low, high], { first, reads }) => reads.start.reduce(
-    ([low, high], start, at) => [Math.min(low, start - first), Math.max(high, start - first + reads.len[at])],
-    [low, high]), [Infinity, 1]);
-  const bottomBlock = Math.min(low, high), topBlock = high;
+  // The part of each disk that is read, from and to.
+  for (const disk of disks) {
+    const { start, len } = disk.reads;
+    const [low, high] = start.reduce(([low, high], from, at) =>
+      [Math.min(low, from - disk.first), Math.max(high, from - disk.first + len[at])], [Infinity, 1]);
+    [disk.low, disk.high] = [Math.min(low, high), high];
+  }
 
-  // Rows that nothing is read from, in any disk, take less room. All disks
-  // have rows of the same heights.
+  // Rows that nothing is read from, in any disk, take less room, and those without
+  // files are folded into one. All disks have rows of the same heights.
   const rows = (() => {
     const count = Math.max(...disks.map((disk) => disk.labels.length));
     const read = new Array(count).fill(disks.every((disk) => !disk.plot));
@@ -46,9 +48,11 @@
       for (let at = 0; at < disk.letters.length; at++)
         if (/[A-Z!]/.test(disk.letters[at])) read[Math.floor(at / disk.columns)] = true;
     const tall = Math.max(12, Math.min(40, Math.floor(320 / Math.max(1, read.filter(Boolean).length))));
-    const tops = [], heights = read.map((is) => (is || count <= 8 ? tall : THIN));
+    const tops = [], heights = read.map((is) => (is || count <= 8 ? tall : THIN)), folds = new Array(count);
+    for (const fold of page.folds)
+      for (let row = fold.from; row < fold.to; row++) [heights[row], folds[row]] = [row === fold.from ? FOLD : 0, fold];
     heights.reduce((top, high, row) => { tops[row] = top; return top + high; }, 0);
-    return { tops, heights };
+    return { tops, heights, folds };
   })();
 
   function decode(text) {
@@ -99,13 +103,25 @@
     const cell = (width - LEFT) / disk.columns;
     context.fillStyle = colour("faint");
     disk.labels.reduce((free, label, row) => {
+      const fold = rows.folds[row];
+      if (fold && fold.from !== row) return free;
+      if (fold) label = fold.groups[disk.at];
       const middle = rows.tops[row] + (rows.heights[row] - GAP) / 2;
       if (middle < free) return free;
       context.fillText(label, 0, middle);
+      if (fold) context.fillText("no files", LEFT + 6, middle);
       return middle + 12;
     }, 0);
+    for (const fold of page.folds) {
+      if (fold.from > last) continue;
+      context.strokeStyle = colour("line");
+      context.setLineDash([3, 3]);
+      context.strokeRect(LEFT + 0.5, rows.tops[fold.from] + 0.5, width - LEFT - 1, FOLD - GAP - 1);
+      context.setLineDash([]);
+    }
     for (let at = 0; at < disk.letters.length;) {
       const row = Math.floor(at / disk.columns), letter = disk.letters[at];
+      if (rows.folds[row]) { at = rows.folds[row].to * disk.columns; continue; }
       let end = at + 1;
       while (end % disk.columns !== 0 && disk.letters[end] === letter) end++;
       if (letter !== " ") {
@@ -154,7 +170,7 @@
   }
 
   const plotX = (disk, at, width) => LEFT + (disk.reads.requests[at] / mostRequests) * (width - LEFT - 4);
-  const plotY = (disk, block) => 2 + ((block - disk.first - bottomBlock) / Math.max(1, topBlock - bottomBlock)) * (PLOT - 24);
+  const plotY = (disk, block) => 2 + ((block - disk.first - disk.low) / Math.max(1, disk.high - disk.low)) * (PLOT - 24);
 
   function drawPlot(disk) {
     if (!disk.plot) return;
@@ -163,15 +179,15 @@
     context.strokeStyle = colour("line");
     context.strokeRect(LEFT - 0.5, 0.5, width - LEFT, bottom);
     context.fillStyle = colour("faint");
-    context.fillText("at " + size(bottomBlock * disk.block_size), 0, 8);
-    context.fillText("at " + size(topBlock * disk.block_size), 0, bottom - 6);
+    context.fillText("at " + size(disk.low * disk.block_size), 0, 8);
+    context.fillText("at " + size(disk.high * disk.block_size), 0, bottom - 6);
     context.textAlign = "right";
     context.fillText(format(mostRequests) + " requests", width - 2, PLOT - 8);
     context.textAlign = "left";
     context.fillText("1", LEFT, PLOT - 8);
     for (let at = 0; at < disk.shown; at++) {
       context.fillStyle = lineColour(disk, at);
-      const tall = Math.max(2, (disk.reads.len[at] / Math.max(1, topBlock - bottomBlock)) * (PLOT - 24));
+      const tall = Math.max(2, (disk.reads.len[at] / Math.max(1, disk.high - disk.low)) * (PLOT - 24));
       context.fillRect(plotX(disk, at, width) - 1, plotY(disk, disk.reads.start[at]), 2, tall);
     }
     const total = disk.reads.requests.at(-1) || 0;
@@ -190,11 +206,13 @@
     disk.counts.replaceChildren();
     const parts = [[format(value("requests")), " requests, "], [format(value("seeks")), " seeks, "],
       [size(value("read") * disk.block_size), " read"]];
-    for (const [number, unit] of parts) {
+    for (const { device, us } of disk.reads.times)
+      parts.push([((last < 0 ? 0 : us[last]) / 1e6).toFixed(2), " s on " + device]);
+    parts.forEach(([number, unit], at) => {
       const strong = document.createElement("b");
       strong.textContent = number;
-      disk.counts.append(strong, unit);
-    }
+      disk.counts.append(at > 2 ? ", " : "", strong, unit);
+    });
   }
 
   function draw() {
@@ -236,7 +254,10 @@
 
   const CLASSES = { m: "metadata", d: "directories", f: "file data", i: "internal", ".": "free" };
   function describeCell(disk, x, y, width) {
-    const row = rows.tops.findLastIndex((top) => top <= y), column = Math.floor(((x - LEFT) / (width - LEFT)) * disk.columns);
+    const row = rows.tops.findLastIndex((top) => top <= y);
+    const fold = rows.folds[row];
+    if (fold) return fold.from < disk.labels.length ? "groups " + fold.groups[disk.at] + ": no files" : "";
+    const column = Math.floor(((x - LEFT) / (width - LEFT)) * disk.columns);
     const letter = column >= 0 && column < disk.columns ? disk.letters[row * disk.columns + column] : undefined;
     if (!letter || letter === " ") return "";
     const block = disk.first + row * disk.row_blocks + Math.ceil((column * disk.row_blocks) / disk.columns);

@@ -1,6 +1,7 @@
 //! The map of one or several disks as one HTML page that needs nothing else.
 
 use crate::disk::{Class, Disk};
+use crate::fold::{folds, groups_of};
 use crate::grid::{Cell, Shape, cells};
 use crate::table::{Table, escape, grouped};
 use crate::terminal::row_label;
@@ -8,6 +9,7 @@ use seekless_units::{ByteLen, format_size};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -129,7 +131,8 @@ fn section(at: usize, disk: &Disk, shape: Shape, every: usize, html: &mut String
     if !disk.reads.list.is_empty() {
         let _ = write!(
             html,
-            "<h3>Place on the disk, request by request (the part that is read)</h3>\n<canvas id=\"plot-{at}\"></canvas>\n"
+            "<h3>Place on the disk, request by request <small>(the part that is read, \
+             on a scale of its own)</small></h3>\n<canvas id=\"plot-{at}\"></canvas>\n"
         );
     }
     if every > 1 && !disk.reads.list.is_empty() {
@@ -190,7 +193,17 @@ fn shorten(path: &str) -> String {
 #[derive(Serialize)]
 struct PageData {
     events: u64,
+    folds: Vec<Fold>,
     disks: Vec<DiskData>,
+}
+
+/// Rows that are drawn as one, from and to.
+#[derive(Serialize)]
+struct Fold {
+    from: usize,
+    to: usize,
+    /// The groups that they show, by disk.
+    groups: Vec<String>,
 }
 
 /// A disk as the script takes it.
@@ -223,12 +236,25 @@ struct ReadData {
     requests: Vec<u64>,
     seeks: Vec<u64>,
     read: Vec<u64>,
+    times: Vec<TimeData>,
+}
+
+/// Microseconds in which all requests up to and with each have been read.
+#[derive(Serialize)]
+struct TimeData {
+    device: String,
+    us: Vec<u64>,
 }
 
 /// The data of the page as JSON that can stand in a script element.
 fn data(page: &Page, disks: &[Disk], shape: Shape, every: usize) -> String {
+    let fold = |rows: Range<usize>| {
+        let groups = disks.iter().map(|disk| groups_of(disk, shape, &rows)).collect();
+        Fold { from: rows.start, to: rows.end, groups }
+    };
+    let folds = folds(disks, shape).into_iter().map(fold).collect();
     let disks = disks.iter().map(|disk| disk_data(disk, shape, every)).collect();
-    let data = PageData { events: page.events, disks };
+    let data = PageData { events: page.events, folds, disks };
     // Nothing that is serialised here can fail. No `<` is left that could end
     // the element or begin a comment.
     serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c")
@@ -239,10 +265,11 @@ fn disk_data(disk: &Disk, shape: Shape, every: usize) -> DiskData {
     let mut numbers: HashMap<u32, u32> = HashMap::new();
     let (mut paths, mut columns) = (Vec::new(), ReadData::default());
     let (mut seeks, mut read_blocks) = (0, 0);
+    let is_drawn = |at: usize| at.is_multiple_of(every) || at + 1 == reads.list.len();
     for (at, (read, distance)) in reads.with_distance().enumerate() {
         seeks += u64::from(distance.is_some_and(|distance| distance > 0));
         read_blocks += read.extent.len;
-        if at % every != 0 && at + 1 != reads.list.len() {
+        if !is_drawn(at) {
             continue;
         }
         let number = *numbers.entry(read.path).or_insert_with(|| {
@@ -258,6 +285,15 @@ fn disk_data(disk: &Disk, shape: Shape, every: usize) -> DiskData {
         columns.requests.push(at as u64 + 1);
         columns.seeks.push(seeks);
         columns.read.push(read_blocks);
+    }
+    for time in &reads.times {
+        let mut so_far = 0;
+        let all = time.ends.iter().map(|end| {
+            so_far = (end.get() / 1000).max(so_far);
+            so_far
+        });
+        let us = all.enumerate().filter(|&(at, _)| is_drawn(at)).map(|(_, us)| us).collect();
+        columns.times.push(TimeData { device: time.device.clone(), us });
     }
     DiskData {
         block_size: disk.block_size,

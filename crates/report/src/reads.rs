@@ -1,6 +1,6 @@
 //! What was read, in order, and for which file.
 
-use seekless_units::{BlockNo, Extent};
+use seekless_units::{BlockNo, Extent, Nanos};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -63,6 +63,17 @@ pub struct Reads {
     pub ops: Names,
     /// Purposes.
     pub purposes: Names,
+    /// How long the requests take, by device.
+    pub times: Vec<DeviceTime>,
+}
+
+/// How long requests take on a device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceTime {
+    /// The device's name.
+    pub device: String,
+    /// For each request, how long after the first one was made all of it had been read.
+    pub ends: Vec<Nanos>,
 }
 
 /// What one file cost.

@@ -1,10 +1,12 @@
 //! The map of a disk as text.
 
 use crate::disk::{Class, Disk};
+use crate::fold::{folds, groups_of};
 use crate::grid::{Cell, Shape, cells};
 use crate::table::grouped;
 use seekless_units::{ByteLen, format_size};
 use std::fmt::Write;
+use std::ops::Range;
 
 /// How to draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,24 +42,39 @@ fn one(disk: &Disk, shape: Shape, style: Style, text: &mut String) {
     let per_cell = bytes(shape.row_blocks.div_ceil(shape.columns));
     let _ = writeln!(text, "{}: {}, a cell is {per_cell}", disk.name, bytes(disk.whole.len));
     let columns = usize::try_from(shape.columns).unwrap_or(1);
-    for (row, cells) in (0u64..).zip(cells(disk, shape).chunks(columns)) {
-        let _ = write!(text, "{:<LABEL$}", row_label(disk, shape, row));
-        for cell in cells {
-            draw_cell(cell, style, text);
-        }
-        let all: u64 = cells.iter().map(Cell::all_blocks).sum();
-        let free: u64 = cells.iter().map(|cell| cell.blocks(Class::Free)).sum();
-        let used = (all - free) * 100 / all.max(1);
-        let requests = disk.reads.list.iter().filter(|read| {
-            read.extent.start.saturating_since(disk.whole.start) / shape.row_blocks == row
-        });
-        let requests = grouped(requests.count() as u64);
-        let _ = if disk.reads.list.is_empty() {
-            writeln!(text, " {used:>3}%")
+    let folds = folds(std::slice::from_ref(disk), shape);
+    let all_cells = cells(disk, shape);
+    let rows: Vec<&[Cell]> = all_cells.chunks(columns).collect();
+    let mut row = 0;
+    while row < rows.len() {
+        let fold = folds.iter().find(|fold| fold.start == row);
+        if let Some(fold) = fold {
+            let _ = write!(text, "{:<LABEL$}", groups_of(disk, shape, fold));
+            let _ = write!(text, "{:<columns$}", format!("({} rows without files)", fold.len()));
         } else {
-            writeln!(text, " {used:>3}% {requests:>9} req")
-        };
+            let _ = write!(text, "{:<LABEL$}", row_label(disk, shape, row as u64));
+            rows[row].iter().for_each(|cell| draw_cell(cell, style, text));
+        }
+        let end = fold.map_or(row + 1, |fold| fold.end);
+        figures(disk, shape, row..end, &rows[row..end].concat(), text);
+        row = end;
     }
+}
+
+/// What stands behind some rows.
+fn figures(disk: &Disk, shape: Shape, rows: Range<usize>, cells: &[Cell], text: &mut String) {
+    let all: u64 = cells.iter().map(Cell::all_blocks).sum();
+    let free: u64 = cells.iter().map(|cell| cell.blocks(Class::Free)).sum();
+    let used = (all - free) * 100 / all.max(1);
+    if disk.reads.list.is_empty() {
+        let _ = writeln!(text, " {used:>3}%");
+        return;
+    }
+    let rows = rows.start as u64..rows.end as u64;
+    let requests = disk.reads.list.iter().filter(|read| {
+        rows.contains(&(read.extent.start.saturating_since(disk.whole.start) / shape.row_blocks))
+    });
+    let _ = writeln!(text, " {used:>3}% {:>9} req", grouped(requests.count() as u64));
 }
 
 /// Which groups a row shows: `3`, `3-5`, or `3 1/4` for the first quarter of one.

@@ -5,6 +5,7 @@ mod go;
 mod keep;
 mod page;
 mod show;
+mod summary;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};

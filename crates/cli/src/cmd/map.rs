@@ -4,7 +4,7 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::say::say;
-use crate::scoring::{self, ModelArgs, Scored};
+use crate::scoring::{self, DeviceArgs, ModelArgs, Scored, Timed};
 use crate::written::Written;
 use crate::{image, usage};
 use clap::Args;
@@ -12,7 +12,7 @@ use seekless_fs::{FsError, Inspect};
 use seekless_report::disk::{Class, Disk};
 use seekless_report::grid::{Shape, cells};
 use seekless_report::page::{self, Page};
-use seekless_report::reads::Reads;
+use seekless_report::reads::{DeviceTime, Reads};
 use seekless_report::terminal::{self, Style};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
@@ -26,13 +26,15 @@ const WIDTH: usize = 100;
 /// Draw a map of an image, and of the reads of a trace
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Each row of the map is a block group, or several in a large image. The letter of a
-cell shows its main use; a capital letter means that the trace read part of it.
+Each row of the map is a block group, or several in a large image; rows without files
+are shown as one. The letter of a cell shows its main use; a capital letter means that
+the trace read part of it.
 
 Examples:
   seekless map disk.img
   seekless map disk.img --trace boot.trace
   seekless map old.img new.img --trace boot.trace --html map.html
+  seekless map old.img new.img --trace boot.trace --device sata-7200 --html map.html
   seekless map --json disk.img | jq '.groups[] | select(.free == 0) | .group'")]
 pub(crate) struct MapArgs {
     /// Image file or block device
@@ -42,6 +44,10 @@ pub(crate) struct MapArgs {
     /// Trace to replay (repeatable)
     #[arg(long, value_name = "TRACE")]
     trace: Vec<PathBuf>,
+    /// Show how long the requests take on this device: a preset (see `seekless model list`)
+    /// or a parameter file (repeatable)
+    #[arg(long, value_name = "DEVICE", requires = "trace")]
+    device: Vec<String>,
     /// Write a self-contained HTML page to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -65,7 +71,9 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
             let image = image::open(path, &args.place, args.open)?;
             disks.push(disk(path, image.as_ref(), Reads::default()).map_err(about)?);
         } else {
-            let one = scoring::run(path, &args.place, args.open, &events, &args.model)?;
+            let mut one = scoring::run(path, &args.place, args.open, &events, &args.model)?;
+            one.times = scoring::time(&one, &events, &DeviceArgs::of(&args.device))?;
+            one.reads.times = device_times(&one);
             one.fit.warn(&scoring::names(&args.trace), &one.name);
             disks.push(disk(path, one.image.as_ref(), one.reads.clone()).map_err(about)?);
             scored.push(one);
@@ -75,17 +83,32 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
         write_page(path, &heading(args, &scored, events.len() as u64), &disks)?;
     }
     if global.json {
-        let values: Vec<Value> = disks.iter().map(as_json).collect();
+        let mut values: Vec<Value> = disks.iter().map(as_json).collect();
+        if !args.device.is_empty() {
+            for (value, one) in values.iter_mut().zip(&scored) {
+                value["devices"] = scoring::devices_json(one);
+            }
+        }
         match values.as_slice() {
             [a, b] => say!("{}", json!({ "a": a, "b": b })),
             values => values.iter().for_each(|value| say!("{value}")),
         }
     } else if args.html.is_none() {
-        return show(&terminal::draw(&disks, style(args.width)));
+        let mut text = terminal::draw(&disks, style(args.width));
+        text.push_str(&scoring::times_in_words(&scored));
+        return show(&text);
     } else if let Some(path) = &args.html {
         Written::file(path).tell(global);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn device_times(scored: &Scored) -> Vec<DeviceTime> {
+    let time = |timed: &Timed| DeviceTime {
+        device: timed.device.clone(),
+        ends: timed.timing.ends.clone(),
+    };
+    scored.times.iter().map(time).collect()
 }
 
 fn disk(path: &Path, image: &dyn Inspect, reads: Reads) -> Result<Disk, FsError> {

@@ -119,15 +119,7 @@ fn as_json(scored: &Scored, explain: bool) -> Value {
     value["image"] = scored.name.clone().into();
     value["events"] = json!({ "all": scored.fit.events, "fitting": scored.fit.fitting });
     if !scored.times.is_empty() {
-        let seconds = |time: seekless_units::Nanos| time.get() as f64 / 1e9;
-        value["devices"] = scored
-            .times
-            .iter()
-            .map(|timed| {
-                let (total, busy) = (seconds(timed.timing.total), seconds(timed.timing.busy));
-                json!({ "device": timed.device, "seconds": total, "busy": busy })
-            })
-            .collect();
+        value["devices"] = scoring::devices_json(scored);
     }
     if explain {
         value["by_purpose"] = scoring::by_purpose(scored)

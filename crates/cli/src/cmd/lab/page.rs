@@ -1,6 +1,7 @@
 //! Results as one HTML page.
 
 use super::show::{counts, heat_maps, in_words, order_in_words, published_counts};
+use super::summary;
 use seekless_lab::cells::{self, Cell, Side, agreement};
 use seekless_lab::experiment::Experiment;
 use seekless_lab::ranking::orders;
@@ -33,6 +34,11 @@ pub(super) fn page(experiment: &Experiment, runs: &[Run]) -> String {
         agreement(&cells).map(|found| format!(": {}", in_words(&found))).unwrap_or_default();
     let named = "named by workload, system, discipline and phase";
     let sections = [
+        section(
+            "Summary",
+            "By phase and discipline, over all workloads and systems.".into(),
+            wide(&summary::html(experiment, &cells)),
+        ),
         section("Sweep", "Seconds; green is the best value of a map.".into(), map),
         section("Speed-up", format!("Old time over new time{found}."), speedups(&cells)),
         section(
