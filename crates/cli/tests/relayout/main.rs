@@ -395,7 +395,7 @@ fn a_full_volume() {
         // It may end early where a block is needed for the map of the long file.
         let path = mounted.path().join(format!("full{leave}"));
         let len = (available().saturating_sub(leave) * 4096).to_string();
-        let _ = Command::new("fallocate").args(["-l", &len]).arg(path).status();
+        let _ = Command::new("fallocate").args(["-l", &len]).arg(path).output();
         assert!(available() <= leave + 8, "{} blocks are free", available());
         let (held, listing) = (account(mounted.text()), manifest(mounted.text(), &[]));
         let args = ["relayout", mounted.text(), "--trace", &trace, "--json"];
