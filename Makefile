@@ -9,20 +9,27 @@ all:
 
 # One file that needs no other, for an initramfs: with musl where Rust and the C
 # compiler have it, else with the C library of this system. Printed: its size, and
-# where it is.
-ARCH := $(shell uname -m)
+# where it is. ARCH=aarch64 makes it for that processor, with Debian's cross compiler.
+HOST_ARCH := $(shell uname -m)
+ARCH := $(HOST_ARCH)
 static:
 	@set -e; target=$(ARCH)-unknown-linux-musl; \
-	if ! [ -d "$$(rustc --print target-libdir --target $$target)" ] || ! command -v musl-gcc >/dev/null; then \
+	if [ $(ARCH) != $(HOST_ARCH) ] || ! [ -d "$$(rustc --print target-libdir --target $$target)" ] || ! command -v musl-gcc >/dev/null; then \
 	    target=$(ARCH)-unknown-linux-gnu; fi; \
+	if [ $(ARCH) != $(HOST_ARCH) ]; then \
+	    cross=$(ARCH)-linux-gnu-gcc; \
+	    [ -d "$$(rustc --print target-libdir --target $$target)" ] || { echo "Rust's library is missing: rustup target add $$target" >&2; exit 1; }; \
+	    command -v $$cross >/dev/null || { echo "$$cross is missing: apt-get install gcc-$$(echo $(ARCH) | tr _ -)-linux-gnu" >&2; exit 1; }; \
+	    export CARGO_TARGET_$$(echo $$target | tr a-z- A-Z_)_LINKER=$$cross CC_$$(echo $$target | tr - _)=$$cross; fi; \
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build -p seekless --profile static --target $$target; \
 	made=$${CARGO_TARGET_DIR:-target}/$$target/static/seekless; \
 	if LC_ALL=C readelf -lW "$$made" | grep -q INTERP; then echo "$$made is not static" >&2; exit 1; fi; \
 	stat -c "%s bytes  %n" "$$made"
 
 # What is given out, in target/dist: a static program, an archive with manual pages and
-# completions, a Debian package. `dist-test` has lintian look at the package and installs
-# it in a clean Debian; it needs root.
+# completions, a Debian package. ARCHES="x86_64 aarch64" makes them for both processors.
+# `dist-test` has lintian look at the packages and installs that of this machine in a clean
+# Debian; it needs root.
 dist:
 	dist/make.sh
 

@@ -1,6 +1,8 @@
 #!/bin/bash
-# Judges the Debian package: lintian, and an installation in a clean Debian in which it
-# builds and checks an image. Needs root, lintian, mmdebstrap and e2fsprogs.
+# Judges the Debian packages: lintian, and an installation of this machine's in a clean
+# Debian in which it builds and checks an image. A program for another processor builds the
+# same image under its emulator (qemu-user-static), bit by bit. Needs root, lintian,
+# mmdebstrap and e2fsprogs.
 #
 #   dist/test.sh [DIR]    where dist/make.sh has written to [target/dist]
 #   MIRROR                where packages come from [http://deb.debian.org/debian]
@@ -10,8 +12,18 @@ out=$(realpath "${1:-${CARGO_TARGET_DIR:-$here/target}/dist}")
 work=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
 trap 'umount -l "$work/root/proc" 2>/dev/null; rm -rf "$work"' EXIT
 (cd "$out" && sha256sum -c --quiet SHA256SUMS)
-package=$(echo "$out"/*.deb)
-lintian --fail-on error,warning "$package"
+lintian --fail-on error,warning "$out"/*.deb
+package=$(echo "$out"/*_"$(dpkg --print-architecture)".deb)
+own=$(echo "$out"/seekless-*-"$(uname -m)"-linux)
+for other in "$out"/seekless-*-linux; do
+    [ "$other" != "$own" ] || continue
+    arch=${other%-linux}
+    "$own" -q build "$here/docs" -o "$work/own.img" --force
+    "qemu-${arch##*-}-static" "$other" -q build "$here/docs" -o "$work/other.img" --force
+    cmp "$work/own.img" "$work/other.img"
+    e2fsck -fn "$work/other.img" >/dev/null
+    rm "$work/own.img" "$work/other.img"
+done
 mmdebstrap --quiet --variant=minbase --include=man-db,e2fsprogs bookworm "$work/root" "${MIRROR:-http://deb.debian.org/debian}"
 cp "$package" "$work/root/seekless.deb"
 mount -t proc proc "$work/root/proc"
@@ -28,5 +40,5 @@ left=$(inside find / -xdev -name "*seekless*" -not -name seekless.deb -not -path
 [ -z "$left" ] || { echo "left behind: $left" >&2; exit 1; }
 # One file in a container without anything else.
 mkdir "$work/empty"
-cp "$out"/seekless-*-linux "$work/empty/seekless"
+cp "$own" "$work/empty/seekless"
 chroot "$work/empty" /seekless --version
