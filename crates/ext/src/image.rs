@@ -194,6 +194,14 @@ impl Inspect for ExtImage {
         Ok(len)
     }
 
+    fn read_seal(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<(), FsError> {
+        let (inode, kind) = self.volume.live_inode(ino)?;
+        if kind != FileKind::Regular || !inode.has_flag(flags::VERITY) {
+            return Err(FsError::Invalid(format!("inode {ino} is not sealed by fs-verity")));
+        }
+        self.volume.read_mapped(&inode, offset, buf)
+    }
+
     fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
         let inode = self.volume.dir_inode(dir)?;
         self.dir(&inode).lookup(name)

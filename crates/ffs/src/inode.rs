@@ -5,7 +5,9 @@ use crate::ondisk::{DIRECT, Dinode1, Dinode2, check_hash};
 use crate::superblock::{Format, Order, Super, same};
 use crate::volume::Volume;
 use seekless_fs::field::{byte, index, invalid, low32, parse, range, slice, truncated, wide};
-use seekless_fs::{Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp};
+use seekless_fs::{
+    Attr, DeviceNumber, FileKind, FsError, InodeLocation, Location, Timestamp, inode_flag,
+};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::mem::offset_of;
 use zerocopy::byteorder::{BE, ByteOrder, LE, U64};
@@ -298,6 +300,16 @@ pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
         major: low32(raw >> 32) & 0xFFFF_FF00 | low32(raw >> 8) & 0xFF,
         minor: low32(raw >> 24) & 0xFF00 | low32(raw) & 0xFFFF_00FF,
     }
+}
+
+/// What `lsattr` knows as BSD's file flags, those that only the superuser can take away.
+pub(crate) fn bsd_flags(flags: u32) -> u32 {
+    const PAIRS: [(u32, u32); 3] = [
+        (inode_flag::NODUMP, 1),
+        (inode_flag::IMMUTABLE, 0x2_0000),
+        (inode_flag::APPEND, 0x4_0000),
+    ];
+    PAIRS.iter().filter(|(linux, _)| flags & linux != 0).fold(0, |all, (_, bsd)| all | bsd)
 }
 
 /// BSD's file flags in the bits that `lsattr` knows: no dump, immutable (for

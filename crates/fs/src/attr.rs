@@ -95,6 +95,29 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
+/// Flags of inodes as `lsattr` knows them: `FS_*_FL` of `include/uapi/linux/fs.h`.
+pub mod inode_flag {
+    /// Written synchronously.
+    pub const SYNC: u32 = 0x8;
+    /// Cannot be changed.
+    pub const IMMUTABLE: u32 = 0x10;
+    /// Can only be appended to.
+    pub const APPEND: u32 = 0x20;
+    /// Left out by dump(8).
+    pub const NODUMP: u32 = 0x40;
+    /// The time of the last read is not kept.
+    pub const NOATIME: u32 = 0x80;
+    /// Changes of the directory are written synchronously.
+    pub const DIRSYNC: u32 = 0x1_0000;
+    /// Its subdirectories have nothing to do with each other.
+    pub const TOPDIR: u32 = 0x2_0000;
+    /// Sealed by fs-verity: what it holds is checked against a hash tree behind its end.
+    pub const VERITY: u32 = 0x10_0000;
+    /// Those that say something of the file, not of how it is stored: they go with it into
+    /// another image.
+    pub const KEPT: u32 = SYNC | IMMUTABLE | APPEND | NODUMP | NOATIME | DIRSYNC | TOPDIR | VERITY;
+}
+
 /// What `statx(2)` tells of a file, and the format's flags.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attr {

@@ -182,6 +182,15 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::Corrupt`] when its map is not sound.
     fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError>;
 
+    /// Reads behind the end of a file sealed by fs-verity, where its hash tree lies; what no
+    /// block holds is zeros.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for another file, [`FsError::Corrupt`] when its map is not sound.
+    fn read_seal(&self, ino: Ino, _offset: ByteLen, _buf: &mut [u8]) -> Result<(), FsError> {
+        Err(FsError::Invalid(format!("inode {ino} is not sealed by fs-verity")))
+    }
+
     /// The inode a name leads to.
     ///
     /// # Errors

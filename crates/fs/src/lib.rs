@@ -34,7 +34,7 @@ pub mod read_cache;
 pub mod source;
 pub mod tree;
 
-pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr};
+pub use attr::{Attr, DeviceNumber, FileKind, Timestamp, Xattr, inode_flag};
 pub use error::{ArchiveFault, Corruption, FsError, Location};
 pub use inspect::{
     BlockMap, DirEntry, Geometry, GroupSummary, IndexBlock, InodeLocation, Inspect, Mapping,

@@ -12,6 +12,21 @@ pub struct Segment {
     pub len: u64,
 }
 
+/// Where the hash tree of fs-verity begins: behind the end of the file, at the next multiple
+/// of so many bytes (`ext4_verity_metadata_pos` in `fs/ext4/verity.c`).
+pub const SEAL_ALIGN: u64 = 65536;
+
+/// What fs-verity keeps behind the end of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sealed {
+    /// Where something is, in order and not touching, at or behind the next multiple of
+    /// [`SEAL_ALIGN`].
+    pub segments: Vec<Segment>,
+    /// Bytes in a block of the file system that it is of. The descriptor is found from the end
+    /// of the last block, and begins a block: with blocks of another size it is not found.
+    pub block_size: u32,
+}
+
 /// A tree and the bytes of its regular files.
 ///
 /// The tree is complete before the first byte of contents is asked for, so a
@@ -33,6 +48,17 @@ pub trait Source: Sync {
     /// # Errors
     /// When the file cannot be examined.
     fn segments(&self, node: NodeId) -> Result<Vec<Segment>, FsError>;
+
+    /// What lies behind the end of a file sealed by fs-verity
+    /// ([`inode_flag::VERITY`](crate::inode_flag::VERITY)): its hash tree and their
+    /// descriptor. Its contents can be read there too, in these segments. `None` for other
+    /// files.
+    ///
+    /// # Errors
+    /// When the file cannot be examined.
+    fn sealed(&self, _node: NodeId) -> Result<Option<Sealed>, FsError> {
+        Ok(None)
+    }
 
     /// Opens a regular file's contents. Whether they are still those of the
     /// tree is known only after [`Content::verify`].

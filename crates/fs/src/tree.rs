@@ -85,6 +85,8 @@ pub struct Node {
     xattrs: u32,
     /// The entry that first named it, [`u32::MAX`] for the root.
     first_entry: u32,
+    /// Flags of [`inode_flag::KEPT`].
+    pub flags: u32,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
     /// What it is.
@@ -277,6 +279,8 @@ pub struct NodeAttr {
     pub mtime: Timestamp,
     /// The other times, if the source has them.
     pub times: Option<OtherTimes>,
+    /// Flags as `lsattr` knows them; those beyond [`inode_flag::KEPT`] are ignored.
+    pub flags: u32,
 }
 
 /// Longest name of an entry, in bytes, on every format we know.
@@ -322,6 +326,7 @@ mod tests {
             size: 3,
             mtime: Timestamp::default(),
             times: None,
+            flags: 0,
         }
     }
 

@@ -120,7 +120,7 @@ mod tests {
 
     fn attr(kind: FileKind) -> NodeAttr {
         let mtime = Timestamp::default();
-        NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 10_000, mtime, times: None }
+        NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 10_000, mtime, times: None, flags: 0 }
     }
 
     #[test]

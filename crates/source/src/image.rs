@@ -1,14 +1,14 @@
 //! Another image as a source: everything it holds is kept, all times too.
 
 use crate::options::TreeOptions;
-use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::source::{Content, SEAL_ALIGN, Sealed, Segment, Source};
 use seekless_fs::tree::{
     NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload, Tree, TreeBuilder,
 };
-use seekless_fs::{Attr, Corruption, FileKind, FsError, Inspect, Location};
+use seekless_fs::{Attr, BlockMap, Corruption, FileKind, FsError, Inspect, Location, inode_flag};
 use seekless_units::{ByteLen, Ino};
 use std::collections::HashMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// The tree of an image, and the image for the contents.
@@ -165,6 +165,7 @@ fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
             ctime: attr.ctime,
             crtime: attr.crtime.unwrap_or(attr.mtime),
         }),
+        flags: attr.flags,
     };
     options.apply(&mut node)?;
     Ok(node)
@@ -182,11 +183,36 @@ impl Source for ImageSource {
             // Contents in the inode, or one great hole: reading tells.
             return self.inline_segments(node);
         }
+        Ok(self.segments_of(&map, 0..node.size))
+    }
+
+    fn sealed(&self, node: NodeId) -> Result<Option<Sealed>, FsError> {
+        let node = self.tree.node(node);
+        if node.flags & inode_flag::VERITY == 0 {
+            return Ok(None);
+        }
+        let map = self.image.block_map(self.ino(node)?)?;
+        let start = node.size.checked_next_multiple_of(SEAL_ALIGN).unwrap_or(u64::MAX);
+        let segments = self.segments_of(&map, start..u64::MAX);
+        Ok(Some(Sealed { segments, block_size: self.image.geometry().block_size }))
+    }
+
+    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
+        let node = self.tree.node(node);
+        let ino = self.ino(node)?;
+        Ok(Box::new(ImageContent { image: self.image.as_ref(), ino, size: node.size }))
+    }
+}
+
+impl ImageSource {
+    /// Where blocks hold something of a range of bytes.
+    fn segments_of(&self, map: &BlockMap, within: Range<u64>) -> Vec<Segment> {
         let block = u64::from(self.image.geometry().block_size);
         let mut segments: Vec<Segment> = Vec::new();
         for run in map.runs.iter().filter(|run| !run.unwritten) {
-            let offset = run.lbn.get().saturating_mul(block);
-            let end = run.extent.len.saturating_mul(block).saturating_add(offset).min(node.size);
+            let from = run.lbn.get().saturating_mul(block);
+            let end = run.extent.len.saturating_mul(block).saturating_add(from).min(within.end);
+            let offset = from.max(within.start);
             if offset >= end {
                 continue;
             }
@@ -195,16 +221,9 @@ impl Source for ImageSource {
                 _ => segments.push(Segment { offset, len: end - offset }),
             }
         }
-        Ok(segments)
+        segments
     }
 
-    fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
-        let ino = self.ino(self.tree.node(node))?;
-        Ok(Box::new(ImageContent { image: self.image.as_ref(), ino }))
-    }
-}
-
-impl ImageSource {
     /// A file without blocks that is longer than any inode is a hole.
     fn inline_segments(&self, node: &Node) -> Result<Vec<Segment>, FsError> {
         let inode_size = u64::from(self.image.geometry().inode_size);
@@ -223,10 +242,14 @@ impl ImageSource {
 struct ImageContent<'a> {
     image: &'a dyn Inspect,
     ino: Ino,
+    size: u64,
 }
 
 impl Content for ImageContent<'_> {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Result<(), FsError> {
+        if offset >= self.size && !buf.is_empty() {
+            return self.image.read_seal(self.ino, ByteLen::new(offset), buf);
+        }
         let mut done = 0;
         while done < buf.len() {
             let at = ByteLen::new(offset + done as u64);

@@ -8,7 +8,7 @@
 use crate::options::TreeOptions;
 use crate::tar::AddError;
 use crate::unpack::Unpacker;
-use seekless_fs::source::{Content, Segment, Source};
+use seekless_fs::source::{Content, Sealed, Segment, Source};
 use seekless_fs::tree::{NewPayload, Node, NodeAttr, NodeId, OtherTimes, Payload, Tree};
 use seekless_fs::{FileKind, FsError};
 use std::collections::HashMap;
@@ -87,6 +87,11 @@ impl Source for LayeredSource {
         layer.segments(node)
     }
 
+    fn sealed(&self, node: NodeId) -> Result<Option<Sealed>, FsError> {
+        let (layer, node) = self.origin(node)?;
+        layer.sealed(node)
+    }
+
     fn open(&self, node: NodeId) -> Result<Box<dyn Content + '_>, FsError> {
         let (layer, node) = self.origin(node)?;
         layer.open(node)
@@ -152,6 +157,7 @@ fn attr(tree: &Tree, node: &Node) -> NodeAttr {
         size: node.size,
         mtime: node.mtime,
         times: (times != none).then_some(times),
+        flags: node.flags,
     }
 }
 

@@ -223,6 +223,7 @@ fn attr(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
         size: entry.sparse.as_ref().map_or(entry.stored, |(real, _)| *real),
         mtime,
         times,
+        flags: 0,
     })
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Unpacked {
 
 fn missing_directory(mtime: Timestamp) -> NodeAttr {
     let kind = FileKind::Directory;
-    NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime, times: None }
+    NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime, times: None, flags: 0 }
 }
 
 impl Unpacker {

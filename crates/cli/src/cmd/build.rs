@@ -2,6 +2,7 @@
 
 mod disk;
 mod fat;
+mod flags;
 mod room;
 mod ufs;
 mod verity;
@@ -270,6 +271,8 @@ fn write_ext(
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
+    let options = &args.with_seals(source, options)?;
+    flags::warn_of_lost(source, flags::of_ext(options.features));
     let builder = Builder::new(source, options).map_err(about)?;
     let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);

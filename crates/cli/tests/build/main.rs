@@ -11,6 +11,7 @@ mod compat;
 mod containers;
 mod disks;
 mod features;
+mod flags;
 mod foreign;
 mod kill;
 mod layers;

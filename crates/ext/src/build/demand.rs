@@ -5,12 +5,12 @@ use super::inodes::inline_capacity;
 use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
-use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
+use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat, ro_compat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
-use seekless_fs::source::{Segment, Source};
+use seekless_fs::source::{Sealed, Segment, Source};
 use seekless_fs::tree::{Entry, Node, NodeId, Tree, inode_walk, walk};
-use seekless_fs::{FileKind, FsError};
+use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{Ino, Lbn};
 use std::collections::HashMap;
 
@@ -62,8 +62,6 @@ pub(crate) struct TreeDemand<'a> {
     listing_start: Vec<u32>,
     blocks: Vec<Blocks>,
     sparse: Vec<Run>,
-    /// Segments of sparse files, which the writer reads only where data is.
-    pub(crate) segments: HashMap<NodeId, Vec<Segment>>,
     pub(crate) has_lost_and_found: bool,
     /// Who owns the attribute block that up to 1024 nodes with the same set
     /// share, and how many those are.
@@ -105,7 +103,6 @@ impl<'a> TreeDemand<'a> {
             listing_start: Vec::new(),
             blocks: Vec::new(),
             sparse: Vec::new(),
-            segments: HashMap::new(),
             has_lost_and_found: tree.child(NodeId::ROOT, b"lost+found").is_some(),
             owners: HashMap::new(),
             shares: HashMap::new(),
@@ -172,7 +169,7 @@ impl<'a> TreeDemand<'a> {
             .map(|&id| self.count_node(id))
             .collect::<Result<_, _>>()?;
         self.blocks.reserve(counted.len());
-        for (id, (dense, segments)) in ids.into_iter().zip(counted) {
+        for (dense, segments) in counted {
             let Some(segments) = segments else {
                 self.blocks.push(Blocks::Dense(dense));
                 continue;
@@ -180,7 +177,6 @@ impl<'a> TreeDemand<'a> {
             let from = self.sparse.len() as u32;
             self.add_sparse_runs(&segments);
             self.blocks.push(Blocks::Sparse { from, to: self.sparse.len() as u32 });
-            self.segments.insert(id, segments);
         }
         Ok(())
     }
@@ -199,6 +195,11 @@ impl<'a> TreeDemand<'a> {
                 )));
             }
             FileKind::Symlink if node.size >= 60 && self.inline_len(id) == 0 => 1,
+            FileKind::Regular if self.is_sealed(id) => {
+                let mut segments = self.source.segments(id)?;
+                segments.extend(self.seal_of(id)?);
+                return Ok((0, Some(segments)));
+            }
             FileKind::Regular if self.inline_len(id) == 0 && node.size > 0 => {
                 let segments = self.source.segments(id)?;
                 match segments.as_slice() {
@@ -234,6 +235,30 @@ impl<'a> TreeDemand<'a> {
         }
     }
 
+    /// Whether a file is sealed by fs-verity, and this volume can keep it so.
+    pub(crate) fn is_sealed(&self, id: NodeId) -> bool {
+        self.tree.node(id).flags & inode_flag::VERITY != 0
+            && self.features.has_ro_compat(ro_compat::VERITY)
+            && self.features.has_incompat(incompat::EXTENTS)
+    }
+
+    /// What lies behind the end of a sealed file.
+    fn seal_of(&self, id: NodeId) -> Result<Vec<Segment>, FsError> {
+        let sealed = self.source.sealed(id)?;
+        match sealed {
+            Some(sealed) if sealed.block_size == self.block_size => Ok(sealed.segments),
+            Some(Sealed { block_size, .. }) => Err(FsError::Unsupported(format!(
+                "{}: sealed by fs-verity on blocks of {block_size} bytes; an image with others \
+                 can have it without the feature verity only",
+                self.tree.shown_path(id)
+            ))),
+            None => Err(FsError::Invalid(format!(
+                "{}: sealed by fs-verity, but the source does not have its hashes",
+                self.tree.shown_path(id)
+            ))),
+        }
+    }
+
     /// Bytes of a file or link target that lie in the inode instead of in
     /// blocks; 0 when they do not.
     pub(crate) fn inline_len(&self, id: NodeId) -> usize {
@@ -242,6 +267,7 @@ impl<'a> TreeDemand<'a> {
         let holds = self.inline_limit > 0
             && matches!(node.kind, FileKind::Regular | FileKind::Symlink)
             && len > 0
+            && !self.is_sealed(id)
             && !(node.kind == FileKind::Symlink && len < 60)
             && len <= inline_capacity(self.inode_size, self.tree.xattr_set(node) != 0);
         if holds { len } else { 0 }

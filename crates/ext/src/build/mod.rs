@@ -213,6 +213,9 @@ fn derive_uuid(tree: &Tree, options: &Options) -> [u8; 16] {
         hash.update(node.mtime.nanos.to_le_bytes());
         hash.update([node.uid.to_le_bytes(), node.gid.to_le_bytes()].as_flattened());
         hash.update((node.kind.mode_bits() | node.perm).to_le_bytes());
+        if node.flags != 0 {
+            hash.update(node.flags.to_le_bytes());
+        }
         for entry in tree.children(id) {
             hash.update([tree.name(entry).len() as u8]);
             hash.update(tree.name(entry));

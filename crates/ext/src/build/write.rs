@@ -16,8 +16,9 @@ use rayon::prelude::*;
 use seekless_device::BlockDevice;
 use seekless_fs::forward::{self, Contents, Forward};
 use seekless_fs::plan::{Demand, ObjectId, Plan};
+use seekless_fs::source::SEAL_ALIGN;
 use seekless_fs::tree::{NodeId, OtherTimes, Payload};
-use seekless_fs::{FileKind, FsError};
+use seekless_fs::{FileKind, FsError, inode_flag};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lba};
 use std::mem::offset_of;
 use zerocopy::IntoBytes;
@@ -100,6 +101,14 @@ impl Writer<'_> {
         let len = (size - offset.min(size)).min(out.len() as u64) as usize;
         let mut content = self.demand.source.open(id)?;
         content.read_at(offset, &mut out[..len])?;
+        // Behind the end of a sealed file there is more, and zeros up to it.
+        let seal = size.next_multiple_of(SEAL_ALIGN).max(offset) - offset;
+        if self.demand.is_sealed(id) && seal < out.len() as u64 {
+            let (zeros, seal) = out[len..].split_at_mut(seal as usize - len);
+            zeros.fill(0);
+            content.read_at(offset + (len + zeros.len()) as u64, seal)?;
+            return content.verify();
+        }
         // Each part of a file must be of the version that was walked: then all
         // are of one.
         content.verify()?;
@@ -332,6 +341,10 @@ impl Writer<'_> {
                 record.flags |= self.map_flag();
             }
             _ => {}
+        }
+        record.flags |= node.flags & !inode_flag::VERITY;
+        if self.demand.is_sealed(id) {
+            record.flags |= flags::VERITY;
         }
         if node.kind == FileKind::Directory {
             let packing = self.demand.packing(id)?;

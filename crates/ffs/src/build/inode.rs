@@ -20,6 +20,8 @@ pub(super) struct Record {
     pub(super) mtime: Timestamp,
     pub(super) times: OtherTimes,
     pub(super) generation: u32,
+    /// As BSD has them.
+    pub(super) flags: u32,
     /// Of a directory: how far it lies below the root.
     pub(super) depth: u32,
     pub(super) direct: [u64; 12],
@@ -67,7 +69,7 @@ impl Record {
             di_atime: atime.secs as u32, di_atimensec: atime.nanos,
             di_mtime: mtime.secs as u32, di_mtimensec: mtime.nanos,
             di_ctime: ctime.secs as u32, di_ctimensec: ctime.nanos,
-            di_blocks: self.sectors as u32, di_gen: self.generation,
+            di_blocks: self.sectors as u32, di_gen: self.generation, di_flags: self.flags,
             di_uid: self.uid, di_gid: self.gid,
         );
         let numbers = base + offset_of!(Dinode1<LE>, di_db);
@@ -91,7 +93,7 @@ impl Record {
         let OtherTimes { atime, ctime, crtime } = self.times;
         set!(u16, di_mode: self.mode, di_nlink: self.links as u16);
         set!(u32,
-            di_uid: self.uid, di_gid: self.gid, di_gen: self.generation,
+            di_uid: self.uid, di_gid: self.gid, di_gen: self.generation, di_flags: self.flags,
             di_mtimensec: self.mtime.nanos, di_atimensec: atime.nanos,
             di_ctimensec: ctime.nanos, di_birthnsec: crtime.nanos,
             di_extsize: self.attributes.0, di_dirdepth: self.depth,

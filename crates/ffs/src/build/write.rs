@@ -8,6 +8,7 @@ use super::map;
 use super::tails::{Part, Piece, Place, Shared};
 use super::take_fixed;
 use crate::crc32c;
+use crate::inode::bsd_flags;
 use crate::make::encode::Encoder;
 use crate::make::geometry::Geometry;
 use crate::make::group::{Counts, GroupBuilder};
@@ -216,6 +217,7 @@ impl Writer<'_> {
             generation: crc32c(
                 &[self.options.id[1].to_le_bytes(), ino.get().to_le_bytes()].concat(),
             ) | 1,
+            flags: bsd_flags(node.flags),
             depth,
             direct: map.direct,
             indirect: map.indirect,

@@ -2,7 +2,7 @@
 
 use super::store::Store;
 use super::{Entry, NewPayload, Node, NodeAttr, NodeId, Payload, Tree, check_name};
-use crate::attr::{FileKind, Xattr};
+use crate::attr::{FileKind, Xattr, inode_flag};
 use crate::error::FsError;
 use hashbrown::HashTable;
 use std::collections::HashSet;
@@ -48,6 +48,7 @@ impl TreeBuilder {
             times: builder.store.times(root.times),
             xattrs: 0,
             first_entry: u32::MAX,
+            flags: root.flags & inode_flag::KEPT,
             perm: root.perm & 0o7777,
             kind: root.kind,
         });
@@ -259,6 +260,7 @@ impl TreeBuilder {
         node.gid = attr.gid;
         node.mtime = attr.mtime;
         node.times = times;
+        node.flags = attr.flags & inode_flag::KEPT;
     }
 
     /// Sets a node's extended attributes.

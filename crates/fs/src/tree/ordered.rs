@@ -148,7 +148,7 @@ mod tests {
 
     fn attr(kind: FileKind) -> NodeAttr {
         let mtime = Timestamp::default();
-        NodeAttr { kind, perm: 0o644, uid: 0, gid: 0, size: 3, mtime, times: None }
+        NodeAttr { kind, perm: 0o644, uid: 0, gid: 0, size: 3, mtime, times: None, flags: 0 }
     }
 
     const DIR: FileKind = FileKind::Directory;

@@ -2,6 +2,7 @@
 //! sets of extended attributes.
 
 use super::{ByteRef, NewPayload, Node, NodeAttr, OtherTimes, Payload};
+use crate::attr::inode_flag;
 use crate::attr::{FileKind, Xattr};
 use crate::error::FsError;
 use std::collections::HashMap;
@@ -112,6 +113,7 @@ impl Store {
             times,
             xattrs: 0,
             first_entry: u32::MAX,
+            flags: attr.flags & inode_flag::KEPT,
             perm: attr.perm & 0o7777,
             kind: attr.kind,
         })

@@ -81,7 +81,7 @@ impl Making {
 fn empty() -> EmptySource {
     let (kind, times) = (FileKind::Directory, None);
     let (uid, gid, size, mtime) = (0, 0, 0, TODAY);
-    EmptySource::new(NodeAttr { kind, perm: 0o755, uid, gid, size, mtime, times })
+    EmptySource::new(NodeAttr { kind, perm: 0o755, uid, gid, size, mtime, times, flags: 0 })
 }
 
 fn small(size: Size) -> Result<u32, FsError> {

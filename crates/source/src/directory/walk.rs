@@ -241,6 +241,7 @@ fn node_attr(stat: &Stat, kind: FileKind) -> NodeAttr {
         size: stat.st_size as u64,
         mtime: Timestamp { secs: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 },
         times: None,
+        flags: 0,
     }
 }
 

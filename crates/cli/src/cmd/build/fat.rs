@@ -1,6 +1,6 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Family, Place, write_built, wrong};
+use super::{BuildArgs, Family, Place, flags, write_built, wrong};
 use crate::args::Global;
 use crate::cmd::trace;
 use crate::failure::Failure;
@@ -82,6 +82,7 @@ pub(super) fn write_fat(
     if let Some(lost) = lost(&builder.lost()) {
         crate::say::warning!("{lost}");
     }
+    flags::warn_of_lost(source, 0);
     let touches = touches(args, source, builder.block_size())?;
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;

@@ -1,6 +1,6 @@
 //! `seekless build` for UFS images.
 
-use super::{BuildArgs, Family, Place, small, touches, write_built, wrong};
+use super::{BuildArgs, Family, Place, flags, small, touches, write_built, wrong};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
@@ -67,6 +67,7 @@ pub(super) fn write_ufs(
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
+    flags::warn_of_lost(source, flags::UFS);
     let block_size = options.make.block_size;
     let mut touches = touches(args, source, block_size)?;
     let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);

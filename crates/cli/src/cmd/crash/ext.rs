@@ -91,7 +91,16 @@ impl Target for Ext {
             ..BuildOptions::default()
         };
         let kind = FileKind::Directory;
-        let root = NodeAttr { kind, perm: 0o755, uid: 0, gid: 0, size: 0, mtime: NOW, times: None };
+        let root = NodeAttr {
+            kind,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            mtime: NOW,
+            times: None,
+            flags: 0,
+        };
         let empty = EmptySource::new(root);
         let builder = Builder::new(&empty, &options)?;
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1)?;
