@@ -9,23 +9,6 @@ work=$fast/seekless-million
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"
 
-million() {
-    python3 - <<'PYTHON'
-import io, sys, tarfile
-archive = tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.USTAR_FORMAT)
-for directory in range(1000):
-    parent = tarfile.TarInfo(f"dir-{directory}")
-    parent.type, parent.mode = tarfile.DIRTYPE, 0o755
-    archive.addfile(parent)
-    for number in range(1000):
-        contents = b"%d" % number
-        entry = tarfile.TarInfo(f"dir-{directory}/a-file-with-a-name-{number}")
-        entry.size, entry.mtime = len(contents), 1700000000
-        archive.addfile(entry, io.BytesIO(contents))
-archive.close()
-PYTHON
-}
-
 measure() { # NAME COMMAND...
     local name=$1
     shift
@@ -35,7 +18,7 @@ measure() { # NAME COMMAND...
 
 echo '| a million files | s | peak KB |'
 echo '|---|---|---|'
-million > "$work/tar"
+"$here/million.py" > "$work/tar"
 measure 'tar on standard input' \
     env TMPDIR="$work" "$seekless" build -q - -o "$work/image" < "$work/tar"
 measure 'tar' "$seekless" build -q "$work/tar" -o "$work/image"

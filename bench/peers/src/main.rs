@@ -1,4 +1,4 @@
-//! `peers arcbox TAR IMG`: an ext4 image from a tar by the arcbox-ext4 crate,
+//! `peers arcbox TAR IMG BYTES`: an ext4 image of that size from a tar by the arcbox-ext4 crate,
 //! which has no command of its own.
 
 use arcbox_ext4::Formatter;
@@ -9,12 +9,12 @@ use std::path::Path;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["arcbox", tar, image] => {
-            let mut formatter = Formatter::new(Path::new(image), 4096, 4 << 30)?;
+        ["arcbox", tar, image, bytes] => {
+            let mut formatter = Formatter::new(Path::new(image), 4096, bytes.parse()?)?;
             formatter.unpack_tar(BufReader::with_capacity(1 << 20, File::open(tar)?))?;
             formatter.close()?;
             Ok(())
         }
-        _ => Err("usage: peers arcbox TAR IMG".into()),
+        _ => Err("usage: peers arcbox TAR IMG BYTES".into()),
     }
 }
