@@ -7,22 +7,23 @@
 //! once stays in memory. Sources: `fs/ext4/inode.c` (`__ext4_get_inode_loc`),
 //! `fs/ext4/namei.c`, `mm/filemap.c`, `mm/readahead.c`.
 
+mod contents;
 mod faults;
 mod index;
 mod interleave;
 mod listing;
+mod names;
 mod readahead;
 mod symlinks;
 
 pub use faults::executable_segments;
 pub use symlinks::add_symlinks;
 
-use crate::by_path::components;
 use crate::pages::PageSet;
 use crate::trace::{Event, Op};
 use index::Index;
-use readahead::{Limits, PageCache, ReadAhead};
-use seekless_fs::{Attr, BlockMap, FileKind, FsError, InodeLocation, Inspect};
+use readahead::{PageCache, ReadAhead};
+use seekless_fs::{Attr, BlockMap, FileKind, FsError, Inspect};
 use seekless_units::{BlockNo, ByteLen, Extent, Ino, Lbn};
 use std::collections::{HashMap, HashSet};
 
@@ -298,146 +299,6 @@ impl<'a> Replay<'a> {
         self.touched.extend((0..extent.len).map(|at| extent.start.saturating_add(at)));
     }
 
-    /// Follows a path from the root as the kernel does, component by component.
-    fn walk(&mut self, path: &[u8], follow_last: bool) -> Result<Option<Ino>, FsError> {
-        let mut links = 0;
-        let mut stack = vec![self.image.root()];
-        self.load_inode(self.image.root())?;
-        let mut rest: Vec<Vec<u8>> = components(path);
-        while let Some(name) = rest.pop() {
-            let Some(&here) = stack.last() else { return Ok(None) };
-            if name == b".." {
-                if stack.len() > 1 {
-                    stack.pop();
-                }
-                continue;
-            }
-            if self.kind(here)? != FileKind::Directory {
-                return Ok(None);
-            }
-            let Some(ino) = self.look_up(here, &name)? else { return Ok(None) };
-            self.load_inode(ino)?;
-            self.name_inode(here, &name, ino);
-            let is_link = self.kind(ino)? == FileKind::Symlink;
-            if !is_link || (rest.is_empty() && !follow_last) {
-                stack.push(ino);
-                continue;
-            }
-            links += 1;
-            if links > MAX_LINKS {
-                return Ok(None);
-            }
-            let target = self.read_target(ino)?;
-            if target.starts_with(b"/") {
-                stack.truncate(1);
-            }
-            rest.extend(components(&target));
-        }
-        Ok(stack.last().copied())
-    }
-
-    /// Keeps the first path that leads to an inode.
-    fn name_inode(&mut self, dir: Ino, name: &[u8], ino: Ino) {
-        if ino == self.image.root() || self.out.paths.contains_key(&ino) {
-            return;
-        }
-        let above = self.out.paths.get(&dir).map_or(&[][..], Vec::as_slice);
-        let path = [above, b"/", name].concat();
-        self.out.paths.insert(ino, path);
-    }
-
-    fn look_up(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
-        if let Some(known) = self.names.get(&(dir, name.to_vec())) {
-            return Ok(*known);
-        }
-        let found = self.image.lookup(dir, name)?;
-        let mut blocks = self.image.lookup_blocks(dir, name)?;
-        match self.image.unindexed_blocks(dir)? {
-            Some(all) if all.len() > 1 => {
-                let last = blocks.pop().filter(|_| found.is_some());
-                self.search(dir, &all, last)?;
-            }
-            _ => self.read_directory(dir, &blocks)?,
-        }
-        self.names.insert((dir, name.to_vec()), found);
-        Ok(found)
-    }
-
-    /// Searches a directory without an index, from the block where the last
-    /// search ended and around, several blocks at a time (`__ext4_find_entry`).
-    fn search(&mut self, dir: Ino, all: &[Lbn], found: Option<Lbn>) -> Result<(), FsError> {
-        let start =
-            self.searches.get(&dir).copied().filter(|start| *start < all.len()).unwrap_or(0);
-        for part in [&all[start..], &all[..start]] {
-            for batch in part.chunks(SEARCH_BATCH) {
-                self.read_directory(dir, batch)?;
-                if let Some(at) = found.filter(|found| batch.contains(found)) {
-                    let place = all.iter().position(|lbn| *lbn == at);
-                    self.searches.insert(dir, place.unwrap_or(0));
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn read_directory(&mut self, dir: Ino, blocks: &[Lbn]) -> Result<(), FsError> {
-        for &lbn in blocks {
-            self.read_map(dir, lbn)?;
-            if let Some(run) = self.map(dir)?.find(lbn) {
-                self.read_buffers(Extent::new(run.extent.start, 1), Purpose::Directory, dir, lbn);
-                self.touched.insert(run.extent.start);
-            }
-        }
-        Ok(())
-    }
-
-    fn kind(&self, ino: Ino) -> Result<FileKind, FsError> {
-        match self.files.get(&ino) {
-            Some(file) => Ok(file.attr.kind),
-            None => Ok(self.image.attr(ino)?.kind),
-        }
-    }
-
-    /// Brings an inode to memory, with its neighbours in the table.
-    fn load_inode(&mut self, ino: Ino) -> Result<(), FsError> {
-        if self.files.contains_key(&ino) {
-            return Ok(());
-        }
-        let at = self.image.inode_location(ino)?;
-        // A mount has read the root's, and keeps it.
-        if ino != self.image.root() {
-            self.read_inode_block(ino, &at);
-        }
-        self.touched.insert(at.block);
-        let attr = self.image.attr(ino)?;
-        self.files.insert(ino, File { attr, map: None, pages: PageCache::default() });
-        self.out.inodes.push(ino);
-        Ok(())
-    }
-
-    /// Reads a block of an inode table. Its neighbours are asked for first, on
-    /// either side of it: it is locked by then, and left out; it follows as a
-    /// request of its own, which is not merged with what is read ahead.
-    fn read_inode_block(&mut self, ino: Ino, at: &InodeLocation) {
-        if self.buffers.contains(&at.block) {
-            return;
-        }
-        let window = self.machine.inode_read_ahead_blocks;
-        if window > 0 {
-            // Aligned to the window, within the used part of the table; the
-            // kernel's loop includes the window's end, be it in the table or not.
-            let block = at.block.get();
-            let from = (block & !(window - 1)).max(at.table.start.get());
-            let to = (from + window).min(at.used_end.get()).saturating_add(1);
-            let to = to.min(self.image.geometry().blocks);
-            let run = |from: u64, to: u64| Extent::new(BlockNo::new(from), to.saturating_sub(from));
-            self.read_buffers(run(from, block.min(to)), Purpose::Inode, ino, Lbn::ZERO);
-            self.read_buffers(run(block + 1, to), Purpose::Inode, ino, Lbn::ZERO);
-        }
-        self.read_buffers(Extent::new(at.block, 1), Purpose::Inode, ino, Lbn::ZERO);
-    }
-
     fn map(&mut self, ino: Ino) -> Result<&BlockMap, FsError> {
         self.indexed_map(ino).map(|(map, _)| map)
     }
@@ -483,171 +344,6 @@ impl<'a> Replay<'a> {
             self.read_bytes(0, ino, 0, PAGE)?;
         }
         self.image.read_link(ino)
-    }
-
-    fn read_file(&mut self, event: &Event, ino: Ino) -> Result<(), FsError> {
-        let (offset, length) = (event.offset, event.length);
-        let Some(file) = self.files.get(&ino) else { return Ok(()) };
-        if file.attr.kind == FileKind::Directory {
-            return self.read_directory_range(ino, offset, length);
-        }
-        if file.attr.kind != FileKind::Regular {
-            return Ok(());
-        }
-        let size = file.attr.size;
-        let end = length.map_or(size, |length| offset.saturating_add(length)).min(size);
-        if self.read.insert(ino) {
-            self.out.files.push(ino);
-        }
-        if offset >= end {
-            return Ok(());
-        }
-        if event.fetched {
-            return self.fetch(ino, offset / PAGE, end.div_ceil(PAGE));
-        }
-        if event.op == Op::Fault {
-            return self.fault(event.pid, ino, offset / PAGE, end.div_ceil(PAGE));
-        }
-        self.read_bytes(event.pid, ino, offset, end)
-    }
-
-    /// Pages that the kernel was seen to fetch: those that are not there, and
-    /// nothing besides. What it read ahead is among them.
-    fn fetch(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let most = (self.machine.max_request.get() / PAGE).max(1);
-        for (from, to) in self.spans(ino, from, to)? {
-            self.map(ino)?;
-            let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
-            let missing = file.pages.add(from, to);
-            self.touch_data(ino, from, to)?;
-            for (first, end) in missing {
-                for start in (first..end).step_by(usize::try_from(most).unwrap_or(usize::MAX)) {
-                    self.read_data(ino, start, end.min(start + most))?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Blocks of a directory that were searched for a name that is not known.
-    fn read_directory_range(
-        &mut self,
-        dir: Ino,
-        offset: u64,
-        length: Option<u64>,
-    ) -> Result<(), FsError> {
-        let bs = self.block_size;
-        let end = length.map_or(u64::MAX, |length| offset.saturating_add(length).div_ceil(bs));
-        let within = |lbn: &Lbn| (offset / bs..end).contains(&lbn.get());
-        let blocks: Vec<Lbn> = self.image.listing_blocks(dir)?.into_iter().filter(within).collect();
-        self.read_directory(dir, &blocks)
-    }
-
-    fn read_bytes(&mut self, pid: u32, ino: Ino, offset: u64, end: u64) -> Result<(), FsError> {
-        for (from, to) in self.spans(ino, offset / PAGE, end.div_ceil(PAGE))? {
-            self.read_span(pid, ino, (from, to), end.min(to * PAGE))?;
-        }
-        Ok(())
-    }
-
-    /// The parts of a range of pages that hold data. Small holes are read with
-    /// what is around them; large ones would only take time.
-    fn spans(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(u64, u64)>, FsError> {
-        let bs = self.block_size;
-        let mut spans: Vec<(u64, u64)> = Vec::new();
-        for (lbn, extent) in self.extents(ino, from, to)? {
-            let first = (lbn.get() * bs / PAGE).max(from);
-            let end = ((lbn.get() + extent.len) * bs).div_ceil(PAGE).min(to);
-            match spans.last_mut() {
-                Some(last) if first <= last.1 + LARGE_HOLE => last.1 = last.1.max(end),
-                _ => spans.push((first, end)),
-            }
-        }
-        Ok(spans)
-    }
-
-    fn read_span(
-        &mut self,
-        pid: u32,
-        ino: Ino,
-        (from, to): (u64, u64),
-        end: u64,
-    ) -> Result<(), FsError> {
-        self.map(ino)?;
-        let limits = self.limits();
-        let Some(file) = self.files.get_mut(&ino) else { return Ok(()) };
-        let pages = file.attr.size.div_ceil(PAGE).max(1);
-        let state = self.states.entry((pid, ino)).or_insert_with(|| ReadAhead::new(limits));
-        let fetched = state.read(&mut file.pages, (from, to), end, pages);
-        self.touch_data(ino, from, to.min(pages))?;
-        for (first, end) in fetched {
-            self.read_data(ino, first, end)?;
-        }
-        Ok(())
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            read_ahead: self.machine.read_ahead.get() / PAGE,
-            request: self.machine.max_request.get() / PAGE,
-            segments: self.machine.max_segments,
-        }
-    }
-
-    /// Counts what was asked for, read-ahead aside.
-    fn touch_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        for extent in self.extents(ino, from, to)? {
-            for at in 0..extent.1.len {
-                self.touched.insert(extent.1.start.saturating_add(at));
-            }
-        }
-        Ok(())
-    }
-
-    /// The disk's runs under pages `from..to`, in logical order, holes and
-    /// unwritten blocks left out.
-    fn extents(&mut self, ino: Ino, from: u64, to: u64) -> Result<Vec<(Lbn, Extent)>, FsError> {
-        let bs = self.block_size;
-        let (first, end) = (from * PAGE / bs, (to * PAGE).div_ceil(bs));
-        let map = self.map(ino)?;
-        let start = map.runs.partition_point(|run| run.lbn.get() + run.extent.len <= first);
-        let mut extents = Vec::new();
-        for run in map.runs.iter().skip(start) {
-            let (low, high) = (run.lbn.get(), run.lbn.get() + run.extent.len);
-            if low >= end {
-                break;
-            }
-            if run.unwritten {
-                continue;
-            }
-            let (low_cut, high_cut) = (low.max(first), high.min(end));
-            let start = run.extent.start.saturating_add(low_cut - low);
-            extents.push((Lbn::new(low_cut), Extent::new(start, high_cut - low_cut)));
-        }
-        Ok(extents)
-    }
-
-    /// Reads a window. It is submitted at once, and so what follows each other on the
-    /// disk is one request, be there a hole between in the file; reading a block of
-    /// the map in between sends off what there is (`blk_start_plug`).
-    fn read_data(&mut self, ino: Ino, from: u64, to: u64) -> Result<(), FsError> {
-        let most = (self.machine.max_request.get() / self.block_size).max(1);
-        for (lbn, extent) in self.extents(ino, from, to)? {
-            let before = self.out.requests.len();
-            self.read_map(ino, lbn)?;
-            let is_next = |last: &&mut Request| {
-                (last.event, last.ino, last.purpose) == (self.event, ino, Purpose::Data)
-                    && last.lbn.get() >= from * PAGE / self.block_size
-                    && last.extent.end() == extent.start
-                    && last.extent.len + extent.len <= most
-            };
-            let may_merge = self.machine.merges && self.out.requests.len() == before;
-            match self.out.requests.last_mut().filter(is_next).filter(|_| may_merge) {
-                Some(last) => last.extent.len += extent.len,
-                None => self.request(extent, Purpose::Data, ino, lbn),
-            }
-        }
-        Ok(())
     }
 
     /// Metadata goes through the buffer cache, block by block; what is read in
