@@ -2,7 +2,7 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::replace;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Scored, Timed};
 use crate::written::Written;
@@ -163,10 +163,7 @@ fn heading(args: &MapArgs, scored: &[Scored], events: u64) -> Page {
 }
 
 fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
-    let io = |error| Failure::io(path.display(), &error);
-    output.file()?.write_all(page::html(page, disks).as_bytes()).map_err(io)?;
-    output.finish()
+    replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))
 }
 
 /// Blocks of every group by class.

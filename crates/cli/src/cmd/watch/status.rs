@@ -4,7 +4,7 @@ use super::Common;
 use crate::args::Global;
 use crate::cmd::optimize::scored_machine;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::replace;
 use crate::relayout::Target;
 use crate::say::say;
 use crate::usage;
@@ -256,8 +256,5 @@ fn page(mount: &Path, shown: &[Shown<'_>]) -> Page {
 }
 
 fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    let output = Output::create(path, true)?;
-    let io = |error| Failure::io(path.display(), &error);
-    output.file()?.write_all(page::html(page, disks).as_bytes()).map_err(io)?;
-    output.finish()
+    replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))
 }
