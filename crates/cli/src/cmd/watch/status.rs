@@ -23,7 +23,6 @@ use seekless_report::terminal::{self, Style};
 use seekless_units::{BlockNo, ByteLen, Extent, format_size};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Rows of each map on a terminal, and its width.
