@@ -97,18 +97,21 @@ impl Donor {
         self.at
     }
 
-    /// Gives back the next `len` bytes, a multiple of a block, without using them.
+    /// Gives back the next `len` bytes, a multiple of a block, without using them. Where not
+    /// even that is possible for want of space, they are free when the donor is dropped.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says otherwise.
     pub fn skip(&mut self, len: u64) -> Result<(), HostError> {
         let at = self.at;
         self.at += len;
         if len == 0 {
             return Ok(());
         }
-        self.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len)
-            .map_err(|error| HostError::new("giving back blocks", error))
+        match self.allocate(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, len) {
+            Ok(()) | Err(Errno::NOSPC) => Ok(()),
+            Err(error) => Err(HostError::new("giving back blocks", error)),
+        }
     }
 
     /// Gives `file` the next blocks for what it has from byte `at` to byte `end`, as far as it

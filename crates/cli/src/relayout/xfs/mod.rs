@@ -168,6 +168,7 @@ impl Job<'_> {
         bar: &ProgressBar,
     ) -> Result<Outcome, Broken> {
         let bs = target.block_size();
+        target.probe()?;
         let (chosen, is_over) = self.chosen(target, &seen);
         let over = total(&seen.pieces) - total(&chosen);
         bar.set_length(total(&chosen) * bs);

@@ -4,9 +4,9 @@ use super::tree::MountedTree;
 use crate::failure::{Failure, Kind};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use seekless_host::mounts::Mount;
-use seekless_host::xfs::{Donor, Geometry};
-use seekless_host::{handle, kernel_release, running};
+use seekless_host::mounts::{self, Mount};
+use seekless_host::xfs::{Donor, Geometry, start_commit};
+use seekless_host::{HostError, handle, kernel_release, running};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,13 @@ impl Target {
             let what = "files are opened so that their times stay: run it with sudo";
             return Err(refused(Kind::System, what).hint("needs root"));
         }
+        // Paths of traces begin at the root of the file system.
+        let is_whole = |mount: &Mount| mount.root == Path::new("/");
+        let mount = if is_whole(&mount) { mount } else { mounts::of_device(mount.device)? };
+        if !is_whole(&mount) {
+            let what = "only a part of the file system is mounted here";
+            return Err(refused(Kind::Unsupported, what));
+        }
         let on =
             File::open(&mount.dir).map_err(|error| Failure::io(mount.dir.display(), &error))?;
         let stat = rustix::fs::fstatvfs(&on)
@@ -54,7 +61,10 @@ impl Target {
             return Err(refused(Kind::Unsupported, what).hint(hint));
         }
         let target = Self { mount, path: path.into(), on, geometry };
-        target.probe()?;
+        // Asked about a directory, it changes nothing.
+        if let Err(error) = start_commit(&target.on) {
+            return Err(target.refused(HostError::new("XFS_IOC_START_COMMIT", error)));
+        }
         if !handle::lock(&target.on)? {
             return Err(refused(Kind::System, "is being moved by another process"));
         }
@@ -62,25 +72,27 @@ impl Target {
     }
 
     /// Whether the kernel exchanges ranges here: tried with files of its own.
-    fn probe(&self) -> Result<(), Failure> {
-        Donor::probe(&self.on, self.block_size()).map_err(|error| {
-            match Errno::from_io_error(&error.source) {
-                Some(Errno::NOTTY) => {
-                    let what = format!(
-                        "the kernel ({}) does not exchange ranges of files that others may \
-                         write to (XFS_IOC_COMMIT_RANGE)",
-                        kernel_release()
-                    );
-                    let failure = Failure::new(Kind::Unsupported, what);
-                    failure.about(self.path.display()).hint("Linux 6.12 and later do")
-                }
-                Some(Errno::OPNOTSUPP | Errno::INVAL) => {
-                    let what = error.to_string();
-                    Failure::new(Kind::Unsupported, what).about(self.path.display())
-                }
-                _ => Failure::from(error).about(self.path.display()),
+    pub(super) fn probe(&self) -> Result<(), Failure> {
+        Donor::probe(&self.on, self.block_size()).map_err(|error| self.refused(error))
+    }
+
+    /// What to say where the kernel does not exchange ranges.
+    fn refused(&self, error: HostError) -> Failure {
+        let failure = match Errno::from_io_error(&error.source) {
+            Some(Errno::NOTTY) => {
+                let what = format!(
+                    "the kernel ({}) does not exchange ranges of files that others may write \
+                     to (XFS_IOC_COMMIT_RANGE)",
+                    kernel_release()
+                );
+                Failure::new(Kind::Unsupported, what).hint("Linux 6.12 and later do")
             }
-        })
+            Some(Errno::OPNOTSUPP | Errno::INVAL) => {
+                Failure::new(Kind::Unsupported, error.to_string())
+            }
+            _ => Failure::from(error),
+        };
+        failure.about(self.path.display())
     }
 
     /// Bytes in a block.
