@@ -127,6 +127,61 @@ fn mapped_and_direct_writers() {
     volume.check();
 }
 
+/// The file system stops, as where a machine does: what is not in its log by then is lost,
+/// and the next mount recovers the rest.
+#[test]
+fn stopped_at_several_moments() {
+    let scratch = Scratch::new("relayout-xfs-stopped");
+    let Some((volume, mounted, paths)) = prepare(&scratch, &[], "320M", 2200) else { return };
+    let trace = trace_of(&scratch, &paths, 3);
+    let listing = manifest(mounted.text(), &[]);
+    let held = account(mounted.text());
+    let hot = hot(&paths, 3);
+    let places_before = places(&mounted, &hot[..40]);
+    drop(mounted);
+    let fresh = scratch.join("fresh");
+    run("cp", &["--sparse=always", &volume.image, &fresh]);
+    let mounted = volume.mount(&scratch);
+    let start = Instant::now();
+    relayout(mounted.text(), &trace, &[]);
+    let all = start.elapsed();
+    drop(mounted);
+
+    let (mut stopped, mut moved) = (0, 0);
+    for part in 1..=12 {
+        run("cp", &["--sparse=always", &fresh, &volume.image]);
+        let mounted = volume.mount(&scratch);
+        let mut child = command(&["relayout", mounted.text(), "--trace", &trace])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("seekless");
+        sleep(all * part / 13);
+        let was_running = child.try_wait().expect("child").is_none();
+        // With and without writing out what is in the log in memory.
+        let how = if part % 2 == 0 { "shutdown -f" } else { "shutdown" };
+        run("xfs_io", &["-x", "-c", how, mounted.text()]);
+        let output = child.wait_with_output().expect("child");
+        let said = String::from_utf8_lossy(&output.stderr);
+        if was_running && !output.status.success() {
+            stopped += 1;
+            assert!(said.starts_with("seekless: ") && !said.contains("panicked"), "{said}");
+        }
+        drop(mounted);
+        // The log is recovered.
+        let mounted = volume.mount(&scratch);
+        same("contents", &listing, &manifest(mounted.text(), &[]));
+        same_account(held, &mounted);
+        let different = places(&mounted, &hot[..40]) != places_before;
+        moved += u32::from(was_running && different);
+        drop(mounted);
+        volume.check();
+    }
+    println!("{stopped} were stopped, {moved} of them when something had been moved for good");
+    assert!(stopped >= 6, "{stopped} of 12 were stopped");
+    assert!(moved >= 1, "nothing had been moved when it was stopped");
+}
+
 #[test]
 fn killed_at_several_moments() {
     let scratch = Scratch::new("relayout-xfs-killed");

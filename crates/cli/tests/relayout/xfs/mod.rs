@@ -6,7 +6,8 @@ mod left;
 mod volume;
 
 use super::judges::{Mounted, Scratch, manifest, run, same};
-use super::{account, hot, in_memory, number, relayout, scatter, trace_of};
+use super::{account, hot, import, in_memory, number, relayout, scatter, trace_of};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use volume::Volume;
 
@@ -71,11 +72,28 @@ fn stat(mounted: &Mounted) -> String {
     lines.join("\n")
 }
 
+/// A file that is exchanged in several parts, of which the last ends within a block.
+fn long(mounted: &Mounted) -> String {
+    let open = |name| std::fs::File::create(mounted.path().join(name)).expect("create");
+    let (long, other) = (open("long"), open("other"));
+    for at in 0..20u64 {
+        let bytes: Vec<u8> = (0..1 << 20).map(|byte: u64| (byte * 7 + at) as u8).collect();
+        long.write_all_at(&bytes, at << 20).expect("write");
+        other.write_all_at(&bytes[..70_000], at << 20).expect("write");
+        long.sync_data().expect("sync");
+        other.sync_data().expect("sync");
+    }
+    long.write_all_at(&[1; 1234], 20 << 20).expect("write");
+    long.sync_all().expect("sync");
+    "/long".into()
+}
+
 fn judge(name: &str, options: &[&str], files: usize) {
     let scratch = Scratch::new(name);
     let Some((volume, mounted, paths)) = prepare(&scratch, options, "320M", files) else { return };
-    let trace = trace_of(&scratch, &paths, 4);
-    let hot = hot(&paths, 4);
+    let mut hot = hot(&paths, 4);
+    hot.insert(7, long(&mounted));
+    let trace = import(&scratch, &hot);
     // Times of access settle.
     let listing = manifest(mounted.text(), &[]);
     let held = account(mounted.text());
@@ -159,7 +177,7 @@ fn available(mounted: &Mounted) -> u64 {
 fn take_but(mounted: &Mounted, leave: u64) {
     let path = mounted.path().join(format!("taken-but-{leave}"));
     let len = (available(mounted).saturating_sub(leave) * 4096).to_string();
-    let _ = std::process::Command::new("fallocate").args(["-l", &len]).arg(path).status();
+    let _ = std::process::Command::new("fallocate").args(["-l", &len]).arg(path).output();
     run("sync", &["-f", mounted.text()]);
 }
 
