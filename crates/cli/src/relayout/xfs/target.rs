@@ -5,7 +5,7 @@ use crate::failure::{Failure, Kind};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use seekless_host::mounts::{self, Mount};
-use seekless_host::xfs::{Donor, Geometry, start_commit};
+use seekless_host::xfs::{Donor, Geometry, open_keeping_times, start_commit};
 use seekless_host::{HostError, handle, kernel_release, running};
 use std::fs::File;
 use std::io;
@@ -61,6 +61,7 @@ impl Target {
             return Err(refused(Kind::Unsupported, what).hint(hint));
         }
         let target = Self { mount, path: path.into(), on, geometry };
+        target.refuse_handles()?;
         // Asked about a directory, it changes nothing.
         if let Err(error) = start_commit(&target.on) {
             return Err(target.refused(HostError::new("XFS_IOC_START_COMMIT", error)));
@@ -69,6 +70,20 @@ impl Target {
             return Err(refused(Kind::System, "is being moved by another process"));
         }
         Ok(target)
+    }
+
+    /// Refuses where files cannot be opened so that their times stay, as root in a container
+    /// may not.
+    fn refuse_handles(&self) -> Result<(), Failure> {
+        // No directory can be opened for writing, but whose right that is is asked first.
+        match open_keeping_times(&self.on, &self.on) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let failure =
+                    Failure::io("files cannot be opened so that their times stay", &error);
+                Err(failure.about(self.path.display()).hint("needs CAP_SYS_ADMIN"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the kernel exchanges ranges here: tried with files of its own.
