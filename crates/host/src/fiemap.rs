@@ -31,6 +31,8 @@ pub mod flag {
     pub const TAIL: u32 = 0x400;
     /// It was allocated and never written: it reads as zeros.
     pub const UNWRITTEN: u32 = 0x800;
+    /// Other files have the same blocks.
+    pub const SHARED: u32 = 0x2000;
 
     /// Those of contents that have no place of their own.
     pub const NOWHERE: u32 = UNKNOWN | DELALLOC | ENCODED | INLINE | TAIL;

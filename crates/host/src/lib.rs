@@ -7,6 +7,7 @@
 //! - [`residency`]: which pages of a file are in memory;
 //! - [`fiemap`]: where a file lies on the disk;
 //! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
+//! - [`xfs`]: ranges of files exchanged under the running XFS;
 //! - [`handle`]: files opened by inode number;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
@@ -40,6 +41,7 @@ pub mod residency;
 pub mod running;
 pub mod scratch;
 pub mod tracefs;
+pub mod xfs;
 
 pub use error::HostError;
 

@@ -1,15 +1,17 @@
 //! `seekless relayout`: files of a mounted file system moved by what traces access.
 
 mod report;
+mod xfs;
 
 use crate::args::Global;
 use crate::cmd::optimize::{load_traces, warn_of_others};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use crate::progress;
-use crate::relayout::{Costs, Job, Target};
+use crate::relayout::{Broken, Costs, Job, Target};
 use crate::scoring::parse_chunk;
 use clap::Args;
+use seekless_host::mounts;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 /// of one, about.
 const SEEK_BYTES: u64 = 1 << 20;
 
-/// Move files of a mounted ext4 file system so that data used together is stored together
+/// Move files of a mounted ext4 or XFS so that data used together is stored together
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,10 +32,14 @@ Examples:
   seekless relayout / --trace job.trace
   seekless relayout /srv --trace day.trace --trace night.trace --budget 2G
 
-The kernel moves the blocks (EXT4_IOC_MOVE_EXT) while files are in use: ranges of files
-that the traces access are brought together in one region, in the order of first access;
-what lies there makes way. Files are whole at any moment, also if the command is killed or
-the machine stops. Contents, inode numbers and times do not change.
+The kernel moves the blocks while files are in use (ext4: EXT4_IOC_MOVE_EXT, XFS:
+XFS_IOC_COMMIT_RANGE): ranges of files that the traces access are brought together in one
+region, in the order of first access; on ext4, what lies there makes way. Files are whole
+at any moment, also if the command is killed or the machine stops. Contents, inode numbers
+and times do not change.
+
+XFS must have the feature exchange (mkfs.xfs -i exchange=1), and Linux be 6.12 or later.
+Where free blocks are taken its allocator decides.
 
 Directories, inodes, and programs that are running stay where they are; what they cost is
 printed. On an unmounted volume, `seekless optimize --in-place` moves directories too, and
@@ -45,7 +51,7 @@ Needs root.
 
 docs/relayout.md describes what is moved, and how.")]
 pub(crate) struct RelayoutArgs {
-    /// Mount point of an ext4 file system, or any path on it
+    /// Mount point of an ext4 or XFS, or any path on it
     #[arg(value_name = "MOUNTPOINT")]
     mount: PathBuf,
     /// Trace to optimize the layout for (repeatable)
@@ -55,7 +61,7 @@ pub(crate) struct RelayoutArgs {
     #[arg(long)]
     dry_run: bool,
     /// Move at most so many bytes, those accessed first before all others
-    /// [default: three times the bytes that the traces access]
+    /// [default: three times the bytes that the traces access; on XFS, all of these]
     #[arg(long, value_parser = parse_size, value_name = "SIZE")]
     budget: Option<ByteLen>,
     /// Align the start of the region to a multiple of this size: the unit in which a
@@ -71,10 +77,25 @@ fn is_worth_it(moved: u64, before: &Costs, after: &Costs) -> bool {
     saved > 0 && saved >= moved / SEEK_BYTES
 }
 
+/// What to say of work that ended before its time.
+fn broken(broken: Broken) -> Failure {
+    let moved = ByteLen::new(broken.moved);
+    broken.failure.hint(format!("{moved} bytes were moved; all files are whole"))
+}
+
 pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Failure> {
     // Before anything is set up: a signal in between must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let mut signals = signals.map_err(|error| Failure::io("signals", &error))?;
+    let mount = mounts::holding(&args.mount)?;
+    match mount.fs_type.as_str() {
+        "xfs" => return xfs::run(args, mount, &mut signals, global),
+        "ext4" | "ext3" => {}
+        kind => {
+            let what = format!("is on {kind}; only files of a mounted ext4 or XFS can be moved");
+            return Err(Failure::new(Kind::Unsupported, what).about(args.mount.display()));
+        }
+    }
     let target = Target::new(&args.mount)?;
     let traces = load_traces(&args.trace)?;
     let job = Job {
@@ -93,10 +114,7 @@ pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Fail
         let bar = progress::bytes(global, ByteLen::ZERO);
         let done = job.carry_out(&target, seen, &mut || uninterrupted(&mut signals), &bar);
         bar.finish_and_clear();
-        done.map_err(|broken| {
-            let moved = ByteLen::new(broken.moved);
-            broken.failure.hint(format!("{moved} bytes were moved; all files are whole"))
-        })?
+        done.map_err(broken)?
     };
     report::print(args, &outcome, global);
     Ok(ExitCode::SUCCESS)

@@ -33,6 +33,11 @@ pub(super) struct Wanted {
     pub(super) room: u64,
 }
 
+/// Blocks that are left to others of those that they could get.
+pub(super) fn left_to_others(available: u64, block_size: u64) -> u64 {
+    (available / LEAVE_PART).max((available / LEAVE_SMALL_PART).min(LEAVE / block_size))
+}
+
 /// Blocks in all.
 pub(super) fn total(runs: &[Blocks]) -> u64 {
     runs.iter().map(|run| run.len).sum()
@@ -66,9 +71,7 @@ impl Wanted {
         halt: &mut Halt<'_>,
     ) -> Result<(), Failure> {
         let piece = (PIECE / block_size).max(1);
-        let available = target.available()?;
-        let leave =
-            (available / LEAVE_PART).max((available / LEAVE_SMALL_PART).min(LEAVE / block_size));
+        let leave = left_to_others(target.available()?, block_size);
         let mut before = None;
         for _ in 0..ATTEMPTS {
             loop {

@@ -1,5 +1,5 @@
 //! Files of a mounted ext4 moved, for the commands that do so: a job says by what, how
-//! much, and when a plan is worth it.
+//! much, and when a plan is worth it. What is different on XFS is in [`xfs`].
 
 mod acquire;
 mod expected;
@@ -7,6 +7,7 @@ mod perform;
 mod plan;
 mod survey;
 mod target;
+pub(crate) mod xfs;
 
 pub(crate) use perform::Counts;
 pub(crate) use plan::{Costs, Row, Seen};
@@ -62,6 +63,17 @@ pub(crate) enum Stop {
     Room,
     /// It would save too few seeks for what would have to move.
     Gain,
+}
+
+impl Stop {
+    /// A word for JSON.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Room => "room",
+            Self::Gain => "gain",
+        }
+    }
 }
 
 impl From<Stopped> for Stop {

@@ -98,7 +98,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    fn add(&mut self, requests: u64, bytes: u64, seeks: u64) {
+    pub(super) fn add(&mut self, requests: u64, bytes: u64, seeks: u64) {
         self.requests += requests;
         self.bytes += bytes;
         self.seeks += seeks;

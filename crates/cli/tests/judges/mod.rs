@@ -178,8 +178,13 @@ fn attach(image: &str, read_only: bool) -> String {
 }
 
 impl Mounted {
-    /// Mounts an image, `access` being `ro` or `rw`.
+    /// Mounts an image of ext4, `access` being `ro` or `rw`.
     pub(crate) fn new(scratch: &Scratch, image: &str, access: &str) -> Self {
+        Self::of_kind(scratch, image, "ext4", access)
+    }
+
+    /// Mounts an image of a kind that the kernel knows.
+    pub(crate) fn of_kind(scratch: &Scratch, image: &str, kind: &str, access: &str) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let at = scratch.path().join(format!("mount-{number}"));
@@ -187,7 +192,7 @@ impl Mounted {
         let device = attach(image, access == "ro");
         let mounted = Self { at, device };
         let options = format!("noatime,{access}");
-        run("mount", &["-t", "ext4", "-o", &options, &mounted.device, mounted.text()]);
+        run("mount", &["-t", kind, "-o", &options, &mounted.device, mounted.text()]);
         mounted
     }
 

@@ -1,6 +1,6 @@
-//! Files of a mounted ext4 moved by `seekless relayout`, under the kernel's own driver:
-//! what is gained, what others notice, and what is left when it is killed. Needs root,
-//! loop devices and e2fsprogs; says so and passes without them.
+//! Files of a mounted ext4 or XFS moved by `seekless relayout`, under the kernel's own
+//! drivers: what is gained, what others notice, and what is left when it is killed. Needs
+//! root, loop devices, e2fsprogs and xfsprogs; says so and passes without them.
 
 #[path = "../judges/mod.rs"]
 mod judges;
@@ -9,6 +9,7 @@ mod killed;
 mod refused;
 mod watch;
 mod writers;
+mod xfs;
 
 use judges::{Mounted, Scratch, can_mount, manifest, run, same, seekless, text};
 use seekless_device::FileDevice;
@@ -177,6 +178,13 @@ fn account(mount: &str) -> i64 {
     free + sectors(mount)
 }
 
+/// How many of these files are in memory, or a part of them.
+fn in_memory(mounted: &Mounted, paths: &[String]) -> usize {
+    let is_there =
+        |path: &&String| !resident(&mounted.path().join(&path[1..])).expect("mincore").is_empty();
+    paths.iter().filter(is_there).count()
+}
+
 /// Moves files of a volume, and asks every judge.
 fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: bool) {
     if !can_mount() {
@@ -202,10 +210,7 @@ fn judge(name: &str, options: &[&str], size: &str, files: usize, must_evict: boo
     let mounted = Mounted::new(&scratch, &image, "rw");
     let done = relayout(mounted.text(), &trace, &[]);
     // Nobody has read them since the volume was mounted.
-    let in_memory =
-        |path: &&String| !resident(&mounted.path().join(&path[1..])).expect("mincore").is_empty();
-    let brought = hot.iter().filter(in_memory).count();
-    assert_eq!(brought, 0, "files are in memory only because they were moved");
+    assert_eq!(in_memory(&mounted, &hot), 0, "files are in memory only because they were moved");
     assert_eq!(held, account(mounted.text()), "blocks are missing");
     same("the kernel's listing", &listing, &manifest(mounted.text(), &[]));
     // There is nothing left to do; where little is free, others held some of it, and

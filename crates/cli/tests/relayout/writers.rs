@@ -79,6 +79,74 @@ fn write(dir: &Path, own: Vec<PathBuf>, seed: u64, stop: &AtomicBool) -> (Writte
     (written, operations)
 }
 
+/// What four writers did, each to files of its own, while others were moved.
+pub(super) struct Meanwhile {
+    /// Where all was mounted then.
+    top: PathBuf,
+    written: Vec<(Written, u64)>,
+    /// What was told of the move.
+    pub(super) told: serde_json::Value,
+}
+
+impl Meanwhile {
+    /// Moves files by a trace, with writers at work.
+    pub(super) fn new(mounted: &Mounted, trace: &str, paths: &[String], hot: &[String]) -> Self {
+        let dir = mounted.path().join("writers");
+        fs::create_dir(&dir).expect("mkdir");
+        // A quarter of the files that are moved, and as many others, belong to the writers.
+        let top = mounted.path().to_path_buf();
+        let whole = |path: &String| top.join(&path[1..]);
+        let mine = |writer: usize| -> Vec<PathBuf> {
+            let hot = hot.iter().skip(writer).step_by(16).map(whole);
+            let others = paths.iter().filter(|path| !hot_has(trace, path));
+            hot.chain(others.skip(writer).step_by(16).map(whole)).collect()
+        };
+        let stop = AtomicBool::new(false);
+        let (told, written) = thread::scope(|scope| {
+            let writers: Vec<_> = (0..4)
+                .map(|writer| {
+                    let (dir, own, stop) = (&dir, mine(writer), &stop);
+                    scope.spawn(move || write(dir, own, writer as u64 + 1, stop))
+                })
+                .collect();
+            let args = ["relayout", mounted.text(), "--trace", trace, "--json"];
+            let output = super::seekless(&args);
+            stop.store(true, Ordering::Relaxed);
+            let written: Vec<(Written, u64)> =
+                writers.into_iter().map(|writer| writer.join().expect("writer")).collect();
+            (serde_json::from_str(&super::text(&output)).expect("JSON"), written)
+        });
+        Self { top, written, told }
+    }
+
+    /// Operations of each writer.
+    pub(super) fn operations(&self) -> Vec<u64> {
+        self.written.iter().map(|(_, operations)| *operations).collect()
+    }
+
+    /// Fails unless every byte is as it was written, by the writers or before.
+    pub(super) fn compare(&self, mounted: &Mounted, paths: &[String]) {
+        for (path, bytes) in self.written.iter().flat_map(|(written, _)| written) {
+            let path = path.strip_prefix(&self.top).expect("path");
+            let found = fs::read(mounted.path().join(path)).expect("read");
+            assert!(found == *bytes, "{}: other contents", path.display());
+        }
+        // Those that nobody wrote to.
+        let is_untouched = |path: &&String| {
+            let whole = self.top.join(&path[1..]);
+            self.written.iter().all(|(written, _)| !written.contains_key(&whole))
+        };
+        let mut count = 0;
+        for path in paths.iter().filter(is_untouched) {
+            if let Ok(found) = fs::read(mounted.path().join(&path[1..])) {
+                count += 1;
+                assert!(is_scattered(path, &found), "{path}: other contents");
+            }
+        }
+        assert!(count > 500, "{count} files that nobody wrote to");
+    }
+}
+
 fn work(name: &str, options: &[&str], size: &str) {
     if !can_mount() {
         return;
@@ -86,68 +154,23 @@ fn work(name: &str, options: &[&str], size: &str) {
     let scratch = Scratch::new(name);
     let (image, mounted, paths) = prepare(&scratch, options, size, 1500);
     let trace = trace_of(&scratch, &paths, 3);
-    let hot = hot(&paths, 3);
-    let dir = mounted.path().join("writers");
-    fs::create_dir(&dir).expect("mkdir");
-    // A quarter of the files that are moved, and as many others, belong to the writers.
-    let top = mounted.path().to_path_buf();
-    let whole = |path: &String| top.join(&path[1..]);
-    let mine = |writer: usize| -> Vec<PathBuf> {
-        let hot = hot.iter().skip(writer).step_by(16).map(whole);
-        let others = paths.iter().filter(|path| !hot_has(&trace, path));
-        hot.chain(others.skip(writer).step_by(16).map(whole)).collect()
-    };
-    let stop = AtomicBool::new(false);
-    let (done, written) = thread::scope(|scope| {
-        let writers: Vec<_> = (0..4)
-            .map(|writer| {
-                let (dir, own, stop) = (&dir, mine(writer), &stop);
-                scope.spawn(move || write(dir, own, writer as u64 + 1, stop))
-            })
-            .collect();
-        let args = ["relayout", mounted.text(), "--trace", &trace, "--json"];
-        let output = super::seekless(&args);
-        stop.store(true, Ordering::Relaxed);
-        let written: Vec<(Written, u64)> =
-            writers.into_iter().map(|writer| writer.join().expect("writer")).collect();
-        let done: serde_json::Value = serde_json::from_str(&super::text(&output)).expect("JSON");
-        (done, written)
-    });
+    let meanwhile = Meanwhile::new(&mounted, &trace, &paths, &hot(&paths, 3));
+    let (done, operations) = (&meanwhile.told, meanwhile.operations());
     println!("{name}: {done}");
-    assert!(number(&done, "/moved_in_bytes") > 1 << 20, "{done}");
-    let operations: Vec<u64> = written.iter().map(|(_, operations)| *operations).collect();
+    assert!(number(done, "/moved_in_bytes") > 1 << 20, "{done}");
     println!("{name}: {operations:?} operations");
     assert!(operations.iter().all(|operations| *operations > 50), "{operations:?}");
-    let compare = |mounted: &Mounted| {
-        for (path, bytes) in written.iter().flat_map(|(written, _)| written) {
-            let path = path.strip_prefix(&top).expect("path");
-            let found = fs::read(mounted.path().join(path)).expect("read");
-            assert!(found == *bytes, "{}: other contents", path.display());
-        }
-        // Those that nobody wrote to.
-        let untouched = paths
-            .iter()
-            .filter(|path| written.iter().all(|(written, _)| !written.contains_key(&whole(path))));
-        let mut count = 0;
-        for path in untouched {
-            if let Ok(found) = fs::read(mounted.path().join(&path[1..])) {
-                count += 1;
-                assert!(is_scattered(path, &found), "{path}: other contents");
-            }
-        }
-        assert!(count > 500, "{count} files that nobody wrote to");
-    };
-    compare(&mounted);
+    meanwhile.compare(&mounted, &paths);
     let held = account(mounted.text());
     // The same by the disk alone.
     drop(mounted);
     run("e2fsck", &["-fn", &image]);
     let mounted = Mounted::new(&scratch, &image, "rw");
-    compare(&mounted);
+    meanwhile.compare(&mounted, &paths);
     assert_eq!(held, account(mounted.text()), "something held blocks");
     // With nobody in the way, what is left is done.
     relayout(mounted.text(), &trace, &[]);
-    compare(&mounted);
+    meanwhile.compare(&mounted, &paths);
     drop(mounted);
     run("e2fsck", &["-fn", &image]);
 }

@@ -17,11 +17,7 @@ impl Outcome {
     }
 
     fn stopped(&self) -> Option<&'static str> {
-        self.stopped.map(|stopped| match stopped {
-            Stop::Budget => "budget",
-            Stop::Room => "room",
-            Stop::Gain => "gain",
-        })
+        self.stopped.map(Stop::name)
     }
 
     /// What stays and what it costs: name for JSON, name for people, requests.

@@ -1,0 +1,106 @@
+//! What traces cost on a mounted volume, as far as contents of files go.
+
+use super::reason::Reason;
+use super::tree::View;
+use crate::cmd::optimize::{Traces, scored_machine};
+use crate::relayout::Row;
+use seekless_fs::FsError;
+use seekless_layout::replay::{Machine, Purpose, Request, replay};
+use seekless_units::{Extent, Ino};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Requests of traces for contents of files. Those for directories and inodes are not
+/// known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
+    /// By trace.
+    pub(crate) traces: Vec<Row>,
+    /// In so many runs lies on the disk what the traces read.
+    pub(crate) runs: u64,
+    /// Of all traces, those of files that stay; and how many files these are.
+    pub(crate) staying: BTreeMap<Reason, (u64, Row)>,
+}
+
+impl Costs {
+    /// Seeks of all traces: requests that do not begin where the one before ended.
+    pub(crate) fn seeks(&self) -> u64 {
+        self.traces.iter().map(|row| row.seeks).sum()
+    }
+
+    /// Replays traces on a view. `left` are files that are known to stay, beside those that
+    /// cannot be moved anyway.
+    ///
+    /// # Errors
+    /// What a replay gives.
+    pub(super) fn new(
+        view: &View<'_>,
+        traces: &Traces,
+        left: &BTreeMap<u64, Reason>,
+    ) -> Result<Self, FsError> {
+        let bs = u64::from(seekless_fs::Inspect::geometry(view).block_size);
+        let mut costs = Self::default();
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut files: BTreeMap<Reason, BTreeSet<Ino>> = BTreeMap::new();
+        for events in traces {
+            // Where inodes lie is not known, so none is read ahead.
+            let machine = Machine { inode_read_ahead_blocks: 0, ..scored_machine() };
+            let replayed = replay(view, events, machine)?;
+            let is_data = |request: &&Request| request.purpose == Purpose::Data;
+            let (mut row, mut head) = (Row::default(), None);
+            let reason = |ino: Ino| {
+                let known = || left.get(&view.tree.real(ino)).copied();
+                view.tree.found(ino).stays.or_else(known)
+            };
+            for ino in &replayed.files {
+                if let Some(reason) = reason(*ino) {
+                    files.entry(reason).or_default().insert(*ino);
+                }
+            }
+            for request in replayed.requests.iter().filter(is_data) {
+                let extent = request.extent;
+                let seeks = u64::from(head.is_some_and(|head| head != extent.start));
+                head = Some(extent.end());
+                row.add(1, extent.len * bs, seeks);
+                extents.push(extent);
+                if let Some(reason) = reason(request.ino) {
+                    costs.staying.entry(reason).or_default().1.add(1, extent.len * bs, seeks);
+                }
+            }
+            costs.traces.push(row);
+        }
+        for (reason, files) in files {
+            costs.staying.entry(reason).or_default().0 = files.len() as u64;
+        }
+        costs.runs = runs_of(extents);
+        Ok(costs)
+    }
+}
+
+/// How many runs of the disk extents make up, which may overlap.
+fn runs_of(mut extents: Vec<Extent>) -> u64 {
+    extents.sort_unstable();
+    let (mut runs, mut end) = (0, None);
+    for extent in extents {
+        runs += u64::from(end.is_none_or(|end| end < extent.start));
+        end = end.max(Some(extent.end()));
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use seekless_units::BlockNo;
+
+    #[test]
+    fn extents_that_touch_or_overlap_are_one_run() {
+        let of = |pairs: &[(u64, u64)]| {
+            runs_of(
+                pairs.iter().map(|&(start, len)| Extent::new(BlockNo::new(start), len)).collect(),
+            )
+        };
+        assert_eq!(of(&[]), 0);
+        assert_eq!(of(&[(10, 5), (0, 10), (15, 1)]), 1);
+        assert_eq!(of(&[(0, 30), (5, 5), (30, 1), (32, 1), (32, 1)]), 2);
+    }
+}

@@ -1,0 +1,307 @@
+//! Files of a mounted XFS moved: what traces read is copied to free blocks that lie
+//! together, in the order of first access, and exchanged for what the files had
+//! (`XFS_IOC_COMMIT_RANGE`), unless somebody has written there meanwhile.
+//!
+//! Free space is asked for as a whole, and where it lies is up to the allocator. No
+//! structure of the volume is read from its device.
+
+mod costs;
+mod perform;
+mod plan;
+mod reason;
+mod target;
+mod tree;
+
+pub(crate) use costs::Costs;
+pub(crate) use reason::Reason;
+pub(crate) use target::Target;
+
+use super::acquire::left_to_others;
+use super::{Broken, Halt, Stop};
+use crate::cmd::optimize::{Traces, replays_of};
+use crate::failure::Failure;
+use indicatif::ProgressBar;
+use perform::{Counts, Mover};
+use plan::{Piece, Places, pieces, split, total};
+use seekless_layout::replay::Replayed;
+use seekless_units::ByteLen;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use tree::{MountedTree, View};
+
+/// What shall be done.
+pub(crate) struct Job<'a> {
+    /// What to lay out by, and what a layout is judged by.
+    pub(crate) traces: &'a Traces,
+    /// What is laid out begins at a multiple of this.
+    pub(crate) chunk: ByteLen,
+    /// Bytes that may be moved.
+    pub(crate) budget: Option<ByteLen>,
+    /// Whether it is worth to move so many bytes, for so many seeks before and after.
+    pub(crate) is_worth_it: &'a dyn Fn(u64, u64, u64) -> bool,
+}
+
+/// A volume as it was a moment ago.
+pub(crate) struct Seen {
+    tree: MountedTree,
+    pub(crate) replays: Vec<Replayed>,
+    costs: Costs,
+    /// In the order in which they shall lie.
+    pieces: Vec<Piece>,
+}
+
+/// What was done, and what it gave.
+pub(crate) struct Outcome {
+    /// Bytes that were accessed and can be moved.
+    pub(crate) hot: u64,
+    /// Of them, those that lie as well as free space would let them.
+    pub(crate) in_place: u64,
+    /// Bytes that were moved.
+    pub(crate) moved: u64,
+    /// Of the bytes that should have been, those that were not.
+    pub(crate) left: u64,
+    /// Files of which something stayed, by reason.
+    pub(crate) left_files: BTreeMap<Reason, u64>,
+    pub(crate) stopped: Option<Stop>,
+    pub(crate) before: Costs,
+    pub(crate) after: Costs,
+}
+
+impl Job<'_> {
+    /// The volume as it is now.
+    pub(crate) fn look(&self, target: &Target) -> Result<Seen, Failure> {
+        target.settle()?;
+        let tree = target.look()?;
+        let about = |error| target.about(Failure::from(error));
+        let view = View { tree: &tree, moved: HashMap::new() };
+        let replays = replays_of(&view, self.traces).map_err(about)?;
+        let costs = Costs::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
+        let pieces = pieces(&tree, &replays);
+        Ok(Seen { tree, replays, costs, pieces })
+    }
+
+    /// Blocks that may be moved.
+    fn most(&self, block_size: u64) -> u64 {
+        self.budget.map_or(u64::MAX, |budget| budget.get() / block_size)
+    }
+
+    /// What shall be moved, and whether the budget leaves something out.
+    fn chosen(&self, target: &Target, seen: &Seen) -> (Vec<Piece>, bool) {
+        let (chosen, rest) = split(&seen.pieces, self.most(target.block_size()));
+        (chosen, !rest.is_empty())
+    }
+
+    /// Blocks that may be held at once.
+    fn room(target: &Target) -> Result<u64, Failure> {
+        let available = target.available()?;
+        Ok(available.saturating_sub(left_to_others(available, target.block_size())))
+    }
+
+    fn costs(&self, target: &Target, view: &View<'_>) -> Result<Costs, Failure> {
+        let costs = Costs::new(view, self.traces, &BTreeMap::new());
+        costs.map_err(|error| target.about(Failure::from(error)))
+    }
+
+    /// What would be done if free space lies in runs that are long enough, without doing
+    /// it.
+    pub(crate) fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Failure> {
+        let bs = target.block_size();
+        let (chosen, is_over) = self.chosen(target, &seen);
+        let mut view = View { tree: &seen.tree, moved: HashMap::new() };
+        let room = Self::room(target)?;
+        let mut rest = chosen.clone();
+        let mut end = target.geometry.blocks;
+        while room > 0 && !rest.is_empty() {
+            let (window, behind) = split(&rest, room);
+            Places::behind(end, total(&window)).fill(&mut view, &window);
+            // Another run, somewhere.
+            end += total(&window) + 1;
+            rest = behind;
+        }
+        let after = self.costs(target, &view)?;
+        let moved = (total(&chosen) - total(&rest)) * bs;
+        let hot = total(&seen.pieces) * bs;
+        let nothing = Outcome {
+            hot,
+            in_place: 0,
+            moved: 0,
+            left: hot,
+            left_files: BTreeMap::new(),
+            stopped: None,
+            before: seen.costs.clone(),
+            after: seen.costs,
+        };
+        let room = Some(Stop::Room).filter(|_| !rest.is_empty());
+        if moved == 0 {
+            return Ok(Outcome { stopped: room, ..nothing });
+        }
+        Ok(match self.judge(moved, nothing.before.seeks(), after.seeks()) {
+            Judged::InPlace => Outcome { in_place: moved, left: hot - moved, ..nothing },
+            Judged::TooLittle => Outcome { stopped: Some(Stop::Gain), ..nothing },
+            Judged::Worth => {
+                let stopped = room.or(is_over.then_some(Stop::Budget));
+                Outcome { moved, left: hot - moved, stopped, after, ..nothing }
+            }
+        })
+    }
+
+    fn judge(&self, moved: u64, before: u64, after: u64) -> Judged {
+        if after >= before {
+            Judged::InPlace
+        } else if (self.is_worth_it)(moved, before, after) {
+            Judged::Worth
+        } else {
+            Judged::TooLittle
+        }
+    }
+
+    /// Moves what belongs together. Whatever happens, files are whole, and no block is held
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`Broken`], with what was moved before.
+    pub(crate) fn carry_out(
+        &self,
+        target: &Target,
+        seen: Seen,
+        halt: &mut Halt<'_>,
+        bar: &ProgressBar,
+    ) -> Result<Outcome, Broken> {
+        let bs = target.block_size();
+        target.probe()?;
+        let (chosen, is_over) = self.chosen(target, &seen);
+        let over = total(&seen.pieces) - total(&chosen);
+        bar.set_length(total(&chosen) * bs);
+        let mut mover = Mover { target, halt, bar, counts: Counts::default() };
+        let done = self.windows(target, &seen, chosen, &mut mover);
+        let Counts { moved, left, reasons } = mover.counts;
+        let broken = |failure| Broken { failure, moved: moved * bs };
+        target.settle().map_err(broken)?;
+        let End { stopped, left: not_tried, in_place } = done.map_err(broken)?;
+        let tree = target.look().map_err(broken)?;
+        let view = View { tree: &tree, moved: HashMap::new() };
+        let after = Costs::new(&view, self.traces, &reasons);
+        let after = after.map_err(|error| broken(target.about(Failure::from(error))))?;
+        let mut left_files = BTreeMap::new();
+        for reason in reasons.into_values() {
+            *left_files.entry(reason).or_default() += 1;
+        }
+        let hot = total(&seen.pieces);
+        Ok(Outcome {
+            hot: hot * bs,
+            in_place: in_place * bs,
+            moved: moved * bs,
+            left: (left + not_tried + over) * bs,
+            left_files,
+            stopped: stopped.or(is_over.then_some(Stop::Budget)),
+            before: seen.costs,
+            after,
+        })
+    }
+
+    /// Moves pieces, as many at a time as free space allows.
+    fn windows(
+        &self,
+        target: &Target,
+        seen: &Seen,
+        mut rest: Vec<Piece>,
+        mover: &mut Mover<'_, '_>,
+    ) -> Result<End, Failure> {
+        let bs = target.block_size();
+        let mut view = View { tree: &seen.tree, moved: HashMap::new() };
+        let mut before = seen.costs.seeks();
+        let dir = directory(&seen.tree, target, &rest);
+        while !rest.is_empty() {
+            (mover.halt)()?;
+            let room = Self::room(target)?;
+            let (window, _) = split(&rest, room);
+            if window.is_empty() {
+                return Ok(End::early(Stop::Room, &rest));
+            }
+            let mut donor = target.donor(&seen.tree, &dir)?;
+            self.hold(&mut donor, total(&window) * bs, room * bs)?;
+            let held = donor.held()?;
+            let mut places = Places::held(&held, donor.at(), bs);
+            let (window, behind) = split(&rest, places.total());
+            if window.is_empty() {
+                return Ok(End::early(Stop::Room, &rest));
+            }
+            places.fill(&mut view, &window);
+            let after = self.costs(target, &view)?.seeks();
+            match self.judge(total(&window) * bs, before, after) {
+                Judged::InPlace => return Ok(End { in_place: total(&rest), ..End::default() }),
+                Judged::TooLittle => return Ok(End::early(Stop::Gain, &rest)),
+                Judged::Worth => {}
+            }
+            mover.apply(&seen.tree, donor, &window)?;
+            // What was given back is free for the next window only then.
+            target.settle()?;
+            (before, rest) = (after, behind);
+        }
+        Ok(End::default())
+    }
+
+    /// Lets a donor hold `len` bytes that begin at a multiple of the chunk, if that is to be
+    /// had within `room`.
+    fn hold(
+        &self,
+        donor: &mut seekless_host::xfs::Donor,
+        len: u64,
+        room: u64,
+    ) -> Result<(), Failure> {
+        let chunk = self.chunk.get();
+        donor.hold(len.saturating_add(chunk).min(room))?;
+        let held = donor.held()?;
+        let Some(first) = held.first().filter(|first| first.logical == donor.at()) else {
+            return Ok(());
+        };
+        let skip = first.physical.next_multiple_of(chunk.max(1)) - first.physical;
+        let is_enough = held.iter().map(|extent| extent.len).sum::<u64>() >= skip + len;
+        if skip < first.len && is_enough {
+            donor.skip(skip)?;
+        }
+        Ok(())
+    }
+}
+
+/// What to think of a plan.
+enum Judged {
+    Worth,
+    /// It saves something, but too little for what would be moved.
+    TooLittle,
+    /// It saves nothing: what is there is as good.
+    InPlace,
+}
+
+/// How moving ended.
+#[derive(Default)]
+struct End {
+    stopped: Option<Stop>,
+    /// Blocks that were not tried.
+    left: u64,
+    /// Blocks that lie well.
+    in_place: u64,
+}
+
+impl End {
+    fn early(stopped: Stop, rest: &[Piece]) -> Self {
+        Self { stopped: Some(stopped), left: total(rest), in_place: 0 }
+    }
+}
+
+/// The directory of a file by whose allocation group the most of the pieces lie: free
+/// space is looked for there first.
+fn directory(tree: &MountedTree, target: &Target, pieces: &[Piece]) -> PathBuf {
+    let shape = &target.geometry;
+    let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+    for piece in pieces {
+        if let Some(run) = tree.found(piece.ino).map.find(seekless_units::Lbn::new(piece.lbn)) {
+            let byte = run.extent.start.get().saturating_mul(target.block_size());
+            *blocks.entry(shape.group_of_byte(byte)).or_default() += piece.len;
+        }
+    }
+    let group = blocks.into_iter().max_by_key(|(_, blocks)| *blocks).map(|(group, _)| group);
+    let is_there = |piece: &&Piece| Some(shape.group_of_inode(tree.real(piece.ino))) == group;
+    let path = pieces.iter().find(is_there).map(|piece| tree.path(piece.ino));
+    path.and_then(|path| path.parent().map(PathBuf::from)).unwrap_or_default()
+}

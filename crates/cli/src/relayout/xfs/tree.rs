@@ -1,0 +1,339 @@
+//! The tree of a mounted volume as a replay asks for it: names and attributes by system
+//! calls, and where the contents of files lie by FIEMAP.
+//!
+//! Where directories and inodes lie nobody tells, so a replay's requests for these mean
+//! nothing here: only those for contents do.
+
+use super::reason::Reason;
+use rustix::fs::{Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+use seekless_fs::{
+    Attr, BlockMap, DeviceNumber, DirEntry, FileKind, FsError, Geometry, GroupSummary,
+    InodeLocation, Inspect, Mapping, Timestamp, Xattr,
+};
+use seekless_host::fiemap::{self, MappedExtent, flag};
+use seekless_host::xfs;
+use seekless_units::{BlockNo, ByteLen, Extent, GroupNo, Ino, Lbn};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The root directory's number here.
+const ROOT: Ino = Ino::new(1);
+
+/// Bits of a mode that a change of contents takes away.
+const SET_ID: u32 = 0o6000;
+
+/// Where a file's contents lie, and why they stay there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Found {
+    pub(super) map: BlockMap,
+    pub(super) stays: Option<Reason>,
+}
+
+/// A file by the number that it has here: inode numbers of XFS have more bits than those
+/// of a replay.
+struct Node {
+    /// From the root of the mount.
+    path: PathBuf,
+    /// The inode number.
+    real: u64,
+    attr: Attr,
+}
+
+#[derive(Default)]
+struct Known {
+    nodes: Vec<Node>,
+    by_real: HashMap<u64, Ino>,
+    found: HashMap<Ino, Arc<Found>>,
+}
+
+/// A mounted tree. What was asked for once is remembered.
+pub(super) struct MountedTree {
+    root: File,
+    device: u64,
+    geometry: Geometry,
+    running: BTreeSet<u64>,
+    known: Mutex<Known>,
+}
+
+impl MountedTree {
+    /// The tree on whose root directory `root` is open; `running` are the inode numbers of
+    /// programs that run.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn new(
+        root: &File,
+        shape: xfs::Geometry,
+        running: BTreeSet<u64>,
+    ) -> io::Result<Self> {
+        let root = root.try_clone()?;
+        let stat = rustix::fs::fstat(&root)?;
+        let geometry = Geometry {
+            format: "xfs",
+            block_size: shape.block_size,
+            blocks: shape.blocks,
+            free_blocks: 0,
+            blocks_per_group: u64::from(shape.ag_blocks),
+            first_block: BlockNo::ZERO,
+            groups: 0,
+            inodes: u32::MAX,
+            free_inodes: 0,
+            inodes_per_group: 0,
+            inode_size: shape.inode_size,
+            cluster_blocks: 1,
+            label: Vec::new(),
+            uuid: [0; 16],
+            features: Vec::new(),
+        };
+        let known = Mutex::new(Known::default());
+        let tree = Self { root, device: stat.st_dev, geometry, running, known };
+        tree.number(PathBuf::new(), &stat);
+        Ok(tree)
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a file, a new one if it has none; `None` for what is no file.
+    fn number(&self, path: PathBuf, stat: &Stat) -> Option<Ino> {
+        let mut known = self.known();
+        if let Some(ino) = known.by_real.get(&stat.st_ino) {
+            return Some(*ino);
+        }
+        let ino = Ino::new(u32::try_from(known.nodes.len()).ok()?.checked_add(1)?);
+        let attr = attr_of(ino, stat)?;
+        known.nodes.push(Node { path, real: stat.st_ino, attr });
+        known.by_real.insert(stat.st_ino, ino);
+        Some(ino)
+    }
+
+    fn node<T>(&self, ino: Ino, of: impl FnOnce(&Node) -> T) -> Result<T, FsError> {
+        let known = self.known();
+        let node =
+            usize::try_from(ino.get()).ok().and_then(|at| known.nodes.get(at.checked_sub(1)?));
+        node.map(of).ok_or_else(|| FsError::NotFound(format!("file {ino}")))
+    }
+
+    /// The inode number that the volume has for a file.
+    pub(super) fn real(&self, ino: Ino) -> u64 {
+        self.node(ino, |node| node.real).unwrap_or(0)
+    }
+
+    /// The path of a file, from the root of the mount.
+    pub(super) fn path(&self, ino: Ino) -> PathBuf {
+        self.node(ino, |node| node.path.clone()).unwrap_or_default()
+    }
+
+    /// Opens what has a path, on this volume and by no symlink.
+    pub(super) fn open_path(&self, path: &Path, flags: OFlags) -> Result<File, Errno> {
+        let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
+        let flags = flags | OFlags::CLOEXEC;
+        rustix::fs::openat2(&self.root, name, flags, Mode::empty(), resolve).map(File::from)
+    }
+
+    /// Opens a regular file for reading, if it is still there. Its times stay.
+    ///
+    /// # Errors
+    /// `ESTALE` when another one has its name by now; what the system says.
+    pub(super) fn open(&self, ino: Ino) -> Result<File, Errno> {
+        let (path, real) =
+            self.node(ino, |node| (node.path.clone(), node.real)).map_err(|_| Errno::STALE)?;
+        let file = self.open_path(&path, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK)?;
+        let stat = rustix::fs::fstat(&file)?;
+        let is_it = (stat.st_dev, stat.st_ino) == (self.device, real);
+        if is_it { Ok(file) } else { Err(Errno::STALE) }
+    }
+
+    /// Where a file's contents lie, and whether they can be moved.
+    pub(super) fn found(&self, ino: Ino) -> Arc<Found> {
+        if let Some(found) = self.known().found.get(&ino) {
+            return found.clone();
+        }
+        // Others may need what is known meanwhile.
+        let found = Arc::new(self.find(ino));
+        self.known().found.insert(ino, found.clone());
+        found
+    }
+
+    fn find(&self, ino: Ino) -> Found {
+        let is_regular = self.node(ino, |node| node.attr.kind == FileKind::Regular);
+        if !is_regular.unwrap_or(false) {
+            return Found::default();
+        }
+        let stays = |reason| Found { map: BlockMap::default(), stays: Some(reason) };
+        let file = match self.open(ino) {
+            Ok(file) => file,
+            Err(Errno::WOULDBLOCK) => return stays(Reason::Busy),
+            Err(_) => return stays(Reason::Changed),
+        };
+        let (Ok(flags), Ok(stat)) = (xfs::flags_of(&file), rustix::fs::fstat(&file)) else {
+            return stays(Reason::Changed);
+        };
+        if flags.realtime {
+            return stays(Reason::Realtime);
+        }
+        let Ok(extents) = fiemap::extents_of(&file, 0, u64::MAX) else {
+            return stays(Reason::Changed);
+        };
+        let reason = if flags.protected {
+            Some(Reason::Protected)
+        } else if flags.dax {
+            Some(Reason::Dax)
+        } else if stat.st_mode & SET_ID != 0 || has_capabilities(&file) {
+            Some(Reason::Privileged)
+        } else if self.running.contains(&stat.st_ino) {
+            Some(Reason::Running)
+        } else if extents.iter().any(|extent| extent.flags & flag::SHARED != 0) {
+            Some(Reason::Shared)
+        } else {
+            None
+        };
+        let bs = u64::from(self.geometry.block_size);
+        let runs = extents.iter().filter_map(|extent| mapping(extent, bs)).collect();
+        Found { map: BlockMap { runs, ..BlockMap::default() }, stays: reason }
+    }
+}
+
+/// A run of a file's blocks, as the planner has it.
+fn mapping(extent: &MappedExtent, block_size: u64) -> Option<Mapping> {
+    let extent = Some(extent).filter(|extent| extent.flags & flag::NOWHERE == 0)?;
+    let start = BlockNo::new(extent.physical / block_size);
+    Some(Mapping {
+        lbn: Lbn::new(extent.logical / block_size),
+        extent: Extent::new(start, extent.len / block_size),
+        unwritten: extent.flags & flag::UNWRITTEN != 0,
+    })
+}
+
+/// Whether a program has rights of its own, which any change of its contents takes from it.
+fn has_capabilities(file: &File) -> bool {
+    let mut value = [0; 64];
+    match rustix::fs::fgetxattr(file, c"security.capability", &mut value[..]) {
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+        // Also where it cannot be told.
+        _ => true,
+    }
+}
+
+fn attr_of(ino: Ino, stat: &Stat) -> Option<Attr> {
+    let mode = u16::try_from(stat.st_mode & 0o177_777).ok()?;
+    let none = Timestamp::default();
+    Some(Attr {
+        ino,
+        kind: FileKind::from_mode(mode)?,
+        perm: mode & 0o7777,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        size: u64::try_from(stat.st_size).ok()?,
+        sectors: u64::try_from(stat.st_blocks).ok()?,
+        // A replay asks for no times.
+        atime: none,
+        mtime: none,
+        ctime: none,
+        crtime: None,
+        device: DeviceNumber::default(),
+        generation: 0,
+        flags: 0,
+        project: 0,
+    })
+}
+
+/// A mounted tree in which some files are thought to lie elsewhere.
+pub(super) struct View<'a> {
+    pub(super) tree: &'a MountedTree,
+    pub(super) moved: HashMap<Ino, Vec<Mapping>>,
+}
+
+impl Inspect for View<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.tree.geometry
+    }
+
+    fn root(&self) -> Ino {
+        ROOT
+    }
+
+    fn attr(&self, ino: Ino) -> Result<Attr, FsError> {
+        self.tree.node(ino, |node| node.attr.clone())
+    }
+
+    fn xattrs(&self, _: Ino) -> Result<Vec<Xattr>, FsError> {
+        Ok(Vec::new())
+    }
+
+    fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {
+        let path = self.tree.path(ino);
+        let target = self
+            .tree
+            .open_path(&path, OFlags::PATH | OFlags::NOFOLLOW)
+            .and_then(|link| rustix::fs::readlinkat(&link, c"", Vec::new()));
+        // One that has gone leads nowhere.
+        Ok(target.map(|target| target.into_bytes()).unwrap_or_default())
+    }
+
+    /// For the heads of programs, which say what of them is executed.
+    fn read(&self, ino: Ino, offset: ByteLen, buf: &mut [u8]) -> Result<usize, FsError> {
+        let file = self.tree.open(ino).map_err(io::Error::from);
+        let read = file.and_then(|file| file.read_at(buf, offset.get()));
+        read.map_err(|error| FsError::io(self.tree.path(ino).display().to_string(), error))
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<Ino>, FsError> {
+        let path = self.tree.path(dir).join(OsStr::from_bytes(name));
+        let found = self.tree.open_path(&path, OFlags::PATH | OFlags::NOFOLLOW);
+        // What cannot be reached is not there: a name too long, another file system that is
+        // mounted on it.
+        let stat = found.and_then(|file| rustix::fs::fstat(&file));
+        let stat = stat.ok().filter(|stat| stat.st_dev == self.tree.device);
+        Ok(stat.and_then(|stat| self.tree.number(path, &stat)))
+    }
+
+    fn read_dir(
+        &self,
+        _: Ino,
+        _: u64,
+        _: &mut dyn FnMut(DirEntry<'_>) -> ControlFlow<()>,
+    ) -> Result<(), FsError> {
+        Ok(())
+    }
+
+    fn block_map(&self, ino: Ino) -> Result<BlockMap, FsError> {
+        let mut map = self.tree.found(ino).map.clone();
+        if let Some(runs) = self.moved.get(&ino) {
+            map.runs.clone_from(runs);
+        }
+        Ok(map)
+    }
+
+    fn inode_location(&self, _: Ino) -> Result<InodeLocation, FsError> {
+        let (block, table) = (BlockNo::ZERO, Extent::new(BlockNo::ZERO, 0));
+        Ok(InodeLocation { block, offset: 0, table, used_end: block })
+    }
+
+    fn lookup_blocks(&self, _: Ino, _: &[u8]) -> Result<Vec<Lbn>, FsError> {
+        Ok(Vec::new())
+    }
+
+    fn unindexed_blocks(&self, _: Ino) -> Result<Option<Vec<Lbn>>, FsError> {
+        Ok(None)
+    }
+
+    fn listing_blocks(&self, _: Ino) -> Result<Vec<Lbn>, FsError> {
+        Ok(Vec::new())
+    }
+
+    fn group(&self, _: GroupNo) -> Result<GroupSummary, FsError> {
+        Err(FsError::Unsupported("groups of a mounted volume".into()))
+    }
+}

@@ -1,0 +1,244 @@
+//! The same under the kernel's XFS. Whether files lie better is judged by xfs_bmap, which
+//! asks for their blocks by another call than the command does.
+
+mod harmed;
+mod left;
+mod volume;
+
+use super::judges::{Mounted, Scratch, manifest, run, same};
+use super::{account, hot, import, in_memory, number, relayout, scatter, trace_of};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use volume::Volume;
+
+/// Blocks of 512 bytes by which the account of a volume may differ: the trees that find
+/// free space and files change their size.
+const TREES: i64 = 512;
+
+/// A new volume that is filled and mounted; what is on it.
+fn prepare(
+    scratch: &Scratch,
+    options: &[&str],
+    size: &str,
+    files: usize,
+) -> Option<(Volume, Mounted, Vec<String>)> {
+    let volume = Volume::new(scratch, options, size)?;
+    let mounted = volume.mount(scratch);
+    let paths = scatter(mounted.path(), files, 7);
+    Some((volume, mounted, paths))
+}
+
+/// Runs of sectors, first and last, of each of these files.
+fn places(mounted: &Mounted, paths: &[String]) -> Vec<Vec<(u64, u64)>> {
+    paths.iter().map(|path| sectors_of(&mounted.path().join(&path[1..]))).collect()
+}
+
+/// What xfs_bmap says: `0: [0..47]: 192..239`, or `hole`. Blocks that were never written
+/// have flags, and are left out.
+fn sectors_of(path: &Path) -> Vec<(u64, u64)> {
+    let listed = run("xfs_bmap", &["-v", "-p", path.to_str().expect("path")]);
+    let unwritten = |line: &str| {
+        line.split_whitespace().last().is_some_and(|flags| {
+            flags.len() > 5 && flags.starts_with('0') && flags.as_bytes()[1] == b'1'
+        })
+    };
+    listed
+        .lines()
+        .filter(|line| !unwritten(line))
+        .filter_map(|line| {
+            let (first, last) = line.split_whitespace().nth(2)?.split_once("..")?;
+            Some((first.parse().ok()?, last.parse().ok()?))
+        })
+        .collect()
+}
+
+/// Seeks on the way through files.
+fn seeks(places: &[Vec<(u64, u64)>]) -> usize {
+    let all: Vec<&(u64, u64)> = places.iter().flatten().collect();
+    all.windows(2).filter(|pair| pair[0].1 + 1 != pair[1].0).count()
+}
+
+/// Fails where blocks are missing or are held.
+fn same_account(before: i64, mounted: &Mounted) {
+    let after = account(mounted.text());
+    assert!((before - after).abs() <= TREES, "blocks are missing: {before}, {after}");
+}
+
+/// Times and sizes of all files, to the nanosecond, and the blocks that they have.
+fn stat(mounted: &Mounted) -> String {
+    let listed = run("find", &[mounted.text(), "-printf", "%P %m %s %b %T@ %C@ %A@\n"]);
+    let mut lines: Vec<&str> = listed.lines().collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+/// A file that is exchanged in several parts, of which the last ends within a block.
+fn long(mounted: &Mounted) -> String {
+    let open = |name| std::fs::File::create(mounted.path().join(name)).expect("create");
+    let (long, other) = (open("long"), open("other"));
+    for at in 0..20u64 {
+        let bytes: Vec<u8> = (0..1 << 20).map(|byte: u64| (byte * 7 + at) as u8).collect();
+        long.write_all_at(&bytes, at << 20).expect("write");
+        other.write_all_at(&bytes[..70_000], at << 20).expect("write");
+        long.sync_data().expect("sync");
+        other.sync_data().expect("sync");
+    }
+    long.write_all_at(&[1; 1234], 20 << 20).expect("write");
+    long.sync_all().expect("sync");
+    "/long".into()
+}
+
+fn judge(name: &str, options: &[&str], files: usize) {
+    let scratch = Scratch::new(name);
+    let Some((volume, mounted, paths)) = prepare(&scratch, options, "320M", files) else { return };
+    let mut hot = hot(&paths, 4);
+    hot.insert(7, long(&mounted));
+    let trace = import(&scratch, &hot);
+    // Times of access settle.
+    let listing = manifest(mounted.text(), &[]);
+    let held = account(mounted.text());
+    let (old, kept) = (places(&mounted, &hot), stat(&mounted));
+    let told = relayout(mounted.text(), &trace, &["--dry-run"]);
+    assert!(number(&told, "/moved_in_bytes") > 0, "{told}");
+    assert_eq!(old, places(&mounted, &hot), "a trial has moved something");
+    drop(mounted);
+
+    let mounted = volume.mount(&scratch);
+    let done = relayout(mounted.text(), &trace, &[]);
+    // Nobody has read them since the volume was mounted.
+    assert_eq!(in_memory(&mounted, &hot), 0, "files are in memory only because they were moved");
+    same("attributes", &kept, &stat(&mounted));
+    same_account(held, &mounted);
+    let new = places(&mounted, &hot);
+    same("contents", &listing, &manifest(mounted.text(), &[]));
+    drop(mounted);
+    volume.check();
+
+    // By the disk alone; and there is nothing left to do.
+    let mounted = volume.mount(&scratch);
+    same("contents on the disk", &listing, &manifest(mounted.text(), &[]));
+    let again = relayout(mounted.text(), &trace, &[]);
+    assert_eq!(number(&again, "/moved_in_bytes"), 0, "{again}");
+    assert_eq!(number(&again, "/in_place_bytes"), number(&done, "/touched_bytes"), "{again}");
+    drop(mounted);
+    volume.check();
+
+    let (before, after) = (seeks(&old), seeks(&new));
+    println!("{name}: {before} seeks by xfs_bmap, {after} after; {done}");
+    assert_eq!(number(&done, "/left_bytes"), 0, "{done}");
+    assert_eq!(number(&done, "/moved_in_bytes"), number(&done, "/touched_bytes"), "{done}");
+    assert!(before > hot.len() && after * 20 <= before, "{before} {after}");
+    let runs = |places: &[Vec<(u64, u64)>]| places.iter().map(Vec::len).sum::<usize>();
+    assert!(runs(&new) < runs(&old), "{} {}", runs(&old), runs(&new));
+    let (low, high) = ("/data_seeks/before", "/data_seeks/after");
+    assert_eq!(number(&told, low), number(&done, low));
+    assert!(number(&done, high) * 20 <= number(&done, low), "{done}");
+    // What was promised before is what came.
+    assert!(number(&told, high).abs_diff(number(&done, high)) * 20 <= number(&done, low), "{told}");
+}
+
+#[test]
+fn files_lie_together_with_blocks_of_4k() {
+    judge("relayout-xfs", &[], 1500);
+}
+
+/// Four blocks in a page; the times of files have 32 bits, and no blocks can be shared.
+#[test]
+fn files_lie_together_with_blocks_of_1k() {
+    judge("relayout-xfs-1k", &["-b", "size=1024", "-m", "reflink=0,bigtime=0"], 1500);
+}
+
+/// What is laid out begins where a chunk does, and a budget is kept.
+#[test]
+fn a_budget_and_a_chunk() {
+    let scratch = Scratch::new("relayout-xfs-budget");
+    let Some((volume, mounted, paths)) = prepare(&scratch, &[], "320M", 900) else { return };
+    let trace = trace_of(&scratch, &paths, 4);
+    let hot = hot(&paths, 4);
+    let args = ["--budget", "500K", "--chunk", "1M"];
+    let done = relayout(mounted.text(), &trace, &args);
+    assert_eq!(done["stopped"], "budget", "{done}");
+    let moved = number(&done, "/moved_in_bytes");
+    assert!(moved > 100 << 10 && moved <= 500 << 10, "{moved}");
+    assert_eq!(moved + number(&done, "/left_bytes"), number(&done, "/touched_bytes"), "{done}");
+    // What was accessed first comes first.
+    let first = places(&mounted, &hot)[0][0].0;
+    assert_eq!(first * 512 % (1 << 20), 0, "sector {first}");
+    drop(mounted);
+    volume.check();
+}
+
+fn available(mounted: &Mounted) -> u64 {
+    let blocks = run("stat", &["-f", "-c", "%a", mounted.text()]);
+    blocks.trim().parse().expect("blocks")
+}
+
+/// Takes all free blocks but so many, the longest runs first.
+fn take_but(mounted: &Mounted, leave: u64) {
+    let path = mounted.path().join(format!("taken-but-{leave}"));
+    let len = (available(mounted).saturating_sub(leave) * 4096).to_string();
+    let _ = std::process::Command::new("fallocate").args(["-l", &len]).arg(path).output();
+    run("sync", &["-f", mounted.text()]);
+}
+
+/// All that is free lies between small files: less is gained, and nothing is lost.
+#[test]
+fn free_space_in_small_pieces() {
+    let scratch = Scratch::new("relayout-xfs-pieces");
+    // For these features XFS keeps blocks that it counts as used, and some 4096 in any case:
+    // more than that must lie in small pieces, or these are in a long run.
+    let options = ["-m", "reflink=0,finobt=0"];
+    let Some((volume, mounted, paths)) = prepare(&scratch, &options, "320M", 1500) else { return };
+    let trace = trace_of(&scratch, &paths, 4);
+    take_but(&mounted, 20_000);
+    let small = |n: usize| mounted.path().join(format!("s{n}"));
+    let mut count = 0;
+    while available(&mounted) > 200 {
+        std::fs::write(small(count), vec![7; 4096 * (1 + count % 6)]).expect("write");
+        count += 1;
+        if count % 64 == 0 {
+            run("sync", &["-f", mounted.text()]);
+        }
+    }
+    for n in (0..count).step_by(2) {
+        std::fs::remove_file(small(n)).expect("remove");
+    }
+    run("sync", &["-f", mounted.text()]);
+    take_but(&mounted, 3000);
+    let (held, listing) = (account(mounted.text()), manifest(mounted.text(), &[]));
+    let done = relayout(mounted.text(), &trace, &[]);
+    println!("{count} small files: {done}");
+    let (before, after) = (number(&done, "/data_seeks/before"), number(&done, "/data_seeks/after"));
+    assert!(after * 10 <= before * 8, "{done}");
+    same_account(held, &mounted);
+    same("contents", &listing, &manifest(mounted.text(), &[]));
+    drop(mounted);
+    volume.check();
+}
+
+/// A volume that is nearly full: what fits is moved, and the room is free again.
+#[test]
+fn a_full_volume() {
+    let scratch = Scratch::new("relayout-xfs-full");
+    let Some((volume, mounted, paths)) = prepare(&scratch, &[], "320M", 1500) else { return };
+    for (leave, every) in [(600, 4), (40, 3), (0, 5)] {
+        let trace = trace_of(&scratch, &paths, every);
+        take_but(&mounted, leave);
+        assert!(available(&mounted) <= leave + 64, "{} blocks are free", available(&mounted));
+        let (held, listing) = (account(mounted.text()), manifest(mounted.text(), &[]));
+        let done = relayout(mounted.text(), &trace, &[]);
+        println!("{leave} blocks are free: {done}");
+        if leave == 600 {
+            assert!(number(&done, "/moved_in_bytes") > 0, "{done}");
+        } else {
+            assert!(
+                number(&done, "/data_seeks/after") <= number(&done, "/data_seeks/before"),
+                "{done}"
+            );
+        }
+        same_account(held, &mounted);
+        same("contents", &listing, &manifest(mounted.text(), &[]));
+    }
+    drop(mounted);
+    volume.check();
+}

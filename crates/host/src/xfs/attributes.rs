@@ -1,0 +1,78 @@
+//! What is special about a file: flags that `stat` does not show (`FS_IOC_FSGETXATTR`,
+//! ioctl_xfs_fsgetxattr(2)).
+
+use super::{READ, WRITE, number};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// `struct fsxattr` of `include/uapi/linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Raw {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project: u32,
+    cow_extent_size: u32,
+    pad: [u8; 8],
+}
+
+const _: () = assert!(size_of::<Raw>() == 28);
+
+const FS_IOC_FSGETXATTR: libc::Ioctl = number::<Raw>(READ, 31);
+const FS_IOC_FSSETXATTR: libc::Ioctl = number::<Raw>(WRITE, 32);
+
+/// Bits of `fsx_xflags`.
+const REALTIME: u32 = 0x1;
+const IMMUTABLE: u32 = 0x8;
+const APPEND: u32 = 0x10;
+const EXTENT_SIZE: u32 = 0x800;
+const DAX: u32 = 0x8000;
+const COW_EXTENT_SIZE: u32 = 0x1_0000;
+
+/// What is special about a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileFlags {
+    /// Its contents lie on the real-time device.
+    pub realtime: bool,
+    /// It cannot be changed, or only be appended to.
+    pub protected: bool,
+    /// Its contents are accessed without a page cache.
+    pub dax: bool,
+}
+
+/// The flags of a file.
+///
+/// # Errors
+/// What the system says.
+pub fn flags_of(file: &File) -> io::Result<FileFlags> {
+    let Raw { flags, .. } = get(file)?;
+    let has = |bits: u32| flags & bits != 0;
+    Ok(FileFlags { realtime: has(REALTIME), protected: has(IMMUTABLE | APPEND), dax: has(DAX) })
+}
+
+fn get(file: &File) -> io::Result<Raw> {
+    let mut raw = Raw::default();
+    // SAFETY: the kernel writes one `struct fsxattr`, which `raw` is; it outlives the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut raw) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(raw) }
+}
+
+/// Takes from an empty file what it has inherited from its directory: another device,
+/// sizes of extents, a project whose quota it counts towards.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn make_plain(file: &File) -> io::Result<()> {
+    let mut raw = get(file)?;
+    let inherited = REALTIME | EXTENT_SIZE | COW_EXTENT_SIZE | DAX;
+    if raw.flags & inherited == 0 && raw.project == 0 {
+        return Ok(());
+    }
+    raw.flags &= !inherited;
+    (raw.extent_size, raw.cow_extent_size, raw.project) = (0, 0, 0);
+    // SAFETY: the kernel reads one `struct fsxattr`, which `raw` is; it outlives the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const raw) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,0 +1,116 @@
+//! Ranges of two files exchanged, unless one of them was changed meanwhile
+//! (`XFS_IOC_START_COMMIT`, `XFS_IOC_COMMIT_RANGE`: `fs/xfs/xfs_exchrange.c`,
+//! ioctl_xfs_commit_range(2); since Linux 6.12, on volumes with
+//! `XFS_SB_FEAT_INCOMPAT_EXCHRANGE`).
+
+use super::{READ, WRITE, number};
+use rustix::time::ClockId;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// `struct xfs_commit_range`.
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    file1: i32,
+    pad: u32,
+    /// Bytes, as all that follow.
+    at1: u64,
+    at2: u64,
+    len: u64,
+    flags: u64,
+    freshness: [u64; 6],
+}
+
+const _: () = assert!(size_of::<Request>() == 88);
+
+const XFS_IOC_START_COMMIT: libc::Ioctl = number::<Request>(READ, 130);
+const XFS_IOC_COMMIT_RANGE: libc::Ioctl = number::<Request>(WRITE, 131);
+
+/// `XFS_EXCHANGE_RANGE_DRY_RUN`.
+const DRY_RUN: u64 = 1 << 2;
+
+/// What a file was like at a moment. Whatever changes its contents makes it stale.
+#[derive(Clone, Debug)]
+pub struct Freshness([u64; 6]);
+
+/// What `file` is like now; `None` when it was changed within the same tick of the
+/// kernel's clock, so that a further change in that tick could not be told from that one:
+/// the kernel compares times of changes. Asked again some milliseconds later, it is known.
+/// A directory can be asked about, too.
+///
+/// # Errors
+/// `ENOTTY` where the kernel has no such call; what the system says otherwise.
+pub fn start_commit(file: &File) -> io::Result<Option<Freshness>> {
+    let tick = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
+    let mut request = Request::default();
+    // SAFETY: the kernel writes one `struct xfs_commit_range`, which `request` is; it
+    // outlives the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), XFS_IOC_START_COMMIT, &raw mut request) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let changed = file.metadata()?;
+    // Whatever changes contents sets this time; the other one can be set to any.
+    let is_known = (changed.ctime(), changed.ctime_nsec()) < (tick.tv_sec, tick.tv_nsec);
+    Ok(is_known.then_some(Freshness(request.freshness)))
+}
+
+/// Exchanges `len` bytes of `file` from byte `at` on for as many of `donor` from `donor_at`
+/// on, if `file` is still as fresh as told: contents and blocks both. Both are regular
+/// files of one mount of an XFS, open for reading and writing. `at` and `donor_at` are
+/// multiples of a block; `len` is, or both files end there. Pages of both ranges are
+/// written back and leave memory. All or nothing is done, also where the machine stops.
+///
+/// # Errors
+/// `EBUSY` when `file` was changed, `EINVAL` when a range is not as it must be, `ETXTBSY`
+/// (swap file), `EPERM` (immutable), `ENOSPC` and `EDQUOT` (no block for a tree of extents
+/// that grows), `EOPNOTSUPP` (a volume without the feature), `ENOTTY` (another file system
+/// or an older kernel), `EIO`.
+pub fn commit(
+    file: &File,
+    fresh: &Freshness,
+    at: u64,
+    donor: &File,
+    donor_at: u64,
+    len: u64,
+) -> io::Result<()> {
+    call(file, fresh, at, donor, donor_at, len, 0)
+}
+
+/// Does all that [`commit`] does but the exchange. So when it succeeds, writes that were
+/// under way when freshness was asked for, to mapped pages and past the page cache, have
+/// ended and are in the file, and later ones will make it stale: pages of the range are no
+/// longer mapped, and who writes to one changes the file's times first.
+///
+/// # Errors
+/// As [`commit`].
+pub fn try_commit(
+    file: &File,
+    fresh: &Freshness,
+    at: u64,
+    donor: &File,
+    donor_at: u64,
+    len: u64,
+) -> io::Result<()> {
+    call(file, fresh, at, donor, donor_at, len, DRY_RUN)
+}
+
+fn call(
+    file: &File,
+    fresh: &Freshness,
+    at: u64,
+    donor: &File,
+    donor_at: u64,
+    len: u64,
+    flags: u64,
+) -> io::Result<()> {
+    let (file1, freshness) = (donor.as_raw_fd(), fresh.0);
+    let request = Request { file1, pad: 0, at1: donor_at, at2: at, len, flags, freshness };
+    // SAFETY: the kernel reads one `struct xfs_commit_range`, which `request` is; it
+    // outlives the call.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), XFS_IOC_COMMIT_RANGE, &raw const request) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
