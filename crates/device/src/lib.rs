@@ -51,6 +51,16 @@ pub enum DeviceError {
         /// What the system said.
         source: io::Error,
     },
+    /// What the device's bytes are kept in, a format of disk images, is damaged.
+    #[error("{container}, byte {offset}: {what}")]
+    Damaged {
+        /// What they are kept in, such as `qcow2 image`.
+        container: &'static str,
+        /// Its byte at which that was found.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
     /// The operating system or the hardware refused.
     #[error("sector {at}: {source}")]
     Io {
