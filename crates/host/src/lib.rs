@@ -8,6 +8,7 @@
 //! - [`fiemap`]: where a file lies on the disk;
 //! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
 //! - [`handle`]: files opened by inode number;
+//! - [`block_device`]: what a device is used by, zeros on it, its partition table;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
@@ -20,6 +21,7 @@
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
 
+pub mod block_device;
 pub mod caches;
 pub mod donor;
 mod error;
