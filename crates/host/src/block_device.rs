@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// `BLKZEROOUT` and `BLKRRPART` of `include/uapi/linux/fs.h`.
+/// `BLKSSZGET`, `BLKZEROOUT` and `BLKRRPART` of `include/uapi/linux/fs.h`.
+const BLKSSZGET: libc::Ioctl = 0x1268;
 const BLKZEROOUT: libc::Ioctl = 0x127F;
 const BLKRRPART: libc::Ioctl = 0x125F;
 
@@ -23,6 +24,21 @@ pub fn zero(device: &File, start: u64, len: u64) -> io::Result<()> {
     // to them.
     let failed = unsafe { libc::ioctl(device.as_raw_fd(), BLKZEROOUT, range.as_ptr()) } < 0;
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The size of a block device's logical sectors in bytes: a file system on it has no smaller
+/// blocks, and a partition table counts in them.
+///
+/// # Errors
+/// What the system says, for what is no block device.
+pub fn sector(device: &File) -> io::Result<u32> {
+    let mut size: libc::c_int = 0;
+    // SAFETY: the kernel writes one `int`, which `size` is, and keeps no pointer to it.
+    let failed = unsafe { libc::ioctl(device.as_raw_fd(), BLKSSZGET, &raw mut size) } < 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    u32::try_from(size).map_err(io::Error::other)
 }
 
 /// Lets the kernel read the partition table of a disk again.
@@ -74,6 +90,7 @@ mod tests {
     fn a_file_is_no_block_device() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(number(file.path()), None);
+        assert!(sector(file.as_file()).is_err());
         assert!(zero(file.as_file(), 0, 4096).is_err());
         assert!(reread_partitions(file.as_file()).is_err());
     }

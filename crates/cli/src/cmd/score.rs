@@ -36,7 +36,7 @@ Examples:
   seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
   seekless score disk.img --trace job.trace --verify-program --chroot --explain -- /bin/job")]
 pub(crate) struct ScoreArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Second image, to compare with the first
     other: Option<PathBuf>,

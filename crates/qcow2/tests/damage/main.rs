@@ -248,3 +248,18 @@ fn seeded_damage() {
     }
     assert!(counts.iter().all(|&count| count > 300), "{counts:?}");
 }
+
+/// Inputs of the fuzz target: which image, and patches to it.
+#[test]
+fn the_corpus_is_read_or_refused() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/qcow2");
+    let mut inputs = 0;
+    for entry in std::fs::read_dir(corpus).expect("corpus") {
+        let input = std::fs::read(entry.expect("entry").path()).expect("input");
+        let (&choice, rest) = input.split_first().expect("an image");
+        let (_, compressed) = IMAGES[usize::from(choice) % IMAGES.len()];
+        exercise(patched(unpack(compressed), rest));
+        inputs += 1;
+    }
+    assert!(inputs > 4, "{inputs}");
+}

@@ -266,19 +266,6 @@ fn external_data_files() {
 }
 
 #[test]
-fn encryption_is_refused() {
-    if !ready() {
-        return;
-    }
-    let (_scratch, dir) = scratch();
-    let secret = ["--object", "secret,id=s,data=x"];
-    let options = "encrypt.format=luks,encrypt.key-secret=s,encrypt.iter-time=10";
-    let create = ["create", "-q", "-f", "qcow2", "-o", options, "locked", "1M"];
-    run("qemu-img", &dir, &[&create[..2], &secret, &create[2..]].concat());
-    assert!(unsupported(&dir.join("locked")).contains("encrypted"));
-}
-
-#[test]
 fn other_files_are_what_they_are() {
     let (_scratch, dir) = scratch();
     fs::write(dir.join("raw"), vec![5; 777]).expect("write");
