@@ -2,7 +2,7 @@
 
 use crate::error::damaged;
 use crate::header::{Compression, Image};
-use crate::number::{index, wide};
+use crate::number::{divide, index, wide};
 use crate::ondisk::{self, COMPRESSED_UNIT};
 use flate2::{Decompress, FlushDecompress, Status};
 use seekless_device::DeviceError;
@@ -63,8 +63,8 @@ impl Image {
             };
             return Ok((mapping, left));
         }
-        let subcluster = self.cluster() / u64::from(ondisk::SUBCLUSTERS);
-        let number = within.checked_div(subcluster).unwrap_or(0);
+        let (subcluster, _) = divide(self.cluster(), ondisk::SUBCLUSTERS.into());
+        let (number, _) = divide(within, subcluster);
         let bit =
             |shift: u64| bitmap.checked_shr(u32::try_from(shift).unwrap_or(64)).unwrap_or(0) & 1;
         let (allocated, zero) =

@@ -4,7 +4,7 @@ use crate::cluster::Mapping;
 use crate::error::damaged;
 use crate::header::Image;
 use crate::kept::Kept;
-use crate::number::{index, wide};
+use crate::number::{divide, index, wide};
 use crate::ondisk::{self, ENTRY};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::{ByteLen, Lba};
@@ -50,10 +50,8 @@ impl Disk {
     fn find(&self, at: u64) -> Result<(Mapping, u64), DeviceError> {
         let image = &self.image;
         let cluster = image.cluster();
-        let (number, within) = (at / cluster, at % cluster);
-        let entries = image.l2_entries();
-        let (table, entry) =
-            (number.checked_div(entries).unwrap_or(0), number.checked_rem(entries).unwrap_or(0));
+        let (number, within) = divide(at, cluster);
+        let (table, entry) = divide(number, image.l2_entries());
         let place = table.saturating_mul(ENTRY);
         let l1 = word(&self.l1, place) & ondisk::OFFSET;
         let l1_at = image.l1_offset.saturating_add(place);
@@ -69,7 +67,7 @@ impl Disk {
         }
         let from = l1.saturating_add(entry.saturating_mul(image.l2_entry()));
         let slice_len = SLICE.min(cluster);
-        let slice_at = from.checked_div(slice_len).unwrap_or(0).saturating_mul(slice_len);
+        let slice_at = divide(from, slice_len).0.saturating_mul(slice_len);
         let slice = self.slices.get(slice_at, || {
             let mut bytes = vec![0; index(slice_len)];
             self.file.read_bytes(ByteLen::new(slice_at), &mut bytes).map(|()| bytes)
@@ -86,7 +84,7 @@ impl Disk {
     fn fill(&self, mapping: Mapping, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         match mapping {
             Mapping::Zero => buf.fill(0),
-            Mapping::Unallocated => return self.from_backing(at, buf),
+            Mapping::Unallocated => return self.fill_from_backing(at, buf),
             Mapping::At(place) => return padded(self.clusters.as_ref(), place, buf),
             Mapping::Compressed { at: place, len } => {
                 let plain = self.unpacked.get(place, || {
@@ -94,7 +92,7 @@ impl Disk {
                     padded(self.file.as_ref(), place, &mut packed)?;
                     self.image.decompress(&packed, place)
                 })?;
-                let within = index(at % self.image.cluster());
+                let within = index(divide(at, self.image.cluster()).1);
                 let end = within.saturating_add(buf.len());
                 if let Some(part) = plain.get(within..end) {
                     buf.copy_from_slice(part);
@@ -105,7 +103,7 @@ impl Disk {
     }
 
     /// What the backing file has, and zeros behind its end.
-    fn from_backing(&self, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+    fn fill_from_backing(&self, at: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let present = self.backing.as_ref().map_or(0, |backing| backing.len().get());
         let len = index(present.saturating_sub(at)).min(buf.len());
         let (inside, behind) = buf.split_at_mut(len);

@@ -1,7 +1,7 @@
 //! The header: read once, with every field checked.
 
 use crate::error::{Qcow2Error, damaged};
-use crate::number::{index, wide};
+use crate::number::{divide, index, wide};
 use crate::ondisk::{self, ExtensionHead, Header, HeaderV3, extension, incompatible};
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_units::ByteLen;
@@ -78,7 +78,7 @@ impl Image {
 
     /// Clusters that an L2 table has entries for.
     pub(crate) fn l2_entries(&self) -> u64 {
-        self.cluster().checked_div(self.l2_entry()).unwrap_or(1)
+        divide(self.cluster(), self.l2_entry()).0
     }
 
     /// Reads and checks the header of `file`.

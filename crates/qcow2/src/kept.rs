@@ -1,5 +1,6 @@
 //! Parts of an image that were read, in bounded memory.
 
+use crate::number::{divide, index};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,7 @@ pub(crate) struct Kept {
 impl Kept {
     /// Room for `bytes` in pieces of `piece` bytes, and at least for four of them.
     pub(crate) fn new(bytes: u64, piece: u64) -> Self {
-        let most = usize::try_from(bytes / piece.max(1)).unwrap_or(usize::MAX).max(4);
+        let most = index(divide(bytes, piece).0).max(4);
         Self { most, pieces: Mutex::default() }
     }
 

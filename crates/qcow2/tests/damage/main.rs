@@ -232,7 +232,7 @@ fn seeded_damage() {
                     let mut patch = vec![random.byte(), random.byte(), len];
                     patch.extend((0..=len).map(|_| random.byte()));
                     // Mostly in the header and the tables, which come first.
-                    if random.byte() % 4 != 0 {
+                    if !random.byte().is_multiple_of(4) {
                         patch[1] = 0;
                     }
                     patch
