@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use qcow2::{Qcow2Target, file_of_length};
 use seekless_device::{BlockDevice, Window};
 use seekless_fs::FsError;
-use seekless_host::block_device::{number, overlap};
+use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,7 +106,11 @@ impl Target {
         sources: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<(), Failure> {
         let (Sink::Device(_), Some(own)) = (&self.sink, number(&self.path)) else { return Ok(()) };
-        let overlaps = |source: &&PathBuf| number(source).is_some_and(|other| overlap(own, other));
+        let behind = backing_file(own).and_then(|file| file.canonicalize().ok());
+        let overlaps = |source: &&PathBuf| match number(source) {
+            Some(other) => overlap(own, other),
+            None => behind.is_some() && source.canonicalize().ok() == behind,
+        };
         match sources.into_iter().find(overlaps) {
             None => Ok(()),
             Some(source) => {

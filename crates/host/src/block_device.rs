@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `BLKSSZGET`, `BLKZEROOUT` and `BLKRRPART` of `include/uapi/linux/fs.h`.
 const BLKSSZGET: libc::Ioctl = 0x1268;
@@ -71,6 +71,16 @@ pub fn overlap(one: DeviceNumber, other: DeviceNumber) -> bool {
         (Ok(one), Ok(other)) => one.starts_with(&other) || other.starts_with(&one),
         _ => false,
     }
+}
+
+/// The file behind a loop device, or behind one that it is a partition of; `None` for others.
+#[must_use]
+pub fn backing_file(device: DeviceNumber) -> Option<PathBuf> {
+    let place = fs::canonicalize(device.in_sysfs()).ok()?;
+    let disks = [Some(place.as_path()), place.parent()];
+    let read = |disk: &Path| fs::read_to_string(disk.join("loop/backing_file")).ok();
+    let name = disks.into_iter().flatten().find_map(read)?;
+    Some(name.trim_end_matches('\n').into())
 }
 
 /// A mount of a device, of its disk or of a partition of it, where this process sees one; one

@@ -232,6 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn data_and_tree_fill_what_there_is() {
+        let taken = |data: u64| data + 1 + levels(data).iter().sum::<u64>();
+        for room in (2..40_000).step_by(7).chain([1 << 40]) {
+            let all = ByteLen::new(room * HASH_BLOCK + 512);
+            let data = data_beside_tree(all).unwrap().get() / HASH_BLOCK;
+            assert!(taken(data) <= room && taken(data + 1) > room, "{room}: {data}");
+        }
+        assert_eq!(data_beside_tree(ByteLen::new(2 * HASH_BLOCK - 1)), None);
+    }
+
+    #[test]
     fn levels_lie_from_the_top_down_and_hold_the_digests_of_those_below() {
         let mut bytes = vec![0; 300 * 4096];
         bytes[299 * 4096] = 1;

@@ -199,7 +199,9 @@ fn a_source_is_not_written_over() {
     fs::write(scratch.path().join("paths"), "/d1/f8\n").expect("paths");
     let paths = scratch.join("paths");
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
-    let runs: [&[&str]; 2] = [
+    let backing = device.backing.to_str().expect("path");
+    let runs: [&[&str]; 3] = [
+        &["build", backing, "--force", "-o", device.path()],
         &["build", device.path(), "--force", "-o", device.path()],
         &["optimize", device.path(), "--trace", &trace, "--force", "-o", device.path()],
     ];
