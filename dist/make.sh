@@ -72,6 +72,7 @@ Architecture: $1
 Maintainer: the authors of seekless <$maintainer>
 Installed-Size: $(du -sk --apparent-size "$tree/usr" | cut -f1)
 Recommends: fuse3, e2fsprogs
+Suggests: qemu-utils
 Section: admin
 Priority: optional
 Homepage: $(sed -n 's/^repository = "\(.*\)"/\1/p' Cargo.toml)

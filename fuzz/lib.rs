@@ -28,6 +28,8 @@ mod images;
 
 #[path = "../crates/ext/tests/damage/in_use.rs"]
 mod in_use;
+#[path = "../crates/qcow2/tests/damage/images.rs"]
+mod qcow2_images;
 #[path = "../crates/ext/tests/damage/sums.rs"]
 mod sums;
 
@@ -51,6 +53,14 @@ fn fat_bases() -> &'static [Vec<u8>] {
     static BASES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     let unpack = |(_, compressed): &(_, &[u8])| fat_images::unpack(compressed);
     BASES.get_or_init(|| fat_images::IMAGES.iter().map(unpack).collect())
+}
+
+/// Reads a qcow2 image, any byte of which may change.
+pub fn run_qcow2(data: &[u8]) {
+    let Some((&choice, rest)) = data.split_first() else { return };
+    let all = qcow2_images::IMAGES;
+    let (_, compressed) = all[usize::from(choice) % all.len()];
+    qcow2_images::exercise(qcow2_images::patched(qcow2_images::unpack(compressed), rest));
 }
 
 /// Runs operations on a FAT image in use, damaged or not.

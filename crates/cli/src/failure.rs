@@ -120,7 +120,8 @@ impl From<FsError> for Failure {
             FsError::Corrupt { .. }
             | FsError::Damaged { .. }
             | FsError::Archive { .. }
-            | FsError::Container { .. } => Kind::Corrupt,
+            | FsError::Container { .. }
+            | FsError::Device(DeviceError::Damaged { .. }) => Kind::Corrupt,
             FsError::Unsupported(_) | FsError::Invalid(_) => Kind::Unsupported,
             FsError::NoSpace(_) => Kind::NoSpace,
             FsError::Device(DeviceError::Open { source }) => {

@@ -1,36 +1,60 @@
 //! Opening an image by path.
 
+pub(crate) mod in_use;
 pub(crate) mod partition;
+mod qcow2;
 
 use crate::args::{OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
-use seekless_device::{BlockDevice, FileDevice};
+use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use partition::part;
+pub(crate) use qcow2::refuse_qcow2;
 
 pub(crate) use seekless_formats::READERS as FORMATS;
 
-/// Opens an image file or device for reading.
+/// Opens an image file, the image in a qcow2 image, or a device for reading.
 pub(crate) fn open(
     path: &Path,
     place: &PlaceArgs,
     args: OpenArgs,
 ) -> Result<Arc<dyn Inspect>, Failure> {
-    let device = device(path, place)?;
+    read(path, device(path, place)?, args)
+}
+
+/// Opens a device that is known to be mounted.
+pub(crate) fn open_in_use(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
+    read(path, device_in_use(path, &PlaceArgs::default())?, args)
+}
+
+fn read(
+    path: &Path,
+    device: Arc<dyn BlockDevice>,
+    args: OpenArgs,
+) -> Result<Arc<dyn Inspect>, Failure> {
     refuse_others(path, device.as_ref(), FORMATS, "")?;
     seekless_fs::format::open(FORMATS, device, open_options(args))
         .map_err(|error| Failure::from(error).about(path.display()))
 }
 
-/// What is meant of an image file or device, for reading.
+/// What is meant of an image file, of the disk in a qcow2 image, or of a device, for reading.
+/// Warns of a device that is mounted read-write.
 pub(crate) fn device(path: &Path, place: &PlaceArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    part(path, Arc::new(device), place)
+    in_use::warn(path);
+    device_in_use(path, place)
+}
+
+/// The same of a device that is known to be mounted.
+pub(crate) fn device_in_use(
+    path: &Path,
+    place: &PlaceArgs,
+) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
+    part(path, device, place)
 }
 
 /// The same for reading and writing, by nobody else at the same time.
@@ -38,9 +62,15 @@ pub(crate) fn device_locked(
     path: &Path,
     place: &PlaceArgs,
 ) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let device = FileDevice::open_locked(path)
-        .map_err(|error| Failure::from(FsError::from(error)).about(path.display()))?;
-    part(path, Arc::new(device), place)
+    part(path, locked(path)?, place)
+}
+
+/// All of a file or device for reading and writing, by nobody else at the same time. qcow2 images
+/// are refused: they are only read.
+pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let about = |error: DeviceError| Failure::from(FsError::from(error)).about(path.display());
+    qcow2::refuse_change(path)?;
+    Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
 }
 
 /// The options as the formats take them.
@@ -69,7 +99,7 @@ pub(crate) fn refuse_others(
     let mut all = seekless_formats::FORMATS.into_iter();
     let what = match all.find(|known| claims(&&known.reader)) {
         Some(known) => Some(known.called.into()),
-        None => File::open(path).ok().and_then(|file| seekless_source::what_it_seems(&file)),
+        None => seekless_source::what_it_seems(device),
     };
     let what = what.map_or_else(
         || "no known file system was found".into(),

@@ -22,6 +22,7 @@ mod say;
 mod scoring;
 mod show;
 mod source;
+mod target;
 mod ufs_args;
 mod usage;
 mod uuid;

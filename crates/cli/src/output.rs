@@ -61,6 +61,11 @@ impl Output {
         self.file.try_clone().map_err(|error| Failure::io(self.target.display(), &error))
     }
 
+    /// The path under which other programs find the file now.
+    pub(crate) fn path_now(&self) -> PathBuf {
+        self.temporary.clone().unwrap_or_else(|| name_of(&self.file))
+    }
+
     /// Gives the file its name.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         let failed = |error| match error {
@@ -131,6 +136,11 @@ fn is_open(path: &Path) -> bool {
 /// The failure where a file must not be there yet, with what helps.
 pub(crate) fn in_the_way(path: &Path, hint: &str) -> Failure {
     Failure::new(Kind::System, format!("{}: already exists", path.display())).hint(hint)
+}
+
+/// The path under which other programs find an open file while this process lives.
+pub(crate) fn name_of(file: &File) -> PathBuf {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 /// The directory a path stands in.

@@ -3,7 +3,7 @@
 
 use crate::args::OpenArgs;
 use crate::failure::{Failure, Kind};
-use crate::image::{FORMATS, open_options};
+use crate::image::{FORMATS, in_use, open_options};
 use crate::say::warning;
 use clap::Args;
 use seekless_fs::source::Source;
@@ -69,8 +69,20 @@ pub(crate) fn open(
     image: OpenArgs,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
+    look(path, purpose)?;
     let options = options(args, image, purpose)?;
     seekless_source::open(path, &options).map_err(failed)
+}
+
+/// Looks whether a device may change while it is read.
+fn look(path: &Path, purpose: Purpose) -> Result<(), Failure> {
+    match purpose {
+        Purpose::Build { .. } => in_use::refuse(path),
+        Purpose::List => {
+            in_use::warn(path);
+            Ok(())
+        }
+    }
 }
 
 /// Opens what an image is made of: a source, or several over one another, the first at
@@ -84,6 +96,7 @@ pub(crate) fn open_layers(
     if let [path] = paths {
         return open(path, args, image, purpose);
     }
+    paths.iter().try_for_each(|path| look(path, purpose))?;
     let options = options(args, image, purpose)?;
     let layered = seekless_source::open_layers(paths, &options).map_err(failed)?;
     for ReplacedLink { by, path } in layered.replaced_links() {

@@ -6,6 +6,7 @@ use crate::cmd::ls::entries;
 use crate::failure::Failure;
 use crate::say::{self, say};
 use crate::{image, uuid};
+use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, Ino, format_size};
@@ -24,14 +25,14 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// A file; its size is asked of the system. A device or a pipe has none.
+    /// A file or a block device; its size is asked of the system. A pipe has none.
     pub(crate) fn file(path: &Path) -> Self {
         let mut fields = Map::new();
         fields.insert("path".into(), path.to_string_lossy().into());
         let mut text = path.display().to_string();
-        if let Some(meta) = path.metadata().ok().filter(std::fs::Metadata::is_file) {
-            fields.insert("bytes".into(), meta.len().into());
-            text += &format!(": {}", format_size(ByteLen::new(meta.len())));
+        if let Some(len) = length(path) {
+            fields.insert("bytes".into(), len.get().into());
+            text += &format!(": {}", format_size(len));
         }
         Self { path: path.into(), fields, text }
     }
@@ -112,6 +113,16 @@ impl Written {
             say::tell(&self.text);
         }
     }
+}
+
+/// The length of a file or of a block device, of which `stat` does not tell it.
+fn length(path: &Path) -> Option<ByteLen> {
+    let meta = path.metadata().ok()?;
+    if meta.is_file() {
+        return Some(ByteLen::new(meta.len()));
+    }
+    seekless_host::block_device::number(path)?;
+    FileDevice::open(path).ok().map(|device| device.len())
 }
 
 /// Files of all kinds in an image, the root included, each once. As in manifests, an

@@ -6,6 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
+
+/// How often and how long is waited for the lock of a block device: udev holds it for a moment
+/// when it looks at one that was written.
+const TRIES: u32 = 50;
+const WAIT: Duration = Duration::from_millis(20);
 
 /// An image file or a real block device.
 #[derive(Debug)]
@@ -39,12 +45,22 @@ impl FileDevice {
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true);
-        if std::fs::metadata(path).map_err(failed)?.file_type().is_block_device() {
+        let is_block = std::fs::metadata(path).map_err(failed)?.file_type().is_block_device();
+        if is_block {
             // Fails on a device that is mounted.
             options.custom_flags(OFlags::EXCL.bits().cast_signed());
         }
         let file = options.open(path).map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        let lock = || flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let mut locked = lock();
+        for _ in 0..if is_block { TRIES } else { 0 } {
+            if locked != Err(Errno::WOULDBLOCK) {
+                break;
+            }
+            std::thread::sleep(WAIT);
+            locked = lock();
+        }
+        locked.map_err(|errno| match errno {
             Errno::WOULDBLOCK => DeviceError::InUse,
             _ => DeviceError::Open { source: errno.into() },
         })?;

@@ -3,12 +3,14 @@
 //! A [`BlockDevice`] is addressed in sectors ([`Lba`]) and may be shared
 //! between threads; every call is positional. Kinds: a file or real device
 //! ([`FileDevice`]), memory ([`MemoryDevice`]; [`SparseDevice`] where little of
-//! a large one is used), a part of another ([`Window`]) and a copy-on-write layer over
+//! a large one is used), a part of another ([`Window`]), one whose
+//! beginning is written last ([`HeadLast`]) and a copy-on-write layer over
 //! another device ([`Overlay`]), which is how an unreplayed journal is shown
 //! without touching the image.
 
 mod clock;
 mod file;
+mod head_last;
 mod memory;
 mod overlay;
 mod sparse;
@@ -17,6 +19,7 @@ mod writes;
 
 pub use clock::{Clock, RealClock, VirtualClock};
 pub use file::FileDevice;
+pub use head_last::HeadLast;
 pub use memory::MemoryDevice;
 pub use overlay::Overlay;
 pub use sparse::SparseDevice;
@@ -50,6 +53,16 @@ pub enum DeviceError {
     Open {
         /// What the system said.
         source: io::Error,
+    },
+    /// What the device's bytes are kept in, a format of disk images, is damaged.
+    #[error("{container}, byte {offset}: {what}")]
+    Damaged {
+        /// What they are kept in, such as `qcow2 image`.
+        container: &'static str,
+        /// Its byte at which that was found.
+        offset: u64,
+        /// What is wrong.
+        what: String,
     },
     /// The operating system or the hardware refused.
     #[error("sector {at}: {source}")]

@@ -9,6 +9,7 @@
 //! - [`move_extent`], [`donor`]: blocks of files moved under the running ext4;
 //! - [`xfs`]: ranges of files exchanged under the running XFS;
 //! - [`handle`]: files opened by inode number;
+//! - [`block_device`]: what a device is used by, zeros on it, its partition table;
 //! - [`mounts`], [`scratch`], [`loop_device`], [`caches`]: mounts that vanish
 //!   with their process, loop devices that vanish with their last user, and
 //!   cold caches;
@@ -21,6 +22,7 @@
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
 
+pub mod block_device;
 pub mod caches;
 pub mod donor;
 mod error;

@@ -79,6 +79,8 @@ pub struct Mount {
     pub fs_type: String,
     /// The device's name, or whatever the file system says.
     pub source: PathBuf,
+    /// Whether the file system may be changed, here or through another mount of it.
+    pub is_writable: bool,
 }
 
 /// All mounts that this process sees, in the order in which they were made.
@@ -135,7 +137,8 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let fs_type = String::from_utf8_lossy(rest.next()?).into_owned();
     let source = path(rest.next()?);
-    Some(Mount { device, root, dir, fs_type, source })
+    let is_writable = rest.next()?.split(|&byte| byte == b',').any(|option| option == b"rw");
+    Some(Mount { device, root, dir, fs_type, source, is_writable })
 }
 
 /// A path with its octal escapes undone.
@@ -193,6 +196,9 @@ mod tests {
         assert_eq!(mount.device, DeviceNumber { major: 98, minor: 0 });
         assert_eq!((mount.root, mount.dir), ("/mnt1".into(), "/mnt 2".into()));
         assert_eq!((&*mount.fs_type, mount.source), ("ext3", "/dev/root".into()));
+        assert!(mount.is_writable);
+        let frozen = parse(br"36 35 98:0 / /mnt rw,noatime - ext3 /dev/root ro,errors=continue");
+        assert!(!frozen.unwrap().is_writable);
         assert!(parse(b"").is_none());
     }
 

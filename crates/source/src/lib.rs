@@ -7,7 +7,7 @@
 //! - [`tar`]: an archive, compressed or not
 //! - [`oci`]: the root file system of a container image
 //! - [`layered`]: several of these over one another
-//! - [`image`]: a file-system image
+//! - [`image`]: a file-system image, as a file, in a qcow2 image, or on a device
 //! - [`options`]: what is changed on the way: excludes, owners, times
 //! - [`manifest`]: what a source holds, as text that two sources share only
 //!   when they hold the same
@@ -31,10 +31,11 @@ pub use image::ImageSource;
 pub use layered::LayeredSource;
 pub use options::{Excludes, IdMap, IdRange, TreeOptions};
 
-use seekless_device::FileDevice;
+use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;
 use seekless_fs::format::{self, Format, Probe};
 use seekless_fs::source::Source;
+use seekless_qcow2::Qcow2Error;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
@@ -153,10 +154,20 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
         }
         SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,
         SourceKind::Image => {
-            let device = FileDevice::open(path).map_err(io)?;
-            let image = format::open(options.formats, Arc::new(device), options.image)?;
+            let device = disk(path)?;
+            let image = format::open(options.formats, device, options.image)?;
             Found::plain(ImageSource::open(image, &options.tree)?)
         }
+    })
+}
+
+/// What is read of an image: the file, or the disk in it.
+fn disk(path: &Path) -> Result<Arc<dyn BlockDevice>, FsError> {
+    let about = |what: String| format!("{}: {what}", path.display());
+    seekless_qcow2::open(path).map_err(|error| match error {
+        Qcow2Error::Open { path, source } => FsError::io(path.display().to_string(), source),
+        Qcow2Error::Unsupported(why) => FsError::Unsupported(about(why)),
+        Qcow2Error::Device(error) => FsError::Device(error),
     })
 }
 
@@ -172,7 +183,7 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found,
     let OpenOptions { temp_dir, choice, tree, .. } = options;
     let spooled = tar::spool(file, &name, temp_dir)?;
     if !tar::begins_with_entry(&spooled, &name)?
-        && let Some(what) = recognize::what(&spooled.file, spooled.len, options.formats)
+        && let Some(what) = seems(&spooled.file, options.formats)
     {
         return Err(FsError::Invalid(format!("{name}: {what}, not a tar archive")));
     }
@@ -180,6 +191,12 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found,
         oci::Opened::Image(source) => Found { source, is_container: true },
         oci::Opened::Ordinary(spooled) => Found::plain(tar::from_spooled(spooled, name, tree)?),
     })
+}
+
+/// Names what a file seems to be that is no archive.
+fn seems(file: &File, formats: &[Format]) -> Option<String> {
+    let device = FileDevice::from_file(file.try_clone().ok()?, false).ok()?;
+    recognize::what(&device, formats)
 }
 
 /// Finds out what a path holds.
@@ -197,10 +214,18 @@ pub fn detect(path: &Path, formats: &[Format]) -> Result<SourceKind, FsError> {
         return Ok(if is_image { SourceKind::Oci } else { SourceKind::Directory });
     }
     if kind.is_file() || kind.is_block_device() {
-        let device = FileDevice::open(path).map_err(io)?;
+        let file = FileDevice::open(path).map_err(io)?;
+        let is_qcow2 = seekless_qcow2::is_image(&file);
+        let device = if is_qcow2 { disk(path)? } else { Arc::new(file) };
         // One that is too damaged to open is told once it is known to be no archive.
-        if formats.iter().any(|format| (format.probe)(&device) == Probe::Yes) {
+        if formats.iter().any(|format| (format.probe)(device.as_ref()) == Probe::Yes) {
             return Ok(SourceKind::Image);
+        }
+        if is_qcow2 {
+            let held = recognize::what(device.as_ref(), formats);
+            let held = held.unwrap_or_else(|| "nothing that is known".into());
+            let name = path.display();
+            return Err(FsError::Invalid(format!("{name}: the qcow2 image holds {held}")));
         }
     }
     Ok(SourceKind::Tar)

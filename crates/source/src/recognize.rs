@@ -1,9 +1,8 @@
 //! What something is that is no archive: for a message that names it.
 
-use seekless_device::FileDevice;
+use seekless_device::BlockDevice;
 use seekless_fs::format::{Format, Probe};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use seekless_units::ByteLen;
 
 /// Marks at fixed places. Sources: `libmagic` (file(1)) and the formats' own
 /// documents; those of Linux file systems are in `include/uapi/linux/magic.h`.
@@ -40,6 +39,8 @@ const MARKS: &[(u64, &[u8], &str)] = &[
     (4086, b"SWAPSPACE2", "swap space"),
     (0, b"LUKS\xBA\xBE", "an encrypted volume (LUKS)"),
     (0x218, b"LVM2 001", "a physical volume of LVM"),
+    (4096, b"\xFC\x4E\x2B\xA9", "a member of a RAID array (md)"),
+    (0, b"\xFC\x4E\x2B\xA9", "a member of a RAID array (md)"),
     (512, b"EFI PART", "a disk with a partition table (GPT)"),
     (4096, b"EFI PART", "a disk with a partition table (GPT)"),
     (0, b"QFI\xFB", "a disk image of QEMU (qcow2)"),
@@ -64,34 +65,33 @@ const MBR_TABLE: usize = 446;
 const MBR_MARK: usize = 510;
 
 /// Names what a file seems to be; `None` for what is not known.
-pub(crate) fn what(file: &File, len: u64, formats: &[Format]) -> Option<String> {
-    if let Some(damaged) = image(file, formats) {
+pub(crate) fn what(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
+    if let Some(damaged) = image(device, formats) {
         return Some(damaged);
     }
     let found = MARKS.iter().find(|(at, mark, _)| {
         let mut bytes = vec![0; mark.len()];
-        file.read_exact_at(&mut bytes, *at).is_ok() && bytes == *mark
+        device.read_bytes(ByteLen::new(*at), &mut bytes).is_ok() && bytes == *mark
     });
     if let Some((_, _, name)) = found {
         return Some((*name).to_string());
     }
     let mut first = [0; 512];
-    let has_partitions = file.read_exact_at(&mut first, 0).is_ok() && is_mbr(&first, len);
+    let has_partitions =
+        device.read_bytes(ByteLen::ZERO, &mut first).is_ok() && is_mbr(&first, device.len().get());
     has_partitions.then(|| "a disk with a partition table (MBR)".to_string())
 }
 
 /// Names what a file or device seems to be that is no image of a format known
 /// here; `None` for what is not known at all.
 #[must_use]
-pub fn what_it_seems(file: &File) -> Option<String> {
-    let len = file.metadata().map_or(0, |data| data.len());
-    what(file, len, &[])
+pub fn what_it_seems(device: &dyn BlockDevice) -> Option<String> {
+    what(device, &[])
 }
 
 /// One of the formats that are read here, damaged or where none is taken.
-fn image(file: &File, formats: &[Format]) -> Option<String> {
-    let device = FileDevice::from_file(file.try_clone().ok()?, false).ok()?;
-    let probes = || formats.iter().map(|format| (format.name, (format.probe)(&device)));
+fn image(device: &dyn BlockDevice, formats: &[Format]) -> Option<String> {
+    let probes = || formats.iter().map(|format| (format.name, (format.probe)(device)));
     let sound = probes().find(|(_, probe)| *probe == Probe::Yes);
     if let Some((name, _)) = sound {
         return Some(format!("an image ({name}), which must be an uncompressed file"));
@@ -123,21 +123,24 @@ fn is_mbr(sector: &[u8; 512], len: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use seekless_device::MemoryDevice;
+
+    fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
+        bytes[at..at + what.len()].copy_from_slice(what);
+    }
 
     #[test]
     fn marks_are_found_at_their_places() {
         for &(at, mark, name) in MARKS {
-            let file = tempfile::tempfile().unwrap();
-            file.set_len(1 << 20).unwrap();
-            file.write_all_at(mark, at).unwrap();
-            assert_eq!(what(&file, 1 << 20, &[]).as_deref(), Some(name));
+            let mut bytes = vec![0; 1 << 20];
+            put(&mut bytes, at as usize, mark);
+            assert_eq!(what(&MemoryDevice::new(bytes), &[]).as_deref(), Some(name));
         }
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(1 << 20).unwrap();
-        assert_eq!(what(&file, 1 << 20, &[]), None);
-        file.write_all_at(&[0x55, 0xAA], 510).unwrap();
-        assert_eq!(what(&file, 1 << 20, &[]), None, "no partitions");
-        file.write_all_at(&[0x80, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0, 4, 0, 0], 446).unwrap();
-        assert!(what(&file, 1 << 20, &[]).is_some_and(|what| what.contains("MBR")));
+        let mut bytes = vec![0; 1 << 20];
+        assert_eq!(what(&MemoryDevice::new(bytes.clone()), &[]), None);
+        put(&mut bytes, 510, &[0x55, 0xAA]);
+        assert_eq!(what(&MemoryDevice::new(bytes.clone()), &[]), None, "no partitions");
+        put(&mut bytes, 446, &[0x80, 0, 0, 0, 0x83, 0, 0, 0, 8, 0, 0, 0, 0, 4, 0, 0]);
+        assert!(what(&MemoryDevice::new(bytes), &[]).is_some_and(|what| what.contains("MBR")));
     }
 }

@@ -50,6 +50,38 @@ impl fmt::Display for RootHash {
     }
 }
 
+/// Blocks of each level of a tree, the lowest first.
+fn levels(data_blocks: u64) -> Vec<u64> {
+    let mut levels = Vec::new();
+    let mut below = data_blocks;
+    while below > 1 {
+        below = below.div_ceil(PER_BLOCK);
+        levels.push(below);
+    }
+    levels
+}
+
+/// The most bytes of data, in whole blocks of [`HASH_BLOCK`], that have room beside their tree in
+/// `all` bytes; `None` where not even one block has.
+#[must_use]
+pub fn data_beside_tree(all: ByteLen) -> Option<ByteLen> {
+    let room = all.get() / HASH_BLOCK;
+    let fits = |data: u64| data + 1 + levels(data).iter().sum::<u64>() <= room;
+    if !fits(1) {
+        return None;
+    }
+    let (mut least, mut most) = (1, room);
+    while least < most {
+        let middle = most - (most - least) / 2;
+        if fits(middle) {
+            least = middle;
+        } else {
+            most = middle - 1;
+        }
+    }
+    Some(ByteLen::new(least * HASH_BLOCK))
+}
+
 /// A tree about to be made.
 #[derive(Clone, Debug)]
 pub struct Verity {
@@ -86,12 +118,7 @@ impl Verity {
         uuid[6] = uuid[6] & 0x0F | 0x80;
         uuid[8] = uuid[8] & 0x3F | 0x80;
         let data_blocks = len / data_block;
-        let mut levels = Vec::new();
-        let mut below = data_blocks;
-        while below > 1 {
-            below = below.div_ceil(PER_BLOCK);
-            levels.push(below);
-        }
+        let levels = levels(data_blocks);
         Ok(Self { data_block, data_blocks, levels, salt: derive("dm-verity salt"), uuid })
     }
 
@@ -202,6 +229,17 @@ mod tests {
         let mut bytes = vec![0; HASH_BLOCK as usize];
         tree.read_bytes(ByteLen::new(number * HASH_BLOCK), &mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn data_and_tree_fill_what_there_is() {
+        let taken = |data: u64| data + 1 + levels(data).iter().sum::<u64>();
+        for room in (2..40_000).step_by(7).chain([1 << 40]) {
+            let all = ByteLen::new(room * HASH_BLOCK + 512);
+            let data = data_beside_tree(all).unwrap().get() / HASH_BLOCK;
+            assert!(taken(data) <= room && taken(data + 1) > room, "{room}: {data}");
+        }
+        assert_eq!(data_beside_tree(ByteLen::new(2 * HASH_BLOCK - 1)), None);
     }
 
     #[test]

@@ -12,17 +12,18 @@ pub(crate) use write::{Place, write_built};
 
 use crate::args::{Global, OpenArgs};
 use crate::cmd::trace;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
-use crate::output::{Output, directory_of};
+use crate::output::directory_of;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
+use crate::target::{OutputFormat, Target};
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use disk::DiskArgs;
-use room::RoomArgs;
+use room::{Room, RoomArgs};
 use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
@@ -39,6 +40,11 @@ use verity::VerityArgs;
 The image has the default features of mke2fs for ext4, of newfs for UFS or of
 mkfs.fat for FAT, and is as small as its contents allow unless --size or --free is given. The same source gives the
 same bytes. The output file appears only when it is complete.
+
+A block device is written in place: it must not be in use, and if it holds something
+that is known, --force is needed. It is made zeros first as far as the image reaches,
+and its beginning is written last: until then it shows no file system. Files named
+*.qcow2 are written as qcow2 images, for which qemu-img is needed (package qemu-utils).
 
 Several sources are laid over one another, as the layers of a container image:
 a file replaces what an earlier source has under its path, a directory is
@@ -63,6 +69,9 @@ Examples:
   seekless build rootfs/ -o disk.img --size +1G
   seekless build rootfs/ -o disk.img --free 20%
   seekless build rootfs/ -o disk.img --uuid random
+  seekless build rootfs/ -o /dev/vg0/root
+  seekless build rootfs/ -o /dev/vg0/root --force --size 4G
+  seekless build rootfs/ -o disk.qcow2 --size 10G
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
@@ -76,13 +85,18 @@ Examples:
   seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
 pub(crate) struct BuildArgs {
     /// Directory, tar archive (plain, gzip or zstd), container image (OCI layout
-    /// or archive, docker save, podman save, skopeo's dir:), file system image, or -
+    /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2
+    /// or on a block device), or -
     /// for an archive on standard input. Of several, each is laid over those before it
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
-    /// The image to write
+    /// The image to write: a file, or a block device, which the file system fills unless
+    /// --size or --free is given
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
+    /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output_format: Option<OutputFormat>,
     /// Place the data accessed in these traces first, in the order of first
     /// access
     #[arg(long, value_name = "TRACE")]
@@ -90,7 +104,7 @@ pub(crate) struct BuildArgs {
     /// With --trace, align the start of the hot part to a multiple of this size
     #[arg(long, value_parser = parse_size, default_value = "512K", requires = "trace")]
     chunk: ByteLen,
-    /// Replace the output file if it exists
+    /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -164,7 +178,7 @@ impl BuildArgs {
         self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    fn options(&self) -> Result<BuildOptions, Failure> {
+    fn options(&self, room: Room) -> Result<BuildOptions, Failure> {
         let base = match self.format {
             Family::Ext2 => Features::EXT2,
             Family::Ext3 => Features::EXT3,
@@ -180,8 +194,8 @@ impl BuildArgs {
             crate::say::warning!("{feature} is disabled too: it depends on {needs}");
         }
         Ok(BuildOptions {
-            size: self.room.whole(),
-            spare: self.room.spare(),
+            size: room.whole(),
+            spare: room.spare(),
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
@@ -207,25 +221,39 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let options = options(args)?;
     refuse_output_in_source(args)?;
-    let output = Output::create(&args.output, args.force)?;
+    let target = Target::create(&args.output, args.force, args.output_format)?;
+    target.refuse_source(args.sources.iter().chain(args.disk.source()))?;
+    let options = options(args, room_on(args, &target)?)?;
+    if args.disk.is_wanted() {
+        target.refuse_blocks(512, "partition tables are made for sectors of 512 bytes")?;
+    }
+    match &options {
+        Options::Ext(options) => target.refuse_blocks(options.block_size, "see --block-size")?,
+        Options::Ufs(options) => {
+            target.refuse_blocks(options.make.fragment_size, "see --fragment-size")?;
+        }
+        Options::Fat(options) => {
+            target.refuse_blocks(options.make.sector_size, "see --sector-size")?;
+        }
+    }
     let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let source = source::open_layers(&args.sources, &args.tree, args.open, purpose)?;
-    let disk = args.disk.begin(args, &output, global)?;
+    let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
-    let (source, place) = (source.as_ref(), Place { output: &output, path: &args.output, start });
+    let (source, place) = (source.as_ref(), Place { target: &target, start });
     let size = match &options {
-        Options::Ext(options) => write_ext(args, source, options, place, global)?,
-        Options::Ufs(options) => ufs::write_ufs(args, source, options, place, global)?,
-        Options::Fat(options) => fat::write_fat(args, source, options, place, global)?,
+        Options::Ext(options) => write_ext(args, source, options, place, global),
+        Options::Ufs(options) => ufs::write_ufs(args, source, options, place, global),
+        Options::Fat(options) => fat::write_fat(args, source, options, place, global),
     };
+    let size = size.map_err(|failure| on_device(failure, args, &target))?;
     if let Some(disk) = &disk {
-        disk.finish(args, &output, size)?;
+        disk.finish(args, &target, size, global)?;
     }
-    let sealed = args.verity.seal((&output, &args.output), tree, global)?;
-    output.finish()?;
+    let sealed = args.verity.seal(&target, size, tree, global)?;
+    target.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
         let written = Written::image_in(&args.output, &args.disk.place(), files)?;
@@ -243,22 +271,53 @@ enum Options {
     Fat(seekless_fat::BuildOptions),
 }
 
-fn options(args: &BuildArgs) -> Result<Options, Failure> {
+/// The room that there is: on a device without a size, all that is not needed for a partition
+/// table or a hash tree.
+fn room_on(args: &BuildArgs, target: &Target) -> Result<Room, Failure> {
+    let Some(capacity) = target.capacity() else { return Ok(args.room.room()) };
+    let (left, taken) = if args.disk.is_wanted() {
+        (
+            args.disk.room_for_root(capacity),
+            "its partition table and EFI system partition need more",
+        )
+    } else {
+        (args.verity.room_for_data(capacity), "its hash tree needs more")
+    };
+    let too_small = || {
+        let path = args.output.display();
+        let what = format!("{path}: the device has only {capacity} bytes: {taken}");
+        Failure::new(Kind::NoSpace, what)
+    };
+    Ok(args.room.on_device(left.ok_or_else(too_small)?))
+}
+
+/// A failure to fit a device, with the size of that; the message has the size that is needed.
+fn on_device(failure: Failure, args: &BuildArgs, target: &Target) -> Failure {
+    match target.capacity() {
+        // What fails while it is written is the device's own failure.
+        Some(capacity) if failure.is_no_space() && !target.is_touched() => {
+            failure.hint(format!("{} has {capacity} bytes", args.output.display()))
+        }
+        _ => failure,
+    }
+}
+
+fn options(args: &BuildArgs, room: Room) -> Result<Options, Failure> {
     if let Some(width) = args.fat_width() {
         args.ufs.refuse()?;
-        let options = args.fat_options(width)?;
+        let options = args.fat_options(width, room)?;
         options.check().map_err(wrong)?;
         return Ok(Options::Fat(options));
     }
     args.fat.refuse()?;
     args.fat_tree.refuse()?;
     if let Some(version) = args.ufs_version() {
-        let options = args.ufs_options(version)?;
+        let options = args.ufs_options(version, room)?;
         options.check().map_err(wrong)?;
         return Ok(Options::Ufs(options));
     }
     args.ufs.refuse()?;
-    let options = args.options()?;
+    let options = args.options(room)?;
     options.check().map_err(wrong)?;
     Ok(Options::Ext(options))
 }
@@ -293,6 +352,10 @@ fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch
 /// An image within its own source would find its predecessor there, and grow
 /// with every build.
 fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
+    // A device only has its node there.
+    if seekless_host::block_device::number(&args.output).is_some() {
+        return Ok(());
+    }
     let Ok(output) = directory_of(&args.output).canonicalize() else { return Ok(()) };
     let holds_output = |source: &&PathBuf| {
         let source = source.canonicalize();

@@ -23,7 +23,7 @@ Examples:
   seekless cat disk.img /etc/os-release
   seekless cat disk.img /boot/vmlinuz | file -")]
 pub(crate) struct CatArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Files to write
     #[arg(required = true)]

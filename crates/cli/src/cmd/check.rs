@@ -61,7 +61,7 @@ Exit codes (those of fsck, for this command only):
   8   the image could not be checked or repaired
   16  wrong arguments")]
 pub(crate) struct CheckArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Change nothing (the default)
     #[arg(short = 'n', long, conflicts_with_all = ["preen", "yes"])]

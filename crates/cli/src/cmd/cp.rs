@@ -27,7 +27,7 @@ Examples:
   seekless cp -r disk.img /etc saved-etc
   seekless cp -r disk.img / rootfs")]
 pub(crate) struct CpArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// File or directory to copy
     path: OsString,

@@ -20,11 +20,13 @@ Examples:
   seekless info disk.img
   seekless info --json disk.img
   seekless info --partition root cloud.img
+  seekless info disk.qcow2
+  seekless info /dev/vg0/root
 
 Of a disk image with a partition table the partitions are listed, with the file systems
 that can be read in them; --partition shows one of them.")]
 pub(crate) struct InfoArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,

@@ -23,7 +23,7 @@ Examples:
   seekless ls -l disk.img /etc
   seekless ls -R --json disk.img /usr | jq .path")]
 pub(crate) struct LsArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Directory or file to list
     #[arg(default_value = "/")]

@@ -24,7 +24,7 @@ Examples:
   seekless manifest --compare rootfs.mtree disk.img
   zcat rootfs.tar.gz | seekless manifest -
 
-PATH is an image, a directory, a tar archive (- for standard input) or an OCI
+PATH is an image (raw, qcow2 or on a block device), a directory, a tar archive (- for standard input) or an OCI
 image layout. --compare also accepts manifests. Equal trees have equal manifests.
 With --json, standard output has one object per entry, with the keywords of mtree as
 keys; a file written with -o is in mtree format.")]

@@ -37,7 +37,7 @@ Examples:
   seekless map old.img new.img --trace boot.trace --device sata-7200 --html map.html
   seekless map --json disk.img | jq '.groups[] | select(.free == 0) | .group'")]
 pub(crate) struct MapArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Second image, drawn below the first at the same scale
     other: Option<PathBuf>,

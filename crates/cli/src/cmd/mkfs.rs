@@ -3,12 +3,13 @@
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::fat_args::{FatMakeArgs, warn_of_width};
-use crate::output::Output;
+use crate::image;
 use crate::source::source_date_epoch;
+use crate::target::{OutputFormat, Target};
 use crate::uuid::random;
 use crate::written::Written;
 use clap::{ArgAction, Args, ValueEnum};
-use seekless_device::FileDevice;
+use seekless_device::BlockDevice;
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
 use seekless_fs::{FsError, Timestamp};
@@ -36,14 +37,19 @@ Examples:
   seekless mkfs --format ufs2 -s 8G -U -o space -m 5 disk.img
   seekless mkfs --format ufs2 -s 1G --uuid random disk.img
   seekless mkfs --format fat32 --size 512M -n EFI esp.img
+  seekless mkfs --format fat32 -n EFI /dev/vdb1
   seekless mkfs --format fat16 --size 100M -s 4 -f 1 -i 2e24ec82 disk.img")]
 pub(crate) struct MkfsArgs {
-    /// The image to write
+    /// The image to write: a file, or a block device
     image: PathBuf,
+    /// What the file is [default: qcow2 if its name ends in .qcow2, else raw]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    output_format: Option<OutputFormat>,
     /// Format of the file system; `fat` has the width that mkfs.fat chooses for the size
     #[arg(long, value_enum)]
     format: Format,
-    /// Size of the image (UFS: also -s) [default: size of the file replaced with --force]
+    /// Size of the image (UFS: also -s) [default: that of the block device, or
+    /// of the file replaced with --force]
     #[arg(long, value_parser = parse_size)]
     size: Option<ByteLen>,
     /// UFS: size of the image; FAT: sectors per cluster
@@ -65,7 +71,7 @@ pub(crate) struct MkfsArgs {
     /// [default: derived from label and size]
     #[arg(long, value_enum)]
     uuid: Option<Identification>,
-    /// Replace the image if it exists
+    /// Replace the image if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
     /// Print help
@@ -168,18 +174,19 @@ enum Spare {
 }
 
 pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let output = Output::create(&args.image, args.force)?;
-    let size = size(args)?;
+    let target = Target::create(&args.image, args.force, args.output_format)?;
+    let size = size(args, &target)?;
     let make = Make::of(args, size)?;
-    let file = output.file()?;
-    file.set_len(size.get()).map_err(|error| Failure::io(args.image.display(), &error))?;
-    let io = |error| Failure::io(args.image.display(), &error);
-    let device = FileDevice::from_file(file, true).map_err(io)?;
-    make.run(&device).map_err(|error| match error {
+    match &make {
+        Make::Ufs(options) => target.refuse_blocks(options.fragment_size, "see --fragment-size")?,
+        Make::Fat(options) => target.refuse_blocks(options.sector_size, "see --sector-size")?,
+    }
+    let device = target.device(size, global)?;
+    make.run(device.as_ref()).map_err(|error| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => other.into(),
     })?;
-    output.finish()?;
+    target.finish()?;
     if !global.quiet || global.json {
         // The root directory.
         let written = Written::image(&args.image, 1)?;
@@ -225,7 +232,7 @@ impl Make {
         Ok(Self::Fat(options))
     }
 
-    fn run(&self, device: &FileDevice) -> Result<(), FsError> {
+    fn run(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
         match self {
             Self::Ufs(options) => make(device, options).map(drop),
             Self::Fat(options) => {
@@ -239,8 +246,8 @@ impl Make {
     }
 }
 
-/// The size of the image: the one given, or that of the file to be replaced.
-fn size(args: &MkfsArgs) -> Result<ByteLen, Failure> {
+/// The size of the image: the one given, or that of the device or of the file to be replaced.
+fn size(args: &MkfsArgs, target: &Target) -> Result<ByteLen, Failure> {
     let short = args.short_s.as_ref().filter(|_| args.format.fat().is_none());
     if let (Some(_), Some(_)) = (short, args.size) {
         return Err(Failure::usage("-s and --size are the same option for UFS images"));
@@ -251,8 +258,11 @@ fn size(args: &MkfsArgs) -> Result<ByteLen, Failure> {
     if let Some(size) = args.size {
         return Ok(size);
     }
-    match std::fs::metadata(&args.image) {
-        Ok(meta) => Ok(ByteLen::new(meta.len())),
+    if let Some(capacity) = target.capacity() {
+        return Ok(capacity);
+    }
+    match image::device(&args.image, &PlaceArgs::default()) {
+        Ok(replaced) => Ok(replaced.len()),
         Err(_) => Err(Failure::usage("the size of the image is not given (use --size)")),
     }
 }

@@ -84,7 +84,7 @@ then it unmounts and completes the trace. SIGUSR1 prints the counters of a
 read-write mount so far; -v or --json prints them at the end. Needs root or
 fusermount3.")]
 pub(crate) struct MountArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Where to mount it
     dir: PathBuf,

@@ -2,6 +2,7 @@
 
 mod disk;
 mod in_place;
+mod opened;
 
 pub(super) use in_place::tell_gain;
 
@@ -9,17 +10,15 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::cmd::build::{Place, write_built};
 use crate::cmd::trace;
 use crate::failure::Failure;
-use crate::image::{self, open_options, refuse_others};
-use crate::output::Output;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::{Fit, parse_chunk};
+use crate::target::{OutputFormat, Target};
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
-use seekless_device::{BlockDevice, FileDevice};
+use opened::{Opened, open, open_written};
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fat::FatImage;
-use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::plan::{ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner::{self, Part};
@@ -58,19 +57,23 @@ Examples:
   seekless optimize disk.img --trace boot.trace --trace job.trace -o fast.img --chunk 1M
   seekless optimize disk.img --trace boot.trace --in-place --dry-run
   seekless optimize disk.img --trace boot.trace --in-place --budget 2G --undo disk.e2undo
+  seekless optimize disk.qcow2 --trace boot.trace -o fast.qcow2
   seekless score disk.img fast.img --trace boot.trace")]
 pub(crate) struct OptimizeArgs {
-    /// Image to rearrange
+    /// Image to rearrange: a file (raw or qcow2), or a block device
     image: PathBuf,
     /// Trace to optimize the layout for (repeatable)
     #[arg(long, required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
-    /// The image to write
+    /// The image to write: a file, or a block device
     #[arg(short, long, value_name = "IMG", required_unless_present = "in_place")]
     output: Option<PathBuf>,
+    /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
+    #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "in_place")]
+    output_format: Option<OutputFormat>,
     #[command(flatten)]
     in_place: in_place::InPlaceArgs,
-    /// Replace the output file if it exists
+    /// Replace the output file if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
     /// Align the start of the hot part to a multiple of this size: the unit in
@@ -128,25 +131,28 @@ impl OptimizeArgs {
 
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
-    let output = Output::create(path, args.force)?;
+    let target = Target::create(path, args.force, args.output_format)?;
+    target.refuse_source([&args.image])?;
     let opened = open(args)?;
     let image = opened.inspect();
+    let block = opened.inspect().geometry().block_size;
+    target.refuse_blocks(block, "build a new image with larger blocks for it")?;
     let traces = load_traces(&args.trace)?;
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     match &opened {
         Opened::Ext(image) => match args.rebuild(image)? {
-            None => write_relayout(args, image, &mut replays, &output, global)?,
-            Some(options) => write_rebuilt(args, image, &options, &mut replays, &output, global)?,
+            None => write_relayout(args, image, &mut replays, &target, global)?,
+            Some(options) => write_rebuilt(args, image, &options, &mut replays, &target, global)?,
         },
-        Opened::Fat(image) => write_fat(args, image, &replays, &output, global)?,
+        Opened::Fat(image) => write_fat(args, image, &replays, &target, global)?,
     }
-    let new = open_written(args, &output, path)?;
+    let new = open_written(args, &target, path)?;
     let before = scores(args.chunk, image, &traces).map_err(about)?;
     let after = scores(args.chunk, new.inspect(), &traces)?;
     let files =
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
-    output.finish()?;
+    target.finish()?;
     let written = Written::image_in(path, &args.place, files)?;
     report(&args.trace, &before, &after, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
@@ -216,54 +222,11 @@ pub(super) fn warn_of_others(
     }
 }
 
-/// An image that can be rearranged.
-enum Opened {
-    Ext(Arc<ExtImage>),
-    Fat(Box<FatImage>),
-}
-
-impl Opened {
-    fn new(device: Arc<dyn BlockDevice>, options: OpenOptions) -> Result<Self, FsError> {
-        let is_ext = (seekless_ext::FORMAT.probe)(device.as_ref()) != Probe::No;
-        if !is_ext && (seekless_fat::FORMAT.probe)(device.as_ref()) != Probe::No {
-            return Ok(Self::Fat(Box::new(FatImage::open(device, options)?)));
-        }
-        Ok(Self::Ext(Arc::new(ExtImage::open(device, options)?)))
-    }
-
-    fn inspect(&self) -> &dyn Inspect {
-        match self {
-            Self::Ext(image) => image.as_ref(),
-            Self::Fat(image) => image.as_ref(),
-        }
-    }
-}
-
-/// The formats that can be rearranged.
-const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
-
-fn open(args: &OptimizeArgs) -> Result<Opened, Failure> {
-    let path = args.image.as_path();
-    let device = image::device(path, &args.place)?;
-    let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
-    refuse_others(path, device.as_ref(), FORMATS, only)?;
-    Opened::new(device, open_options(args.open))
-        .map_err(|error| Failure::from(error).about(path.display()))
-}
-
-/// The image just written, before it has its name.
-fn open_written(args: &OptimizeArgs, output: &Output, path: &Path) -> Result<Opened, Failure> {
-    let device = FileDevice::from_file(output.file()?, false)
-        .map_err(|error| Failure::io(path.display(), &error))?;
-    let device = image::part(path, Arc::new(device), &args.place)?;
-    Ok(Opened::new(device, OpenOptions::default())?)
-}
-
 fn write_fat(
     args: &OptimizeArgs,
     image: &FatImage,
     replays: &[Replayed],
-    output: &Output,
+    target: &Target,
     global: &Global,
 ) -> Result<(), Failure> {
     if args.inline_data != InlineData::Auto || args.inode_size.is_some() {
@@ -271,20 +234,20 @@ fn write_fat(
     }
     let relayout = seekless_fat::Relayout::new(image)
         .map_err(|error| refused(error, &args.image, "repair it with seekless check -y first"))?;
-    rearrange(args, &relayout, image.geometry().block_size, replays, output, global)
+    rearrange(args, &relayout, image.geometry().block_size, replays, target, global)
 }
 
 fn write_relayout(
     args: &OptimizeArgs,
     image: &ExtImage,
     replays: &mut [Replayed],
-    output: &Output,
+    target: &Target,
     global: &Global,
 ) -> Result<(), Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
     let relayout = Relayout::new(image).map_err(|error| refused(error, &args.image, E2FSCK))?;
     add_symlinks(image, replays).map_err(about)?;
-    rearrange(args, &relayout, image.geometry().block_size, replays, output, global)
+    rearrange(args, &relayout, image.geometry().block_size, replays, target, global)
 }
 
 /// Plans where everything goes, and writes the new image.
@@ -293,7 +256,7 @@ fn rearrange(
     relayout: &dyn Rearrange,
     block_size: u32,
     replays: &[Replayed],
-    output: &Output,
+    target: &Target,
     global: &Global,
 ) -> Result<(), Failure> {
     let about = |error| Failure::from(error).about(args.image.display());
@@ -303,7 +266,7 @@ fn rearrange(
     let align = (args.chunk.get() / unit_bytes).max(1);
     let plan =
         planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
-    let device = disk::new_device(args, output, relayout.size())?;
+    let device = disk::new_device(args, target, relayout.size(), global)?;
     let bar = progress::bytes(global, relayout.size());
     relayout
         .write(&plan, device.as_ref(), &|bytes| bar.inc(bytes))
@@ -327,7 +290,7 @@ fn write_rebuilt(
     image: &Arc<ExtImage>,
     options: &BuildOptions,
     replays: &mut [Replayed],
-    output: &Output,
+    target: &Target,
     global: &Global,
 ) -> Result<(), Failure> {
     if args.place.is_part() {
@@ -352,7 +315,7 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    let place = Place::whole(output, args.written());
+    let place = Place::whole(target);
     write_built(&builder, &plan, &args.image.display(), place, global).map(drop)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
+use crate::image;
 use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
@@ -35,7 +36,7 @@ Examples:
   seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
   seekless score disk.img --trace job.trace --verify-program --chroot --explain -- /bin/job")]
 pub(crate) struct ScoreArgs {
-    /// Image file or block device
+    /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Second image, to compare with the first
     other: Option<PathBuf>,
@@ -65,6 +66,12 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     if args.verify.wanted() && args.place.is_part() {
         let why = "--verify-kernel and --verify-program take images of one file system";
         return Err(Failure::usage(why).hint("copy the partition to a file of its own"));
+    }
+    if args.verify.wanted() {
+        let images = std::iter::once(&args.image).chain(&args.other);
+        for image in images {
+            image::refuse_qcow2(image, "which the kernel does not mount")?;
+        }
     }
     let events = scoring::events(&args.trace)?;
     let mut model = args.model.clone();

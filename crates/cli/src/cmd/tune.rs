@@ -1,11 +1,10 @@
 //! `seekless tune`: what a UFS image is tuned for.
 
-use crate::args::Global;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
-use crate::image::refuse_others;
+use crate::image::{self, refuse_others};
 use crate::say::say;
 use clap::{ArgAction, Args, ValueEnum};
-use seekless_device::{BlockDevice, FileDevice};
 use seekless_ffs::Optimization;
 use seekless_ffs::tune::{Changes, Settings};
 use seekless_fs::FsError;
@@ -82,19 +81,21 @@ pub(crate) fn run(args: &TuneArgs, global: &Global) -> Result<ExitCode, Failure>
     if only_print && !args.print {
         return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
     }
-    let device =
-        FileDevice::open(&args.image).map_err(|error| Failure::io(args.image.display(), &error))?;
+    let device = if only_print {
+        image::device(&args.image, &PlaceArgs::default())?
+    } else {
+        image::locked(&args.image)?
+    };
     let only = "tune works on UFS1 and UFS2 images (for ext there is tune2fs)";
-    refuse_others(&args.image, &device, &[seekless_ffs::FORMAT], only)?;
+    refuse_others(&args.image, device.as_ref(), &[seekless_ffs::FORMAT], only)?;
     let about = |error: FsError| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => Failure::from(other).about(args.image.display()),
     };
     let settings = if only_print {
-        Settings::read(&device).map_err(about)?
+        Settings::read(device.as_ref()).map_err(about)?
     } else {
-        let device = FileDevice::open_locked(&args.image).map_err(|error| about(error.into()))?;
-        let (old, new) = changes.apply(&device, args.all_copies).map_err(about)?;
+        let (old, new) = changes.apply(device.as_ref(), args.all_copies).map_err(about)?;
         device.flush().map_err(|error| about(error.into()))?;
         if !global.json {
             differences(&old, &new).for_each(|line| say!("{line}"));

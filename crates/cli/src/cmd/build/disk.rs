@@ -5,10 +5,9 @@ use super::{BuildArgs, Family, Place, write_built, wrong};
 use crate::args::{Global, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::warn_of_width;
-use crate::output::Output;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
+use crate::target::Target;
 use clap::{Args, ValueEnum};
-use seekless_device::{BlockDevice, FileDevice};
 use seekless_fat::{self as fat, Losses, MakeOptions};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
@@ -17,7 +16,6 @@ use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// What partitions begin with a multiple of, and what is kept free at both ends of the
 /// disk for the table: bytes.
@@ -85,6 +83,19 @@ impl DiskArgs {
         self.esp.as_ref()
     }
 
+    /// Whether a disk is made.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.disk
+    }
+
+    /// Bytes for the root on a disk of so many: whole units between the EFI system partition and
+    /// the copy of the table. `None` where there are none.
+    pub(super) fn room_for_root(&self, disk: ByteLen) -> Option<ByteLen> {
+        let start = Disk { esp: self.esp_size }.root().get();
+        let room = disk.get().checked_sub(start)?.checked_sub(ALIGN)? / ALIGN * ALIGN;
+        (room > 0).then_some(ByteLen::new(room))
+    }
+
     /// Where the file system is found afterwards.
     pub(super) fn place(&self) -> PlaceArgs {
         PlaceArgs { partition: self.disk.then(|| "2".into()), offset: None }
@@ -94,7 +105,7 @@ impl DiskArgs {
     pub(super) fn begin(
         &self,
         args: &BuildArgs,
-        output: &Output,
+        target: &Target,
         global: &Global,
     ) -> Result<Option<Disk>, Failure> {
         if !self.disk {
@@ -121,7 +132,7 @@ impl DiskArgs {
             warn_of_width(clusters);
         }
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
-        let place = Place { output, path: &args.output, start: ByteLen::new(ALIGN) };
+        let place = Place { target, start: ByteLen::new(ALIGN) };
         let esp = write_built(&builder, &plan, &shown, place, global)?;
         Ok(Some(Disk { esp }))
     }
@@ -157,17 +168,16 @@ impl Disk {
     pub(super) fn finish(
         &self,
         args: &BuildArgs,
-        output: &Output,
+        target: &Target,
         root: ByteLen,
+        global: &Global,
     ) -> Result<(), Failure> {
         let about = |failure: Failure| failure.about(args.output.display());
-        let io = |error: std::io::Error| Failure::io(args.output.display(), &error);
         let start = self.root();
         // Tools that grow the file system ask its partition for room.
         let len = ByteLen::new(root.get().next_multiple_of(ALIGN));
-        let file = output.file()?;
-        file.set_len(start.get() + len.get() + ALIGN).map_err(io)?;
-        let disk: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+        let disk =
+            target.disk(ByteLen::new(start.get() + len.get()), ByteLen::new(ALIGN), global)?;
         let esp = Guid::of_type("EFI System");
         let kinds = [("esp", esp), ("root", args.disk.kind(args.format))];
         let places = [(ByteLen::new(ALIGN), self.esp), (start, len)];

@@ -1,6 +1,6 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Family, Place, flags, write_built, wrong};
+use super::{BuildArgs, Family, Place, Room, flags, write_built, wrong};
 use crate::args::Global;
 use crate::cmd::trace;
 use crate::failure::Failure;
@@ -32,6 +32,7 @@ impl BuildArgs {
     pub(super) fn fat_options(
         &self,
         width: Option<FatWidth>,
+        room: Room,
     ) -> Result<fat::BuildOptions, Failure> {
         for (given, option) in [
             (self.block_size.is_some(), "--block-size (--sectors-per-cluster is that of FAT)"),
@@ -46,7 +47,7 @@ impl BuildArgs {
                 return Err(Failure::usage(format!("{option} is not supported for FAT images")));
             }
         }
-        let size = self.room.whole().unwrap_or_default();
+        let size = room.whole().unwrap_or_default();
         let make = self.fat.options(width, size, self.label.as_bytes(), [&None, &None, &None])?;
         let mut options = fat::BuildOptions::new(make);
         let id = match (self.uuid, self.fat.id(None)?) {
@@ -59,8 +60,8 @@ impl BuildArgs {
         };
         options.has_id = id.is_some();
         options.make.id = id.unwrap_or(0);
-        options.is_fitted = self.room.whole().is_none();
-        options.spare = self.room.spare();
+        options.is_fitted = room.whole().is_none();
+        options.spare = room.spare();
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         options.losses = self.fat_tree.losses();
         Ok(options)

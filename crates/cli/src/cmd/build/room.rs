@@ -8,7 +8,7 @@ use seekless_units::{ByteLen, parse_size};
 #[derive(Args, Debug, Clone, Copy)]
 pub(super) struct RoomArgs {
     /// Size of the file system; with a plus, free space in addition to what the contents
-    /// need, and inodes for it [default: as small as the contents allow]
+    /// need, and inodes for it [default: as small as the contents allow; all of a device]
     #[arg(long, value_name = "[+]SIZE", value_parser = parse_wanted)]
     size: Option<WantedSize>,
     /// Percentage of the file system that is free, with inodes for it
@@ -38,9 +38,39 @@ fn parse_share(text: &str) -> Result<u32, String> {
     if (0.0..=90.0).contains(&value) { Ok((value * 100.0).round() as u32) } else { Err(bad()) }
 }
 
-impl RoomArgs {
-    /// The size, where that was given.
+/// How large the file system is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Room {
+    whole: Option<ByteLen>,
+    spare: Spare,
+}
+
+impl Room {
+    /// Its size; without one as small as the contents and [`Room::spare`] allow.
     pub(super) fn whole(self) -> Option<ByteLen> {
+        self.whole
+    }
+
+    /// What is free besides what is needed, where there is no size.
+    pub(super) fn spare(self) -> Spare {
+        self.spare
+    }
+}
+
+impl RoomArgs {
+    /// The room in a file, which has what length is needed.
+    pub(super) fn room(self) -> Room {
+        Room { whole: self.whole(), spare: self.spare() }
+    }
+
+    /// The room where there are so many bytes: all of them, if nothing else is said.
+    pub(super) fn on_device(self, all: ByteLen) -> Room {
+        let is_said = self.size.is_some() || self.free.is_some();
+        Room { whole: if is_said { self.whole() } else { Some(all) }, spare: self.spare() }
+    }
+
+    /// The size, where that was given.
+    fn whole(self) -> Option<ByteLen> {
         match self.size {
             Some(WantedSize::Whole(size)) => Some(size),
             _ => None,
@@ -48,7 +78,7 @@ impl RoomArgs {
     }
 
     /// What is free besides what is needed, where no size was given.
-    pub(super) fn spare(self) -> Spare {
+    fn spare(self) -> Spare {
         let bytes = match self.size {
             Some(WantedSize::More(bytes)) => bytes,
             _ => ByteLen::ZERO,

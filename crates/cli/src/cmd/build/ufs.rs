@@ -1,6 +1,6 @@
 //! `seekless build` for UFS images.
 
-use super::{BuildArgs, Family, Place, flags, small, touches, write_built, wrong};
+use super::{BuildArgs, Family, Place, Room, flags, small, touches, write_built, wrong};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
@@ -13,7 +13,11 @@ use seekless_units::ByteLen;
 
 impl BuildArgs {
     /// The options of a UFS image.
-    pub(super) fn ufs_options(&self, version: Version) -> Result<ufs::BuildOptions, Failure> {
+    pub(super) fn ufs_options(
+        &self,
+        version: Version,
+        room: Room,
+    ) -> Result<ufs::BuildOptions, Failure> {
         for (given, option) in [
             (self.inode_size.is_some(), "--inode-size"),
             (self.inodes.is_some(), "--inodes (--bytes-per-inode says how many a UFS image gets)"),
@@ -43,9 +47,9 @@ impl BuildArgs {
             make.minfree = reserved / 100;
         }
         make.label = self.label.clone().into_bytes();
-        make.size = self.room.whole().unwrap_or_default();
-        options.is_fitted = self.room.whole().is_none();
-        options.spare = self.room.spare();
+        make.size = room.whole().unwrap_or_default();
+        options.is_fitted = room.whole().is_none();
+        options.spare = room.spare();
         options.made = source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 });
         Ok(options)
     }

@@ -2,16 +2,16 @@
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::output::{self, Output};
+use crate::output;
 use crate::progress;
+use crate::target::{OutputFormat, Target};
 use crate::written::Written;
 use clap::Args;
-use seekless_device::{BlockDevice, DeviceError, FileDevice, Window};
+use seekless_device::{DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Whether there is to be a hash tree, and where.
 #[derive(Args, Debug)]
@@ -43,7 +43,7 @@ impl VerityArgs {
 
     /// Refuses what cannot be done, before anything is. Begins the tree's own file, if it
     /// has one.
-    pub(super) fn begin(&self, image: &Path, force: bool) -> Result<Option<Output>, Failure> {
+    pub(super) fn begin(&self, image: &Path, force: bool) -> Result<Option<Target>, Failure> {
         if self.root_hash_file.is_some() && !self.is_wanted() {
             return Err(Failure::usage("--root-hash-file needs --verity or --verity-tree"));
         }
@@ -53,41 +53,41 @@ impl VerityArgs {
         {
             return Err(Failure::usage("image, hash tree and root hash need files of their own"));
         }
-        self.verity_tree.as_ref().map(|path| Output::create(path, force)).transpose()
+        let create = |path: &PathBuf| Target::create(path, force, Some(OutputFormat::Raw));
+        self.verity_tree.as_ref().map(create).transpose()
     }
 
-    /// Writes the tree of an image that is complete but for its name, and the root hash.
+    /// Bytes for the image where it and its tree have so many; `None` where there are none.
+    pub(super) fn room_for_data(&self, all: ByteLen) -> Option<ByteLen> {
+        if self.verity { seekless_verity::data_beside_tree(all) } else { Some(all) }
+    }
+
+    /// Writes the tree of an image of `len` bytes that is complete but for its name, and the
+    /// root hash.
     pub(super) fn seal(
         &self,
-        image: (&Output, &Path),
-        tree: Option<Output>,
+        image: &Target,
+        len: ByteLen,
+        tree: Option<Target>,
         global: &Global,
     ) -> Result<Option<Sealed>, Failure> {
         if !self.is_wanted() {
             return Ok(None);
         }
-        let (output, path) = image;
-        let io = |error: std::io::Error| Failure::io(path.display(), &error);
-        let failed = |error| failed(error).about(path.display());
-        let file = output.file()?;
-        let len = ByteLen::new(file.metadata().map_err(io)?.len());
-        let whole = FileDevice::from_file(file, false).map_err(io)?;
-        let verity = Verity::new(&whole).map_err(failed)?;
+        let failed = |error| failed(error).about(image.path().display());
+        let whole = image.device(len, global)?;
+        let verity = Verity::new(whole.as_ref()).map_err(failed)?;
         let bar = progress::bytes(global, len);
         let progress = |bytes| bar.inc(bytes);
         let (root, offset) = match &tree {
             Some(tree) => {
-                let file = tree.file()?;
-                file.set_len(verity.tree_len().get()).map_err(io)?;
-                let tree = FileDevice::from_file(file, true).map_err(io)?;
-                (verity.write(&whole, &tree, ByteLen::ZERO, &progress).map_err(failed)?, 0)
+                let tree = tree.device(verity.tree_len(), global)?;
+                let written = verity.write(whole.as_ref(), tree.as_ref(), ByteLen::ZERO, &progress);
+                (written.map_err(failed)?, 0)
             }
             None => {
                 let offset = len.get().next_multiple_of(HASH_BLOCK);
-                let file = output.file()?;
-                file.set_len(offset + verity.tree_len().get()).map_err(io)?;
-                let both: Arc<dyn BlockDevice> =
-                    Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+                let both = image.device(ByteLen::new(offset + verity.tree_len().get()), global)?;
                 let data = Window::new(both.clone(), Lba::ZERO, len)
                     .map_err(|error: DeviceError| failed(error.into()))?;
                 let at = ByteLen::new(offset);

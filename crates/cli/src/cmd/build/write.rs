@@ -2,17 +2,16 @@
 
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::Output;
 use crate::progress;
 use crate::say::warning;
-use seekless_device::{BlockDevice, FileDevice, Window};
+use crate::target::Target;
+use seekless_device::{BlockDevice, Window};
 use seekless_ext::Builder;
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::Plan;
 use seekless_units::{ByteLen, Lba};
 use std::fmt::Display;
-use std::path::Path;
 use std::sync::Arc;
 
 /// A volume whose layout is decided.
@@ -58,31 +57,27 @@ built!(seekless_fat::Builder<'_>);
 /// Where an image is written: to a file of its own, or to a part of a disk.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
-    /// The file.
-    pub(crate) output: &'a Output,
-    /// What it will be called.
-    pub(crate) path: &'a Path,
+    /// The file or device.
+    pub(crate) target: &'a Target,
     /// The byte that the image begins with; zero if it has the file to itself.
     pub(crate) start: ByteLen,
 }
 
 impl<'a> Place<'a> {
     /// The whole of a file.
-    pub(crate) fn whole(output: &'a Output, path: &'a Path) -> Self {
-        Self { output, path, start: ByteLen::ZERO }
+    pub(crate) fn whole(target: &'a Target) -> Self {
+        Self { target, start: ByteLen::ZERO }
     }
 
     /// The device that is just there, after the file has been made long enough.
-    fn device(self, size: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
-        let file = self.output.file()?;
-        let io = |error: std::io::Error| Failure::io(self.path.display(), &error);
-        file.set_len(self.start.get() + size.get()).map_err(io)?;
-        let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+    fn device(self, size: ByteLen, global: &Global) -> Result<Arc<dyn BlockDevice>, Failure> {
+        let end = ByteLen::new(self.start.get() + size.get());
+        let device = self.target.device(end, global)?;
         if self.start == ByteLen::ZERO {
             return Ok(device);
         }
         let part = Window::new(device, Lba::containing(self.start), size);
-        let about = |error| Failure::from(FsError::from(error)).about(self.path.display());
+        let about = |error| Failure::from(FsError::from(error)).about(self.target.path().display());
         part.map(|part| -> Arc<dyn BlockDevice> { Arc::new(part) }).map_err(about)
     }
 }
@@ -102,10 +97,10 @@ pub(crate) fn write_built(
         );
     }
     let size = builder.size();
-    let device = place.device(size)?;
+    let device = place.device(size, global)?;
     let bar = progress::bytes(global, size);
     builder.write(plan, device.as_ref(), &|bytes| bar.inc(bytes)).map_err(|error| match error {
-        FsError::Device(_) => Failure::from(error).about(place.path.display()),
+        FsError::Device(_) => Failure::from(error).about(place.target.path().display()),
         _ => Failure::from(error).about(source),
     })?;
     bar.finish_and_clear();

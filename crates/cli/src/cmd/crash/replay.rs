@@ -2,8 +2,9 @@
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
 use super::ufs::Ufs;
-use crate::args::Global;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::{Failure, Kind};
+use crate::image;
 use crate::progress;
 use crate::say::say;
 use clap::Args;
@@ -114,8 +115,7 @@ fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
 /// What the device held before.
 fn base(args: &ReplayArgs, log: &Log) -> Result<Arc<dyn BlockDevice>, Failure> {
     if let Some(path) = &args.image {
-        let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-        return Ok(Arc::new(device));
+        return image::device(path, &PlaceArgs::default());
     }
     Ok(Arc::new(Zeros(ByteLen::new(log.reach().get().next_multiple_of(65536)))))
 }

@@ -2,11 +2,11 @@
 //! is.
 
 use super::OptimizeArgs;
-use crate::args::PlaceArgs;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
-use crate::output::Output;
-use seekless_device::{BlockDevice, DeviceError, FileDevice};
+use crate::target::Target;
+use seekless_device::{BlockDevice, DeviceError};
 use seekless_fs::FsError;
 use seekless_units::{ByteLen, Lba};
 use std::sync::Arc;
@@ -15,19 +15,16 @@ use std::sync::Arc;
 /// not its partition's is copied.
 pub(super) fn new_device(
     args: &OptimizeArgs,
-    output: &Output,
+    target: &Target,
     size: ByteLen,
+    global: &Global,
 ) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let file = output.file()?;
-    let io = |error: std::io::Error| Failure::io(args.written().display(), &error);
     if !args.place.is_part() {
-        file.set_len(size.get()).map_err(io)?;
-        return Ok(Arc::new(FileDevice::from_file(file, true).map_err(io)?));
+        return target.device(size, global);
     }
     let old = image::device(&args.image, &PlaceArgs::default())?;
     let (start, _) = image::partition::range(&args.image, &old, &args.place)?;
-    file.set_len(old.len().get()).map_err(io)?;
-    let new: Arc<dyn BlockDevice> = Arc::new(FileDevice::from_file(file, true).map_err(io)?);
+    let new = target.device(old.len(), global)?;
     let about = |error: FsError| Failure::from(error).about(args.written().display());
     let end = start.get().saturating_add(size.get());
     for (from, to) in [(0, start.get()), (end, old.len().get())] {

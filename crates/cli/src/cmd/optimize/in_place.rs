@@ -84,12 +84,16 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
 fn open(args: &OptimizeArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
     let path = args.image.as_path();
     let only = "optimize --in-place rearranges ext3 and ext4 images";
-    let looked = image::device(path, &args.place)?;
+    let looked = if args.in_place.dry_run {
+        image::device(path, &args.place)?
+    } else {
+        image::device_locked(path, &args.place)?
+    };
     refuse_others(path, looked.as_ref(), &[seekless_ext::FORMAT], only)?;
     if args.in_place.dry_run {
         return Ok(Arc::new(Overlay::new(looked, TRIAL_CHUNK)));
     }
-    image::device_locked(path, &args.place)
+    Ok(looked)
 }
 
 /// The image, of which all that is overwritten goes to the file of `--undo` before.

@@ -1,0 +1,36 @@
+//! Block devices that are mounted: what is read of them may change meanwhile.
+
+use crate::failure::{Failure, Kind};
+use crate::say::warning;
+use seekless_host::block_device::{mounted, number};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The devices that there was a warning of: commands open an image several times.
+static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Where a device is mounted, or a partition of it, so that it may change.
+fn changing(path: &Path) -> Option<PathBuf> {
+    mounted(number(path)?).filter(|mount| mount.is_writable).map(|mount| mount.dir)
+}
+
+/// Warns of a device that may change while it is read.
+pub(crate) fn warn(path: &Path) {
+    let Some(dir) = changing(path) else { return };
+    if WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into()) {
+        warning!(
+            "{}: is mounted read-write on {}, and may change while it is read",
+            path.display(),
+            dir.display()
+        );
+    }
+}
+
+/// Refuses a device from which something is made that would be of several moments.
+pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
+    let Some(dir) = changing(path) else { return Ok(()) };
+    let what = format!("{}: is mounted read-write on {}", path.display(), dir.display());
+    let hint = "unmount it, remount it read-only, or use a snapshot";
+    Err(Failure::new(Kind::System, what).hint(hint))
+}

@@ -1,0 +1,175 @@
+//! Where an image is written: a file, a qcow2 image, or a block device.
+//!
+//! Files appear whole or not at all. A block device is written in place: first it is made zeros
+//! as far as the image reaches, so that what it held is gone, and its beginning is written last,
+//! so that a device whose image is not complete shows no file system.
+
+mod block;
+mod qcow2;
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::output::Output;
+use block::BlockTarget;
+use clap::ValueEnum;
+use qcow2::{Qcow2Target, file_of_length};
+use seekless_device::{BlockDevice, Window};
+use seekless_fs::FsError;
+use seekless_host::block_device::{backing_file, number, overlap};
+use seekless_units::{ByteLen, Lba};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the file of an image is.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OutputFormat {
+    /// The bytes of the image
+    Raw,
+    /// A qcow2 image, converted by qemu-img
+    Qcow2,
+}
+
+/// Where an image is being written.
+pub(crate) struct Target {
+    path: PathBuf,
+    sink: Sink,
+    /// What was last given out by [`Target::device`].
+    given: Mutex<Option<Arc<dyn BlockDevice>>>,
+}
+
+enum Sink {
+    File(Output),
+    Qcow2(Qcow2Target),
+    Device(BlockTarget),
+}
+
+impl Target {
+    /// Begins writing to `path`. Without `force` it must not exist, or be a block device that
+    /// holds nothing. Without a format one is a qcow2 image whose name ends in `.qcow2`.
+    pub(crate) fn create(
+        path: &Path,
+        force: bool,
+        format: Option<OutputFormat>,
+    ) -> Result<Self, Failure> {
+        let sink = if number(path).is_some() {
+            if format == Some(OutputFormat::Qcow2) {
+                let what = format!("{}: block devices take raw images", path.display());
+                return Err(Failure::usage(what));
+            }
+            Sink::Device(BlockTarget::open(path, force)?)
+        } else {
+            let is_named = path.extension().is_some_and(|extension| extension == "qcow2");
+            let named = if is_named { OutputFormat::Qcow2 } else { OutputFormat::Raw };
+            match format.unwrap_or(named) {
+                OutputFormat::Raw => Sink::File(Output::create(path, force)?),
+                OutputFormat::Qcow2 => Sink::Qcow2(Qcow2Target::begin(path, force)?),
+            }
+        };
+        Ok(Self { path: path.into(), sink, given: Mutex::new(None) })
+    }
+
+    /// What it is called.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of a device; a file has as many as are written.
+    pub(crate) fn capacity(&self) -> Option<ByteLen> {
+        match &self.sink {
+            Sink::Device(device) => Some(device.len()),
+            Sink::File(_) | Sink::Qcow2(_) => None,
+        }
+    }
+
+    /// Whether a device is not any more as it was.
+    pub(crate) fn is_touched(&self) -> bool {
+        matches!(&self.sink, Sink::Device(device) if device.is_touched())
+    }
+
+    /// Refuses blocks of so many bytes where the device has larger sectors, on which no kernel
+    /// mounts them; `hint` is what helps.
+    pub(crate) fn refuse_blocks(&self, block: u32, hint: &str) -> Result<(), Failure> {
+        match &self.sink {
+            Sink::Device(device) if block < device.sector() => {
+                let (path, sector) = (self.path.display(), device.sector());
+                let what =
+                    format!("{path}: has sectors of {sector} bytes, the image blocks of {block}");
+                Err(Failure::new(Kind::Unsupported, what).hint(hint))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses sources that lie where the image is written.
+    pub(crate) fn refuse_source<'a>(
+        &self,
+        sources: impl IntoIterator<Item = &'a PathBuf>,
+    ) -> Result<(), Failure> {
+        let (Sink::Device(_), Some(own)) = (&self.sink, number(&self.path)) else { return Ok(()) };
+        let behind = backing_file(own).and_then(|file| file.canonicalize().ok());
+        let overlaps = |source: &&PathBuf| match number(source) {
+            Some(other) => overlap(own, other),
+            None => behind.is_some() && source.canonicalize().ok() == behind,
+        };
+        match sources.into_iter().find(overlaps) {
+            None => Ok(()),
+            Some(source) => {
+                let (path, source) = (self.path.display(), source.display());
+                let what = format!("{path}: the image would be written over its source, {source}");
+                Err(Failure::usage(what))
+            }
+        }
+    }
+
+    /// The first `len` bytes of what is written: zeros where nothing was written yet. Asked for
+    /// again, it is the same with another length.
+    pub(crate) fn device(
+        &self,
+        len: ByteLen,
+        global: &Global,
+    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        let device: Arc<dyn BlockDevice> = match &self.sink {
+            Sink::File(output) => file_of_length(&output.file()?, len, &self.path)?,
+            Sink::Qcow2(target) => target.device(len)?,
+            Sink::Device(target) => {
+                let window = Window::new(target.device(len, global)?, Lba::ZERO, len);
+                let window = window.map_err(|error| {
+                    Failure::from(FsError::from(error)).about(self.path.display())
+                })?;
+                Arc::new(window)
+            }
+        };
+        *self.given.lock().unwrap_or_else(PoisonError::into_inner) = Some(device.clone());
+        Ok(device)
+    }
+
+    /// A disk with `len` bytes of partitions, zeros where nothing was written, and behind them
+    /// room for the end of a partition table: a file with `tail` bytes for that, or all of a
+    /// device, in which what is behind the partitions stays as it was but for its end.
+    pub(crate) fn disk(
+        &self,
+        len: ByteLen,
+        tail: ByteLen,
+        global: &Global,
+    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        let all = ByteLen::new(len.get().saturating_add(tail.get()));
+        match &self.sink {
+            Sink::Device(target) if all <= target.len() => target.device(len, global),
+            _ => self.device(all, global),
+        }
+    }
+
+    /// What [`Target::device`] gave out last, to be read again.
+    pub(crate) fn written(&self) -> Option<Arc<dyn BlockDevice>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Completes it: a file gets its name, a device its beginning.
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        match self.sink {
+            Sink::File(output) => output.finish(),
+            Sink::Qcow2(target) => target.finish(),
+            Sink::Device(target) => target.finish(),
+        }
+    }
+}

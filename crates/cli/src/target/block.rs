@@ -1,0 +1,233 @@
+//! An image on a block device, in place of what it held.
+
+use crate::args::Global;
+use crate::failure::{Failure, Kind};
+use crate::progress;
+use crate::say::warning;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use seekless_device::{BlockDevice, FileDevice, HeadLast};
+use seekless_fs::FsError;
+use seekless_fs::format::Probe;
+use seekless_host::block_device;
+use seekless_partition::Table;
+use seekless_units::{ByteLen, format_size};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Bytes at the start of a device in which others have their marks: superblocks of volume
+/// managers and file systems. Those that lie further back (the copies of btrfs) are not looked
+/// at where the first one is gone.
+const MARKS_AT_START: u64 = 8 << 20;
+
+/// The same at its end: the copy of a partition table, RAID, labels of ZFS.
+const MARKS_AT_END: u64 = 1 << 20;
+
+/// Bytes that are zeroed at once, so that the progress can be shown.
+const STEP: u64 = 64 << 20;
+
+/// The largest block of a device in bytes; what is zeroed consists of whole ones.
+const BLOCK: u64 = 4096;
+
+/// How often and how long is waited for others that look at a device for a moment.
+const TRIES: u32 = 100;
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A block device that nobody else uses.
+pub(super) struct BlockTarget {
+    file: File,
+    path: PathBuf,
+    device: Arc<HeadLast>,
+    /// Bytes in a sector.
+    sector: u32,
+    /// Bytes from the start on that were made zeros before anything else was written; zero while
+    /// the device is as it was.
+    zeroed: Mutex<u64>,
+    /// Whether anything was written.
+    is_touched: AtomicBool,
+    is_complete: bool,
+}
+
+impl BlockTarget {
+    /// Takes a device, and refuses one that is in use; without `force` also one that holds
+    /// something. Nothing is changed.
+    pub(super) fn open(path: &Path, force: bool) -> Result<Self, Failure> {
+        let file = open_exclusively(path)?;
+        let io = |error: std::io::Error| Failure::io(path.display(), &error);
+        let below = FileDevice::from_file(file.try_clone().map_err(io)?, true).map_err(io)?;
+        if below.is_empty() {
+            return Err(Failure::new(Kind::System, format!("{}: has no medium", path.display())));
+        }
+        if let Some(what) = (!force).then(|| holds(&below)).flatten() {
+            let message = format!("{}: holds {what}", path.display());
+            return Err(Failure::new(Kind::System, message).hint("use --force to replace it"));
+        }
+        let device = Arc::new(HeadLast::new(Arc::new(below)));
+        let sector = block_device::sector(&file).map_err(io)?;
+        Ok(Self {
+            file,
+            path: path.into(),
+            device,
+            sector,
+            zeroed: Mutex::new(0),
+            is_touched: AtomicBool::new(false),
+            is_complete: false,
+        })
+    }
+
+    /// Bytes in one of its sectors.
+    pub(super) fn sector(&self) -> u32 {
+        self.sector
+    }
+
+    /// Whether anything was written.
+    pub(super) fn is_touched(&self) -> bool {
+        self.is_touched.load(Ordering::Relaxed)
+    }
+
+    /// Its size.
+    pub(super) fn len(&self) -> ByteLen {
+        self.device.len()
+    }
+
+    /// All of the device, after its first `len` bytes have been made zeros where nothing was
+    /// written yet, and marks of what it held are gone from all of it.
+    pub(super) fn device(
+        &self,
+        len: ByteLen,
+        global: &Global,
+    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        let capacity = self.len().get();
+        if len.get() > capacity {
+            let (size, room) = (format_size(len), format_size(self.len()));
+            let what = format!(
+                "{}: the image has {size} ({len} bytes), the device only {room} ({capacity} bytes)",
+                self.path.display()
+            );
+            return Err(Failure::new(Kind::NoSpace, what));
+        }
+        self.is_touched.store(true, Ordering::Relaxed);
+        let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_first = *zeroed == 0;
+        let least = if is_first { MARKS_AT_START } else { 0 };
+        let end = len.get().max(least).next_multiple_of(BLOCK).min(capacity);
+        if *zeroed < end {
+            // The old superblock goes first: what is interrupted is not the old image any more.
+            self.zero(*zeroed, end, global)?;
+            *zeroed = end;
+        }
+        if is_first {
+            let tail = capacity.saturating_sub(MARKS_AT_END) / BLOCK * BLOCK;
+            self.zero(tail.max(end), capacity, global)?;
+        }
+        Ok(self.device.clone())
+    }
+
+    fn zero(&self, from: u64, to: u64, global: &Global) -> Result<(), Failure> {
+        let bar = progress::bytes(global, ByteLen::new(to.saturating_sub(from)));
+        let mut at = from;
+        while at < to {
+            let len = STEP.min(to - at);
+            match block_device::zero(&self.file, at, len) {
+                Ok(()) => {}
+                // A driver that does not have it.
+                Err(error) if is_lacking(&error) => self.write_zeros(at, len)?,
+                Err(error) => return Err(Failure::io(self.path.display(), &error)),
+            }
+            at += len;
+            bar.inc(len);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn write_zeros(&self, at: u64, len: u64) -> Result<(), Failure> {
+        use std::os::unix::fs::FileExt;
+        let zeros = vec![0; 1 << 20];
+        for from in (at..at + len).step_by(zeros.len()) {
+            let part = (at + len - from).min(zeros.len() as u64) as usize;
+            let written = self.file.write_all_at(&zeros[..part], from);
+            written.map_err(|error| Failure::io(self.path.display(), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the beginning, which makes the image valid, when all else is on stable storage.
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let about = |error| Failure::from(error).about(self.path.display());
+        self.device.finish().map_err(|error| about(FsError::from(error)))?;
+        self.is_complete = true;
+        // Without partitions, or where one is in use, there is nothing to do.
+        let _ = block_device::reread_partitions(&self.file);
+        Ok(())
+    }
+}
+
+impl Drop for BlockTarget {
+    fn drop(&mut self) {
+        if self.is_touched() && !self.is_complete {
+            warning!(
+                "{}: what it held is lost, and the image is not complete",
+                self.path.display()
+            );
+        }
+    }
+}
+
+fn is_lacking(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS))
+}
+
+/// Opens a device that is neither mounted nor held by another, its partitions included. The lock
+/// keeps udev from looking at it meanwhile (systemd, `docs/BLOCK_DEVICE_LOCKING.md`).
+fn open_exclusively(path: &Path) -> Result<File, Failure> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(OFlags::EXCL.bits().cast_signed());
+    let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::BUSY) => in_use(path),
+        _ => Failure::io(path.display(), &error),
+    })?;
+    for _ in 0..TRIES {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(WAIT),
+            Err(errno) => return Err(Failure::io(path.display(), &errno.into())),
+        }
+    }
+    let what = format!("{}: is locked by another program", path.display());
+    Err(Failure::new(Kind::System, what))
+}
+
+fn in_use(path: &Path) -> Failure {
+    let mount = block_device::number(path).and_then(block_device::mounted);
+    let (what, hint) = match mount {
+        Some(mount) => (format!("it is mounted on {}", mount.dir.display()), "unmount it first"),
+        None => (
+            "mounted, swap space, part of another device, or taken by a program".into(),
+            "lsblk and fuser show what uses it",
+        ),
+    };
+    Failure::new(Kind::System, format!("{}: is in use: {what}", path.display())).hint(hint)
+}
+
+/// What a device holds, if that is known.
+fn holds(device: &dyn BlockDevice) -> Option<String> {
+    let known = seekless_formats::FORMATS.into_iter();
+    let mut found = known.map(|known| (known, (known.reader.probe)(device)));
+    if let Some((known, _)) = found.find(|(_, probe)| *probe == Probe::Yes) {
+        return Some(known.called.to_string());
+    }
+    if let Some(what) = seekless_source::what_it_seems(device) {
+        return Some(what);
+    }
+    match Table::read(device) {
+        Ok(None) => None,
+        Ok(Some(table)) => Some(format!("a partition table ({})", table.scheme.name())),
+        Err(_) => Some("a damaged partition table".into()),
+    }
+}

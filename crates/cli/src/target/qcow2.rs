@@ -1,0 +1,79 @@
+//! An image that is written as a qcow2 image, by QEMU's own program.
+
+use crate::failure::{Failure, Kind};
+use crate::output::{Output, directory_of, name_of};
+use seekless_device::{BlockDevice, FileDevice};
+use seekless_units::ByteLen;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// The program that converts, and its package on Debian.
+const PROGRAM: &str = "qemu-img";
+
+/// An image whose bytes go to a sparse file without a name first.
+pub(super) struct Qcow2Target {
+    raw: File,
+    output: Output,
+    path: PathBuf,
+}
+
+impl Qcow2Target {
+    /// Begins one; what cannot be done is refused before anything is built.
+    pub(super) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
+        let output = Output::create(path, force)?;
+        let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
+        match found {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = format!("{}: qcow2 images are written by {PROGRAM}", path.display());
+                let hint = "which is not installed: its package is qemu-utils, or qemu-img";
+                return Err(Failure::new(Kind::Unsupported, what).hint(hint));
+            }
+            Err(error) => return Err(Failure::io(PROGRAM, &error)),
+        }
+        let dir = directory_of(path);
+        let raw = tempfile::tempfile_in(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        Ok(Self { raw, output, path: path.into() })
+    }
+
+    /// The file that is converted, made `len` bytes long.
+    pub(super) fn device(&self, len: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
+        file_of_length(&self.raw, len, &self.path)
+    }
+
+    /// Converts it, and gives the result its name.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let raw = name_of(&self.raw);
+        let made = Command::new(PROGRAM)
+            .args(["convert", "-f", "raw", "-O", "qcow2"])
+            .args([raw, self.output.path_now()])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| Failure::io(PROGRAM, &error))?;
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr);
+            let kind = match said.contains("No space left") {
+                true => Kind::NoSpace,
+                false => Kind::System,
+            };
+            let what = format!("{}: {PROGRAM}: {}", self.path.display(), said.trim());
+            return Err(Failure::new(kind, what.replace('\n', "; ")));
+        }
+        self.output.finish()
+    }
+}
+
+/// A file as a device, made `len` bytes long; messages call it `path`.
+pub(super) fn file_of_length(
+    file: &File,
+    len: ByteLen,
+    path: &Path,
+) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let io = |error: io::Error| Failure::io(path.display(), &error);
+    file.set_len(len.get()).map_err(io)?;
+    let file = file.try_clone().map_err(io)?;
+    Ok(Arc::new(FileDevice::from_file(file, true).map_err(io)?))
+}

@@ -1,0 +1,77 @@
+//! Whole disks with partitions, written to devices.
+
+use crate::judges::{failure, manifest, ready, run, same, seekless, skip, text};
+use crate::{Device, MIB, Mount, scene};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn a_disk_fills_its_device() {
+    let Some((scratch, tree)) = scene("device-disk") else { return };
+    if !ready("sgdisk") {
+        return;
+    }
+    let device = Device::new(&scratch, "device", 96 * MIB);
+    let file = scratch.join("file");
+    let build = |to: &[&str]| {
+        let args = ["build", &tree, "--force", "--disk", "--esp-size", "8M", "-o"];
+        text(&seekless(&[&args[..], to].concat()))
+    };
+    build(&[device.path()]);
+    let said = run("sgdisk", &["-v", device.path()]);
+    assert!(said.contains("No problems found"), "{said}");
+    // The table's copy is at the end of the device, so the root has all between.
+    let root = (96 - 1 - 8 - 1) * MIB;
+    build(&[&file, "--size", &root.to_string()]);
+    assert!(device.bytes() == fs::read(&file).expect("file"));
+    let tags = device.blkid();
+    assert!(tags.contains("PTTYPE=\"gpt\""), "{tags}");
+    // With a size the rest is free, and what was there before is not found.
+    let device = Device::new(&scratch, "larger", 96 * MIB);
+    run("mke2fs", &["-q", "-F", "-t", "ext4", device.path()]);
+    build(&[device.path(), "--size", "32M"]);
+    let said = run("sgdisk", &["-v", device.path()]);
+    assert!(said.contains("No problems found"), "{said}");
+    let mut kinds = device.signatures();
+    kinds.retain(|kind| kind != "gpt" && kind != "PMBR");
+    assert!(kinds.is_empty(), "{kinds:?}");
+    let listed = run("sfdisk", &["--dump", device.path()]);
+    assert!(listed.contains("size=       65536"), "{listed}");
+}
+
+#[test]
+fn partitions_appear_and_keep_their_disk() {
+    let Some((scratch, tree)) = scene("device-partitions") else { return };
+    let backing = scratch.path().join("device");
+    fs::File::create(&backing).unwrap().set_len(96 * MIB).unwrap();
+    let device = Device::on(backing, &["--partscan"]);
+    let build = ["build", &tree, "--disk", "--esp-size", "8M", "-o", device.path()];
+    text(&seekless(&build));
+    let root = format!("{}p2", device.path());
+    // A kernel may be built without tables of partitions; it has to be told of them then.
+    if !Path::new(&root).exists() {
+        run("partx", &["--add", device.path()]);
+    }
+    if !Path::new(&root).exists() {
+        skip(&format!("{root} does not appear: nobody makes nodes of partitions here"));
+        return;
+    }
+    run("e2fsck", &["-fn", &root]);
+    let listed = manifest(&root, &[]);
+    text(&seekless(&["build", &tree, "--force", "-o", &root]));
+    run("e2fsck", &["-fn", &root]);
+    let mounted = Mount::new(&scratch, &root, "rw");
+    same("the kernel's listing", &manifest(&mounted.0, &[]), &listed);
+    // The disk is in use by its partition.
+    let (code, message) = failure(&seekless(&[&build[..], &["--force"]].concat()));
+    assert!(code == 6 && message.contains(&format!("is mounted on {}", mounted.0)), "{message}");
+    let read = seekless(&["ls", "--partition", "root", device.path(), "/"]);
+    let warning = String::from_utf8_lossy(&read.stderr).into_owned();
+    assert!(warning.contains("is mounted read-write"), "{warning}");
+    drop(mounted);
+    // The other partition is none of its business.
+    let esp = format!("{}p1", device.path());
+    run("mke2fs", &["-q", "-F", &esp]);
+    let _mounted = Mount::new(&scratch, &esp, "rw");
+    text(&seekless(&["build", &tree, "--force", "-o", &root]));
+}

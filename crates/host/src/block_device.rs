@@ -1,0 +1,107 @@
+//! Block devices: zeros without data, partition tables read again, who uses them.
+
+use crate::mounts::{self, DeviceNumber, Mount};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// `BLKSSZGET`, `BLKZEROOUT` and `BLKRRPART` of `include/uapi/linux/fs.h`.
+const BLKSSZGET: libc::Ioctl = 0x1268;
+const BLKZEROOUT: libc::Ioctl = 0x127F;
+const BLKRRPART: libc::Ioctl = 0x125F;
+
+/// Lets `len` bytes of a block device from `start` on read as zeros. The device is asked to do
+/// that without data, if it can (`REQ_OP_WRITE_ZEROES`, unmapping them); else the kernel writes
+/// zeros. Both are multiples of the device's logical block size.
+///
+/// # Errors
+/// What the system says: for what is no block device, or when writing fails.
+pub fn zero(device: &File, start: u64, len: u64) -> io::Result<()> {
+    let range = [start, len];
+    // SAFETY: the kernel reads two numbers of 64 bits, which `range` is, and keeps no pointer
+    // to them.
+    let failed = unsafe { libc::ioctl(device.as_raw_fd(), BLKZEROOUT, range.as_ptr()) } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The size of a block device's logical sectors in bytes: a file system on it has no smaller
+/// blocks, and a partition table counts in them.
+///
+/// # Errors
+/// What the system says, for what is no block device.
+pub fn sector(device: &File) -> io::Result<u32> {
+    let mut size: libc::c_int = 0;
+    // SAFETY: the kernel writes one `int`, which `size` is, and keeps no pointer to it.
+    let failed = unsafe { libc::ioctl(device.as_raw_fd(), BLKSSZGET, &raw mut size) } < 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    u32::try_from(size).map_err(io::Error::other)
+}
+
+/// Lets the kernel read the partition table of a disk again.
+///
+/// # Errors
+/// What the system says: `EBUSY` when a partition is in use, `EINVAL` for what has no
+/// partitions.
+pub fn reread_partitions(disk: &File) -> io::Result<()> {
+    // SAFETY: takes no argument and touches no memory of ours.
+    let failed = unsafe { libc::ioctl(disk.as_raw_fd(), BLKRRPART) } < 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The number of a block device's node; `None` for other files.
+#[must_use]
+pub fn number(path: &Path) -> Option<DeviceNumber> {
+    let meta = path.metadata().ok()?;
+    meta.file_type().is_block_device().then(|| DeviceNumber::from_stat(meta.rdev()))
+}
+
+/// Whether one of two devices is the other or a partition of it.
+#[must_use]
+pub fn overlap(one: DeviceNumber, other: DeviceNumber) -> bool {
+    if one == other {
+        return true;
+    }
+    let place = |device: DeviceNumber| fs::canonicalize(device.in_sysfs());
+    match (place(one), place(other)) {
+        // A partition's directory is in that of its disk.
+        (Ok(one), Ok(other)) => one.starts_with(&other) || other.starts_with(&one),
+        _ => false,
+    }
+}
+
+/// The file behind a loop device, or behind one that it is a partition of; `None` for others.
+#[must_use]
+pub fn backing_file(device: DeviceNumber) -> Option<PathBuf> {
+    let place = fs::canonicalize(device.in_sysfs()).ok()?;
+    let disks = [Some(place.as_path()), place.parent()];
+    let read = |disk: &Path| fs::read_to_string(disk.join("loop/backing_file")).ok();
+    let name = disks.into_iter().flatten().find_map(read)?;
+    Some(name.trim_end_matches('\n').into())
+}
+
+/// A mount of a device, of its disk or of a partition of it, where this process sees one; one
+/// that writes rather than one that does not.
+#[must_use]
+pub fn mounted(device: DeviceNumber) -> Option<Mount> {
+    let mounts = mounts::all().ok()?;
+    let uses = |mount: &Mount| mount.device.major != 0 && overlap(mount.device, device);
+    mounts.into_iter().filter(uses).max_by_key(|mount| mount.is_writable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_no_block_device() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(number(file.path()), None);
+        assert!(sector(file.as_file()).is_err());
+        assert!(zero(file.as_file(), 0, 4096).is_err());
+        assert!(reread_partitions(file.as_file()).is_err());
+    }
+}
