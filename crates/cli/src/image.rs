@@ -73,6 +73,14 @@ pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
     Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
 }
 
+/// What helps where a file or device, or the disk in a qcow2 image, has partitions and no file
+/// system of its own.
+pub(crate) fn partitions_of(path: &Path) -> Option<Failure> {
+    let device = seekless_qcow2::open(path).ok()?;
+    let is_one = FORMATS.iter().any(|format| (format.probe)(device.as_ref()) != Probe::No);
+    if is_one { None } else { partition::hint(path, device.as_ref()) }
+}
+
 /// The options as the formats take them.
 pub(crate) fn open_options(args: OpenArgs) -> OpenOptions {
     OpenOptions { ignore_checksums: args.ignore_checksums, skip_journal: args.skip_journal }

@@ -1,15 +1,15 @@
 //! Opening a source by path, with the options that all commands share that
 //! take one.
 
-use crate::args::OpenArgs;
+use crate::args::{OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
-use crate::image::{FORMATS, in_use, open_options};
+use crate::image::{self, FORMATS, in_use, open_options};
 use crate::say::warning;
 use clap::Args;
 use seekless_fs::source::Source;
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_source::layered::ReplacedLink;
-use seekless_source::{Excludes, IdMap, IdRange, OpenOptions, TreeOptions, oci};
+use seekless_source::{Excludes, IdMap, IdRange, ImageSource, OpenOptions, TreeOptions, oci};
 use std::path::{Path, PathBuf};
 
 /// What is changed on the way from a source.
@@ -38,6 +38,8 @@ pub(crate) struct SourceArgs {
     /// such as debian:12 or 12
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 fn parse_owner(text: &str) -> Result<(u32, u32), String> {
@@ -71,7 +73,14 @@ pub(crate) fn open(
 ) -> Result<Box<dyn Source + Send>, Failure> {
     look(path, purpose)?;
     let options = options(args, image, purpose)?;
-    seekless_source::open(path, &options).map_err(failed)
+    if args.place.is_part() {
+        let image = image::open(path, &args.place, image)?;
+        let source = ImageSource::open(image, &options.tree);
+        let about = |error: FsError| Failure::from(error).about(path.display());
+        return Ok(Box::new(source.map_err(about)?));
+    }
+    let opened = seekless_source::open(path, &options);
+    opened.map_err(|error| image::partitions_of(path).unwrap_or_else(|| failed(error)))
 }
 
 /// Looks whether a device may change while it is read.
@@ -95,6 +104,9 @@ pub(crate) fn open_layers(
 ) -> Result<Box<dyn Source + Send>, Failure> {
     if let [path] = paths {
         return open(path, args, image, purpose);
+    }
+    if args.place.is_part() {
+        return Err(Failure::usage("--partition and --offset take one source"));
     }
     paths.iter().try_for_each(|path| look(path, purpose))?;
     let options = options(args, image, purpose)?;

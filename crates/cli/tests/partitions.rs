@@ -282,3 +282,31 @@ fn a_log_of_a_disk_leads_to_the_files_of_its_partition() {
     };
     assert_eq!(import(&disk, ROOT, &["--partition", "root"]), import(&root, 0, &[]));
 }
+
+#[test]
+fn a_partition_is_a_source() {
+    for (at, table) in TABLES.into_iter().enumerate() {
+        let Some(Disk { scratch, disk, root }) = prepare(&format!("source{at}"), table) else {
+            return;
+        };
+        let part = ["--partition", "the root"];
+        let listing = of("manifest", &root, &[]);
+        assert_eq!(of("manifest", &disk, &part), listing);
+        let at = ROOT.to_string();
+        assert_eq!(of("manifest", &disk, &["--offset", &at]), listing);
+        let new = scratch.path().join("new.img");
+        let out = ["-q", "-o", new.to_str().unwrap()];
+        of("build", &disk, &[&out[..], &part].concat());
+        assert_eq!(of("manifest", &new, &[]), listing);
+        // Without it there is nothing to list, and that is said with what would do.
+        for args in [&["manifest"][..], &["build", "--force", "-o", out[2]]] {
+            let output = command(args).arg(&disk).output().unwrap();
+            let (code, said) = failure(&output);
+            assert!(code == 4 && said.contains("choose one with --partition: 1 "), "{said}");
+        }
+        let mut two = command(&["build", "--force", "-o", out[2]]);
+        let output = two.args([&disk, &root]).args(part).output().unwrap();
+        let (code, said) = failure(&output);
+        assert!(code == 2 && said.contains("take one source"), "{said}");
+    }
+}

@@ -85,7 +85,7 @@ pub struct Node {
     xattrs: u32,
     /// The entry that first named it, [`u32::MAX`] for the root.
     first_entry: u32,
-    /// Flags of [`inode_flag::KEPT`].
+    /// Flags of [`inode_flag::KEPT`](crate::inode_flag::KEPT).
     pub flags: u32,
     /// Permission, set-id and sticky bits.
     pub perm: u16,
@@ -279,7 +279,7 @@ pub struct NodeAttr {
     pub mtime: Timestamp,
     /// The other times, if the source has them.
     pub times: Option<OtherTimes>,
-    /// Flags as `lsattr` knows them; those beyond [`inode_flag::KEPT`] are ignored.
+    /// Flags as `lsattr` knows them; those beyond [`inode_flag::KEPT`](crate::inode_flag::KEPT) are ignored.
     pub flags: u32,
 }
 
