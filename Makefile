@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: all static dist dist-test test judges lint bench demo
+.PHONY: all static dist dist-test package test judges lint bench demo
 
 all:
 	$(CARGO) build --release
@@ -35,6 +35,11 @@ dist:
 
 dist-test:
 	dist/test.sh
+
+# The sources of all crates as `cargo publish` would send them, each built from what is in its
+# package.
+package:
+	$(CARGO) package --workspace
 
 # Formatting, lints, and every test. The judges (e2fsck, the kernel's own mount,
 # GNU tar and others) need packages and, to mount, root. As root a missing judge
