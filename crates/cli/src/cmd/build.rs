@@ -178,21 +178,24 @@ impl BuildArgs {
         self.sources.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    fn options(&self, room: Room) -> Result<BuildOptions, Failure> {
+    /// The features of the image, and what is left out for those that were disabled.
+    fn wanted_features(&self) -> Result<(Features, Vec<LeftOut>), Failure> {
         let base = match self.format {
             Family::Ext2 => Features::EXT2,
             Family::Ext3 => Features::EXT3,
             _ => Features::EXT4,
         };
-        let plain = BuildOptions::default();
         let list = self.features.as_deref().unwrap_or_default();
         let common = Common::of(&self.compat).map_err(wrong)?;
         let base = if self.compat.is_empty() { base } else { common.features(base) };
         let (features, left_out) = base.change(list).map_err(wrong)?;
         common.check(features).map_err(wrong)?;
-        for LeftOut { feature, needs } in left_out {
-            crate::say::warning!("{feature} is disabled too: it depends on {needs}");
-        }
+        Ok((features, left_out))
+    }
+
+    fn options(&self, room: Room) -> Result<BuildOptions, Failure> {
+        let plain = BuildOptions::default();
+        let (features, _) = self.wanted_features()?;
         Ok(BuildOptions {
             size: room.whole(),
             spare: room.spare(),
@@ -221,6 +224,8 @@ fn small(len: ByteLen) -> Result<u32, Failure> {
 }
 
 pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure> {
+    // What is wrong with the arguments is said before anything is looked at.
+    options(args, args.room.room())?;
     refuse_output_in_source(args)?;
     let target = Target::create(&args.output, args.force, args.output_format)?;
     target.refuse_source(args.sources.iter().chain(args.disk.source()))?;
@@ -330,6 +335,10 @@ fn write_ext(
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
+    let (_, left_out) = args.wanted_features()?;
+    for LeftOut { feature, needs } in left_out {
+        crate::say::warning!("{feature} is disabled too: it depends on {needs}");
+    }
     let options = &args.with_seals(source, options)?;
     flags::warn_of_lost(source, flags::of_ext(options.features));
     let builder = Builder::new(source, options).map_err(about)?;
