@@ -98,7 +98,11 @@ fn a_disk_with_partitions_in_it() {
     let (_, message) = failure(&seekless(&["ls", &qcow2]));
     assert!(message.contains("choose one with --partition"), "{message}");
     let (code, message) = failure(&seekless(&["build", &qcow2, "-o", &scratch.join("no")]));
-    assert!(code == 4 && message.contains("holds a disk with a partition table"), "{message}");
+    assert!(code == 4 && message.contains("choose one with --partition"), "{message}");
+    for (from, to) in [(&raw, "from-raw"), (&qcow2, "from-qcow2")] {
+        text(&seekless(&["build", from, "--partition", "root", "-o", &scratch.join(to)]));
+    }
+    run("cmp", &[&scratch.join("from-raw"), &scratch.join("from-qcow2")]);
     let (one, other) = (scratch.join("one"), scratch.join("other.qcow2"));
     for (from, to) in [(&raw, &one), (&qcow2, &other)] {
         text(&seekless(&["optimize", from, "--partition", "root", "--trace", &trace, "-o", to]));
