@@ -58,7 +58,7 @@ fn files_that_stay() {
     // Once it has ended, it is like others.
     let done = relayout(mounted.text(), &trace, &["--dry-run"]);
     assert!(done.pointer("/stays/running_programs").is_none(), "{done}");
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 }
 

@@ -112,7 +112,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     let told = relayout(mounted.text(), &trace, &["--dry-run"]);
     assert!(number(&told, "/moved_in_bytes") > 0, "{told}");
     assert_eq!(old, places(&mounted, &hot), "a trial has moved something");
-    drop(mounted);
+    volume.unmount(mounted);
 
     let mounted = volume.mount(&scratch);
     let done = relayout(mounted.text(), &trace, &[]);
@@ -122,7 +122,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     same_account(held, &mounted);
     let new = places(&mounted, &hot);
     same("contents", &listing, &manifest(mounted.text(), &[]));
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 
     // By the disk alone; and there is nothing left to do.
@@ -131,7 +131,7 @@ fn judge(name: &str, options: &[&str], files: usize) {
     let again = relayout(mounted.text(), &trace, &[]);
     assert_eq!(number(&again, "/moved_in_bytes"), 0, "{again}");
     assert_eq!(number(&again, "/in_place_bytes"), number(&done, "/touched_bytes"), "{again}");
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 
     let (before, after) = (seeks(&old), seeks(&new));
@@ -175,7 +175,7 @@ fn a_budget_and_a_chunk() {
     // What was accessed first comes first.
     let first = places(&mounted, &hot)[0][0].0;
     assert_eq!(first * 512 % (1 << 20), 0, "sector {first}");
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 }
 
@@ -223,7 +223,7 @@ fn free_space_in_small_pieces() {
     assert!(after * 10 <= before * 8, "{done}");
     same_account(held, &mounted);
     same("contents", &listing, &manifest(mounted.text(), &[]));
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 }
 
@@ -250,6 +250,6 @@ fn a_full_volume() {
         same_account(held, &mounted);
         same("contents", &listing, &manifest(mounted.text(), &[]));
     }
-    drop(mounted);
+    volume.unmount(mounted);
     volume.check();
 }

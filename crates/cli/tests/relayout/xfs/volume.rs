@@ -5,6 +5,8 @@ use crate::judges::{Mounted, Scratch, can_mount, ready, run, skip};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// `sb_features_incompat` of the superblock, big-endian (`struct xfs_dsb`,
 /// `fs/xfs/libxfs/xfs_format.h`).
@@ -51,6 +53,7 @@ impl Volume {
             return None;
         }
         run("umount", &[&at]);
+        wait_until_free(&volume.image);
         Some(volume)
     }
 
@@ -70,6 +73,12 @@ impl Volume {
         Mounted::of_kind(scratch, &self.image, "xfs", "rw")
     }
 
+    /// Unmounts it, and waits until that is so.
+    pub(super) fn unmount(&self, mounted: Mounted) {
+        drop(mounted);
+        wait_until_free(&self.image);
+    }
+
     /// xfs_repair finds nothing wrong. The volume is not mounted.
     pub(super) fn check(&self) {
         if self.by_hand {
@@ -79,6 +88,18 @@ impl Volume {
         if self.by_hand {
             set_feature(&self.image, true);
         }
+    }
+}
+
+/// Waits until an image is not mounted anywhere: another process may have taken a copy of all
+/// mounts with it into a namespace of its own. What is mounted there has a log that is not
+/// empty, and nothing with its UUID can be mounted.
+fn wait_until_free(image: &str) {
+    let start = Instant::now();
+    // A file system in use keeps its loop device.
+    while !run("losetup", &["-j", image]).trim().is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(120), "{image}: is in use");
+        sleep(Duration::from_millis(20));
     }
 }
 
