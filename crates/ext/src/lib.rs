@@ -55,6 +55,7 @@ mod xattr;
 pub use image::ExtImage;
 
 pub use build::Builder;
+pub use build::inodes::kept_flags;
 pub use build::options::Options as BuildOptions;
 pub use check::{CODES, check, phase_of, preen, repair};
 pub use features::{Features, LeftOut};

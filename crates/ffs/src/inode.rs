@@ -302,6 +302,9 @@ pub(crate) fn device_of(kind: FileKind, raw: u64) -> DeviceNumber {
     }
 }
 
+/// Flags of [`inode_flag`] that a file keeps in a UFS image.
+pub const KEPT_FLAGS: u32 = inode_flag::NODUMP | inode_flag::IMMUTABLE | inode_flag::APPEND;
+
 /// What `lsattr` knows as BSD's file flags, those that only the superuser can take away.
 pub(crate) fn bsd_flags(flags: u32) -> u32 {
     const PAIRS: [(u32, u32); 3] = [

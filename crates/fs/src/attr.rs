@@ -107,15 +107,36 @@ pub mod inode_flag {
     pub const NODUMP: u32 = 0x40;
     /// The time of the last read is not kept.
     pub const NOATIME: u32 = 0x80;
+    /// Its contents are stored encrypted (fscrypt).
+    pub const ENCRYPT: u32 = 0x800;
+    /// What is written to it goes through the journal.
+    pub const JOURNAL_DATA: u32 = 0x4000;
     /// Changes of the directory are written synchronously.
     pub const DIRSYNC: u32 = 0x1_0000;
     /// Its subdirectories have nothing to do with each other.
     pub const TOPDIR: u32 = 0x2_0000;
     /// Sealed by fs-verity: what it holds is checked against a hash tree behind its end.
     pub const VERITY: u32 = 0x10_0000;
-    /// Those that say something of the file, not of how it is stored: they go with it into
-    /// another image.
-    pub const KEPT: u32 = SYNC | IMMUTABLE | APPEND | NODUMP | NOATIME | DIRSYNC | TOPDIR | VERITY;
+    /// Accessed without a page cache.
+    pub const DAX: u32 = 0x200_0000;
+    /// Its space is counted for a project, and so is that of what is made in it.
+    pub const PROJINHERIT: u32 = 0x2000_0000;
+    /// Names in the directory are found whatever their case.
+    pub const CASEFOLD: u32 = 0x4000_0000;
+    /// Those that say something of the file, not of how it is stored: it keeps them in another
+    /// image, or loses something there.
+    pub const KEPT: u32 = SYNC
+        | IMMUTABLE
+        | APPEND
+        | NODUMP
+        | NOATIME
+        | JOURNAL_DATA
+        | DIRSYNC
+        | TOPDIR
+        | VERITY
+        | DAX
+        | PROJINHERIT
+        | CASEFOLD;
 }
 
 /// What `statx(2)` tells of a file, and the format's flags.

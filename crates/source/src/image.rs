@@ -115,6 +115,11 @@ impl Walk<'_> {
     ) -> Result<(), FsError> {
         let attr = self.image.attr(ino)?;
         let is_dir = attr.kind == FileKind::Directory;
+        // Without the name of its key, which no image that is built has, it would be lost.
+        if attr.flags & inode_flag::ENCRYPT != 0 && !self.options.raw_names {
+            let path = String::from_utf8_lossy(&[path, b"/", name].concat()).into_owned();
+            return Err(FsError::Unsupported(format!("{path}: is encrypted")));
+        }
         let excludes = &self.options.excludes;
         let mut child_path = Vec::new();
         if is_dir || !excludes.is_empty() {
@@ -165,7 +170,8 @@ fn node_attr(attr: &Attr, options: &TreeOptions) -> Result<NodeAttr, FsError> {
             ctime: attr.ctime,
             crtime: attr.crtime.unwrap_or(attr.mtime),
         }),
-        flags: attr.flags,
+        // Numbers of projects are kept nowhere; that there was one is to be said.
+        flags: attr.flags | if attr.project == 0 { 0 } else { inode_flag::PROJINHERIT },
     };
     options.apply(&mut node)?;
     Ok(node)

@@ -340,7 +340,7 @@ fn write_ext(
         crate::say::warning!("{feature} is disabled too: it depends on {needs}");
     }
     let options = &args.with_seals(source, options)?;
-    flags::warn_of_lost(source, flags::of_ext(options.features));
+    flags::warn_of_lost(source, seekless_ext::kept_flags(options.features));
     let builder = Builder::new(source, options).map_err(about)?;
     let touches = touches(args, source, options.block_size)?;
     let align = (args.chunk.get() / u64::from(options.block_size)).max(1);

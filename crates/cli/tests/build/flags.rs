@@ -4,9 +4,16 @@
 use super::judges::{Scratch, check, failure, run, seekless, text};
 use std::fs;
 
-/// `EXT4_EXTENTS_FL` and what is set besides.
-const FLAGS: [(&str, u32); 5] =
-    [("immutable", 0x10), ("append", 0x20), ("nodump", 0x40), ("noatime", 0x80), ("dir", 0x1_0000)];
+/// Flags besides `EXT4_EXTENTS_FL`, by the file that has them.
+const FLAGS: [(&str, u32); 7] = [
+    ("immutable", 0x10),
+    ("append", 0x20),
+    ("nodump", 0x40),
+    ("noatime", 0x80),
+    ("journalled", 0x4000),
+    ("dax", 0x200_0000),
+    ("dir", 0x1_0000),
+];
 
 /// The sealed file's length, and what lies behind it.
 const SIZE: usize = 100_000;
@@ -124,10 +131,10 @@ fn flags_that_an_image_cannot_have_are_said() {
         assert_eq!(flags_of(&new, "immutable") & 0x10, 0x10);
     }
     let said = warned(&["--format", "fat32", "--drop", "all"]);
-    assert!(said.contains("6 files with flags") && said.contains("immutable, append"), "{said}");
+    assert!(said.contains("8 files with flags") && said.contains("immutable, append"), "{said}");
     // UFS keeps three of them, and gives them back.
     let said = warned(&["--format", "ufs2"]);
-    assert!(said.contains("3 files with flags"), "{said}");
+    assert!(said.contains("5 files with flags"), "{said}");
     let back = scratch.join("back");
     text(&seekless(&["build", &new, "-o", &back]));
     for (name, flags) in &FLAGS[..3] {
@@ -137,4 +144,29 @@ fn flags_that_an_image_cannot_have_are_said() {
     let args = ["build", &old, "--force", "-o", &new, "-b", "1024"];
     let (code, said) = failure(&seekless(&args));
     assert!(code == 4 && said.contains("sealed by fs-verity on blocks of 4096 bytes"), "{said}");
+}
+
+/// What no image that is built can have: said, or refused where contents would be lost.
+#[test]
+fn projects_case_and_keys() {
+    let scratch = Scratch::new("flags-features");
+    let (tree, old, new) = (scratch.join("tree"), scratch.join("old"), scratch.join("new"));
+    fs::create_dir_all(format!("{tree}/dir")).expect("mkdir");
+    fs::write(format!("{tree}/file"), "contents").expect("write");
+    let features = "encrypt,casefold,project,quota";
+    run("mke2fs", &["-q", "-F", "-t", "ext4", "-O", features, "-d", &tree, &old, "32M"]);
+    debugfs(&old, "sif dir flags 0x40080000");
+    debugfs(&old, "sif file projid 77");
+    let output = seekless(&["build", &old, "-o", &new]);
+    text(&output);
+    let said = String::from_utf8(output.stderr).expect("UTF-8");
+    assert!(said.contains("2 files with flags") && said.contains(": project, casefold"), "{said}");
+    check(&new);
+    assert_eq!(flags_of(&new, "dir"), 0x8_0000);
+    assert_eq!(flags_of(&new, "file"), 0x8_0000);
+    debugfs(&old, "sif file flags 0x80800");
+    let (code, said) = failure(&seekless(&["build", &old, "--force", "-o", &new]));
+    assert!(code == 4 && said.contains("/file: is encrypted"), "{said}");
+    // It can be listed.
+    assert!(text(&seekless(&["manifest", &old])).contains("./file "));
 }

@@ -1,11 +1,11 @@
 //! What a tree needs placed: an object for every file, and how many blocks.
 
 use super::attributes::{self, Encoded, Room};
-use super::inodes::inline_capacity;
+use super::inodes::{inline_capacity, kept_flags};
 use crate::encode::dirblocks::{DirFormat, Packing};
 use crate::encode::mapping::{extent_tree_blocks, extents_of, indirect_blocks};
 use crate::features::Features;
-use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat, ro_compat};
+use crate::ondisk::{XATTR_REFCOUNT_MAX, compat, incompat};
 use rayon::prelude::*;
 use seekless_fs::plan::{Demand, ObjectId, Placed, Run};
 use seekless_fs::source::{Sealed, Segment, Source};
@@ -237,9 +237,7 @@ impl<'a> TreeDemand<'a> {
 
     /// Whether a file is sealed by fs-verity, and this volume can keep it so.
     pub(crate) fn is_sealed(&self, id: NodeId) -> bool {
-        self.tree.node(id).flags & inode_flag::VERITY != 0
-            && self.features.has_ro_compat(ro_compat::VERITY)
-            && self.features.has_incompat(incompat::EXTENTS)
+        self.tree.node(id).flags & kept_flags(self.features) & inode_flag::VERITY != 0
     }
 
     /// What lies behind the end of a sealed file.

@@ -4,10 +4,10 @@ use crate::checksum::crc32c;
 use crate::features::Features;
 use crate::ondisk::{
     IBlock, INODE_CORE_SIZE, INODE_EXTRA_SIZE, InodeCore, InodeExtra, XATTR_MAGIC, XattrEntry,
-    flags, ro_compat,
+    flags, incompat, ro_compat,
 };
 use seekless_fs::tree::OtherTimes;
-use seekless_fs::{DeviceNumber, FileKind, Timestamp};
+use seekless_fs::{DeviceNumber, FileKind, Timestamp, inode_flag};
 use seekless_units::{BlockNo, Ino};
 use zerocopy::IntoBytes;
 
@@ -192,4 +192,14 @@ pub(crate) fn inline_data(data: &[u8], inode_size: u32) -> (IBlock, Vec<u8>) {
     area[4 + size_of::<XattrEntry>()..][..4].copy_from_slice(b"data");
     area[value_at..value_at + rest.len()].copy_from_slice(rest);
     (block, area)
+}
+
+/// Flags of [`inode_flag`] that a file keeps in an image with these features.
+#[must_use]
+pub fn kept_flags(features: Features) -> u32 {
+    // They need features that are not built.
+    let kept = inode_flag::KEPT & !(inode_flag::CASEFOLD | inode_flag::PROJINHERIT);
+    let can_seal =
+        features.has_ro_compat(ro_compat::VERITY) && features.has_incompat(incompat::EXTENTS);
+    if can_seal { kept } else { kept & !inode_flag::VERITY }
 }

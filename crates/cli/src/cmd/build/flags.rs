@@ -4,30 +4,25 @@
 use super::{BuildArgs, Family};
 use crate::failure::Failure;
 use crate::say;
-use seekless_ext::{BuildOptions, Common, Features};
+use seekless_ext::{BuildOptions, Common};
 use seekless_fs::inode_flag;
 use seekless_fs::source::Source;
 
 /// Flags with their names, as `lsattr -l` has them.
-const NAMES: [(u32, &str); 8] = [
+const NAMES: [(u32, &str); 12] = [
     (inode_flag::SYNC, "synchronous updates"),
     (inode_flag::IMMUTABLE, "immutable"),
     (inode_flag::APPEND, "append only"),
     (inode_flag::NODUMP, "no dump"),
     (inode_flag::NOATIME, "no atime"),
+    (inode_flag::JOURNAL_DATA, "journalled data"),
     (inode_flag::DIRSYNC, "synchronous directory updates"),
     (inode_flag::TOPDIR, "top of directory hierarchies"),
     (inode_flag::VERITY, "verity"),
+    (inode_flag::DAX, "DAX"),
+    (inode_flag::PROJINHERIT, "project"),
+    (inode_flag::CASEFOLD, "casefold"),
 ];
-
-/// Those that UFS has too.
-pub(super) const UFS: u32 = inode_flag::NODUMP | inode_flag::IMMUTABLE | inode_flag::APPEND;
-
-/// Those of an ext image.
-pub(super) fn of_ext(features: Features) -> u32 {
-    let has_verity = features.names().iter().any(|name| name == "verity");
-    if has_verity { inode_flag::KEPT } else { inode_flag::KEPT & !inode_flag::VERITY }
-}
 
 /// Says how many files lose which flags in an image that has only those of `kept`.
 pub(super) fn warn_of_lost(source: &dyn Source, kept: u32) {

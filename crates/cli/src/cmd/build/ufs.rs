@@ -71,7 +71,7 @@ pub(super) fn write_ufs(
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());
-    flags::warn_of_lost(source, flags::UFS);
+    flags::warn_of_lost(source, ufs::KEPT_FLAGS);
     let block_size = options.make.block_size;
     let mut touches = touches(args, source, block_size)?;
     let read = |touch: &Touch| matches!(touch.part, Part::Blocks(_)).then_some(touch.object);

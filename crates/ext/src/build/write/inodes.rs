@@ -4,13 +4,13 @@ use super::{Owner, Writer};
 use crate::build::attributes::{Encoded, ValueInode};
 use crate::build::demand::{Object, in_file};
 use crate::build::fixed::{self, FixedFile};
-use crate::build::inodes::{MAX_LINKS, Record, device_block, inline_data};
+use crate::build::inodes::{MAX_LINKS, Record, device_block, inline_data, kept_flags};
 use crate::checksum::crc32c;
 use crate::encode::mapping::{Map, Piece, block_map, extent_tree};
 use crate::ondisk::{IBlock, XattrHeader, flags, ro_compat};
 use seekless_fs::plan::ObjectId;
 use seekless_fs::tree::{NodeId, OtherTimes, Payload};
-use seekless_fs::{FileKind, FsError, inode_flag};
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{BlockNo, Ino};
 use std::mem::offset_of;
 
@@ -153,10 +153,7 @@ impl Writer<'_> {
             }
             _ => {}
         }
-        record.flags |= node.flags & !inode_flag::VERITY;
-        if self.demand.is_sealed(id) {
-            record.flags |= flags::VERITY;
-        }
+        record.flags |= node.flags & kept_flags(self.geometry.features);
         if node.kind == FileKind::Directory {
             let packing = self.demand.packing(id)?;
             record.size = packing.blocks() * u64::from(self.geometry.block_size);
