@@ -5,7 +5,7 @@ mod judges;
 
 use judges::{
     Scratch, can_mount, command, dissect, failure, manifest, ready, run, same, seekless, text,
-    timeless,
+    timeless, unmount,
 };
 use seekless_device::FileDevice;
 use seekless_ffs::FfsImage;
@@ -390,7 +390,7 @@ fn a_full_disk_is_named() {
     let image = format!("{to}/image");
     let built = seekless(&["build", &tree, "-o", &image, "--format", "ufs2"]);
     let left = fs::read_dir(&to).expect("list").count();
-    run("umount", &[&to]);
+    unmount(&to).expect("umount");
     let (code, message) = failure(&built);
     assert!(code == 5 && message.contains("No space left"), "{code} {message}");
     assert_eq!(left, 0);

@@ -1,7 +1,7 @@
 //! Whole disks: the table by sfdisk and sgdisk, each partition by the judges of its format,
 //! all of it by the kernel and GRUB.
 
-use crate::judges::{Scratch, can_mount, manifest, ready, run, same, seekless, text};
+use crate::judges::{Scratch, can_mount, manifest, ready, run, same, seekless, text, unmount};
 use serde_json::Value;
 use std::fs;
 
@@ -96,7 +96,7 @@ fn a_disk_has_both_file_systems_under_a_table_that_others_read() {
         let options = format!("loop,ro,offset={start},sizelimit={size}");
         run("mount", &["-t", "ext4", "-o", &options, &disk, &at]);
         let seen = fs::read_to_string(format!("{at}/etc/fstab"));
-        run("umount", &[&at]);
+        unmount(&at).expect("umount");
         assert_eq!(seen.expect("read"), through);
     }
 }

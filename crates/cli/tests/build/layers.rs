@@ -3,7 +3,7 @@
 
 use crate::judges::{
     Scratch, can_mount, check, command, failure, manifest, ready, run, same, seekless, text,
-    timeless,
+    timeless, unmount,
 };
 use crate::workshop::Workshop;
 use std::fs::{self, File, Permissions};
@@ -90,7 +90,7 @@ fn directories_are_laid_over_one_another_as_overlayfs_does() {
     let options = format!("lowerdir={}:{}", upper.display(), lower.display());
     run("mount", &["-t", "overlay", "overlay", "-o", &options, &at]);
     let merged = manifest(&at, &[]);
-    run("umount", &[&at]);
+    unmount(&at).expect("umount");
     same("overlayfs", &manifest(&image, &[]), &merged);
 }
 

@@ -1,6 +1,6 @@
 //! What a build refuses: a clear message, its own exit code, nothing left.
 
-use crate::judges::{Scratch, can_mount, command, failure, run, seekless, text};
+use crate::judges::{Scratch, can_mount, command, failure, run, seekless, text, unmount};
 use seekless_device::MemoryDevice;
 use seekless_ext::{BuildOptions, Builder};
 use seekless_fs::FsError;
@@ -107,7 +107,7 @@ fn a_full_disk() {
     run("mount", &["-t", "tmpfs", "-o", "size=2M", "tmpfs", &to]);
     let built = seekless(&["build", &from, "-o", &image]);
     let left = fs::read_dir(&to).expect("list").count();
-    run("umount", &[&to]);
+    unmount(&to).expect("umount");
     let (code, message) = failure(&built);
     assert!(code == 5 && message.contains(&image), "{message}");
     assert!(message.contains("No space left"), "{message}");
@@ -157,7 +157,7 @@ fn more_links_than_an_inode_can_count() {
         })
     });
     let built = made.map(|()| seekless(&["build", &many, "-o", &image]));
-    run("umount", &[&many]);
+    unmount(&many).expect("umount");
     let (code, message) = failure(&built.expect("links"));
     assert!(
         code == 5 && message.contains("many: no space: 0: ") && message.contains("65000"),

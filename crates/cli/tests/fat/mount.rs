@@ -1,7 +1,7 @@
 //! A FAT image under the other commands: mounted, recorded, scored, mapped, copied out.
 //! The mount needs FUSE.
 
-use crate::judges::{Scratch, manifest, ready, run, same, seekless, skip, text};
+use crate::judges::{Scratch, manifest, ready, run, same, seekless, skip, text, unmount};
 use crate::read::comparable;
 use crate::{mtools, populate, sparse};
 use std::fs;
@@ -31,7 +31,7 @@ impl Mounted {
     }
 
     fn stop(mut self) {
-        run("umount", &[&self.dir]);
+        unmount(&self.dir).expect("umount");
         assert!(self.server.wait().expect("seekless").success());
     }
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Where tests keep files too large for a temporary directory in memory.
 pub(crate) const SCRATCH: &str = env!("CARGO_TARGET_TMPDIR");
@@ -154,6 +155,26 @@ fn try_mount() -> Result<(), String> {
     Ok(())
 }
 
+/// Unmounts. A program that another test starts at this moment has all of our open files until
+/// it begins to run, so that a mount can be in use for a moment.
+pub(crate) fn unmount(at: impl AsRef<Path>) -> Result<(), String> {
+    const TRIES: u32 = 200;
+    let mut said = String::new();
+    for _ in 0..TRIES {
+        let output = Command::new("umount").arg(at.as_ref()).output();
+        let output = output.map_err(|error| format!("umount: {error}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        said = String::from_utf8_lossy(&output.stderr).trim().to_string();
+        if !said.contains("busy") {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Err(said)
+}
+
 /// A mount through a loop device of its own, undone when dropped. (`mount -o
 /// loop` would take a device that a mount before it has not given up yet, and
 /// with it whether that was read-only.)
@@ -207,8 +228,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let done = Command::new("umount").arg(&self.at).status();
-        if !done.is_ok_and(|status| status.success()) {
+        if unmount(&self.at).is_err() {
             let _ = Command::new("umount").arg("-l").arg(&self.at).status();
         }
         let _ = Command::new("losetup").args(["--detach", &self.device]).status();

@@ -1,5 +1,6 @@
 //! A read-write mount, for as long as a test needs it.
 
+use crate::judges::unmount;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -33,24 +34,8 @@ impl Mounted {
 
     /// Unmounts, and waits until all is written.
     pub(crate) fn end(mut self) {
-        unmount(&self.at);
+        unmount(&self.at).expect("umount");
         assert!(self.server.wait().expect("server").success(), "the mount ended with an error");
-    }
-}
-
-/// Unmounts. A program that another test starts at this moment has all of our open files until
-/// it begins to run, so that the mount can be in use for a moment.
-fn unmount(at: &Path) {
-    let start = Instant::now();
-    loop {
-        let output = Command::new("umount").arg(at).output().expect("umount");
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() {
-            return;
-        }
-        let is_over = start.elapsed() > Duration::from_secs(10) || !said.contains("busy");
-        assert!(!is_over, "umount: {said}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

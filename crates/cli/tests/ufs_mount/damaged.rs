@@ -1,6 +1,6 @@
 //! Images that are damaged, or become so while they are mounted.
 
-use crate::judges::{Scratch, run, seekless, text};
+use crate::judges::{Scratch, seekless, text, unmount};
 use crate::{Mounted, make, ready};
 use rustix::fs::statvfs;
 use std::fs;
@@ -86,7 +86,7 @@ fn an_image_cut_short_underfoot_is_an_error() {
     assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
     let later = fs::write(at.join("later"), b"x").expect_err("nothing is changed any more");
     assert!(later.raw_os_error().is_some(), "{later}");
-    run("umount", &[&at]);
+    unmount(&at).expect("umount");
     let ended = mounted.server.wait().expect("server");
     assert!(!ended.success(), "{ended}");
     assert_eq!(fs::metadata(&image).expect("image").len(), half);
@@ -114,7 +114,7 @@ fn what_cannot_be_read_is_told_at_the_end() {
         }
         let failed = (0..8).filter(|n| fs::read(at.join(n.to_string())).is_err()).count();
         assert_eq!(failed > 0, cut, "{failed} files");
-        run("umount", &[&at]);
+        unmount(&at).expect("umount");
         let ended = mounted.server.wait().expect("server");
         assert_eq!(ended.code(), Some(if cut { 6 } else { 0 }));
     }

@@ -8,7 +8,7 @@ mod judges;
 #[path = "../judges/mounted.rs"]
 mod mounted;
 
-use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text};
+use judges::{Scratch, dissect, failure, manifest, run, same, seekless, text, unmount};
 use mounted::Mounted;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -247,7 +247,7 @@ fn counted(image: &str, at: &Path, options: &str, how: &str) -> (String, String)
             assert!(errors.read_line(&mut asked).expect("read") > 0, "{asked}");
         }
     }
-    run("umount", &[at]);
+    unmount(at).expect("umount");
     let done = server.wait_with_output().expect("server");
     assert!(done.status.success(), "{done:?}");
     (String::from_utf8(done.stdout).expect("text"), asked)

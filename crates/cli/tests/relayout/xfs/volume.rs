@@ -1,7 +1,7 @@
 //! An image of XFS whose files can be exchanged, also where mkfs.xfs is too old to make
 //! one.
 
-use crate::judges::{Mounted, Scratch, can_mount, ready, run, skip};
+use crate::judges::{Mounted, Scratch, can_mount, ready, run, skip, unmount};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
@@ -52,7 +52,7 @@ impl Volume {
             skip("the kernel mounts no XFS with exchange=1");
             return None;
         }
-        run("umount", &[&at]);
+        unmount(&at).expect("umount");
         wait_until_free(&volume.image);
         Some(volume)
     }
