@@ -235,47 +235,86 @@ fn a_device_that_fails_shows_no_file_system() {
     assert_eq!(shown, "");
 }
 
+/// Killed while it writes. (What a device has if the power fails is seen by the order of
+/// writes: `the_beginning_comes_after_all_else`.)
 #[test]
 fn killed_at_any_moment() {
     let Some((scratch, tree)) = scene("device-kill") else { return };
     fs::write(format!("{tree}/large"), vec![7; 40 << 20]).expect("large");
-    let device = Device::new(&scratch, "device", 256 * MIB);
-    let args = ["build", &tree, "--force", "-o", device.path()];
-    let started = Instant::now();
-    text(&seekless(&args));
-    let usual = started.elapsed();
-    let whole = device.bytes();
+    let device = Device::new(&scratch, "device", 128 * MIB);
     // Before each run it holds another file system, which must be whole or gone.
     let other = scratch.join("other");
-    text(&seekless(&["build", &format!("{tree}/d1"), "-o", &other, "--size", "256M"]));
+    text(&seekless(&["build", &format!("{tree}/d1"), "-o", &other, "--size", "128M"]));
     let old = fs::read(&other).expect("other");
-    let (mut killed, mut gone) = (0, 0);
-    for round in 0..24u32 {
-        run(
-            "dd",
-            &[
-                &format!("if={other}"),
-                &format!("of={}", device.path()),
-                "bs=4M",
-                "status=none",
-                "conv=fsync",
-            ],
-        );
-        let mut child = command(&args).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::min(usual, Duration::from_secs(5)) * round / 20);
-        child.kill().expect("kill");
-        let done = child.wait().expect("wait").success();
-        killed += u32::from(!done);
-        let bytes = device.bytes();
-        if bytes == old {
-            assert!(!done, "round {round}");
-        } else if bytes != whole {
-            assert!(!done, "round {round}");
-            assert_eq!(device.blkid(), "", "round {round}");
-            gone += 1;
+    for more in [
+        &[][..],
+        &["--disk", "--esp-size", "40M"],
+        &["--format", "ufs2"],
+        &["--format", "fat32", "--drop", "all"],
+    ] {
+        let args = [&["build", &tree, "--force", "-o", device.path()], more].concat();
+        let started = Instant::now();
+        text(&seekless(&args));
+        let usual = started.elapsed();
+        let whole = device.bytes();
+        let (mut killed, mut gone) = (0, 0);
+        for round in 0..16u32 {
+            let (from, to) = (format!("if={other}"), format!("of={}", device.path()));
+            run("dd", &[&from, &to, "bs=4M", "status=none", "conv=fsync"]);
+            let mut child = command(&args);
+            let child = child.stderr(Stdio::null()).stdout(Stdio::null()).spawn();
+            let mut child = child.expect("seekless");
+            std::thread::sleep(Duration::min(usual, Duration::from_secs(5)) * round / 16);
+            child.kill().expect("kill");
+            let done = child.wait().expect("wait").success();
+            killed += u32::from(!done);
+            let bytes = device.bytes();
+            if bytes == old {
+                assert!(!done, "{more:?}, round {round}");
+            } else if bytes != whole {
+                assert!(!done, "{more:?}, round {round}");
+                assert_eq!(device.blkid(), "", "{more:?}, round {round}");
+                gone += 1;
+            }
         }
+        assert!(killed > 3 && gone > 0, "{more:?}: {killed} killed, {gone} while writing");
     }
-    assert!(killed > 3 && gone > 0, "{killed} killed, {gone} of them while writing");
+}
+
+/// What the first sectors say is true only when all else is on stable storage: by the calls
+/// that reach the device.
+#[test]
+fn the_beginning_comes_after_all_else() {
+    let Some((scratch, tree)) = scene("device-order") else { return };
+    if !ready("strace") {
+        return;
+    }
+    let (device, log) = (Device::new(&scratch, "device", 64 * MIB), scratch.join("calls"));
+    for more in [&[][..], &["--disk", "--esp-size", "8M"], &["--format", "fat16", "--drop", "all"]]
+    {
+        let built = command(&[&["build", &tree, "--force", "-o", device.path()], more].concat());
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-y", "-e", "trace=pwrite64,fdatasync,fsync", "-o", &log]);
+        text(&traced.arg(built.get_program()).args(built.get_args()).output().expect("strace"));
+        let calls = fs::read_to_string(&log).expect("calls");
+        let own = format!("<{}>", device.path());
+        let mut order = Vec::new();
+        for call in calls.lines().filter(|call| call.contains(&own)) {
+            // The last argument of a write is where it goes to.
+            let offset = call.rsplit_once(") = ").and_then(|(args, _)| args.rsplit_once(", "));
+            order.push(match offset {
+                Some((_, offset)) if call.contains("pwrite64") => {
+                    let offset: usize = offset.parse().expect("an offset");
+                    if offset < 512 << 10 { "beginning" } else { "rest" }
+                }
+                _ => "flush",
+            });
+        }
+        order.dedup();
+        let end = &order[order.len().saturating_sub(4)..];
+        assert_eq!(end, ["rest", "flush", "beginning", "flush"], "{more:?}: {order:?}");
+        assert_eq!(order.iter().filter(|what| **what == "beginning").count(), 1, "{order:?}");
+    }
 }
 
 #[test]
