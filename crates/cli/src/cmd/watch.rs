@@ -7,7 +7,7 @@ use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use crate::relayout::Target;
 use crate::say::say;
-use crate::watching::{Config, Daemon, Done, ROOT, Store, Worker, ask};
+use crate::watching::{Config, Daemon, Done, ROOT, Running, Store, Worker};
 use clap::{Args, Subcommand};
 use seekless_layout::habits::{Habits, Round};
 use serde_json::{Value, json};
@@ -116,14 +116,18 @@ fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Fail
     let Common { mount, config, state } = &args.common;
     let config = Config::load(config.as_deref())?;
     let store = Store::new(state, &Target::open(mount)?)?;
-    let Some(_lock) = store.lock()? else {
+    if let Some(daemon) = Running::find(&store)? {
         let question = json!({ "what": "now", "dry_run": args.dry_run });
-        let answer = ask(&store, &question, &mut signals)?;
+        let answer = daemon.ask(&question, &mut signals)?;
         if let Some(error) = answer["error"].as_str() {
             return Err(Failure::new(Kind::System, error).about("the daemon"));
         }
         print(mount, &answer, args.dry_run, global);
         return Ok(());
+    }
+    let Some(_lock) = store.lock()? else {
+        let what = "is worked on by hand, or a daemon begins or ends: try again";
+        return Err(Failure::new(Kind::System, what).about(mount.display()));
     };
     let mut habits = store.load(config.rules())?;
     let worker = Worker { mount, config: &config, dry_run: args.dry_run };
@@ -164,7 +168,10 @@ fn forget(args: &ForgetArgs, global: &Global) -> Result<(), Failure> {
     let config = Config::load(config.as_deref())?;
     let store = Store::new(state, &Target::open(mount)?)?;
     let Some(_lock) = store.lock()? else {
-        let what = "a daemon runs for it: stop it first";
+        let what = match Running::find(&store)? {
+            Some(_) => "a daemon runs for it: stop it first",
+            None => "is worked on by hand, or a daemon begins or ends: try again",
+        };
         return Err(Failure::new(Kind::System, what).about(mount.display()));
     };
     let mut habits = store.load(config.rules())?;

@@ -1,14 +1,15 @@
 //! The daemon: listens, learns, and works when the machine is idle.
 
 use super::listener::Listener;
-use super::{Config, Done, Store, Worker, files, now, request};
+use super::request::{Asked, Requests};
+use super::{Config, Done, Store, Worker, files, now};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::interrupted;
 use crate::relayout::Target;
 use crate::say;
 use seekless_host::pressure::{self, Resource};
 use seekless_layout::habits::{Filed, Habits, Idle, IdleRules, MachineState, Round, Seconds, Wait};
-use serde_json::{Value, json};
+use serde_json::json;
 use signal_hook::iterator::Signals;
 use std::fs::File;
 use std::path::Path;
@@ -34,6 +35,7 @@ pub(crate) struct Daemon<'a> {
     config: &'a Config,
     dry_run: bool,
     store: Store,
+    requests: Requests,
     /// Held as long as it runs.
     _lock: File,
     /// The directory of the mount: what files are opened by number on.
@@ -80,12 +82,14 @@ impl<'a> Daemon<'a> {
         // Not the target's: the lock of the volume goes with its last descriptor.
         let dir = &target.mount.dir;
         let on = File::open(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        let requests = Requests::new(&store)?;
         let (idle, moment) = (Idle::default(), now());
         let daemon = Self {
             mount,
             config,
             dry_run,
             store,
+            requests,
             _lock: lock,
             on,
             listener,
@@ -125,8 +129,8 @@ impl<'a> Daemon<'a> {
             }
             ticked = moment;
             self.file(moment, moment);
-            if let Some(asked) = request::pending(&self.store) {
-                self.answer(&asked)?;
+            while let Some(asked) = self.requests.next() {
+                self.answer(asked)?;
             }
             if moment.abs_diff(self.looked) >= self.config.idle.check.0 {
                 self.looked = moment;
@@ -215,7 +219,7 @@ impl<'a> Daemon<'a> {
         dry_run: bool,
         gives_way: bool,
     ) -> Result<(Vec<Done>, Wait), Ended> {
-        let Self { habits, listener, signals, store, mount, .. } = self;
+        let Self { habits, listener, signals, store, mount, requests, .. } = self;
         let IdleRules { opens: most, battery, .. } = habits.rules().idle;
         let worker = Worker { mount, config: self.config, dry_run };
         let mut why = None;
@@ -228,6 +232,7 @@ impl<'a> Daemon<'a> {
                 return Err(interrupted(signal));
             }
             listener.drain()?;
+            requests.meanwhile();
             let is_busy = gives_way
                 && (listener.rate().is_some_and(|rate| rate > most)
                     || (!battery && pressure::is_on_battery()));
@@ -249,12 +254,13 @@ impl<'a> Daemon<'a> {
     }
 
     /// Works now, since somebody has asked for it.
-    fn answer(&mut self, asked: &Value) -> Result<(), Failure> {
-        if asked["what"] == "save" {
+    fn answer(&mut self, asked: Asked) -> Result<(), Failure> {
+        if asked.question["what"] == "save" {
             self.keep()?;
-            return request::answer(&self.store, &json!({}));
+            asked.answer(&json!({}));
+            return Ok(());
         }
-        let dry_run = self.dry_run || asked["dry_run"] == true;
+        let dry_run = self.dry_run || asked.question["dry_run"] == true;
         // A trial leaves no trace.
         let before = dry_run.then(|| self.habits.clone());
         let worked = self.work(Round::by_hand(), dry_run, false);
@@ -270,7 +276,8 @@ impl<'a> Daemon<'a> {
             Err(Ended::Signal | Ended::Busy) => json!({ "error": "the daemon was ended" }),
         };
         self.keep()?;
-        request::answer(&self.store, &value)
+        asked.answer(&value);
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ mod work;
 pub(crate) use config::Config;
 pub(crate) use daemon::Daemon;
 pub(crate) use files::Names;
-pub(crate) use request::ask;
+pub(crate) use request::Running;
 pub(crate) use store::{ROOT, Store};
 pub(crate) use work::{Done, Worker};
 

@@ -1,76 +1,161 @@
-//! A daemon that runs is asked to work now: by a file beside its state, which it takes
-//! away when it answers with another.
+//! A daemon that runs is asked by a socket beside its state. Whoever connects knows that
+//! it runs, and takes no lock to find that out: a lock, held for a moment only, would turn
+//! away a daemon that begins at that moment.
 
 use super::store::Store;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
-use crate::output::replace;
-use serde_json::Value;
+use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
-use std::io;
-use std::path::Path;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is looked whether there is an answer.
+/// How often it is looked whether a signal has come.
 const POLL: Duration = Duration::from_millis(200);
 
-const REQUEST: &str = "request";
-const ANSWER: &str = "answer";
+/// How long whoever asks may take to do so, or to take the answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What was asked for, if anything was.
-pub(super) fn pending(store: &Store) -> Option<Value> {
-    let text = std::fs::read(store.path(REQUEST)).ok()?;
-    Some(serde_json::from_slice(&text).unwrap_or(Value::Null))
+/// No question has more bytes.
+const LONGEST: u64 = 4096;
+
+const SOCKET: &str = "socket";
+
+/// The socket's path by way of an open directory: the address of a socket has at most
+/// 108 bytes (unix(7)).
+fn address(store: &Store) -> Result<(File, PathBuf), Failure> {
+    let dir = store.open()?;
+    let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
+    Ok((dir, path.into()))
 }
 
-fn write(path: &Path, value: &Value) -> Result<(), Failure> {
-    replace(path, |out| serde_json::to_writer(out, value).map_err(io::Error::from))
+/// What a daemon is asked.
+pub(super) struct Requests {
+    listener: UnixListener,
+    /// Where the socket is, to be removed.
+    path: PathBuf,
+    /// What must wait until it has done what it does.
+    waiting: VecDeque<Asked>,
 }
 
-/// Answers what was asked for.
-pub(super) fn answer(store: &Store, value: &Value) -> Result<(), Failure> {
-    write(&store.path(ANSWER), value)?;
-    let request = store.path(REQUEST);
-    std::fs::remove_file(&request).or_else(|error| match error.kind() {
-        // Whoever asked has gone.
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(Failure::io(request.display(), &error)),
-    })
+/// A question, and who waits for the answer.
+pub(super) struct Asked {
+    pub(super) question: Value,
+    stream: UnixStream,
 }
 
-/// Asks the daemon that has the lock of `store`, and waits for its answer.
-///
-/// # Errors
-/// When it ends before, or a signal comes.
-pub(crate) fn ask(
-    store: &Store,
-    question: &Value,
-    signals: &mut Signals,
-) -> Result<Value, Failure> {
-    let (request, answer) = (store.path(REQUEST), store.path(ANSWER));
-    let _ = std::fs::remove_file(&answer);
-    write(&request, question)?;
-    let waited = loop {
-        if let Err(failure) = uninterrupted(signals) {
-            break Err(failure);
+impl Asked {
+    fn read(mut stream: UnixStream) -> io::Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut text = Vec::new();
+        (&mut stream).take(LONGEST).read_to_end(&mut text)?;
+        Ok(Self { question: serde_json::from_slice(&text)?, stream })
+    }
+
+    /// Answers. Whoever asked may have gone, which is no error of ours.
+    pub(super) fn answer(mut self, value: &Value) {
+        let _ = self.stream.write_all(value.to_string().as_bytes());
+    }
+}
+
+impl Requests {
+    /// Begins to listen; the caller has the lock of `store`, so that a socket that is
+    /// there is one of a daemon that was killed.
+    pub(super) fn new(store: &Store) -> Result<Self, Failure> {
+        let path = store.path(SOCKET);
+        let failed = |error| Failure::io(path.display(), &error);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
         }
-        match std::fs::read(&answer) {
-            Ok(text) => {
-                break serde_json::from_slice(&text).map_err(|error| {
-                    Failure::new(Kind::Corrupt, error.to_string()).about(answer.display())
-                });
+        let (_dir, address) = address(store)?;
+        let listener = UnixListener::bind(address).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener, path, waiting: VecDeque::new() })
+    }
+
+    /// Who has connected, and asks something that can be understood.
+    fn accept(&self) -> Option<Asked> {
+        loop {
+            let (stream, _) = self.listener.accept().ok()?;
+            if let Ok(asked) = Asked::read(stream) {
+                return Some(asked);
             }
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                break Err(Failure::io(answer.display(), &error));
+        }
+    }
+
+    /// What is asked next.
+    pub(super) fn next(&mut self) -> Option<Asked> {
+        self.waiting.pop_front().or_else(|| self.accept())
+    }
+
+    /// While work is done: tells those who ask for the state that it is kept, as it was
+    /// when the work began. Others wait.
+    pub(super) fn meanwhile(&mut self) {
+        while let Some(asked) = self.accept() {
+            if asked.question["what"] == "save" {
+                asked.answer(&json!({}));
+            } else {
+                self.waiting.push_back(asked);
             }
-            Err(_) => {}
         }
-        if store.lock()?.is_some() {
-            break Err(Failure::new(Kind::System, "the daemon has ended before it answered"));
+    }
+}
+
+impl Drop for Requests {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A daemon that runs.
+pub(crate) struct Running(UnixStream);
+
+impl Running {
+    /// The daemon of `store`'s volume; `None` when none runs.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn find(store: &Store) -> Result<Option<Self>, Failure> {
+        let (_dir, address) = address(store)?;
+        match UnixStream::connect(address) {
+            Ok(stream) => Ok(Some(Self(stream))),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+                _ => Err(Failure::io(store.path(SOCKET).display(), &error)),
+            },
         }
-        std::thread::sleep(POLL);
-    };
-    let _ = std::fs::remove_file(&request);
-    let _ = std::fs::remove_file(&answer);
-    waited
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// When the daemon ends before, or a signal comes.
+    pub(crate) fn ask(self, question: &Value, signals: &mut Signals) -> Result<Value, Failure> {
+        let Self(mut stream) = self;
+        let gone = || Failure::new(Kind::System, "the daemon has ended before it answered");
+        stream.set_read_timeout(Some(POLL)).map_err(|error| Failure::io("socket", &error))?;
+        stream.write_all(question.to_string().as_bytes()).map_err(|_| gone())?;
+        stream.shutdown(Shutdown::Write).map_err(|_| gone())?;
+        let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+        loop {
+            uninterrupted(signals)?;
+            match stream.read(&mut buffer) {
+                // An answer that is cut off is none.
+                Ok(0) => return serde_json::from_slice(&answer).map_err(|_| gone()),
+                Ok(count) => answer.extend_from_slice(&buffer[..count]),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
+                    _ => return Err(gone()),
+                },
+            }
+        }
+    }
 }

@@ -46,9 +46,12 @@ impl Store {
     /// Keeps others off who write here, until what is returned is dropped; `None` when
     /// somebody else does so.
     pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
-        let dir = File::open(&self.dir);
-        let dir = dir.map_err(|error| Failure::io(self.dir.display(), &error))?;
+        let dir = self.open()?;
         Ok(handle::lock(&dir)?.then_some(dir))
+    }
+
+    pub(super) fn open(&self) -> Result<File, Failure> {
+        File::open(&self.dir).map_err(|error| Failure::io(self.dir.display(), &error))
     }
 
     /// What is known, and when it was saved; `None` when nothing was.

@@ -1,14 +1,18 @@
 //! `seekless watch` on a mounted ext4: what it learns, moves and refuses.
 
 use super::judges::{
-    Mounted, Scratch, can_mount, command, failure, manifest, run, same, seekless, text,
+    Mounted, Scratch, can_mount, command, failure, manifest, ready, run, same, seekless, text,
 };
 use super::{account, number, places, prepare};
 use seekless_fs::Mapping;
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -42,14 +46,19 @@ struct Daemon(Child);
 
 impl Daemon {
     /// Ends it with a signal; what it has said.
-    fn end(self, signal: &str) -> String {
+    fn end(mut self, signal: &str) -> String {
         run("kill", &[signal, &self.0.id().to_string()]);
-        let mut this = std::mem::ManuallyDrop::new(self);
-        let status = this.0.wait().expect("child");
-        assert!(signal == "-KILL" || status.success(), "{status}");
+        let status = self.0.wait().expect("child");
+        let said = self.said();
+        assert!(signal == "-KILL" || status.success(), "{status}: {said}");
+        said
+    }
+
+    /// What it has said, when it has ended.
+    fn said(&mut self) -> String {
         let mut said = String::new();
-        let stderr = this.0.stderr.as_mut().expect("stderr");
-        std::io::Read::read_to_string(stderr, &mut said).expect("stderr");
+        let stderr = self.0.stderr.as_mut().expect("stderr");
+        stderr.read_to_string(&mut said).expect("stderr");
         said
     }
 }
@@ -97,8 +106,11 @@ impl Watched {
         let state = self.state();
         let args = [&self.args("run", &state)[..], &["--config", config], more].concat();
         let child = command(&args).stderr(Stdio::piped()).spawn().expect("seekless");
-        let daemon = Daemon(child);
+        let mut daemon = Daemon(child);
         until("the daemon", || {
+            if daemon.0.try_wait().expect("child").is_some() {
+                panic!("the daemon has ended: {}", daemon.said());
+            }
             let asked = [&self.args("status", &state)[..], &["--json"]].concat();
             let output = seekless(&asked);
             String::from_utf8_lossy(&output.stdout).contains("\"running\":true")
@@ -303,6 +315,87 @@ fn killed_while_it_moves() {
     }
     println!("{killed} of 8 were ended, {moved} of them when something had been moved");
     assert!(killed >= 2 && moved >= 1, "{killed} ended, {moved} in the middle");
+}
+
+#[test]
+fn asked_from_several_sides() {
+    if !can_mount() {
+        return;
+    }
+    let watched = Watched::new("watch-asked");
+    watched.learn();
+    let config = watched.config(BUSY);
+    let asks = |what: &str, more: &[&str]| {
+        let state = watched.state();
+        let told = text(&seekless(&[&watched.args(what, &state)[..], &["--json"], more].concat()));
+        serde_json::from_str::<Value>(&told).expect("JSON")
+    };
+    // Who only looks takes no lock, not for a moment: a daemon that begins would be
+    // turned away.
+    if ready("strace") {
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-e", "trace=flock", env!("CARGO_BIN_EXE_seekless")]);
+        let state = watched.state();
+        let output = traced.args(watched.args("status", &state)).output().expect("strace");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !told.contains("flock"), "{told}");
+    }
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let state = watched.state();
+                    let output = seekless(&watched.args("status", &state));
+                    let said = String::from_utf8_lossy(&output.stderr);
+                    let is_end = said.contains("has ended before it answered");
+                    assert!(output.status.success() || is_end, "{said}");
+                }
+            });
+        }
+        for _ in 0..5 {
+            watched.daemon(&config, &[]).end("-TERM");
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+
+    // Each gets an answer, and the one to its question.
+    let daemon = watched.daemon(&config, &[]);
+    std::thread::scope(|scope| {
+        for count in 0..8 {
+            let asks = &asks;
+            let config = &config;
+            scope.spawn(move || {
+                if count % 2 == 0 {
+                    assert_eq!(asks("status", &[])["running"], true);
+                } else {
+                    let told = asks("now", &["--dry-run", "--config", config]);
+                    assert_eq!(told["done"][0]["verdict"], "would_move", "{told}");
+                }
+            });
+        }
+    });
+    // Half a question, and none.
+    let dir = fs::read_dir(watched.state()).expect("state").next().expect("one").expect("entry");
+    let socket = dir.path().join("socket");
+    for question in ["", "{\"what\":", "{}{}"] {
+        let mut stream = UnixStream::connect(&socket).expect("socket");
+        stream.write_all(question.as_bytes()).expect("write");
+        stream.shutdown(Shutdown::Write).expect("shutdown");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("the end");
+        assert!(answer.is_empty(), "{question}: {answer:?}");
+    }
+    let mute = UnixStream::connect(&socket).expect("socket");
+    assert_eq!(asks("status", &[])["running"], true);
+    drop(mute);
+    // What a killed one leaves is no daemon.
+    daemon.end("-KILL");
+    assert!(socket.exists());
+    assert_eq!(asks("status", &[])["running"], false);
+    watched.daemon(&config, &[]).end("-TERM");
+    assert!(!socket.exists());
+    watched.judge();
 }
 
 fn starts_at(path: &Path) -> u64 {

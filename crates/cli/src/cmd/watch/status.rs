@@ -8,7 +8,7 @@ use crate::output::replace;
 use crate::relayout::Target;
 use crate::say::say;
 use crate::usage;
-use crate::watching::{self, Config, Names, Store, ask};
+use crate::watching::{self, Config, Names, Running, Store};
 use crate::written::Written;
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
@@ -57,10 +57,11 @@ pub(super) fn run(args: &StatusArgs, mut signals: Signals, global: &Global) -> R
     let config = Config::load(config.as_deref())?;
     let target = Target::open(mount)?;
     let store = Store::new(state, &target)?;
-    let is_running = match store.lock()? {
-        Some(_) => false,
-        None => ask(&store, &json!({ "what": "save" }), &mut signals).map(|_| true)?,
-    };
+    let daemon = Running::find(&store)?;
+    let is_running = daemon.is_some();
+    if let Some(daemon) = daemon {
+        daemon.ask(&json!({ "what": "save" }), &mut signals)?;
+    }
     let moment = watching::now();
     let known = store.read(config.rules())?;
     let (habits, saved) = known.unwrap_or_else(|| (Habits::new(config.rules()), moment));
