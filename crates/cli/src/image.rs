@@ -9,6 +9,7 @@ use crate::failure::{Failure, Kind};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
+use seekless_units::ByteLen;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,6 +56,15 @@ pub(crate) fn device_in_use(
 ) -> Result<Arc<dyn BlockDevice>, Failure> {
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
     part(path, device, place)
+}
+
+/// Which bytes of an image are meant: the first, and how many; `None` when all are.
+pub(crate) fn part_of(
+    path: &Path,
+    place: &PlaceArgs,
+) -> Result<Option<(ByteLen, ByteLen)>, Failure> {
+    let whole = || device_in_use(path, &PlaceArgs::default());
+    place.is_part().then(|| partition::range(path, &whole()?, place)).transpose()
 }
 
 /// The same for reading and writing, by nobody else at the same time.

@@ -13,7 +13,7 @@ use crate::output::Output;
 use block::BlockTarget;
 use clap::ValueEnum;
 use qcow2::{Qcow2Target, file_of_length};
-use seekless_device::{BlockDevice, Window};
+use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
@@ -172,4 +172,25 @@ impl Target {
             Sink::Device(target) => target.finish(),
         }
     }
+}
+
+/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros.
+pub(crate) fn copy_range(
+    old: &dyn BlockDevice,
+    new: &dyn BlockDevice,
+    from: u64,
+    to: u64,
+) -> Result<(), DeviceError> {
+    let mut buf = vec![0; 1 << 20];
+    let mut at = from;
+    while at < to {
+        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
+        let (part, lba) = (&mut buf[..len], Lba::containing(ByteLen::new(at)));
+        old.read(lba, part)?;
+        if part.iter().any(|&byte| byte != 0) {
+            new.write(lba, part)?;
+        }
+        at += len as u64;
+    }
+    Ok(())
 }

@@ -177,7 +177,7 @@ impl Workbench {
         let server = Server::new(disk, &scratch.0, title)?;
         // Nothing of it is left however this ends: the file has no name any more.
         std::fs::remove_file(&image).map_err(|error| Failure::io(image.display(), &error))?;
-        let options = LoopOptions { read_only: false, direct: true };
+        let options = LoopOptions { direct: true, ..LoopOptions::default() };
         let device = LoopDevice::new(&server.dir.join("disk"), options)?;
         Ok(Self { fs, device, server, scratch })
     }

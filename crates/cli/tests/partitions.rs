@@ -3,7 +3,7 @@
 #[path = "judges/mod.rs"]
 mod judges;
 
-use judges::{Scratch, command, failure, skip, text};
+use judges::{Scratch, can_mount, command, failure, ready, run, skip, text};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -309,4 +309,115 @@ fn a_partition_is_a_source() {
         let (code, said) = failure(&output);
         assert!(code == 2 && said.contains("take one source"), "{said}");
     }
+}
+
+/// The same prediction and the same requests as on an image of the partition alone.
+#[test]
+fn a_kernel_is_asked_about_a_partition() {
+    let Some(Disk { scratch, disk, root }) = prepare("partitions-kernel", TABLES[0]) else {
+        return;
+    };
+    if !can_mount() {
+        return;
+    }
+    let trace = trace_of(&scratch);
+    let verified = |image: &Path, more: &[&str], how: &[&str]| {
+        let args = [&["--trace", &trace, "--json"][..], more, how].concat();
+        let mut told: Value = serde_json::from_str(&of("score", image, &args)).unwrap();
+        told["image"] = Value::Null;
+        told
+    };
+    let part = ["--partition", "root"];
+    let kernel = ["--verify-kernel"];
+    assert_eq!(verified(&disk, &part, &kernel), verified(&root, &[], &kernel));
+    let program = [
+        "--verify-program",
+        "--tolerance",
+        "100000",
+        "--runs",
+        "1",
+        "--",
+        "cat",
+        "{}/d0/f0",
+        "{}/d7/f7",
+    ];
+    assert_eq!(verified(&disk, &part, &program), verified(&root, &[], &program));
+
+    // A journal to be replayed: a copy of the disk is mounted, and nothing is written to it.
+    let commands = "journal_open\njournal_write -b 40 /dev/zero\njournal_close\n";
+    let dirty = scratch.path().join("dirty.img");
+    fs::copy(&root, &dirty).unwrap();
+    let mut debugfs = Command::new("debugfs")
+        .args(["-w", "-f", "-"])
+        .arg(&dirty)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    debugfs.stdin.take().unwrap().write_all(commands.as_bytes()).unwrap();
+    debugfs.wait().unwrap();
+    let mut bytes = fs::read(&disk).unwrap();
+    bytes[ROOT..ROOT + 47 * MIB].copy_from_slice(&fs::read(&dirty).unwrap());
+    fs::write(&disk, &bytes).unwrap();
+    let info = of("info", &disk, &["--partition", "2", "--skip-journal", "--json"]);
+    assert!(info.contains("needs_recovery"), "{info}");
+    verified(&disk, &part, &["--verify-kernel", "--tolerance", "100000"]);
+    assert!(fs::read(&disk).unwrap() == bytes, "the disk was changed");
+}
+
+#[test]
+fn a_partition_is_aged() {
+    let Some(Disk { scratch, disk, root }) = prepare("partitions-age", TABLES[0]) else { return };
+    let how = ["--profile", "mail", "--ops", "2000", "--into", "mail"];
+    let how = [&how[..], &["-q"]].concat();
+    let (alone, whole) = (scratch.join("alone.img"), scratch.path().join("whole.img"));
+    of("age", &root, &[&how[..], &["-o", &alone]].concat());
+    let part = ["--partition", "root"];
+    let before = fs::read(&disk).unwrap();
+    of("age", &disk, &[&how[..], &part, &["-o", whole.to_str().unwrap()]].concat());
+    assert!(fs::read(&disk).unwrap() == before, "the old disk was changed");
+    assert!(root_of(&whole, &scratch) == fs::read(&alone).unwrap(), "another file system");
+    assert!(around(&whole) == around(&disk), "something else was changed");
+    if ready("qemu-img") {
+        // To a qcow2 image, and from one.
+        let (first, second) = (scratch.path().join("1.qcow2"), scratch.path().join("2.qcow2"));
+        of("age", &disk, &[&how[..], &part, &["-o", first.to_str().unwrap()]].concat());
+        let same = |image: &Path| {
+            run("qemu-img", &["compare", image.to_str().unwrap(), whole.to_str().unwrap()]);
+        };
+        same(&first);
+        run(
+            "qemu-img",
+            &["convert", "-O", "qcow2", disk.to_str().unwrap(), second.to_str().unwrap()],
+        );
+        let output = command(&["age"]).arg(&second).args(&how).args(part).output().unwrap();
+        let (code, said) = failure(&output);
+        assert!(code == 4 && said.contains("-o NEW"), "{code}: {said}");
+        let third = scratch.path().join("3.qcow2");
+        of("age", &second, &[&how[..], &part, &["-o", third.to_str().unwrap()]].concat());
+        same(&third);
+    }
+    of("age", &disk, &[&how[..], &part].concat());
+    assert!(fs::read(&disk).unwrap() == fs::read(&whole).unwrap(), "in place: another disk");
+    let output = command(&["age"]).arg(&disk).args(&how).output().unwrap();
+    let (code, said) = failure(&output);
+    assert!(code == 4 && said.contains("choose one with --partition"), "{code}: {said}");
+}
+
+#[test]
+fn a_partition_is_tuned() {
+    let Some(Disk { scratch, disk, .. }) = prepare("partitions-tune", TABLES[0]) else { return };
+    let volume = scratch.path().join("volume.img");
+    text(&command(&["mkfs", "--format", "ufs2", "--size", "16M"]).arg(&volume).output().unwrap());
+    let mut bytes = fs::read(&disk).unwrap();
+    bytes[MIB..17 * MIB].copy_from_slice(&fs::read(&volume).unwrap());
+    fs::write(&disk, &bytes).unwrap();
+    let part = ["--partition", "1"];
+    let tuned = ["-n", "enable", "-m", "5", "-A"];
+    assert_eq!(of("tune", &disk, &[&["-p"], &part[..]].concat()), of("tune", &volume, &["-p"]));
+    of("tune", &volume, &tuned);
+    of("tune", &disk, &[&tuned[..], &part].concat());
+    bytes[MIB..17 * MIB].copy_from_slice(&fs::read(&volume).unwrap());
+    assert!(fs::read(&disk).unwrap() == bytes, "not what is written to the volume alone");
 }

@@ -51,12 +51,16 @@ struct LoopConfig {
 const _: () = assert!(size_of::<LoopInfo>() == 232 && size_of::<LoopConfig>() == 304);
 
 /// How a file is made a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LoopOptions {
     /// Nothing is written.
     pub read_only: bool,
     /// Past the page cache of the file behind it.
     pub direct: bool,
+    /// The byte of the file that the device begins with: a multiple of 512.
+    pub offset: u64,
+    /// Bytes of the device; 0 is all that follows.
+    pub len: u64,
 }
 
 /// A file as a block device. The kernel takes the device down when nobody has
@@ -144,8 +148,8 @@ fn configure(device: &File, image: &File, options: LoopOptions) -> io::Result<()
         device: 0,
         inode: 0,
         rdevice: 0,
-        offset: 0,
-        size_limit: 0,
+        offset: options.offset,
+        size_limit: options.len,
         number: 0,
         encrypt_type: 0,
         encrypt_key_size: 0,

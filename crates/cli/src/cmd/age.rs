@@ -4,7 +4,7 @@ mod image;
 mod mounted;
 mod show;
 
-use crate::args::Global;
+use crate::args::{Global, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::say::say;
@@ -39,26 +39,30 @@ Examples:
   seekless age disk.img -o aged.img --profile git --ops 50000 --plot age.html
   seekless age disk.img --ops 20000 --mount-options policy=depth,blocks=next-free
   seekless age card.img --profile server --ops 20000 --mount-options clusters=random
+  seekless age cloud.img --partition root --into old -o aged.qcow2 --ops 20000
   seekless age --mounted /mnt --profile build --ops 100000 --json
   seekless age --show-profile mail > mine.toml
 
 Ctrl-C ends a run after the current operation and leaves a consistent, clean
 image. If a run was killed, repair its image with `seekless check -p`.")]
 pub(crate) struct AgeArgs {
-    /// Image to age (in place unless -o is given)
+    /// Image to age: a file (raw; qcow2 with -o), or a block device; in place unless -o is
+    /// given
     #[arg(required_unless_present_any = ["mounted", "show_profile"])]
     image: Option<PathBuf>,
     /// Age the file system mounted on DIR, in a new directory `aged` on it
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["image", "output", "mount_options",
+          "partition", "offset"])]
     mounted: Option<PathBuf>,
     /// Allow --mounted to name any directory; the file system that contains it is
     /// filled, even the root file system
     #[arg(long, requires = "mounted")]
     any_directory: bool,
-    /// Write an aged copy and leave the image unchanged
+    /// Write an aged copy and leave the image unchanged: a file (qcow2 if its name ends in
+    /// .qcow2), or a block device
     #[arg(short, long, value_name = "NEW")]
     output: Option<PathBuf>,
-    /// Replace the output if it exists
+    /// Replace the output file if it exists, or what the block device holds
     #[arg(long, requires = "output")]
     force: bool,
     /// Workload profile: packages, mail, build, git, server, or a file
@@ -92,8 +96,10 @@ pub(crate) struct AgeArgs {
     /// Print a built-in profile
     #[arg(long, value_name = "NAME", conflicts_with_all = ["image", "mounted", "any_directory",
           "output", "force", "profile", "ops", "fullness", "seed", "samples", "into",
-          "mount_options", "plot"])]
+          "mount_options", "plot", "partition", "offset"])]
     show_profile: Option<String>,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {

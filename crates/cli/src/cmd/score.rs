@@ -6,7 +6,7 @@ use crate::image;
 use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
-use crate::verify::{self, VerifyArgs, Wanted};
+use crate::verify::{self, Subject, VerifyArgs, Wanted};
 use clap::Args;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
@@ -33,6 +33,7 @@ Examples:
   seekless score disk.img --trace boot.trace --json | jq .seeks
   seekless score disk.img --trace boot.trace --io-log io.jsonl
   seekless score disk.img --trace boot.trace --verify-kernel
+  seekless score cloud.img --partition root --trace boot.trace --verify-kernel
   seekless score old.img new.img --trace job.trace --verify-program -- find {} -size +1M
   seekless score disk.img --trace job.trace --verify-program --chroot --explain -- /bin/job")]
 pub(crate) struct ScoreArgs {
@@ -63,10 +64,6 @@ pub(crate) struct ScoreArgs {
 }
 
 pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure> {
-    if args.verify.wanted() && args.place.is_part() {
-        let why = "--verify-kernel and --verify-program take images of one file system";
-        return Err(Failure::usage(why).hint("copy the partition to a file of its own"));
-    }
     if args.verify.wanted() {
         let images = std::iter::once(&args.image).chain(&args.other);
         for image in images {
@@ -89,7 +86,11 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         .collect::<Result<_, Failure>>()?;
     if args.verify.wanted() {
         let paths = std::iter::once(&args.image).chain(&args.other);
-        let images: Vec<_> = paths.map(PathBuf::as_path).zip(&scored).collect();
+        let mut images = Vec::new();
+        for (path, scored) in paths.zip(&scored) {
+            let part = image::part_of(path, &args.place)?;
+            images.push((Subject { path, part, image: scored.image.as_ref() }, scored));
+        }
         let (model, io_log) = (&model, args.io_log.as_deref());
         let wanted = Wanted { model, devices: &args.devices, explain: args.explain, io_log };
         return verify::verify(&args.verify, &wanted, global, &images, &events);

@@ -23,6 +23,7 @@ Examples:
   seekless tune disk.img -p
   seekless tune disk.img -n enable
   seekless tune disk.img -m 5 -o space -A
+  seekless tune bsd.img --partition 1 -n enable
   seekless tune --json disk.img -p")]
 pub(crate) struct TuneArgs {
     /// Image file or block device
@@ -61,6 +62,8 @@ pub(crate) struct TuneArgs {
     /// Print the parameters (after any changes)
     #[arg(short = 'p', long, action = ArgAction::SetTrue)]
     print: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +85,9 @@ pub(crate) fn run(args: &TuneArgs, global: &Global) -> Result<ExitCode, Failure>
         return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
     }
     let device = if only_print {
-        image::device(&args.image, &PlaceArgs::default())?
+        image::device(&args.image, &args.place)?
     } else {
-        image::locked(&args.image)?
+        image::device_locked(&args.image, &args.place)?
     };
     let only = "tune works on UFS1 and UFS2 images (for ext there is tune2fs)";
     refuse_others(&args.image, device.as_ref(), &[seekless_ffs::FORMAT], only)?;

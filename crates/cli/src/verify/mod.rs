@@ -13,6 +13,7 @@ mod stand;
 
 pub(crate) use perform::Stage;
 pub(crate) use report::{VerifyArgs, Wanted, verify};
+pub(crate) use stand::Subject;
 
 use seekless_layout::score::Figures;
 

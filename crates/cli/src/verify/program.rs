@@ -1,11 +1,10 @@
 //! A command run on a cold mount of an image, again and again.
 
 use super::again::undisturbed;
-use super::stand::{Counter, Requests, Stand};
+use super::stand::{Counter, Requests, Stand, Subject};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use rustix::mount::MountFlags;
-use seekless_fs::Inspect;
 use seekless_host::family::Family;
 use seekless_host::program;
 use seekless_host::scratch::Mounted;
@@ -70,12 +69,11 @@ impl Program<'_> {
     /// are discarded, and what it leaves running is killed.
     pub(crate) fn measure(
         &self,
-        path: &Path,
-        image: &dyn Inspect,
+        subject: Subject<'_>,
         machine: Machine,
         signals: &mut Signals,
     ) -> Result<Vec<Run>, Failure> {
-        let stand = Stand::new(path, image, machine)?;
+        let stand = Stand::new(subject, machine)?;
         let mut first = true;
         let mut run = || self.run(&stand, std::mem::take(&mut first), signals);
         (0..self.runs).map(|_| undisturbed(&mut run, |run: &Run| &run.requests)).collect()

@@ -1,6 +1,6 @@
 use super::again::undisturbed;
 use super::perform::Stage;
-use super::stand::{Requests, Stand};
+use super::stand::{Requests, Stand, Subject};
 use crate::failure::Failure;
 use crate::interrupt::uninterrupted;
 use seekless_fs::Inspect;
@@ -8,7 +8,6 @@ use seekless_layout::replay::{Machine, executable_segments};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use signal_hook::iterator::Signals;
-use std::path::Path;
 
 /// What a kernel did.
 pub(crate) struct Observation {
@@ -27,14 +26,13 @@ const NAMES_TRIED: u32 = 4096;
 /// Mounts an image, does a trace on it and counts what the kernel asks the
 /// device for.
 pub(crate) fn observe(
-    path: &Path,
-    image: &dyn Inspect,
+    subject: Subject<'_>,
     events: &[Event],
     machine: Machine,
     signals: &mut Signals,
 ) -> Result<Observation, Failure> {
-    let stand = Stand::new(path, image, machine)?;
-    undisturbed(|| replay(&stand, image, events, signals), |seen| &seen.requests)
+    let stand = Stand::new(subject, machine)?;
+    undisturbed(|| replay(&stand, subject.image, events, signals), |seen| &seen.requests)
 }
 
 fn replay(

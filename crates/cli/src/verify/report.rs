@@ -1,7 +1,7 @@
 use super::parting::{self, Parting};
 use super::program::{Program, Run};
 use super::spread::{self, Spread};
-use super::stand::Requests;
+use super::stand::{Requests, Subject};
 use super::{Compared, compare, log, replay};
 use crate::args::Global;
 use crate::failure::Failure;
@@ -136,7 +136,7 @@ pub(crate) fn verify(
     args: &VerifyArgs,
     wanted: &Wanted<'_>,
     global: &Global,
-    images: &[(&Path, &Scored)],
+    images: &[(Subject<'_>, &Scored)],
     events: &[Event],
 ) -> Result<ExitCode, Failure> {
     let program = args.program();
@@ -152,17 +152,16 @@ pub(crate) fn verify(
         drop(Output::create(path, true)?);
     }
     let mut verified = Vec::new();
-    for &(path, scored) in images {
-        let image = scored.image.as_ref();
+    for &(subject, scored) in images {
         let (requests, told) = match &program {
             Some(program) => {
-                let runs = program.measure(path, image, machine, &mut signals)?;
+                let runs = program.measure(subject, machine, &mut signals)?;
                 let told = runs.iter().map(|Run { status, left, .. }| (*status, left.clone()));
                 let told = Told::Program(told.collect());
                 (runs.into_iter().map(|run| run.requests).collect(), told)
             }
             None => {
-                let seen = replay::observe(path, image, events, machine, &mut signals)?;
+                let seen = replay::observe(subject, events, machine, &mut signals)?;
                 (vec![seen.requests], Told::Replay { failed: seen.failed })
             }
         };

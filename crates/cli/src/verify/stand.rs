@@ -13,12 +13,22 @@ use seekless_host::scratch::{self, Mounted};
 use seekless_host::tracefs::{Filter, Instance, Root, Source, Traced, What, Who};
 use seekless_layout::replay::Machine;
 use seekless_report::disk::{Class, Usage};
-use seekless_units::{BlockNo, Extent, SECTOR};
+use seekless_units::{BlockNo, ByteLen, Extent, SECTOR};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Room for events in the kernel, on each processor.
 const BUFFER_KIB: usize = 16 << 10;
+
+/// What is held against a kernel: the file or device, the bytes of it that are meant, and
+/// the file system there.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) path: &'a Path,
+    /// The first byte, and how many; all when it is no part.
+    pub(crate) part: Option<(ByteLen, ByteLen)>,
+    pub(crate) image: &'a dyn Inspect,
+}
 
 /// Requests in their order, each with what most of it is.
 pub(crate) type Requests = Vec<(Extent, Class)>;
@@ -35,17 +45,15 @@ pub(super) struct Stand<'a> {
 }
 
 impl<'a> Stand<'a> {
-    /// Makes the image at `path` a device with the queue of the machine. An image
-    /// whose journal has to be replayed is copied.
-    pub(super) fn new(
-        path: &Path,
-        image: &'a dyn Inspect,
-        machine: Machine,
-    ) -> Result<Self, Failure> {
+    /// Makes an image a device with the queue of the machine. An image whose journal has
+    /// to be replayed is copied.
+    pub(super) fn new(subject: Subject<'a>, machine: Machine) -> Result<Self, Failure> {
+        let Subject { path, part, image } = subject;
         scratch::private_mounts()?;
         let scratch = Scratch::new()?;
         let copy = needs_replay(image).then(|| scratch.copy(path)).transpose()?;
-        let options = LoopOptions { read_only: copy.is_none(), direct: false };
+        let (offset, len) = part.map_or((0, 0), |(start, len)| (start.get(), len.get()));
+        let options = LoopOptions { read_only: copy.is_none(), direct: false, offset, len };
         let device = LoopDevice::new(copy.as_deref().unwrap_or(path), options)?;
         device.set_queue("max_sectors_kb", machine.max_request.get() >> 10)?;
         if copy.is_some() {

@@ -37,6 +37,24 @@ fn a_disk_fills_its_device() {
     assert!(kinds.is_empty(), "{kinds:?}");
     let listed = run("sfdisk", &["--dump", device.path()]);
     assert!(listed.contains("size=       65536"), "{listed}");
+
+    // A disk that is laid out anew on a larger one: that one thing is left to do, is said.
+    let trace = scratch.join("trace");
+    fs::write(&trace, "{\"seekless_trace\":1}\n{\"time\":1,\"op\":\"open\",\"path\":\"/\"}\n")
+        .expect("trace");
+    build(&[&file, "--size", "48M"]);
+    let optimize = ["optimize", &file, "--trace", &trace, "--partition", "root", "--force", "-o"];
+    let output = seekless(&[&optimize[..], &[device.path()]].concat());
+    text(&output);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("sgdisk -e"), "{said}");
+    assert!(!run("sgdisk", &["-v", device.path()]).contains("No problems found"));
+    run("sgdisk", &["-e", device.path()]);
+    assert!(run("sgdisk", &["-v", device.path()]).contains("No problems found"));
+    let other = Device::new(&scratch, "as-large", fs::metadata(&file).expect("file").len());
+    let output = seekless(&[&optimize[..], &[other.path()]].concat());
+    text(&output);
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("sgdisk"));
 }
 
 #[test]

@@ -75,6 +75,7 @@ const BEFORE: &[(&str, &str)] = &[
     ("-o fast.img", "rm fast.img"),
     ("-o disk.qcow2", "rm disk.qcow2"),
     ("-o fast.qcow2", "rm -f fast.qcow2"),
+    ("-o aged.qcow2", "rm -f aged.qcow2"),
     ("-o part1", "rm -r part1"),
     ("seekless optimize before.img", "rm after.img"),
 ];
@@ -100,6 +101,7 @@ printf '\000\000\000\000\203\000\000\000\000\010\000\000\000\300\000\000' |
     dd of=cloud.img bs=1 seek=446 conv=notrunc status=none
 printf '\125\252' | dd of=cloud.img bs=1 seek=510 conv=notrunc status=none
 seekless mkfs --format ufs2 --size 24M ufs.img
+cp cloud.img bsd.img; dd if=ufs.img of=bsd.img bs=1M seek=1 conv=notrunc status=none
 seekless manifest rootfs -o rootfs.mtree
 printf '%s\n' /bin/job /etc/os-release /usr/lib/7 /usr/lib/50 > hot-files.txt
 seekless trace import --paths hot-files.txt -o boot.trace

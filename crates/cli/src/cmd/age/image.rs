@@ -2,18 +2,16 @@
 
 use super::show::FreeExtents;
 use super::{Outcome, Run};
+use crate::args::PlaceArgs;
 use crate::failure::{Failure, Kind};
 use crate::image::{self, FORMATS};
 use crate::mount::{self, Engine, LiveMountOptions};
-use crate::output::Output;
-use rustix::fs::SeekFrom;
-use seekless_device::{BlockDevice, Clock, FileDevice, VirtualClock};
+use crate::target::{Target, copy_range};
+use seekless_device::{BlockDevice, Clock, VirtualClock};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Timestamp};
 use seekless_lab::age::image::ImageSubject;
 use seekless_lab::age::{Aged, End};
-use std::fs::File;
-use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,31 +23,34 @@ const EARLIEST: Timestamp = Timestamp { secs: 315_532_800, nanos: 0 };
 pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let about = |failure: Failure| failure.about(path.display());
     let options = engine_options(run)?;
-    check_format(path)?;
+    let place = &run.args.place;
     let Some(new) = &run.args.output else {
-        return on_device(run, &options, &image::locked(path)?).map_err(about);
+        image::refuse_qcow2(path, "which is only read: age a copy, -o NEW")?;
+        check_format(path, image::device_in_use(path, place)?.as_ref())?;
+        return on_device(run, &options, &image::device_locked(path, place)?).map_err(about);
     };
-    let output = Output::create(new, run.args.force)?;
-    let mut source = File::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    let mut copy = output.file()?;
-    copy_sparse(&mut source, &mut copy).map_err(|error| Failure::io(new.display(), &error))?;
-    let device: Arc<dyn BlockDevice> = Arc::new(
-        FileDevice::from_file(copy, true).map_err(|error| Failure::io(new.display(), &error))?,
-    );
-    let outcome = on_device(run, &options, &device).map_err(about)?;
+    let target = Target::create(new, run.args.force, None)?;
+    target.refuse_source([&path.to_path_buf()])?;
+    let old = image::device(path, &PlaceArgs::default())?;
+    check_format(path, image::part(path, old.clone(), place)?.as_ref())?;
+    let device = target.device(old.len(), run.global)?;
+    copy_range(old.as_ref(), device.as_ref(), 0, old.len().get())
+        .map_err(|error| fs(error.into()).about(new.display()))?;
+    let part = image::part(new, device, place)?;
+    let outcome = on_device(run, &options, &part).map_err(about)?;
     // Half a run is no output, but has figures.
     if outcome.aged.end != End::Interrupted {
-        output.finish()?;
+        drop(part);
+        target.finish()?;
     }
     Ok(outcome)
 }
 
 /// Refuses formats that our engine cannot change, before anything is locked or
 /// copied.
-fn check_format(path: &Path) -> Result<(), Failure> {
-    image::refuse_qcow2(path, "which cannot be aged")?;
-    let device = FileDevice::open(path).map_err(|error| Failure::io(path.display(), &error))?;
-    let format = seekless_fs::format::claim(FORMATS, &device);
+fn check_format(path: &Path, device: &dyn BlockDevice) -> Result<(), Failure> {
+    image::refuse_others(path, device, FORMATS, "")?;
+    let format = seekless_fs::format::claim(FORMATS, device);
     match format.map_err(|error| fs(error).about(path.display()))?.name {
         "ffs" | "ext" | "fat" => Ok(()),
         other => Err(Failure::new(
@@ -114,29 +115,4 @@ fn later(began: Timestamp, nanos: u64) -> Timestamp {
     let nanos = nanos.saturating_add(u64::from(began.nanos));
     let secs = i64::try_from(nanos / SECOND).unwrap_or(i64::MAX);
     Timestamp { secs: began.secs.saturating_add(secs), nanos: (nanos % SECOND) as u32 }
-}
-
-/// Copies a file without filling its holes.
-fn copy_sparse(from: &mut File, to: &mut File) -> io::Result<()> {
-    let end = from.seek(io::SeekFrom::End(0))?;
-    to.set_len(end)?;
-    let mut at = 0;
-    while at < end {
-        let data = match rustix::fs::seek(&*from, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            // Nothing but a hole is left.
-            Err(rustix::io::Errno::NXIO) => break,
-            // A file system that knows no holes, or a device.
-            Err(_) => at,
-        };
-        let hole = rustix::fs::seek(&*from, SeekFrom::Hole(data)).unwrap_or(end);
-        from.seek(io::SeekFrom::Start(data))?;
-        to.seek(io::SeekFrom::Start(data))?;
-        let copied = io::copy(&mut Read::take(&mut *from, hole - data), to)?;
-        if copied == 0 {
-            break;
-        }
-        at = data + copied;
-    }
-    to.flush()
 }

@@ -171,7 +171,7 @@ fn said(run: &Run<'_>, outcome: &Outcome) -> String {
 pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result<(), Failure> {
     // Half a run is no output.
     let output = run.args.output.as_deref().filter(|_| outcome.aged.end != End::Interrupted);
-    let written = output.map(aged_copy).transpose()?;
+    let written = output.map(|path| aged_copy(path, &run.args.place)).transpose()?;
     if run.global.json {
         let mut value = as_json(run, subject, outcome);
         if let Some(written) = written {
@@ -190,10 +190,14 @@ pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result
     Ok(())
 }
 
-fn aged_copy(path: &Path) -> Result<Written, Failure> {
+fn aged_copy(path: &Path, place: &PlaceArgs) -> Result<Written, Failure> {
     let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
-    let files = files_in(image::open(path, &PlaceArgs::default(), plain)?.as_ref());
-    Written::image(path, files.map_err(|error| Failure::from(error).about(path.display()))?)
+    let files = files_in(image::open(path, place, plain)?.as_ref());
+    Written::image_in(
+        path,
+        place,
+        files.map_err(|error| Failure::from(error).about(path.display()))?,
+    )
 }
 
 fn rows(run: &Run<'_>, outcome: &Outcome) -> Vec<(&'static str, String)> {

@@ -5,10 +5,12 @@ use super::OptimizeArgs;
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
-use crate::target::Target;
-use seekless_device::{BlockDevice, DeviceError};
+use crate::say::warning;
+use crate::target::{Target, copy_range};
+use seekless_device::BlockDevice;
 use seekless_fs::FsError;
-use seekless_units::{ByteLen, Lba};
+use seekless_partition::{Scheme, Table};
+use seekless_units::ByteLen;
 use std::sync::Arc;
 
 /// Where the new file system is written, which has `size` bytes. Of a disk all that is
@@ -23,6 +25,15 @@ pub(super) fn new_device(
         return target.device(size, global);
     }
     let old = image::device(&args.image, &PlaceArgs::default())?;
+    if target.capacity().is_some_and(|capacity| capacity > old.len())
+        && let Ok(Some(Table { scheme: Scheme::Gpt, .. })) = Table::read(old.as_ref())
+    {
+        let path = args.written().display();
+        warning!(
+            "{path}: is larger than the old disk; the second copy of the partition table lies \
+             where that one ended, until sgdisk -e {path} moves it to the end"
+        );
+    }
     let (start, _) = image::partition::range(&args.image, &old, &args.place)?;
     let new = target.device(old.len(), global)?;
     let about = |error: FsError| Failure::from(error).about(args.written().display());
@@ -31,25 +42,4 @@ pub(super) fn new_device(
         copy_range(old.as_ref(), new.as_ref(), from, to).map_err(|error| about(error.into()))?;
     }
     image::part(args.written(), new, &args.place)
-}
-
-/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros.
-fn copy_range(
-    old: &dyn BlockDevice,
-    new: &dyn BlockDevice,
-    from: u64,
-    to: u64,
-) -> Result<(), DeviceError> {
-    let mut buf = vec![0; 1 << 20];
-    let mut at = from;
-    while at < to {
-        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
-        let (part, lba) = (&mut buf[..len], Lba::containing(ByteLen::new(at)));
-        old.read(lba, part)?;
-        if part.iter().any(|&byte| byte != 0) {
-            new.write(lba, part)?;
-        }
-        at += len as u64;
-    }
-    Ok(())
 }

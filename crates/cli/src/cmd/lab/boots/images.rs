@@ -64,7 +64,7 @@ impl Open {
         options: Option<&str>,
     ) -> Result<Self, Failure> {
         let read_only = options.is_none();
-        let device = LoopDevice::new(image, LoopOptions { read_only, direct: false })?;
+        let device = LoopDevice::new(image, LoopOptions { read_only, ..LoopOptions::default() })?;
         let flags = MountFlags::NOATIME;
         let flags = if read_only { flags | MountFlags::RDONLY } else { flags };
         let options: Vec<&str> = [Some(fs.mount_options()), options]
