@@ -2,7 +2,7 @@
 
 use super::super::sequence::Sequence;
 use super::super::{Touch, objects};
-use super::{Item, What};
+use super::{Item, MAP_RESERVE, What};
 use seekless_fs::FsError;
 use seekless_fs::plan::in_place::{Limits, Occupied};
 use seekless_fs::plan::{ObjectId, Placed, Run, Space};
@@ -17,6 +17,9 @@ const ITEMS_OF_A_STEP: u64 = 4;
 
 /// Blocks that may be left unused before what stays where it is.
 const SLACK: u64 = 8;
+
+/// Of what makes way, so much must find room before anything is given back.
+const ROOM_PART: u64 = 4;
 
 /// Runs in order, disjoint, with the blocks before each.
 struct Runs {
@@ -108,8 +111,16 @@ impl Now {
 /// Items with their places, and the places that hold what belongs there already.
 type Assigned = (Vec<Item>, Vec<Extent>);
 
+/// Free blocks outside a region in which so many make way. Each that makes way takes one,
+/// and what comes in from outside gives one back, but what comes from within the region
+/// does so only when its turn has come: until then some must be spare.
+fn room_for(evicted: u64) -> u64 {
+    (evicted / ROOM_PART).max(MAP_RESERVE) + MAP_RESERVE.min(evicted)
+}
+
 /// Chooses the region that takes the fewest copies: where the first of it lies now, or
-/// where the least is in the way.
+/// where the least is in the way. One that takes in nearly all that is free comes last:
+/// what is in the way there could not go anywhere.
 ///
 /// # Errors
 /// [`FsError::NoSpace`] when all that can be had does not hold it.
@@ -132,6 +143,7 @@ pub(super) fn assign(
     }
     let usable = Runs::new(used.iter().chain(&space.free).copied().collect());
     let used = Runs::new(used);
+    let free: u64 = space.free.iter().map(|run| run.len).sum();
     let align = align.max(1);
     let aligned = |block: u64| block / align * align;
     let now = Now::new(occupied, &items);
@@ -142,19 +154,27 @@ pub(super) fn assign(
     let begins = [items.first().and_then(lies), items.iter().find(is_data).and_then(lies)];
     let begins = begins.into_iter().flatten().map(|run| run.start.get());
     let starts = begins.flat_map(|block| [aligned(block), block]);
-    let starts = starts.chain(least_in_the_way(&usable, &used, blocks, align)).chain([0]);
-    let mut best: Option<(u64, Assigned)> = None;
+    let least = |most_free| least_in_the_way(&usable, &used, blocks, align, most_free);
+    let most_free = free.saturating_sub(room_for(blocks).min(free / 4 * 3));
+    let starts = starts.chain(least(u64::MAX)).chain(least(most_free)).chain([0]);
+    let mut best: Option<(bool, u64, Assigned)> = None;
     for start in starts {
         let Some(assigned) = place(&now, &items, &usable, start) else { continue };
         let (first, end) = ends(&assigned.0);
         let kept: u64 = assigned.1.iter().map(|run| run.len).sum();
-        let copies = (blocks - kept) + (used.below(end) - used.below(first)).saturating_sub(kept);
-        if best.as_ref().is_none_or(|(fewest, _)| copies < *fewest) {
-            best = Some((copies, assigned));
+        let here = used.below(end) - used.below(first);
+        let evicted = here.saturating_sub(kept);
+        let outside = free.saturating_sub(usable.below(end) - usable.below(first) - here);
+        let (lacks_room, copies) =
+            (outside < room_for(evicted).min(free / 4 * 3), blocks - kept + evicted);
+        let is_better =
+            |(lacked, fewest, _): &(bool, u64, _)| (lacks_room, copies) < (*lacked, *fewest);
+        if best.as_ref().is_none_or(is_better) {
+            best = Some((lacks_room, copies, assigned));
         }
     }
     let lacking = || FsError::NoSpace(format!("no room for {blocks} blocks that were touched"));
-    best.map(|(_, assigned)| assigned).ok_or_else(lacking)
+    best.map(|(.., assigned)| assigned).ok_or_else(lacking)
 }
 
 fn ends(items: &[Item]) -> (u64, u64) {
@@ -227,8 +247,15 @@ pub(super) fn part(end: u64, align: u64) -> u64 {
     align.max(end.div_ceil(MOST_PARTS).next_multiple_of(align))
 }
 
-/// The beginning of the stretch that holds `blocks` with the fewest of them in use.
-fn least_in_the_way(usable: &Runs, used: &Runs, blocks: u64, align: u64) -> Option<u64> {
+/// The beginning of the stretch that holds `blocks` with the fewest of them in use, and at
+/// most `most_free` that are not.
+fn least_in_the_way(
+    usable: &Runs,
+    used: &Runs,
+    blocks: u64,
+    align: u64,
+    most_free: u64,
+) -> Option<u64> {
     let end = usable.end();
     let part = part(end, align);
     let parts = end.div_ceil(part);
@@ -243,6 +270,9 @@ fn least_in_the_way(usable: &Runs, used: &Runs, blocks: u64, align: u64) -> Opti
             break;
         }
         let in_use = used.below(until * part) - used.below(from * part);
+        if usable.below(until * part) - start - in_use > most_free {
+            continue;
+        }
         if best.is_none_or(|(fewest, _)| in_use < fewest) {
             best = Some((in_use, from * part));
         }

@@ -282,6 +282,24 @@ fn what_was_touched_comes_together_and_nothing_is_lost() {
     assert!(done > 30, "{done}");
 }
 
+/// What is free lies together, as it does in what a kernel gives out: a region that takes
+/// all of it in has nowhere to let anything make way to.
+#[test]
+fn little_room_in_one_place_suffices() {
+    for seed in 0..40 {
+        let mut random = Pcg64Mcg::seed_from_u64(200 + seed);
+        let mut volume = Volume::random(&mut random, 3000, 70);
+        let free: Vec<usize> = volume.free_blocks().collect();
+        free.into_iter().for_each(|at| volume.fixed[at] = true);
+        let room = 100 + random.next_u64() as usize % 100;
+        volume.blocks.extend(std::iter::repeat_n(None, room));
+        volume.fixed.extend(std::iter::repeat_n(false, room));
+        let hot = touches(&mut random, &volume);
+        let progress = rearrange(&mut volume, &hot, u64::MAX, LIMITS);
+        assert_eq!(progress.stopped, None, "seed {seed}: {room} blocks: {progress:?}");
+    }
+}
+
 #[test]
 fn no_more_is_copied_than_allowed() {
     for seed in 0..20 {
