@@ -54,6 +54,9 @@ pub(crate) fn device_in_use(
     path: &Path,
     place: &PlaceArgs,
 ) -> Result<Arc<dyn BlockDevice>, Failure> {
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: is a directory", path.display())));
+    }
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
     part(path, device, place)
 }
@@ -80,6 +83,7 @@ pub(crate) fn device_locked(
 pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
     let about = |error: DeviceError| Failure::from(FsError::from(error)).about(path.display());
     qcow2::refuse_change(path)?;
+    in_use::refuse_mounted(path)?;
     Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
 }
 

@@ -16,6 +16,7 @@ use qcow2::{Qcow2Target, file_of_length};
 use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
+use seekless_partition::{Scheme, Table};
 use seekless_units::{ByteLen, Lba};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -106,10 +107,12 @@ impl Target {
         sources: impl IntoIterator<Item = &'a PathBuf>,
     ) -> Result<(), Failure> {
         let (Sink::Device(_), Some(own)) = (&self.sink, number(&self.path)) else { return Ok(()) };
-        let behind = backing_file(own).and_then(|file| file.canonicalize().ok());
+        let file_of = |device| backing_file(device).and_then(|file| file.canonicalize().ok());
+        let behind = file_of(own);
+        let is_behind = |file: Option<PathBuf>| behind.is_some() && file == behind;
         let overlaps = |source: &&PathBuf| match number(source) {
-            Some(other) => overlap(own, other),
-            None => behind.is_some() && source.canonicalize().ok() == behind,
+            Some(other) => overlap(own, other) || is_behind(file_of(other)),
+            None => is_behind(source.canonicalize().ok()),
         };
         match sources.into_iter().find(overlaps) {
             None => Ok(()),
@@ -174,21 +177,37 @@ impl Target {
     }
 }
 
-/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros.
+/// Where the copy of a disk's partition table begins that is behind all partitions, or where
+/// the disk ends, in bytes. A disk of which that is not there yet, nor its beginning, shows no
+/// partitions.
+pub(crate) fn copy_of_table(disk: &dyn BlockDevice) -> ByteLen {
+    match Table::read(disk) {
+        Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {
+            let ends = partitions.iter().map(|one| one.start.get().saturating_add(one.len.get()));
+            ByteLen::new(ends.max().unwrap_or(0))
+        }
+        _ => disk.len(),
+    }
+}
+
+/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
+/// device comes with its name.
 pub(crate) fn copy_range(
-    old: &dyn BlockDevice,
-    new: &dyn BlockDevice,
+    (old, old_name): (&dyn BlockDevice, &Path),
+    (new, new_name): (&dyn BlockDevice, &Path),
     from: u64,
     to: u64,
-) -> Result<(), DeviceError> {
+) -> Result<(), Failure> {
+    let about =
+        |error: DeviceError, name: &Path| Failure::from(FsError::from(error)).about(name.display());
     let mut buf = vec![0; 1 << 20];
     let mut at = from;
     while at < to {
         let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
         let (part, lba) = (&mut buf[..len], Lba::containing(ByteLen::new(at)));
-        old.read(lba, part)?;
+        old.read(lba, part).map_err(|error| about(error, old_name))?;
         if part.iter().any(|&byte| byte != 0) {
-            new.write(lba, part)?;
+            new.write(lba, part).map_err(|error| about(error, new_name))?;
         }
         at += len as u64;
     }

@@ -421,3 +421,49 @@ fn a_partition_is_tuned() {
     bytes[MIB..17 * MIB].copy_from_slice(&fs::read(&volume).unwrap());
     assert!(fs::read(&disk).unwrap() == bytes, "not what is written to the volume alone");
 }
+
+/// What the kernel has mounted of a file is not changed beneath it.
+#[test]
+fn a_mounted_file_is_not_changed() {
+    let Some(Disk { scratch, disk, root }) = prepare("partitions-mounted", TABLES[0]) else {
+        return;
+    };
+    if !can_mount() {
+        return;
+    }
+    let trace = trace_of(&scratch);
+    let at = scratch.join("at");
+    fs::create_dir(&at).unwrap();
+    let offset = format!("loop,offset={ROOT},sizelimit={}", 48 * MIB);
+    for (image, options, part) in
+        [(&root, "loop", &[][..]), (&disk, &*offset, &["--partition", "root"])]
+    {
+        let image = image.to_str().unwrap();
+        run("mount", &["-o", options, image, &at]);
+        let before = fs::read(image).unwrap();
+        let free = scratch.join("free");
+        let _ = fs::create_dir(&free);
+        let runs: [&[&str]; 5] = [
+            &["check", "-p", image],
+            &["check", "-y", image],
+            &["optimize", image, "--trace", &trace, "--in-place"],
+            &["age", image, "--ops", "10", "--into", "x"],
+            &["mount", image, &free, "-o", "rw"],
+        ];
+        for args in runs {
+            let output = command(args).args(part).output().unwrap();
+            let (_, said) = failure(&output);
+            assert!(said.contains(&format!("is mounted on {at}")), "{args:?}: {said}");
+        }
+        assert!(fs::read(image).unwrap() == before);
+        judges::unmount(&at).unwrap();
+        // A command of another test may see a copy of the mount for a moment.
+        for _ in 0..100 {
+            if run("losetup", &["-j", image]).is_empty() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        of("check", Path::new(image), &[&["-p"], part].concat());
+    }
+}

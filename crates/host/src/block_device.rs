@@ -92,6 +92,22 @@ pub fn mounted(device: DeviceNumber) -> Option<Mount> {
     mounts.into_iter().filter(uses).max_by_key(|mount| mount.is_writable)
 }
 
+/// A mount of a loop device on a file, or on a part of it, where this process sees one.
+#[must_use]
+pub fn mounted_file(path: &Path) -> Option<Mount> {
+    let same = |one: &fs::Metadata, other: &fs::Metadata| {
+        (one.dev(), one.ino()) == (other.dev(), other.ino())
+    };
+    let file = path.metadata().ok().filter(|meta| meta.file_type().is_file())?;
+    let uses = |mount: &Mount| {
+        mount.device.major != 0
+            && backing_file(mount.device)
+                .and_then(|behind| behind.metadata().ok())
+                .is_some_and(|behind| same(&behind, &file))
+    };
+    mounts::all().ok()?.into_iter().filter(uses).max_by_key(|mount| mount.is_writable)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ pub use make::{NewPartition, write};
 pub use select::SelectError;
 
 use seekless_device::{BlockDevice, DeviceError};
-use seekless_units::ByteLen;
+use seekless_units::{ByteLen, SECTOR};
 
 /// What a disk is divided by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,9 +112,18 @@ impl Table {
     /// # Errors
     /// [`TableError`] when there is one that cannot be used.
     pub fn read(disk: &dyn BlockDevice) -> Result<Option<Self>, TableError> {
+        let record = mbr::Record::of(disk)?;
+        // What is left of an older GUID table is none, as for Linux and libblkid.
+        if record == mbr::Record::Others {
+            return mbr::read(disk);
+        }
         match gpt::read(disk)? {
             Some(table) => Ok(Some(table)),
-            None => mbr::read(disk),
+            None if record == mbr::Record::Protective => {
+                let why = "the boot record says that there is one, and neither copy is found";
+                Err(TableError::Gpt { at: SECTOR, why: why.into() })
+            }
+            None => Ok(None),
         }
     }
 }

@@ -65,7 +65,34 @@ fn entries(disk: &dyn BlockDevice, at: u64) -> Result<Option<[Entry; 4]>, TableE
     })))
 }
 
-pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> {
+/// The type of the partition that keeps a disk with a GUID partition table from others.
+const PROTECTIVE: u8 = 0xee;
+
+/// What the boot record of a disk says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Record {
+    /// There is none, or it has no partitions.
+    None,
+    /// That the disk has a GUID partition table.
+    Protective,
+    /// Which partitions the disk has.
+    Others,
+}
+
+impl Record {
+    pub(crate) fn of(disk: &dyn BlockDevice) -> Result<Self, TableError> {
+        Ok(match first(disk)? {
+            None => Self::None,
+            Some(entries) if entries.iter().any(|entry| entry.kind == PROTECTIVE) => {
+                Self::Protective
+            }
+            Some(_) => Self::Others,
+        })
+    }
+}
+
+/// The entries of a disk's boot record; `None` where it has no partitions.
+fn first(disk: &dyn BlockDevice) -> Result<Option<[Entry; 4]>, TableError> {
     if disk.len().get() < SECTOR {
         return Ok(None);
     }
@@ -73,9 +100,11 @@ pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> 
     // The boot sector of a file system has the same mark, and code where the entries
     // would be: Linux tells by this byte, which is 0 or 0x80 in entries.
     let is_code = first.iter().any(|entry| entry.active & 0x7f != 0);
-    if is_code || !first.iter().any(|entry| entry.is_used()) {
-        return Ok(None);
-    }
+    Ok((!is_code && first.iter().any(|entry| entry.is_used())).then_some(first))
+}
+
+pub(crate) fn read(disk: &dyn BlockDevice) -> Result<Option<Table>, TableError> {
+    let Some(first) = first(disk)? else { return Ok(None) };
     let mut partitions = Vec::new();
     let mut chain = None;
     for (number, entry) in (1..).zip(first).filter(|(_, entry)| entry.is_used()) {
@@ -104,6 +133,9 @@ fn logical(
     loop {
         let damaged =
             |why: &str| TableError::Mbr { at: at.saturating_mul(SECTOR), why: why.into() };
+        if at.saturating_add(1).saturating_mul(SECTOR) > disk.len().get() {
+            return Err(damaged("it lies past the end of the disk"));
+        }
         let Some([own, next, ..]) = entries(disk, at)? else {
             // An extended partition without any in it need not have one.
             return if at == extended { Ok(()) } else { Err(damaged("it has no mark")) };

@@ -163,14 +163,33 @@ fn the_copy_at_the_end_stands_in_for_a_damaged_table() {
         let end = damaged.len() - 512 + 16;
         damaged[end] ^= 1;
         let both = Table::read(&MemoryDevice::new(damaged));
-        match both {
-            Err(TableError::Gpt { at: 512, .. }) => assert!(len < 512),
-            // Without any header the protective record is all there is: one partition
-            // of no file system.
-            Ok(Some(table)) => assert_eq!((len, table.scheme), (512, Scheme::Mbr)),
-            other => panic!("{other:?}"),
-        }
+        // Without any header, too: the protective record is not a table of its own.
+        assert!(matches!(both, Err(TableError::Gpt { at: 512, .. })), "{both:?}");
     }
+}
+
+/// What is left of a table that was there before does not count where the boot record has
+/// partitions of its own (sfdisk and libblkid).
+#[test]
+fn a_table_that_the_boot_record_does_not_protect_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::divided(dir.path(), GPT, 512) else { return };
+    let old = std::fs::read(&disk.file).unwrap();
+    let Some(disk) = Disk::divided(dir.path(), MBR, 512) else { return };
+    let mut bytes = std::fs::read(&disk.file).unwrap();
+    let wanted = Table::read(&MemoryDevice::new(bytes.clone())).unwrap().unwrap();
+    let end = bytes.len() - (33 << 9);
+    for (from, to) in [(end, bytes.len()), (512, 34 << 9)] {
+        bytes[from..to].copy_from_slice(&old[from..to]);
+        let table = Table::read(&MemoryDevice::new(bytes.clone())).unwrap().unwrap();
+        assert_eq!((table.scheme, &table.partitions), (Scheme::Mbr, &wanted.partitions));
+    }
+    std::fs::write(&disk.file, &bytes).unwrap();
+    assert_eq!(ours(&wanted).len(), disk.judged(512).len());
+    // Where the boot record is gone, the table is all there is.
+    bytes[..512].fill(0);
+    let table = Table::read(&MemoryDevice::new(bytes)).unwrap().unwrap();
+    assert_eq!(table.scheme, Scheme::Gpt);
 }
 
 #[test]
@@ -179,7 +198,7 @@ fn a_disk_cut_short_and_one_that_goes_in_a_circle_are_refused() {
     let Some(disk) = Disk::divided(dir.path(), MBR, 512) else { return };
     let whole = std::fs::read(&disk.file).unwrap();
     let cut = Table::read(&MemoryDevice::new(whole[..20 << 20].to_vec()));
-    assert!(matches!(cut, Err(TableError::Outside { .. } | TableError::Device(_))), "{cut:?}");
+    assert!(matches!(cut, Err(TableError::Outside { .. } | TableError::Mbr { .. })), "{cut:?}");
     // The second entry of the last boot record that has one leads to the first again.
     let mut circle = whole;
     let extended = u32::from_le_bytes(circle[446 + 16 + 8..][..4].try_into().unwrap()) as usize;

@@ -183,6 +183,7 @@ fn run_writable(
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
     let device = image::device_locked(&args.image, &args.place)?;
+    image::refuse_others(&args.image, device.as_ref(), image::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let Engine { live, counted } =
         Engine::open(device, clock, &options, ignore, Box::new(mount::now)).map_err(about)?;

@@ -152,6 +152,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let after = scores(args.chunk, new.inspect(), &traces)?;
     let files =
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
+    disk::complete(args, &target)?;
     target.finish()?;
     let written = Written::image_in(path, &args.place, files)?;
     report(&args.trace, &before, &after, args.chunk, &written, global);

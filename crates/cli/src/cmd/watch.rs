@@ -129,8 +129,15 @@ fn now(args: &NowArgs, mut signals: Signals, global: &Global) -> Result<(), Fail
         let what = "is worked on by hand, or a daemon begins or ends: try again";
         return Err(Failure::new(Kind::System, what).about(mount.display()));
     };
-    let mut habits = store.load(config.rules())?;
-    let worker = Worker { mount, config: &config, dry_run: args.dry_run };
+    let mut habits = match args.dry_run {
+        // A trial puts nothing aside.
+        true => {
+            store.read(config.rules())?.map_or_else(|| Habits::new(config.rules()), |known| known.0)
+        }
+        false => store.load(config.rules())?,
+    };
+    let (device, dry_run) = (store.device(), args.dry_run);
+    let worker = Worker { mount, device, config: &config, dry_run };
     let mut all = Vec::new();
     let mut tell = |done: Done| all.push(done.json());
     let mut halt = || uninterrupted(&mut signals);

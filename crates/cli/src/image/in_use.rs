@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Kind};
 use crate::say::warning;
-use seekless_host::block_device::{mounted, number};
+use seekless_host::block_device::{mounted, mounted_file, number};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -33,4 +33,12 @@ pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     let what = format!("{}: is mounted read-write on {}", path.display(), dir.display());
     let hint = "unmount it, remount it read-only, or use a snapshot";
     Err(Failure::new(Kind::System, what).hint(hint))
+}
+
+/// Refuses to change a file that the kernel has mounted through a loop device. A device that
+/// is mounted is refused when it is opened (`O_EXCL`).
+pub(crate) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
+    let Some(mount) = mounted_file(path) else { return Ok(()) };
+    let what = format!("{}: is mounted on {}", path.display(), mount.dir.display());
+    Err(Failure::new(Kind::System, what).hint("unmount it first"))
 }

@@ -110,7 +110,6 @@ impl BlockTarget {
             );
             return Err(Failure::new(Kind::NoSpace, what));
         }
-        self.is_touched.store(true, Ordering::Relaxed);
         let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = *zeroed == 0;
         let least = if is_first { MARKS_AT_START } else { 0 };
@@ -134,10 +133,21 @@ impl BlockTarget {
             let len = STEP.min(to - at);
             match block_device::zero(&self.file, at, len) {
                 Ok(()) => {}
+                // One that cannot be written is as it was.
+                Err(error) if is_read_only(&error) => {
+                    return Err(Failure::io(self.path.display(), &error));
+                }
                 // A driver that does not have it.
-                Err(error) if is_lacking(&error) => self.write_zeros(at, len)?,
-                Err(error) => return Err(Failure::io(self.path.display(), &error)),
+                Err(error) if is_lacking(&error) => {
+                    self.is_touched.store(true, Ordering::Relaxed);
+                    self.write_zeros(at, len)?;
+                }
+                Err(error) => {
+                    self.is_touched.store(true, Ordering::Relaxed);
+                    return Err(Failure::io(self.path.display(), &error));
+                }
             }
+            self.is_touched.store(true, Ordering::Relaxed);
             at += len;
             bar.inc(len);
         }
@@ -176,6 +186,11 @@ impl Drop for BlockTarget {
             );
         }
     }
+}
+
+fn is_read_only(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::ROFS | Errno::PERM | Errno::ACCESS))
 }
 
 fn is_lacking(error: &std::io::Error) -> bool {

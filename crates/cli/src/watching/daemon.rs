@@ -2,7 +2,7 @@
 
 use super::listener::Listener;
 use super::request::{Asked, Requests};
-use super::{Config, Done, Store, Worker, files, now};
+use super::{Config, Done, Lock, Store, Worker, files, now};
 use crate::failure::{Failure, Kind};
 use crate::interrupt::interrupted;
 use crate::relayout::Target;
@@ -37,7 +37,7 @@ pub(crate) struct Daemon<'a> {
     store: Store,
     requests: Requests,
     /// Held as long as it runs.
-    _lock: File,
+    _lock: Lock,
     /// The directory of the mount: what files are opened by number on.
     on: File,
     listener: Listener,
@@ -130,14 +130,14 @@ impl<'a> Daemon<'a> {
             ticked = moment;
             self.file(moment, moment);
             while let Some(asked) = self.requests.next() {
-                self.answer(asked)?;
+                self.answer(asked);
             }
             if moment.abs_diff(self.looked) >= self.config.idle.check.0 {
                 self.looked = moment;
                 self.look(moment)?;
             }
             if self.is_new && moment.abs_diff(self.saved) >= SAVE {
-                self.keep()?;
+                self.try_to_keep();
             }
         }
         // What is under way ends with it.
@@ -153,6 +153,15 @@ impl<'a> Daemon<'a> {
         self.save()?;
         (self.saved, self.is_new) = (now(), false);
         Ok(())
+    }
+
+    /// Goes on where what is known cannot be kept, on a full volume for instance: it is
+    /// tried again, and at the end it is an error.
+    fn try_to_keep(&mut self) {
+        if let Err(failure) = self.keep() {
+            say::warning!("{failure}; what was learnt is not saved, which is tried again");
+            self.saved = now();
+        }
     }
 
     fn save(&self) -> Result<(), Failure> {
@@ -201,12 +210,12 @@ impl<'a> Daemon<'a> {
             Err(Ended::Busy) => {
                 say::tell(&format!("{}: others use the disk again", self.mount.display()));
                 self.idle = Idle::default();
-                self.keep()?;
+                self.try_to_keep();
             }
             Err(Ended::Failed(failure)) => {
                 say::warning!("{failure}; tried again in an hour");
                 self.not_before = moment + AFTER_ERROR;
-                self.keep()?;
+                self.try_to_keep();
             }
         }
         Ok(())
@@ -221,7 +230,7 @@ impl<'a> Daemon<'a> {
     ) -> Result<(Vec<Done>, Wait), Ended> {
         let Self { habits, listener, signals, store, mount, requests, .. } = self;
         let IdleRules { opens: most, battery, .. } = habits.rules().idle;
-        let worker = Worker { mount, config: self.config, dry_run };
+        let worker = Worker { mount, device: store.device(), config: self.config, dry_run };
         let mut why = None;
         // What the last check has counted is not of this time.
         let _ = listener.rate();
@@ -254,11 +263,13 @@ impl<'a> Daemon<'a> {
     }
 
     /// Works now, since somebody has asked for it.
-    fn answer(&mut self, asked: Asked) -> Result<(), Failure> {
+    fn answer(&mut self, asked: Asked) {
         if asked.question["what"] == "save" {
-            self.keep()?;
-            asked.answer(&json!({}));
-            return Ok(());
+            self.try_to_keep();
+            return asked.answer(&json!({}));
+        }
+        if asked.question["what"] != "now" {
+            return asked.answer(&json!({ "error": "the daemon does not know this question" }));
         }
         let dry_run = self.dry_run || asked.question["dry_run"] == true;
         // A trial leaves no trace.
@@ -275,9 +286,8 @@ impl<'a> Daemon<'a> {
             Err(Ended::Failed(failure)) => json!({ "error": failure.to_string() }),
             Err(Ended::Signal | Ended::Busy) => json!({ "error": "the daemon was ended" }),
         };
-        self.keep()?;
+        self.try_to_keep();
         asked.answer(&value);
-        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) use config::Config;
 pub(crate) use daemon::Daemon;
 pub(crate) use files::Names;
 pub(crate) use request::Running;
+use store::Lock;
 pub(crate) use store::{ROOT, Store};
 pub(crate) use work::{Done, Worker};
 

@@ -8,10 +8,11 @@ use crate::interrupt::uninterrupted;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -77,6 +78,8 @@ impl Requests {
         }
         let (_dir, address) = address(store)?;
         let listener = UnixListener::bind(address).map_err(failed)?;
+        // Whatever the umask is: who may move files is for root to say.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(Self { listener, path, waiting: VecDeque::new() })
     }

@@ -7,6 +7,7 @@ use crate::relayout::Target;
 use crate::uuid;
 use seekless_fs::Inspect;
 use seekless_host::handle;
+use seekless_host::mounts::DeviceNumber;
 use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -15,10 +16,22 @@ use std::path::{Path, PathBuf};
 /// The directories of all volumes are in this one.
 pub(crate) const ROOT: &str = "/var/lib/seekless";
 
+/// Files here are locked by who works on a volume, one for each device.
+const RUN: &str = "/run/seekless";
+
 /// What is kept of one volume.
 pub(crate) struct Store {
     dir: PathBuf,
     uuid: String,
+    /// What the volume is mounted from.
+    device: DeviceNumber,
+}
+
+/// Keeps others off, as long as it is there: those who write the same state, and those who
+/// watch the same volume with another.
+pub(crate) struct Lock {
+    _state: File,
+    _volume: File,
 }
 
 impl Store {
@@ -28,7 +41,12 @@ impl Store {
         let uuid = uuid::text(&image.geometry().uuid);
         let dir = root.join(&uuid);
         std::fs::create_dir_all(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
-        Ok(Self { dir, uuid })
+        Ok(Self { dir, uuid, device: target.mount.device })
+    }
+
+    /// What the volume is mounted from.
+    pub(crate) fn device(&self) -> DeviceNumber {
+        self.device
     }
 
     pub(crate) fn uuid(&self) -> &str {
@@ -43,11 +61,17 @@ impl Store {
         self.path("state")
     }
 
-    /// Keeps others off who write here, until what is returned is dropped; `None` when
-    /// somebody else does so.
-    pub(crate) fn lock(&self) -> Result<Option<File>, Failure> {
-        let dir = self.open()?;
-        Ok(handle::lock(&dir)?.then_some(dir))
+    /// Keeps others off who write here or work on the volume, until what is returned is
+    /// dropped; `None` when somebody else does so.
+    pub(crate) fn lock(&self) -> Result<Option<Lock>, Failure> {
+        let state = self.open()?;
+        let DeviceNumber { major, minor } = self.device;
+        let path = Path::new(RUN).join(format!("{major}:{minor}"));
+        let volume = std::fs::create_dir_all(RUN)
+            .and_then(|()| File::options().create(true).append(true).open(&path));
+        let volume = volume.map_err(|error| Failure::io(path.display(), &error))?;
+        let is_ours = handle::lock(&state)? && handle::lock(&volume)?;
+        Ok(is_ours.then_some(Lock { _state: state, _volume: volume }))
     }
 
     pub(super) fn open(&self) -> Result<File, Failure> {

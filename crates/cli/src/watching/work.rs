@@ -3,9 +3,10 @@
 use super::files::Names;
 use super::{Config, now};
 use crate::cmd::optimize::{Traces, scored_machine};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::relayout::{Costs, Halt, Job, Reason, Seen, Target};
 use indicatif::ProgressBar;
+use seekless_host::mounts::DeviceNumber;
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
 use seekless_layout::replay::replay;
 use seekless_units::{ByteLen, Ino, format_size};
@@ -84,6 +85,8 @@ pub(crate) type Keep<'a> = dyn Fn(&Habits) -> Result<(), Failure> + 'a;
 /// Carries out proposals.
 pub(crate) struct Worker<'a> {
     pub(crate) mount: &'a Path,
+    /// What must be mounted there.
+    pub(crate) device: DeviceNumber,
     pub(crate) config: &'a Config,
     pub(crate) dry_run: bool,
 }
@@ -108,7 +111,7 @@ impl Worker<'_> {
         loop {
             let target = match &target {
                 Some(target) => target,
-                None => target.insert(Target::new(self.mount)?),
+                None => target.insert(self.target()?),
             };
             let fullness = target.fullness()?;
             let proposal = match habits.propose(now(), fullness, &mut round) {
@@ -120,6 +123,16 @@ impl Worker<'_> {
                 tell(done);
             }
         }
+    }
+
+    /// The volume, if it is still the one whose habits are known.
+    fn target(&self) -> Result<Target, Failure> {
+        let target = Target::new(self.mount)?;
+        if target.mount.device != self.device {
+            let what = "is another volume now";
+            return Err(Failure::new(Kind::System, what).about(self.mount.display()));
+        }
+        Ok(target)
     }
 
     fn deal(

@@ -1,9 +1,11 @@
 //! Whole disks with partitions, written to devices.
 
-use crate::judges::{failure, manifest, ready, run, same, seekless, skip, text};
+use crate::judges::{command, failure, manifest, ready, run, same, seekless, skip, text};
 use crate::{Device, MIB, Mount, scene};
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_disk_fills_its_device() {
@@ -55,6 +57,31 @@ fn a_disk_fills_its_device() {
     let output = seekless(&[&optimize[..], &[other.path()]].concat());
     text(&output);
     assert!(!String::from_utf8_lossy(&output.stderr).contains("sgdisk"));
+}
+
+/// The second copy of a partition table would make a disk of what is not complete.
+#[test]
+fn one_that_is_not_complete_shows_no_partitions() {
+    let Some((scratch, tree)) = scene("device-disk-killed") else { return };
+    let file = scratch.join("file");
+    let build = ["build", &tree, "--disk", "--esp-size", "8M", "--size", "64M", "-o", &file];
+    text(&seekless(&build));
+    let len = fs::metadata(&file).expect("file").len();
+    let device = Device::new(&scratch, "device", len);
+    let args = ["age", &file, "--partition", "root", "--into", "aged", "--ops", "100000000"];
+    let args = [&args[..], &["--force", "-o", device.path()]].concat();
+    let mut child =
+        command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("age");
+    // All of it was copied long before.
+    let start = Instant::now();
+    while child.try_wait().expect("child").is_none() && start.elapsed() < Duration::from_secs(3) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    run("kill", &["-TERM", &child.id().to_string()]);
+    assert!(!child.wait().expect("child").success());
+    assert!(device.blkid().is_empty(), "{}", device.blkid());
+    let (code, message) = failure(&seekless(&["info", device.path()]));
+    assert!(code == 4 && message.contains("no known file system"), "{code}: {message}");
 }
 
 #[test]

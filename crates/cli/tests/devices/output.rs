@@ -200,7 +200,10 @@ fn a_source_is_not_written_over() {
     let paths = scratch.join("paths");
     text(&seekless(&["trace", "import", "--paths", &paths, "-o", &trace]));
     let backing = device.backing.to_str().expect("path");
-    let runs: [&[&str]; 3] = [
+    // Another device on the same file.
+    let twin = Device::on(device.backing.clone(), &["--read-only"]);
+    let runs: [&[&str]; 4] = [
+        &["build", twin.path(), "--force", "-o", device.path()],
         &["build", backing, "--force", "-o", device.path()],
         &["build", device.path(), "--force", "-o", device.path()],
         &["optimize", device.path(), "--trace", &trace, "--force", "-o", device.path()],
@@ -209,6 +212,17 @@ fn a_source_is_not_written_over() {
         let (code, message) = failure(&seekless(args));
         assert!(code == 2 && message.contains("over its source"), "{message}");
     }
+    assert!(device.bytes() == before);
+}
+
+#[test]
+fn one_that_cannot_be_written_is_as_it_was() {
+    let Some((scratch, tree)) = scene("device-read-only") else { return };
+    let backing = Device::new(&scratch, "backing", 32 * MIB).backing.clone();
+    let before = fs::read(&backing).expect("backing file");
+    let device = Device::on(backing, &["--read-only"]);
+    let (_, message) = failure(&seekless(&["build", &tree, "--force", "-o", device.path()]));
+    assert!(!message.contains("lost"), "{message}");
     assert!(device.bytes() == before);
 }
 

@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -375,9 +376,10 @@ fn asked_from_several_sides() {
             });
         }
     });
-    // Half a question, and none.
+    // Nobody else may ask, and half a question, or none, is no question.
     let dir = fs::read_dir(watched.state()).expect("state").next().expect("one").expect("entry");
     let socket = dir.path().join("socket");
+    assert_eq!(fs::metadata(&socket).expect("socket").permissions().mode() & 0o777, 0o600);
     for question in ["", "{\"what\":", "{}{}"] {
         let mut stream = UnixStream::connect(&socket).expect("socket");
         stream.write_all(question.as_bytes()).expect("write");
@@ -386,6 +388,33 @@ fn asked_from_several_sides() {
         stream.read_to_end(&mut answer).expect("the end");
         assert!(answer.is_empty(), "{question}: {answer:?}");
     }
+    let ask = |question: &str| {
+        let mut stream = UnixStream::connect(&socket).expect("socket");
+        stream.write_all(question.as_bytes()).expect("write");
+        stream.shutdown(Shutdown::Write).expect("shutdown");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    assert!(ask("{\"what\":\"zap\"}").contains("does not know"));
+    // What is mounted over its volume is none of its business.
+    let (over, at) = (watched.scratch.join("over"), watched.mounted.text());
+    run("mke2fs", &["-q", "-F", "-t", "ext4", &over, "32M"]);
+    run("mount", &["-o", "loop", &over, at]);
+    assert!(ask("{\"what\":\"now\"}").contains("is another volume now"));
+    super::judges::unmount(at).expect("unmounted");
+    // A state that cannot be kept ends nothing.
+    let (kept, aside) = (dir.path().join("state"), dir.path().join("aside"));
+    fs::rename(&kept, &aside).expect("rename");
+    fs::create_dir(&kept).expect("mkdir");
+    assert_eq!(ask("{\"what\":\"save\"}"), "{}");
+    fs::remove_dir(&kept).expect("rmdir");
+    assert_eq!(asks("status", &[])["running"], true);
+    // Nor does another state make it another volume.
+    let elsewhere = watched.scratch.join("elsewhere");
+    let again = ["watch", "run", at, "--state", &elsewhere, "--config", &config];
+    let (code, message) = failure(&seekless(&again));
+    assert!(code == 6 && message.contains("watched already"), "{code}: {message}");
     let mute = UnixStream::connect(&socket).expect("socket");
     assert_eq!(asks("status", &[])["running"], true);
     drop(mute);

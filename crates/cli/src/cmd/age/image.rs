@@ -6,7 +6,7 @@ use crate::args::PlaceArgs;
 use crate::failure::{Failure, Kind};
 use crate::image::{self, FORMATS};
 use crate::mount::{self, Engine, LiveMountOptions};
-use crate::target::{Target, copy_range};
+use crate::target::{Target, copy_of_table, copy_range};
 use seekless_device::{BlockDevice, Clock, VirtualClock};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Timestamp};
@@ -34,13 +34,16 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let old = image::device(path, &PlaceArgs::default())?;
     check_format(path, image::part(path, old.clone(), place)?.as_ref())?;
     let device = target.device(old.len(), run.global)?;
-    copy_range(old.as_ref(), device.as_ref(), 0, old.len().get())
-        .map_err(|error| fs(error.into()).about(new.display()))?;
-    let part = image::part(new, device, place)?;
+    let (from, to) = ((old.as_ref(), path), (device.as_ref(), &**new));
+    // A second copy of a partition table would make a disk of what is not complete.
+    let rest = copy_of_table(old.as_ref()).get();
+    copy_range(from, to, 0, rest)?;
+    let part = image::part(new, device.clone(), place)?;
     let outcome = on_device(run, &options, &part).map_err(about)?;
     // Half a run is no output, but has figures.
     if outcome.aged.end != End::Interrupted {
         drop(part);
+        copy_range(from, to, rest, old.len().get())?;
         target.finish()?;
     }
     Ok(outcome)

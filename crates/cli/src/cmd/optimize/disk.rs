@@ -6,9 +6,8 @@ use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
 use crate::image;
 use crate::say::warning;
-use crate::target::{Target, copy_range};
+use crate::target::{Target, copy_of_table, copy_range};
 use seekless_device::BlockDevice;
-use seekless_fs::FsError;
 use seekless_partition::{Scheme, Table};
 use seekless_units::ByteLen;
 use std::sync::Arc;
@@ -36,10 +35,19 @@ pub(super) fn new_device(
     }
     let (start, _) = image::partition::range(&args.image, &old, &args.place)?;
     let new = target.device(old.len(), global)?;
-    let about = |error: FsError| Failure::from(error).about(args.written().display());
     let end = start.get().saturating_add(size.get());
-    for (from, to) in [(0, start.get()), (end, old.len().get())] {
-        copy_range(old.as_ref(), new.as_ref(), from, to).map_err(|error| about(error.into()))?;
-    }
+    let (from, to) = ((old.as_ref(), &*args.image), (new.as_ref(), args.written()));
+    copy_range(from, to, 0, start.get())?;
+    copy_range(from, to, end, copy_of_table(old.as_ref()).get())?;
     image::part(args.written(), new, &args.place)
+}
+
+/// Completes a disk when its file system is written: with the second copy of its partition
+/// table, which would make a disk of what is not complete.
+pub(super) fn complete(args: &OptimizeArgs, target: &Target) -> Result<(), Failure> {
+    let Some(new) = target.written().filter(|_| args.place.is_part()) else { return Ok(()) };
+    let old = image::device(&args.image, &PlaceArgs::default())?;
+    let from = copy_of_table(old.as_ref()).get();
+    let both = ((old.as_ref(), &*args.image), (new.as_ref(), args.written()));
+    copy_range(both.0, both.1, from, old.len().get())
 }
