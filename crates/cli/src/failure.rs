@@ -119,6 +119,7 @@ impl From<FsError> for Failure {
         let kind = match &error {
             FsError::Corrupt { .. }
             | FsError::Damaged { .. }
+            | FsError::Marks(_)
             | FsError::Archive { .. }
             | FsError::Container { .. }
             | FsError::Device(DeviceError::Damaged { .. }) => Kind::Corrupt,

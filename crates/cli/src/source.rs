@@ -42,6 +42,18 @@ pub(crate) struct SourceArgs {
     place: PlaceArgs,
 }
 
+impl SourceArgs {
+    /// Whether a partition is named.
+    pub(crate) fn names_partition(&self) -> bool {
+        self.place.partition.is_some()
+    }
+
+    /// The same for what has no partitions.
+    pub(crate) fn whole(&self) -> Self {
+        Self { place: PlaceArgs::default(), ..self.clone() }
+    }
+}
+
 fn parse_owner(text: &str) -> Result<(u32, u32), String> {
     let parse = |part: &str| part.parse().ok();
     let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));

@@ -298,6 +298,8 @@ fn a_partition_is_a_source() {
         let out = ["-q", "-o", new.to_str().unwrap()];
         of("build", &disk, &[&out[..], &part].concat());
         assert_eq!(of("manifest", &new, &[]), listing);
+        let compared = command(&["manifest", "--compare"]).args([&disk, &new]).args(part).output();
+        assert_eq!(text(&compared.unwrap()), "");
         // Without it there is nothing to list, and that is said with what would do.
         for args in [&["manifest"][..], &["build", "--force", "-o", out[2]]] {
             let output = command(args).arg(&disk).output().unwrap();

@@ -182,6 +182,9 @@ pub enum FsError {
         /// Where.
         location: Box<Location>,
     },
+    /// What tells a format from others is damaged: which, and why.
+    #[error("damaged image: {0}")]
+    Marks(String),
     /// A check found what keeps an image from being worked on.
     #[error("damaged image: {code}: {what} ({location}){}", and_more(*others))]
     Damaged {

@@ -53,8 +53,8 @@ pub fn open(
 /// The one format that claims a device.
 ///
 /// # Errors
-/// [`FsError::Invalid`] when no format or more than one claims it, with what
-/// each says.
+/// [`FsError::Invalid`] when no format or more than one claims it; [`FsError::Marks`] when
+/// none does, and one might, with what each says.
 pub fn claim<'a>(formats: &'a [Format], device: &dyn BlockDevice) -> Result<&'a Format, FsError> {
     let mut claims = Vec::new();
     let mut damage = Vec::new();
@@ -70,7 +70,7 @@ pub fn claim<'a>(formats: &'a [Format], device: &dyn BlockDevice) -> Result<&'a 
         [] if damage.is_empty() => {
             Err(FsError::Invalid("no known file system was found on this image".into()))
         }
-        [] => Err(FsError::Invalid(format!("damaged image: {}", damage.join("; ")))),
+        [] => Err(FsError::Marks(damage.join("; "))),
         several => Err(FsError::Invalid(format!(
             "the image matches several formats: {}",
             several.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")

@@ -2,6 +2,7 @@
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
+use crate::image;
 use crate::source::{self, SourceArgs};
 use crate::written::Written;
 use crate::{output, show};
@@ -22,6 +23,7 @@ Examples:
   seekless manifest --json disk.img | jq -r .path
   seekless manifest --compare rootfs/ disk.img
   seekless manifest --compare rootfs.mtree disk.img
+  seekless manifest --compare old.img cloud.img --partition 1
   zcat rootfs.tar.gz | seekless manifest -
 
 PATH is an image (raw, qcow2 or on a block device), a directory, a tar archive (- for standard input) or an OCI
@@ -35,7 +37,8 @@ pub(crate) struct ManifestArgs {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE", conflicts_with = "compare")]
     output: Option<PathBuf>,
-    /// Compare two trees and print the lines that differ (exit code 1 if any do)
+    /// Compare two trees and print the lines that differ (exit code 1 if any do); if only
+    /// one of them is a disk with partitions, --partition is for that one
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with = "path")]
     compare: Option<Vec<PathBuf>>,
     #[command(flatten)]
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &ManifestArgs, global: &Global) -> Result<ExitCode, Fail
 }
 
 fn list(args: &ManifestArgs, path: &Path, global: &Global) -> Result<ExitCode, Failure> {
-    let text = read(args, path, global)?;
+    let text = read(args, &args.source, path, global)?;
     match &args.output {
         Some(output) => {
             output::replace(output, |out| out.write_all(text.as_bytes()))?;
@@ -128,11 +131,16 @@ fn unescaped(text: &str) -> Vec<u8> {
 }
 
 /// The manifest of what is at a path; of a manifest, itself.
-fn read(args: &ManifestArgs, path: &Path, global: &Global) -> Result<String, Failure> {
+fn read(
+    args: &ManifestArgs,
+    from: &SourceArgs,
+    path: &Path,
+    global: &Global,
+) -> Result<String, Failure> {
     if let Some(text) = ready_made(path) {
         return text.map_err(|error| Failure::io(path.display(), &error));
     }
-    let source = source::open(path, &args.source, args.open, source::Purpose::List)?;
+    let source = source::open(path, from, args.open, source::Purpose::List)?;
     let total = source.tree().nodes().iter().map(|node| node.size).sum();
     let bar = progress(total, global);
     let mut out = Vec::new();
@@ -173,7 +181,15 @@ fn compare(
     right: &Path,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    let differences = manifest::compare(&read(args, left, global)?, &read(args, right, global)?);
+    // A disk is compared with what its partition was made of: --partition is for disks.
+    let is_disk = |path: &Path| image::partitions_of(path).is_some();
+    let of_disks = args.source.names_partition() && (is_disk(left) || is_disk(right));
+    let read = |path: &Path| {
+        let from =
+            if of_disks && !is_disk(path) { args.source.whole() } else { args.source.clone() };
+        read(args, &from, path, global)
+    };
+    let differences = manifest::compare(&read(left)?, &read(right)?);
     let mut text = String::new();
     for difference in &differences {
         let sides = [("-", &difference.left), ("+", &difference.right)];

@@ -86,6 +86,7 @@ fn may_be_torn(error: &FsError) -> bool {
             | FsError::NotDirectory(_)
             | FsError::NotFound(_)
             | FsError::Invalid(_)
+            | FsError::Marks(_)
     )
 }
 
