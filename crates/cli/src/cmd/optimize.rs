@@ -17,6 +17,7 @@ use crate::target::{OutputFormat, Target};
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
 use opened::{Opened, open, open_written};
+use seekless_device::DeviceError;
 use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fat::FatImage;
 use seekless_fs::plan::{ObjectId, Rearrange, Run};
@@ -269,9 +270,13 @@ fn rearrange(
         planner::plan(relayout.demand(), &relayout.space(), &touches, align).map_err(about)?;
     let device = disk::new_device(args, target, relayout.size(), global)?;
     let bar = progress::bytes(global, relayout.size());
-    relayout
-        .write(&plan, device.as_ref(), &|bytes| bar.inc(bytes))
-        .map_err(|error| Failure::from(error).about(args.written().display()))?;
+    relayout.write(&plan, device.as_ref(), &|bytes| bar.inc(bytes)).map_err(
+        |error| match error {
+            // Damage is found where something is read.
+            FsError::Device(DeviceError::Damaged { .. }) => about(error),
+            _ => Failure::from(error).about(args.written().display()),
+        },
+    )?;
     bar.finish_and_clear();
     Ok(())
 }

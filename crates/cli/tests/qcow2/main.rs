@@ -194,6 +194,22 @@ fn a_conversion_that_fails_leaves_the_old_file() {
     }
 }
 
+/// What is damaged is the source, not what is made of it.
+#[test]
+fn damage_has_the_name_of_its_image() {
+    let Some(Scene { scratch, qcow2, .. }) = scene("qcow2-cut") else { return };
+    let bytes = fs::read(&qcow2).expect("image");
+    let (cut, to) = (scratch.join("cut.qcow2"), scratch.join("to.img"));
+    let mut named = 0;
+    for part in 4..8 {
+        fs::write(&cut, &bytes[..bytes.len() * part / 8]).expect("write");
+        let (_, message) = failure(&seekless(&["build", &cut, "-o", &to]));
+        assert!(message.contains(&cut) && !message.contains(&to), "{message}");
+        named += u32::from(message.contains("qcow2 image, byte"));
+    }
+    assert!(named > 0, "the end of the image was never missed");
+}
+
 #[test]
 fn what_changes_an_image_refuses_it() {
     let Some(Scene { scratch, qcow2, trace, .. }) = scene("qcow2-refused") else { return };

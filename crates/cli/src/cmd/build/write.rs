@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::say::warning;
 use crate::target::Target;
-use seekless_device::{BlockDevice, Window};
+use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_ext::Builder;
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
@@ -100,6 +100,8 @@ pub(crate) fn write_built(
     let device = place.device(size, global)?;
     let bar = progress::bytes(global, size);
     builder.write(plan, device.as_ref(), &|bytes| bar.inc(bytes)).map_err(|error| match error {
+        // Damage is found where something is read.
+        FsError::Device(DeviceError::Damaged { .. }) => Failure::from(error).about(source),
         FsError::Device(_) => Failure::from(error).about(place.target.path().display()),
         _ => Failure::from(error).about(source),
     })?;
