@@ -5,7 +5,10 @@
 //! so that a device whose image is not complete shows no file system.
 
 mod block;
+mod copy;
 mod qcow2;
+
+pub(crate) use copy::{copy_of_table, copy_range};
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
@@ -13,10 +16,9 @@ use crate::output::Output;
 use block::BlockTarget;
 use clap::ValueEnum;
 use qcow2::{Qcow2Target, file_of_length};
-use seekless_device::{BlockDevice, DeviceError, Window};
+use seekless_device::{BlockDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
-use seekless_partition::{Scheme, Table};
 use seekless_units::{ByteLen, Lba};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -175,41 +177,4 @@ impl Target {
             Sink::Device(target) => target.finish(),
         }
     }
-}
-
-/// Where the copy of a disk's partition table begins that is behind all partitions, or where
-/// the disk ends, in bytes. A disk of which that is not there yet, nor its beginning, shows no
-/// partitions.
-pub(crate) fn copy_of_table(disk: &dyn BlockDevice) -> ByteLen {
-    match Table::read(disk) {
-        Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {
-            let ends = partitions.iter().map(|one| one.start.get().saturating_add(one.len.get()));
-            ByteLen::new(ends.max().unwrap_or(0))
-        }
-        _ => disk.len(),
-    }
-}
-
-/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
-/// device comes with its name.
-pub(crate) fn copy_range(
-    (old, old_name): (&dyn BlockDevice, &Path),
-    (new, new_name): (&dyn BlockDevice, &Path),
-    from: u64,
-    to: u64,
-) -> Result<(), Failure> {
-    let about =
-        |error: DeviceError, name: &Path| Failure::from(FsError::from(error)).about(name.display());
-    let mut buf = vec![0; 1 << 20];
-    let mut at = from;
-    while at < to {
-        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
-        let (part, lba) = (&mut buf[..len], Lba::containing(ByteLen::new(at)));
-        old.read(lba, part).map_err(|error| about(error, old_name))?;
-        if part.iter().any(|&byte| byte != 0) {
-            new.write(lba, part).map_err(|error| about(error, new_name))?;
-        }
-        at += len as u64;
-    }
-    Ok(())
 }

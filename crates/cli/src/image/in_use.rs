@@ -1,4 +1,4 @@
-//! Block devices that are mounted: what is read of them may change meanwhile.
+//! Block devices and image files that are mounted: what is read of them may change meanwhile.
 
 use crate::failure::{Failure, Kind};
 use crate::say::warning;
@@ -10,12 +10,14 @@ use std::sync::{Mutex, PoisonError};
 /// The devices that there was a warning of: commands open an image several times.
 static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Where a device is mounted, or a partition of it, so that it may change.
+/// Where a device is mounted, or a partition of it, or a file through a loop device, so that
+/// it may change.
 fn changing(path: &Path) -> Option<PathBuf> {
-    mounted(number(path)?).filter(|mount| mount.is_writable).map(|mount| mount.dir)
+    let mount = number(path).map_or_else(|| mounted_file(path), mounted);
+    mount.filter(|mount| mount.is_writable).map(|mount| mount.dir)
 }
 
-/// Warns of a device that may change while it is read.
+/// Warns of an image that may change while it is read.
 pub(crate) fn warn(path: &Path) {
     let Some(dir) = changing(path) else { return };
     if WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into()) {
@@ -27,7 +29,7 @@ pub(crate) fn warn(path: &Path) {
     }
 }
 
-/// Refuses a device from which something is made that would be of several moments.
+/// Refuses an image from which something is made that would be of several moments.
 pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
     let Some(dir) = changing(path) else { return Ok(()) };
     let what = format!("{}: is mounted read-write on {}", path.display(), dir.display());

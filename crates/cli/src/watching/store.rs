@@ -9,8 +9,9 @@ use seekless_fs::Inspect;
 use seekless_host::handle;
 use seekless_host::mounts::DeviceNumber;
 use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directories of all volumes are in this one.
@@ -34,13 +35,18 @@ pub(crate) struct Lock {
     _volume: File,
 }
 
+/// Makes a directory that only its owner can open, since whoever can open a file can lock it.
+fn private(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
 impl Store {
     /// The directory of a volume below `root`, which is made if need be.
     pub(crate) fn new(root: &Path, target: &Target) -> Result<Self, Failure> {
         let image = target.look().map_err(|error| target.about(error))?;
         let uuid = uuid::text(&image.geometry().uuid);
         let dir = root.join(&uuid);
-        std::fs::create_dir_all(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        private(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         Ok(Self { dir, uuid, device: target.mount.device })
     }
 
@@ -67,7 +73,7 @@ impl Store {
         let state = self.open()?;
         let DeviceNumber { major, minor } = self.device;
         let path = Path::new(RUN).join(format!("{major}:{minor}"));
-        let volume = std::fs::create_dir_all(RUN)
+        let volume = private(Path::new(RUN))
             .and_then(|()| File::options().create(true).append(true).open(&path));
         let volume = volume.map_err(|error| Failure::io(path.display(), &error))?;
         let is_ours = handle::lock(&state)? && handle::lock(&volume)?;

@@ -170,7 +170,10 @@ fn blocks_smaller_than_sectors_are_refused() {
     let backing = scratch.path().join("device");
     fs::File::create(&backing).unwrap().set_len(64 * MIB).unwrap();
     let device = Device::on(backing, &["--sector-size", "4096"]);
-    let refused: [(&[&str], &str); 6] = [
+    let small = scratch.join("small");
+    text(&seekless(&["build", &tree, "-b", "1024", "-o", &small]));
+    let refused: [(&[&str], &str); 7] = [
+        (&["age", &small, "--ops", "1", "-o"], "larger blocks"),
         (&["build", &tree, "-b", "1024", "-o"], "--block-size"),
         (&["build", &tree, "--format", "ufs2", "-b", "8192", "-o"], "--fragment-size"),
         (&["build", &tree, "--format", "fat16", "--drop", "all", "-o"], "--sector-size"),

@@ -31,12 +31,18 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     };
     let target = Target::create(new, run.args.force, None)?;
     target.refuse_source([&path.to_path_buf()])?;
+    image::in_use::refuse(path)?;
     let old = image::device(path, &PlaceArgs::default())?;
-    check_format(path, image::part(path, old.clone(), place)?.as_ref())?;
+    let part = image::part(path, old.clone(), place)?;
+    check_format(path, part.as_ref())?;
+    let image = seekless_fs::format::open(FORMATS, part, OpenOptions::default());
+    let block = image.map_err(|error| about(fs(error)))?.geometry().block_size;
+    target.refuse_blocks(block, "age an image with larger blocks for it")?;
     let device = target.device(old.len(), run.global)?;
     let (from, to) = ((old.as_ref(), path), (device.as_ref(), &**new));
     // A second copy of a partition table would make a disk of what is not complete.
-    let rest = copy_of_table(old.as_ref()).get();
+    let (start, len) = image::partition::range(path, &old, place)?;
+    let rest = copy_of_table(old.as_ref(), start.get() + len.get());
     copy_range(from, to, 0, rest)?;
     let part = image::part(new, device.clone(), place)?;
     let outcome = on_device(run, &options, &part).map_err(about)?;

@@ -33,12 +33,12 @@ pub(super) fn new_device(
              where that one ended, until sgdisk -e {path} moves it to the end"
         );
     }
-    let (start, _) = image::partition::range(&args.image, &old, &args.place)?;
+    let (start, len) = image::partition::range(&args.image, &old, &args.place)?;
     let new = target.device(old.len(), global)?;
     let end = start.get().saturating_add(size.get());
     let (from, to) = ((old.as_ref(), &*args.image), (new.as_ref(), args.written()));
     copy_range(from, to, 0, start.get())?;
-    copy_range(from, to, end, copy_of_table(old.as_ref()).get())?;
+    copy_range(from, to, end, copy_of_table(old.as_ref(), start.get() + len.get()))?;
     image::part(args.written(), new, &args.place)
 }
 
@@ -47,7 +47,8 @@ pub(super) fn new_device(
 pub(super) fn complete(args: &OptimizeArgs, target: &Target) -> Result<(), Failure> {
     let Some(new) = target.written().filter(|_| args.place.is_part()) else { return Ok(()) };
     let old = image::device(&args.image, &PlaceArgs::default())?;
-    let from = copy_of_table(old.as_ref()).get();
+    let (start, len) = image::partition::range(&args.image, &old, &args.place)?;
+    let from = copy_of_table(old.as_ref(), start.get() + len.get());
     let both = ((old.as_ref(), &*args.image), (new.as_ref(), args.written()));
     copy_range(both.0, both.1, from, old.len().get())
 }

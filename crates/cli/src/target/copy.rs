@@ -1,0 +1,45 @@
+//! What is around a file system on its disk, copied as it is.
+
+use crate::failure::Failure;
+use seekless_device::{BlockDevice, DeviceError};
+use seekless_fs::FsError;
+use seekless_partition::{Scheme, Table};
+use seekless_units::{ByteLen, Lba};
+use std::path::Path;
+
+/// Where the copy of a disk's partition table begins that is behind all partitions, and behind
+/// byte `end`, up to which something is written; or where the disk ends, in bytes. A disk of
+/// which that is not there yet, nor its beginning, shows no partitions.
+pub(crate) fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
+    match Table::read(disk) {
+        Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {
+            let ends = partitions.iter().map(|one| one.start.get().saturating_add(one.len.get()));
+            ends.fold(end, u64::max)
+        }
+        _ => disk.len().get(),
+    }
+}
+
+/// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
+/// device comes with its name.
+pub(crate) fn copy_range(
+    (old, old_name): (&dyn BlockDevice, &Path),
+    (new, new_name): (&dyn BlockDevice, &Path),
+    from: u64,
+    to: u64,
+) -> Result<(), Failure> {
+    let about =
+        |error: DeviceError, name: &Path| Failure::from(FsError::from(error)).about(name.display());
+    let mut buf = vec![0; 1 << 20];
+    let mut at = from;
+    while at < to {
+        let len = usize::try_from(to - at).unwrap_or(usize::MAX).min(buf.len());
+        let (part, lba) = (&mut buf[..len], Lba::containing(ByteLen::new(at)));
+        old.read(lba, part).map_err(|error| about(error, old_name))?;
+        if part.iter().any(|&byte| byte != 0) {
+            new.write(lba, part).map_err(|error| about(error, new_name))?;
+        }
+        at += len as u64;
+    }
+    Ok(())
+}
