@@ -41,12 +41,15 @@ pub(crate) struct Buffer {
 }
 
 /// The place of a buffer between those used before it and after it. These lie apart
-/// from the buffers: where room is made, thousands that may not be dropped are passed
-/// over for each hundred that may.
+/// from the buffers, in less memory.
 struct Link {
     older: u32,
     newer: u32,
-    /// It was found to be kept ([`Buffer::is_kept`]), and nobody could have changed
+    /// When it was used last: counts uses of all buffers.
+    used: u64,
+    /// Whether it was looked at for something to drop, as all that are older were.
+    passed: bool,
+    /// It was found to be kept then ([`Buffer::is_kept`]), and nobody could have changed
     /// that since.
     kept: bool,
 }
@@ -55,6 +58,13 @@ impl Buffer {
     /// Whether it holds something that is still to be written.
     pub(crate) fn holds_changes(&self) -> bool {
         self.dirty != 0 || self.held.waits()
+    }
+
+    /// Whether it holds something that may be written, and nothing that may not in
+    /// the same fragments, which would have to be undone. (What lies between them is
+    /// undone where it is cheaper to write it as well.)
+    pub(crate) fn is_free_to_go(&self) -> bool {
+        self.dirty != 0 && !self.held.waits_in(self.dirty)
     }
 
     /// Requests under way that write some of it.
@@ -140,6 +150,12 @@ pub(crate) struct Buffers {
     by_block: HashMap<u64, u32>,
     oldest: u32,
     newest: u32,
+    uses: u64,
+    /// The newest that was looked at for something to drop.
+    passed: u32,
+    /// Those looked at that may have ceased to be kept. Thousands are kept under soft
+    /// updates, so that they are not all looked at again whenever something is dropped.
+    again: Vec<u32>,
 }
 
 impl Buffers {
@@ -155,6 +171,9 @@ impl Buffers {
             by_block: HashMap::new(),
             oldest: NONE,
             newest: NONE,
+            uses: 0,
+            passed: NONE,
+            again: Vec::new(),
         }
     }
 
@@ -243,7 +262,9 @@ impl Buffers {
 
     /// A buffer that is about to be changed.
     fn at_mut(&mut self, at: u32) -> &mut Buffer {
-        self.links[at as usize].kept = false;
+        if std::mem::take(&mut self.links[at as usize].kept) {
+            self.again.push(at);
+        }
         &mut self.slab[at as usize]
     }
 
@@ -295,14 +316,15 @@ impl Buffers {
         }
         debug_assert!(self.slab.len() < NONE as usize, "the last number means none");
         self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice()));
-        self.links.push(Link { older: NONE, newer: NONE, kept: false });
+        self.links.push(Link { older: NONE, newer: NONE, used: 0, passed: false, kept: false });
         self.slab.len() as u32 - 1
     }
 
     fn link(&mut self, at: u32) {
         let newest = self.newest;
-        let link = &mut self.links[at as usize];
-        (link.older, link.newer) = (newest, NONE);
+        self.uses += 1;
+        self.links[at as usize] =
+            Link { older: newest, newer: NONE, used: self.uses, passed: false, kept: false };
         match self.links.get_mut(newest as usize) {
             Some(before) => before.newer = at,
             None => self.oldest = at,
@@ -312,6 +334,9 @@ impl Buffers {
 
     fn unlink(&mut self, at: u32) {
         let Link { older, newer, .. } = self.links[at as usize];
+        if self.passed == at {
+            self.passed = older;
+        }
         match self.links.get_mut(older as usize) {
             Some(before) => before.newer = newer,
             None => self.oldest = newer,
@@ -326,6 +351,7 @@ impl Buffers {
     pub(crate) fn remove(&mut self, block: u64) {
         if let Some(at) = self.by_block.remove(&block) {
             self.unlink(at);
+            self.links[at as usize].passed = false;
             self.free.push(at);
             debug_assert!(!self.slab[at as usize].is_kept(), "changes would be lost");
             self.bytes -= std::mem::take(&mut self.slab[at as usize].cost);
@@ -341,20 +367,34 @@ impl Buffers {
     /// The least recently used of the blocks that may be dropped, as many as are asked
     /// for if there are.
     pub(crate) fn oldest_to_drop(&mut self, most: usize) -> Vec<u64> {
-        let mut found = Vec::new();
-        let mut at = self.oldest;
-        while found.len() < most
-            && let Some(link) = self.links.get_mut(at as usize)
-        {
-            let buffer = &self.slab[at as usize];
-            debug_assert!(!link.kept || buffer.is_kept(), "it was changed unnoticed");
+        // Those looked at before are older than all others, each found once at most: what
+        // was used since, or dropped, is not among those passed.
+        let mut again = std::mem::take(&mut self.again);
+        again.retain(|&at| {
+            let link = &mut self.links[at as usize];
+            link.kept = link.passed && self.slab[at as usize].is_kept();
+            link.passed && !link.kept
+        });
+        again.sort_unstable_by_key(|&at| self.links[at as usize].used);
+        again.dedup();
+        let mut found: Vec<u64> =
+            again.iter().take(most).map(|&at| self.slab[at as usize].block).collect();
+        self.again = again;
+        while found.len() < most {
+            let next = self.links.get(self.passed as usize).map_or(self.oldest, |link| link.newer);
+            let Some(link) = self.links.get_mut(next as usize) else { break };
+            self.passed = next;
+            link.passed = true;
+            link.kept = self.slab[next as usize].is_kept();
             if !link.kept {
-                link.kept = buffer.is_kept();
-                if !link.kept {
-                    found.push(buffer.block);
-                }
+                self.again.push(next);
+                found.push(self.slab[next as usize].block);
             }
-            at = link.newer;
+        }
+        if cfg!(debug_assertions) {
+            let all = self.oldest_first().filter(|buffer| !buffer.is_kept());
+            let all: Vec<u64> = all.map(|buffer| buffer.block).take(most).collect();
+            assert_eq!(found, all, "some were changed unnoticed");
         }
         found
     }

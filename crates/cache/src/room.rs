@@ -1,6 +1,5 @@
 //! Making room: dropping blocks that hold nothing new, and writing those that do.
 
-use crate::buffer::Buffer;
 use crate::cache::Cache;
 use seekless_fs::FsError;
 
@@ -51,8 +50,8 @@ impl<A> Cache<A> {
             let before = self.memory.buffers.bytes();
             let here = self.memory.buffers.oldest_first().filter(|b| !b.is_under_way());
             let oldest = here.take(BATCH);
-            let writable = |buffer: &&Buffer| buffer.dirty != 0 && !buffer.held.waits();
-            let dirty: Vec<u64> = oldest.filter(writable).map(|buffer| buffer.block).collect();
+            let free = oldest.filter(|buffer| buffer.is_free_to_go());
+            let dirty: Vec<u64> = free.map(|buffer| buffer.block).collect();
             self.write_with_neighbours(&dirty)?;
             self.drop_clean();
             if self.is_over_capacity() {
@@ -63,11 +62,28 @@ impl<A> Cache<A> {
             if dirty.is_empty()
                 && self.memory.buffers.bytes() >= before
                 && !self.wait_for_some()?
-                && !self.start_round()?
+                && !self.write_levels()?
             {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Writes what waits for something after what it waits for, until nothing is left
+    /// that can be written; false when there was nothing. One level alone, the contents,
+    /// would make room as well, but leave the inodes and names that wait for it: of those
+    /// a cache full of new files comes to hold ever more, and each of their blocks would
+    /// be written again and again with some of it undone. Where there is a journal, only
+    /// what it commits goes.
+    fn write_levels(&mut self) -> Result<bool, FsError> {
+        let any = self.start_round()?;
+        while any && !self.is_journalled() {
+            self.finish_writes()?;
+            if !self.start_round()? {
+                break;
+            }
+        }
+        Ok(any)
     }
 }

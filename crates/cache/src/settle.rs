@@ -32,9 +32,13 @@ impl<A> Cache<A> {
     pub(crate) fn start_round(&mut self) -> Result<bool, FsError> {
         self.poll()?;
         let waits = !self.flights.are_over(self.config.barriers);
-        let mut blocks = self.dirty_blocks(|buffer| !buffer.held.waits());
-        if blocks.is_empty() && !waits {
-            blocks = self.dirty_blocks(|_| true);
+        let mut blocks = self.dirty_blocks(Buffer::is_free_to_go);
+        // Then inodes, of which a few wait in most blocks, before the directories in which
+        // most names wait for these: those need not be written twice.
+        for most in [true, false] {
+            if blocks.is_empty() && !waits {
+                blocks = self.dirty_blocks(|buffer| !most || buffer.held.may_mostly_go());
+            }
         }
         self.write_blocks(&blocks, false)?;
         if blocks.is_empty() && !waits && !self.in_operation() && self.has_uncommitted() {

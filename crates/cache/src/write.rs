@@ -186,7 +186,8 @@ impl<A> Cache<A> {
             None => parts(buffer.dirty, buffer.valid & whole),
         };
         let sealed = buffer.metadata && self.seal.is_some();
-        if !buffer.held.waits() && !sealed {
+        let written = parts.iter().map(|&(a, b)| bits(b) & !bits(a)).fold(0, |all, of| all | of);
+        if !buffer.held.waits_in(written) && !sealed {
             return Some(Image { copied: false, parts });
         }
         if sealed {

@@ -269,6 +269,19 @@ impl<F: Linked> Live<F> {
         self.leave(dir, slot.at.checked_div(self.unit()).unwrap_or(0), name)
     }
 
+    /// What must be on the disk for a change to a name that was there before to be seen:
+    /// where the directory has moved since, its inode must lead to the new place, or the
+    /// disk shows the old name. (New names are reached by that in any case.)
+    fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
+        let moved = self.core.node(dir)?.moved_by;
+        if self.core.cache.is_committed(moved) || self.core.has(Fault::GoneBeforeMove) {
+            return Ok(change);
+        }
+        let both = self.core.cache.join(&[change, moved]);
+        debug_assert_eq!(both.len(), 1, "who keeps an order joins");
+        Ok(both.first().copied().unwrap_or(ChangeId::COMMITTED))
+    }
+
     /// Makes an entry unused.
     fn erase(&mut self, dir: Ino, slot: Slot, after: &[ChangeId]) -> Result<ChangeId, FsError> {
         let (block, skip) = match self.lies(dir, slot.at)? {
@@ -281,14 +294,16 @@ impl<F: Linked> Live<F> {
         if !after.is_empty() {
             let offset = byte(skip.saturating_add(F::Codec::INO));
             let piece = Piece { offset, bytes: &[0; INO_LEN] };
-            return self.core.cache.change(block, &[piece], Role::EntryRemove, after);
+            let id = self.core.cache.change(block, &[piece], Role::EntryRemove, after)?;
+            return self.seen_by(dir, id);
         }
         let blank = |to: &mut [u8]| {
             to.fill(0);
             Ok(())
         };
         let at = skip.saturating_add(F::Codec::INO);
-        Ok(self.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?.1)
+        let ((), id) = self.core.cache.edit(block, at, INO_LEN, Role::EntryRemove, blank)?;
+        self.seen_by(dir, id)
     }
 
     /// Moves an entry of a directory's to a unit that is not in front of another,
@@ -346,6 +361,7 @@ impl<F: Linked> Live<F> {
             Piece { offset: at(old, F::Codec::INO), bytes: &[0; INO_LEN] },
         ];
         let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.seen_by(dir, id)?;
         self.note_departure(dir, from, old.at, id);
         if let Some(slot) = self.index(dir)?.names.get_mut(to) {
             (slot.ino, slot.kind, slot.added) = (old.ino, old.kind, ChangeId::COMMITTED);
@@ -407,14 +423,17 @@ impl<F: Linked> Live<F> {
         if let Some(slot) = self.index(dir)?.names.get_mut(name) {
             (slot.ino, slot.kind, slot.added) = (to.0, kind, ChangeId::COMMITTED);
         }
-        Ok(id)
+        self.seen_by(dir, id)
     }
 
-    /// What waits or may be written in a directory's blocks.
+    /// What waits or may be written in a directory's blocks, or in those that it has
+    /// moved from.
     pub(crate) fn changes_in_dir(&mut self, dir: Ino) -> Result<Ids, FsError> {
         let size = self.dir_size(dir)?;
         let bsize = u64::from(self.format.limits().block);
-        let mut found = Ids::new();
+        let mut found = Ids::from_slice(&[self.core.node(dir)?.moved_by]);
+        let cache = &self.core.cache;
+        found.retain(|id| !cache.is_committed(*id));
         for lbn in 0..size.div_ceil(bsize) {
             let Some(at) = self.format.lookup_block(&mut self.core, dir, lbn)? else { continue };
             let left = size.saturating_sub(lbn.saturating_mul(bsize)).min(bsize);

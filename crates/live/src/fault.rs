@@ -25,6 +25,12 @@ pub enum Fault {
     /// The old place of a tail that moved is given back before the inode leads to
     /// the new one.
     ReuseBeforeMove,
+    /// A directory's inode leads to its new place before the names may be seen that
+    /// were copied there.
+    MoveBeforeNames,
+    /// A name that is taken from the new place of a directory counts as gone while the
+    /// inode still leads to the old one.
+    GoneBeforeMove,
     /// An inode is given back before it is cleared.
     InodeReusedEarly,
     /// A length becomes shorter before the numbers past it are gone from indirect
@@ -57,7 +63,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::EntryBeforeInode,
         Self::EntryBeforeParentLink,
         Self::PointerBeforeBitmap,
@@ -67,6 +73,8 @@ impl Fault {
         Self::IndirectBeforeInit,
         Self::ReuseBeforeClear,
         Self::ReuseBeforeMove,
+        Self::MoveBeforeNames,
+        Self::GoneBeforeMove,
         Self::InodeReusedEarly,
         Self::PartialCut,
         Self::LinksEarly,

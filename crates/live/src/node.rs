@@ -100,6 +100,9 @@ pub struct Node<M> {
     pub(crate) named_by: Pending<(Ino, ChangeId)>,
     /// Of a directory: its end can be reached once these are on the disk, which are joined.
     pub(crate) reached_by: Ids,
+    /// Of a directory: what lets its inode lead to where its last names have moved; one
+    /// of [`Self::reached_by`]. Until then the disk shows the names of the old place.
+    pub(crate) moved_by: ChangeId,
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.
     pub(crate) parent_link: ChangeId,
@@ -156,6 +159,7 @@ impl<M: Default> Node<M> {
             seen_in: SeenIn::new(),
             named_by: Pending::default(),
             reached_by: Ids::new(),
+            moved_by: ChangeId::COMMITTED,
             parent_link: ChangeId::COMMITTED,
             linked: ChangeId::COMMITTED,
             links_due: Pending::default(),
@@ -282,7 +286,7 @@ impl<F: Format> Live<F> {
                 && node.arriving.is_on_disk(cache)
                 && on_disk(&node.fresh)
                 // Else a number in an indirect block would not wait for the length.
-                && on_disk(&[node.sized, node.parent_link, node.linked])
+                && on_disk(&[node.sized, node.parent_link, node.linked, node.moved_by])
                 && node.unsettled.is_settled(cache);
             if idle {
                 reach.keep_seen(node.ino, std::mem::take(&mut node.seen_in));

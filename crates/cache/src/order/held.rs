@@ -46,6 +46,8 @@ pub(crate) struct Held {
     /// In which parts of the block (see [`Shape::parts`]) one of these lies, and maybe
     /// some more: most changes lie over none and need not look for it.
     near: u64,
+    /// In which fragments one of these lies, and maybe some more.
+    waiting: u64,
     /// Changes that may be written, and that somebody may wait for.
     pub(super) open: SmallVec<[ChangeId; 2]>,
     /// Changes that are being written.
@@ -60,6 +62,17 @@ impl Held {
     pub(crate) fn waits(&self) -> bool {
         let Journalled { running, committing, writing, .. } = self.journal;
         running || committing || writing || !self.blocked.is_empty()
+    }
+
+    /// Whether something may not be written yet in some fragments of the block.
+    pub(crate) fn waits_in(&self, fragments: u64) -> bool {
+        let Journalled { running, committing, writing, .. } = self.journal;
+        running || committing || writing || self.waiting & fragments != 0
+    }
+
+    /// Whether more may be written than may not.
+    pub(crate) fn may_mostly_go(&self) -> bool {
+        self.open.len() > self.blocked.len()
     }
 
     /// Whether nothing is held at all.
@@ -93,9 +106,11 @@ impl Held {
         if self.near & parts == 0 { &[] } else { &self.blocked }
     }
 
-    /// One more change may not be written, which lies in these parts of the block.
-    pub(super) fn block(&mut self, blocked: Blocked, parts: u64) {
+    /// One more change may not be written, which lies in these parts and in these
+    /// fragments of the block.
+    pub(super) fn block(&mut self, blocked: Blocked, parts: u64, fragments: u64) {
         self.near |= parts;
+        self.waiting |= fragments;
         self.blocked.push(blocked);
     }
 
@@ -119,12 +134,15 @@ impl Held {
 
     /// Whether [`Held::blocked_near`] finds what may not be written yet.
     pub(super) fn knows_where(&self, shape: Shape) -> bool {
-        self.blocked.iter().all(|at| shape.parts(at.start, at.end) & !self.near == 0)
+        self.blocked.iter().all(|at| {
+            let fragments = shape.mask(at.start as usize, at.end as usize);
+            shape.parts(at.start, at.end) & !self.near == 0 && fragments & !self.waiting == 0
+        })
     }
 
     fn forget_where(&mut self) {
         if self.blocked.is_empty() {
-            self.near = 0;
+            (self.near, self.waiting) = (0, 0);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::map::Path;
 use super::{DIRECT, Files, Indirect, Mapped, Purpose, units_at};
-use crate::{Fault, Part};
+use crate::{Fault, Ids, Part};
 use seekless_cache::{ChangeId, Changed, Kind, Role};
 use seekless_fs::field::{index, slice, wide};
 use seekless_fs::{FileKind, FsError};
@@ -325,14 +325,17 @@ impl<F: Indirect> Files<'_, F> {
         }
         let wanted = self.format.wanted(self.core, ino, lbn)?;
         let (new, bitmap) = self.format.take_larger(self.core, ino, lbn, want, wanted)?;
-        // Names that wait cannot be undone in a copy, nor are names that go
-        // gone while the disk leads to the old place: a directory moves with
-        // nothing under way.
         let is_directory = role == Role::DirectoryInit;
-        if is_directory {
-            let pending = self.core.cache.changes_in(Extent::new(at, u64::from(have)));
-            self.core.cache.settle(&pending)?;
-        }
+        let left = Extent::new(at, u64::from(have));
+        // Names that may not be written yet are undone in the copies of the old place,
+        // and stay there: the new one has all of them, and is reached after them. Names
+        // that have gone need no such thing, since the new place is without them.
+        let unwritten = if is_directory {
+            let names = self.core.cache.waiting_in(left);
+            self.core.cache.join(&names)
+        } else {
+            Ids::new()
+        };
         let old = self.core.cache.read(at, 0, old_len)?.to_vec();
         let len = index(want).saturating_mul(fsize);
         let role = if is_directory { role } else { Role::DataMove };
@@ -347,12 +350,20 @@ impl<F: Indirect> Files<'_, F> {
         }
         node.sectors = node.sectors.saturating_add(grown);
         node.size = size;
-        let left = Extent::new(at, u64::from(have));
         self.core.note_unsettled(ino, Extent::new(new, u64::from(want)));
         self.core.forget_unsettled(ino, &[left]);
-        let moved = self.move_run(ino, left, &[bitmap, data])?;
+        let unwritten = self.core.unless(Fault::MoveBeforeNames, unwritten);
+        let moved = if unwritten.is_empty() {
+            self.move_run(ino, left, &[bitmap, data])?
+        } else {
+            // An earlier number stays what it is: a name may wait for it.
+            let after: Ids = [bitmap, data].into_iter().chain(unwritten).collect();
+            let (part, role) = (Part::Map, Role::PointerMove);
+            let moved = self.format.put_part(self.core, ino, part, role, &after, None)?;
+            self.free_moved(left, moved)?
+        };
         if is_directory {
-            self.core.cache.settle(&[moved])?;
+            self.core.node(ino)?.moved_by = moved;
         }
         Ok(moved)
     }

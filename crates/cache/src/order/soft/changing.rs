@@ -75,7 +75,9 @@ impl<A> Soft<A> {
         if let Some(buffer) = memory.buffers.get_mut(block) {
             if waits {
                 let (start, end) = hull(places);
-                buffer.held.block(Blocked { id, start, end }, memory.shape.parts(start, end));
+                let parts = memory.shape.parts(start, end);
+                let fragments = memory.shape.mask(start as usize, end as usize);
+                buffer.held.block(Blocked { id, start, end }, parts, fragments);
             } else {
                 buffer.held.open.push(id)
             }
