@@ -5,6 +5,8 @@ use crate::cache::Owner;
 use crate::order::Held;
 use crate::shape::bits;
 use hashbrown::HashMap;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// No buffer: the end of the list.
 const NONE: u32 = u32::MAX;
@@ -153,9 +155,10 @@ pub(crate) struct Buffers {
     uses: u64,
     /// The newest that was looked at for something to drop.
     passed: u32,
-    /// Those looked at that may have ceased to be kept. Thousands are kept under soft
-    /// updates, so that they are not all looked at again whenever something is dropped.
-    again: Vec<u32>,
+    /// Those looked at that may have ceased to be kept, by when they were used last. Thousands
+    /// are kept under soft updates, so that they are not all looked at again whenever something
+    /// is dropped.
+    again: BinaryHeap<Reverse<(u64, u32)>>,
 }
 
 impl Buffers {
@@ -173,7 +176,7 @@ impl Buffers {
             newest: NONE,
             uses: 0,
             passed: NONE,
-            again: Vec::new(),
+            again: BinaryHeap::new(),
         }
     }
 
@@ -262,8 +265,9 @@ impl Buffers {
 
     /// A buffer that is about to be changed.
     fn at_mut(&mut self, at: u32) -> &mut Buffer {
-        if std::mem::take(&mut self.links[at as usize].kept) {
-            self.again.push(at);
+        let link = &mut self.links[at as usize];
+        if std::mem::take(&mut link.kept) {
+            self.again.push(Reverse((link.used, at)));
         }
         &mut self.slab[at as usize]
     }
@@ -364,31 +368,33 @@ impl Buffers {
         std::iter::successors(Some(self.oldest), next).map_while(|at| self.slab.get(at as usize))
     }
 
-    /// The least recently used of the blocks that may be dropped, as many as are asked
-    /// for if there are.
-    pub(crate) fn oldest_to_drop(&mut self, most: usize) -> Vec<u64> {
-        // Those looked at before are older than all others, each found once at most: what
-        // was used since, or dropped, is not among those passed.
-        let mut again = std::mem::take(&mut self.again);
-        again.retain(|&at| {
+    /// Forgets the least recently used of the blocks that may be dropped, as many as are
+    /// asked for if there are. How many went.
+    pub(crate) fn drop_oldest(&mut self, most: usize) -> usize {
+        let mut found = Vec::new();
+        // Those looked at before are older than all others.
+        while found.len() < most
+            && let Some(Reverse((used, at))) = self.again.pop()
+        {
             let link = &mut self.links[at as usize];
-            link.kept = link.passed && self.slab[at as usize].is_kept();
-            link.passed && !link.kept
-        });
-        again.sort_unstable_by_key(|&at| self.links[at as usize].used);
-        again.dedup();
-        let mut found: Vec<u64> =
-            again.iter().take(most).map(|&at| self.slab[at as usize].block).collect();
-        self.again = again;
+            if !link.passed || link.used != used {
+                // It was used since, or dropped.
+                continue;
+            }
+            let buffer = &self.slab[at as usize];
+            link.kept = buffer.is_kept();
+            if !link.kept {
+                found.push(buffer.block);
+            }
+        }
         while found.len() < most {
             let next = self.links.get(self.passed as usize).map_or(self.oldest, |link| link.newer);
             let Some(link) = self.links.get_mut(next as usize) else { break };
+            let buffer = &self.slab[next as usize];
+            (link.passed, link.kept) = (true, buffer.is_kept());
             self.passed = next;
-            link.passed = true;
-            link.kept = self.slab[next as usize].is_kept();
             if !link.kept {
-                self.again.push(next);
-                found.push(self.slab[next as usize].block);
+                found.push(buffer.block);
             }
         }
         if cfg!(debug_assertions) {
@@ -396,7 +402,8 @@ impl Buffers {
             let all: Vec<u64> = all.map(|buffer| buffer.block).take(most).collect();
             assert_eq!(found, all, "some were changed unnoticed");
         }
-        found
+        found.iter().for_each(|&block| self.remove(block));
+        found.len()
     }
 
     /// All blocks, in no order.

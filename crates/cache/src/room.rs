@@ -26,12 +26,8 @@ impl<A> Cache<A> {
     pub(crate) fn drop_clean(&mut self) {
         while self.is_over_capacity() {
             let batch = self.batch();
-            let blocks = self.memory.buffers.oldest_to_drop(batch);
-            if blocks.is_empty() {
+            if self.memory.buffers.drop_oldest(batch) == 0 {
                 return;
-            }
-            for block in blocks {
-                self.memory.buffers.remove(block);
             }
         }
     }

@@ -69,9 +69,8 @@ impl<A> Soft<A> {
         let mut record = Record::new(block, mask, role);
         record.undo = undo;
         record.wait_for(&after, &on);
-        let id = self.graph.insert(record, &mut memory.counters);
+        let (id, waits) = self.graph.insert(record, &mut memory.counters);
         self.graph.wait_instead(id, &voided.waiters);
-        let waits = self.graph.get(id).is_some_and(|record| record.waiting > 0);
         if let Some(buffer) = memory.buffers.get_mut(block) {
             if waits {
                 let (start, end) = hull(places);

@@ -34,7 +34,9 @@ use std::num::NonZeroU32;
 /// The graph, and the actions that wait for it.
 pub(super) struct Graph<A> {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// Slots without a record, each with its next generation: the slot itself was last
+    /// looked at long ago, and would be waited for.
+    free: Vec<(u32, NonZeroU32)>,
     pub(super) actions: Actions<A>,
     records: usize,
     /// Bytes of all that is undone (invariant 5).
@@ -134,16 +136,30 @@ impl<A> Graph<A> {
         slot.record.as_mut()
     }
 
-    /// The name of what lies in a slot.
-    pub(super) fn id(&self, slot: u32) -> ChangeId {
-        let generation = self.slots.get(slot as usize).map(|slot| slot.generation);
-        ChangeId { slot, generation }
+    /// Looks at records that are about to go, and then at those that wait for them. By now
+    /// they are in no processor's cache: each would be waited for alone where one leads to the
+    /// next, but here no look depends on the one before.
+    pub(super) fn fetch(&self, ids: &[ChangeId]) {
+        let look = |id: ChangeId| self.get(id).map_or(0, |record| record.waiting);
+        let waiters = |&id: &ChangeId| self.get(id).map(|record| &record.waiters);
+        let mut seen = ids.iter().map(|&id| look(id)).fold(0, u32::wrapping_add);
+        for waiter in ids.iter().filter_map(waiters).flat_map(Waiters::iter).take(4 * ids.len()) {
+            if let Waiter::After(id) | Waiter::On(id) = waiter {
+                seen = seen.wrapping_add(look(id));
+            }
+        }
+        std::hint::black_box(seen);
     }
 
-    /// Adds a record that waits for `after` and lies on `on`.
-    pub(super) fn insert(&mut self, mut record: Record, counters: &mut Counters) -> ChangeId {
+    /// Adds a record that waits for `after` and lies on `on`. Its name, and whether it
+    /// waits for anything.
+    pub(super) fn insert(
+        &mut self,
+        mut record: Record,
+        counters: &mut Counters,
+    ) -> (ChangeId, bool) {
         let undo = record.undo.len();
-        let (slot, new) = self.free_slot();
+        let new = self.free_slot();
         // A change that is named twice is waited for twice, and tells so twice.
         let mut waiting = 0;
         for &id in record.after() {
@@ -160,28 +176,32 @@ impl<A> Graph<A> {
         }
         // What may be written at once is never undone, so that nothing is kept
         // for it: the disk may show it with the next write of its block.
-        if record.waiting == 0 {
-            self.spare.give(&mut record.undo);
-        } else {
+        let waits = record.waiting > 0;
+        if waits {
             self.undo += undo;
+        } else {
+            self.spare.give(&mut record.undo);
         }
         let kind = record.role.kind() as usize;
         counters.made[kind] += 1;
         counters.live[kind] += 1;
-        self.slots[slot as usize].record = Some(record);
+        self.slots[new.slot as usize].record = Some(record);
         self.records += 1;
         self.note_high_water(counters);
-        new
+        (new, waits)
     }
 
-    fn free_slot(&mut self) -> (u32, ChangeId) {
-        let slot = self.free.pop().unwrap_or_else(|| {
+    fn free_slot(&mut self) -> ChangeId {
+        let (slot, generation) = self.free.pop().unwrap_or_else(|| {
             debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
             self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
-            self.slots.len() as u32 - 1
+            (self.slots.len() as u32 - 1, NonZeroU32::MIN)
         });
-        debug_assert!(self.slots[slot as usize].record.is_none(), "a free slot holds nothing");
-        (slot, self.id(slot))
+        if cfg!(debug_assertions) {
+            let free = &self.slots[slot as usize];
+            assert!(free.record.is_none() && free.generation == generation, "it is not free");
+        }
+        ChangeId { slot, generation: Some(generation) }
     }
 
     /// One name for several changes, which are on the disk when it is. `None` if they
@@ -199,13 +219,13 @@ impl<A> Graph<A> {
         }
         let &[first, _, ..] = left.as_slice() else { return left.first().copied() };
         let role = self.get(first)?.role;
-        let (slot, new) = self.free_slot();
+        let new = self.free_slot();
         let mut record = Record::join(role, &left);
         for id in left {
             record.waiting += u32::from(self.wait(id, Waiter::After(new)));
         }
         debug_assert!(record.waiting > 1, "each is in the graph");
-        self.slots[slot as usize].record = Some(record);
+        self.slots[new.slot as usize].record = Some(record);
         Some(new)
     }
 
@@ -401,9 +421,7 @@ impl<A> Graph<A> {
             }
         }
         slot.record = None;
-        // Whoever still has the old name finds nothing, which counts as on the disk.
-        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        self.free.push(id.slot);
+        self.free.push((id.slot, slot.next_generation()));
         Some(waiters)
     }
 
@@ -415,8 +433,7 @@ impl<A> Graph<A> {
         }
         let record = slot.record.take()?;
         debug_assert!(!record.is_join(), "no block holds it, so that nobody takes it out");
-        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        self.free.push(id.slot);
+        self.free.push((id.slot, slot.next_generation()));
         self.records -= 1;
         debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
         self.undo -= record.undo.len();

@@ -30,6 +30,10 @@ use record::Record;
 use seekless_units::ByteLen;
 pub(crate) use undo::MOST_BLOCK;
 
+/// Changes that are fetched together into the processor's cache, as many as it can wait for
+/// at the same time.
+const AT_ONCE: usize = 16;
+
 pub(crate) struct Soft<A> {
     graph: Graph<A>,
     /// Kept for the next time: lists of changes that were written, and that may be
@@ -71,7 +75,8 @@ impl<A> Soft<A> {
             }
         }
         let record = Record::new(block, mask, role);
-        let id = self.graph.insert(record, &mut memory.counters);
+        let (id, waits) = self.graph.insert(record, &mut memory.counters);
+        debug_assert!(!waits, "it names nothing to wait for");
         if let Some(buffer) = memory.buffers.get_mut(block) {
             buffer.held.open.push(id);
         }
@@ -128,9 +133,13 @@ impl<A> Soft<A> {
                 written.extend(buffer.held.sent.drain(..));
             }
         }
-        for id in written.drain(..) {
-            self.graph.commit(id, &mut freed, &mut memory.counters);
+        for ids in written.chunks(AT_ONCE) {
+            self.graph.fetch(ids);
+            for &id in ids {
+                self.graph.commit(id, &mut freed, &mut memory.counters);
+            }
         }
+        written.clear();
         self.let_go(memory, &freed);
         freed.clear();
         self.spare = (written, freed);
@@ -148,6 +157,7 @@ impl<A> Soft<A> {
                 continue;
             };
             buffer.held.unblock(run);
+            buffer.held.open.reserve(run.len());
             for &id in run {
                 let Some(record) = self.graph.get(id) else { continue };
                 let Some(buffer) = memory.buffers.get_mut(block) else { continue };
