@@ -28,6 +28,11 @@ impl<A> Cache<A> {
         self.order.next_ready()
     }
 
+    /// The actions that [`Cache::next_ready`] gives next, in that order.
+    pub fn ready(&self) -> impl Iterator<Item = &A> {
+        self.order.ready()
+    }
+
     /// The first invariant of docs/design/order.md that does not hold, in words.
     /// For tests: it looks at everything.
     #[must_use]
@@ -109,6 +114,12 @@ impl<A> Cache<A> {
     #[must_use]
     pub fn can_revert(&self, id: ChangeId) -> bool {
         self.order.can_revert(id)
+    }
+
+    /// Whether any change of a kind is not on the disk.
+    #[must_use]
+    pub fn has_any(&self, kind: Kind) -> bool {
+        self.memory.counters.live[kind as usize] > 0
     }
 
     /// As [`Cache::revert`], and later changes to these bytes go with it: they

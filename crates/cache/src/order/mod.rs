@@ -212,6 +212,14 @@ impl<A> Order<A> {
         }
     }
 
+    pub(crate) fn ready(&self) -> impl Iterator<Item = &A> {
+        match self {
+            Self::Plain(plain) => plain.ready.iter(),
+            Self::Soft(soft) => soft.ready(),
+            Self::Journal(journal) => journal.actions.ready.iter(),
+        }
+    }
+
     pub(crate) fn has_ready(&self) -> bool {
         match self {
             Self::Plain(plain) => !plain.ready.is_empty(),

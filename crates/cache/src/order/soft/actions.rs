@@ -85,6 +85,10 @@ impl<A> Actions<A> {
         self.ready.pop_front()
     }
 
+    pub(super) fn ready(&self) -> std::collections::vec_deque::Iter<'_, A> {
+        self.ready.iter()
+    }
+
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }

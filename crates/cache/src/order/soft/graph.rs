@@ -22,21 +22,18 @@
 
 use super::actions::Actions;
 use super::mutation::{Early, Mutation, describe};
-use super::record::{Record, Slot, Waiter, Waiters};
+use super::record::{Record, Waiter, Waiters};
+use super::slots::Slots;
 use super::undo::SpareUndos;
 use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
 use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
-use std::num::NonZeroU32;
 
 /// The graph, and the actions that wait for it.
 pub(super) struct Graph<A> {
-    slots: Vec<Slot>,
-    /// Slots without a record, each with its next generation: the slot itself was last
-    /// looked at long ago, and would be waited for.
-    free: Vec<(u32, NonZeroU32)>,
+    slots: Slots,
     pub(super) actions: Actions<A>,
     records: usize,
     /// Bytes of all that is undone (invariant 5).
@@ -53,8 +50,7 @@ impl<A> Graph<A> {
     /// An empty graph; it forgets the order with the number `drop`.
     pub(super) fn new(drop: Option<u64>) -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
+            slots: Slots::default(),
             actions: Actions::new(),
             records: 0,
             undo: 0,
@@ -74,20 +70,12 @@ impl<A> Graph<A> {
     }
 
     pub(super) fn get(&self, id: ChangeId) -> Option<&Record> {
-        let slot = self.slots.get(id.slot as usize)?;
-        if Some(slot.generation) != id.generation {
-            return None;
-        }
-        slot.record.as_ref()
+        self.slots.get(id)
     }
 
     /// All records, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ChangeId, &Record)> {
-        self.slots.iter().enumerate().filter_map(|(at, slot)| {
-            // Slots are numbered in 32 bits.
-            let id = ChangeId { slot: at as u32, generation: Some(slot.generation) };
-            Some((id, slot.record.as_ref()?))
-        })
+        self.slots.iter()
     }
 
     /// Whether a change elsewhere waits for this one to be on the disk, at once or by
@@ -129,11 +117,7 @@ impl<A> Graph<A> {
     }
 
     pub(super) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if Some(slot.generation) != id.generation {
-            return None;
-        }
-        slot.record.as_mut()
+        self.slots.get_mut(id)
     }
 
     /// Looks at records that are about to go, and then at those that wait for them. By now
@@ -159,7 +143,7 @@ impl<A> Graph<A> {
         counters: &mut Counters,
     ) -> (ChangeId, bool) {
         let undo = record.undo.len();
-        let new = self.free_slot();
+        let new = self.slots.take();
         // A change that is named twice is waited for twice, and tells so twice.
         let mut waiting = 0;
         for &id in record.after() {
@@ -185,23 +169,10 @@ impl<A> Graph<A> {
         let kind = record.role.kind() as usize;
         counters.made[kind] += 1;
         counters.live[kind] += 1;
-        self.slots[new.slot as usize].record = Some(record);
+        self.slots.put(new, record);
         self.records += 1;
         self.note_high_water(counters);
         (new, waits)
-    }
-
-    fn free_slot(&mut self) -> ChangeId {
-        let (slot, generation) = self.free.pop().unwrap_or_else(|| {
-            debug_assert!(self.slots.len() < u32::MAX as usize, "no number is left");
-            self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
-            (self.slots.len() as u32 - 1, NonZeroU32::MIN)
-        });
-        if cfg!(debug_assertions) {
-            let free = &self.slots[slot as usize];
-            assert!(free.record.is_none() && free.generation == generation, "it is not free");
-        }
-        ChangeId { slot, generation: Some(generation) }
     }
 
     /// One name for several changes, which are on the disk when it is. `None` if they
@@ -219,13 +190,13 @@ impl<A> Graph<A> {
         }
         let &[first, _, ..] = left.as_slice() else { return left.first().copied() };
         let role = self.get(first)?.role;
-        let new = self.free_slot();
+        let new = self.slots.take();
         let mut record = Record::join(role, &left);
         for id in left {
             record.waiting += u32::from(self.wait(id, Waiter::After(new)));
         }
         debug_assert!(record.waiting > 1, "each is in the graph");
-        self.slots[new.slot as usize].record = Some(record);
+        self.slots.put(new, record);
         Some(new)
     }
 
@@ -405,39 +376,29 @@ impl<A> Graph<A> {
         self.commit(id, freed, counters);
     }
 
-    /// As [`Graph::take`]; who waits for it is all that is asked for, and the rest
-    /// is not moved.
-    fn take_waiters(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Waiters> {
-        let waiters = std::mem::take(&mut self.get_mut(id)?.waiters);
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if let Some(record) = &mut slot.record {
-            let undo = record.undo.len();
-            debug_assert!(self.undo >= undo, "what is kept to undo with was counted");
-            self.undo -= undo;
-            self.spare.give(&mut record.undo);
-            if !record.is_join() {
-                counters.live[record.role.kind() as usize] -= 1;
-                self.records -= 1;
-            }
+    /// Takes a record or a join out, and tells nobody.
+    fn remove(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
+        let record = self.slots.remove(id)?;
+        debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
+        self.undo -= record.undo.len();
+        if !record.is_join() {
+            self.records -= 1;
+            counters.live[record.role.kind() as usize] -= 1;
         }
-        slot.record = None;
-        self.free.push((id.slot, slot.next_generation()));
-        Some(waiters)
+        Some(record)
+    }
+
+    /// As [`Graph::remove`]; who waits for it is all that is asked for.
+    fn take_waiters(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Waiters> {
+        let mut record = self.remove(id, counters)?;
+        self.spare.give(&mut record.undo);
+        Some(record.waiters)
     }
 
     /// Takes a record out, and tells nobody.
     fn take(&mut self, id: ChangeId, counters: &mut Counters) -> Option<Record> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if Some(slot.generation) != id.generation {
-            return None;
-        }
-        let record = slot.record.take()?;
+        let record = self.remove(id, counters)?;
         debug_assert!(!record.is_join(), "no block holds it, so that nobody takes it out");
-        self.free.push((id.slot, slot.next_generation()));
-        self.records -= 1;
-        debug_assert!(self.undo >= record.undo.len(), "what is kept to undo with was counted");
-        self.undo -= record.undo.len();
-        counters.live[record.role.kind() as usize] -= 1;
         Some(record)
     }
 
@@ -460,8 +421,7 @@ impl<A> Graph<A> {
     /// A record may be written: it needs no undo any more, nor do those that
     /// lie on it wait for it.
     fn set_free(&mut self, id: ChangeId, freed: &mut Vec<ChangeId>) {
-        let slot = self.slots.get_mut(id.slot as usize);
-        let Some(record) = slot.and_then(|slot| slot.record.as_mut()) else {
+        let Some(record) = self.slots.get_mut(id) else {
             debug_assert!(false, "only what waits becomes free");
             return;
         };

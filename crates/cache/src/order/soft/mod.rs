@@ -4,6 +4,7 @@
 //!
 //! - `graph`: who waits for whom
 //! - `record`: a change, as the graph keeps it
+//! - `slots`: places for these
 //! - `actions`: what the format does when it need wait no longer
 //! - `changing`: what becomes of earlier changes to the same bytes
 //! - `retract`: changes taken back, and contents that matter no more
@@ -18,6 +19,7 @@ mod invariants;
 mod mutation;
 mod record;
 mod retract;
+mod slots;
 mod undo;
 
 use super::ToSettle;
@@ -215,6 +217,10 @@ impl<A> Soft<A> {
 
     pub(super) fn next_ready(&mut self) -> Option<A> {
         self.graph.actions.next_ready()
+    }
+
+    pub(super) fn ready(&self) -> std::collections::vec_deque::Iter<'_, A> {
+        self.graph.actions.ready()
     }
 
     pub(super) fn has_ready(&self) -> bool {

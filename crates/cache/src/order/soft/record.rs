@@ -204,24 +204,6 @@ impl Record {
     }
 }
 
-/// A place for a record.
-pub(super) struct Slot {
-    pub(super) generation: NonZeroU32,
-    pub(super) record: Option<Record>,
-}
-
-impl Slot {
-    /// Whoever still has the name of what lay here finds nothing from now on, which
-    /// counts as on the disk.
-    pub(super) fn next_generation(&mut self) -> NonZeroU32 {
-        debug_assert!(self.record.is_none(), "it still lies here");
-        self.generation = self.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
-        self.generation
-    }
-}
-
-const _: () = assert!(size_of::<Slot>() <= 128, "two lines, as is said above");
-
 #[cfg(test)]
 mod tests {
     use super::*;

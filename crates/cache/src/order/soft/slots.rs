@@ -1,0 +1,156 @@
+//! Places for records, each with a generation.
+//!
+//! Thousands of records become free at once and are taken again one by one. They are taken in the
+//! order in which they lie, whatever order they became free in: the processor fetches
+//! what lies next before it is asked for, and those made one after the other, which mostly go one
+//! after the other too, stay neighbours.
+
+use super::record::Record;
+use crate::change::ChangeId;
+use std::num::NonZeroU32;
+
+/// A place for a record.
+struct Slot {
+    generation: NonZeroU32,
+    record: Option<Record>,
+}
+
+const _: () = assert!(size_of::<Slot>() <= 128, "two lines, as is said of a record");
+
+/// One of so many places may be free before more are made: fewer would have to be looked for.
+const SPARE: usize = 8;
+
+/// Records by slot and generation.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// A bit for each, set where nothing lies.
+    free: Vec<u64>,
+    /// How many are set.
+    spare: usize,
+    /// The word that is looked at next.
+    at: usize,
+}
+
+impl Slots {
+    pub(super) fn get(&self, id: ChangeId) -> Option<&Record> {
+        let slot = self.slots.get(id.slot as usize)?;
+        if Some(slot.generation) != id.generation {
+            return None;
+        }
+        slot.record.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if Some(slot.generation) != id.generation {
+            return None;
+        }
+        slot.record.as_mut()
+    }
+
+    /// All records, by number.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ChangeId, &Record)> {
+        self.slots.iter().enumerate().filter_map(|(at, slot)| {
+            // Slots are numbered in 32 bits.
+            let id = ChangeId { slot: at as u32, generation: Some(slot.generation) };
+            Some((id, slot.record.as_ref()?))
+        })
+    }
+
+    /// A name for a record, whose place is taken from now on.
+    pub(super) fn take(&mut self) -> ChangeId {
+        if self.spare <= self.slots.len() / SPARE {
+            return self.make();
+        }
+        while self.free[self.at] == 0 {
+            self.at = (self.at + 1) % self.free.len();
+        }
+        let word = &mut self.free[self.at];
+        let slot = self.at * 64 + word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        self.spare -= 1;
+        let Slot { generation, record } = &self.slots[slot];
+        debug_assert!(record.is_none(), "a free place holds nothing");
+        ChangeId { slot: slot as u32, generation: Some(*generation) }
+    }
+
+    fn make(&mut self) -> ChangeId {
+        let slot = self.slots.len();
+        debug_assert!(slot < u32::MAX as usize, "no number is left");
+        self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
+        self.free.resize(self.slots.len().div_ceil(64), 0);
+        ChangeId { slot: slot as u32, generation: Some(NonZeroU32::MIN) }
+    }
+
+    /// Lays a record where its name says.
+    pub(super) fn put(&mut self, id: ChangeId, record: Record) {
+        let slot = &mut self.slots[id.slot as usize];
+        debug_assert!(slot.record.is_none() && Some(slot.generation) == id.generation);
+        slot.record = Some(record);
+    }
+
+    /// Takes what lies under a name out. Whoever still has that finds nothing from now
+    /// on, which counts as on the disk.
+    pub(super) fn remove(&mut self, id: ChangeId) -> Option<Record> {
+        self.get(id)?;
+        let slot = &mut self.slots[id.slot as usize];
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        let (word, bit) = (id.slot as usize / 64, id.slot % 64);
+        debug_assert_eq!(self.free[word] >> bit & 1, 0, "it was free");
+        self.free[word] |= 1 << bit;
+        self.spare += 1;
+        slot.record.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::Role;
+
+    fn put(slots: &mut Slots, mask: u64) -> ChangeId {
+        let id = slots.take();
+        slots.put(id, Record::new(1, mask, Role::Data));
+        id
+    }
+
+    /// Whatever order they became free in, places are taken as they lie, and an old name
+    /// never finds what lies there now.
+    #[test]
+    fn places_are_taken_in_order_under_new_names() {
+        let mut slots = Slots::default();
+        let old: Vec<ChangeId> = (0..1000).map(|n| put(&mut slots, n)).collect();
+        assert!(old.iter().enumerate().all(|(at, id)| id.slot as usize == at));
+        for &id in old.iter().rev().chain(&old) {
+            let found = slots.remove(id).map(|record| record.mask);
+            assert!(found.is_none_or(|mask| mask == u64::from(id.slot)));
+        }
+        assert_eq!(slots.iter().count(), 0);
+        let new: Vec<ChangeId> = (0..800).map(|n| put(&mut slots, 5000 + n)).collect();
+        assert!(new.windows(2).all(|pair| pair[0].slot + 1 == pair[1].slot));
+        assert!(old.iter().all(|&id| slots.get(id).is_none()));
+        let found: Vec<u64> = new.iter().filter_map(|&id| Some(slots.get(id)?.mask)).collect();
+        assert_eq!(found, (5000..5800).collect::<Vec<u64>>());
+    }
+
+    /// There are never many more places than the most records at a time.
+    #[test]
+    fn places_are_used_again() {
+        let mut slots = Slots::default();
+        let mut held: Vec<ChangeId> = Vec::new();
+        let mut number = 1u64;
+        for round in 0..20_000 {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            let at = (number >> 33) as usize;
+            if held.len() > 500 || at.is_multiple_of(3) && !held.is_empty() {
+                let id = held.swap_remove(at % held.len());
+                assert!(slots.remove(id).is_some() && slots.remove(id).is_none(), "{round}");
+            } else {
+                held.push(put(&mut slots, round));
+            }
+            assert!(slots.slots.len() <= 502 * SPARE / (SPARE - 1) + 1, "{}", slots.slots.len());
+        }
+        assert_eq!(slots.iter().count(), held.len());
+    }
+}
