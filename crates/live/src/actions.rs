@@ -1,6 +1,6 @@
 //! What is done once something is on the disk.
 
-use crate::{Format, Linked, Live, Names};
+use crate::{Format, Linked, Live, Names, Runs};
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::FsError;
 use seekless_units::{Extent, Ino};
@@ -21,7 +21,7 @@ pub enum Action {
         parent: Ino,
     },
     /// Nothing leads to these any more.
-    FreeRuns(Vec<Extent>),
+    FreeRuns(Runs),
     /// An inode is unused.
     FreeInode {
         /// Which.

@@ -5,11 +5,11 @@ use crate::actions::Action;
 use crate::delayed::Delayed;
 use crate::fault::Fault;
 use crate::node::{Node, gone};
-use crate::removal::Cut;
-use hashbrown::HashMap;
+use crate::nodes::Nodes;
+use crate::removal::{Cut, Runs};
 use seekless_cache::{Cache, ChangeId, Kind};
 use seekless_fs::{FsError, Timestamp};
-use seekless_units::{Extent, Ino};
+use seekless_units::Ino;
 
 /// The time of day, for the times of files.
 pub type Wall = Box<dyn Fn() -> Timestamp + Send>;
@@ -49,10 +49,8 @@ impl Pending {
 pub struct Core<M> {
     /// The blocks of the device, with the changes to them.
     pub cache: Cache<Action>,
-    /// The inodes in memory. Each has memory of its own: tens of thousands may wait for
-    /// something, and a table of what is as large as a node is slow to look into and to
-    /// grow.
-    pub nodes: HashMap<Ino, Box<Node<M>>>,
+    /// The inodes in memory.
+    pub nodes: Nodes<M>,
     /// What is about to become free.
     pub pending: Pending,
     /// Contents that have no place yet.
@@ -70,7 +68,7 @@ impl<M> Core<M> {
     pub fn new(cache: Cache<Action>, wall: Wall) -> Self {
         Self {
             cache,
-            nodes: HashMap::new(),
+            nodes: Nodes::default(),
             pending: Pending::default(),
             delayed: Delayed::default(),
             may_spend_reserve: true,
@@ -91,13 +89,14 @@ impl<M> Core<M> {
     /// # Errors
     /// [`FsError::NotFound`] when it is not.
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node<M>, FsError> {
-        let node = self.nodes.get_mut(&ino).map(Box::as_mut);
+        let node = self.nodes.get_mut(&ino);
         debug_assert!(node.is_some(), "inode {ino} is not in memory");
         node.ok_or_else(|| gone(ino))
     }
 
     /// Frees runs once nothing on the disk leads to them.
-    pub fn defer_free(&mut self, after: &[ChangeId], kind: Kind, runs: Vec<Extent>) {
+    pub fn defer_free(&mut self, after: &[ChangeId], kind: Kind, runs: impl Into<Runs>) {
+        let runs = runs.into();
         if runs.is_empty() {
             return;
         }

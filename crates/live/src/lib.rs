@@ -57,6 +57,7 @@ mod listing;
 mod names;
 mod naming;
 mod node;
+mod nodes;
 mod pending;
 mod pieces;
 mod reach;
@@ -78,7 +79,8 @@ pub use limits::{Limits, NameOrder};
 pub use linked::{Contents, Linked};
 pub use naming::{InodeNames, Names};
 pub use node::{Node, Restrictions, gone};
-pub use removal::Cut;
+pub use nodes::Nodes;
+pub use removal::{Cut, Runs};
 pub use table::{Fields, Part, Raw, Table};
 pub use write_back::Stand;
 

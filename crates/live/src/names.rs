@@ -132,7 +132,7 @@ impl<F: Linked> Live<F> {
             node.device = *number;
         }
         self.format.fit_new(&mut self.core, dir, &mut node, new)?;
-        self.core.nodes.insert(ino, Box::new(node));
+        self.core.nodes.insert(ino, node);
         match new {
             NewFile::Directory => {
                 let unit = self.first_unit(ino, dir);

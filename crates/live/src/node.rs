@@ -246,9 +246,9 @@ impl<F: Format> Live<F> {
             debug_assert!(!self.core.delayed.has(ino), "inode {ino} went with what waits of it");
             let mut node = self.format.load(&mut self.core, ino)?;
             node.seen_in = self.reach.take_seen(ino);
-            self.core.nodes.insert(ino, Box::new(node));
+            self.core.nodes.insert(ino, node);
         }
-        self.core.nodes.get_mut(&ino).map(Box::as_mut).ok_or_else(|| gone(ino))
+        self.core.nodes.get_mut(&ino).ok_or_else(|| gone(ino))
     }
 
     /// As [`Live::node`], of one that has names.
@@ -274,7 +274,7 @@ impl<F: Format> Live<F> {
         }
         let (cache, reach, delayed) = (&self.core.cache, &mut self.reach, &self.core.delayed);
         let on_disk = |ids: &[ChangeId]| ids.iter().all(|&id| cache.is_committed(id));
-        self.core.nodes.retain(|_, node| {
+        self.core.nodes.retain(|node| {
             let idle = node.holds == 0
                 && node.links == node.effective
                 && node.links > 0

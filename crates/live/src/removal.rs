@@ -7,15 +7,19 @@ use seekless_cache::{ChangeId, Kind};
 use seekless_fs::field::range;
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{Extent, Ino};
+use smallvec::SmallVec;
+
+/// Runs of fragments. Most files have one.
+pub type Runs = SmallVec<[Extent; 1]>;
 
 /// Runs that leave a file, and the changes that take them out of what maps it.
 #[derive(Clone, Debug, Default)]
 pub struct Cut {
     /// The runs.
-    pub runs: Vec<Extent>,
+    pub runs: Runs,
     /// What must be on the disk for nothing to lead to them, besides the change of
     /// the inode.
-    pub cleared: Vec<ChangeId>,
+    pub cleared: Ids,
     /// How much they hold, in units of block numbers.
     pub blocks: u64,
 }

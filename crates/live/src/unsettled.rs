@@ -6,59 +6,137 @@ use crate::node::Node;
 use seekless_cache::Cache;
 use seekless_fs::FileKind;
 use seekless_units::{BlockNo, Extent, Ino};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// Runs that are kept before those which the disk has are first looked for.
 const FEW: usize = 64;
 
+/// Runs that are kept without a tree. Most files have one.
+const IN_A_ROW: usize = 4;
+
+/// Runs by their first fragment, with how many each has: in a row while they are few, for
+/// most files come and go by the thousand with one.
+#[derive(Clone, Debug)]
+enum Runs {
+    /// In order.
+    Few(SmallVec<[Extent; 1]>),
+    Many(BTreeMap<BlockNo, u64>),
+}
+
+impl Runs {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(runs) => runs.len(),
+            Self::Many(runs) => runs.len(),
+        }
+    }
+
+    /// Adds a run, or lets the one that begins there be as long.
+    fn add(&mut self, run: Extent) {
+        if let Self::Few(runs) = self {
+            let at = runs.partition_point(|old| old.start < run.start);
+            if let Some(old) = runs.get_mut(at).filter(|old| old.start == run.start) {
+                old.len = run.len.max(old.len);
+                return;
+            }
+            if runs.len() < IN_A_ROW {
+                runs.insert(at, run);
+                return;
+            }
+            *self = Self::Many(runs.iter().map(|run| (run.start, run.len)).collect());
+        }
+        if let Self::Many(runs) = self {
+            let len = runs.entry(run.start).or_default();
+            *len = run.len.max(*len);
+        }
+    }
+
+    /// Leaves out those that begin in a run, and of the one in front what reaches into it.
+    fn cut(&mut self, gone: Extent) {
+        let left = |start: BlockNo| gone.start.get().saturating_sub(start.get());
+        match self {
+            Self::Few(runs) => {
+                runs.retain(|run| run.start < gone.start || run.start >= gone.end());
+                for run in runs.iter_mut().filter(|run| run.start < gone.start) {
+                    run.len = run.len.min(left(run.start));
+                }
+            }
+            Self::Many(runs) => {
+                if let Some((&start, len)) = runs.range_mut(..gone.start).next_back() {
+                    *len = (*len).min(left(start));
+                }
+                while let Some((&start, _)) = runs.range(gone.start..gone.end()).next() {
+                    runs.remove(&start);
+                }
+            }
+        }
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(Extent) -> bool) {
+        match self {
+            Self::Few(runs) => runs.retain(|run| stays(*run)),
+            Self::Many(runs) => runs.retain(|&start, &mut len| stays(Extent::new(start, len))),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
+        let (few, many) = match self {
+            Self::Few(runs) => (Some(runs.iter().copied()), None),
+            Self::Many(runs) => (None, Some(runs.iter())),
+        };
+        let many = many.into_iter().flatten().map(|(&start, &len)| Extent::new(start, len));
+        few.into_iter().flatten().chain(many)
+    }
+}
+
 /// Runs of a file, contents and indirect blocks, that may hold changes which are
 /// not on the disk. None that does is missing; some may have been written since
 /// they were noted.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Unsettled {
-    /// Fragments of each run, by its first. Runs begin where blocks of the file
-    /// do.
-    runs: BTreeMap<BlockNo, u64>,
+    /// They begin where blocks of the file do.
+    runs: Runs,
     /// How many runs there may be before those that the disk has are dropped:
     /// twice as many as were left the last time, so that a change costs the same
     /// however many there are.
     most: usize,
 }
 
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self { runs: Runs::Few(SmallVec::new()), most: 0 }
+    }
+}
+
 impl Unsettled {
     fn note<A>(&mut self, run: Extent, cache: &Cache<A>) {
-        let len = self.runs.entry(run.start).or_default();
-        *len = run.len.max(*len);
+        self.runs.add(run);
         if self.runs.len() > self.most.max(FEW) {
             self.drop_settled(cache);
             self.most = self.runs.len().saturating_mul(2);
         }
     }
 
-    /// Leaves out a run that the file does not have any more.
+    /// Leaves out a run that the file does not have any more. The one in front may reach into
+    /// it: a tail that has become shorter.
     fn forget(&mut self, gone: Extent) {
-        // The one in front may reach into it: a tail that has become shorter.
-        if let Some((&start, len)) = self.runs.range_mut(..gone.start).next_back() {
-            *len = (*len).min(gone.start.get().saturating_sub(start.get()));
-        }
-        while let Some((&start, _)) = self.runs.range(gone.start..gone.end()).next() {
-            self.runs.remove(&start);
-        }
+        self.runs.cut(gone);
     }
 
     fn drop_settled<A>(&mut self, cache: &Cache<A>) {
-        self.runs.retain(|&start, &mut len| cache.is_unsettled(Extent::new(start, len)));
+        self.runs.retain(|run| cache.is_unsettled(run));
     }
 
     /// Whether the disk has all of the file's contents; runs that it has are
     /// dropped.
     pub(crate) fn is_settled<A>(&mut self, cache: &Cache<A>) -> bool {
         self.drop_settled(cache);
-        self.runs.is_empty()
+        self.runs.len() == 0
     }
 
     fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
-        self.runs.iter().map(|(&start, &len)| Extent::new(start, len))
+        self.runs.iter()
     }
 }
 
@@ -95,5 +173,44 @@ impl<M> Core<M> {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.unsettled.drop_settled(&self.cache);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways in which runs are kept do the same.
+    #[test]
+    fn runs_in_a_row_and_in_a_tree_are_the_same_runs() {
+        let run = |start, len| Extent::new(BlockNo::new(start), len);
+        let mut number = 1u64;
+        let mut draw = |below: u64| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            (number >> 33) % below
+        };
+        let mut both = [Runs::Few(SmallVec::new()), Runs::Many(BTreeMap::new())];
+        let (mut few, mut many) = (0, 0);
+        for _ in 0..5000 {
+            let (what, at) = (draw(6), run(draw(12) * 8, 1 + draw(8)));
+            for runs in &mut both {
+                match what {
+                    0 => runs.cut(at),
+                    1 => runs.retain(|run| run.start != at.start),
+                    // What has left a block leaves its end.
+                    2 => runs.cut(run(at.start.get() + at.len, 8 - at.len % 8)),
+                    _ => runs.add(at),
+                }
+            }
+            let [one, two] = &both;
+            assert!(one.iter().eq(two.iter()), "{one:?} {two:?}");
+            assert_eq!(one.len(), two.len());
+            few += usize::from(matches!(one, Runs::Few(_)));
+            many += usize::from(matches!(one, Runs::Many(_)));
+            if one.len() == 0 || matches!(one, Runs::Many(_)) && draw(9) == 0 {
+                both = [Runs::Few(SmallVec::new()), Runs::Many(BTreeMap::new())];
+            }
+        }
+        assert!(few > 1000 && many > 1000, "{few} {many}");
     }
 }

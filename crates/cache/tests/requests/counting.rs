@@ -92,6 +92,9 @@ fn a_write_is_sync_when_somebody_waits_for_it() {
     assert_eq!(*rig.cache.counters(), counters);
 }
 
+/// Bytes before those of a piece that may have to be undone.
+pub(crate) const HEAD: u64 = 5;
+
 #[test]
 fn what_is_undone_is_counted_by_change_and_by_write() {
     let mut rig = Rig::new(soft_updates());
@@ -103,8 +106,8 @@ fn what_is_undone_is_counted_by_change_and_by_write() {
     rig.put(8, 0, 1, Role::PointerSet, &[data]);
     let counters = *rig.cache.counters();
     assert_eq!((counters.rollbacks, counters.rolled_back_writes), (0, 0));
-    assert_eq!(counters.most_undo, ByteLen::new(4));
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(4));
+    assert_eq!(counters.most_undo, ByteLen::new(4 * (HEAD + 1)));
+    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(4 * (HEAD + 1)));
     rig.requests();
     // The block with three changes that wait; the other has nothing to write.
     assert!(rig.cache.write_some(|block| block < 2).unwrap());
@@ -117,7 +120,7 @@ fn what_is_undone_is_counted_by_change_and_by_write() {
     assert_eq!(rig.requests(), ["behind 72+8", "behind 0+1", "behind 8+1"]);
     let counters = *rig.cache.counters();
     assert_eq!((counters.rollbacks, counters.rolled_back_writes), (3, 1));
-    assert_eq!(counters.most_undo, ByteLen::new(4));
+    assert_eq!(counters.most_undo, ByteLen::new(4 * (HEAD + 1)));
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
 }
 

@@ -1,6 +1,7 @@
 //! When the graph of changes is full: the syncer is asked to hurry, then the
 //! caller sleeps.
 
+use crate::counting::HEAD;
 use crate::{PER_BLOCK, Rig, SECOND, blocks, soft_updates};
 use seekless_cache::{ChangeId, Config, Discipline, Kind, Role, Roles};
 use seekless_device::Clock;
@@ -210,16 +211,16 @@ fn what_is_kept_to_undo_with_is_bounded_as_the_graph_is() {
     config.limits.tickdelay = 7;
     for (bytes, wanted) in [(750, (0, 0)), (751, (1, 0)), (1000, (1, 0)), (1001, (1, 1))] {
         let mut rig = Rig::new(config);
-        undo_of(&mut rig, bytes);
-        assert_eq!(rig.cache.undo_bytes(), ByteLen::new(bytes as u64));
+        undo_of(&mut rig, (bytes - HEAD) as usize);
+        assert_eq!(rig.cache.undo_bytes(), ByteLen::new(bytes));
         rig.cache.begin().unwrap();
         assert_eq!(asked(&rig), wanted, "{bytes}");
         let slept = wanted.1 * 7 * TICK;
         assert_eq!(rig.cache.counters().slept, Nanos::new(slept), "{bytes}");
         // It slept while the data were written: the names wait no more.
-        let left = if wanted.1 == 0 { bytes as u64 } else { 0 };
+        let left = if wanted.1 == 0 { bytes } else { 0 };
         assert_eq!(rig.cache.undo_bytes(), ByteLen::new(left), "{bytes}");
-        assert_eq!(rig.cache.counters().most_undo, ByteLen::new(bytes as u64));
+        assert_eq!(rig.cache.counters().most_undo, ByteLen::new(bytes));
         let before = asked(&rig);
         rig.cache.sync().unwrap();
         assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "{bytes}");
@@ -236,11 +237,11 @@ fn only_what_waits_is_kept_to_undo_with() {
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
     let data = rig.fill_block(9, 1, Role::Data);
     let name = rig.put(8, 0, 1, Role::EntryAdd, &[data]);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(1));
+    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 1));
     assert!(rig.cache.revert(name));
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
     undo_of(&mut rig, 40);
-    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(40));
+    assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 40));
     rig.cache.settle(&[data]).unwrap();
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "it may be written now");
     assert!(rig.cache.is_dirty());

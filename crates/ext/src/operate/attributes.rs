@@ -140,7 +140,7 @@ impl Ext {
         let changed = self.put_part(core, ino, Part::Map, Role::PointerMove, &after, None)?.id;
         let Some(old) = old else { return Ok(()) };
         if self.leave_block(core, ino, old, changed)? {
-            core.defer_free(&[changed], Kind::FreeFragments, vec![Extent::new(old, 1)]);
+            core.defer_free(&[changed], Kind::FreeFragments, [Extent::new(old, 1)]);
         }
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Ext {
     fn lead_on(&mut self, core: &mut Core, ino: Ino, next: Ino) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
             let node = self.load_orphan(core, ino)?;
-            core.nodes.insert(ino, Box::new(node));
+            core.nodes.insert(ino, node);
         }
         core.node(ino)?.map.deleted = next.get();
         self.put_part(core, ino, Part::Links, Role::LinkDrop, &[], None)?;
@@ -62,7 +62,7 @@ impl Ext {
         }
         for &ino in &found {
             let node: Node = self.load_orphan(core, ino)?;
-            core.nodes.insert(ino, Box::new(node));
+            core.nodes.insert(ino, node);
         }
         Ok(found)
     }

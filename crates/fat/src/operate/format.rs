@@ -143,7 +143,7 @@ impl Format for Fat {
     fn everything(&mut self, core: &mut Core, ino: Ino) -> Result<Cut, FsError> {
         let runs = self.all_runs(core, ino)?;
         let blocks = runs.iter().map(|run| run.len).fold(0, u64::saturating_add);
-        Ok(Cut { runs, cleared: Vec::new(), blocks })
+        Ok(Cut { runs: runs.into(), cleared: Default::default(), blocks })
     }
 
     fn free_runs(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {

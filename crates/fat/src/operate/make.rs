@@ -67,7 +67,7 @@ impl Fat {
         let id = self.add_entry(core, (dir, start), (&named, &entry), role, &after, None)?;
         node.sized = id;
         let first = node.map.first;
-        core.nodes.insert(ino, Box::new(node));
+        core.nodes.insert(ino, node);
         self.numbers.claim(first, ino);
         self.enter(core, dir, slot, named.slots(), known)?;
         self.numbers.settle(ino, (dir, slot));

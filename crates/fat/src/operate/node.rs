@@ -65,7 +65,7 @@ impl Fat {
     pub(super) fn hold(&mut self, core: &mut Core, ino: Ino) -> Result<(), FsError> {
         if !core.nodes.contains_key(&ino) {
             let node = self.read_node(core, ino)?;
-            core.nodes.insert(ino, Box::new(node));
+            core.nodes.insert(ino, node);
         }
         Ok(())
     }

@@ -46,10 +46,10 @@ impl<F: Indirect> Files<'_, F> {
             _ => lbn,
         };
         let count = u64::from(most).min(in_map.saturating_add(1));
-        let node = self.core.node(ino)?.clone();
+        let size = self.core.node(ino)?.size;
         let mut blocks = Vec::new();
         for lbn in (lbn.saturating_add(1).saturating_sub(count)..=lbn).rev() {
-            let whole = units_at(self.format.limits(), node.size, lbn) == self.per_block();
+            let whole = units_at(self.format.limits(), size, lbn) == self.per_block();
             match self.lookup_block(ino, lbn)? {
                 Some(at) if whole && self.core.cache.is_unwritten(Extent::new(at, frag)) => {
                     blocks.push(at);

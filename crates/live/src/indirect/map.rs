@@ -250,7 +250,7 @@ impl<F: Indirect> Files<'_, F> {
             *top = number;
         }
         let changed = self.format.put_part(self.core, ino, Part::Reach, reached, &after, None)?;
-        let old = path.old.iter().map(|&at| Extent::new(at, frag)).collect();
+        let old: crate::Runs = path.old.iter().map(|&at| Extent::new(at, frag)).collect();
         self.core.defer_free(&[changed.id], Kind::FreeFragments, old);
         Ok(changed.id)
     }

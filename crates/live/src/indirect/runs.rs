@@ -29,15 +29,16 @@ struct Tree {
 impl<F: Indirect> Files<'_, F> {
     /// The runs of a regular file's contents, counted in fragments.
     pub fn mapped_runs(&mut self, ino: Ino) -> Result<Vec<Mapping>, FsError> {
-        let node = self.core.node(ino)?.clone();
-        let blocks = node.size.div_ceil(self.block());
+        let node = self.core.node(ino)?;
+        let (size, trees) = (node.size, *node.map.trees());
+        let blocks = size.div_ceil(self.block());
         let mut found = Found { runs: Vec::new(), left: self.format.volume() };
-        for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&node.map.trees().direct) {
-            let frags = units_at(self.format.limits(), node.size, lbn);
+        for (lbn, &number) in (0..blocks.min(wide(DIRECT))).zip(&trees.direct) {
+            let frags = units_at(self.format.limits(), size, lbn);
             self.find_block(ino, (lbn, number, frags), &mut found)?;
         }
         let (mut first, mut span) = (wide(DIRECT), 1u64);
-        for (levels, &number) in (1u32..).zip(&node.map.trees().indirect) {
+        for (levels, &number) in (1u32..).zip(&trees.indirect) {
             span = span.saturating_mul(self.pointers());
             self.find_tree(ino, Tree { number, first, span, levels }, blocks, &mut found)?;
             first = first.saturating_add(span);
@@ -47,22 +48,23 @@ impl<F: Indirect> Files<'_, F> {
 
     /// The runs that hold a file: contents and indirect blocks.
     pub fn runs_of(&mut self, ino: Ino) -> Result<Vec<Extent>, FsError> {
-        let node = self.core.node(ino)?.clone();
+        let node = self.core.node(ino)?;
+        let (size, trees) = (node.size, *node.map.trees());
         let mut runs = Vec::new();
         if !node.has_blocks() {
             return Ok(runs);
         }
-        let blocks = node.size.div_ceil(self.block());
+        let blocks = size.div_ceil(self.block());
         for lbn in 0..blocks.min(wide(DIRECT)) {
             if let Some(at) = self.lookup_block(ino, lbn)? {
                 runs.push(Extent::new(
                     at,
-                    u64::from(units_at(self.format.limits(), node.size, lbn)),
+                    u64::from(units_at(self.format.limits(), size, lbn)),
                 ));
             }
         }
         for (tree, &number) in
-            node.map.trees().indirect.iter().enumerate().filter(|(_, n)| **n != 0)
+            trees.indirect.iter().enumerate().filter(|(_, n)| **n != 0)
         {
             self.runs_of_tree(ino, number, tree, &mut runs)?;
         }

@@ -109,9 +109,10 @@ impl<F: Indirect> Files<'_, F> {
 
     fn cut_direct(&mut self, ino: Ino, len: u64, kept: u64, cut: &mut Cut) -> Result<(), FsError> {
         let bsize = self.block();
-        let node = self.core.node(ino)?.clone();
-        for (lbn, &number) in (0u64..).zip(&node.map.trees().direct) {
-            let have = units_at(self.format.limits(), node.size, lbn);
+        let node = self.core.node(ino)?;
+        let (size, trees) = (node.size, *node.map.trees());
+        for (lbn, &number) in (0u64..).zip(&trees.direct) {
+            let have = units_at(self.format.limits(), size, lbn);
             if number == 0 || lbn.saturating_add(1) < kept || have == 0 {
                 continue;
             }
@@ -251,12 +252,11 @@ impl<F: Indirect> Files<'_, F> {
     /// All runs of a file: its contents and indirect blocks.
     pub fn all_blocks(&mut self, ino: Ino) -> Result<Cut, FsError> {
         let mut cut = Cut::default();
-        let node = self.core.node(ino)?.clone();
-        if node.has_blocks() {
+        let node = self.core.node(ino)?;
+        let (has_blocks, trees) = (node.has_blocks(), *node.map.trees());
+        if has_blocks {
             self.cut_direct(ino, 0, 0, &mut cut)?;
-            for (tree, &number) in
-                node.map.trees().indirect.iter().enumerate().filter(|(_, n)| **n != 0)
-            {
+            for (tree, &number) in trees.indirect.iter().enumerate().filter(|(_, n)| **n != 0) {
                 self.collect_tree(ino, number, tree, &mut cut)?;
             }
         }

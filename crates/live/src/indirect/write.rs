@@ -143,9 +143,9 @@ impl<F: Indirect> Files<'_, F> {
         let bsize = self.block();
         let lbn = from.checked_div(bsize).unwrap_or(0);
         let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
-        let node = self.core.node(ino)?.clone();
+        let size = self.core.node(ino)?.size;
         let room =
-            u64::from(units_at(self.format.limits(), node.size, lbn)).saturating_mul(self.unit());
+            u64::from(units_at(self.format.limits(), size, lbn)).saturating_mul(self.unit());
         let base = lbn.saturating_mul(bsize);
         let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
         if from >= to {
@@ -159,7 +159,7 @@ impl<F: Indirect> Files<'_, F> {
         self.core.cache.edit(at, index(from), index(to.saturating_sub(from)), role, blank)?;
         self.core.note_unsettled(
             ino,
-            Extent::new(at, u64::from(units_at(self.format.limits(), node.size, lbn))),
+            Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))),
         );
         Ok(())
     }
@@ -399,7 +399,7 @@ impl<F: Indirect> Files<'_, F> {
             self.core.cache.forget(old, changed.id);
             self.format.free_runs(self.core, &[old])?;
         } else {
-            self.core.defer_free(&[changed.id], Kind::FreeFragments, vec![old]);
+            self.core.defer_free(&[changed.id], Kind::FreeFragments, [old]);
         }
         Ok(changed.id)
     }

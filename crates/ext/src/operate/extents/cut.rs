@@ -53,7 +53,7 @@ impl Tree<'_> {
         }
         let role = if len == 0 { Role::PointerClear } else { Role::PointerCut };
         let applied = self.apply(&plan, &Put { role, after: &[], size: len, more: 0, fewer })?;
-        cut.cleared = applied.nodes;
+        cut.cleared = applied.nodes.into();
         self.core.forget_unsettled(self.ino, &cut.runs);
         self.core.let_go(applied.inode, cut);
         Ok(())

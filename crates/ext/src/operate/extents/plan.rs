@@ -252,7 +252,7 @@ impl Tree<'_> {
         put: &Put<'_>,
     ) -> Result<ChangeId, FsError> {
         let applied = self.apply(plan, put)?;
-        let left = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
+        let left: seekless_live::Runs = plan.left.iter().map(|&at| Extent::new(at, 1)).collect();
         let mut first = applied.nodes;
         first.push(applied.inode);
         self.core.defer_free(&first, Kind::FreeFragments, left);
