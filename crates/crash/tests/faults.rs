@@ -66,7 +66,7 @@ impl Target for Broken {
 }
 
 /// The workload that shows each fault. docs/crash.md says which rule each breaks.
-const SHOWN_BY: [(Fault, &str); 22] = [
+const SHOWN_BY: [(Fault, &str); 24] = [
     (Fault::EntryBeforeInode, "create"),
     (Fault::EntryBeforeParentLink, "fill"),
     (Fault::PointerBeforeBitmap, "create"),
@@ -76,6 +76,8 @@ const SHOWN_BY: [(Fault, &str); 22] = [
     (Fault::IndirectBeforeInit, "grow"),
     (Fault::ReuseBeforeClear, "recreate"),
     (Fault::ReuseBeforeMove, "append"),
+    (Fault::MoveBeforeNames, "outgrow"),
+    (Fault::GoneBeforeMove, "outgrow"),
     (Fault::InodeReusedEarly, "recreate"),
     (Fault::PartialCut, "cut-indirect"),
     (Fault::LinksEarly, "unlink"),

@@ -43,6 +43,7 @@ pub enum Single {
     Fill,
     /// A directory grows past the blocks that its inode leads to.
     Widen,
+    Outgrow,
     /// A directory gets another name in its parent.
     RenameWithin,
     /// A directory takes the name of an empty one beside it.
@@ -77,7 +78,7 @@ const FILES: [&str; 6] = ["A/new", "B/link", "B/foo", "A/foo", "B/bar", "A/file"
 
 impl Single {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Create,
         Self::Mkdir,
         Self::Link,
@@ -96,6 +97,7 @@ impl Single {
         Self::Xattr,
         Self::Fill,
         Self::Widen,
+        Self::Outgrow,
         Self::RenameWithin,
         Self::RenameOverDirectory,
         Self::RenameOverAcross,
@@ -133,6 +135,7 @@ impl Single {
             Self::Xattr => "xattr",
             Self::Fill => "fill",
             Self::Widen => "widen",
+            Self::Outgrow => "outgrow",
             Self::RenameWithin => "rename-within",
             Self::RenameOverDirectory => "rename-over-directory",
             Self::RenameOverAcross => "rename-over-across",
@@ -171,6 +174,9 @@ impl Single {
             Self::Xattr => "set an extended attribute of 300 bytes",
             Self::Fill => "create a directory and a file in it",
             Self::Widen => "add names to a directory until it needs an indirect block",
+            Self::Outgrow => {
+                "add names to a directory until it moves, and remove and rename some of them"
+            }
             Self::RenameWithin => "rename a directory within its parent",
             Self::RenameOverDirectory => "rename a directory over an empty one in the same parent",
             Self::RenameOverAcross => "rename a directory over an empty one in another parent",
@@ -228,7 +234,7 @@ impl Single {
                 ops.push(Op::Rmdir(path(dir)));
                 parent(dir)
             }
-            Self::Fill | Self::Widen | Self::Nest | Self::MoveIntoNew => {
+            Self::Fill | Self::Widen | Self::Outgrow | Self::Nest | Self::MoveIntoNew => {
                 self.directories(names, &mut ops)
             }
             Self::RenameWithin
@@ -300,6 +306,25 @@ impl Single {
                 }
                 names.fill(&dir.to_string());
                 dir
+            }
+            Self::Outgrow => {
+                // Two names to a unit of 512 bytes. What the disk has of each half of them
+                // differs: names that it has, and that it has not, stand in what moves.
+                let dir = names.new_dir(&["long", "longer", "longest"]);
+                let name = |n: usize| path(&format!("{dir}/{n:0>200}"));
+                ops.push(Op::Mkdir(dir.clone()));
+                for n in 0..12 {
+                    ops.extend([Op::Open(name(n)), Op::Write(None, 0, 300), Op::Close]);
+                    match n {
+                        1 => ops.push(Op::Sync),
+                        // What is behind the directory's last block is in use.
+                        5 => ops.extend([Op::Unlink(name(0)), Op::Rename(name(3), name(20))]),
+                        9 => ops.extend([Op::Unlink(name(4)), Op::Unlink(name(1))]),
+                        _ => {}
+                    }
+                }
+                names.fill(&dir.to_string());
+                name(11)
             }
             Self::MoveIntoNew => {
                 let from = names.file(&["A/new", "A/foo", "B/foo", "A/needed"], ops);

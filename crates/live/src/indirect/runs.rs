@@ -57,15 +57,10 @@ impl<F: Indirect> Files<'_, F> {
         let blocks = size.div_ceil(self.block());
         for lbn in 0..blocks.min(wide(DIRECT)) {
             if let Some(at) = self.lookup_block(ino, lbn)? {
-                runs.push(Extent::new(
-                    at,
-                    u64::from(units_at(self.format.limits(), size, lbn)),
-                ));
+                runs.push(Extent::new(at, u64::from(units_at(self.format.limits(), size, lbn))));
             }
         }
-        for (tree, &number) in
-            trees.indirect.iter().enumerate().filter(|(_, n)| **n != 0)
-        {
+        for (tree, &number) in trees.indirect.iter().enumerate().filter(|(_, n)| **n != 0) {
             self.runs_of_tree(ino, number, tree, &mut runs)?;
         }
         Ok(runs)

@@ -144,8 +144,7 @@ impl<F: Indirect> Files<'_, F> {
         let lbn = from.checked_div(bsize).unwrap_or(0);
         let Some(at) = self.lookup_block(ino, lbn)? else { return Ok(()) };
         let size = self.core.node(ino)?.size;
-        let room =
-            u64::from(units_at(self.format.limits(), size, lbn)).saturating_mul(self.unit());
+        let room = u64::from(units_at(self.format.limits(), size, lbn)).saturating_mul(self.unit());
         let base = lbn.saturating_mul(bsize);
         let (from, to) = (from.saturating_sub(base), to.saturating_sub(base).min(room));
         if from >= to {
