@@ -12,6 +12,11 @@ use std::collections::BTreeMap;
 
 /// Names that files and directories are given.
 const NAMES: [&str; 5] = ["foo", "bar", "log", "tmp", "sub"];
+/// Bytes of the names of some sequences, with which directories outgrow their blocks: two
+/// of them fit into 512 bytes.
+const LONG: usize = 200;
+/// Of how many sequences one has such names.
+const LONG_ONES: u64 = 4;
 /// Lengths of writes: parts of a fragment, fragments, blocks of 4,096 bytes, and
 /// past the twelve that an inode of UFS leads to.
 const LENGTHS: [u64; 7] = [100, 700, 3000, 4096, 6000, 20_000, 50_000];
@@ -46,6 +51,8 @@ struct Sequence {
     /// Some file was given a second name: two names may be one file's, and then
     /// to rename one to the other does nothing.
     linked: bool,
+    /// Bytes of names that are given, at least.
+    least: usize,
 }
 
 /// The operations of a sequence: from three to `most` of those that change
@@ -68,6 +75,7 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features) -> Vec<
         object: "A".into(),
         open: None,
         linked: false,
+        least: if mixed.is_multiple_of(LONG_ONES) { LONG } else { 0 },
     };
     let least = most.min(3);
     let count = least + sequence.below(u64::from(most - least) + 1) as u32;
@@ -117,10 +125,11 @@ impl Sequence {
         let mut dirs = self.all(|kind| kind == Kind::Directory);
         dirs.retain(|dir| dir.split('/').count() < DEPTH);
         let name = self.pick(&NAMES).unwrap_or("foo");
+        let name = format!("{name:-<least$}", least = self.least);
         match self.pick(&dirs) {
             // At the root as well.
             Some(dir) if self.below(8) > 0 => format!("{dir}/{name}"),
-            _ => name.to_string(),
+            _ => name,
         }
     }
 
