@@ -294,14 +294,14 @@ impl Buffers {
     }
 
     fn make(&mut self, block: u64) -> u32 {
-        let fresh = |bytes| Buffer {
+        let fresh = |bytes, held| Buffer {
             block,
             bytes,
+            held,
             valid: 0,
             starts: 0,
             cost: 0,
             dirty: 0,
-            held: Held::default(),
             under_way: 0,
             sent: 0,
             due: None,
@@ -312,14 +312,17 @@ impl Buffers {
         if let Some(at) = self.free.pop() {
             let slot = &mut self.slab[at as usize];
             let mut bytes = std::mem::take(&mut slot.bytes);
+            // With the memory of its lists.
+            let held = std::mem::take(&mut slot.held);
+            debug_assert!(held.is_empty(), "it was dropped with changes");
             if bytes.is_empty() {
                 bytes = vec![0; self.block_size].into_boxed_slice();
             }
-            *slot = fresh(bytes);
+            *slot = fresh(bytes, held);
             return at;
         }
         debug_assert!(self.slab.len() < NONE as usize, "the last number means none");
-        self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice()));
+        self.slab.push(fresh(vec![0; self.block_size].into_boxed_slice(), Held::default()));
         self.links.push(Link { older: NONE, newer: NONE, used: 0, passed: false, kept: false });
         self.slab.len() as u32 - 1
     }
@@ -404,6 +407,13 @@ impl Buffers {
         }
         found.iter().for_each(|&block| self.remove(block));
         found.len()
+    }
+
+    /// The blocks of which something is dirty, in no order. They are looked at as they
+    /// lie: there may be hundreds of thousands.
+    pub(crate) fn dirty(&self) -> impl Iterator<Item = &Buffer> {
+        // What was dropped is not dirty.
+        self.slab.iter().filter(|buffer| buffer.dirty != 0)
     }
 
     /// All blocks, in no order.

@@ -51,8 +51,8 @@ impl<A> Cache<A> {
     /// The blocks that hold something that may be written, and are not being written,
     /// in no order.
     fn dirty_blocks(&self, wanted: impl Fn(&Buffer) -> bool) -> Vec<u64> {
-        let dirty = |b: &&Buffer| b.dirty != 0 && !b.is_under_way() && wanted(b);
-        self.memory.buffers.iter().filter(dirty).map(|buffer| buffer.block).collect()
+        let dirty = |b: &&Buffer| !b.is_under_way() && wanted(b);
+        self.memory.buffers.dirty().filter(dirty).map(|buffer| buffer.block).collect()
     }
 
     /// Has all that was written on the disk.
@@ -73,8 +73,7 @@ impl<A> Cache<A> {
     /// [`FsError::Device`].
     pub fn write_some(&mut self, mut pick: impl FnMut(u64) -> bool) -> Result<bool, FsError> {
         self.check_writable()?;
-        let dirty = self.memory.buffers.iter().filter(|buffer| buffer.dirty != 0);
-        let mut blocks: Vec<u64> = dirty.map(|buffer| buffer.block).collect();
+        let mut blocks: Vec<u64> = self.memory.buffers.dirty().map(|b| b.block).collect();
         blocks.sort_unstable();
         blocks.retain(|&block| pick(block));
         self.poll()?;

@@ -38,7 +38,7 @@ impl<A> Soft<A> {
         let &Change { block, places, pieces, role, after, replace } = change;
         let mask = change.mask();
         let after: SmallVec<[ChangeId; 3]> =
-            after.iter().copied().filter(|&id| self.graph.get(id).is_some()).collect();
+            after.iter().copied().filter(|&id| self.graph.has(id)).collect();
         let makes_void = after.is_empty() && role.makes_void();
         let mut under = if makes_void || replace.is_some() {
             self.under(memory, block, places).collect()

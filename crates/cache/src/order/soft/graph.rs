@@ -73,6 +73,11 @@ impl<A> Graph<A> {
         self.slots.get(id)
     }
 
+    /// Whether a change is not on the disk.
+    pub(super) fn has(&self, id: ChangeId) -> bool {
+        self.slots.has(id)
+    }
+
     /// All records, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ChangeId, &Record)> {
         self.slots.iter()

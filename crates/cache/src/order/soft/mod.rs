@@ -228,7 +228,7 @@ impl<A> Soft<A> {
     }
 
     pub(super) fn is_committed(&self, id: ChangeId) -> bool {
-        self.graph.get(id).is_none()
+        !self.graph.has(id)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -9,13 +9,11 @@ use super::record::Record;
 use crate::change::ChangeId;
 use std::num::NonZeroU32;
 
-/// A place for a record.
-struct Slot {
-    generation: NonZeroU32,
-    record: Option<Record>,
-}
+/// A place for a record, in whole lines of a processor's cache.
+#[repr(align(64))]
+struct Slot(Option<Record>);
 
-const _: () = assert!(size_of::<Slot>() <= 128, "two lines, as is said of a record");
+const _: () = assert!(size_of::<Slot>() == 128, "two lines, as is said of a record");
 
 /// One of so many places may be free before more are made: fewer would have to be looked for.
 const SPARE: usize = 8;
@@ -24,6 +22,9 @@ const SPARE: usize = 8;
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
+    /// Of each, apart from it: most names that are looked up are of what is on the disk
+    /// by now, and these lie close together.
+    generations: Vec<NonZeroU32>,
     /// A bit for each, set where nothing lies.
     free: Vec<u64>,
     /// How many are set.
@@ -33,28 +34,26 @@ pub(super) struct Slots {
 }
 
 impl Slots {
+    /// Whether something lies under a name, or will.
+    pub(super) fn has(&self, id: ChangeId) -> bool {
+        let generation = self.generations.get(id.slot as usize);
+        generation.is_some_and(|&generation| Some(generation) == id.generation)
+    }
+
     pub(super) fn get(&self, id: ChangeId) -> Option<&Record> {
-        let slot = self.slots.get(id.slot as usize)?;
-        if Some(slot.generation) != id.generation {
-            return None;
-        }
-        slot.record.as_ref()
+        if self.has(id) { self.slots.get(id.slot as usize)?.0.as_ref() } else { None }
     }
 
     pub(super) fn get_mut(&mut self, id: ChangeId) -> Option<&mut Record> {
-        let slot = self.slots.get_mut(id.slot as usize)?;
-        if Some(slot.generation) != id.generation {
-            return None;
-        }
-        slot.record.as_mut()
+        if self.has(id) { self.slots.get_mut(id.slot as usize)?.0.as_mut() } else { None }
     }
 
     /// All records, by number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (ChangeId, &Record)> {
-        self.slots.iter().enumerate().filter_map(|(at, slot)| {
+        self.slots.iter().zip(&self.generations).enumerate().filter_map(|(at, (slot, of))| {
             // Slots are numbered in 32 bits.
-            let id = ChangeId { slot: at as u32, generation: Some(slot.generation) };
-            Some((id, slot.record.as_ref()?))
+            let id = ChangeId { slot: at as u32, generation: Some(*of) };
+            Some((id, slot.0.as_ref()?))
         })
     }
 
@@ -70,37 +69,40 @@ impl Slots {
         let slot = self.at * 64 + word.trailing_zeros() as usize;
         *word &= *word - 1;
         self.spare -= 1;
-        let Slot { generation, record } = &self.slots[slot];
-        debug_assert!(record.is_none(), "a free place holds nothing");
-        ChangeId { slot: slot as u32, generation: Some(*generation) }
+        debug_assert!(self.slots[slot].0.is_none(), "a free place holds nothing");
+        ChangeId { slot: slot as u32, generation: Some(self.generations[slot]) }
     }
 
     fn make(&mut self) -> ChangeId {
         let slot = self.slots.len();
         debug_assert!(slot < u32::MAX as usize, "no number is left");
-        self.slots.push(Slot { generation: NonZeroU32::MIN, record: None });
+        self.slots.push(Slot(None));
+        self.generations.push(NonZeroU32::MIN);
         self.free.resize(self.slots.len().div_ceil(64), 0);
         ChangeId { slot: slot as u32, generation: Some(NonZeroU32::MIN) }
     }
 
     /// Lays a record where its name says.
     pub(super) fn put(&mut self, id: ChangeId, record: Record) {
+        debug_assert!(self.has(id), "its place is not taken");
         let slot = &mut self.slots[id.slot as usize];
-        debug_assert!(slot.record.is_none() && Some(slot.generation) == id.generation);
-        slot.record = Some(record);
+        debug_assert!(slot.0.is_none(), "something lies there");
+        slot.0 = Some(record);
     }
 
     /// Takes what lies under a name out. Whoever still has that finds nothing from now
     /// on, which counts as on the disk.
     pub(super) fn remove(&mut self, id: ChangeId) -> Option<Record> {
-        self.get(id)?;
-        let slot = &mut self.slots[id.slot as usize];
-        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        if !self.has(id) {
+            return None;
+        }
+        let generation = &mut self.generations[id.slot as usize];
+        *generation = generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
         let (word, bit) = (id.slot as usize / 64, id.slot % 64);
         debug_assert_eq!(self.free[word] >> bit & 1, 0, "it was free");
         self.free[word] |= 1 << bit;
         self.spare += 1;
-        slot.record.take()
+        self.slots[id.slot as usize].0.take()
     }
 }
 

@@ -146,8 +146,9 @@ impl<'a> Iterator for Pieces<'a> {
 pub(super) struct SpareUndos(Vec<Packed>);
 
 impl SpareUndos {
-    /// Most that is kept; each takes the 128 or 256 bytes of an inode and a head.
-    const MOST: usize = 8192;
+    /// Most that is kept; each takes the 128 or 256 bytes of an inode and a head, 4 or
+    /// 8 MB in all.
+    const MOST: usize = 1 << 15;
 
     /// Takes the memory of what is not to be undone any more.
     pub(super) fn give(&mut self, undos: &mut Undos) {
@@ -165,6 +166,7 @@ impl SpareUndos {
         if len > undos.0.inline_size() {
             undos.0 = self.0.pop().unwrap_or_default();
             undos.0.clear();
+            undos.0.reserve_exact(len);
         }
         for place in places {
             // A block's bytes are counted in 32 bits.
