@@ -24,12 +24,16 @@ use super::actions::Actions;
 use super::mutation::{Early, Mutation, describe};
 use super::record::{Record, Waiter, Waiters};
 use super::slots::Slots;
+use super::AT_ONCE;
 use super::undo::SpareUndos;
 use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
 use hashbrown::HashSet;
 use seekless_units::ByteLen;
 use smallvec::SmallVec;
+
+/// Waiters of a change that are looked at with it ([`Graph::fetch`]).
+const FEW: usize = 4;
 
 /// The graph, and the actions that wait for it.
 pub(super) struct Graph<A> {
@@ -129,15 +133,16 @@ impl<A> Graph<A> {
     /// they are in no processor's cache: each would be waited for alone where one leads to the
     /// next, but here no look depends on the one before.
     pub(super) fn fetch(&self, ids: &[ChangeId]) {
+        self.look_at(ids.iter().copied());
+        let waiters = |&id: &ChangeId| self.get(id).map(|record| record.waiters.iter());
+        // Longer lists are looked at when they are told.
+        let first = ids.iter().filter_map(waiters).flat_map(|waiters| waiters.take(FEW));
+        self.look_at(first.filter_map(Waiter::change));
+    }
+
+    fn look_at(&self, ids: impl Iterator<Item = ChangeId>) {
         let look = |id: ChangeId| self.get(id).map_or(0, |record| record.waiting);
-        let waiters = |&id: &ChangeId| self.get(id).map(|record| &record.waiters);
-        let mut seen = ids.iter().map(|&id| look(id)).fold(0, u32::wrapping_add);
-        for waiter in ids.iter().filter_map(waiters).flat_map(Waiters::iter).take(4 * ids.len()) {
-            if let Waiter::After(id) | Waiter::On(id) = waiter {
-                seen = seen.wrapping_add(look(id));
-            }
-        }
-        std::hint::black_box(seen);
+        std::hint::black_box(ids.map(look).fold(0, u32::wrapping_add));
     }
 
     /// Adds a record that waits for `after` and lies on `on`. Its name, and whether it
@@ -298,7 +303,13 @@ impl<A> Graph<A> {
     }
 
     fn tell(&mut self, waiters: &Waiters, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
-        for waiter in waiters.iter() {
+        let mut ahead = waiters.iter();
+        for (at, waiter) in waiters.iter().enumerate() {
+            if at >= FEW && at % AT_ONCE == FEW {
+                self.look_at(ahead.by_ref().take(AT_ONCE).filter_map(Waiter::change));
+            } else if at == 0 {
+                ahead.by_ref().take(FEW).for_each(drop);
+            }
             match waiter {
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => self.satisfy_action(slot, counters),

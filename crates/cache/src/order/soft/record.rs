@@ -22,6 +22,16 @@ pub(super) enum Waiter {
     Action(u32),
 }
 
+impl Waiter {
+    /// The change, if it is one.
+    pub(super) fn change(self) -> Option<ChangeId> {
+        match self {
+            Self::After(id) | Self::On(id) => Some(id),
+            Self::Action(_) => None,
+        }
+    }
+}
+
 /// A [`Waiter`] in eight bytes: which kind it is stands in the two highest bits of
 /// the slot or number.
 #[derive(Clone, Copy, PartialEq, Eq)]
