@@ -65,6 +65,11 @@ impl<T: Noted> Pending<T> {
         }
     }
 
+    /// How many were noted, and not looked for since.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn prune(&mut self, cache: &Cache<Action>) {
         self.0.retain(|noted| !cache.is_committed(noted.change()));
     }
