@@ -196,12 +196,17 @@ fn a_sleep_is_as_long_as_the_writes_at_least() {
     }
 }
 
-fn undo_of(rig: &mut Rig, bytes: usize) {
+/// Changes bytes after contents that are not on the disk, which are returned.
+fn undo_of(rig: &mut Rig, bytes: usize) -> ChangeId {
+    // Zeros would not be kept.
+    rig.fill_block(0, 7, Role::Data);
+    rig.cache.sync().unwrap();
     let data = rig.fill_block(9, 1, Role::Data);
     let undo = vec![3; bytes];
     let piece = [seekless_cache::Piece { offset: 0, bytes: &undo }];
     rig.cache.change(seekless_units::BlockNo::ZERO, &piece, Role::EntryAdd, &[data]).unwrap();
     rig.requests();
+    data
 }
 
 #[test]
@@ -240,7 +245,7 @@ fn only_what_waits_is_kept_to_undo_with() {
     assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 1));
     assert!(rig.cache.revert(name));
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO);
-    undo_of(&mut rig, 40);
+    let data = undo_of(&mut rig, 40);
     assert_eq!(rig.cache.undo_bytes(), ByteLen::new(HEAD + 40));
     rig.cache.settle(&[data]).unwrap();
     assert_eq!(rig.cache.undo_bytes(), ByteLen::ZERO, "it may be written now");

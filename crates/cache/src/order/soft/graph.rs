@@ -20,11 +20,11 @@
 //! The invariants that comments name by number are argued in
 //! docs/design/order.md.
 
+use super::AT_ONCE;
 use super::actions::Actions;
 use super::mutation::{Early, Mutation, describe};
 use super::record::{Record, Waiter, Waiters};
 use super::slots::Slots;
-use super::AT_ONCE;
 use super::undo::SpareUndos;
 use crate::change::{ChangeId, Kind};
 use crate::config::Counters;
@@ -368,8 +368,10 @@ impl<A> Graph<A> {
         let Some(record) = self.get_mut(id) else { return };
         let before = record.undo.len();
         record.undo = record.undo.outside(fragment, mask);
-        let gone = before - record.undo.len();
-        self.undo -= gone;
+        // Two pieces may take more than the one that they are left of.
+        let after = record.undo.len();
+        debug_assert!(self.undo >= before, "what is kept to undo with was counted");
+        self.undo = self.undo - before + after;
     }
 
     /// Takes a record out that will never be on the disk, and tells nobody.

@@ -109,10 +109,7 @@ pub(super) fn describe<A>(
             && before.block == waiter.block
             && (before.mask | waiter.mask).count_ones() == 1
     });
-    let covers = |undo: Undo<'_>| {
-        let within = |old: Undo<'_>| old.offset <= undo.offset && undo.end() <= old.end();
-        before.undo.iter().any(within)
-    };
+    let covers = |undo: Undo<'_>| before.undo.covers(undo.offset as usize, undo.end() as usize);
     let covered =
         waiter.is_some_and(|waiter| waiter.block == before.block && waiter.undo.iter().all(covers));
     let waited_for = closure(graph, others);

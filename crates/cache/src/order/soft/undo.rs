@@ -18,11 +18,22 @@ const HEAD: usize = 5;
 /// Bytes in the largest block whose pieces have such heads.
 pub(crate) const MOST_BLOCK: u32 = 1 << 19;
 
+/// In the offset of a head: the piece is zeros, which do not stand behind it. No offset in
+/// a block has this bit.
+const OF_ZEROS: u32 = MOST_BLOCK;
+
+/// What a piece of zeros undoes to; longer ones are several.
+static ZEROS: [u8; 256] = [0; 256];
+
+/// Zeros that are worth a head of their own.
+const FEW_ZEROS: usize = 16;
+
 /// All that a change undoes: pieces of a block, each behind a head.
 ///
-/// Names and block numbers with their heads need no memory of their own, inodes do:
-/// records come and go by the hundred in each round, and in a list of lists, each in
-/// memory of its own, most of the time went into waiting for that memory.
+/// Records come and go by the hundred in each round, and in a list of lists, each in
+/// memory of its own, most of the time went into waiting for that memory. Names and block
+/// numbers with their heads need no memory of their own, nor do most inodes: one that is not in
+/// use is zeros but for its generation, and zeros at either end of what is undone take a head.
 #[derive(Clone, Default)]
 pub(super) struct Undos(Packed);
 
@@ -45,18 +56,47 @@ impl Undos {
     }
 
     fn push(&mut self, offset: u32, bytes: &[u8]) {
-        let most = MOST_BLOCK as usize;
-        debug_assert!(offset as usize <= most && bytes.len() <= most, "more than a block has");
-        let [a, b, c, d, e, ..] = (u64::from(offset) | (bytes.len() as u64) << 20).to_le_bytes();
-        self.0.extend_from_slice(&[a, b, c, d, e]);
+        let (lead, trail) = zeros_around(bytes);
+        self.push_zeros(offset, lead);
+        let (from, to) = (lead, bytes.len() - trail);
+        if from < to || bytes.is_empty() {
+            self.push_bytes(offset + from as u32, &bytes[from..to]);
+        }
+        self.push_zeros(offset + to as u32, trail);
+    }
+
+    fn push_bytes(&mut self, offset: u32, bytes: &[u8]) {
+        self.push_head(offset, bytes.len());
         self.0.extend_from_slice(bytes);
     }
 
-    /// Calls the function with the offset and the bytes of each piece.
+    fn push_zeros(&mut self, offset: u32, len: usize) {
+        for at in (0..len).step_by(ZEROS.len()) {
+            self.push_head(offset + at as u32 | OF_ZEROS, ZEROS.len().min(len - at));
+        }
+    }
+
+    fn push_head(&mut self, offset: u32, len: usize) {
+        let most = MOST_BLOCK as usize;
+        debug_assert!(offset & !OF_ZEROS < MOST_BLOCK && len <= most, "more than a block has");
+        let [a, b, c, d, e, ..] = (u64::from(offset) | (len as u64) << 20).to_le_bytes();
+        self.0.extend_from_slice(&[a, b, c, d, e]);
+    }
+
+    /// The same with all zeros written out, to be changed.
+    fn written_out(&self) -> Self {
+        let mut all = Self::default();
+        self.iter().for_each(|undo| all.push_bytes(undo.offset, undo.bytes));
+        all
+    }
+
+    /// Calls the function with the offset and the bytes of each piece; all zeros are
+    /// written out.
     fn each_mut(&mut self, mut each: impl FnMut(u32, &mut [u8])) {
         let mut left = &mut self.0[..];
         while let Some((head, rest)) = left.split_first_chunk_mut::<HEAD>() {
             let (offset, len) = read(head);
+            debug_assert_eq!(offset & OF_ZEROS, 0, "zeros cannot be changed");
             let (bytes, next) = rest.split_at_mut(len);
             each(offset, bytes);
             left = next;
@@ -88,6 +128,7 @@ impl Undos {
     /// Lets it undo what an earlier change would have undone in its bytes: undoing it
     /// undoes that as well.
     pub(super) fn lay_over(&mut self, old: &Self) {
+        *self = self.written_out();
         for old in old.iter() {
             self.each_mut(|offset, bytes| {
                 let start = old.offset.max(offset);
@@ -101,14 +142,26 @@ impl Undos {
         }
     }
 
-    /// Whether each of some places lies in one piece.
+    /// Whether it undoes all bytes of each of some places.
     pub(super) fn covers_all(&self, places: &[Place]) -> bool {
-        places.iter().all(|place| {
-            let covers = |undo: Undo<'_>| {
-                undo.offset as usize <= place.start && undo.end() as usize >= place.end
+        places.iter().all(|place| self.covers(place.start, place.end))
+    }
+
+    /// Whether it undoes all bytes of a block from one up to another. Pieces that were
+    /// given as one lie behind each other.
+    pub(super) fn covers(&self, start: usize, end: usize) -> bool {
+        let mut covered = None;
+        for undo in self.iter() {
+            let (from, to) = (undo.offset as usize, undo.end() as usize);
+            covered = match covered {
+                Some((first, last)) if last == from => Some((first, to)),
+                _ => Some((from, to)),
             };
-            self.iter().any(covers)
-        })
+            if covered.is_some_and(|(from, to)| from <= start && to >= end) {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -116,6 +169,26 @@ impl std::fmt::Debug for Undos {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
+}
+
+/// How many zeros there are at the beginning and at the end of some bytes, if they are
+/// worth a head: all of them at the beginning, where there is nothing else.
+fn zeros_around(bytes: &[u8]) -> (usize, usize) {
+    let worth = |zeros: usize| if zeros < FEW_ZEROS { 0 } else { zeros };
+    let Some(first) = bytes.iter().position(|&byte| byte != 0) else {
+        return (worth(bytes.len()), 0);
+    };
+    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(first);
+    (worth(first), worth(bytes.len() - 1 - last))
+}
+
+/// Bytes that a piece takes with its heads.
+fn packed_len(bytes: &[u8]) -> usize {
+    let (lead, trail) = zeros_around(bytes);
+    let heads = lead.div_ceil(ZEROS.len()) + trail.div_ceil(ZEROS.len());
+    let left = bytes.len() - lead - trail;
+    let own = if left > 0 || bytes.is_empty() { HEAD + left } else { 0 };
+    heads * HEAD + own
 }
 
 /// An offset and a length.
@@ -134,6 +207,10 @@ impl<'a> Iterator for Pieces<'a> {
     fn next(&mut self) -> Option<Undo<'a>> {
         let (head, rest) = self.0.split_first_chunk::<HEAD>()?;
         let (offset, len) = read(head);
+        if offset & OF_ZEROS != 0 {
+            self.0 = rest;
+            return Some(Undo { offset: offset & !OF_ZEROS, bytes: &ZEROS[..len] });
+        }
         let (bytes, next) = rest.split_at(len);
         self.0 = next;
         Some(Undo { offset, bytes })
@@ -161,7 +238,8 @@ impl SpareUndos {
 
     /// The bytes of a block at some places.
     pub(super) fn copy(&mut self, block: &[u8], places: &[Place]) -> Undos {
-        let len: usize = places.iter().map(|place| HEAD + (place.end - place.start)).sum();
+        let len: usize =
+            places.iter().map(|place| packed_len(&block[place.start..place.end])).sum();
         let mut undos = Undos::default();
         if len > undos.0.inline_size() {
             undos.0 = self.0.pop().unwrap_or_default();
@@ -215,6 +293,45 @@ mod tests {
 
     fn pieces(undos: &Undos) -> Vec<(u32, Vec<u8>)> {
         undos.iter().map(|undo| (undo.offset, undo.bytes.to_vec())).collect()
+    }
+
+    /// Whatever is zero: what is undone is what there was, and takes what it is said to.
+    #[test]
+    fn zeros_at_the_ends_take_heads_alone() {
+        let mut number = 1u64;
+        let mut draw = |below: usize| {
+            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            (number >> 33) as usize % below
+        };
+        let mut shortest = 0;
+        for _ in 0..3000 {
+            let mut block = vec![0; 4096];
+            let (from, len) = (draw(4096), draw(900));
+            block.iter_mut().skip(from).take(len).for_each(|byte| *byte = draw(3) as u8);
+            let start = draw(4096);
+            let end = (start + draw(1200)).min(4096);
+            let place = Place { block: 0, start, end, mask: 1 };
+            let undos = SpareUndos::default().copy(&block, &[place]);
+            assert_eq!(undos.len(), packed_len(&block[start..end]) as u64);
+            assert!(undos.len() <= (HEAD + end - start) as u64 + 2 * HEAD as u64);
+            let mut other = vec![7; 4096];
+            undos.iter().for_each(|undo| undo.apply(&mut other));
+            assert_eq!(other[start..end], block[start..end]);
+            assert!(other[..start].iter().chain(&other[end..]).all(|&byte| byte == 7));
+            assert!(undos.covers(start, end) && (start == 0 || !undos.covers(start - 1, end)));
+            let mut changed = undos.clone();
+            let mut old = Undos::default();
+            old.push(10, &[9; 3000]);
+            changed.lay_over(&old);
+            changed.iter().for_each(|undo| undo.apply(&mut other));
+            let expected = |at: usize| if (10..3010).contains(&at) { 9 } else { block[at] };
+            assert!((start..end).all(|at| other[at] == expected(at)));
+            shortest += usize::from(end - start > 100 && undos.len() < 20);
+        }
+        assert!(shortest > 500, "{shortest}");
+        let mut inode = [0; 128];
+        inode[108..112].copy_from_slice(&[1, 2, 3, 4]);
+        assert_eq!(packed_len(&inode), 3 * HEAD + 4);
     }
 
     #[test]
