@@ -55,7 +55,9 @@ impl<F: Format> Live<F> {
         let next = self.core.cache.ready().take(AT_ONCE);
         let look = |action: &Action| match action {
             Action::DropLink(ino) | Action::DropDirectory { ino, .. } => {
-                self.core.nodes.get(ino).map_or(0, |node| node.looked_at())
+                self.core.nodes.get(ino).map_or(0, |node| {
+                    node.looked_at() ^ F::looked_at(&node.map)
+                })
             }
             Action::FreeRuns(_) | Action::FreeInode { .. } => 0,
         };

@@ -122,6 +122,12 @@ pub trait Format: Send + Sized {
         Ok(*set)
     }
 
+    /// A number that nobody needs, from fields of a map that lie apart: it brings the map of
+    /// a file that is about to go into the processor's cache. By default, nothing is looked at.
+    fn looked_at(_map: &Self::Map) -> u64 {
+        0
+    }
+
     /// A time as the format can keep it.
     fn representable(&self, time: Timestamp) -> Timestamp;
 

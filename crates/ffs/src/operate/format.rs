@@ -8,7 +8,7 @@ use seekless_cache::Config;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::operate::{Space, XattrMode};
 use seekless_fs::{FileKind, FsError, Location, Mapping, Timestamp, Xattr};
-use seekless_live::indirect::Files;
+use seekless_live::indirect::{Files, Trees};
 use seekless_live::{Codec, Cut, Entry, Format, InodeNames, Limits, Table};
 use seekless_units::{BlockNo, Extent, Ino};
 use std::sync::Arc;
@@ -123,6 +123,11 @@ impl Format for Ffs {
     }
 
     /// UFS1 counts seconds in 32 bits.
+    fn looked_at(map: &Self::Map) -> u64 {
+        let Trees { direct: [first, .., last], indirect: [.., third] } = map.trees;
+        first ^ last ^ third ^ u64::from(map.ext_size)
+    }
+
     fn representable(&self, time: Timestamp) -> Timestamp {
         let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
         match self.sb.format {
