@@ -54,11 +54,11 @@ impl<F: Format> Live<F> {
     fn fetch_files(&self) -> usize {
         let next = self.core.cache.ready().take(AT_ONCE);
         let look = |action: &Action| match action {
-            Action::DropLink(ino) | Action::DropDirectory { ino, .. } => {
-                self.core.nodes.get(ino).map_or(0, |node| {
-                    node.looked_at() ^ F::looked_at(&node.map)
-                })
-            }
+            Action::DropLink(ino) | Action::DropDirectory { ino, .. } => self
+                .core
+                .nodes
+                .get(ino)
+                .map_or(0, |node| node.looked_at() ^ F::looked_at(&node.map)),
             Action::FreeRuns(_) | Action::FreeInode { .. } => 0,
         };
         let (mut count, mut seen) = (0usize, 0);

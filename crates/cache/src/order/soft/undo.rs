@@ -174,12 +174,20 @@ impl std::fmt::Debug for Undos {
 /// How many zeros there are at the beginning and at the end of some bytes, if they are
 /// worth a head: all of them at the beginning, where there is nothing else.
 fn zeros_around(bytes: &[u8]) -> (usize, usize) {
+    if bytes.len() < FEW_ZEROS {
+        return (0, 0);
+    }
     let worth = |zeros: usize| if zeros < FEW_ZEROS { 0 } else { zeros };
-    let Some(first) = bytes.iter().position(|&byte| byte != 0) else {
-        return (worth(bytes.len()), 0);
-    };
-    let last = bytes.iter().rposition(|&byte| byte != 0).unwrap_or(first);
-    (worth(first), worth(bytes.len() - 1 - last))
+    // Eight at a time, and then one by one.
+    let are_zeros = |bytes: &&[u8; 8]| u64::from_ne_bytes(**bytes) == 0;
+    let lead = bytes.as_chunks().0.iter().take_while(are_zeros).count() * 8;
+    let lead = lead + bytes[lead..].iter().take_while(|&&byte| byte == 0).count();
+    if lead == bytes.len() {
+        return (lead, 0);
+    }
+    let trail = bytes.as_rchunks().1.iter().rev().take_while(are_zeros).count() * 8;
+    let ends = bytes[..bytes.len() - trail].iter().rev();
+    (worth(lead), worth(trail + ends.take_while(|&&byte| byte == 0).count()))
 }
 
 /// Bytes that a piece takes with its heads.
