@@ -43,6 +43,8 @@ pub enum Single {
     Fill,
     /// A directory grows past the blocks that its inode leads to.
     Widen,
+    /// Adding names to a directory until it moves to other fragments, and removing and renaming
+    /// some of them.
     Outgrow,
     /// A directory gets another name in its parent.
     RenameWithin,

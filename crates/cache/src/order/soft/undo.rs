@@ -72,7 +72,7 @@ impl Undos {
 
     fn push_zeros(&mut self, offset: u32, len: usize) {
         for at in (0..len).step_by(ZEROS.len()) {
-            self.push_head(offset + at as u32 | OF_ZEROS, ZEROS.len().min(len - at));
+            self.push_head((offset + at as u32) | OF_ZEROS, ZEROS.len().min(len - at));
         }
     }
 
