@@ -128,6 +128,13 @@ impl<A> Cache<A> {
         self.order.discard(&mut self.memory, id)
     }
 
+    /// As [`Cache::discard`], of changes in the order in which they were made, those of a new
+    /// inode say: all of them, or none where the disk may have something of one or another
+    /// change builds upon one.
+    pub fn discard_all(&mut self, ids: &[ChangeId]) -> bool {
+        self.order.discard_all(&mut self.memory, ids)
+    }
+
     /// The contents of a run of fragments do not matter any more: nothing of
     /// them is written, but for what other changes wait for still. Actions
     /// that wait for changes in it wait for `until` instead, the change that

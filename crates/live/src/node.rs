@@ -101,8 +101,9 @@ pub struct Node<M> {
     pub(crate) named_by: Pending<(Ino, ChangeId)>,
     /// Of a directory: its end can be reached once these are on the disk, which are joined.
     pub(crate) reached_by: Ids,
-    /// Of a directory: what lets its inode lead to where its last names have moved; one
-    /// of [`Self::reached_by`]. Until then the disk shows the names of the old place.
+    /// Of a directory: what lets its inode lead to where its last names have moved, in a format
+    /// with directories that move; [`Self::reached_by`] includes it. Until then the disk shows
+    /// the names of the old place.
     pub(crate) moved_by: ChangeId,
     /// Of a directory: the link of its parent that its `..` is counted as. Each
     /// of its names waits for that.

@@ -1,6 +1,6 @@
 //! The inodes in memory, by number.
 
-use crate::node::Node;
+use crate::node::{MOST_NODES, Node};
 use hashbrown::HashMap;
 use seekless_units::Ino;
 use std::ops::Deref;
@@ -9,8 +9,9 @@ use std::ops::Deref;
 /// wait for something, and a table of what is as large as a node is slow to look into and to
 /// grow.
 ///
-/// That of nodes which go is kept for those that come. Soft updates let thousands go at
-/// once, and what is given back in such numbers an allocator joins, files and takes apart again.
+/// That of nodes which go is kept for those that come, up to as many as are kept when nothing
+/// waits for them. Soft updates let thousands go at once, and what is given back in such numbers
+/// an allocator joins, files and takes apart again.
 #[derive(Debug)]
 pub struct Nodes<M> {
     of: HashMap<Ino, Box<Node<M>>>,
@@ -47,16 +48,22 @@ impl<M> Nodes<M> {
             None => Box::new(node),
         };
         self.spare.extend(self.of.insert(ino, kept));
+        self.spare.truncate(MOST_NODES);
     }
 
     /// Forgets a node. What it was is to be seen until the next one comes.
     pub fn remove(&mut self, ino: &Ino) -> Option<&Node<M>> {
+        self.spare.truncate(MOST_NODES - 1);
         self.spare.push(self.of.remove(ino)?);
         self.spare.last().map(Box::as_ref)
     }
 
     /// Forgets all but those that are to stay.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(&mut Node<M>) -> bool) {
-        self.spare.extend(self.of.extract_if(|_, node| !stays(node)).map(|(_, node)| node));
+        for (_, node) in self.of.extract_if(|_, node| !stays(node)) {
+            if self.spare.len() < MOST_NODES {
+                self.spare.push(node);
+            }
+        }
     }
 }

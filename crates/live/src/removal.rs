@@ -87,15 +87,17 @@ impl<F: Linked> Live<F> {
         Ok(cleared)
     }
 
-    /// Undoes all changes of a new inode, if the disk has nothing of it.
+    /// Undoes all changes of a new inode, if the disk has nothing of it. Where it may have
+    /// the first of them none is undone: what waits for a later one, to give back what a tail
+    /// has left say, must not take the disk to lead elsewhere.
     fn never_was(&mut self, ino: Ino) -> bool {
         let Some(node) = self.core.nodes.get(&ino) else { return false };
-        let fresh = node.fresh.clone();
-        let Some(&init) = fresh.first() else { return false };
+        let mut fresh = node.fresh.clone();
         let cache = &mut self.core.cache;
-        if cache.is_committed(init) {
+        if fresh.first().is_none_or(|&init| cache.is_committed(init)) {
             return false;
         }
-        fresh.iter().rev().all(|&id| cache.is_committed(id) || cache.discard(id))
+        fresh.retain(|id| !cache.is_committed(*id));
+        cache.discard_all(&fresh)
     }
 }

@@ -309,6 +309,15 @@ impl<A> Order<A> {
         }
     }
 
+    /// Undoes some changes, the last of them first, if no others build upon them: all or
+    /// none.
+    pub(crate) fn discard_all(&mut self, memory: &mut Memory, ids: &[ChangeId]) -> bool {
+        match self {
+            Self::Plain(_) | Self::Journal(_) => false,
+            Self::Soft(soft) => soft.discard_all(memory, ids),
+        }
+    }
+
     /// Undoes a change that no other builds upon; those to its own bytes go with
     /// it. False when it is too late.
     pub(crate) fn discard(&mut self, memory: &mut Memory, id: ChangeId) -> bool {

@@ -1,6 +1,6 @@
 //! One name for several changes.
 
-use crate::{Rig, soft_updates};
+use crate::{Rig, run, soft_updates};
 use seekless_cache::{ChangeId, Config, Discipline, Kind, Role};
 
 #[test]
@@ -60,4 +60,24 @@ fn where_no_order_is_kept_nobody_waits_for_a_join() {
         let other = rig.fill_block(5, 1, Role::Data);
         assert!(rig.cache.join(&[one, other]).is_empty(), "{discipline}");
     }
+}
+
+/// What a change is joined with is on the disk, and the change itself matters no more once
+/// something else is: who waits for both waits for that.
+#[test]
+fn what_is_forgotten_is_waited_for_behind_a_join_as_well() {
+    let mut rig = Rig::new(soft_updates());
+    let gone = rig.put(0, 100, 2, Role::EntryRemove, &[]);
+    let data = rig.fill_block(9, 1, Role::Data);
+    let moved = rig.put(8, 0, 1, Role::PointerMove, &[data]);
+    let join = rig.cache.join(&[gone, moved]);
+    rig.cache.defer(&join, Kind::NameRemoved, 7);
+    let cleared = rig.put(16, 0, 1, Role::PointerClear, &[]);
+    rig.cache.forget(run(0, 1), cleared);
+    assert_eq!(rig.cache.broken_invariant(), None);
+    rig.cache.settle(&[moved]).unwrap();
+    assert_eq!(rig.cache.next_ready(), None, "the disk may have the name still");
+    rig.cache.settle(&[cleared]).unwrap();
+    assert_eq!(rig.cache.next_ready(), Some(7));
+    assert_eq!(rig.cache.broken_invariant(), None);
 }

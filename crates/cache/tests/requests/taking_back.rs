@@ -239,3 +239,42 @@ fn what_is_not_in_memory_is_zero_where_it_is_sealed() {
     let wanted: Vec<u8> = (0..8192).map(|at| if at / 1024 == 2 { 6 } else { 0 }).collect();
     assert!(bytes == wanted, "something of another block was given to be sealed");
 }
+
+/// A new inode of which the disk may have the first change keeps all of them: whoever waits
+/// for a later one is not told.
+#[test]
+fn changes_are_taken_back_together_or_not_at_all() {
+    for init_waits in [true, false] {
+        let mut rig = Rig::new(soft_updates());
+        let bitmap = rig.put(40, 0, 1, Role::InodeBitmapSet, &[]);
+        let init = rig.put(0, 8, 1, Role::InodeInit, &[bitmap]);
+        if !init_waits {
+            rig.cache.settle(&[bitmap]).unwrap();
+        }
+        let data = rig.fill_block(9, 1, Role::Data);
+        let moved = rig.put(0, 8, 2, Role::PointerMove, &[data]);
+        rig.cache.defer(&[moved], Kind::FreeFragments, 7);
+        assert_eq!(rig.cache.discard_all(&[init, moved]), init_waits);
+        assert_eq!(rig.cache.next_ready(), init_waits.then_some(7));
+        assert_eq!(rig.cache.is_committed(moved), init_waits);
+        assert_eq!(rig.cache.broken_invariant(), None);
+        rig.cache.sync().unwrap();
+        assert_eq!(rig.disk.byte(0, 8), if init_waits { 0 } else { 2 });
+    }
+}
+
+/// Nor are changes that another stands on which is not among them.
+#[test]
+fn changes_that_others_build_upon_are_not_taken_back_together() {
+    let mut rig = Rig::new(soft_updates());
+    let bitmap = rig.put(40, 0, 1, Role::InodeBitmapSet, &[]);
+    let init = rig.put(0, 8, 1, Role::InodeInit, &[bitmap]);
+    let data = rig.fill_block(9, 1, Role::Data);
+    let pointer = rig.put(0, 8, 2, Role::PointerSet, &[data]);
+    let name = rig.put(24, 0, 1, Role::EntryAdd, &[init]);
+    assert!(!rig.cache.discard_all(&[init, pointer]));
+    assert!(!rig.cache.is_committed(pointer));
+    assert!(rig.cache.revert(name) && rig.cache.discard_all(&[init, pointer]));
+    rig.cache.sync().unwrap();
+    assert_eq!([rig.disk.byte(0, 8), rig.disk.byte(24, 0)], [0, 0]);
+}

@@ -122,12 +122,12 @@ impl Format for Ffs {
         crate::inode::linux_flags(node.flags)
     }
 
-    /// UFS1 counts seconds in 32 bits.
     fn looked_at(map: &Self::Map) -> u64 {
         let Trees { direct: [first, .., last], indirect: [.., third] } = map.trees;
         first ^ last ^ third ^ u64::from(map.ext_size)
     }
 
+    /// UFS1 counts seconds in 32 bits.
     fn representable(&self, time: Timestamp) -> Timestamp {
         let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
         match self.sb.format {

@@ -90,13 +90,18 @@ impl<A> Graph<A> {
     /// Whether a change elsewhere waits for this one to be on the disk, at once or by
     /// way of joins: a join waits for itself alone.
     pub(super) fn is_waited_for(&self, record: &Record) -> bool {
+        self.is_waited_for_besides(record, &[])
+    }
+
+    /// As [`Graph::is_waited_for`], by a change that is not among some.
+    fn is_waited_for_besides(&self, record: &Record, some: &[ChangeId]) -> bool {
         let after = |record: &Record, joins: &mut SmallVec<[ChangeId; 4]>| {
             record.waiters.iter().any(|waiter| match waiter {
                 Waiter::After(id) => self.get(id).is_some_and(|record| {
                     if record.is_join() {
                         joins.push(id);
                     }
-                    !record.is_join()
+                    !record.is_join() && !some.contains(&id)
                 }),
                 Waiter::On(_) | Waiter::Action(_) => false,
             })
@@ -114,9 +119,25 @@ impl<A> Graph<A> {
 
     /// Whether a later change to the same bytes stands on this one.
     pub(super) fn has_change_on(&self, record: &Record) -> bool {
+        self.has_change_on_besides(record, &[])
+    }
+
+    fn has_change_on_besides(&self, record: &Record, some: &[ChangeId]) -> bool {
         record.waiters.iter().any(|waiter| match waiter {
-            Waiter::On(id) => self.get(id).is_some(),
+            Waiter::On(id) => self.has(id) && !some.contains(&id),
             Waiter::After(_) | Waiter::Action(_) => false,
+        })
+    }
+
+    /// Whether nothing of some changes can be on the disk, and no other change builds
+    /// upon them.
+    pub(super) fn stand_alone(&self, some: &[ChangeId]) -> bool {
+        some.iter().all(|&id| {
+            self.get(id).is_some_and(|record| {
+                record.waiting > 0
+                    && !self.is_waited_for_besides(record, some)
+                    && !self.has_change_on_besides(record, some)
+            })
         })
     }
 
@@ -340,7 +361,8 @@ impl<A> Graph<A> {
         }
     }
 
-    /// As [`Graph::commit`], but the actions that waited wait for `instead`.
+    /// As [`Graph::commit`], but the actions that waited wait for `instead`, at once or by
+    /// way of a join: no change waits behind one, or the record would be kept.
     pub(super) fn dissolve(
         &mut self,
         id: ChangeId,
@@ -352,6 +374,13 @@ impl<A> Graph<A> {
         let Some(record) = self.take(id, counters) else { return };
         for waiter in record.waiters.iter() {
             match waiter {
+                Waiter::After(id) if self.get(id).is_some_and(Record::is_join) => {
+                    if !self.wait(instead, waiter) {
+                        self.satisfy(id, freed);
+                    } else if let Some(join) = self.get_mut(id) {
+                        join.push_after(instead);
+                    }
+                }
                 Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
                 Waiter::Action(slot) => {
                     if !self.wait(instead, Waiter::Action(slot)) {

@@ -9,6 +9,18 @@ impl<A> Soft<A> {
         })
     }
 
+    /// Undoes some changes, the last of them first: all of them or none.
+    pub(in crate::order) fn discard_all(&mut self, memory: &mut Memory, ids: &[ChangeId]) -> bool {
+        if !self.graph.stand_alone(ids) {
+            return false;
+        }
+        for &id in ids.iter().rev() {
+            let undone = self.discard(memory, id);
+            debug_assert!(undone, "those behind it are gone");
+        }
+        true
+    }
+
     pub(in crate::order) fn discard(&mut self, memory: &mut Memory, id: ChangeId) -> bool {
         let Some(record) = self.graph.get(id) else { return false };
         if record.waiting == 0 || self.graph.is_built_upon(record) {

@@ -231,16 +231,17 @@ impl<'a> Iterator for Pieces<'a> {
 pub(super) struct SpareUndos(Vec<Packed>);
 
 impl SpareUndos {
-    /// Most that is kept; each takes the 128 or 256 bytes of an inode and a head, 4 or
-    /// 8 MB in all.
+    /// Most that is kept, of at most so many bytes each: an inode's 128 or 256, with heads.
     const MOST: usize = 1 << 15;
+    const MOST_BYTES: usize = 320;
 
     /// Takes the memory of what is not to be undone any more.
     pub(super) fn give(&mut self, undos: &mut Undos) {
-        if undos.0.spilled() && self.0.len() < Self::MOST {
+        let fits = undos.0.spilled() && undos.0.capacity() <= Self::MOST_BYTES;
+        if fits && self.0.len() < Self::MOST {
             self.0.push(std::mem::take(&mut undos.0));
         } else {
-            undos.0.clear();
+            undos.0 = Packed::new();
         }
     }
 
@@ -249,7 +250,7 @@ impl SpareUndos {
         let len: usize =
             places.iter().map(|place| packed_len(&block[place.start..place.end])).sum();
         let mut undos = Undos::default();
-        if len > undos.0.inline_size() {
+        if len > undos.0.inline_size() && len <= Self::MOST_BYTES {
             undos.0 = self.0.pop().unwrap_or_default();
             undos.0.clear();
             undos.0.reserve_exact(len);
