@@ -254,7 +254,9 @@ impl Fat {
         let mut cleared = Ids::from_slice(&[id]);
         cleared.extend(self.leaving(core, ino));
         if let Some(last) = self.chain(core, ino)?.last() {
-            cleared.extend(self.put_link(core, last, None, &[id])?);
+            // An older name that the disk still has tells the length that the file had.
+            let end = self.put_link(core, last, None, &cleared)?;
+            cleared.extend(end);
         }
         let runs: Vec<Extent> = cut.into_iter().map(|run| self.sectors_of(run)).collect();
         core.forget_unsettled(ino, &runs);
