@@ -208,6 +208,22 @@ fn fat_holds_under_soft_updates_and_not_without_order() {
     }
 }
 
+/// A file that has moved is cut while the disk has its older name: that tells the longer
+/// length, so that the chain stays as long until it is gone.
+#[test]
+fn a_file_with_an_older_name_on_fat_is_cut_when_that_is_gone() {
+    let dir = Scratch::new("moved-and-cut");
+    let script = dir.path().join("script.txt");
+    let text_of = "mkdir A\nmkdir B\nopen A/foo\nwrite 0 6000\nbegin\n\
+                   rename A/foo B/log\ntruncate B/log 3000\n";
+    fs::write(&script, text_of).unwrap();
+    for format in ["fat12", "fat16", "fat32"] {
+        let script = script.to_str().unwrap();
+        let output = run(script, "softdep", format, &["--schedules", "1", "--exhaustive"]);
+        assert_eq!(output.status.code(), Some(0), "{format}: {}", text(&output));
+    }
+}
+
 #[test]
 fn what_is_forgotten_is_noticed() {
     let output = crash(&["mutate", "--format", "ufs2", "--mutants", "4", "--seed", "2", "--json"]);

@@ -10,7 +10,6 @@ mod target;
 
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
-use seekless_crash::script::parse;
 use seekless_crash::{Extent, Search, Target};
 use seekless_fat::FatWidth;
 use target::Fat;
@@ -63,33 +62,6 @@ fn fsck_goes_through_what_crashes_leave() {
             assert!(wrong.is_empty(), "{wrong:#?}");
             assert!(states > 50, "{states} states");
         }
-    }
-}
-
-/// A file that has moved is cut while the disk has its older name: that tells the longer
-/// length, so that the chain stays as long until it is gone.
-const MOVED_AND_CUT: &str = "\
-mkdir A
-mkdir B
-open A/foo
-write 0 6000
-begin
-rename A/foo B/log
-truncate B/log 3000
-";
-
-#[test]
-fn a_file_with_an_older_name_is_cut_when_that_is_gone() {
-    if !is_ready() {
-        return;
-    }
-    let script = parse("moved-and-cut", MOVED_AND_CUT).unwrap();
-    for (width, discipline) in WIDTHS.into_iter().zip([ORDERED[1]; 3]) {
-        let target = Fat(width);
-        let (search, queue) = (Search::exhaustive(11), false);
-        let settings = Settings { discipline, search, schedules: 2, queue };
-        let result = Campaign::new(&target, settings).unit(&script, &|_| {}).unwrap();
-        assert_eq!((result.failing, result.coverage.states > 10), (0, true), "{:?}", result.codes);
     }
 }
 
