@@ -184,12 +184,19 @@ fn available(mounted: &Mounted) -> u64 {
     blocks.trim().parse().expect("blocks")
 }
 
-/// Takes all free blocks but so many, the longest runs first.
+/// Takes all free blocks but so many, the longest runs first. What the kernel had set
+/// aside while it took them is free only afterwards, and taken then.
 fn take_but(mounted: &Mounted, leave: u64) {
-    let path = mounted.path().join(format!("taken-but-{leave}"));
-    let len = (available(mounted).saturating_sub(leave) * 4096).to_string();
-    let _ = std::process::Command::new("fallocate").args(["-l", &len]).arg(path).output();
-    run("sync", &["-f", mounted.text()]);
+    for part in 0..8 {
+        let left = available(mounted).saturating_sub(leave);
+        if part > 0 && left <= 32 {
+            return;
+        }
+        let path = mounted.path().join(format!("taken-but-{leave}-{part}"));
+        let len = (left * 4096).max(1).to_string();
+        let _ = std::process::Command::new("fallocate").args(["-l", &len]).arg(path).output();
+        run("sync", &["-f", mounted.text()]);
+    }
 }
 
 /// All that is free lies between small files: less is gained, and nothing is lost.
