@@ -116,12 +116,6 @@ impl<A> Cache<A> {
         self.order.can_revert(id)
     }
 
-    /// Whether any change of a kind is not on the disk.
-    #[must_use]
-    pub fn has_any(&self, kind: Kind) -> bool {
-        self.memory.counters.live[kind as usize] > 0
-    }
-
     /// As [`Cache::revert`], and later changes to these bytes go with it: they
     /// are those of something that is no more, a new inode say.
     pub fn discard(&mut self, id: ChangeId) -> bool {

@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::index::Slot;
 use crate::inside::{Lies, put};
 use crate::{Codec, Compacted, Entry, Ids, Linked, Live, Room};
-use seekless_cache::{ChangeId, Kind, Piece, Role};
+use seekless_cache::{ChangeId, Piece, Role};
 use seekless_fs::field::{byte, index, invalid, range, slice, wide};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Ino};
@@ -253,10 +253,7 @@ impl<F: Linked> Live<F> {
         let Some(slot) = self.find(dir, name)? else {
             return Err(FsError::NotFound(String::from_utf8_lossy(name).into_owned()));
         };
-        // Of a name of long ago the change would have to be fetched from far away.
-        let some_are_new = self.core.cache.has_any(Kind::NameAdded)
-            || self.core.cache.has_any(Kind::DirectoryMade);
-        let removed = if some_are_new && self.core.cache.revert(slot.added) {
+        let removed = if self.core.cache.revert(slot.added) {
             None
         } else {
             let removed = self.erase(dir, slot, after)?;

@@ -324,16 +324,16 @@ impl<A> Graph<A> {
     }
 
     fn tell(&mut self, waiters: &Waiters, freed: &mut Vec<ChangeId>, counters: &mut Counters) {
-        let mut ahead = waiters.iter();
-        for (at, waiter) in waiters.iter().enumerate() {
-            if at >= FEW && at % AT_ONCE == FEW {
-                self.look_at(ahead.by_ref().take(AT_ONCE).filter_map(Waiter::change));
-            } else if at == 0 {
-                ahead.by_ref().take(FEW).for_each(drop);
+        for some in waiters.in_parts(AT_ONCE) {
+            // Fewer were looked at with what they wait for.
+            if some.len() > FEW {
+                self.look_at(some.clone().filter_map(Waiter::change));
             }
-            match waiter {
-                Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
-                Waiter::Action(slot) => self.satisfy_action(slot, counters),
+            for waiter in some {
+                match waiter {
+                    Waiter::After(id) | Waiter::On(id) => self.satisfy(id, freed),
+                    Waiter::Action(slot) => self.satisfy_action(slot, counters),
+                }
             }
         }
     }

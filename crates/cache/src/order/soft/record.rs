@@ -80,6 +80,14 @@ impl Waiters {
         self.0.iter().map(|packed| packed.waiter())
     }
 
+    /// All of them, so many at a time.
+    pub(super) fn in_parts(
+        &self,
+        len: usize,
+    ) -> impl Iterator<Item = impl ExactSizeIterator<Item = Waiter> + Clone + '_> + '_ {
+        self.0.chunks(len).map(|some| some.iter().map(|packed| packed.waiter()))
+    }
+
     pub(super) fn push(&mut self, waiter: Waiter) {
         self.0.push(Packed::new(waiter));
     }
