@@ -29,7 +29,7 @@ pub struct Score {
     pub recorded_order: Seeks,
     /// Distinct chunks touched, by the chunk's size in bytes.
     pub chunks: BTreeMap<u64, u64>,
-    /// The fewest chunks of that size that could hold what was read.
+    /// The fewest chunks of that size that can contain the distinct blocks read.
     pub chunks_floor: BTreeMap<u64, u64>,
     /// Of the blocks of the files that were read, the share that lies right
     /// behind the file's block before (Smith and Seltzer 1997); 1 when no file
@@ -138,7 +138,6 @@ pub fn score(
     };
     let blocks: u64 = requests.iter().map(|request| request.extent.len).sum();
     let extents = || requests.iter().map(|request| request.extent);
-    let floor = |size: &ByteLen| (size.get(), (blocks * bs).div_ceil(size.get().max(1)));
     let score = Score {
         requests: requests.len() as u64,
         metadata_requests: metadata,
@@ -149,7 +148,7 @@ pub fn score(
         seek_distance_bytes: moved.seek_distance_bytes,
         recorded_order,
         chunks: count_chunks(extents, bs, chunk_sizes),
-        chunks_floor: chunk_sizes.iter().map(floor).collect(),
+        chunks_floor: chunk_floor(extents(), bs, chunk_sizes),
         layout_score: layout_score(image, &replayed.files)?,
         dynamic_layout_score: share(blocks.saturating_sub(moved.seeks), blocks),
         missing: replayed
@@ -199,6 +198,21 @@ fn count_chunks<I: Iterator<Item = Extent>>(
     sizes.iter().map(count).collect()
 }
 
+/// The fewest chunks, by their size in bytes, that can contain the blocks of these extents:
+/// a block that is read twice counts once.
+fn chunk_floor(
+    extents: impl Iterator<Item = Extent>,
+    block_size: u64,
+    sizes: &[ByteLen],
+) -> BTreeMap<u64, u64> {
+    let distinct: u64 = joined(extents.collect()).iter().map(|extent| extent.len).sum();
+    let floor = |size: &ByteLen| {
+        let size = size.get().max(1);
+        (size, (distinct * block_size).div_ceil(size))
+    };
+    sizes.iter().map(floor).collect()
+}
+
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
 }
@@ -227,6 +241,21 @@ fn adjacency(runs: &[Mapping]) -> (u64, u64) {
     (followers.saturating_sub(breaks), followers)
 }
 
+/// The blocks of these extents, each once: sorted, neighbours and overlaps joined.
+fn joined(mut extents: Vec<Extent>) -> Vec<Extent> {
+    extents.sort_unstable();
+    let mut joined: Vec<Extent> = Vec::with_capacity(extents.len());
+    for extent in extents {
+        match joined.last_mut() {
+            Some(last) if extent.start <= last.end() => {
+                last.len = last.len.max(extent.end().saturating_since(last.start));
+            }
+            _ => joined.push(extent),
+        }
+    }
+    joined
+}
+
 fn prefetch(
     image: &dyn Inspect,
     replayed: &Replayed,
@@ -244,16 +273,7 @@ fn prefetch(
         extents.extend(map.runs.iter().filter(|run| !run.unwritten).map(|run| run.extent));
         extents.extend(map.index.iter().map(|index| Extent::new(index.block, 1)));
     }
-    extents.sort_unstable();
-    let mut joined: Vec<Extent> = Vec::with_capacity(extents.len());
-    for extent in extents {
-        match joined.last_mut() {
-            Some(last) if extent.start <= last.end() => {
-                last.len = last.len.max(extent.end().saturating_since(last.start));
-            }
-            _ => joined.push(extent),
-        }
-    }
+    let joined = joined(extents);
     Ok(Prefetch {
         requests: joined.len() as u64,
         seeks: joined.len().saturating_sub(1) as u64,
@@ -300,6 +320,17 @@ mod tests {
         let counted = count_chunks(|| path.into_iter(), 4096, &sizes);
         // 4096: 0 1 127 128; 512 KiB: 0 1; 5000: 0 1, and 520192..528384 in 104 105.
         assert_eq!(counted, BTreeMap::from([(4096, 4), (512 << 10, 2), (5000, 4)]));
+    }
+
+    #[test]
+    fn a_block_read_twice_counts_once_in_the_floor() {
+        // As events of a device repeat: the same chunk, a part of it, and one beside it.
+        let path = [extent(0, 128), extent(0, 128), extent(64, 64), extent(128, 1)];
+        let sizes = [ByteLen::new(512 << 10), ByteLen::new(4096)];
+        let floor = chunk_floor(path.into_iter(), 4096, &sizes);
+        assert_eq!(floor, BTreeMap::from([(512 << 10, 2), (4096, 129)]));
+        let counted = count_chunks(|| path.into_iter(), 4096, &sizes);
+        assert!(sizes.iter().all(|size| floor[&size.get()] <= counted[&size.get()]));
     }
 
     #[test]
