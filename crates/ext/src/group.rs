@@ -218,6 +218,13 @@ impl Volume {
         self.verify(u32::from(stored), computed, place)
     }
 
+    /// Whether a descriptor marks something as never written on a volume without checksums of
+    /// descriptors, where such marks mean nothing (e2fsck, `PR_0_GDT_UNINIT`).
+    pub(crate) fn has_needless_marks(&self, group: &Group) -> bool {
+        let marks = group.desc.bg_flags.get() & (BG_BLOCK_UNINIT | BG_INODE_UNINIT);
+        !group.lazy && (marks != 0 || group.itable_unused() != 0)
+    }
+
     /// Which group's table holds an inode, and its place there.
     pub(crate) fn inode_slot(&self, ino: Ino) -> Result<(GroupNo, u32), FsError> {
         let count = self.sb.raw.s_inodes_count.get();
@@ -234,19 +241,24 @@ impl Volume {
     pub(crate) fn inode_location(&self, ino: Ino) -> Result<InodeLocation, FsError> {
         let (number, slot) = self.inode_slot(ino)?;
         let group = self.descriptor(number)?;
-        let size = u64::from(self.sb.inode_size);
-        let block_size = u64::from(self.sb.block_size);
-        let at = u64::from(slot).saturating_mul(size);
-        let skip = at.checked_div(block_size).unwrap_or(0);
-        let offset = at.checked_rem(block_size).unwrap_or(0);
         let table = Extent::new(group.inode_table(), self.sb.itable_blocks());
         self.check_extent(table, Location::of("group descriptor").in_group(number))?;
+        let (block, offset) = self.table_slot(table, slot);
         Ok(InodeLocation {
-            block: table.start.saturating_add(skip),
+            block,
             offset: u32::try_from(offset).unwrap_or(0),
             table,
             used_end: self.used_table_end(&group, table),
         })
+    }
+
+    /// Block and byte of an inode in a table.
+    pub(crate) fn table_slot(&self, table: Extent, slot: u32) -> (BlockNo, usize) {
+        let block_size = u64::from(self.sb.block_size);
+        let at = u64::from(slot).saturating_mul(u64::from(self.sb.inode_size));
+        let skip = at.checked_div(block_size).unwrap_or(0);
+        let offset = at.checked_rem(block_size).unwrap_or(0);
+        (table.start.saturating_add(skip), index(offset))
     }
 
     /// The end of the part of an inode table that was ever used, in whole blocks

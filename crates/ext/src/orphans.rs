@@ -21,6 +21,14 @@ pub(crate) struct OrphanBlock {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl OrphanBlock {
+    /// Its checksum as stored.
+    pub(crate) fn checksum(&self) -> u32 {
+        let tail: Option<OrphanBlockTail> = parse(&self.bytes, slots_end(self.bytes.len()));
+        tail.map_or(0, |tail| tail.ob_checksum.get())
+    }
+}
+
 impl Volume {
     /// Visits the inodes of the list, in order.
     ///
@@ -88,6 +96,13 @@ impl Volume {
             visit(OrphanBlock { block, numbers, bytes });
         }
         Ok(())
+    }
+
+    /// Whether a block has the magic number of a block of an orphan file.
+    pub(crate) fn is_orphan_block(&self, block: BlockNo) -> Result<bool, FsError> {
+        let bytes = self.block(block, Location::of("orphan file").in_block(block))?;
+        let tail: Option<OrphanBlockTail> = parse(&bytes, slots_end(bytes.len()));
+        Ok(tail.is_some_and(|tail| tail.ob_magic.get() == ORPHAN_BLOCK_MAGIC))
     }
 
     /// Whether the orphan file is said to hold numbers.

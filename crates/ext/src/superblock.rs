@@ -138,7 +138,7 @@ impl Super {
 
     /// Checks the geometry and features of a superblock for a device of
     /// `device_len` bytes.
-    fn check(raw: Superblock, device_len: ByteLen) -> Result<Self, FsError> {
+    pub(crate) fn check(raw: Superblock, device_len: ByteLen) -> Result<Self, FsError> {
         features::check(&raw)?;
         let log_block = raw.s_log_block_size.get();
         if log_block > MAX_LOG_BLOCK_SIZE {

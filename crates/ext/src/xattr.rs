@@ -143,6 +143,8 @@ pub(crate) enum Fault {
     Collision,
     /// The hash of one is another than it has.
     Hash,
+    /// One has no name space (e2fsck, `PR_1_EA_BAD_NAME`).
+    Name,
 }
 
 /// `ext4_xattr_hash_entry`: of a name and the words of a value. Names are hashed as
@@ -294,6 +296,9 @@ impl Volume {
     pub(crate) fn xattr_fault(&self, inode: &Inode) -> Result<Option<(Fault, Location)>, FsError> {
         let judge = |stored: &[Stored<'_>], is_inner: bool| {
             let first = stored.first()?;
+            if let Some(bad) = stored.iter().find(|it| it.name_index == 0) {
+                return Some((Fault::Name, bad.place));
+            }
             if collides(stored) {
                 return Some((Fault::Collision, first.place));
             }

@@ -3,6 +3,7 @@
 
 use super::geometry::Geometry;
 use crate::encode::mapping::{Piece, extent_tree_blocks, extents_of, indirect_blocks};
+use crate::encode::resize::ResizeMap;
 use crate::ondisk::{
     JOURNAL_MAGIC, JournalHeader, JournalSuperblock, ORPHAN_BLOCK_MAGIC, OrphanBlockTail, incompat,
     journal_block,
@@ -191,32 +192,15 @@ pub(crate) fn orphan_block(block_size: u32, block: BlockNo, seed: Option<u32>) -
     bytes
 }
 
-/// The resize inode's map: a double-indirect block whose slots lead to the
-/// reserved descriptor blocks of group 0, each of which lists its copies in the
-/// groups with a superblock (e2fsprogs `lib/ext2fs/res_gdt.c` has the order).
-pub(crate) fn resize_map(geometry: &Geometry, double: BlockNo) -> Vec<(BlockNo, Vec<u8>)> {
-    let slots = u64::from(geometry.block_size / 4);
-    let mut double_bytes = vec![0; geometry.block_size as usize];
-    let copies: Vec<u32> = (1..geometry.groups).filter(|&g| geometry.has_super(g)).collect();
-    let mut blocks = Vec::new();
-    for reserved in 0..geometry.reserved_gdt_blocks {
-        let at = 1 + geometry.desc_blocks + reserved;
-        let primary = geometry.group_start(0) + at;
-        let slot = ((geometry.desc_blocks + reserved) % slots) as usize * 4;
-        double_bytes[slot..slot + 4].copy_from_slice(&(primary as u32).to_le_bytes());
-        let mut bytes = vec![0; geometry.block_size as usize];
-        for (slot, &group) in bytes.chunks_mut(4).zip(&copies) {
-            let copy = (geometry.group_start(group) + at) as u32;
-            slot.copy_from_slice(&copy.to_le_bytes());
-        }
-        blocks.push((BlockNo::new(primary), bytes));
+/// The resize inode's map.
+pub(crate) fn resize_map(geometry: &Geometry) -> ResizeMap {
+    let start = geometry.group_start(0);
+    let copies = (1..geometry.groups).filter(|&group| geometry.has_super(group));
+    ResizeMap {
+        block_size: geometry.block_size,
+        descriptor_blocks: u64::from(geometry.desc_blocks),
+        reserved: u64::from(geometry.reserved_gdt_blocks),
+        first: start + 1 + u64::from(geometry.desc_blocks),
+        copies: copies.map(|group| geometry.group_start(group) - start).collect(),
     }
-    blocks.push((double, double_bytes));
-    blocks
-}
-
-/// Blocks that the resize inode counts as its own.
-pub(crate) fn resize_blocks(geometry: &Geometry) -> u64 {
-    let copies = (0..geometry.groups).filter(|&group| geometry.has_super(group)).count() as u64;
-    1 + geometry.reserved_gdt_blocks * copies
 }

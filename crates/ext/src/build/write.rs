@@ -164,7 +164,7 @@ impl Writer<'_> {
             }
         }
         if let Some(double) = self.fixed.resize {
-            for (block, bytes) in fixed::resize_map(self.geometry, double) {
+            for (block, bytes) in fixed::resize_map(self.geometry).blocks(double) {
                 self.put(block, &bytes)?;
             }
         }

@@ -33,6 +33,7 @@ impl Checker {
             let (expected, what) = match fault {
                 Fault::Hash => (true, "the hash of an attribute does not match it"),
                 Fault::Collision => (false, "attributes overlap"),
+                Fault::Name => (false, "an attribute has no name space"),
             };
             self.graded(expected, "inode.attributes", what.to_string(), at);
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
@@ -80,6 +81,7 @@ impl Checker {
             let what = format!("attribute block {block} is outside the volume");
             self.unexpected("inode.block-range", what, place);
             self.fix(Stage::Inodes, Fix::DropAttributes(inode.ino));
+            return Ok(clusters);
         }
         Ok(clusters.saturating_add(1))
     }

@@ -12,6 +12,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("superblock.large-file", 2),
     ("superblock.reserved", 0),
     ("superblock.fields", 0),
+    ("superblock.features", 0),
     ("journal.pending", 0),
     ("journal.corrupt", 0),
     ("journal.checksum", 0),

@@ -36,7 +36,21 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     if !sb.has_incompat(incompat::EXTENTS) {
         wrong |= flags::EXTENTS;
     }
+    if !matches!(kind, FileKind::Regular | FileKind::Directory) {
+        wrong |= flags::IMMUTABLE | flags::APPEND;
+    }
     bits & wrong
+}
+
+/// Of the two flags that say what `i_block` contains, the one that is wrong where both are
+/// set (e2fsck, `fix_inline_data_extents_file`).
+fn wrong_of_both(core: &InodeCore) -> u32 {
+    let both = flags::EXTENTS | flags::INLINE_DATA;
+    match core.i_flags.get() & both == both {
+        true if extent::is_root(&core.i_block.0) => flags::INLINE_DATA,
+        true => flags::EXTENTS,
+        false => 0,
+    }
 }
 
 /// Whether a file has an extent tree without saying so.
@@ -53,10 +67,14 @@ pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> boo
 pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
     let bits = core.i_flags.get();
     let more = if lacks_extents(sb, kind, core) { flags::EXTENTS } else { 0 };
-    core.i_flags = ((bits & !wrong_flags(sb, kind, bits)) | more).into();
+    let wrong = wrong_flags(sb, kind, bits) | wrong_of_both(core);
+    core.i_flags = ((bits & !wrong) | more).into();
     core.i_obso_faddr = 0.into();
     if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
         core.i_blocks_high = 0.into();
+    }
+    if !sb.has_incompat(incompat::BIT64) {
+        core.i_file_acl_high = 0.into();
     }
 }
 
@@ -77,9 +95,11 @@ impl Checker {
             return false;
         }
         let sb = self.sb();
-        let wrong = wrong_flags(sb, kind, bits);
+        let wrong = wrong_flags(sb, kind, bits) | wrong_of_both(core);
         let lacking = lacks_extents(sb, kind, core);
         let high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
+        let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;
+        let high = high || acl_high;
         let address = core.i_obso_faddr.get() != 0;
         let foreign = wrong & flags::EXTENTS != 0 && extent::is_root(&core.i_block.0);
         if wrong != 0 {
@@ -91,7 +111,7 @@ impl Checker {
             self.unexpected("inode.flags", what, place(ino));
         }
         if high || address {
-            let what = "i_faddr or i_blocks_hi is not zero".to_string();
+            let what = "i_faddr, i_blocks_hi or i_file_acl_hi is not zero".to_string();
             self.unexpected("inode.flags", what, place(ino));
         }
         // What an inode holds begins with an attribute, be it empty.

@@ -31,6 +31,15 @@ pub(super) enum Fix {
     OrphanFile,
     /// Delete or truncate all orphans.
     Orphans,
+    /// Restore the journal's inode from the superblock's copy of its map, or give the
+    /// journal up.
+    JournalInode(Ino),
+    /// Take the orphan file, which has no sound inode, from the volume.
+    DropOrphanFile(Ino),
+    /// Set what kind of file it is.
+    Kind(Ino, FileKind),
+    /// Write the inode of the room for descriptors, and the blocks that list it.
+    ResizeInode(Ino),
     /// Make an inode unused.
     Clear(Ino),
     /// Give an unused inode a deletion time.
@@ -62,6 +71,10 @@ pub(super) enum Fix {
     SealAttributes(Ino),
     /// Make an entry unused.
     Remove(Spot),
+    /// Replace bytes of a name that no path can have.
+    Respell(Spot),
+    /// End the name of `.` or `..` in a zero byte.
+    Terminate(Spot),
     /// Set the kind of file that an entry says.
     Retype(Spot, FileKind),
     /// Make the rest of a block of entries unused.
@@ -91,6 +104,10 @@ impl Fix {
     pub(super) fn inode(self) -> Option<Ino> {
         match self {
             Self::Clear(ino)
+            | Self::JournalInode(ino)
+            | Self::ResizeInode(ino)
+            | Self::DropOrphanFile(ino)
+            | Self::Kind(ino, _)
             | Self::Deleted(ino)
             | Self::Undelete(ino)
             | Self::Seal(ino)
@@ -111,9 +128,12 @@ impl Fix {
     /// The directory whose entries it changes in place, if it does.
     pub(super) fn directory(self) -> Option<Ino> {
         match self {
-            Self::Remove(spot) | Self::Retype(spot, _) | Self::Cut(spot) | Self::Lead(spot, _) => {
-                Some(spot.dir)
-            }
+            Self::Remove(spot)
+            | Self::Respell(spot)
+            | Self::Terminate(spot)
+            | Self::Retype(spot, _)
+            | Self::Cut(spot)
+            | Self::Lead(spot, _) => Some(spot.dir),
             Self::SealBlock(dir, _) | Self::Parent(dir, _) => Some(dir),
             _ => None,
         }

@@ -3,12 +3,16 @@
 use super::fix::{Fix, Stage};
 use super::salvage::salvage;
 use super::{Checker, Seen};
+use crate::dir::entry_at;
 use crate::indirect;
 use crate::inode::Inode;
-use crate::ondisk::{flags, incompat, ro_compat, special};
+use crate::ondisk::{compat, flags, incompat, ro_compat, special};
+use crate::reserved::OwnFile;
+use crate::superblock::Super;
+use crate::xattr::inline_value;
 use seekless_fs::field::{index, wide};
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Location};
-use seekless_units::{Extent, GroupNo, Ino, Lbn};
+use seekless_units::{BlockNo, Extent, GroupNo, Ino, Lbn};
 
 pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
@@ -20,6 +24,21 @@ const MOST_DUPLICATES: u64 = 1024;
 
 /// The longest file of a volume without the `large_file` feature, in bytes.
 const MOST_OF_SMALL: u64 = 0x7FFF_FFFF;
+
+/// The longest file that a map can hold, in bytes (e2fsck, `check_blocks`).
+fn max_len(sb: &Super, has_extents: bool) -> u64 {
+    let size = u64::from(sb.block_size);
+    if has_extents {
+        return (size << 32).saturating_sub(1);
+    }
+    let slots = size >> 2;
+    let levels = [12, slots, slots.saturating_pow(2), slots.saturating_pow(3)];
+    levels.into_iter().fold(0, u64::saturating_add).saturating_mul(size)
+}
+
+fn kind_name(kind: FileKind) -> &'static str {
+    if kind == FileKind::Directory { "directory" } else { "symlink" }
+}
 
 /// What an inode's blocks add up to.
 #[derive(Default)]
@@ -84,7 +103,7 @@ impl Checker {
         let is_orphan = self.orphans.contains(&ino);
         let is_special = self.volume.is_own(ino) || self.volume.is_kept_unused(ino);
         let (links, mode) = (inode.core.i_links_count.get(), inode.core.i_mode.get());
-        if !is_orphan && !is_special && self.was_listed(&inode) {
+        if !is_orphan && self.was_listed(&inode) {
             let what = "was on a list of orphans that is lost".to_string();
             self.unexpected("inode.deletion-time", what, place(ino));
             let fix = if links == 0 { Fix::Deleted(ino) } else { Fix::Undelete(ino) };
@@ -106,6 +125,15 @@ impl Checker {
         if is_special && !self.reserved(&inode)? {
             return self.sum(&inode);
         }
+        let has_no_map = inode.kind().is_none_or(|kind| {
+            !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink)
+        });
+        if has_no_map && !is_special && self.is_really_directory(&inode)? {
+            let what = format!("mode {mode:#o}, but it has the contents of a directory");
+            self.unexpected("inode.unknown-kind", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Kind(ino, FileKind::Directory));
+            return Ok(());
+        }
         let Some(kind) = inode.kind() else {
             if is_special {
                 return Ok(());
@@ -116,6 +144,7 @@ impl Checker {
             return Ok(());
         };
         self.sum(&inode)?;
+        self.needed_features(&inode, kind)?;
         let is_followed = is_special || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
@@ -189,8 +218,15 @@ impl Checker {
             self.claim(piece.placed.extent, &mut claims);
         }
         let fix = if claims.is_hopeless() { Fix::Clear } else { Fix::Map };
-        self.fix(Stage::Inodes, fix(inode.ino));
+        self.mend_map(inode, fix);
         Ok(())
+    }
+
+    /// Has a damaged map mended; a journal is of no use in part.
+    fn mend_map(&mut self, inode: &Inode, fix: fn(Ino) -> Fix) {
+        let is_journal = self.volume.own_file(inode.ino) == Some(OwnFile::Journal);
+        let fix = if is_journal { Fix::JournalInode } else { fix };
+        self.fix(Stage::Inodes, fix(inode.ino));
     }
 
     /// Claims an inode's blocks; whether its map cannot be followed.
@@ -200,10 +236,11 @@ impl Checker {
             return self.resize(inode);
         }
         let map = self.sound(self.volume.block_map(inode), "inode.block-map", at)?;
-        if self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)? {
+        let is_wrong = self.checksum(self.strict.block_map(inode), "inode.map-checksum", at)?;
+        let attributes = self.attributes(inode)?;
+        if is_wrong && map.is_some() {
             self.fix(Stage::Inodes, Fix::SealMap(inode.ino));
         }
-        let attributes = self.attributes(inode)?;
         let Some(map) = map else {
             self.salvaged(inode)?;
             return Ok(true);
@@ -223,14 +260,25 @@ impl Checker {
             let what = format!("{} clusters are also used by something else", claims.duplicates);
             self.unexpected("inode.duplicate-blocks", what, at);
         }
+        let astray = match kind {
+            FileKind::Directory => self.strays(inode, &map),
+            FileKind::Symlink => {
+                map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
+            }
+            _ => false,
+        };
+        if astray {
+            let what = format!("a {} with blocks where it can have none", kind_name(kind));
+            self.unexpected("inode.block-map", what, at);
+        }
         if claims.is_hopeless() {
-            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
-        } else if claims.duplicates.saturating_add(claims.fixed) > 0 {
-            self.fix(Stage::Inodes, Fix::Map(inode.ino));
+            self.mend_map(inode, Fix::Clear);
+        } else if astray || claims.duplicates.saturating_add(claims.fixed) > 0 {
+            self.mend_map(inode, Fix::Map);
         }
         let blocks = claims.clusters.saturating_mul(u64::from(self.sb().cluster_ratio));
         self.report.tally.blocks = self.report.tally.blocks.saturating_add(blocks);
-        if claims.is_hopeless() {
+        if claims.is_hopeless() || astray {
             return Ok(true);
         }
         self.length(inode, kind, &map);
@@ -250,20 +298,56 @@ impl Checker {
 
     /// The blocks kept for more descriptors are the volume's, and lie where the
     /// superblock says; of the inode they belong to, only the block that leads to
-    /// them is its own.
+    /// them is its own (e2fsck, `check_resize_inode`).
     fn resize(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let at = place(inode.ino);
         self.attributes(inode)?;
         let led = indirect::double_block(inode)
             .map_or(Ok(None), |block| self.volume.check_block(block, at).map(|()| Some(block)));
-        let Some(Some(block)) = self.sound(led, "inode.block-map", at)? else { return Ok(false) };
+        let led = self.sound(led, "inode.block-map", at)?;
+        let is_used = self.sb().has_compat(compat::RESIZE_INODE);
+        let Some(Some(block)) = led else {
+            if is_used && led.is_some() {
+                self.unexpected("inode.block-map", "has no double-indirect block".into(), at);
+            }
+            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            return Ok(false);
+        };
         let mut claims = Claims::default();
         self.claim(Extent::new(block, 1), &mut claims);
         if claims.fixed > 0 {
             let what = format!("block {block} is in the metadata of the file system");
             self.unexpected("inode.block-range", what, at);
+            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+        } else if is_used && !self.is_resize_map(inode, block)? {
+            let what = "does not list the room for descriptors as the superblock has it";
+            self.unexpected("inode.block-map", what.to_string(), at);
+            self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
         }
         Ok(false)
+    }
+
+    /// Whether the resize inode has the map and the counts that it was made with.
+    fn is_resize_map(&self, inode: &Inode, double: BlockNo) -> Result<bool, FsError> {
+        let map = self.resize_map();
+        let size = u64::from(self.sb().block_size);
+        let sectors = map.count().saturating_mul(size >> 9);
+        let numbers = inode.core.i_block.0.chunks_exact(4);
+        let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
+        let is_long = inode.len > max_len(self.sb(), false);
+        if !is_alone || is_long || self.volume.allocated_sectors(inode) != sectors {
+            return Ok(false);
+        }
+        for (block, bytes) in map.blocks(double) {
+            let found = match self.volume.block(block, place(inode.ino)) {
+                Err(FsError::Corrupt { .. }) => return Ok(false),
+                found => found?,
+            };
+            if found[..] != bytes[..] {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {
@@ -271,7 +355,7 @@ impl Checker {
             if claims.is_hopeless() {
                 return;
             }
-            if claims.last.replace(cluster) == Some(cluster) {
+            if claims.last.replace(cluster) == Some(cluster) && self.sb().cluster_ratio > 1 {
                 continue;
             }
             claims.clusters = claims.clusters.saturating_add(1);
@@ -297,11 +381,24 @@ impl Checker {
         self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
     }
 
+    /// Whether a directory has blocks that are marked as never written, or that lie behind a
+    /// hole and past its end: no entry was ever put there (e2fsck, `PR_1_UNINIT_DBLOCK` and
+    /// `PR_1_COLLAPSE_DBLOCK`).
+    fn strays(&self, inode: &Inode, map: &BlockMap) -> bool {
+        let blocks = inode.len.div_ceil(u64::from(self.sb().block_size));
+        let mut next = Lbn::ZERO;
+        map.runs.iter().any(|run| {
+            let is_behind_hole = run.lbn != next && run.lbn.get() >= blocks;
+            next = run.lbn.saturating_add(run.extent.len);
+            run.unwritten || is_behind_hole
+        })
+    }
+
     /// A file ends in its last written block or just before it; a directory
     /// behind its last one.
     fn length(&mut self, inode: &Inode, kind: FileKind, map: &BlockMap) {
         if inode.has_flag(flags::INLINE_DATA) {
-            return;
+            return self.inline_length(inode, kind);
         }
         let bsize = u64::from(self.sb().block_size);
         let behind = |run: &seekless_fs::Mapping| run.lbn.saturating_add(run.extent.len).get();
@@ -335,6 +432,8 @@ impl Checker {
             FileKind::Symlink => (inode.len == 0 || inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
         };
+        let is_long = inode.len > max_len(self.sb(), inode.has_flag(flags::EXTENTS));
+        let wrong = wrong || is_long;
         let high = kind != FileKind::Regular && inode.core.i_size_high.get() != 0;
         let wrong = wrong || (high && !self.sb().has_incompat(incompat::LARGEDIR));
         let fix = match (kind, fix) {
@@ -354,6 +453,39 @@ impl Checker {
             self.graded(is_expected, "inode.length", what, place(ino));
             self.fix(Stage::Inodes, fix);
         }
+    }
+
+    /// Contents in an inode: a directory takes all the room, a file at most that.
+    fn inline_length(&mut self, inode: &Inode, kind: FileKind) {
+        let Ok(Some(value)) = inline_value(inode) else { return };
+        let room = wide(inode.core.i_block.0.len()).saturating_add(wide(value.len()));
+        let is_wrong = if kind == FileKind::Directory {
+            inode.len != room
+        } else {
+            inode.len > max_len(self.sb(), true)
+        };
+        if is_wrong {
+            let what = format!("{} bytes long, with room for {room} in the inode", inode.len);
+            self.expected("inode.length", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Length(inode.ino, room));
+        }
+    }
+
+    /// Whether an inode that is no file of a kind with contents has those of a directory: its
+    /// mode is wrong, not its contents (e2fsck, `check_is_really_dir`).
+    fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
+        let found = salvage(&self.volume, inode)?;
+        let Some(first) = found.block_of(Lbn::ZERO) else { return Ok(false) };
+        let block = match self.volume.block(first, place(inode.ino)) {
+            Err(FsError::Corrupt { .. }) => return Ok(false),
+            block => block?,
+        };
+        let count = self.sb().raw.s_inodes_count.get();
+        let dot = entry_at(&block, 0, count, place(inode.ino));
+        let Ok(dot) = dot else { return Ok(false) };
+        let parent = entry_at(&block, dot.next, count, place(inode.ino));
+        let is_parent = parent.is_ok_and(|it| it.name == b".." && it.ino != Ino::ZERO);
+        Ok(dot.name == b"." && dot.ino == inode.ino && is_parent)
     }
 
     /// A symlink's target has no zero byte and ends where its length says

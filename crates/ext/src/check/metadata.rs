@@ -7,6 +7,7 @@
 //! one finding, and not one more for each thing that it leads to.
 
 use super::Checker;
+use super::features::{self, Corrected};
 use super::fix::{Fix, Fixes, Stage};
 use crate::backup;
 use crate::group::{Group, bit};
@@ -25,6 +26,10 @@ use std::sync::Arc;
 /// Inodes of a table that are looked at to tell whether it is one.
 const SAMPLE: u32 = 256;
 
+/// The finding of transactions in a journal that the superblock says is empty.
+pub(super) const UNMARKED_JOURNAL: &str =
+    "the journal contains transactions, but the superblock says that it is empty";
+
 /// A volume as its superblock lays it out; whether that is a copy of it.
 pub(super) fn open(
     device: Arc<dyn BlockDevice>,
@@ -33,15 +38,15 @@ pub(super) fn open(
 ) -> Result<(Volume, bool), FsError> {
     let place = Location::of("superblock");
     let primary = Volume::open(device.clone(), true);
-    let (code, error) = match &primary {
+    let (code, error) = match primary {
         Err(FsError::Corrupt { .. }) => ("superblock.corrupt", primary.err()),
-        Err(_) => return primary.map(|volume| (volume, false)),
+        Err(error) => return Err(error),
         // Of one with a wrong checksum any field may be what is wrong.
-        Ok(_) => match Volume::open(device.clone(), false) {
+        Ok(volume) => match Volume::open(device.clone(), false) {
             Err(error @ FsError::Corrupt { kind: Corruption::Checksum { .. }, .. }) => {
                 ("superblock.checksum", Some(error))
             }
-            _ => return primary.map(|volume| (volume, false)),
+            _ => return with_right_features(volume, report, fixes).map(|volume| (volume, false)),
         },
     };
     let Some(error) = error else { return Volume::open(device, true).map(|it| (it, false)) };
@@ -61,6 +66,25 @@ pub(super) fn open(
     report.add(code, Class::Unexpected, what, place);
     fixes.add(Stage::Superblock, Fix::Superblock);
     Ok((volume, true))
+}
+
+/// A volume with a sound superblock, whose features are those of a copy where descriptors
+/// make sense only with these.
+fn with_right_features(
+    volume: Volume,
+    report: &mut Report,
+    fixes: &mut Fixes,
+) -> Result<Volume, FsError> {
+    let Some(Corrected { sb, copy, names }) = features::correct(&volume)? else {
+        return Ok(volume);
+    };
+    let what = format!(
+        "the group descriptors make sense only with {} as in its copy in block {copy}",
+        names.join(", ")
+    );
+    report.add("superblock.features", Class::Unexpected, what, Location::of("superblock"));
+    fixes.add(Stage::Superblock, Fix::Superblock);
+    Volume::with_superblock(volume.device().clone(), sb, true)
 }
 
 /// Metadata that is known to lie where it lies: ends by starts, disjoint.
@@ -116,6 +140,11 @@ impl Checker {
             let what =
                 format!("{kept} blocks reserved for group descriptors, without resize_inode");
             self.unexpected("superblock.reserved", what, place);
+            self.fix(Stage::Superblock, Fix::Superblock);
+        }
+        for contradiction in features::contradictions(&self.sb().raw) {
+            let what = format!("the features {} are set", contradiction.what);
+            self.unexpected("superblock.features", what, place);
             self.fix(Stage::Superblock, Fix::Superblock);
         }
         let impossible = self.impossible_fields();
@@ -248,6 +277,11 @@ impl Checker {
             self.damaged_descriptors.insert(number);
         }
         let primary = self.volume.descriptor(number)?;
+        if self.volume.has_needless_marks(&primary) {
+            let what = "marked as never written, without checksums of descriptors".to_string();
+            self.unexpected("group.head", what, place);
+            self.fix(Stage::Heads, Fix::Head(number));
+        }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
         let has_sums = self.has_uninit();
         if fits && has_sums && !bad_sum {

@@ -19,6 +19,7 @@
 
 mod attributes;
 mod codes;
+mod features;
 mod fields;
 mod fix;
 mod groups;
@@ -232,10 +233,11 @@ fn recover(
         opened => opened?,
     };
     let place = Location::of("journal");
-    match journal::replay_checked(&volume) {
+    let is_marked = volume.sb.has_incompat(incompat::RECOVER);
+    match journal::replay_for_repair(&volume) {
         Ok(None) => {
             // Nothing waits, though the superblock says so.
-            if volume.sb.has_incompat(incompat::RECOVER) {
+            if is_marked {
                 fixes.add(Stage::Journal, Fix::Replay);
                 let what = "the journal is empty, but the superblock says that it is not";
                 report.add("journal.pending", Class::Expected, what.to_string(), place);
@@ -243,8 +245,12 @@ fn recover(
             Ok(device)
         }
         Ok(Some(replayed)) => {
-            let what = "the journal has not been replayed; checked as if it had been".to_string();
-            report.add("journal.pending", Class::Expected, what, place);
+            let (class, what) = if is_marked {
+                (Class::Expected, "the journal has not been replayed; checked as if it had been")
+            } else {
+                (Class::Unexpected, metadata::UNMARKED_JOURNAL)
+            };
+            report.add("journal.pending", class, what.to_string(), place);
             fixes.add(Stage::Journal, Fix::Replay);
             Ok(replayed.overlay)
         }

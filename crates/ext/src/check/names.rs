@@ -15,6 +15,9 @@ pub(super) fn place(dir: Ino) -> Location {
     Location::of("directory").in_inode(dir)
 }
 
+/// Bytes of the shortest entry that has a name.
+const SHORTEST: usize = 12;
+
 /// An entry that leads somewhere.
 struct Name {
     ino: Ino,
@@ -25,29 +28,87 @@ struct Name {
     at: u64,
 }
 
-/// The entries of a block or a piece of one, in use or not, and where it makes no
-/// sense. Where at least the length of a record is possible the next is looked for
-/// behind it, else the rest is not looked at.
+/// An entry of a directory, in use or not, and what is wrong with it.
+pub(super) struct Found<'a> {
+    /// `None` where no name can be read.
+    pub(super) entry: Option<Entry<'a>>,
+    pub(super) error: Option<FsError>,
+}
+
+/// Reads the entry at byte `at` of a block or a piece of one, and moves `at` behind it.
+///
+/// Behind a damaged entry, reading goes on at the first place from which entries follow each
+/// other to the end of the block; the entry itself counts if its name and inode number make
+/// sense. So a damaged entry costs at most itself.
 pub(super) fn tolerant<'a>(
     block: &'a [u8],
     at: &mut usize,
+    inodes: u32,
     place: Location,
-) -> Option<Result<Entry<'a>, FsError>> {
+) -> Option<Found<'a>> {
     if *at >= block.len() {
         return None;
     }
-    let found = entry_at(block, *at, u32::MAX, place);
-    *at = match &found {
-        Ok(entry) => entry.next,
-        Err(_) => {
-            let head: Option<DirEntryHead> = field::parse(block, *at);
-            let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
-            let left = block.len().saturating_sub(*at);
-            let is_possible = len >= size_of::<DirEntryHead>() && len & 3 == 0 && len <= left;
-            at.saturating_add(if is_possible { len } else { left })
+    let from = *at;
+    match entry_at(block, from, u32::MAX, place) {
+        // The entry of `.` has no room but for its name: a longer one has swallowed others
+        // (e2fsck, `PR_2_SPLIT_DOT`).
+        Ok(entry) if from == 0 && entry.name == b"." && entry.next > SHORTEST => {
+            let len = field::wide(entry.next);
+            *at = SHORTEST;
+            let entry = Entry { next: SHORTEST, ..entry };
+            Some(Found { entry: Some(entry), error: Some(field::invalid("rec_len", len, place)) })
         }
-    };
-    Some(found)
+        Ok(entry) => {
+            *at = entry.next;
+            Some(Found { entry: Some(entry), error: None })
+        }
+        Err(error) => {
+            *at = resume(block, from, inodes);
+            Some(Found { entry: legible(block, from, *at, inodes), error: Some(error) })
+        }
+    }
+}
+
+/// Where reading goes on behind a damaged entry: where its own length leads, if entries
+/// follow from there to the end of the block, else at the first such place behind it.
+fn resume(block: &[u8], at: usize, inodes: u32) -> usize {
+    let head: Option<DirEntryHead> = field::parse(block, at);
+    let len = head.map_or(0, |head| record_len(head.rec_len.get(), block.len()));
+    let told = at.saturating_add(len);
+    if len >= SHORTEST && len & 3 == 0 && told <= block.len() && chains(block, told, inodes) {
+        return told;
+    }
+    let places = (at.saturating_add(SHORTEST)..block.len()).step_by(4);
+    places.into_iter().find(|&next| chains(block, next, inodes)).unwrap_or(block.len())
+}
+
+/// Whether sound entries follow each other from a byte of a block to its end.
+fn chains(block: &[u8], mut at: usize, inodes: u32) -> bool {
+    while at < block.len() {
+        match entry_at(block, at, inodes, Location::of("directory")) {
+            Ok(entry) if is_plausible(&entry) => at = entry.next,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether an entry is unused or has a name that a path can have.
+fn is_plausible(entry: &Entry<'_>) -> bool {
+    entry.ino == Ino::ZERO || !entry.name.iter().any(|byte| matches!(byte, 0 | b'/'))
+}
+
+/// A damaged entry, if its name and its inode number make sense and it ends before the
+/// next one.
+fn legible(block: &[u8], at: usize, next: usize, inodes: u32) -> Option<Entry<'_>> {
+    let head: DirEntryHead = field::parse(block, at)?;
+    let start = at.saturating_add(size_of::<DirEntryHead>());
+    let name = field::slice(block, start, usize::from(head.name_len))?;
+    let ino = head.inode.get();
+    let fits = start.saturating_add(name.len()) <= next;
+    let entry = Entry { ino: Ino::new(ino), name, file_type: head.file_type, next };
+    (fits && ino > 0 && ino <= inodes && !name.is_empty() && is_plausible(&entry)).then_some(entry)
 }
 
 impl Checker {
@@ -192,17 +253,15 @@ impl Checker {
         loop {
             let from = field::wide(start.saturating_add(at));
             let here = place(dir).at_offset(field::byte(at));
-            let Some(found) = tolerant(block, &mut at, here) else { return bad };
-            let entry = match found {
-                Ok(entry) => entry,
-                Err(error) => {
-                    let what = format!("from byte {start} on: {error}");
-                    self.unexpected("directory.corrupt", what, here);
-                    self.cut_short.insert(dir);
-                    bad.get_or_insert(from);
-                    continue;
-                }
-            };
+            let inodes = self.sb().raw.s_inodes_count.get();
+            let Some(found) = tolerant(block, &mut at, inodes, here) else { return bad };
+            if let Some(error) = found.error {
+                let what = format!("from byte {start} on: {error}");
+                self.unexpected("directory.corrupt", what, here);
+                self.cut_short.insert(dir);
+                bad.get_or_insert(from);
+            }
+            let Some(entry) = found.entry else { continue };
             if entry.ino != Ino::ZERO {
                 let (ino, kind) = (entry.ino, entry.file_type);
                 names.push(Name { ino, kind, name: entry.name.to_vec(), at: from });
@@ -219,10 +278,12 @@ impl Checker {
             (0, b".") => {
                 self.kind(spot, entry, FileKind::Directory);
                 self.dot(spot, entry.ino);
+                self.terminated(inode, spot, entry)?;
                 return Ok(());
             }
             (1, b"..") => {
                 self.kind(spot, entry, FileKind::Directory);
+                self.terminated(inode, spot, entry)?;
                 if let Some(seen) = self.seen.get_mut(&dir) {
                     seen.parent = Some(entry.ino);
                 }
@@ -245,7 +306,7 @@ impl Checker {
         if !encrypted && entry.name.iter().any(|&byte| byte == b'/' || byte == 0) {
             let what = format!("`{}` is not a valid name", show(&entry.name));
             self.unexpected("entry.name", what, place(dir));
-            self.rebuild(inode, Some(Fix::Remove(spot)));
+            self.rebuild(inode, Some(Fix::Respell(spot)));
         }
         let special = self.seen.get(&entry.ino).is_none_or(|seen| seen.is_special);
         if special {
@@ -255,6 +316,22 @@ impl Checker {
             self.lost_found.get_or_insert((spot, entry.ino));
         }
         self.named(spot, entry);
+        Ok(())
+    }
+
+    /// The name of `.` and `..` ends in a zero byte (e2fsck, `PR_2_DOT_NULL_TERM`).
+    fn terminated(&mut self, dir: &Inode, spot: Spot, entry: &Name) -> Result<(), FsError> {
+        if dir.has_flag(flags::INLINE_DATA) {
+            return Ok(());
+        }
+        let block = Directory::new(&self.volume, dir).block(Lbn::ZERO)?;
+        let end = size_of::<DirEntryHead>().saturating_add(entry.name.len());
+        let end = field::index(spot.at).saturating_add(end);
+        if block.get(end).is_some_and(|&byte| byte != 0) {
+            let what = format!("`{}` does not end in a zero byte", show(&entry.name));
+            self.expected("directory.dot", what, place(dir.ino));
+            self.fix(Stage::Names, Fix::Terminate(spot));
+        }
         Ok(())
     }
 

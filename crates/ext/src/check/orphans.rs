@@ -38,9 +38,20 @@ impl Checker {
     fn filed_orphans(&mut self) -> Result<(), FsError> {
         let place = Location::of("orphan file");
         let mut filed: Vec<Ino> = Vec::new();
-        let read = self
-            .strict
-            .orphan_blocks(&mut |block| filed.extend(block.numbers.iter().map(|&(_, ino)| ino)));
+        let mut has_stale_sum = false;
+        // A wrong checksum of its inode is a finding of that.
+        let file = Ino::new(self.sb().raw.s_orphan_file_inum.get());
+        let is_sealed = self.strict.inode(file).is_ok();
+        let volume = if is_sealed { &self.strict } else { &self.volume };
+        let read = volume.orphan_blocks(&mut |block| {
+            filed.extend(block.numbers.iter().map(|&(_, ino)| ino));
+            has_stale_sum |= block.checksum() != 0;
+        });
+        if has_stale_sum && !self.sb().has_metadata_csum() {
+            let what = "its blocks have checksums, without metadata_csum".to_string();
+            self.unexpected("orphan.file", what, place);
+            self.fix(Stage::Orphans, Fix::OrphanFile);
+        }
         if let Err(error @ FsError::Corrupt { .. }) = read {
             let (what, place) = error.finding(place);
             self.expected("orphan.file", what, place);
@@ -49,6 +60,11 @@ impl Checker {
             read?;
         }
         if self.volume.has_filed_orphans() {
+            if filed.is_empty() {
+                let what = "lists nothing, but the superblock says that it is in use".to_string();
+                self.expected("orphan.file", what, place);
+                self.fix(Stage::Orphans, Fix::OrphanFile);
+            }
             for ino in filed {
                 if self.volume.is_allocated(ino).unwrap_or(false) {
                     self.orphans.insert(ino);

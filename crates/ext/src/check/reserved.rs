@@ -4,6 +4,7 @@
 use super::Checker;
 use super::fix::{Fix, Stage};
 use super::inodes::{Claims, place};
+use super::metadata;
 use crate::inode::Inode;
 use crate::journal;
 use crate::ondisk::{compat, flags, special};
@@ -24,8 +25,41 @@ impl Checker {
             }
             return Ok(false);
         }
+        let is_resize = inode.ino.get() == special::RESIZE;
+        let has_blocks = inode.core.i_block.0.iter().any(|&byte| byte != 0);
+        if is_resize && has_blocks && !self.sb().has_compat(compat::RESIZE_INODE) {
+            let what = "the resize inode is in use, without the feature".to_string();
+            self.unexpected("inode.reserved", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            return Ok(false);
+        }
+        let has_use = [special::BAD_BLOCKS, special::RESIZE].contains(&inode.ino.get())
+            || self.volume.own_file(inode.ino).is_some();
+        if !has_use && self.volume.is_reserved(inode.ino) && inode.core.i_mode.get() == 0 {
+            let core = &inode.core;
+            let words = [core.i_size_lo, core.i_size_high, core.i_flags];
+            let is_idle = words.iter().all(|word| word.get() == 0);
+            if !is_idle || self.volume.allocated_sectors(inode) != 0 {
+                let what = "a reserved inode that is not in use has a length, blocks or flags";
+                self.unexpected("inode.reserved", what.to_string(), place(inode.ino));
+                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+                return Ok(false);
+            }
+        }
         if let Some(what) = self.misuse(inode) {
             self.unexpected("inode.reserved", what, place(inode.ino));
+            if is_resize {
+                self.fix(Stage::Inodes, Fix::ResizeInode(inode.ino));
+            }
+            match self.volume.own_file(inode.ino) {
+                Some(OwnFile::Journal) => {
+                    self.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
+                }
+                Some(OwnFile::Orphans) => {
+                    self.fix(Stage::Inodes, Fix::DropOrphanFile(inode.ino));
+                }
+                _ => {}
+            }
             // Its blocks are its own all the same.
             self.claim_map(inode)?;
             return Ok(false);
@@ -34,15 +68,39 @@ impl Checker {
         let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");
         if self.volume.own_file(inode.ino) == Some(OwnFile::Journal) && !is_told {
             let place = Location::of("journal");
-            let idle = journal::check_idle(&self.volume, inode);
-            let is_sound = self.sound(idle, "journal.corrupt", place)?.is_some();
-            let idle = journal::check_idle(&self.strict, inode);
-            if self.checksum(idle, "journal.checksum", place)? || !is_sound {
+            let start = journal::pending_start(&self.volume, inode).and_then(|start| {
+                journal::check_whole(&self.volume, inode)?;
+                Ok(start)
+            });
+            let start = self.sound(start, "journal.corrupt", place)?;
+            if let Some(Some(_)) = start {
+                self.unexpected("journal.pending", metadata::UNMARKED_JOURNAL.into(), place);
+                self.fix(Stage::Journal, Fix::Replay);
+            }
+            let strict = journal::pending_start(&self.strict, inode);
+            let is_wrong = self.checksum(strict, "journal.checksum", place)?;
+            if start.is_none() && self.has_other_map(inode) {
+                // The copy of its map in the superblock leads to the journal.
+                self.fix(Stage::Inodes, Fix::JournalInode(inode.ino));
+                self.claim_map(inode)?;
+                return Ok(false);
+            }
+            if is_wrong || start.is_none() {
                 self.fix(Stage::Journal, Fix::EmptyJournal);
             }
         }
         if inode.ino.get() == special::BAD_BLOCKS {
-            self.claim_map(inode)?;
+            let core = &inode.core;
+            let fields = [core.i_mode, core.i_uid, core.i_gid, core.i_links_count];
+            let has_more = core.i_file_acl_lo.get() != 0 || inode.has_flag(flags::INLINE_DATA);
+            if has_more || fields.iter().any(|field| field.get() != 0) {
+                let what = "the list of bad blocks has the fields of a file".to_string();
+                self.unexpected("inode.reserved", what, place(inode.ino));
+                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            }
+            if !self.claim_map(inode)? {
+                self.fix(Stage::Inodes, Fix::Map(inode.ino));
+            }
             // A list that cannot be read was reported just now.
             self.unusable = self.volume.inodes_in_bad_blocks().unwrap_or_default();
             return Ok(false);
@@ -61,7 +119,11 @@ impl Checker {
                 return Some(format!("{name}, its mode {mode:#o} is not that of a file"));
             }
             // The kernel takes it for a deleted one.
-            let is_lost = file == OwnFile::Journal && links == 0 && !self.has_copied_map(inode);
+            let is_lost = links == 0
+                && match file {
+                    OwnFile::Journal => !self.has_copied_map(inode),
+                    file => file == OwnFile::Orphans,
+                };
             return is_lost.then(|| format!("{name}, without links"));
         }
         let is_wrong = match inode.ino.get() {
@@ -94,14 +156,22 @@ impl Checker {
             && raw.s_jnl_blocks.as_bytes().starts_with(&inode.core.i_block.0)
     }
 
-    /// Claims what an inode's map leads to, whatever its kind.
-    fn claim_map(&mut self, inode: &Inode) -> Result<(), FsError> {
+    /// Whether the superblock's copy of the journal's map leads to a journal, and is not the
+    /// map that its inode has.
+    fn has_other_map(&self, inode: &Inode) -> bool {
+        let found = journal::locate(&self.volume, inode.ino);
+        found.is_ok_and(|found| found.core.i_block.0 != inode.core.i_block.0)
+    }
+
+    /// Claims what an inode's map leads to, whatever its kind; whether it can be followed.
+    fn claim_map(&mut self, inode: &Inode) -> Result<bool, FsError> {
         let blocks = self.volume.blocks_of_any_kind(inode);
         let blocks = self.sound(blocks, "inode.block-map", place(inode.ino))?;
+        let is_followed = blocks.is_some();
         let mut claims = Claims::default();
         for run in blocks.unwrap_or_default() {
             self.claim(run, &mut claims);
         }
-        Ok(())
+        Ok(is_followed)
     }
 }

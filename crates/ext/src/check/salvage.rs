@@ -188,6 +188,15 @@ impl Salvaged {
         gone
     }
 
+    /// Whether a block belongs to the file or to its map.
+    pub(super) fn has(&self, block: BlockNo) -> bool {
+        let contains = |piece: &Piece| {
+            let run = piece.placed.extent;
+            run.start <= block && block < run.end()
+        };
+        self.index.contains(&block) || self.pieces.iter().any(contains)
+    }
+
     /// The last block of contents, if there is one at this logical block.
     pub(super) fn block_of(&self, lbn: Lbn) -> Option<BlockNo> {
         let behind = self.pieces.partition_point(|piece| piece.placed.lbn <= lbn);

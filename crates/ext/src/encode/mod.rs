@@ -8,5 +8,6 @@
 
 pub(crate) mod dirblocks;
 pub(crate) mod mapping;
+pub(crate) mod resize;
 pub(crate) mod rewrite;
 pub(crate) mod sums;

@@ -1,6 +1,6 @@
 //! A recovery that stays: what waits in the journal is written home.
 
-use super::{Replayed, replay_checked, write};
+use super::{Replayed, replay_checked, replay_for_repair, write};
 use crate::ondisk::{STATE_ERRORS, SUPERBLOCK_OFFSET, incompat};
 use crate::superblock::{read_primary, write_primary};
 use crate::volume::Volume;
@@ -14,8 +14,23 @@ use seekless_fs::patches::Patches;
 /// # Errors
 /// As [`replay_checked`], and what the device gives.
 pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
+    go_home(disk, replay_checked)
+}
+
+/// As [`recover_home`], of a journal that a repair finds and replays.
+///
+/// # Errors
+/// As [`replay_for_repair`], and what the device gives.
+pub(crate) fn repair_home(disk: &mut Patches) -> Result<(), FsError> {
+    go_home(disk, replay_for_repair)
+}
+
+fn go_home(
+    disk: &mut Patches,
+    replay: impl FnOnce(&Volume) -> Result<Option<Replayed>, FsError>,
+) -> Result<(), FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
-    if let Some(replayed) = replay_checked(&volume)? {
+    if let Some(replayed) = replay(&volume)? {
         write_home(disk, &volume, &replayed)?;
         // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
         if write::has_error(disk)? {

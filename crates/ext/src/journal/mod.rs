@@ -14,12 +14,14 @@ mod checksum;
 mod fast_commit;
 mod form;
 mod home;
+mod locate;
 mod log;
 mod scan;
 mod tags;
 mod write;
 
-pub(crate) use home::{note_recovered, recover_home, write_home};
+pub(crate) use home::{note_recovered, recover_home, repair_home, write_home};
+pub(crate) use locate::{INODE_MODE, copied_map, inode as locate};
 pub use write::LogWriter;
 pub(crate) use write::{check_usable, note_abort};
 
@@ -33,7 +35,7 @@ use crate::volume::Volume;
 use log::Log;
 use scan::{Kind, Step};
 use seekless_device::{BlockDevice, Overlay};
-use seekless_fs::{Corruption, FsError, Location};
+use seekless_fs::{FsError, Location};
 use seekless_units::{BlockNo, ByteLen, Ino, Lba, Lbn};
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -56,14 +58,34 @@ fn place() -> Location {
     Location::of("journal")
 }
 
-/// Reads and checks the superblock of the journal that an inode holds, where the
-/// superblock of the volume says that nothing waits in it: a mount then drops
-/// what is there, but e2fsck offers to replay it.
-pub(crate) fn check_idle(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
-    let (log, _) = Log::head(volume, inode)?;
-    let Some(start) = log.start else { return Ok(()) };
-    let found = u64::from(start);
-    Err(FsError::corrupt(Corruption::Invalid { field: "s_start", value: found }, place()))
+/// Reads and checks the superblock of the journal that an inode contains; the block at which
+/// its transactions begin, `None` where it is empty.
+///
+/// # Errors
+/// [`FsError::Corrupt`], [`FsError::Unsupported`], [`FsError::Device`].
+pub(crate) fn pending_start(volume: &Volume, inode: &Inode) -> Result<Option<u32>, FsError> {
+    Ok(Log::head(volume, inode)?.0.start)
+}
+
+/// Checks that the journal that an inode contains has all its blocks (e2fsck,
+/// `e2fsck_get_journal`).
+///
+/// # Errors
+/// [`FsError::Corrupt`] with the first block that is missing, or a map that cannot be
+/// followed; [`FsError::Device`].
+pub(crate) fn check_whole(volume: &Volume, inode: &Inode) -> Result<(), FsError> {
+    let mut next = 0;
+    for run in volume.block_map(inode)?.runs {
+        if run.lbn.get() != next || run.unwritten {
+            break;
+        }
+        next = run.lbn.saturating_add(run.extent.len).get();
+    }
+    let len = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+    if next < len {
+        return Err(range("journal block", next, len, place()));
+    }
+    Ok(())
 }
 
 /// What a recovery changes.
@@ -87,33 +109,66 @@ pub(crate) fn replay_checked(volume: &Volume) -> Result<Option<Replayed>, FsErro
     recover(volume, Trust::Checked)
 }
 
-/// What of a journal is believed.
+/// As [`replay_checked`], for a repair: the journal is found through copies where the
+/// primary metadata do not lead to it, and replayed even if the superblock says that it is
+/// empty, as `e2fsck -y` does.
+pub(crate) fn replay_for_repair(volume: &Volume) -> Result<Option<Replayed>, FsError> {
+    recover(volume, Trust::Repair)
+}
+
+/// How far a journal is trusted, and how it is found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     /// Checksums are compared if those of the volume are.
     AsOpened,
     /// Checksums are compared, and one that is wrong is an error.
     Checked,
-    /// Checksums are compared, and what has a wrong one is passed over.
+    /// The same; copies of metadata are used, and `needs_recovery` is not asked.
+    Repair,
+    /// The same, but a block with a wrong checksum is passed over.
     Followed,
 }
 
-/// As [`replay`], but a journal that is damaged is followed as far as it makes sense,
-/// as e2fsck does: copies of blocks with a wrong checksum are passed over, and
+impl Trust {
+    /// Whether copies may be used, and the superblock's mark is not asked.
+    fn is_repair(self) -> bool {
+        matches!(self, Self::Repair | Self::Followed)
+    }
+}
+
+/// As [`replay_for_repair`], but a journal that is damaged is followed as far as it makes
+/// sense, as e2fsck does: copies of blocks with a wrong checksum are passed over, and
 /// a transaction that was not wholly written ends it.
 pub(crate) fn salvage(volume: &Volume) -> Result<Option<Replayed>, FsError> {
     recover(volume, Trust::Followed)
 }
 
 fn recover(volume: &Volume, trust: Trust) -> Result<Option<Replayed>, FsError> {
-    if !volume.sb.has_compat(compat::HAS_JOURNAL) || !volume.sb.has_incompat(incompat::RECOVER) {
+    let is_marked = volume.sb.has_incompat(incompat::RECOVER);
+    if !volume.sb.has_compat(compat::HAS_JOURNAL) || !(is_marked || trust.is_repair()) {
         return Ok(None);
     }
     let number = volume.sb.raw.s_journal_inum.get();
     if number == 0 {
+        if !is_marked {
+            return Ok(None);
+        }
         return Err(FsError::Unsupported("recovery from an external journal".into()));
     }
-    let inode: Inode = volume.inode(Ino::new(number))?;
+    let number = Ino::new(number);
+    let inode =
+        if trust.is_repair() { locate::inode(volume, number) } else { volume.inode(number) };
+    if !is_marked {
+        // A journal that cannot be read is a finding of its own: nothing says that
+        // anything waits in it.
+        let head = inode.as_ref().map_or(Ok(None), |inode| pending_start(volume, inode));
+        match head {
+            Ok(Some(_)) => {}
+            Ok(None) | Err(FsError::Corrupt { .. } | FsError::Unsupported(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    let inode = inode?;
     let mut log = Log::open(volume, &inode)?;
     log.lenient = trust == Trust::Followed;
     if trust != Trust::AsOpened {

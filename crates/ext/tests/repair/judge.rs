@@ -65,7 +65,9 @@ pub(crate) fn is_there() -> bool {
 
 /// Runs e2fsck on an image: the exit code and what it says.
 pub(crate) fn e2fsck(option: &str, path: &Path) -> (i32, String) {
-    let said = Command::new("e2fsck").arg(option).arg(path).env("LC_ALL", "C").output();
+    // Some damage keeps e2fsck busy for ever: then it has no answer.
+    let bounded = ["60", "e2fsck", option];
+    let said = Command::new("timeout").args(bounded).arg(path).env("LC_ALL", "C").output();
     let said = said.expect("e2fsck");
     let text = [said.stdout, said.stderr].concat();
     (said.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())

@@ -4,6 +4,7 @@
 mod images;
 mod interrupted;
 mod judge;
+mod keeps;
 mod replay;
 mod storm;
 

@@ -276,7 +276,7 @@ impl Writer<'_> {
         let slots = u64::from(self.geometry.block_size / 4);
         let mut record = Record {
             size: (12 + slots + slots * slots) * u64::from(self.geometry.block_size),
-            blocks: fixed::resize_blocks(self.geometry),
+            blocks: fixed::resize_map(self.geometry).count(),
             ..self.plain_record(FileKind::Regular, 0o600)
         };
         let double = self.fixed.resize.map_or(0, BlockNo::get) as u32;

@@ -3,7 +3,7 @@
 use super::Work;
 use super::superblock::byte_of;
 use crate::check::fix::Spot;
-use crate::check::names::{code_of, place, tolerant};
+use crate::check::names::{Found, code_of, place, tolerant};
 use crate::encode::rewrite::seal_directory_block;
 use crate::field::{index, wide};
 use crate::inline;
@@ -14,10 +14,14 @@ use seekless_units::{Ino, Lbn};
 use std::mem::offset_of;
 
 /// A change of one entry.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Edit {
     /// It becomes unused.
     Remove,
+    /// Bytes of its name that no path can have become dots, as with e2fsck.
+    Respell,
+    /// Its name ends in a zero byte.
+    Terminate,
     /// It says this kind of file.
     Retype(FileKind),
     /// It and all behind it become unused.
@@ -62,11 +66,12 @@ impl Work<'_> {
         }
         let Some(first) = volume.map_block(&inode, Lbn::ZERO)? else { return Ok(false) };
         let bytes = self.disk.read(byte_of(&volume.sb, first.extent.start), volume.block_len())?;
+        let inodes = volume.sb.raw.s_inodes_count.get();
         let mut at = 0;
-        let _ = tolerant(&bytes, &mut at, place(dir));
+        let _ = tolerant(&bytes, &mut at, inodes, place(dir));
         let from = at;
-        match tolerant(&bytes, &mut at, place(dir)) {
-            Some(Ok(entry)) if entry.name == b".." => {
+        match tolerant(&bytes, &mut at, inodes, place(dir)) {
+            Some(Found { entry: Some(entry), error: None }) if entry.name == b".." => {
                 self.edit(Spot { dir, at: wide(from) }, Edit::Lead(to))?;
                 Ok(true)
             }
@@ -119,6 +124,20 @@ fn change(bytes: &mut [u8], at: usize, end: usize, edit: Edit, typed: bool) {
         Edit::Remove => put(bytes, field(offset_of!(DirEntryHead, inode)), &[0; 4]),
         Edit::Lead(to) => {
             put(bytes, field(offset_of!(DirEntryHead, inode)), &to.get().to_le_bytes());
+        }
+        Edit::Respell | Edit::Terminate => {
+            let len = bytes.get(field(offset_of!(DirEntryHead, name_len))).copied().unwrap_or(0);
+            let name = field(size_of::<DirEntryHead>());
+            let end = name.saturating_add(usize::from(len));
+            if edit == Edit::Terminate {
+                put(bytes, end, &[0]);
+            } else {
+                for byte in bytes.get_mut(name..end).unwrap_or_default() {
+                    if matches!(*byte, 0 | b'/') {
+                        *byte = b'.';
+                    }
+                }
+            }
         }
         Edit::Retype(kind) => {
             let code = if typed { code_of(kind) } else { 0 };

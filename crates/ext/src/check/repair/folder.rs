@@ -4,7 +4,7 @@ use super::Work;
 use super::inode::InodeMut;
 use super::map::contiguous;
 use super::superblock::{byte_of, time};
-use crate::check::names::{code_of, place, tolerant};
+use crate::check::names::{Found, code_of, place, tolerant};
 use crate::dir::{Directory, kind_of};
 use crate::encode::dirblocks::{DirFormat, Packing, Record};
 use crate::field::{index, wide};
@@ -178,8 +178,9 @@ impl Work<'_> {
             let bytes =
                 self.disk.read(byte_of(&volume.sb, run.extent.start), volume.block_len())?;
             let mut at = 0;
-            while let Some(found) = tolerant(&bytes, &mut at, place(inode.ino)) {
-                let Ok(entry) = found else { continue };
+            let inodes = volume.sb.raw.s_inodes_count.get();
+            while let Some(found) = tolerant(&bytes, &mut at, inodes, place(inode.ino)) {
+                let Some(entry) = found.entry else { continue };
                 if entry.ino == Ino::ZERO || entry.name == b"." || entry.name == b".." {
                     continue;
                 }
@@ -234,8 +235,8 @@ fn put_name(block: &mut [u8], end: usize, name: &NewName, typed: bool) -> bool {
     let total = block.len();
     while gap.is_none() && at < end {
         let from = at;
-        match tolerant(block, &mut at, Location::of("lost+found")) {
-            Some(Ok(entry)) => {
+        match tolerant(block, &mut at, u32::MAX, Location::of("lost+found")) {
+            Some(Found { entry: Some(entry), error: None }) => {
                 let own = if entry.ino == Ino::ZERO { 0 } else { room(entry.name.len()) };
                 let left = entry.next.saturating_sub(from).saturating_sub(own);
                 if left >= needed && entry.next <= end {

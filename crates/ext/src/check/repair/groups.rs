@@ -24,8 +24,9 @@ pub(super) fn put_head(
 ) -> Result<(), FsError> {
     let volume = &checker.volume;
     let mut bytes = volume.descriptor_bytes(number)?.to_vec();
-    if checker.has_uninit() {
-        let unsure = checker.doubtful_groups.contains(&number);
+    let group = volume.descriptor(number)?;
+    if checker.has_uninit() || volume.has_needless_marks(&group) {
+        let unsure = checker.doubtful_groups.contains(&number) || !checker.has_uninit();
         let bits = if unsure { BG_INODE_UNINIT | BG_BLOCK_UNINIT } else { BG_INODE_UNINIT };
         let at = offset_of!(GroupDesc, bg_flags);
         if let Some(slot) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<2>) {

@@ -1,42 +1,106 @@
-//! A journal that is emptied.
+//! A damaged journal: emptied, its inode restored, or given up.
 
+use super::Work;
+use super::inode::InodeMut;
 use super::superblock::{self, byte_of};
+use crate::field::index;
 use crate::journal;
+use crate::ondisk::flags;
 use crate::volume::Volume;
 use seekless_fs::FsError;
-use seekless_fs::patches::Patches;
-use seekless_units::{Ino, Lbn};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
-/// Empties a journal that cannot be replayed, after what of it can. A volume whose
-/// journal is not there any more has none from now on.
-///
-/// # Errors
-/// What the device gives.
-pub(super) fn empty(disk: &mut Patches) -> Result<(), FsError> {
-    let volume = Volume::open(disk.device().clone(), true)?;
-    match journal::salvage(&volume) {
-        Ok(Some(replayed)) => journal::write_home(disk, &volume, &replayed)?,
-        Ok(None) | Err(FsError::Corrupt { .. }) => {}
-        Err(error) => return Err(error),
-    }
-    let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
-    let found = volume.inode(ino).and_then(|inode| {
-        let first = volume.map_block(&inode, Lbn::ZERO)?;
-        Ok((inode.len, first))
-    });
-    match found {
-        Ok((len, Some(first))) => {
-            let at = byte_of(&volume.sb, first.extent.start);
-            let mut block = disk.read(at, volume.block_len())?;
-            let blocks = len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
-            let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-            journal::reset(&mut block, blocks, volume.sb.block_size);
-            disk.put(at, &block)?;
-            disk.flush()?;
-            journal::note_recovered(disk)?;
+impl Work<'_> {
+    /// Empties a journal that cannot be replayed, after what of it can. A volume whose
+    /// journal cannot be found, or begins in a block of something else, has none from now
+    /// on.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn empty_journal(&mut self) -> Result<(), FsError> {
+        let volume = Volume::open(self.disk.device().clone(), true)?;
+        match journal::salvage(&volume) {
+            Ok(Some(replayed)) => journal::write_home(self.disk, &volume, &replayed)?,
+            Ok(None) | Err(FsError::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
         }
-        Ok((_, None)) | Err(FsError::Corrupt { .. }) => superblock::drop_journal(disk)?,
-        Err(error) => return Err(error),
+        let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
+        let found = journal::locate(&volume, ino).and_then(|inode| {
+            journal::check_whole(&volume, &inode)?;
+            let first = volume.map_block(&inode, Lbn::ZERO)?;
+            Ok((inode.len, first))
+        });
+        match found {
+            Ok((len, Some(first))) if !self.is_claimed_twice(first.extent.start) => {
+                let at = byte_of(&volume.sb, first.extent.start);
+                let mut block = self.disk.read(at, volume.block_len())?;
+                let blocks = len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+                let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+                journal::reset(&mut block, blocks, volume.sb.block_size);
+                self.disk.put(at, &block)?;
+                self.disk.flush()?;
+                journal::note_recovered(self.disk)
+            }
+            Ok(_) | Err(FsError::Corrupt { .. }) => superblock::drop_journal(self.disk),
+            Err(error) => Err(error),
+        }
     }
-    Ok(())
+
+    /// Whether something else lies in a block.
+    pub(super) fn is_claimed_twice(&self, block: BlockNo) -> bool {
+        let mut clusters = self.checker.sb().clusters_of(Extent::new(block, 1));
+        clusters.any(|at| self.checker.twice.get(index(at)) || self.checker.fixed.get(index(at)))
+    }
+
+    /// Gives the journal's inode the map that the superblock has a copy of, where that still
+    /// leads to a journal; else the volume has no journal from now on (e2fsck makes a new
+    /// one).
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn restore_journal(&mut self, ino: Ino) -> Result<(), FsError> {
+        let volume = &self.checker.volume;
+        let copy = journal::copied_map(volume);
+        let found = journal::locate(volume, ino);
+        let (Some(copy), Ok(found)) = (copy, found) else { return self.drop_journal(ino) };
+        if found.core.i_block.0 != copy.i_block.0 {
+            return self.drop_journal(ino);
+        }
+        let map = match volume.block_map(&found) {
+            Err(FsError::Corrupt { .. }) => return self.drop_journal(ino),
+            map => map?,
+        };
+        let runs = map.runs.iter().map(|run| run.extent);
+        let index = map.index.iter().map(|node| Extent::new(node.block, 1));
+        let is_whole = journal::check_whole(volume, &found).is_ok();
+        let is_shared = runs.chain(index).any(|run| {
+            (run.start.get()..run.end().get()).any(|at| self.is_claimed_twice(BlockNo::new(at)))
+        });
+        if !is_whole || is_shared {
+            return self.drop_journal(ino);
+        }
+        let data = map.runs.iter().map(|run| run.extent.len).fold(0, u64::saturating_add);
+        let blocks = data.saturating_add(u64::try_from(map.index.len()).unwrap_or(u64::MAX));
+        let sectors = blocks.saturating_mul(u64::from(volume.sb.block_size >> 9));
+        let extra = volume.sb.raw.s_want_extra_isize.get();
+        let time = superblock::time(self.checker.sb());
+        self.change(ino, |inode: &mut InodeMut| {
+            inode.begin(journal::INODE_MODE, extra, time);
+            let core = inode.core_mut();
+            core.i_links_count = 1.into();
+            core.i_flags = (if copy.has_extents { flags::EXTENTS } else { 0 }).into();
+            inode.set_len(copy.len);
+            inode.set_map(copy.i_block);
+            inode.set_sectors(sectors);
+        })
+    }
+
+    /// Gives the journal up: the volume has none from now on, and its blocks are free.
+    ///
+    /// # Errors
+    /// What the device gives.
+    pub(super) fn drop_journal(&mut self, ino: Ino) -> Result<(), FsError> {
+        superblock::drop_journal(self.disk)?;
+        self.change(ino, InodeMut::clear)
+    }
 }

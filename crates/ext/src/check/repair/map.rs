@@ -11,9 +11,10 @@ use crate::encode::mapping::{
 use crate::encode::rewrite::seal_extent_block;
 use crate::field::{index, wide};
 use crate::ondisk::flags;
+use crate::reserved::OwnFile;
 use seekless_fs::plan::{Placed, Run};
 use seekless_fs::{FileKind, FsError, Location};
-use seekless_units::{BlockNo, Extent, Ino};
+use seekless_units::{BlockNo, Extent, Ino, Lbn};
 
 impl Work<'_> {
     /// Takes a block of the volume; `None` when none is free.
@@ -27,10 +28,19 @@ impl Work<'_> {
     pub(super) fn map(&mut self, ino: Ino) -> Result<bool, FsError> {
         let volume = &self.checker.volume;
         let old = volume.inode(ino)?;
-        let found = salvage(volume, &old)?;
+        let mut found = salvage(volume, &old)?;
+        if old.kind() == Some(FileKind::Symlink) {
+            found.cut(1);
+        }
+        // A directory has neither holes nor blocks that were never written.
+        let is_dir = old.kind() == Some(FileKind::Directory);
+        let mut next = Lbn::ZERO;
         let mut pieces: Vec<Piece> = Vec::new();
         for piece in found.pieces {
+            let piece = Piece { unwritten: piece.unwritten && !is_dir, ..piece };
             let Placed { lbn, extent } = piece.placed;
+            let lbn = if is_dir { next } else { lbn };
+            next = lbn.saturating_add(extent.len);
             for n in 0..extent.len {
                 let block = extent.start.saturating_add(n);
                 let mut at = block;
@@ -60,18 +70,18 @@ impl Work<'_> {
             return Ok(true);
         }
         let checker = self.checker;
+        // A journal can be made again, a file cannot.
+        if let Some(journal) = self.journal_with(block)? {
+            self.drop_journal(journal)?;
+            return Ok(true);
+        }
         let is_file = |seen: &Seen| seen.kind != FileKind::Directory && !seen.is_special;
         for (&other, _) in checker.seen.range(..ino).filter(|(_, seen)| is_file(seen)) {
             let inode = checker.volume.inode(other)?;
             if !checker.volume.has_blocks(&inode) {
                 continue;
             }
-            let found = salvage(&checker.volume, &inode)?;
-            let has = |piece: &Piece| {
-                let run = piece.placed.extent;
-                run.start <= block && block < run.end()
-            };
-            if found.index.contains(&block) || found.pieces.iter().any(has) {
+            if salvage(&checker.volume, &inode)?.has(block) {
                 self.change(other, InodeMut::clear)?;
                 return Ok(true);
             }
@@ -81,6 +91,17 @@ impl Work<'_> {
         }
         self.change(ino, InodeMut::clear)?;
         Ok(true)
+    }
+
+    /// The journal's inode, if a block belongs to it.
+    fn journal_with(&self, block: BlockNo) -> Result<Option<Ino>, FsError> {
+        let volume = &self.checker.volume;
+        let ino = Ino::new(volume.sb.raw.s_journal_inum.get());
+        if volume.own_file(ino) != Some(OwnFile::Journal) {
+            return Ok(None);
+        }
+        let inode = volume.inode(ino)?;
+        Ok(salvage(volume, &inode)?.has(block).then_some(ino))
     }
 
     fn copy_block(&mut self, block: BlockNo) -> Result<Option<BlockNo>, FsError> {

@@ -18,6 +18,7 @@ mod journal;
 mod lost;
 mod map;
 mod orphans;
+mod resize;
 mod space;
 mod superblock;
 
@@ -196,9 +197,16 @@ impl Repair {
             }
             match fix {
                 Fix::Connect(ino) => nameless.push(ino),
-                fix if work.perform(fix)? => {}
                 fix => {
-                    self.given_up.insert(fix);
+                    let is_done = match work.perform(fix) {
+                        // It depends on something else that is damaged: the rest of the
+                        // repair does not.
+                        Err(FsError::Corrupt { .. }) => false,
+                        done => done?,
+                    };
+                    if !is_done {
+                        self.given_up.insert(fix);
+                    }
                 }
             }
         }
@@ -244,12 +252,22 @@ impl Work<'_> {
         match fix {
             Fix::Superblock => superblock::put(self.checker, self.disk)?,
             Fix::LargeFile => superblock::set_large_file(self.disk)?,
-            Fix::Replay => crate::journal::recover_home(self.disk)?,
-            Fix::EmptyJournal => journal::empty(self.disk)?,
+            Fix::Replay => crate::journal::repair_home(self.disk)?,
+            Fix::EmptyJournal => self.empty_journal()?,
+            Fix::JournalInode(ino) => self.restore_journal(ino)?,
             Fix::Head(number) => groups::put_head(self.checker, self.disk, number)?,
             Fix::OrphanList => superblock::set_last_orphan(self.disk, Ino::ZERO)?,
             Fix::OrphanFile => return self.orphan_file(),
             Fix::Orphans => return self.orphans(),
+            Fix::DropOrphanFile(ino) => {
+                superblock::drop_orphan_file(self.disk)?;
+                self.change(ino, InodeMut::clear)?;
+            }
+            Fix::Kind(ino, kind) => self.change(ino, |it| {
+                let core = it.core_mut();
+                core.i_mode = (core.i_mode.get() & 0o7777 | kind.mode_bits()).into();
+            })?,
+            Fix::ResizeInode(ino) => return self.restore_resize(ino),
             Fix::Clear(ino) => self.change(ino, InodeMut::clear)?,
             Fix::Deleted(ino) => {
                 let time = superblock::time(self.checker.sb());
@@ -278,6 +296,8 @@ impl Work<'_> {
             Fix::CopyAttributes(ino) => return self.copy_attributes(ino),
             Fix::SealAttributes(ino) => self.seal_attributes(ino)?,
             Fix::Remove(spot) => self.edit(spot, entries::Edit::Remove)?,
+            Fix::Respell(spot) => self.edit(spot, entries::Edit::Respell)?,
+            Fix::Terminate(spot) => self.edit(spot, entries::Edit::Terminate)?,
             Fix::Retype(spot, kind) => self.edit(spot, entries::Edit::Retype(kind))?,
             Fix::Cut(spot) => self.edit(spot, entries::Edit::Cut)?,
             Fix::Lead(spot, to) => self.edit(spot, entries::Edit::Lead(to))?,

@@ -7,9 +7,10 @@ use super::superblock::{self, byte_of, time};
 use crate::check::salvage::salvage;
 use crate::encode::rewrite::seal_orphan_block;
 use crate::field::index;
+use crate::inode::Inode;
 use crate::ondisk::flags;
 use seekless_fs::{FsError, Location};
-use seekless_units::{Ino, Lbn};
+use seekless_units::{BlockNo, Ino, Lbn};
 
 impl Work<'_> {
     /// Finishes all of them; whether there was room for the maps of what was
@@ -109,24 +110,45 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Writes the blocks of the orphan file without numbers, then that it is empty;
-    /// whether it has all its blocks.
+    /// Writes the blocks of the orphan file without numbers, then that it is empty. A file
+    /// that is no orphan file, for a number in the superblock that is wrong, keeps its
+    /// contents: the volume has no orphan file from now on.
     pub(super) fn orphan_file(&mut self) -> Result<bool, FsError> {
+        let Some((inode, blocks)) = self.orphan_file_blocks()? else {
+            superblock::drop_orphan_file(self.disk)?;
+            return Ok(true);
+        };
         let volume = &self.checker.volume;
-        let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
-        let inode = volume.inode(ino)?;
-        let count = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
-        for lbn in (0..count.min(volume.sb.blocks)).map(Lbn::new) {
-            let Some(run) = volume.map_block(&inode, lbn)? else { return Ok(false) };
-            let block = run.extent.start;
+        for block in blocks {
             let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(&inode));
             let mut bytes = vec![0; volume.block_len()];
-            let place = Location::of("orphan file").in_inode(ino).in_block(block);
+            let place = Location::of("orphan file").in_inode(inode.ino).in_block(block);
             seal_orphan_block(&mut bytes, block, seed, place)?;
             self.disk.put(byte_of(&volume.sb, block), &bytes)?;
         }
         self.disk.flush()?;
         superblock::no_filed_orphans(self.disk)?;
         Ok(true)
+    }
+
+    /// The blocks of the orphan file; `None` where it has none that is marked as such, or
+    /// has a hole.
+    fn orphan_file_blocks(&self) -> Result<Option<(Inode, Vec<BlockNo>)>, FsError> {
+        let volume = &self.checker.volume;
+        let ino = Ino::new(volume.sb.raw.s_orphan_file_inum.get());
+        let found = volume.inode(ino).and_then(|inode| {
+            let count = inode.len.checked_div(u64::from(volume.sb.block_size)).unwrap_or(0);
+            let (mut blocks, mut is_marked) = (Vec::new(), false);
+            for lbn in (0..count.min(volume.sb.blocks)).map(Lbn::new) {
+                let Some(run) = volume.map_block(&inode, lbn)? else { return Ok(None) };
+                is_marked |= volume.is_orphan_block(run.extent.start)?;
+                blocks.push(run.extent.start);
+            }
+            Ok(is_marked.then_some((inode, blocks)))
+        });
+        match found {
+            Err(FsError::Corrupt { .. }) => Ok(None),
+            found => found,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The superblock before and after a repair, and its copies.
 
-use crate::check::Checker;
+use crate::check::{Checker, features};
 use crate::encode::sums::seal_superblock;
 use crate::field::{index, low32};
 use crate::ondisk::{
@@ -53,8 +53,11 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches) -> Result<(), FsError> 
 /// Sets fields that cannot be what they say.
 fn mend(checker: &Checker, raw: &mut Superblock) {
     let sb = checker.sb();
-    let kept = raw.s_reserved_gdt_blocks.get();
-    if kept != 0 && !sb.has_compat(compat::RESIZE_INODE) {
+    features::clear_contradictions(raw);
+    if raw.s_feature_compat.get() & compat::ORPHAN_FILE == 0 {
+        raw.s_orphan_file_inum = 0.into();
+    }
+    if raw.s_feature_compat.get() & compat::RESIZE_INODE == 0 {
         raw.s_reserved_gdt_blocks = 0.into();
     }
     for (field, _) in checker.impossible_fields() {
@@ -130,6 +133,20 @@ pub(super) fn no_filed_orphans(disk: &mut Patches) -> Result<(), FsError> {
     let mut raw = read(disk)?;
     let bits = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
     raw.s_feature_ro_compat = bits.into();
+    write(disk, raw)
+}
+
+/// Takes the orphan file from a volume: orphans are on the list from now on.
+///
+/// # Errors
+/// What the device gives.
+pub(super) fn drop_orphan_file(disk: &mut Patches) -> Result<(), FsError> {
+    let mut raw = read(disk)?;
+    let bits = raw.s_feature_compat.get() & !compat::ORPHAN_FILE;
+    raw.s_feature_compat = bits.into();
+    let bits = raw.s_feature_ro_compat.get() & !ro_compat::ORPHAN_PRESENT;
+    raw.s_feature_ro_compat = bits.into();
+    raw.s_orphan_file_inum = 0.into();
     write(disk, raw)
 }
 

@@ -1,0 +1,171 @@
+//! A repair keeps at least the names and contents that `e2fsck -fy` keeps after the same
+//! damage. The damage is enumerated, structure by structure, not chosen by hand.
+
+mod damage;
+mod tree;
+
+use crate::judge::{Scratch, bytes_of, e2fsck, findings, is_there};
+use damage::{Damage, Target};
+use seekless_device::MemoryDevice;
+use seekless_ext::repair;
+use seekless_fs::FsError;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tree::Tree;
+
+/// Options of mke2fs for each volume, and its size.
+const VOLUMES: [(&str, &[&str], &str); 6] = [
+    ("plain", &["-t", "ext4", "-O", "^metadata_csum,^64bit"], "9M"),
+    (
+        "ext4",
+        &["-t", "ext4", "-O", "metadata_csum,64bit,inline_data,orphan_file", "-I", "256"],
+        "9M",
+    ),
+    ("ext3", &["-t", "ext3"], "9M"),
+    ("ext2", &["-t", "ext2", "-O", "^resize_inode"], "9M"),
+    ("single", &["-t", "ext4", "-O", "metadata_csum,64bit,orphan_file"], "7M"),
+    ("groups", &["-t", "ext4", "-O", "^metadata_csum,uninit_bg,^resize_inode", "-g", "1024"], "5M"),
+];
+
+/// A volume before any damage.
+struct Sound {
+    bytes: Vec<u8>,
+    tree: Tree,
+}
+
+/// Makes a volume with mke2fs and the files of `tree::populate`.
+fn sound(name: &str) -> Sound {
+    let (_, options, size) = VOLUMES.iter().find(|(known, ..)| *known == name).expect("volume");
+    let source = Scratch::new("keeps-source");
+    tree::populate(source.path());
+    let image = Scratch::new("keeps-image");
+    let made = Command::new("mke2fs")
+        .args(["-q", "-F", "-b", "1024", "-U", "6d9b3cbc-94f3-4b4e-8a4f-3d0b9a7a9f10"])
+        .args(["-E", "hash_seed=0f6f8b9a-54c6-4b5b-8f0a-1c1f2f3f4f5f"])
+        .args(*options)
+        .arg("-d")
+        .arg(source.path())
+        .arg(image.path())
+        .arg(size)
+        .env("MKE2FS_DETERMINISTIC", "1")
+        .env("SOURCE_DATE_EPOCH", "1700000000")
+        .output()
+        .expect("mke2fs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let bytes = fs::read(image.path()).expect("image");
+    assert_eq!(findings(image.path()), None, "{name}");
+    let tree = Tree::read(&bytes).expect("a sound volume");
+    assert!(tree.len() > 50, "{name}: {} names", tree.len());
+    Sound { bytes, tree }
+}
+
+/// What e2fsck makes of an image; `None` where it gives up.
+fn reference(path: &Path, bytes: &[u8]) -> Option<Tree> {
+    fs::write(path, bytes).expect("image");
+    for _ in 0..3 {
+        match e2fsck("-fy", path).0 {
+            0 => return Tree::read(&fs::read(path).expect("image")),
+            1..=7 => {}
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// What is wrong with our repair of an image, if anything.
+fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
+    let theirs = reference(scratch, bytes)?;
+    let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+    let repaired = match repair(device.clone()) {
+        Ok(repaired) => repaired,
+        // A feature that is not written is refused, and nothing is lost.
+        Err(FsError::Unsupported(_)) if bytes_of(device.as_ref()) == bytes => return None,
+        Err(error) => return Some(format!("refused: {error}")),
+    };
+    let mut found = String::new();
+    for it in &repaired.report.findings {
+        let _ = writeln!(found, "  {} {} ({}) {}", it.code, it.what, it.location, it.repaired);
+    }
+    let ours = bytes_of(device.as_ref());
+    fs::write(scratch, &ours).expect("image");
+    // A time in the future is a finding for who has a clock.
+    let said = findings(scratch).map(|said| said.replace("is in the future.\nFix? no", ""));
+    if let Some(said) = said.filter(|said| said.contains("? no")) {
+        return Some(format!("e2fsck still finds\n{said}{found}"));
+    }
+    let Some(ours) = Tree::read(&ours) else { return Some(format!("unreadable\n{found}")) };
+    let lost = ours.lost(&sound.tree, &theirs);
+    (!lost.is_empty()).then(|| format!("lost: {}\n{found}", lost.join(", ")))
+}
+
+/// Damages a volume in each of these ways; what went wrong, a paragraph each.
+fn sweep(name: &str, damage: impl Iterator<Item = Damage>) -> (usize, Vec<String>) {
+    let sound = sound(name);
+    let scratch = Scratch::new(name);
+    let (mut cases, mut wrong) = (0, Vec::new());
+    for damage in damage {
+        let Some(bytes) = damage.apply(&sound.bytes) else { continue };
+        cases += 1;
+        if let Some(what) = judge(&sound, &bytes, scratch.path()) {
+            wrong.push(format!("{name}, {damage:?}: {what}"));
+        }
+    }
+    (cases, wrong)
+}
+
+/// One way in `step`, beginning at `from`.
+fn slice(name: &str, step: usize, from: usize) -> Vec<String> {
+    let target = Target::of(&sound(name).bytes);
+    let all = target.damage();
+    let chosen = all.into_iter().skip(from).step_by(step);
+    let (cases, wrong) = sweep(name, chosen);
+    println!("{name}: {cases} cases, {} wrong", wrong.len());
+    assert!(cases > 20, "{name}: {cases} cases");
+    wrong
+}
+
+/// Each of the 96 bits of features, the other way round, with the superblock's checksum
+/// as it should be.
+#[test]
+fn a_feature_that_copies_and_inodes_contradict() {
+    if !is_there() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (name, ..) in VOLUMES {
+        let (cases, found) = sweep(name, damage::features());
+        assert!(cases > 90, "{name}: {cases} cases");
+        wrong.extend(found);
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_slice_of_all_damage() {
+    if !is_there() {
+        return;
+    }
+    let volumes = VOLUMES.into_iter().enumerate();
+    let wrong: Vec<String> = volumes.flat_map(|(n, (name, ..))| slice(name, 151, n * 29)).collect();
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// All of it: `KEEPS_VOLUME`, `KEEPS_STEP` and `KEEPS_FROM` choose a part.
+#[test]
+#[ignore = "an hour"]
+fn all_damage() {
+    let text = |name: &str| std::env::var(name).ok();
+    let number = |name: &str| text(name).and_then(|text| text.parse().ok());
+    let only = text("KEEPS_VOLUME");
+    let mut wrong = Vec::new();
+    for (name, ..) in VOLUMES {
+        if only.as_ref().is_none_or(|only| only == name) {
+            let (step, from) = (number("KEEPS_STEP").unwrap_or(1), number("KEEPS_FROM"));
+            wrong.extend(slice(name, step, from.unwrap_or(0)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
