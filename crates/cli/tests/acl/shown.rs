@@ -1,6 +1,6 @@
 //! Lists of images that are mounted read-only.
 
-use super::{SHAPES, Scratch, UFS2, agree, make, ready, script};
+use super::{SHAPES, Scratch, Twins, UFS2, agree, make, ready, script};
 use crate::judges::{Mounted as KernelMount, run, seekless, text};
 use crate::mounted::Mounted;
 
@@ -56,4 +56,52 @@ fn formats_without_lists_refuse_them() {
         assert!(!said.contains("user:1000"), "{said}");
         mounted.end();
     }
+}
+
+/// A copy has the lists of the image and no others: what it inherits from the directory that
+/// it is made in is taken away.
+#[test]
+fn copies_have_the_lists_of_the_image() {
+    if !ready() {
+        return;
+    }
+    for shape in SHAPES {
+        let mut twins = Twins::new(shape);
+        twins.both(&format!("{CONTENT}\nlists ."));
+        twins.both("mkfifo -m 640 d/pipe; setfacl -b d/pipe; setfacl -b -k d/sub; chmod 750 d/sub; lists d");
+        twins.end("lists d; lists g");
+        let image = twins.image.as_str();
+        let twin = twins.scratch.join("twin");
+        let to = KernelMount::new(&twins.scratch, &twin, "rw");
+        let below = to.path().join("copies");
+        script(to.path(), "mkdir copies; setfacl -d -m u:1002:rwx,g:2001:rwx copies");
+        text(&seekless(&["cp", "-r", image, "/d", below.to_str().expect("path")]));
+        let lists = "find d -not -type l | LC_ALL=C sort | xargs getfacl -n";
+        agree(&twins.scratch, &script(to.path(), lists), &script(&below, lists));
+    }
+}
+
+/// An archive that says something else in its ACL than in its mode gets the mode of the list,
+/// as tar's extraction does.
+#[test]
+fn the_list_of_an_archive_decides_on_the_mode() {
+    if !ready() || !crate::judges::ready("python3") {
+        return;
+    }
+    let scratch = Scratch::new("acl-tar");
+    let (archive, image) = (scratch.join("tar"), scratch.join("image"));
+    let make = "import io,sys,tarfile
+with tarfile.open(sys.argv[1], 'w', format=tarfile.PAX_FORMAT) as tar:
+    entry = tarfile.TarInfo('secret')
+    entry.mode, entry.size = 0o644, 2
+    entry.pax_headers = {'SCHILY.acl.access': 'user::rw-,user:1000:r--:1000,group::---,mask::r--,other::---'}
+    tar.addfile(entry, io.BytesIO(b'x\\n'))";
+    run("python3", &["-c", make, &archive]);
+    text(&seekless(&["build", &archive, "-o", &image]));
+    let kernel = KernelMount::new(&scratch, &image, "ro");
+    let said = script(
+        kernel.path(),
+        "stat -c %a secret; as ann 022 cat secret; as bob 022 cat secret || echo refused",
+    );
+    assert_eq!(said, "640\nx\nrefused\n");
 }
