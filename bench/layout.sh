@@ -67,7 +67,7 @@ small() {
 usr() {
     "$seekless" build /usr -o usr.img --force --exclude /share/doc --exclude /local
     rm -f usr.trace
-    "$seekless" mount usr.img mnt --record usr.trace &
+    "$seekless" mount -f usr.img mnt --record usr.trace &
     local server=$!
     until mountpoint -q mnt; do sleep 0.1; done
     printf '#include <stdio.h>\nint main(void) { puts("so it goes"); return 0; }\n' > hello.c

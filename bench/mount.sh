@@ -41,8 +41,8 @@ fi
 
 start() {
     case $1 in
-    seekless-ext4) "$seekless" mount image mnt -o rw,cache=256M,journal=ordered & ;;
-    seekless-*) "$seekless" mount image mnt -o rw,cache=256M,"${1#seekless-}" & ;;
+    seekless-ext4) "$seekless" mount -f image mnt -o rw,cache=256M,journal=ordered & ;;
+    seekless-*) "$seekless" mount -f image mnt -o rw,cache=256M,"${1#seekless-}" & ;;
     bindfs) bindfs -f below mnt & ;;
     fuse2fs) fuse2fs image mnt -f >/dev/null 2>&1 & ;;
     esac

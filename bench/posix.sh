@@ -68,7 +68,7 @@ judge() {
 for format in ufs1 ufs2; do
     for discipline in softdep async normal sync; do
         "$seekless" mkfs --force --format $format -s 2G image >/dev/null
-        "$seekless" mount image mnt -o rw,$discipline,dev,suid &
+        "$seekless" mount -f image mnt -o rw,$discipline,dev,suid &
         wait_for $format
         judge $format-$discipline
         fls -r -p -u image >$format-$discipline.fls 2>&1 || echo "$format-$discipline: fls fails"
@@ -77,7 +77,7 @@ done
 for discipline in normal softdep async sync; do
     rm -f image
     mke2fs -q -t ext2 image 2G
-    "$seekless" mount image mnt -o rw,$discipline,dev,suid &
+    "$seekless" mount -f image mnt -o rw,$discipline,dev,suid &
     wait_for ext2
     judge ext2-$discipline
     e2fsck -fn image >ext2-$discipline.e2fsck 2>&1 || echo "ext2-$discipline: e2fsck finds faults"
@@ -86,7 +86,7 @@ for format in ext3 ext4; do
     for mode in ordered writeback data; do
         rm -f image
         mke2fs -q -t $format image 2G
-        "$seekless" mount image mnt -o rw,journal=$mode,dev,suid &
+        "$seekless" mount -f image mnt -o rw,journal=$mode,dev,suid &
         wait_for $format
         judge $format-$mode
         e2fsck -fn image >$format-$mode.e2fsck 2>&1 || echo "$format-$mode: e2fsck finds faults"

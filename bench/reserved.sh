@@ -21,7 +21,7 @@ for window in 0 16 64; do
     mke2fs -q -F -t ext4 -b 4096 -I 256 -i 8192 -O ^flex_bg,^has_journal "$image"
     inodes=parent
     [ "$window" -eq 0 ] || inodes=dir-reserve=$window
-    "$seekless" mount "$image" "$work/mnt" -q -o "rw,async,dirs=ext2-orlov,inodes=$inodes" &
+    "$seekless" mount -f "$image" "$work/mnt" -q -o "rw,async,dirs=ext2-orlov,inodes=$inodes" &
     mounted "$work/mnt"
     # 3,000 directories, and five files in each, made in turn.
     (cd "$work/mnt" && seq -f 'd%.0f' 3000 | xargs mkdir

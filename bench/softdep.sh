@@ -40,7 +40,7 @@ ticks() { awk '{ print $14 + $15 }' "/proc/$1/stat"; }
 run() {
     rm -f "$work/image"
     "$SEEKLESS" -q mkfs --format ufs1 -b 8K -f 1K --size 768M "$work/image" >/dev/null
-    "$SEEKLESS" mount "$work/image" "$work/mnt" -o "rw,$1" &
+    "$SEEKLESS" mount -f "$work/image" "$work/mnt" -o "rw,$1" &
     local server=$!
     while ! mountpoint -q "$work/mnt"; do sleep 0.05; done
     local begin before after

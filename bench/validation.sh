@@ -84,7 +84,7 @@ trace_of() {
     case $1 in
     small) "$SEEKLESS" trace import --paths small.list -o small.trace ;;
     walk)
-        "$SEEKLESS" mount walk.mke2fs mnt --record walk.trace &
+        "$SEEKLESS" mount -f walk.mke2fs mnt --record walk.trace &
         local server=$!
         while ! [ -e mnt/a0 ]; do sleep 0.1; done
         find mnt -size +1M

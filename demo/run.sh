@@ -45,18 +45,16 @@ fn main() {
     println!("{words:?}");
 }
 RUST
-"$seekless" mount before.img mnt --record rustc.trace &
-mount=$!
-trap 'kill "$mount" 2>/dev/null || true; wait "$mount" 2>/dev/null || true' EXIT
-for _ in $(seq 100); do [ -x mnt/bin/rustc ] && break; sleep 0.1; done
+"$seekless" mount before.img mnt --record rustc.trace
+trap 'umount mnt 2>/dev/null || fusermount3 -u mnt' EXIT
 libraries={}/lib
 for dir in mnt/lib/*-linux-gnu*; do [ -d "$dir" ] && libraries+=:{}/${dir#mnt/}; done
 compile=(env "LD_LIBRARY_PATH=$libraries" {}/bin/rustc -O hello.rs -o hello)
 "${compile[@]//\{\}/$PWD/mnt}"
 ./hello
-kill "$mount"
-wait "$mount" || true
+umount mnt 2>/dev/null || fusermount3 -u mnt
 trap - EXIT
+flock rustc.trace true
 "$seekless" trace show rustc.trace | head -n 12
 echo "... $(wc -l < rustc.trace) events"
 

@@ -12,6 +12,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags,
 };
 use rustix::io::Errno;
+use seekless_fs::acl::AclKind;
 use seekless_fs::{Attr, FileKind, Inspect, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::collections::{HashMap, HashSet};
@@ -202,7 +203,7 @@ impl<'a> Extraction<'a> {
         self.seen.insert(ino);
         self.summary.directories += 1;
         let entries = entries(self.image, ino)?.into_iter();
-        Ok(Open { fd, path, attr, xattrs: self.image.xattrs(ino)?, entries })
+        Ok(Open { fd, path, attr, xattrs: self.image.shown_xattrs(ino)?, entries })
     }
 
     /// Makes anything but a directory; false when it had to be left out.
@@ -245,7 +246,7 @@ impl<'a> Extraction<'a> {
             .map_err(|error| failed(path, error))?;
         let file = File::from(fd);
         self.copy_contents_of(&file, path, attr)?;
-        let xattrs = self.image.xattrs(attr.ino)?;
+        let xattrs = self.image.shown_xattrs(attr.ino)?;
         self.set_attributes(file.as_fd(), path, attr, &xattrs)
     }
 
@@ -296,6 +297,10 @@ impl<'a> Extraction<'a> {
             let (uid, gid) = owner(attr);
             rustix::fs::fchown(fd, uid, gid).map_err(fail)?;
         }
+        // What it has inherited where it is now would grant more than its mode says.
+        for kind in not_among(xattrs) {
+            let _ = rustix::fs::fremovexattr(fd, OsStr::from_bytes(kind.name()));
+        }
         rustix::fs::fchmod(fd, Mode::from(u32::from(attr.perm))).map_err(fail)?;
         for xattr in xattrs {
             let name = OsStr::from_bytes(&xattr.name);
@@ -321,13 +326,17 @@ impl<'a> Extraction<'a> {
             let (uid, gid) = owner(attr);
             rustix::fs::chownat(dir, name, uid, gid, nofollow).map_err(fail)?;
         }
+        let at = format!("/proc/self/fd/{}", dir.as_raw_fd());
+        let at = Path::new(&at).join(name);
+        let xattrs = self.image.shown_xattrs(attr.ino)?;
         if attr.kind != FileKind::Symlink {
+            for kind in not_among(&xattrs) {
+                let _ = rustix::fs::lremovexattr(&at, OsStr::from_bytes(kind.name()));
+            }
             let mode = Mode::from(u32::from(attr.perm));
             rustix::fs::chmodat(dir, name, mode, AtFlags::empty()).map_err(fail)?;
         }
-        for xattr in self.image.xattrs(attr.ino)? {
-            let at = format!("/proc/self/fd/{}", dir.as_raw_fd());
-            let at = Path::new(&at).join(name);
+        for xattr in xattrs {
             let key = OsStr::from_bytes(&xattr.name);
             let set = rustix::fs::lsetxattr(&at, key, &xattr.value, XattrFlags::empty());
             if let Err(error) = set {
@@ -364,4 +373,10 @@ fn node_type(kind: FileKind) -> FileType {
         FileKind::Fifo => FileType::Fifo,
         FileKind::Socket => FileType::Socket,
     }
+}
+
+/// The ACLs that are not among a file's attributes.
+fn not_among(xattrs: &[Xattr]) -> impl Iterator<Item = AclKind> {
+    let has = |kind: AclKind| xattrs.iter().any(|xattr| xattr.name == kind.name());
+    [AclKind::Access, AclKind::Default].into_iter().filter(move |&kind| !has(kind))
 }

@@ -1,6 +1,7 @@
 //! Sessions of FUSE: images mounted to be read ([`ImageMount`]) or changed
 //! ([`LiveMount`]). With `disk` the only user of `fuser`.
 
+pub(crate) mod background;
 mod engine;
 mod image;
 mod kernel;
@@ -56,17 +57,22 @@ impl MountOptions<'_> {
 }
 
 /// Mounts on a directory and serves until it is unmounted, by whomever or by
-/// one of the signals.
+/// one of the signals. `mounted` is called once the directory can be used.
 ///
 /// # Errors
-/// When it cannot be mounted, or the kernel ends the session with an error.
+/// When it cannot be mounted, or the kernel ends the session with an error; those of
+/// `mounted`, after which it is not mounted.
 pub(crate) fn serve<FS: Filesystem + Send + 'static>(
     mount: FS,
     dir: &Path,
     options: &MountOptions<'_>,
     signals: Signals,
+    mounted: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    run(Session::new(mount, dir, &options.config())?, dir, signals)
+    let dir = std::path::absolute(dir)?;
+    let session = Session::new(mount, &dir, &options.config())?;
+    mounted()?;
+    run(session, &dir, signals)
 }
 
 /// Serves a session until it is unmounted, by whomever or by one of the signals.

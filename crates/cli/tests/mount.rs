@@ -16,7 +16,7 @@ struct Mounted {
 impl Mounted {
     fn new(image: &Path, dir: &Path, trace: &Path) -> Self {
         let server = Command::new(env!("CARGO_BIN_EXE_seekless"))
-            .args([&"mount".as_ref(), &image.as_os_str(), &dir.as_os_str()])
+            .args(["mount".as_ref(), "-f".as_ref(), image.as_os_str(), dir.as_os_str()])
             .args(["--read-ahead".as_ref(), "4K".as_ref(), "--record".as_ref(), trace.as_os_str()])
             .spawn()
             .unwrap();

@@ -1,5 +1,6 @@
 //! An open image: the reader's face to the rest of seekless.
 
+use crate::acl;
 use crate::inode::Inode;
 use crate::ondisk::{ROOT, flag};
 use crate::superblock::{Format, Order, Super};
@@ -116,6 +117,12 @@ impl Inspect for FfsImage {
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
         let (inode, _) = self.volume.live_inode(ino)?;
         self.volume.xattrs(&inode)
+    }
+
+    fn shown_xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        let (inode, _) = self.volume.live_inode(ino)?;
+        let place = Location::of("ACL").in_inode(ino);
+        acl::shown(&self.volume.sb, self.volume.xattrs(&inode)?, inode.mode(), place)
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>, FsError> {

@@ -21,6 +21,7 @@
     )
 )]
 
+mod acl;
 mod alloc;
 mod bmap;
 mod build;

@@ -287,6 +287,27 @@ pub(crate) struct ExtattrHead<O> {
     pub(crate) ea_namelength: u8,
 }
 
+/// `OLDACL_MAX_ENTRIES`.
+pub(crate) const OLD_ACL_MOST: usize = 32;
+
+/// `struct oldacl_entry`.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct OldAclEntry<O> {
+    pub(crate) ae_tag: U32<O>,
+    pub(crate) ae_id: U32<O>,
+    pub(crate) ae_perm: U16<O>,
+    pub(crate) ae_padding: [u8; 2],
+}
+
+/// `struct oldacl`: a POSIX.1e ACL as an attribute's value.
+#[derive(Clone, Copy, FromBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct OldAcl<O> {
+    pub(crate) acl_cnt: U32<O>,
+    pub(crate) acl_entry: [OldAclEntry<O>; OLD_ACL_MOST],
+}
+
 macro_rules! pin {
     ($type:ty: $size:expr; $($field:ident @ $offset:expr),*) => {
         const _: () = assert!(size_of::<$type>() == $size);
@@ -308,4 +329,6 @@ pin!(Dinode1<LE>: 128; di_size @ 8, di_db @ 40, di_ib @ 88, di_flags @ 100, di_u
 pin!(Dinode2<LE>: 256; di_size @ 16, di_blocks @ 24, di_birthtime @ 56, di_gen @ 80, di_flags @ 88,
     di_extsize @ 92, di_extb @ 96, di_db @ 112, di_ib @ 208, di_dirdepth @ 240, di_ckhash @ 244);
 pin!(DirectHead<LE>: 8; d_reclen @ 4, d_type @ 6, d_namlen @ 7);
+pin!(OldAclEntry<LE>: 12; ae_id @ 4, ae_perm @ 8);
+pin!(OldAcl<LE>: 388; acl_entry @ 4);
 pin!(ExtattrHead<LE>: 7; ea_namespace @ 4, ea_contentpadlen @ 5, ea_namelength @ 6);

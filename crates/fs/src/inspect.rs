@@ -168,6 +168,15 @@ pub trait Inspect: Send + Sync {
     /// [`FsError::Corrupt`] when their storage is not sound.
     fn xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError>;
 
+    /// The same as a mount shows them to Linux, which knows ACLs by its own names and in its own
+    /// form. By default, they are stored so.
+    ///
+    /// # Errors
+    /// As [`Inspect::xattrs`].
+    fn shown_xattrs(&self, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+        self.xattrs(ino)
+    }
+
     /// A symlink's target.
     ///
     /// # Errors

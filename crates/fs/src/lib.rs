@@ -4,6 +4,7 @@
 //! image, and the pair of [`plan::Demand`] and a writer to build one. Nothing
 //! here knows any format; nothing here prints or reads the environment.
 //!
+//! - [`acl`]: access control lists, and the mode of files that have them
 //! - [`attr`]: attributes, times, extended attributes
 //! - [`bits`]: a bit for each of very many things
 //! - [`check`]: what a check of an image finds
@@ -19,6 +20,7 @@
 //! - [`plan`]: every inode number and extent of an image, decided at once
 //! - [`forward`]: writing what was planned, in disk order
 
+pub mod acl;
 pub mod attr;
 pub mod bits;
 pub mod check;

@@ -3,6 +3,7 @@
 //! A format expresses each as changes to cached blocks; in which order they
 //! reach the disk is the update discipline's business, and no concern here.
 
+use crate::acl::AclKind;
 use crate::{Attr, DeviceNumber, DirEntry, FileKind, FsError, Mapping, Timestamp, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::num::NonZeroU32;
@@ -150,6 +151,25 @@ pub trait Operate: Send {
         owner: Ownership,
     ) -> Result<Attr, FsError>;
 
+    /// As [`Operate::make`], with permissions from which the umask still has to be taken:
+    /// that is done unless the new file inherits the directory's default ACL, which takes the
+    /// umask's place.
+    ///
+    /// # Errors
+    /// As [`Operate::make`].
+    fn make_masked(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        new: NewFile<'_>,
+        owner: Ownership,
+        umask: u16,
+    ) -> Result<Attr, FsError> {
+        let masks = matches!(new, NewFile::Symlink(_)) || !self.has_default_acl(dir)?;
+        let perm = if masks { owner.perm & !(umask & 0o777) } else { owner.perm };
+        self.make(dir, name, new, Ownership { perm, ..owner })
+    }
+
     /// Gives a file one more name.
     ///
     /// # Errors
@@ -257,6 +277,40 @@ pub trait Operate: Send {
     /// # Errors
     /// [`FsError::NoAttribute`].
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError>;
+
+    /// Whether the volume stores ACLs: then `set_xattr`, `set_attr` and `make` keep them and
+    /// the mode together, and new files inherit them. By default, it does not.
+    fn keeps_acls(&self) -> bool {
+        false
+    }
+
+    /// Whether a directory has an ACL that new files in it inherit.
+    ///
+    /// # Errors
+    /// [`FsError::NotDirectory`].
+    fn has_default_acl(&mut self, _dir: Ino) -> Result<bool, FsError> {
+        Ok(false)
+    }
+
+    /// Sets an ACL, in the form of its extended attribute, or, without a value, removes it. The
+    /// mode follows the access ACL, and one that the mode can say is not stored.
+    /// `keeps_setgid`: the caller is in the file's group, or has the capability to set
+    /// set-group-id without; otherwise a new access ACL takes set-group-id away. As an
+    /// extended attribute, an ACL is set as if that were so.
+    ///
+    /// # Errors
+    /// [`FsError::Invalid`] for a list that is not valid; [`FsError::NoAttribute`] when there is
+    /// none to remove; [`FsError::NoSpace`]; [`FsError::Unsupported`] where there are none, and on
+    /// symlinks.
+    fn set_acl(
+        &mut self,
+        _ino: Ino,
+        _kind: AclKind,
+        _value: Option<&[u8]>,
+        _keeps_setgid: bool,
+    ) -> Result<(), FsError> {
+        Err(FsError::Unsupported("ACLs on this volume".into()))
+    }
 
     /// Keeps a file's contents although its last name may go: somebody has it
     /// open. Calls count.

@@ -2,6 +2,7 @@
 
 use crate::{Format, Live, Names};
 use seekless_cache::{CommitWork, Commits};
+use seekless_fs::acl::AclKind;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
     Begun, NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
@@ -145,19 +146,30 @@ impl<F: Format> Operate for Live<F> {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<(), FsError> {
-        self.change(|live| {
-            live.check_changeable(ino)?;
-            live.format.set_xattr(&mut live.core, ino, name, Some(value), mode)?;
-            live.touch(ino)
-        })
+        self.change(|live| live.put_xattr(ino, name, Some(value), mode))
     }
 
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError> {
-        self.change(|live| {
-            live.check_changeable(ino)?;
-            live.format.set_xattr(&mut live.core, ino, name, None, XattrMode::Any)?;
-            live.touch(ino)
-        })
+        self.change(|live| live.put_xattr(ino, name, None, XattrMode::Any))
+    }
+
+    fn keeps_acls(&self) -> bool {
+        self.format.keeps_acls()
+    }
+
+    fn has_default_acl(&mut self, dir: Ino) -> Result<bool, FsError> {
+        self.dir_node(dir)?;
+        Ok(self.acl(dir, AclKind::Default)?.is_some())
+    }
+
+    fn set_acl(
+        &mut self,
+        ino: Ino,
+        kind: AclKind,
+        value: Option<&[u8]>,
+        keeps_setgid: bool,
+    ) -> Result<(), FsError> {
+        self.change(|live| live.put_acl(ino, kind, value, XattrMode::Any, keeps_setgid))
     }
 
     fn hold(&mut self, ino: Ino) -> Result<(), FsError> {
@@ -269,6 +281,22 @@ impl<F: Format> Operate for Live<F> {
 }
 
 impl<F: Format> Live<F> {
+    /// Sets or, without a value, removes an extended attribute.
+    fn put_xattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: XattrMode,
+    ) -> Result<(), FsError> {
+        if let Some(kind) = AclKind::of(name) {
+            return self.put_acl(ino, kind, value, mode, true);
+        }
+        self.check_changeable(ino)?;
+        self.format.set_xattr(&mut self.core, ino, name, value, mode)?;
+        self.touch(ino)
+    }
+
     /// Writes what is left, and that the volume is not in use any more.
     fn close(&mut self) -> Result<(), FsError> {
         self.format.closing();

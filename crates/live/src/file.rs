@@ -38,6 +38,9 @@ impl<F: Format> Live<F> {
         self.check_changeable(ino)?;
         let set = self.format.accepted(self.core.node(ino)?, set)?;
         let now = self.core.now();
+        if let Some(perm) = set.perm {
+            self.chmod_acl(ino, perm)?;
+        }
         if let Some(size) = set.size {
             let node = self.node(ino)?;
             match node.kind {

@@ -386,6 +386,19 @@ pub trait Format: Send + Sized {
 
     // Extended attributes.
 
+    /// Whether the volume stores ACLs, which are extended attributes by the names of
+    /// [`AclKind`](seekless_fs::acl::AclKind) then. By default, it does not.
+    fn keeps_acls(&self) -> bool {
+        false
+    }
+
+    /// Whether the entries of an access ACL that are bits of the mode are taken from the mode
+    /// when it is read: then it is not written when the mode changes. By default, they are
+    /// stored.
+    fn acls_follow_modes(&self) -> bool {
+        false
+    }
+
     /// A file's attributes.
     fn xattrs(&mut self, core: &mut Core<Self::Map>, ino: Ino) -> Result<Vec<Xattr>, FsError>;
 

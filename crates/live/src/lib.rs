@@ -8,6 +8,7 @@
 //!
 //! - `format`, `linked`, `codec`, `limits`: what a format has to say; `core`: what its code works on;
 //! - `calls`: what may be asked for; `file`: of files as such;
+//! - `acl`: ACLs and the modes of files that have them;
 //! - `node`: inodes in memory; `table`: and those that lie in tables;
 //! - `read`: what files hold; `unsettled`: and what of it may not be on the disk; `delayed`: what
 //!   of it has no place there yet; `write_back`: and how it gets one;
@@ -36,6 +37,7 @@
     )
 )]
 
+mod acl;
 mod actions;
 mod attributes;
 mod calls;

@@ -9,7 +9,7 @@ use crate::{Codec, Contents, Entry, Ids, Linked, Live};
 use seekless_cache::{ChangeId, Kind, Role};
 use seekless_fs::field::wide;
 use seekless_fs::operate::{NewFile, Ownership};
-use seekless_fs::{FileKind, FsError, Location};
+use seekless_fs::{FileKind, FsError, Location, Xattr};
 use seekless_units::{BlockNo, Ino};
 
 /// Set-group-id.
@@ -88,11 +88,16 @@ impl<F: Linked> Live<F> {
             return Err(FsError::NameTooLong { len: target.len(), limit: limits.target_max });
         }
         self.format.check_new(new)?;
+        let inherited = self.inherited(dir, new, owner.perm)?;
+        let owner = Ownership { perm: inherited.perm, ..owner };
         let spot = self.reserve(dir, name)?;
         let is_directory = matches!(new, NewFile::Directory);
         let (ino, bitmap) = self.format.take_inode(&mut self.core, dir, name, is_directory)?;
         match self.make_inode(dir, ino, new, owner) {
-            Ok(contents) => self.publish(dir, name, &spot, ino, bitmap, &contents)?,
+            Ok(mut contents) => {
+                contents.after.push(bitmap);
+                self.publish(dir, name, &spot, ino, &contents, &inherited.lists)?;
+            }
             Err(error) => {
                 self.core.nodes.remove(&ino);
                 self.format.give_inode(&mut self.core, ino, is_directory)?;
@@ -186,22 +191,26 @@ impl<F: Linked> Live<F> {
         name: &[u8],
         spot: &Spot,
         ino: Ino,
-        bitmap: ChangeId,
         contents: &Contents,
+        lists: &[Xattr],
     ) -> Result<(), FsError> {
         debug_assert!(contents.run.is_none_or(|run| run.start != BlockNo::ZERO));
-        let mut after = contents.after.clone();
-        after.push(bitmap);
         let counts_last = self.counts_last();
         let links = self.node(ino)?.links;
         if counts_last {
             self.node(ino)?.links = 0;
         }
-        let init = self.format.put_new(&mut self.core, ino, &after)?;
+        let init = self.format.put_new(&mut self.core, ino, &contents.after)?;
+        self.node(ino)?.links = links;
+        self.give_lists(ino, lists)?;
         let node = self.node(ino)?;
-        node.links = links;
         let kind = node.kind;
-        let init_first = self.unless(Fault::EntryBeforeInode, Some(init));
+        // Nobody shall find it without its lists.
+        let whole: Ids = match lists {
+            [] => Ids::from_slice(&[init]),
+            _ => node.fresh.iter().copied().collect(),
+        };
+        let init_first = self.unless(Fault::EntryBeforeInode, whole);
         let (role, after) = if kind == FileKind::Directory {
             let counted = self.gain_child(dir)?;
             let counted = if counts_last { ChangeId::COMMITTED } else { counted };

@@ -19,6 +19,7 @@ use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;
 use crate::unpack::Unpacker;
 use reader::{Entry, Reader};
+use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::tree::{NewPayload, NodeAttr, OtherTimes};
 use seekless_fs::{ArchiveFault, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::fs::File;
@@ -204,7 +205,20 @@ fn add(
     unpacker.add(path, attr, payload, xattrs)
 }
 
+/// An entry's attributes. Of a file with an ACL the mode is what the ACL says, as after an
+/// extraction: otherwise the two would contradict each other in an image.
 fn attr(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
+    let attr = attr_of_header(entry, kind)?;
+    let access = AclKind::Access.name();
+    let acl = xattrs(entry, &attr)?.into_iter().find(|xattr| xattr.name == access);
+    let perm = match acl.map(|acl| Acl::parse(&acl.value)) {
+        Some(Ok(Some(acl))) => acl.applied(attr.perm, true),
+        _ => attr.perm,
+    };
+    Ok(NodeAttr { perm, ..attr })
+}
+
+fn attr_of_header(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
     let (header, extra) = (entry.header(), &entry.extra);
     let mtime = match extra.mtime {
         Some(mtime) => mtime,

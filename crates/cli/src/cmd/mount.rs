@@ -4,7 +4,8 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::image;
 use crate::mount::{
-    self, Engine, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, statistics,
+    self, Engine, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, background,
+    statistics,
 };
 use crate::say::say;
 use clap::Args;
@@ -25,7 +26,7 @@ use std::sync::mpsc::channel;
 #[command(after_help = "\
 Examples:
   seekless mount disk.img /mnt
-  seekless mount disk.img /mnt --record boot.trace &
+  seekless mount disk.img /mnt --record boot.trace
   chroot /mnt /bin/job; umount /mnt
   seekless mount ufs.img /mnt -o rw,softdep,dirs=orlov,cache=256M
   seekless mount ext4.img /mnt -o rw,journal=data
@@ -79,15 +80,21 @@ Mount options (-o) for read-write mounts (UFS1, UFS2, ext2, ext3 and ext4):
 For all mounts: ro, suid, dev, noexec and their opposites (default: nosuid, nodev)
 and allow_other. Access times are not updated (noatime).
 
-Runs until the directory is unmounted or a signal (INT, TERM, HUP) is received;
-then it unmounts and completes the trace. SIGUSR1 prints the counters of a
-read-write mount so far; -v or --json prints them at the end. Needs root or
-fusermount3.")]
+Returns when the directory is mounted, and serves it in the background until it is
+unmounted or a signal (INT, TERM, HUP) is received; then the server unmounts it, writes
+what is left and completes the trace. umount does not wait for that: until then the
+image, or the trace, is locked, so `flock disk.img true` waits for it.
+With -f the command itself is the server; its exit code tells whether all was written.
+SIGUSR1 prints the counters of a read-write mount so far (with -f or -v); -v or --json
+prints them at the end. Needs root or fusermount3.")]
 pub(crate) struct MountArgs {
     /// Image file (raw or qcow2) or block device
     image: PathBuf,
     /// Where to mount it
     dir: PathBuf,
+    /// Stay in the foreground until it is unmounted, and show what goes wrong meanwhile
+    #[arg(short, long)]
+    foreground: bool,
     /// Record all accesses to a trace file
     #[arg(long, value_name = "TRACE")]
     record: Option<PathBuf>,
@@ -104,12 +111,16 @@ pub(crate) struct MountArgs {
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// With -o rw, print statistics when the mount ends: synchronous and other
-    /// writes, and soft updates dependencies by type
+    /// writes, and soft updates dependencies by type. A server in the background keeps
+    /// standard output and error open for them
     #[arg(short, long)]
     verbose: bool,
     /// Allow access by other users (always allowed when mounted by root)
     #[arg(long)]
     allow_other: bool,
+    /// What `background` starts
+    #[arg(long = background::SERVER, hide = true)]
+    is_server: bool,
     #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
@@ -121,14 +132,21 @@ pub(crate) fn run(args: &MountArgs, global: &Global) -> Result<ExitCode, Failure
     if !args.dir.is_dir() {
         return Err(Failure::new(Kind::System, format!("{}: not a directory", args.dir.display())));
     }
+    if !args.foreground && !args.is_server {
+        return background::start();
+    }
     if options.writable {
         run_writable(args, options, global)
     } else {
-        run_read_only(args, &options)
+        run_read_only(args, &options, global)
     }
 }
 
-fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCode, Failure> {
+fn run_read_only(
+    args: &MountArgs,
+    options: &LiveMountOptions,
+    global: &Global,
+) -> Result<ExitCode, Failure> {
     let image = image::open(&args.image, &args.place, args.open)?;
     let recorder = args.record.as_ref().map(|path| {
         let created = Recorder::create(path, &args.image, args.read_ahead.get());
@@ -138,7 +156,7 @@ fn run_read_only(args: &MountArgs, options: &LiveMountOptions) -> Result<ExitCod
     let read_ahead = u32::try_from(args.read_ahead.get())
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
-    let served = serve(args, options, mount, false);
+    let served = serve(args, options, mount, global);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
@@ -154,12 +172,13 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
     args: &MountArgs,
     options: &LiveMountOptions,
     mount: FS,
-    writable: bool,
+    global: &Global,
 ) -> Result<ExitCode, Failure> {
     // Before mounting: a signal in between must find its handler.
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]);
     let signals = signals.map_err(|error| Failure::io("signals", &error))?;
     let root = rustix::process::geteuid().is_root();
+    let writable = options.writable;
     let how = MountOptions {
         name: &args.image,
         threads: args.threads.map_or(if writable { 1 } else { 4 }, NonZeroUsize::get),
@@ -167,7 +186,11 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
         writable,
         flags: &options.flags,
     };
-    mount::serve(mount, &args.dir, &how, signals).map_err(|error| {
+    let mounted = || {
+        let keeps_output = args.verbose || global.json;
+        if args.is_server { background::mounted(keeps_output) } else { Ok(()) }
+    };
+    mount::serve(mount, &args.dir, &how, signals, mounted).map_err(|error| {
         Failure::io(format!("mount on {}{}", args.dir.display(), hint()), &error)
     })?;
     Ok(ExitCode::SUCCESS)
@@ -191,7 +214,7 @@ fn run_writable(
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
     print_when_asked(Arc::clone(&counted), global.json)?;
-    let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), true);
+    let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), global);
     drop(stop);
     let _ = ticker.join();
     // Whatever became of the mount, what was changed is written.

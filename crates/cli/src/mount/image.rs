@@ -128,6 +128,8 @@ impl Filesystem for ImageMount {
         // What the kernel does not know it does without.
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.add_capabilities(InitFlags::FUSE_CACHE_SYMLINKS);
+        // The kernel looks at ACLs for each access.
+        let _ = config.add_capabilities(InitFlags::FUSE_POSIX_ACL);
         if self.recorder.is_some() {
             // No attributes along with a listing: that would hide who asks for
             // them later.
@@ -267,12 +269,14 @@ impl Filesystem for ImageMount {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let xattrs = self.image_ino(ino).and_then(|ino| self.image.xattrs(ino).map_err(errno));
+        let xattrs =
+            self.image_ino(ino).and_then(|ino| self.image.shown_xattrs(ino).map_err(errno));
         answer_value(reply, size, name, xattrs);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let xattrs = self.image_ino(ino).and_then(|ino| self.image.xattrs(ino).map_err(errno));
+        let xattrs =
+            self.image_ino(ino).and_then(|ino| self.image.shown_xattrs(ino).map_err(errno));
         answer_names(reply, size, xattrs);
     }
 

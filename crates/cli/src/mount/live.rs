@@ -5,6 +5,7 @@
 //! Files are opened and closed without a message; what an unlinked file holds
 //! is kept until the kernel has forgotten its inode.
 
+mod caller;
 mod calls;
 mod listing;
 
@@ -194,13 +195,14 @@ impl LiveMount {
         request: &Request,
         place: (INodeNo, &OsStr),
         new: NewFile<'_>,
-        perm: u32,
+        (perm, umask): (u32, u32),
         reply: ReplyEntry,
     ) {
-        let perm = (perm & 0o7777) as u16;
+        let (perm, umask) = ((perm & 0o7777) as u16, (umask & 0o777) as u16);
         let owner = Ownership { uid: request.uid(), gid: request.gid(), perm };
         self.entry(request, reply, |live| {
-            live.make(self.ino(place.0)?, place.1.as_bytes(), new, owner).map_err(errno)
+            let dir = self.ino(place.0)?;
+            live.make_masked(dir, place.1.as_bytes(), new, owner, umask).map_err(errno)
         });
     }
 

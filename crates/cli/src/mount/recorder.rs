@@ -1,5 +1,6 @@
 //! Writing down what is asked of a mounted image.
 
+use rustix::fs::{FlockOperation, flock};
 use seekless_layout::trace::{Event, Op, Writer};
 use seekless_units::Nanos;
 use serde_json::{Map, Value};
@@ -52,7 +53,10 @@ impl Recorder {
         let fetched = read_ahead > ONE_PAGE;
         let pages = if fetched { "fetched" } else { "touched" };
         header.insert("pages".into(), pages.into());
-        let out = Writer::new(BufWriter::new(File::create(path)?), &header)?;
+        let file = File::create(path)?;
+        // For those who wait for the whole trace. Who locks it already is one of them.
+        let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let out = Writer::new(BufWriter::new(file), &header)?;
         let start = Instant::now();
         let state = State {
             out,

@@ -18,7 +18,7 @@ struct Mounted {
 impl Mounted {
     fn new(image: &str, dir: &str, trace: &str) -> Self {
         let server = Command::new(env!("CARGO_BIN_EXE_seekless"))
-            .args(["mount", image, dir, "--record", trace])
+            .args(["mount", "-f", image, dir, "--record", trace])
             .spawn()
             .expect("seekless");
         let mounted = Self { server, dir: dir.to_string() };

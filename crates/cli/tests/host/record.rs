@@ -83,10 +83,11 @@ fn record(args: &[&str], source: &str, trace: &Path) -> Output {
 /// What the recording FUSE mount says of the same program.
 fn through_fuse(image: &Path, dir: &Path, trace: &Path) {
     fs::create_dir_all(dir).unwrap();
-    let mut server = command(&["mount".as_ref(), image.as_os_str(), dir.as_os_str()])
-        .args(["--record".as_ref(), trace.as_os_str()])
-        .spawn()
-        .unwrap();
+    let mut server =
+        command(&["mount".as_ref(), "-f".as_ref(), image.as_os_str(), dir.as_os_str()])
+            .args(["--record".as_ref(), trace.as_os_str()])
+            .spawn()
+            .unwrap();
     wait_until("mounted", || dir.join("d1").exists());
     let done = run("python3", &["-c", PROGRAM, dir.to_str().unwrap()]);
     run("kill", &["-TERM", &server.id().to_string()]).unwrap();

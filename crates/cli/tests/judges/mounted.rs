@@ -18,7 +18,7 @@ impl Mounted {
         fs::create_dir_all(at).expect("mount point");
         let outside = fs::metadata(at).expect("mount point").dev();
         let server = Command::new(env!("CARGO_BIN_EXE_seekless"))
-            .args(["mount", image])
+            .args(["mount", "-f", image])
             .arg(at)
             .args(["-o", options])
             .spawn()

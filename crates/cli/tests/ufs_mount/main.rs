@@ -223,7 +223,7 @@ fn counted(image: &str, at: &Path, options: &str, how: &str) -> (String, String)
     fs::create_dir_all(at).expect("mount point");
     let outside = fs::metadata(at).expect("mount point").dev();
     let mut server = Command::new(env!("CARGO_BIN_EXE_seekless"))
-        .args(["mount", image, how, "-o", options])
+        .args(["mount", "-f", image, how, "-o", options])
         .arg(at)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

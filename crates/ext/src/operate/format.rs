@@ -312,6 +312,10 @@ impl Format for Ext {
         Files::unnoted(self, core, ino, noted)
     }
 
+    fn keeps_acls(&self) -> bool {
+        true
+    }
+
     fn xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
         self.read_attributes(core, ino)
     }

@@ -204,8 +204,16 @@ impl Format for Ffs {
         Files::unnoted(self, core, ino, noted)
     }
 
+    fn keeps_acls(&self) -> bool {
+        self.sb.keeps_acls()
+    }
+
+    fn acls_follow_modes(&self) -> bool {
+        true
+    }
+
     fn xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
-        self.read_xattrs(core, ino)
+        self.shown_xattrs(core, ino)
     }
 
     fn set_xattr(

@@ -3,9 +3,11 @@
 
 use super::Node;
 use super::{Core, Ffs};
+use crate::acl;
 use crate::superblock::Format;
 use crate::xattr::{decode_attributes, encode_attribute};
 use seekless_cache::{ChangeId, Kind, Role};
+use seekless_fs::acl::AclKind;
 use seekless_fs::field::{byte, index, wide};
 use seekless_fs::operate::XattrMode;
 use seekless_fs::{FsError, Location, Xattr};
@@ -13,22 +15,23 @@ use seekless_live::{Part, Table, change_list};
 use seekless_placement::block::Wanted;
 use seekless_units::{Extent, Ino};
 
-/// The name space of users, in `ea_namespace`.
+/// The name spaces of users and of the system, in `ea_namespace`.
 const USER: u8 = 1;
+const SYSTEM: u8 = 2;
 
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// What UFS2 calls an attribute; other name spaces than the users' have
-/// meanings of their own there.
-fn bare(name: &[u8]) -> Result<&[u8], FsError> {
+/// Refuses what cannot be set: name spaces other than the users' have meanings of their
+/// own in UFS2.
+fn check_name(name: &[u8]) -> Result<(), FsError> {
     let bare = name.strip_prefix(b"user.").filter(|bare| !bare.is_empty());
     let bare = bare.ok_or_else(|| FsError::Unsupported(format!("attribute {}", shown(name))))?;
     if bare.len() > 254 {
         return Err(FsError::NameTooLong { len: bare.len(), limit: 254 });
     }
-    Ok(bare)
+    Ok(())
 }
 
 impl Ffs {
@@ -49,7 +52,18 @@ impl Ffs {
         Ok(runs)
     }
 
-    pub(super) fn read_xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
+    /// A file's attributes as Linux has them.
+    pub(super) fn shown_xattrs(
+        &mut self,
+        core: &mut Core,
+        ino: Ino,
+    ) -> Result<Vec<Xattr>, FsError> {
+        let all = self.read_xattrs(core, ino)?;
+        let place = Location::of("ACL").in_inode(ino);
+        acl::shown(&self.sb, all, core.node(ino)?.perm, place)
+    }
+
+    fn read_xattrs(&mut self, core: &mut Core, ino: Ino) -> Result<Vec<Xattr>, FsError> {
         let size = core.node(ino)?.map.ext_size;
         let mut bytes = vec![0; index(size)];
         let runs = self.ext_runs(core, ino)?;
@@ -71,14 +85,23 @@ impl Ffs {
         if self.sb.format == Format::Ufs1 {
             return Err(FsError::Unsupported("extended attributes in UFS1".into()));
         }
-        bare(name)?;
         let mut all = self.read_xattrs(core, ino)?;
-        change_list(&mut all, name, value, mode)?;
+        match AclKind::of(name).filter(|_| self.sb.keeps_acls()) {
+            Some(kind) => {
+                let name = [b"system.", acl::stored_name(kind)].concat();
+                let value = value.map(|value| acl::stored(self.sb.order, value)).transpose()?;
+                change_list(&mut all, &name, value.as_deref(), mode)?;
+            }
+            None => {
+                check_name(name)?;
+                change_list(&mut all, name, value, mode)?;
+            }
+        }
         let mut area = Vec::new();
         for xattr in &all {
             let (space, name) = match xattr.name.strip_prefix(b"user.") {
                 Some(name) => (USER, name),
-                None => (2, xattr.name.strip_prefix(b"system.").unwrap_or(&xattr.name)),
+                None => (SYSTEM, xattr.name.strip_prefix(b"system.").unwrap_or(&xattr.name)),
             };
             encode_attribute(self.sb.order, space, name, &xattr.value, &mut area);
         }

@@ -1,5 +1,6 @@
 //! What the kernel asks of a file system in use.
 
+use super::caller::{may_keep_setgid, sets_any_id};
 use super::{LiveMount, lock};
 use crate::mount::kernel::{
     answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
@@ -12,6 +13,7 @@ use fuser::{
     Request, TimeOrNow, WriteFlags,
 };
 use seekless_fs::FileKind;
+use seekless_fs::acl::AclKind;
 use seekless_fs::operate::{NewFile, Operate, RenameMode, SetAttr, XattrMode};
 use seekless_units::{ByteLen, Ino};
 use std::ffi::OsStr;
@@ -28,12 +30,22 @@ const KEEP_SIZE: i32 = 1;
 const XATTR_FLAGS: [(i32, XattrMode); 3] =
     [(0, XattrMode::Any), (1, XattrMode::Create), (2, XattrMode::Replace)];
 
+/// Set-group-id, and the right of the group to execute.
+const SETGID: u16 = 0o2000;
+const GROUP_EXECUTES: u16 = 0o010;
+
 /// The permissions of a file without set-user-id and set-group-id, which a
 /// change by a user takes away; `None` where it has none.
-fn without_set_id(live: &mut dyn Operate, ino: Ino) -> Result<Option<u16>, Errno> {
+fn without_set_id(
+    live: &mut dyn Operate,
+    request: &Request,
+    ino: Ino,
+) -> Result<Option<u16>, Errno> {
     let attr = live.attr(ino).map_err(errno)?;
-    // Without the group's right to execute, set-group-id means locking.
-    let group = if attr.perm & 0o010 == 0 { 0 } else { 0o2000 };
+    // Without the group's right to execute, set-group-id means locking, and goes only with
+    // somebody who could not set it.
+    let locks = attr.perm & (SETGID | GROUP_EXECUTES) == SETGID;
+    let group = if locks && may_keep_setgid(request, attr.gid) { 0 } else { SETGID };
     let perm = attr.perm & !(0o4000 | group);
     Ok((attr.kind != FileKind::Directory && perm != attr.perm).then_some(perm))
 }
@@ -51,6 +63,11 @@ impl Filesystem for LiveMount {
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(flag);
+        }
+        if lock(&self.live).keeps_acls() {
+            // The kernel then looks at ACLs for each access, and leaves the umask to us.
+            let acls = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
+            let _ = config.add_capabilities(acls);
         }
         let _ = config.set_max_write(LARGEST);
         let _ = config.set_max_readahead(LARGEST);
@@ -107,12 +124,13 @@ impl Filesystem for LiveMount {
     ) {
         let perm = mode.map(|mode| (mode & 0o7777) as u16);
         let owner = uid.is_some() || gid.is_some();
-        let cut = size.is_some() && request.uid() != 0;
         let set =
             SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
         let attr = self.ino(ino).and_then(|ino| {
             let mut live = self.changing(request);
-            let without = if owner || cut { without_set_id(&mut *live, ino)? } else { None };
+            let changes = owner || size.is_some();
+            let without = if changes { without_set_id(&mut *live, request, ino)? } else { None };
+            let without = without.filter(|_| owner || !sets_any_id(request));
             live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
         });
         answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
@@ -129,7 +147,7 @@ impl Filesystem for LiveMount {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         rdev: u32,
         reply: ReplyEntry,
     ) {
@@ -141,7 +159,7 @@ impl Filesystem for LiveMount {
             Some(kind @ (FileKind::Fifo | FileKind::Socket)) => NewFile::Special(kind),
             _ => return reply.error(Errno::EINVAL),
         };
-        self.make(request, (parent, name), new, mode, reply);
+        self.make(request, (parent, name), new, (mode, umask), reply);
     }
 
     fn mkdir(
@@ -150,10 +168,10 @@ impl Filesystem for LiveMount {
         parent: INodeNo,
         name: &OsStr,
         mode: u32,
-        _umask: u32,
+        umask: u32,
         reply: ReplyEntry,
     ) {
-        self.make(request, (parent, name), NewFile::Directory, mode, reply);
+        self.make(request, (parent, name), NewFile::Directory, (mode, umask), reply);
     }
 
     fn symlink(
@@ -165,7 +183,7 @@ impl Filesystem for LiveMount {
         reply: ReplyEntry,
     ) {
         let new = NewFile::Symlink(target.as_os_str().as_bytes());
-        self.make(request, (parent, name), new, 0o777, reply);
+        self.make(request, (parent, name), new, (0o777, 0), reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -277,7 +295,7 @@ impl Filesystem for LiveMount {
                 return Err(Errno::ENOSPC);
             }
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                let perm = without_set_id(&mut *live, ino)?;
+                let perm = without_set_id(&mut *live, request, ino)?;
                 if perm.is_some() {
                     live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
                 }
@@ -437,7 +455,13 @@ impl Filesystem for LiveMount {
             return reply.error(Errno::EINVAL);
         };
         self.done(request, reply, |live| {
-            live.set_xattr(self.ino(ino)?, name.as_bytes(), value, mode).map_err(errno)
+            let (ino, name) = (self.ino(ino)?, name.as_bytes());
+            let Some(kind) = AclKind::of(name) else {
+                return live.set_xattr(ino, name, value, mode).map_err(errno);
+            };
+            let attr = live.attr(ino).map_err(errno)?;
+            let keeps = attr.perm & SETGID == 0 || may_keep_setgid(request, attr.gid);
+            live.set_acl(ino, kind, Some(value), keeps).map_err(errno)
         });
     }
 

@@ -1,0 +1,77 @@
+//! What the kernel's requests do not say of the program that calls: its supplementary groups
+//! and capabilities. It waits for the answer meanwhile, so `/proc` still has it.
+
+use fuser::Request;
+use std::path::Path;
+
+/// `CAP_FSETID`.
+const FSETID: u32 = 4;
+
+/// Whether the caller has `CAP_FSETID`: then what it writes and cuts keeps set-user-id and
+/// set-group-id.
+pub(super) fn sets_any_id(request: &Request) -> bool {
+    let dir = format!("/proc/{}", request.pid());
+    let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
+    Caller::of(&status).sets_any_id && is_of_our_users(&dir)
+}
+
+/// Whether the caller may leave set-group-id on a file of a group: it is in the group, or has
+/// `CAP_FSETID` (`in_group_or_capable` of Linux). A caller that cannot be seen from here has
+/// the group that it makes files with, and no capabilities.
+pub(super) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
+    if request.gid() == gid {
+        return true;
+    }
+    let dir = format!("/proc/{}", request.pid());
+    let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
+    let caller = Caller::of(&status);
+    // In another user namespace a capability is good for what is mapped there alone.
+    caller.groups.contains(&gid) || caller.sets_any_id && is_of_our_users(&dir)
+}
+
+fn is_of_our_users(dir: &str) -> bool {
+    let users = |dir: &str| std::fs::read_link(Path::new(dir).join("ns/user")).ok();
+    users(dir).is_some_and(|theirs| users("/proc/self") == Some(theirs))
+}
+
+/// A program, from its `/proc/PID/status`.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Caller {
+    groups: Vec<u32>,
+    sets_any_id: bool,
+}
+
+impl Caller {
+    fn of(status: &str) -> Self {
+        let mut caller = Self::default();
+        for line in status.lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            match name {
+                "Groups" => {
+                    caller.groups =
+                        value.split_whitespace().filter_map(|gid| gid.parse().ok()).collect();
+                }
+                "CapEff" => {
+                    let all = u64::from_str_radix(value.trim(), 16).unwrap_or(0);
+                    caller.sets_any_id = all >> FSETID & 1 == 1;
+                }
+                _ => {}
+            }
+        }
+        caller
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_capabilities_are_read() {
+        let status = "Name:\tsh\nUid:\t5\t5\t5\t5\nGroups:\t7 1000 \nCapEff:\t0000000000000010\n";
+        assert_eq!(Caller::of(status), Caller { groups: vec![7, 1000], sets_any_id: true });
+        let other = status.replace("0010", "ffef");
+        assert_eq!(Caller::of(&other), Caller { groups: vec![7, 1000], sets_any_id: false });
+        assert_eq!(Caller::of("Groups:\t\n"), Caller::default());
+    }
+}
