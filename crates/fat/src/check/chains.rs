@@ -113,7 +113,10 @@ impl Checker {
         let found = u64::try_from(clusters.len()).unwrap_or(u64::MAX);
         let mut len = size.min(found.saturating_mul(cluster));
         if size > len && is_whole {
-            let what = format!("{size} bytes, but the chain has only {found} clusters");
+            let what = format!(
+                "{size} bytes, but the chain has only {found} clusters: the file loses the last of \
+                 them, which may show old contents of another behind its end"
+            );
             self.unexpected("file.size-past-chain", what, place);
             // Nothing says where in its last cluster the file ended before it was made
             // longer: what is behind that may be another file's old contents.
