@@ -73,6 +73,8 @@ pub(super) struct Checker {
     /// The slots of the root directory, free ones at their bytes.
     root_free: Vec<u64>,
     root_names: names::Names,
+    /// First clusters of the directories in the directory that is looked at.
+    siblings: BTreeSet<u32>,
     root_last: Option<u32>,
     root_label: Option<[u8; 11]>,
     /// First clusters of chains without a name, with their lengths.
@@ -109,6 +111,7 @@ impl Checker {
             zeroed: Vec::new(),
             root_free: Vec::new(),
             root_names: names::Names::default(),
+            siblings: BTreeSet::new(),
             root_last: None,
             root_label: None,
             lost: Vec::new(),

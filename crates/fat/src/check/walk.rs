@@ -108,6 +108,9 @@ impl Checker {
             from = 2;
         }
         self.check_hidden(dir, &slots);
+        let is_fat32 = self.boot().root_cluster != 0;
+        let others = slots.iter().filter(|(_, entry)| !is_free(entry) && entry.is_directory());
+        self.siblings = others.map(|(_, entry)| entry.first_cluster(is_fat32)).collect();
         let mut names = Names::default();
         let mut long = LongName::default();
         // Pieces of a name that no entry has taken yet.
@@ -122,10 +125,15 @@ impl Checker {
                     }
                 }
                 // Bits that pieces do not have: to some systems it is a file.
-                Some(Slot::Long(_)) if entry.DIR_Attr != attr::LONG_NAME => {
-                    self.orphans(dir.ino, &mut pieces);
-                    long.gap();
-                    self.orphans(dir.ino, &mut vec![(byte, entry)]);
+                Some(Slot::Long(piece)) if entry.DIR_Attr != attr::LONG_NAME => {
+                    let what = "a piece of a long name has attributes of other entries";
+                    let place = self.entry_place(dir.ino, byte);
+                    self.expected("name.pieces", what.to_string(), place);
+                    let mut entry = entry;
+                    entry.DIR_Attr = attr::LONG_NAME;
+                    self.put_entry(byte, entry.as_bytes());
+                    long.piece(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &piece);
+                    pieces.push((byte, entry));
                 }
                 Some(Slot::Long(piece)) => {
                     long.piece(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &piece);
@@ -195,8 +203,7 @@ impl Checker {
         let is_fat32 = self.boot().root_cluster != 0;
         if !self.is_directory(dir, slots) {
             let place = self.entry_place(dir.ino, one.0);
-            let what =
-                "it contains no directory: its name is removed, and its clusters lose theirs";
+            let what = "it contains no directory: its name is lost, and so are those in it";
             self.unexpected("directory.garbage", what.to_string(), place);
             for &cluster in &dir.clusters {
                 self.claimed.clear(index(cluster));
@@ -357,7 +364,7 @@ impl Checker {
         self.files = self.files.saturating_add(1);
         let ino = Ino::new(self.files);
         let mut entry = entry;
-        if let Some(what) = self.mistaken(&entry)? {
+        if let Some(what) = self.mistaken(dir, &entry)? {
             self.unexpected("entry.kind", what.to_string(), place);
             self.edit(byte, &entry, |entry| entry.DIR_Attr ^= attr::DIRECTORY);
             entry.DIR_Attr ^= attr::DIRECTORY;
@@ -388,7 +395,7 @@ impl Checker {
     /// What is wrong with an entry that says directory and leads to a file, or the other way
     /// round: a directory has no length and begins with entries for itself and the one
     /// above; the length of a file needs as many clusters as it has.
-    fn mistaken(&self, entry: &ShortEntry) -> Result<Option<&'static str>, FsError> {
+    fn mistaken(&self, dir: &Pending, entry: &ShortEntry) -> Result<Option<&'static str>, FsError> {
         let is_fat32 = self.boot().root_cluster != 0;
         let start = entry.first_cluster(is_fat32);
         let size = u64::from(entry.DIR_FileSize.get());
@@ -404,8 +411,12 @@ impl Checker {
         let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
         let has_dots =
             has_dots && two.dots() == Some(2) && one.is_directory() && two.is_directory();
+        // Not one that has a name of its own.
+        let above = if dir.entry.is_none() { 0 } else { dir.first };
+        let is_here = two.first_cluster(is_fat32) == above && !self.siblings.contains(&start);
+        let is_lost = is_here && !self.claimed.get(index(start));
         Ok(match entry.is_directory() {
-            false if has_dots => Some("a directory that is marked as a file"),
+            false if has_dots && is_lost => Some("a directory that is marked as a file"),
             true if !has_dots && !is_dot(&one, 1, start, is_fat32) => {
                 let wanted = size.div_ceil(self.boot().cluster_bytes());
                 self.has_clusters(start, wanted).then_some("a file that is marked as a directory")
