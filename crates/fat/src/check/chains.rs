@@ -41,7 +41,7 @@ impl Checker {
             } else if link == Link::Bad {
                 Some(("chain.bad", format!("the chain leads to cluster {here}, which is bad")))
             } else if wanted.is_some_and(|wanted| found >= wanted) {
-                self.free_rest(here);
+                self.past.push(here);
                 let what = format!("the chain has more than the {found} clusters of its length");
                 self.expected("chain.past-size", what, place);
                 self.cut(&clusters);
@@ -75,6 +75,14 @@ impl Checker {
     fn cut(&mut self, clusters: &[u32]) {
         if let Some(&last) = clusters.last() {
             self.fat.end(last);
+        }
+    }
+
+    /// Frees what chains have behind the lengths of their files, when all files are known: it
+    /// may be one of these that it belongs to.
+    pub(super) fn free_past(&mut self) {
+        for from in std::mem::take(&mut self.past) {
+            self.free_rest(from);
         }
     }
 

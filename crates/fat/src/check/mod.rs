@@ -61,6 +61,8 @@ pub(super) struct Checker {
     claimed: Bits,
     /// Clusters that led to a number that is none.
     astray: BTreeSet<u32>,
+    /// The first clusters behind the lengths of files.
+    past: Vec<u32>,
     /// Set where the root directory cannot be read: nothing is known to have no name then.
     is_blind: bool,
     /// Files met so far.
@@ -104,6 +106,7 @@ impl Checker {
             fat,
             claimed,
             astray: BTreeSet::new(),
+            past: Vec::new(),
             is_blind: false,
             files: 1,
             pending: VecDeque::new(),
@@ -119,6 +122,7 @@ impl Checker {
         };
         checker.check_head()?;
         checker.check_tree()?;
+        checker.free_past();
         checker.check_lost();
         checker.check_counts()?;
         Ok(checker)

@@ -351,6 +351,30 @@ fn files_and_directories_that_are_marked_as_the_other_are_kept() {
     }
 }
 
+/// An empty file that leads to another's clusters does not free them.
+#[test]
+fn what_lies_behind_a_length_may_be_another_file() {
+    for whole in Patient::all() {
+        for other in ["/many", "/pieces", "/dir/below"] {
+            let mut patient = whole.copy();
+            let first = patient.first(other);
+            patient.set_first("/dir/empty", first);
+            let target = device(&patient);
+            preen(target.clone(), LostChains::Kept).expect("preen");
+            repair(target.clone(), LostChains::Kept).expect("repair");
+            let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+            assert_eq!(after.names("/many").expect(other).len(), 41, "{other}");
+            for path in ["/pieces", "/dir/below/a text with a long name.text"] {
+                assert_eq!(after.read(path).expect(other), whole.read(path).expect(other));
+            }
+            assert_eq!(after.read("/dir/empty").expect(other), b"");
+            if let Some((clean, said)) = judge(&after.bytes) {
+                assert!(clean, "{other}: {said}");
+            }
+        }
+    }
+}
+
 /// One byte of `.` or `..` is damaged: the directory stays, with all that is in it.
 #[test]
 fn damaged_entries_for_itself_and_the_one_above_are_written_again() {
