@@ -172,7 +172,7 @@ fn damages(patient: &Patient, seed: u64) -> Vec<(String, usize, Vec<u8>)> {
     for path in ENTRIES {
         let mut at = patient.short(path);
         slots.push((path.to_string(), at));
-        while at % 512 != 0 && patient.bytes[at - 32 + 11] == 0x0F {
+        while !at.is_multiple_of(512) && patient.bytes[at - 32 + 11] == 0x0F {
             at -= 32;
             slots.push((format!("a piece of {path}"), at));
         }
