@@ -7,7 +7,7 @@ use crate::recorder::Completion;
 use crate::script::{Script, ScriptError};
 use crate::shrink::{self, Reproducer};
 use crate::target::Target;
-use crate::workload::{self, Features, scheduled};
+use crate::workload::{self, Drawn, Features, scheduled};
 use seekless_cache::Discipline;
 use seekless_device::DeviceError;
 use seekless_fs::FsError;
@@ -231,7 +231,7 @@ pub struct Sequences {
 const OPERATIONS: std::ops::RangeInclusive<u32> = 3..=64;
 
 /// What the built-in workloads are called: `all`, `singles`, `pairs`, the name of
-/// one; `random:N`, or `random:N#K` for one of those. `None` for anything else.
+/// one; `random:N` or `moves:N`, or `random:N#K` for one of those. `None` for anything else.
 ///
 /// # Errors
 /// None: what is built in can be read.
@@ -243,7 +243,8 @@ pub fn built_in(
     let has = has.into();
     let singles = || workload::singles(has);
     let pairs = || workload::pairs(has);
-    if let Some(rest) = name.strip_prefix("random:") {
+    let split = |drawn: Drawn| Some((drawn, name.strip_prefix(drawn.name())?.strip_prefix(':')?));
+    if let Some((drawn, rest)) = Drawn::ALL.into_iter().find_map(split) {
         let (most, number) = match rest.split_once('#') {
             Some((most, number)) => (most, number.parse::<u64>().ok()),
             None => (rest, None),
@@ -254,8 +255,8 @@ pub fn built_in(
         };
         let Sequences { count, seed } = sequences;
         return Ok(Some(match number {
-            Some(number) => vec![workload::random_one(most, number, seed, has)?],
-            None => workload::random(most, count, seed, has)?,
+            Some(number) => vec![workload::random_one(drawn, most, number, seed, has)?],
+            None => workload::random(drawn, most, count, seed, has)?,
         }));
     }
     Ok(Some(match name {

@@ -247,6 +247,10 @@ fn what_was_found_stays_mended() {
             "new-dir",
             "open f\nwrite 0 700\nclose\nbegin\nmkdir D\nrename f D/f\nwriteback 3\nwriteback 8\nfsync D/f\n",
         ),
+        // Two directories change places.
+        ("exchange-dirs", "mkdir a\nmkdir b\nopen a/f\nwrite 0 900\nclose\nbegin\nexchange a b\n"),
+        ("exchange-new", "mkdir a\nbegin\nmkdir b\nexchange a b\nopen b/f\nfsync b/f\n"),
+        ("exchange-kinds", "mkdir a\nopen b\nwrite 0 900\nclose\nbegin\nexchange a b\nfsync b\n"),
         // A tail that moves takes what was durable with it.
         (
             "tail",
@@ -256,6 +260,45 @@ fn what_was_found_stays_mended() {
         for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
             for target in &FORMATS {
                 let script = parse(name, text).unwrap();
+                let settings = settings(discipline, Extent::Exhaustive, 3);
+                let (wrong, _) = look(target, settings, &[script]);
+                assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            }
+        }
+    }
+}
+
+/// A name in a new directory goes, and is given to a durable file from elsewhere.
+#[test]
+fn a_file_takes_a_name_that_went_before_in_a_new_directory() {
+    let empty = "mkdir p\nbegin\nmkdir p/d\nopen p/d/b\nclose\nunlink p/d/b\nopen p/a\n\
+                 fsync p/a\nclose\nrename p/a p/d/b\nfsync p/d\n";
+    // The inode may be the same, and the name: then only what it holds tells two files apart.
+    let told_apart = empty.replace("open p/a\n", "open p/a\nwrite 0 900\n");
+    for text in [empty, &told_apart] {
+        for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+            for target in &FORMATS {
+                let script = parse("gone-before", text).unwrap();
+                let settings = settings(discipline, Extent::Exhaustive, 40);
+                let (wrong, states) = look(target, settings, &[script]);
+                assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+                assert!(states[0] > 200, "{states:?}");
+            }
+        }
+    }
+}
+
+/// Directories whose names lie in two sectors cannot change places: they keep their names.
+#[test]
+fn directories_far_from_each_other_do_not_change_places() {
+    let fill: String = (0..24).map(|n| format!("open {}{n:02}\n", "x".repeat(40))).collect();
+    let far = format!("mkdir a\n{fill}mkdir b\nopen b/f\nclose\nbegin\nexchange a b\nfsync b\n");
+    let across = "mkdir a\nmkdir c\nmkdir c/b\nbegin\nexchange a c/b\nfsync a\n".to_string();
+    let kinds = "mkdir a\nmkdir c\nopen c/b\nclose\nbegin\nexchange a c/b\nfsync a\n".to_string();
+    for text in [far, across, kinds] {
+        for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+            for target in &FORMATS {
+                let script = parse("far", &text).unwrap();
                 let settings = settings(discipline, Extent::Exhaustive, 3);
                 let (wrong, _) = look(target, settings, &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
@@ -280,6 +323,21 @@ fn a_directory_takes_a_name_that_lies_far_behind_its_own() {
                 let (wrong, _) = look(target, settings, &[script]);
                 assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
             }
+        }
+    }
+}
+
+/// Names that go and come back in new directories, directories that move and change places.
+#[test]
+fn moves_are_survived() {
+    for discipline in [Discipline::SoftUpdates, Discipline::Sync, Discipline::Normal] {
+        for target in &FORMATS {
+            let sequences = Sequences { count: 60, seed: 5 };
+            let scripts = built_in("moves:10", target.has_xattrs(), sequences).unwrap().unwrap();
+            let settings = settings(discipline, Extent::Sample(30), 3);
+            let (wrong, states) = look(target, settings, &scripts);
+            assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
+            assert!(states.iter().sum::<u64>() >= 1500, "{states:?}");
         }
     }
 }

@@ -20,6 +20,12 @@ pub(crate) const SIGNATURE_AT: usize = 510;
 pub(crate) const EXTENDED: u8 = 0x29;
 /// Bit 0 of `BS_Reserved1`: Linux sets it while it has the volume mounted.
 pub(crate) const STATE_DIRTY: u8 = 1;
+/// `BS_Reserved1` of FAT12 and FAT16: seekless has it mounted, and keeps writes in order.
+/// Other systems neither set nor read this bit.
+pub(crate) const STATE_ORDERED: u8 = 0x80;
+/// The same in the first bytes of `FSI_Reserved2`, for FAT32: `fsck.fat` compares its boot
+/// sectors.
+pub(crate) const INFO_ORDERED: [u8; 4] = *b"SKSU";
 /// `BPB_ExtFlags`: only one FAT is kept up to date, that of the low four bits.
 pub(crate) const NOT_MIRRORED: u16 = 0x80;
 /// The lowest four bits of `BPB_ExtFlags`.

@@ -2,7 +2,7 @@
 
 use crate::{Format, Linked, Live, Names, Runs};
 use seekless_cache::{ChangeId, Role};
-use seekless_fs::FsError;
+use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 
 /// Nodes that are fetched together into the processor's cache.
@@ -125,10 +125,15 @@ impl<F: Linked> Live<F> {
             node.links = 0;
         }
         if node.links == 0 && node.holds == 0 {
-            self.destroy(ino)?;
-        } else {
-            self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
+            return self.destroy(ino);
         }
+        if node.links == 0 && node.kind == FileKind::Directory {
+            // As `ufs_rmdir` does: of a directory without links that has blocks a check of UFS
+            // finds names that nobody counts, and stops.
+            self.drop_index(ino);
+            self.format.truncate(&mut self.core, ino, 0)?;
+        }
+        self.format.put_links(&mut self.core, ino, Role::LinkDrop, &[])?;
         Ok(())
     }
 

@@ -272,7 +272,7 @@ impl<F: Linked> Live<F> {
     /// What must be on the disk for a change to a name that was there before to be seen:
     /// where the directory has moved since, its inode must lead to the new place, or the
     /// disk shows the old name. (New names are reached by that in any case.)
-    fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
+    pub(crate) fn seen_by(&mut self, dir: Ino, change: ChangeId) -> Result<ChangeId, FsError> {
         let moved = self.core.node(dir)?.moved_by;
         if self.core.cache.is_committed(moved) || self.core.has(Fault::GoneBeforeMove) {
             return Ok(change);

@@ -145,6 +145,16 @@ pub trait Format: Send + Sized {
         Ok(NamePlace::default())
     }
 
+    /// Called before each change, when all actions that are ready have been done. Writes what
+    /// the format must have on the disk for a crash to leave no more than its check can
+    /// repair. Returns whether actions may have become ready; it is called again then.
+    ///
+    /// # Errors
+    /// [`FsError::Device`]; [`FsError::ReadOnly`] when a write has failed before.
+    fn before_change(&mut self, _core: &mut Core<Self::Map>) -> Result<bool, FsError> {
+        Ok(false)
+    }
+
     /// Hears that nobody holds a file any more that was held. What is kept in memory so that
     /// it can grow in one place may go.
     fn released(&mut self, _ino: Ino) {}

@@ -234,6 +234,9 @@ impl<F: Format> Live<F> {
         }
         self.core.cache.begin()?;
         self.run_actions()?;
+        while self.format.before_change(&mut self.core)? {
+            self.run_actions()?;
+        }
         self.drop_nodes();
         let mut done = operation(self);
         if matches!(done, Err(FsError::NoSpace(_))) && reclaim(self)? {

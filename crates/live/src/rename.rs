@@ -299,8 +299,10 @@ impl<F: Linked> Live<F> {
         }
     }
 
-    /// Two names change places. Each may be the only one of its file, so a
-    /// third leads to the second file meanwhile: it comes first and goes last.
+    /// Two names change places: with one change, if they lie in one sector. Else, each may
+    /// be the only one of its file, so a third leads to the second file meanwhile: it comes
+    /// first and goes last. No such order serves directories, of which a check leaves one name
+    /// only: the second would be left with the third name alone.
     fn exchange(
         &mut self,
         from: Name<'_>,
@@ -317,8 +319,14 @@ impl<F: Linked> Live<F> {
         }
         self.check_room(moved, Some(to.0))?;
         self.check_room(other, Some(from.0))?;
-        if self.counts_last() && [kind, other_kind].contains(&FileKind::Directory) {
-            self.check_move(to.1)?;
+        if self.is_ordered() {
+            if from.0 == to.0 && self.lie_together(from, to)? {
+                return self.exchange_together(from, to, moved, other);
+            }
+            if [kind, other_kind].contains(&FileKind::Directory) {
+                let what = "exchanging a directory whose name lies in another sector";
+                return Err(FsError::Unsupported(what.into()));
+            }
         }
         let third = format!(".exchange-{moved}-{other}").into_bytes();
         if self.find(to.0, &third)?.is_some() {
@@ -381,6 +389,32 @@ impl<F: Linked> Live<F> {
         }
         self.touch_dir(from.0)?;
         self.touch_dir(to.0)
+    }
+
+    /// Two names of one sector change places.
+    fn exchange_together(
+        &mut self,
+        from: Name<'_>,
+        to: Name<'_>,
+        moved: Ino,
+        other: Ino,
+    ) -> Result<(), FsError> {
+        let dir = from.0;
+        let mut after = self.links_of(moved)?;
+        after.extend(self.links_of(other)?);
+        after.extend([self.node(moved)?.parent_link, self.node(other)?.parent_link]);
+        // With an older name elsewhere a check could keep that one.
+        after.extend(self.leaving(moved)?);
+        after.extend(self.leaving(other)?);
+        let swapped = self.swap(from, to, &after)?;
+        let reached = self.node(dir)?.reached_by.clone();
+        let named: Ids = reached.into_iter().chain([swapped]).collect();
+        for ino in [moved, other] {
+            self.note_name(ino, dir, &named)?;
+            self.note_leaving(ino, dir, swapped)?;
+            self.touch(ino)?;
+        }
+        self.touch_dir(dir)
     }
 
     /// A file is to have one name more for a while: what must be on the disk for it

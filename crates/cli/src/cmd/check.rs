@@ -51,8 +51,10 @@ a repair that was interrupted. An image that is mounted or being changed is not
 repaired.
 
 FAT images are checked in five phases of their own. In them, clusters that no file
-has become files FSCKnnnn.REC in the root directory, or are freed with --lost free;
-if two files claim the same cluster, the second is cut off there.
+has become files FSCKnnnn.REC in the root directory, or are freed with --lost free.
+After a crash of a seekless mount with `softdep` or `sync` they are parts of files
+that were being made or removed, and are freed unless --lost keep is given. If two
+files claim the same cluster, the second is cut off there.
 
 Exit codes (those of fsck, for this command only):
   0   no errors
@@ -73,7 +75,7 @@ pub(crate) struct CheckArgs {
     #[arg(short = 'y', long)]
     yes: bool,
     /// FAT: what a repair does with clusters that no file has
-    /// [default: keep]
+    /// [default: free after a crash of a mount with softdep or sync, else keep]
     #[arg(long, value_enum)]
     lost: Option<Lost>,
     #[command(flatten)]
@@ -175,7 +177,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
             _ => about(error),
         }
     };
-    let lost = args.lost.unwrap_or(Lost::Keep).chains();
+    let lost = args.lost.map_or(LostChains::ByMark, Lost::chains);
     let repaired = match mode {
         Mode::Check => {
             let report = (format.check)(device.clone()).map_err(about)?;

@@ -214,12 +214,22 @@ impl Driver {
     fn exchange(&mut self, one: &Path, other: &Path) -> Result<Passing, FsError> {
         let ((first, first_at), (second, second_at)) = (self.dir(one)?, self.dir(other)?);
         let (from, to) = ((first_at, one.name()), (second_at, other.name()));
-        self.live.operate().rename(from, to, RenameMode::Exchange)?;
+        match self.live.operate().rename(from, to, RenameMode::Exchange) {
+            // As a program that is told so goes on without.
+            Err(FsError::Unsupported(_)) => return Ok(Passing::default()),
+            done => done?,
+        }
         let held = self.history.lookup(first, one.name());
         let swapped = self.history.lookup(second, other.name());
+        let is_dir = |file: Option<FileId>| {
+            file.is_some_and(|file| self.history.files[file].kind == FileKind::Directory)
+        };
+        let moves_dir = is_dir(held) || is_dir(swapped);
         self.history.set_name(first, one.name(), swapped);
         self.history.set_name(second, other.name(), held);
-        Ok(Passing { third: BTreeSet::from([first, second]), ..Passing::default() })
+        // Of a directory a check leaves no name but one of the two.
+        let third = if moves_dir { BTreeSet::new() } else { BTreeSet::from([first, second]) };
+        Ok(Passing { third, ..Passing::default() })
     }
 
     /// Bytes that tell this write from others, at a place in a file.

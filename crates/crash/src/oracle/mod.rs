@@ -64,6 +64,12 @@ const MOST: usize = 20;
 /// Where reconnected files go.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
+/// Whether a name is one that a check of FAT gives to clusters that no file has.
+fn is_chain(name: &[u8]) -> bool {
+    let digits = name.strip_prefix(b"FSCK").and_then(|rest| rest.strip_suffix(b".REC"));
+    digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+}
+
 #[derive(Clone)]
 struct Oracle<'a> {
     history: &'a History,
@@ -181,7 +187,8 @@ impl Oracle<'_> {
     }
 
     fn entry(&mut self, name: &Name, ino: Ino) {
-        if name.0 == 0 && name.1 == LOST_AND_FOUND {
+        let is_rescued = if self.has_inodes { name.1 == LOST_AND_FOUND } else { is_chain(&name.1) };
+        if name.0 == 0 && is_rescued {
             return;
         }
         let choices = self.choices(name);
@@ -207,14 +214,19 @@ impl Oracle<'_> {
         }
         // An inode may have been used again, and under the same name: what is
         // there has to be one of them, and what that one holds.
-        let as_each = files.iter().map(|&file| self.as_file(file, ino));
-        let least = as_each.min_by_key(|oracle| oracle.found.len());
-        if let Some(Self { found, reached, directories, .. }) = least {
-            if found.len() > self.found.len() && self.is_emptied(name, ino) {
-                return;
-            }
-            (self.found, self.reached, self.directories) = (found, reached, directories);
+        let as_each: Vec<Self> = files.iter().map(|&file| self.as_file(file, ino)).collect();
+        let Some(least) = as_each.iter().map(|oracle| oracle.found.len()).min() else { return };
+        if least > self.found.len() && self.is_emptied(name, ino) {
+            return;
         }
+        // Where it may be any of several, which are empty say, it counts as a name of each.
+        let mut fitting = as_each.into_iter().filter(|oracle| oracle.found.len() == least);
+        let Some(mut best) = fitting.next() else { return };
+        for other in fitting {
+            best.reached.extend(other.reached);
+            best.directories.extend(other.directories);
+        }
+        (self.found, self.reached, self.directories) = (best.found, best.reached, best.directories);
     }
 
     /// What is found if an inode is to be a file of the history, with all that

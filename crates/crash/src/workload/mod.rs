@@ -128,19 +128,43 @@ pub fn pairs(has: impl Into<Features>) -> Result<Vec<Script>, ScriptError> {
     Ok(scripts)
 }
 
+/// What sequences drawn from a seed are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drawn {
+    /// All operations: `random:N`.
+    Random,
+    /// Mostly names that go and come back, and directories: `moves:N`.
+    Moves,
+}
+
+impl Drawn {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Random, Self::Moves];
+
+    /// How the names of its sequences begin.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Moves => "moves",
+        }
+    }
+}
+
 /// Sequences of three to `most` operations drawn from a seed, on few names; the
 /// name of each says how it is made again.
 ///
 /// # Errors
 /// None: what is built in can be read.
 pub fn random(
+    drawn: Drawn,
     most: u32,
     count: u64,
     seed: u64,
     has: impl Into<Features>,
 ) -> Result<Vec<Script>, ScriptError> {
     let has = has.into();
-    (0..count).map(|number| random_one(most, number, seed, has)).collect()
+    (0..count).map(|number| random_one(drawn, most, number, seed, has)).collect()
 }
 
 /// One of the sequences of [`random`], by its number.
@@ -148,14 +172,19 @@ pub fn random(
 /// # Errors
 /// None: what is built in can be read.
 pub fn random_one(
+    drawn: Drawn,
     most: u32,
     number: u64,
     seed: u64,
     has: impl Into<Features>,
 ) -> Result<Script, ScriptError> {
     let has = has.into();
-    let body = random::sequence(most, seed, number, has);
-    Ok(built(format!("random:{most}#{number}"), &setup(has)?, body))
+    let kinds = match drawn {
+        Drawn::Random => random::Kinds::All,
+        Drawn::Moves => random::Kinds::Moves,
+    };
+    let body = random::sequence(most, seed, number, has, kinds);
+    Ok(built(format!("{}:{most}#{number}", drawn.name()), &setup(has)?, body))
 }
 
 fn pair(
@@ -252,7 +281,9 @@ mod tests {
         let has = Features { xattrs: false, inodes: false };
         let mut all = singles(has).unwrap();
         all.extend(pairs(has).unwrap());
-        all.extend(random(12, 200, 3, has).unwrap());
+        for drawn in Drawn::ALL {
+            all.extend(random(drawn, 12, 200, 3, has).unwrap());
+        }
         for script in all {
             for line in script.to_string().lines() {
                 let word = line.split(' ').next().unwrap();

@@ -27,8 +27,24 @@ const PLACES: [u64; 12] =
 const FAR: u64 = 4_300_000;
 /// Deepest path.
 const DEPTH: usize = 4;
+/// The same for sequences of [`Kinds::Moves`].
+const DEEP: usize = 8;
+/// Names of so many bytes, and how many of them a directory is given: more than twelve blocks
+/// of 1,024 bytes, and of 4,096.
+const LONGEST: usize = 250;
+const MANY: [u64; 2] = [60, 210];
 /// How often an operation is drawn again that cannot be done.
 const TRIES: u32 = 200;
+
+/// What sequences are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kinds {
+    /// All operations alike.
+    All,
+    /// Mostly names that go and come back, in directories that were just made: files and
+    /// directories move there, change places, and directories outgrow their first blocks.
+    Moves,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -36,6 +52,8 @@ enum Kind {
     File(u64),
     Directory,
     Symlink,
+    /// A name that stays.
+    Kept,
 }
 
 /// A sequence being drawn.
@@ -53,11 +71,18 @@ struct Sequence {
     linked: bool,
     /// Bytes of names that are given, at least.
     least: usize,
+    kinds: Kinds,
+    /// Names that went from directories made in the sequence.
+    gone: Vec<String>,
+    /// Those directories.
+    made: Vec<String>,
+    /// Whether a directory was given many names.
+    grown: bool,
 }
 
 /// The operations of a sequence: from three to `most` of those that change
 /// something, with promises and writes between.
-pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features) -> Vec<Op> {
+pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features, kinds: Kinds) -> Vec<Op> {
     let mixed =
         seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93);
     let tree = [
@@ -76,6 +101,10 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features) -> Vec<
         open: None,
         linked: false,
         least: if mixed.is_multiple_of(LONG_ONES) { LONG } else { 0 },
+        kinds,
+        gone: Vec::new(),
+        made: Vec::new(),
+        grown: false,
     };
     let least = most.min(3);
     let count = least + sequence.below(u64::from(most - least) + 1) as u32;
@@ -123,7 +152,25 @@ impl Sequence {
     /// A name in some directory, whether it is there or not.
     fn name(&mut self) -> String {
         let mut dirs = self.all(|kind| kind == Kind::Directory);
-        dirs.retain(|dir| dir.split('/').count() < DEPTH);
+        let moves = self.kinds == Kinds::Moves;
+        let depth = if moves { DEEP } else { DEPTH };
+        dirs.retain(|dir| dir.split('/').count() < depth);
+        if moves {
+            // A name that went, or one in a new directory.
+            let parent = |path: &String| path.rsplit_once('/').map(|(dir, _)| dir.to_string());
+            let is_there = |path: &&String| parent(path).is_some_and(|dir| dirs.contains(&dir));
+            let gone: Vec<String> = self.gone.iter().filter(is_there).cloned().collect();
+            if self.below(3) == 0
+                && let Some(name) = self.pick(&gone)
+            {
+                return name;
+            }
+            let made: Vec<String> =
+                self.made.iter().filter(|dir| dirs.contains(dir)).cloned().collect();
+            if self.below(2) == 0 && !made.is_empty() {
+                dirs = made;
+            }
+        }
         let name = self.pick(&NAMES).unwrap_or("foo");
         let name = format!("{name:-<least$}", least = self.least);
         match self.pick(&dirs) {
@@ -168,6 +215,9 @@ impl Sequence {
     }
 
     fn try_change(&mut self) -> Option<()> {
+        if self.kinds == Kinds::Moves {
+            return self.try_move();
+        }
         match self.below(24) {
             0..=3 => self.make_file(),
             4 | 5 => self.make_directory(),
@@ -182,6 +232,68 @@ impl Sequence {
             22 => self.hold_open(),
             _ => self.less_often(),
         }
+    }
+
+    /// As [`Sequence::try_change`], for sequences of moves.
+    fn try_move(&mut self) -> Option<()> {
+        match self.below(24) {
+            0..=2 => self.make_file(),
+            3..=6 => self.make_directory(),
+            7 | 8 => self.write(),
+            9..=11 => self.unlink(),
+            12 => self.remove_directory(),
+            13..=16 => self.rename_file(),
+            17..=19 => self.rename_directory(),
+            20 => self.truncate(),
+            21 if self.has.inodes => self.exchange(),
+            22 if self.has.inodes => self.exchange_directories(),
+            23 => self.grow_directory(),
+            _ => self.hold_open(),
+        }
+    }
+
+    /// Two empty directories change places, or keep them where that is refused: the names
+    /// are the same then.
+    fn exchange_directories(&mut self) -> Option<()> {
+        let mut dirs = self.all(|kind| kind == Kind::Directory);
+        dirs.retain(|dir| self.is_empty(dir));
+        let (one, other) = (self.pick(&dirs)?, self.pick(&dirs)?);
+        if one == other {
+            return None;
+        }
+        self.ops.push(Op::Exchange(path(&one), path(&other)));
+        self.object = one;
+        Some(())
+    }
+
+    /// A directory is given so many names that it outgrows its first blocks, once in a
+    /// sequence: further names of one file, where files have several.
+    fn grow_directory(&mut self) -> Option<()> {
+        let dir = self.directory()?;
+        let count = self.pick(&MANY)?;
+        if self.grown || self.below(3) > 0 {
+            return None;
+        }
+        let name = |n: u64| format!("{dir}/{:-<LONGEST$}", format!("many{n}"));
+        let first = name(0);
+        self.ops.extend([Op::Open(path(&first)), Op::Close]);
+        self.open = None;
+        for n in 1..count {
+            if self.has.inodes {
+                self.ops.push(Op::Link(path(&first), path(&name(n))));
+            } else {
+                self.ops.extend([Op::Open(path(&name(n))), Op::Close]);
+            }
+        }
+        // Only the first and the last of them are renamed and removed later.
+        for n in [0, count - 1] {
+            self.tree.insert(name(n), Kind::File(0));
+        }
+        self.tree.insert(name(1), Kind::Kept);
+        self.linked |= self.has.inodes;
+        self.grown = true;
+        self.object = dir;
+        Some(())
     }
 
     fn make_file(&mut self) -> Option<()> {
@@ -209,6 +321,7 @@ impl Sequence {
         }
         self.ops.push(Op::Mkdir(path(&name)));
         self.tree.insert(name.clone(), Kind::Directory);
+        self.made.push(name.clone());
         self.object = name;
         Some(())
     }
@@ -247,10 +360,11 @@ impl Sequence {
     }
 
     fn unlink(&mut self) -> Option<()> {
-        let files = self.all(|kind| kind != Kind::Directory);
+        let files = self.all(|kind| !matches!(kind, Kind::Directory | Kind::Kept));
         let name = self.pick(&files)?;
         self.ops.push(Op::Unlink(path(&name)));
         self.tree.remove(&name);
+        self.gone.push(name.clone());
         // What loses a name is often given it again.
         if self.below(2) == 0 {
             self.ops.extend([Op::Open(path(&name)), Op::Write(None, 0, 1500), Op::Close]);
@@ -276,10 +390,12 @@ impl Sequence {
         let to = self.name();
         let over = self.tree.get(&to);
         let is_file = matches!(over, Some(Kind::File(_)));
-        if from == to || over == Some(&Kind::Directory) || self.linked && is_file {
+        let stays = matches!(over, Some(Kind::Directory | Kind::Kept));
+        if from == to || stays || self.linked && is_file {
             return None;
         }
         self.ops.push(Op::Rename(path(&from), path(&to)));
+        self.gone.push(from.clone());
         let kind = self.tree.remove(&from)?;
         self.tree.insert(to.clone(), kind);
         self.object = to;
@@ -416,8 +532,8 @@ mod tests {
         let mut names = BTreeSet::new();
         let mut different = BTreeSet::new();
         for number in 0..300 {
-            let ops = sequence(8, 7, number, true.into());
-            assert_eq!(text(ops.clone()), text(sequence(8, 7, number, true.into())));
+            let ops = sequence(8, 7, number, true.into(), Kinds::All);
+            assert_eq!(text(ops.clone()), text(sequence(8, 7, number, true.into(), Kinds::All)));
             names.extend(ops.iter().map(Op::name));
             different.insert(text(ops));
         }

@@ -41,7 +41,7 @@ impl Checker {
             } else if link == Link::Bad {
                 Some(("chain.bad", format!("the chain leads to cluster {here}, which is bad")))
             } else if wanted.is_some_and(|wanted| found >= wanted) {
-                self.free_rest(here);
+                self.past.push(here);
                 let what = format!("the chain has more than the {found} clusters of its length");
                 self.expected("chain.past-size", what, place);
                 self.cut(&clusters);
@@ -75,6 +75,14 @@ impl Checker {
     fn cut(&mut self, clusters: &[u32]) {
         if let Some(&last) = clusters.last() {
             self.fat.end(last);
+        }
+    }
+
+    /// Frees what chains have behind the lengths of their files, when all files are known: it
+    /// may be one of these that it belongs to.
+    pub(super) fn free_past(&mut self) {
+        for from in std::mem::take(&mut self.past) {
+            self.free_rest(from);
         }
     }
 
@@ -113,7 +121,10 @@ impl Checker {
         let found = u64::try_from(clusters.len()).unwrap_or(u64::MAX);
         let mut len = size.min(found.saturating_mul(cluster));
         if size > len && is_whole {
-            let what = format!("{size} bytes, but the chain has only {found} clusters");
+            let what = format!(
+                "{size} bytes, but the chain has only {found} clusters: the file loses the last of \
+                 them, which may show old contents of another behind its end"
+            );
             self.unexpected("file.size-past-chain", what, place);
             // Nothing says where in its last cluster the file ended before it was made
             // longer: what is behind that may be another file's old contents.

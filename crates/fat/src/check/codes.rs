@@ -20,6 +20,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("directory.too-long", 1),
     ("entry.dots", 1),
     ("entry.label", 1),
+    ("entry.kind", 1),
     ("name.pieces", 1),
     ("name.short", 1),
     ("name.duplicate", 1),
@@ -33,6 +34,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("file.size-past-chain", 2),
     ("file.no-chain", 2),
     ("chain.lost", 3),
+    ("root.full", 3),
     ("fsinfo.signature", 4),
     ("fsinfo.count", 4),
 ];

@@ -7,7 +7,8 @@ use crate::boot::{Boot, Width};
 use crate::make::encode::NO_LABEL;
 use crate::name;
 use crate::ondisk::{
-    BOOT_SIZE, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT, UNKNOWN,
+    BOOT_SIZE, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT,
+    STATE_ORDERED, UNKNOWN,
 };
 use crate::table::{Link, Table, entry_place};
 use seekless_device::BlockDevice;
@@ -188,6 +189,29 @@ impl Checker {
                 self.fat.end(cluster);
             }
         }
+    }
+
+    /// Whether the volume was last mounted by seekless under a discipline that keeps writes in
+    /// order, and was neither unmounted nor checked since.
+    pub(super) fn is_ordered(&self) -> Result<bool, FsError> {
+        let boot = self.boot();
+        if !boot.is_dirty() {
+            return Ok(false);
+        }
+        if let Some((clean, _)) = boot.width.marks()
+            && Table::of(&self.volume, boot.active).raw(1)? & clean != 0
+        {
+            return Ok(false);
+        }
+        if boot.width != Width::Fat32 {
+            return Ok(boot.state & STATE_ORDERED != 0);
+        }
+        let Some(at) = boot.info else { return Ok(false) };
+        let mut bytes = [0; BOOT_SIZE];
+        self.volume.read_bytes(BlockNo::new(at.into()), 0, &mut bytes)?;
+        Ok(parse::<FsInfo>(&bytes, 0).is_some_and(|info| {
+            info.FSI_Reserved2.starts_with(&INFO_ORDERED) && info.FSI_Free_Count.get() == UNKNOWN
+        }))
     }
 
     /// The label and the counts, when the tree is known.

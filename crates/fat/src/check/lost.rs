@@ -2,6 +2,7 @@
 
 use super::Checker;
 use crate::table::{Link, entry_place};
+use seekless_fs::Location;
 use seekless_fs::bits::Bits;
 use seekless_fs::field::index;
 
@@ -31,6 +32,23 @@ impl Checker {
                 self.lost_chain(cluster);
             }
         }
+        self.check_room();
+    }
+
+    /// Whether the root directory has a free slot for each chain without a name.
+    fn check_room(&mut self) {
+        let (chains, slots) = (self.lost.len(), self.root_free.len());
+        if self.root_last.is_some() || chains <= slots {
+            return;
+        }
+        let what = if slots == 0 {
+            format!("no slot is free, and {chains} chains have no name: they can only be freed")
+        } else {
+            format!("{slots} slots are free for {chains} chains without a name")
+        };
+        let (start, _) = self.boot().fixed_root();
+        let place = Location::of("root directory").in_block(start);
+        self.expected("root.full", what, place);
     }
 
     fn is_lost(&self, cluster: u32) -> bool {

@@ -61,6 +61,8 @@ pub(super) struct Checker {
     claimed: Bits,
     /// Clusters that led to a number that is none.
     astray: BTreeSet<u32>,
+    /// The first clusters behind the lengths of files.
+    past: Vec<u32>,
     /// Set where the root directory cannot be read: nothing is known to have no name then.
     is_blind: bool,
     /// Files met so far.
@@ -73,6 +75,8 @@ pub(super) struct Checker {
     /// The slots of the root directory, free ones at their bytes.
     root_free: Vec<u64>,
     root_names: names::Names,
+    /// First clusters of the directories in the directory that is looked at.
+    siblings: BTreeSet<u32>,
     root_last: Option<u32>,
     root_label: Option<[u8; 11]>,
     /// First clusters of chains without a name, with their lengths.
@@ -102,6 +106,7 @@ impl Checker {
             fat,
             claimed,
             astray: BTreeSet::new(),
+            past: Vec::new(),
             is_blind: false,
             files: 1,
             pending: VecDeque::new(),
@@ -109,6 +114,7 @@ impl Checker {
             zeroed: Vec::new(),
             root_free: Vec::new(),
             root_names: names::Names::default(),
+            siblings: BTreeSet::new(),
             root_last: None,
             root_label: None,
             lost: Vec::new(),
@@ -116,6 +122,7 @@ impl Checker {
         };
         checker.check_head()?;
         checker.check_tree()?;
+        checker.free_past();
         checker.check_lost();
         checker.check_counts()?;
         Ok(checker)

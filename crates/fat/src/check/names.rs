@@ -29,13 +29,14 @@ impl Names {
         self.longs.insert(name::fold(units))
     }
 
-    /// The first of `FSCK0000.REC`, `FSCK0001.REC` and so on that is free; `None` when
-    /// all are taken.
-    pub(super) fn make_up(&mut self) -> Option<[u8; 11]> {
+    /// The first of `FSCK0000.REC`, `FSCK0001.REC` and so on that is free, with an
+    /// extension; `None` when all are taken.
+    pub(super) fn make_up(&mut self, extension: &[u8; 3]) -> Option<[u8; 11]> {
         while self.made <= MOST_MADE {
-            let text = format!("FSCK{:04}REC", self.made);
+            let mut text = format!("FSCK{:04}", self.made).into_bytes();
+            text.extend(extension);
             self.made = self.made.saturating_add(1);
-            let name: [u8; 11] = text.as_bytes().try_into().ok()?;
+            let name: [u8; 11] = text.try_into().ok()?;
             if self.shorts.insert(name) {
                 return Some(name);
             }
@@ -45,7 +46,7 @@ impl Names {
 }
 
 /// `DIR_NTRes`: the short name is a dummy, only the long one counts (Linux, for a time).
-const NO_SHORT_NAME: u8 = 0x20;
+pub(super) const NO_SHORT_NAME: u8 = 0x20;
 
 /// Whether a short name is none: it begins with a blank, has characters that it must not
 /// have, or says that the long one counts where there is none. Blanks within are no fault.

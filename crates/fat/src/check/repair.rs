@@ -8,31 +8,44 @@
 //! A repair that was interrupted is taken up by the next one where it ended.
 
 use super::head::state_at;
+use super::names::Names;
+use super::walk::dot;
 use super::{Checker, set_first};
 use crate::boot::Width;
 use crate::ondisk::{
-    BOOT_SIZE, ENTRY_SIZE, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT,
-    STATE_DIRTY, ShortEntry, attr,
+    BOOT_SIZE, ENTRY_SIZE, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT,
+    INFO32_AT, STATE_DIRTY, STATE_ORDERED, ShortEntry, attr,
 };
 use crate::table::entry_byte;
 use crate::time::{EARLIEST, Stamp};
 use seekless_device::BlockDevice;
 use seekless_fs::FsError;
 use seekless_fs::check::{Finding, Outcome, Repaired, Report};
-use seekless_fs::field::index;
+use seekless_fs::field::{index, wide};
 use seekless_units::{BlockNo, ByteLen, Lba};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Most rounds: an honest image needs two or three.
 const ROUNDS: u32 = 12;
+/// Most files and directories that are made of chains without a name in one directory: so
+/// many names there are.
+const MOST_IN_ROOT: usize = 9_000;
+/// Entries that a directory begins with.
+const DOTS: usize = 2;
+/// Extensions of the names that are made up for files and directories.
+const REC: &[u8; 3] = b"REC";
+const DIR: &[u8; 3] = b"DIR";
 /// Where the label stands behind the volume's fields.
 const LABEL_IN_INFO: usize = 7;
 
 /// What becomes of chains without a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
+    /// They are freed after a crash of a mount that kept writes in order, and kept otherwise:
+    /// such a crash leaves parts of files that were being made or removed, and only these.
+    ByMark,
     /// A file `FSCKnnnn.REC` in the root directory.
     Kept,
     /// They are freed.
@@ -57,6 +70,7 @@ pub fn repair(device: Arc<dyn BlockDevice>, lost: Lost) -> Result<Repaired, FsEr
 }
 
 fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired, FsError> {
+    let mut lost = lost;
     let mut found = Report::default();
     let mut known = HashSet::new();
     let mut writes = 0;
@@ -70,6 +84,11 @@ fn run(device: Arc<dyn BlockDevice>, lost: Lost, preen: bool) -> Result<Repaired
         }
         found.more = found.more.max(report.more);
         found.tally = report.tally;
+        if lost == Lost::ByMark {
+            // Where something unexpected was found, they may be files that it has hit.
+            let frees = checker.is_ordered()? && report.unexpected == 0;
+            lost = if frees { Lost::Freed } else { Lost::Kept };
+        }
         let before = writes;
         let is_stuck = preen && report.unexpected > 0;
         if !report.is_clean() && !is_stuck {
@@ -133,37 +152,90 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives chains without a name one, or frees them; the entries of the names.
+    /// Gives chains without a name one, or frees them; the entries of the names. Where the
+    /// root directory has not room for all of them, they come into directories of their own;
+    /// those for which there is no room either are freed.
     fn name_lost(&mut self) -> BTreeMap<u64, [u8; ENTRY_SIZE]> {
-        let lost = std::mem::take(&mut self.checker.lost);
+        let mut lost = VecDeque::from(std::mem::take(&mut self.checker.lost));
         let mut named = BTreeMap::new();
-        let free: Vec<u64> = std::mem::take(&mut self.checker.root_free);
-        let mut free: std::collections::VecDeque<u64> = free.into();
-        for (first, len) in lost {
-            if self.lost == Lost::Freed {
-                self.checker.free_chain(first);
-                continue;
-            }
-            if free.is_empty() {
-                free.extend(self.extend_root());
-            }
-            // Without room, or without a name, it is left for the next time.
-            let (Some(&slot), Some(name)) = (free.front(), self.checker.root_names.make_up())
-            else {
-                break;
-            };
-            free.pop_front();
-            let bytes = u64::from(len).saturating_mul(self.checker.boot().cluster_bytes());
-            let mut entry = ShortEntry::new_zeroed();
-            (entry.DIR_Name, entry.DIR_Attr) = (name, attr::ARCHIVE);
-            entry.DIR_WrtDate = Stamp::of(EARLIEST).date.into();
-            entry.DIR_FileSize = u32::try_from(bytes).unwrap_or(u32::MAX).into();
-            set_first(&mut entry, first);
-            if let Ok(bytes) = entry.as_bytes().try_into() {
-                named.insert(slot, bytes);
+        let mut free = VecDeque::from(std::mem::take(&mut self.checker.root_free));
+        let grows = self.checker.root_last.is_some();
+        let room = if grows { MOST_IN_ROOT } else { free.len() };
+        if self.lost != Lost::Freed {
+            let apart = lost.len() > room;
+            while !lost.is_empty() {
+                if free.is_empty() {
+                    free.extend(self.extend_root());
+                }
+                let Some(&slot) = free.front() else { break };
+                let entry = if apart {
+                    self.directory_of_lost(&mut lost)
+                } else {
+                    let name = self.checker.root_names.make_up(REC);
+                    name.and_then(|name| Some(self.lost_entry(name, lost.pop_front()?)))
+                };
+                let Some(entry) = entry else { break };
+                free.pop_front();
+                if let Ok(bytes) = entry.as_bytes().try_into() {
+                    named.insert(slot, bytes);
+                }
             }
         }
+        for (first, _) in lost {
+            self.checker.free_chain(first);
+        }
         named
+    }
+
+    /// The entry of a chain without a name.
+    fn lost_entry(&self, name: [u8; 11], (first, len): (u32, u32)) -> ShortEntry {
+        let bytes = u64::from(len).saturating_mul(self.checker.boot().cluster_bytes());
+        let mut entry = ShortEntry::new_zeroed();
+        (entry.DIR_Name, entry.DIR_Attr) = (name, attr::ARCHIVE);
+        entry.DIR_WrtDate = Stamp::of(EARLIEST).date.into();
+        entry.DIR_FileSize = u32::try_from(bytes).unwrap_or(u32::MAX).into();
+        set_first(&mut entry, first);
+        entry
+    }
+
+    /// Makes a directory of as many chains as one has names for, or as there are free
+    /// clusters for; its entry for the root directory.
+    fn directory_of_lost(&mut self, lost: &mut VecDeque<(u32, u32)>) -> Option<ShortEntry> {
+        let name = self.checker.root_names.make_up(DIR)?;
+        let bytes = self.checker.boot().cluster_bytes();
+        let per = index(bytes.checked_div(wide(ENTRY_SIZE))?);
+        let slots = lost.len().min(MOST_IN_ROOT).saturating_add(DOTS);
+        let mut clusters: Vec<u32> = Vec::new();
+        while clusters.len().saturating_mul(per) < slots {
+            let Some(fresh) = self.checker.fat.next_free(2) else { break };
+            if let Some(&last) = clusters.last() {
+                self.checker.fat.set(last, fresh);
+            }
+            self.checker.fat.end(fresh);
+            clusters.push(fresh);
+        }
+        let &first = clusters.first()?;
+        let mut names = Names::default();
+        for (nth, &cluster) in clusters.iter().enumerate() {
+            self.checker.zeroed.push(cluster);
+            let start = self.checker.boot().byte_of(self.checker.boot().sector_of(cluster)).get();
+            for slot in 0..per {
+                let at = start.saturating_add(wide(slot.saturating_mul(ENTRY_SIZE)));
+                let entry = match (nth, slot) {
+                    (0, 0) => dot(1, first),
+                    (0, 1) => dot(2, 0),
+                    _ => {
+                        let Some(name) = names.make_up(REC) else { break };
+                        let Some(chain) = lost.pop_front() else { break };
+                        self.lost_entry(name, chain)
+                    }
+                };
+                self.checker.put_entry(at, entry.as_bytes());
+            }
+        }
+        let mut entry = dot(1, first);
+        entry.DIR_Name = name;
+        Some(entry)
     }
 
     /// Gives the root directory another cluster, where it has clusters; its slots.
@@ -254,6 +326,9 @@ impl Writer<'_> {
         info.FSI_StrucSig = INFO_STRUCT.into();
         info.FSI_TrailSig = INFO_TRAIL.into();
         info.FSI_Free_Count = self.checker.fat.free().into();
+        if info.FSI_Reserved2.starts_with(&INFO_ORDERED) {
+            info.FSI_Reserved2 = [0; 12];
+        }
         if info.as_bytes() != old { self.write(at, info.as_bytes()) } else { Ok(()) }
     }
 
@@ -270,7 +345,7 @@ impl Writer<'_> {
         }
         let boot = self.checker.boot();
         if let Some(state) = bytes.get_mut(state_at(boot)).filter(|_| boot.label.is_some()) {
-            *state &= !STATE_DIRTY;
+            *state &= !(STATE_DIRTY | STATE_ORDERED);
         }
         if let Some(label) = head.label {
             let info = if boot.width == Width::Fat32 { INFO32_AT } else { INFO16_AT };

@@ -6,6 +6,7 @@ use super::{Checker, Pending, set_first};
 use crate::entry::{LongName, Slot};
 use crate::name;
 use crate::ondisk::{ENTRY_SIZE, LongEntry, MOST_ENTRIES, ShortEntry, attr, first};
+use crate::table::Link;
 use crate::time::{EARLIEST, Stamp};
 use seekless_fs::field::{index, parse};
 use seekless_fs::{FsError, Location};
@@ -98,15 +99,18 @@ impl Checker {
 
     fn check_directory(&mut self, dir: &Pending) -> Result<(), FsError> {
         let is_root = dir.entry.is_none();
-        let slots = self.slots(dir)?;
+        let mut slots = self.slots(dir)?;
         let mut from = 0;
         if !is_root {
-            if !self.check_dots(dir, &slots) {
+            if !self.check_dots(dir, &mut slots) {
                 return Ok(());
             }
             from = 2;
         }
         self.check_hidden(dir, &slots);
+        let is_fat32 = self.boot().root_cluster != 0;
+        let others = slots.iter().filter(|(_, entry)| !is_free(entry) && entry.is_directory());
+        self.siblings = others.map(|(_, entry)| entry.first_cluster(is_fat32)).collect();
         let mut names = Names::default();
         let mut long = LongName::default();
         // Pieces of a name that no entry has taken yet.
@@ -121,10 +125,15 @@ impl Checker {
                     }
                 }
                 // Bits that pieces do not have: to some systems it is a file.
-                Some(Slot::Long(_)) if entry.DIR_Attr != attr::LONG_NAME => {
-                    self.orphans(dir.ino, &mut pieces);
-                    long.gap();
-                    self.orphans(dir.ino, &mut vec![(byte, entry)]);
+                Some(Slot::Long(piece)) if entry.DIR_Attr != attr::LONG_NAME => {
+                    let what = "a piece of a long name has attributes of other entries";
+                    let place = self.entry_place(dir.ino, byte);
+                    self.expected("name.pieces", what.to_string(), place);
+                    let mut entry = entry;
+                    entry.DIR_Attr = attr::LONG_NAME;
+                    self.put_entry(byte, entry.as_bytes());
+                    long.piece(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &piece);
+                    pieces.push((byte, entry));
                 }
                 Some(Slot::Long(piece)) => {
                     long.piece(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &piece);
@@ -140,12 +149,21 @@ impl Checker {
                         && label.DIR_FileSize.get() == 0;
                     if is_root && is_plain && self.root_label.is_none() {
                         self.root_label = Some(label.DIR_Name);
-                    } else {
+                        continue;
+                    }
+                    let place = self.entry_place(dir.ino, byte);
+                    if is_root && is_plain {
                         let what = "a label where none belongs".to_string();
-                        let place = self.entry_place(dir.ino, byte);
                         self.unexpected("entry.label", what, place);
                         self.edit(byte, &label, delete);
+                        continue;
                     }
+                    let what = "a file that is marked as a label".to_string();
+                    self.unexpected("entry.label", what, place);
+                    let mut short = label;
+                    short.DIR_Attr &= !attr::VOLUME_ID;
+                    self.put_entry(byte, short.as_bytes());
+                    self.check_entry(dir, (byte, short), &[], None, &mut names)?;
                 }
                 Some(Slot::Short(short)) => {
                     let head = long.finish(u32::try_from(pieces.len()).unwrap_or(u32::MAX), &short);
@@ -178,20 +196,15 @@ impl Checker {
         }
     }
 
-    /// The entries of a directory for itself and for the one above. Returns whether it is
-    /// a directory at all.
-    fn check_dots(&mut self, dir: &Pending, slots: &[At]) -> bool {
-        let (Some(one), Some(two)) = (slots.first(), slots.get(1)) else { return false };
-        let dots = |slot: &At| slot.1.dots();
-        let is_free = |slot: &At| {
-            matches!(slot.1.DIR_Name.first(), None | Some(&first::END | &first::DELETED))
-        };
-        let fits = |slot: &At, number: u8| dots(slot) == Some(number) || is_free(slot);
-        if !fits(one, 1) || !fits(two, 2) {
+    /// The entries of a directory for itself and for the one above. Returns false if the
+    /// clusters do not contain a directory.
+    fn check_dots(&mut self, dir: &Pending, slots: &mut [At]) -> bool {
+        let (Some(&one), Some(&two)) = (slots.first(), slots.get(1)) else { return false };
+        let is_fat32 = self.boot().root_cluster != 0;
+        if !self.is_directory(dir, slots) {
             let place = self.entry_place(dir.ino, one.0);
-            let what = "it does not begin with entries for itself and the one above".to_string();
-            self.unexpected("directory.garbage", what, place);
-            // What is there instead is not known: it becomes a file without a name.
+            let what = "it contains no directory: its name is lost, and so are those in it";
+            self.unexpected("directory.garbage", what.to_string(), place);
             for &cluster in &dir.clusters {
                 self.claimed.clear(index(cluster));
             }
@@ -203,18 +216,23 @@ impl Checker {
             return false;
         }
         for (slot, number, wanted) in [(one, 1, dir.first), (two, 2, dir.above)] {
-            let (byte, entry) = *slot;
-            let is_fat32 = self.boot().root_cluster != 0;
-            let is_there = dots(slot) == Some(number) && entry.is_directory();
+            let (byte, entry) = slot;
             let place = self.entry_place(dir.ino, byte);
-            if !is_there {
-                let name = if number == 1 { "." } else { ".." };
+            let name = if number == 1 { "." } else { ".." };
+            let has_name = entry.dots() == Some(number);
+            if !has_name && !is_free(&entry) && !is_dot(&entry, number, wanted, is_fat32) {
+                self.move_down(dir, slot, name, slots);
+            } else if !has_name || !entry.is_directory() {
                 let what = format!("the entry {name} is missing");
                 self.unexpected("directory.dot", what, place);
-                let fresh = dot(number, wanted);
-                self.put_entry(byte, fresh.as_bytes());
-            } else if entry.first_cluster(is_fat32) != wanted {
+            } else if is_odd_dot(&entry) {
+                let what = format!("the entry {name} has a length, or attributes of other entries");
+                self.unexpected("directory.dot", what, place);
+            } else {
                 let found = entry.first_cluster(is_fat32);
+                if found == wanted {
+                    continue;
+                }
                 if number == 1 {
                     let what = format!(". has cluster {found} instead of {wanted}");
                     self.unexpected("directory.dot", what, place);
@@ -223,9 +241,72 @@ impl Checker {
                     self.expected("directory.dot-dot", what, place);
                 }
                 self.edit(byte, &entry, |entry| set_first(entry, wanted));
+                continue;
             }
+            let fresh = dot(number, wanted);
+            self.put_entry(byte, fresh.as_bytes());
         }
         true
+    }
+
+    /// Whether clusters that an entry calls a directory contain one. One sign suffices: an
+    /// entry for itself or for the one above, two slots that were never used, or entries
+    /// most of which are possible.
+    fn is_directory(&self, dir: &Pending, slots: &[At]) -> bool {
+        let (Some((_, one)), Some((_, two))) = (slots.first(), slots.get(1)) else { return false };
+        let is_fat32 = self.boot().root_cluster != 0;
+        if is_free(one) && is_free(two)
+            || is_dot(one, 1, dir.first, is_fat32)
+            || is_dot(two, 2, dir.above, is_fat32)
+        {
+            return true;
+        }
+        let (mut sound, mut used) = (0usize, 0usize);
+        for (_, entry) in slots.iter().filter(|(_, entry)| !is_free(entry)) {
+            used = used.saturating_add(1);
+            sound = sound.saturating_add(usize::from(self.is_possible(entry)));
+        }
+        // The two in front are those that were hit.
+        sound > 0 && sound >= used.saturating_sub(2).saturating_mul(3).div_ceil(4)
+    }
+
+    /// Whether a slot in use may be an entry, or a piece of a long name.
+    fn is_possible(&self, entry: &ShortEntry) -> bool {
+        let is_fat32 = self.boot().root_cluster != 0;
+        match Slot::parse(entry.as_bytes()) {
+            Some(Slot::Long(piece)) => {
+                entry.DIR_Attr == attr::LONG_NAME
+                    && piece.LDIR_Type == 0
+                    && piece.LDIR_FstClusLO.get() == 0
+            }
+            Some(Slot::Short(short)) => {
+                let first = short.first_cluster(is_fat32);
+                short.DIR_Attr & !attr::LONG_NAME_MASK == 0
+                    && !names::is_bad(&short, true)
+                    && (first == 0 || self.boot().is_cluster(first))
+            }
+            _ => false,
+        }
+    }
+
+    /// Moves an entry that stands where `.` or `..` belongs to a free slot of its directory.
+    /// If there is none, its name is lost.
+    fn move_down(&mut self, dir: &Pending, (byte, entry): At, name: &str, slots: &mut [At]) {
+        let place = self.entry_place(dir.ino, byte);
+        let free = slots.iter_mut().skip(2).find(|(_, entry)| is_free(entry));
+        let is_entry = matches!(Slot::parse(entry.as_bytes()), Some(Slot::Short(_)));
+        let what = match free {
+            Some(slot) if is_entry => {
+                slot.1 = entry;
+                let to = slot.0;
+                self.put_entry(to, entry.as_bytes());
+                format!("another entry stands in the place of {name}: it is moved behind them")
+            }
+            _ => {
+                format!("another entry stands in the place of {name}, and is lost: no slot is free")
+            }
+        };
+        self.unexpected("directory.dot", what, place);
     }
 
     fn read_entry(&self, byte: u64) -> Option<ShortEntry> {
@@ -267,15 +348,27 @@ impl Checker {
         names: &mut Names,
     ) -> Result<(), FsError> {
         let place = self.entry_place(dir.ino, byte);
+        let is_fat32 = self.boot().root_cluster != 0;
         if entry.dots().is_some() {
-            let what = "an entry . or .. where none belongs".to_string();
-            self.unexpected("entry.dots", what, place);
-            self.remove(byte, &entry, pieces);
-            return Ok(());
+            let first = entry.first_cluster(is_fat32);
+            let has_own = first != 0 && first != dir.first && first != dir.above;
+            if !has_own && entry.DIR_FileSize.get() == 0 {
+                let what = "an entry . or .. where none belongs".to_string();
+                self.unexpected("entry.dots", what, place);
+                self.remove(byte, &entry, pieces);
+                return Ok(());
+            }
+            // A file whose name was damaged: `check_names` gives it another.
         }
         self.check_names(dir, (byte, entry), pieces, long, names);
         self.files = self.files.saturating_add(1);
         let ino = Ino::new(self.files);
+        let mut entry = entry;
+        if let Some(what) = self.mistaken(dir, &entry)? {
+            self.unexpected("entry.kind", what.to_string(), place);
+            self.edit(byte, &entry, |entry| entry.DIR_Attr ^= attr::DIRECTORY);
+            entry.DIR_Attr ^= attr::DIRECTORY;
+        }
         if !entry.is_directory() {
             self.check_file(ino, byte, &entry);
             return Ok(());
@@ -285,7 +378,7 @@ impl Checker {
             self.unexpected("directory.length", what, place);
             self.edit(byte, &entry, |entry| entry.DIR_FileSize = 0.into());
         }
-        let start = entry.first_cluster(self.boot().root_cluster != 0);
+        let start = entry.first_cluster(is_fat32);
         let Claimed { mut clusters, .. } = self.claim(ino, start, None, place);
         self.limit_directory(&mut clusters, place);
         if clusters.is_empty() {
@@ -297,6 +390,52 @@ impl Checker {
         let above = if is_root { 0 } else { dir.first };
         self.pending.push_back(Pending { ino, first: start, above, clusters, entry: Some(byte) });
         Ok(())
+    }
+
+    /// What is wrong with an entry that says directory and leads to a file, or the other way
+    /// round: a directory has no length and begins with entries for itself and the one
+    /// above; the length of a file needs as many clusters as it has.
+    fn mistaken(&self, dir: &Pending, entry: &ShortEntry) -> Result<Option<&'static str>, FsError> {
+        let is_fat32 = self.boot().root_cluster != 0;
+        let start = entry.first_cluster(is_fat32);
+        let size = u64::from(entry.DIR_FileSize.get());
+        if !self.boot().is_cluster(start) {
+            return Ok(None);
+        }
+        if (size == 0) == entry.is_directory() {
+            return Ok(None);
+        }
+        let bytes = self.volume.sector(self.boot().sector_of(start))?;
+        let slot = |number: usize| parse::<ShortEntry>(&bytes, number.saturating_mul(ENTRY_SIZE));
+        let (Some(one), Some(two)) = (slot(0), slot(1)) else { return Ok(None) };
+        let has_dots = one.dots() == Some(1) && one.first_cluster(is_fat32) == start;
+        let has_dots =
+            has_dots && two.dots() == Some(2) && one.is_directory() && two.is_directory();
+        // Not one that has a name of its own.
+        let above = if dir.entry.is_none() { 0 } else { dir.first };
+        let is_here = two.first_cluster(is_fat32) == above && !self.siblings.contains(&start);
+        let is_lost = is_here && !self.claimed.get(index(start));
+        Ok(match entry.is_directory() {
+            false if has_dots && is_lost => Some("a directory that is marked as a file"),
+            true if !has_dots && !is_dot(&one, 1, start, is_fat32) => {
+                let wanted = size.div_ceil(self.boot().cluster_bytes());
+                self.has_clusters(start, wanted).then_some("a file that is marked as a directory")
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a chain has exactly so many clusters.
+    fn has_clusters(&self, start: u32, wanted: u64) -> bool {
+        let (mut here, mut found) = (start, 1u64);
+        while let Link::Next(next) = self.fat.link(self.boot(), here) {
+            here = next;
+            found = found.saturating_add(1);
+            if found > wanted {
+                return false;
+            }
+        }
+        found == wanted && self.fat.link(self.boot(), here) == Link::End
     }
 
     /// Names that are not allowed get another short one, and so do those that were met
@@ -334,7 +473,7 @@ impl Checker {
             let what = format!("the short name '{}' was met before in its directory", shown());
             self.unexpected("name.duplicate", what, place);
         }
-        let Some(new) = names.make_up() else { return };
+        let Some(new) = names.make_up(b"REC") else { return };
         self.edit(byte, &entry, |entry| {
             (entry.DIR_Name, entry.DIR_NTRes) = (new, 0);
         });
@@ -348,8 +487,30 @@ impl Checker {
     }
 }
 
+/// Whether a slot is not in use.
+fn is_free(entry: &ShortEntry) -> bool {
+    matches!(entry.DIR_Name.first(), None | Some(&first::END | &first::DELETED))
+}
+
+/// Whether an entry is that of a directory for itself (1) or for the one above (2): by its
+/// name, or, if that is damaged, by the cluster where it leads.
+fn is_dot(entry: &ShortEntry, number: u8, wanted: u32, is_fat32: bool) -> bool {
+    let name = dot(number, 0).DIR_Name;
+    let same = name.iter().zip(&entry.DIR_Name).filter(|(one, other)| one == other).count();
+    let leads_there = entry.first_cluster(is_fat32) == wanted && entry.DIR_FileSize.get() == 0;
+    same == name.len()
+        || leads_there && (entry.is_directory() || same.saturating_add(2) >= name.len())
+}
+
+/// Whether a `.` or `..` has what such entries do not have: fsck.fat removes it.
+fn is_odd_dot(entry: &ShortEntry) -> bool {
+    entry.DIR_FileSize.get() != 0
+        || entry.DIR_NTRes & names::NO_SHORT_NAME != 0
+        || entry.DIR_Attr & attr::VOLUME_ID != 0
+}
+
 /// An entry of a directory for itself (1) or for the one above.
-fn dot(number: u8, cluster: u32) -> ShortEntry {
+pub(super) fn dot(number: u8, cluster: u32) -> ShortEntry {
     let stamp = Stamp::of(EARLIEST);
     let mut entry = ShortEntry::new_zeroed();
     entry.DIR_Name = if number == 1 { *b".          " } else { *b"..         " };

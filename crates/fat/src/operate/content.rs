@@ -123,7 +123,11 @@ impl Fat {
         };
         match (last, first) {
             (Some(last), Some(first)) => {
-                after.extend(self.put_link(core, last, Some(first), &linked)?);
+                let reached = self.put_link(core, last, Some(first), &linked)?;
+                for &id in core.cache.join(&reached).last().iter().copied() {
+                    self.note_unnamed(core, id, &taken.runs);
+                }
+                after.extend(reached);
             }
             (None, Some(first)) => {
                 core.node(ino)?.map.first = first;
@@ -136,7 +140,10 @@ impl Fat {
         node.size = size;
         node.sectors = size.next_multiple_of(bytes) >> 9;
         after.retain(|id| !core.cache.is_committed(*id));
-        self.put_pointer(core, ino, Role::PointerSet, &after)?;
+        let named = self.put_pointer(core, ino, Role::PointerSet, &after)?;
+        if last.is_none() {
+            self.note_unnamed(core, named, &taken.runs);
+        }
         Ok(())
     }
 
@@ -263,6 +270,7 @@ impl Fat {
         for &run in &runs {
             core.cache.forget(run, id);
         }
+        self.note_going(core, &cleared, &runs);
         core.defer_free(&cleared, Kind::FreeBlocks, runs);
         Ok(())
     }

@@ -124,6 +124,11 @@ impl Dir {
         }
     }
 
+    /// How many slots are free.
+    pub(super) fn free_slots(&self) -> u32 {
+        self.free.runs.values().fold(0, |free, len| free.saturating_add(*len))
+    }
+
     /// The slot of the short entry of a name in upper case.
     pub(super) fn find(&self, folded: &[u16]) -> Option<u32> {
         self.names.get(folded).copied()

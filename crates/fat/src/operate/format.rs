@@ -34,6 +34,10 @@ impl Format for Fat {
         self.write_marks(core, close)
     }
 
+    fn before_change(&mut self, core: &mut Core) -> Result<bool, FsError> {
+        self.name_some(core)
+    }
+
     /// What is free is counted when the volume is closed.
     fn put_summaries(&mut self, _: &mut Core) -> Result<(), FsError> {
         Ok(())

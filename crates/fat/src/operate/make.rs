@@ -66,6 +66,9 @@ impl Fat {
         let role = if is_dir { Role::EntryAddDirectory } else { Role::EntryAdd };
         let id = self.add_entry(core, (dir, start), (&named, &entry), role, &after, None)?;
         node.sized = id;
+        if let Some(chain) = node.map.chain.as_ref().filter(|_| is_dir) {
+            self.note_unnamed(core, id, &chain.runs);
+        }
         let first = node.map.first;
         core.nodes.insert(ino, node);
         self.numbers.claim(first, ino);

@@ -8,6 +8,7 @@
 //! - `directory`: what a directory holds, kept while it is in use; `slots`: entries put
 //!   into it and taken out, in which order;
 //! - `links`: entries of the FATs; `space`: clusters taken and given back;
+//! - `unnamed`: how many chains a crash may leave without a name;
 //! - `content`: what files hold;
 //! - `mount`: opening and closing.
 
@@ -25,6 +26,7 @@ mod rename;
 mod slots;
 mod space;
 mod stamps;
+mod unnamed;
 
 use crate::boot::Boot;
 use crate::volume::Volume;
@@ -92,6 +94,8 @@ pub struct Fat {
     free: u32,
     /// Clusters of which the entry lies in two sectors are not handed out.
     avoids_straddling: bool,
+    /// Writes reach the disk in an order that leaves nothing but chains without names.
+    keeps_order: bool,
     policy: ClusterPlacement,
     numbers: Numbers,
     directories: Directories,
@@ -108,6 +112,8 @@ pub struct Fat {
     departed: HashMap<(Ino, Vec<u16>), seekless_cache::ChangeId>,
     /// Departed names at which those are forgotten that the disk has lost too.
     many_departed: usize,
+    /// Chains that a crash would leave without a name.
+    unnamed: unnamed::Unnamed,
     /// What the marks of the volume said when it was opened.
     found: mount::Found,
 }

@@ -5,12 +5,13 @@ use super::numbers::Numbers;
 use super::slots::MANY_DEPARTED;
 use super::space::count;
 use super::stamps::Zone;
+use super::unnamed::Unnamed;
 use super::{Core, Fat, LiveOptions};
 use crate::boot::{Boot, Width};
 use crate::files::ROOT;
 use crate::ondisk::{
-    BOOT_SIZE, EXTENDED, FsInfo, INFO_LEAD, INFO_STRUCT, INFO_TRAIL, INFO16_AT, INFO32_AT,
-    STATE_DIRTY, UNKNOWN, VolumeInfo,
+    BOOT_SIZE, EXTENDED, FsInfo, INFO_LEAD, INFO_ORDERED, INFO_STRUCT, INFO_TRAIL, INFO16_AT,
+    INFO32_AT, STATE_DIRTY, STATE_ORDERED, UNKNOWN, VolumeInfo,
 };
 use crate::table::Table;
 use crate::volume::Volume;
@@ -34,6 +35,8 @@ pub(super) struct Found {
     has_state: bool,
     /// The sector of counts, if it is one.
     info: Option<BlockNo>,
+    /// Whether nothing stands where that says that writes are kept in order.
+    has_room: bool,
 }
 
 impl Fat {
@@ -71,6 +74,7 @@ impl Fat {
             free: counted.free,
             // No write changes both sectors at once.
             avoids_straddling: ordered && boot.width == Width::Fat12,
+            keeps_order: ordered,
             policy,
             numbers: Numbers::new(),
             directories: Directories::default(),
@@ -80,6 +84,7 @@ impl Fat {
             opened: HashMap::new(),
             departed: HashMap::new(),
             many_departed: MANY_DEPARTED,
+            unnamed: Unnamed::default(),
             found,
             volume,
         };
@@ -97,9 +102,16 @@ impl Fat {
         if self.found.clean {
             self.put_marks(core, clean)?;
         }
-        if self.found.has_state && self.found.clean {
-            let state = self.boot().state;
-            let state = if clean { state & !STATE_DIRTY } else { state | STATE_DIRTY };
+        if self.found.has_state {
+            let state = self.boot().state & !STATE_ORDERED;
+            // What a crash has left before may be anything.
+            let in_order = self.found.clean && self.keeps_order && !self.is_fat32();
+            let state = match (clean, in_order) {
+                (true, _) => state & !STATE_DIRTY,
+                (false, true) => state | STATE_DIRTY | STATE_ORDERED,
+                (false, false) if self.found.clean => state | STATE_DIRTY,
+                (false, false) => state,
+            };
             let skip = info_at(self.boot()).saturating_add(offset_of!(VolumeInfo, BS_Reserved1));
             let piece = Piece { offset: byte(skip), bytes: &[state] };
             core.cache.change(BlockNo::ZERO, &[piece], Role::Summary, &[])?;
@@ -115,7 +127,11 @@ impl Fat {
     fn write_info(&mut self, core: &mut Core, known: bool) -> Result<(), FsError> {
         let Some(sector) = self.found.info else { return Ok(()) };
         let count = if known { self.free_on_disk() } else { UNKNOWN };
-        let bytes = [count.to_le_bytes(), self.policy.next().to_le_bytes()].concat();
+        let mut bytes = [count.to_le_bytes(), self.policy.next().to_le_bytes()].concat();
+        if self.found.has_room {
+            let in_order = self.found.clean && self.keeps_order && !known;
+            bytes.extend(if in_order { INFO_ORDERED } else { [0; INFO_ORDERED.len()] });
+        }
         let offset = byte(offset_of!(FsInfo, FSI_Free_Count));
         core.cache.change(sector, &[Piece { offset, bytes: &bytes }], Role::Summary, &[])?;
         Ok(())
@@ -163,7 +179,7 @@ fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(Found, Option<u32>
     device.read_bytes(ByteLen::ZERO, &mut bytes)?;
     let extended: Option<VolumeInfo> = parse(&bytes, info_at(boot));
     let has_state = extended.is_some_and(|info| info.BS_BootSig == EXTENDED);
-    let mut found = Found { clean, has_state, info: None };
+    let mut found = Found { clean, has_state, info: None, has_room: false };
     let Some(sector) = boot.info else { return Ok((found, None)) };
     let sector = BlockNo::new(sector.into());
     device.read_bytes(boot.byte_of(sector), &mut bytes)?;
@@ -175,6 +191,10 @@ fn look(volume: &Volume, device: &dyn BlockDevice) -> Result<(Found, Option<u32>
     };
     let info = info.filter(marks);
     found.info = info.as_ref().map(|_| sector);
+    found.has_room = info.as_ref().is_some_and(|info| {
+        let reserved = info.FSI_Reserved2;
+        reserved.starts_with(&INFO_ORDERED) || reserved.starts_with(&[0; INFO_ORDERED.len()])
+    });
     Ok((found, info.map(|info| info.FSI_Nxt_Free.get())))
 }
 

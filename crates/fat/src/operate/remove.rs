@@ -146,6 +146,7 @@ impl Fat {
             let until = after.last().copied().unwrap_or(ChangeId::COMMITTED);
             core.cache.forget(run, until);
         }
+        self.note_going(core, &after, &runs);
         core.defer_free(&after, Kind::FreeBlocks, runs);
         Ok(())
     }

@@ -243,6 +243,8 @@ impl Fat {
         let id = self.put_edits(core, to.0, &edits, Role::EntryChange, &after)?;
         if together {
             self.erase_pieces(core, moved.dir, going, id)?;
+        } else {
+            self.note_unnamed(core, id, &[]);
         }
         core.node(moved.ino)?.sized = id;
         let old = self.leave(core, moved.dir, going.slot)?;

@@ -141,7 +141,11 @@ impl Fat {
         let mut reached = self.put_link(core, last, first, &after)?;
         // Whoever has a name in it waits for the way to all clusters in front as well.
         reached.extend(self.reached(core, dir));
-        self.reached.insert(dir, core.cache.join(&reached));
+        let reached = core.cache.join(&reached);
+        if let Some(&id) = reached.last() {
+            self.note_unnamed(core, id, &taken.runs);
+        }
+        self.reached.insert(dir, reached);
         let bytes = self.boot().cluster_bytes();
         let node = core.node(dir)?;
         let chain = node.map.chain.get_or_insert_with(Chain::default);

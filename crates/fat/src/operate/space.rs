@@ -2,12 +2,13 @@
 //! `sys/fs/msdosfs/msdosfs_fat.c`).
 
 use super::links::Straddling;
+use super::unnamed::AT_ONCE;
 use super::{Chain, Core, Fat};
 use crate::table::{Link, Table};
 use crate::volume::Volume;
 use seekless_cache::{ChangeId, Role};
 use seekless_fs::bits::Bits;
-use seekless_fs::field::{index, invalid};
+use seekless_fs::field::{byte, index, invalid};
 use seekless_fs::{FsError, Location};
 use seekless_live::Ids;
 use seekless_units::{BlockNo, Extent};
@@ -129,6 +130,7 @@ impl Fat {
     /// The entries of new clusters: each leads to the next, and the last is an end.
     pub(super) fn put_chain(&mut self, core: &mut Core, taken: &Chain) -> Result<Ids, FsError> {
         let mut ids = Ids::new();
+        let mut after = (Ids::new(), 0);
         let end = self.boot().width.mask();
         let mut runs = taken.runs.iter().peekable();
         while let Some((_, run)) = runs.next() {
@@ -141,7 +143,14 @@ impl Fat {
                 self.followed.set(index(value));
             }
             let role = Role::BitmapSet;
-            ids.extend(self.put_links(core, first, &values, role, Straddling::Descending, &[])?);
+            let mut first = first;
+            for values in values.chunks(self.clusters_at_once()) {
+                let order = Straddling::Descending;
+                let put = self.put_links(core, first, values, role, order, &after.0)?;
+                first = first.saturating_add(byte(values.len()));
+                ids.extend(put);
+                self.go_on(core, &mut after, &ids);
+            }
         }
         Ok(ids)
     }
@@ -165,14 +174,32 @@ impl Fat {
 
     /// Frees runs of sectors, which are whole clusters.
     pub(super) fn give(&mut self, core: &mut Core, runs: &[Extent]) -> Result<(), FsError> {
+        let (mut ids, mut after) = (Ids::new(), (Ids::new(), 0));
         for &run in runs {
             let run = self.clusters_of(run)?;
-            let first = low(run.start.get());
+            let mut first = low(run.start.get());
             let zeros = vec![0; index(run.len)];
-            self.put_links(core, first, &zeros, Role::BitmapClear, Straddling::Descending, &[])?;
+            for zeros in zeros.chunks(self.clusters_at_once()) {
+                let (role, order) = (Role::BitmapClear, Straddling::Descending);
+                ids.extend(self.put_links(core, first, zeros, role, order, &after.0)?);
+                first = first.saturating_add(byte(zeros.len()));
+                self.go_on(core, &mut after, &ids);
+            }
             self.clear_used(&run);
         }
+        self.note_freed(core, runs, &ids);
         Ok(())
+    }
+
+    /// What follows waits for what was changed, each time that is as many sectors as are
+    /// changed at once.
+    fn go_on(&self, core: &mut Core, (after, waited): &mut (Ids, usize), ids: &Ids) {
+        let fats = index(self.boot().fats.max(1));
+        let at_once = index(AT_ONCE).saturating_mul(fats);
+        if self.keeps_order && ids.len().saturating_sub(*waited) >= at_once {
+            *after = core.cache.join(ids).into_iter().collect();
+            *waited = ids.len();
+        }
     }
 
     fn clear_used(&mut self, run: &Extent) {
@@ -195,7 +222,7 @@ impl Fat {
     }
 
     /// And back.
-    fn clusters_of(&self, run: Extent) -> Result<Extent, FsError> {
+    pub(super) fn clusters_of(&self, run: Extent) -> Result<Extent, FsError> {
         let spc = u64::from(self.boot().spc).max(1);
         let first = BlockNo::new(self.boot().first_data.into());
         let into = run.start.saturating_since(first);

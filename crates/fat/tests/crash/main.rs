@@ -4,15 +4,17 @@
 
 #![allow(missing_docs)]
 
+mod kill;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
 mod target;
 
 use seekless_cache::Discipline;
-use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in};
+use seekless_crash::campaign::{Campaign, Sequences, Settings, built_in, lines};
+use seekless_crash::script::parse;
 use seekless_crash::{Extent, Search, Target};
 use seekless_fat::FatWidth;
-use target::Fat;
+use target::{Fat, Own};
 
 const WIDTHS: [FatWidth; 3] = [FatWidth::Fat12, FatWidth::Fat16, FatWidth::Fat32];
 const ORDERED: [Discipline; 2] = [Discipline::Sync, Discipline::SoftUpdates];
@@ -21,13 +23,20 @@ const ORDERED: [Discipline; 2] = [Discipline::Sync, Discipline::SoftUpdates];
 fn judged(
     width: FatWidth,
     discipline: Discipline,
+    workload: (&str, u64, u64),
+) -> (u64, Vec<String>) {
+    judged_by(&Fat(width), discipline, workload)
+}
+
+fn judged_by(
+    target: &dyn Target,
+    discipline: Discipline,
     (workload, sequences, sample): (&str, u64, u64),
 ) -> (u64, Vec<String>) {
-    let target = Fat(width);
     let search = Search { extent: Extent::Sample(sample), ..Search::exhaustive(11) };
     // Of random sequences the device has a queue, too: writes complete late.
     let queue = sequences > 0;
-    let mut campaign = Campaign::new(&target, Settings { discipline, search, schedules: 2, queue });
+    let mut campaign = Campaign::new(target, Settings { discipline, search, schedules: 2, queue });
     let scripts = built_in(workload, target.has(), Sequences { count: sequences, seed: 11 });
     let (mut states, mut wrong) = (0, Vec::new());
     for script in scripts.unwrap().unwrap() {
@@ -61,6 +70,54 @@ fn fsck_goes_through_what_crashes_leave() {
             let (states, wrong) = judged(width, discipline, ("random:10", 10, 8));
             assert!(wrong.is_empty(), "{wrong:#?}");
             assert!(states > 50, "{states} states");
+        }
+    }
+}
+
+/// The same with our own check, as `check -p` and `check -y` recover.
+#[test]
+fn our_check_goes_through_what_crashes_leave() {
+    for width in WIDTHS {
+        for discipline in ORDERED {
+            for (workload, sequences, sample) in
+                [("singles", 0, 20), ("random:10", 20, 20), ("moves:10", 40, 20)]
+            {
+                let target = Own(Fat(width));
+                let (states, wrong) = judged_by(&target, discipline, (workload, sequences, sample));
+                assert!(wrong.is_empty(), "{wrong:#?}");
+                assert!(states >= sample * sequences.max(10), "{workload}: {states} states");
+            }
+        }
+    }
+}
+
+/// Sequences with which a durable file once had none of its names, recovered as the program
+/// does it.
+#[test]
+fn durable_files_keep_a_name() {
+    let start = "mkdir p\nbegin\nmkdir p/d\nopen p/d/b\nclose\nunlink p/d/b\n";
+    let empty = format!("{start}open p/a\nfsync p/a\nclose\nrename p/a p/d/b\nfsync p/d\n");
+    // What two empty files are taken for nobody can tell.
+    let told_apart = empty.replace("open p/a\n", "open p/a\nwrite 0 900\n");
+    for (name, text) in [("gone-before", &empty), ("gone-before-full", &told_apart)] {
+        for width in WIDTHS {
+            for discipline in ORDERED {
+                let target = Own(Fat(width));
+                let search = Search::exhaustive(1);
+                let settings = Settings { discipline, search, schedules: 20, queue: false };
+                let mut campaign = Campaign::new(&target, settings);
+                let script = parse(name, text).unwrap();
+                let result = campaign.unit(&script, &|_| {}).unwrap();
+                let small = result.failed_schedule.map(|schedule| {
+                    let small = campaign.reproduce(&script, schedule).unwrap().unwrap();
+                    let (writes, wrong) = (small.writes.join("\n"), lines(&small.violations));
+                    format!("{}\n{writes}\n{}", small.script, wrong.join("\n"))
+                });
+                let (failing, states) = (result.failing, result.coverage.states);
+                let what = format!("{discipline} on {}: {failing} of {states}", target.name());
+                assert_eq!(failing, 0, "{what}\n{}", small.unwrap_or_default());
+                assert!(states > 100, "{states} states");
+            }
         }
     }
 }

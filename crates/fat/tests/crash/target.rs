@@ -3,7 +3,7 @@
 use seekless_cache::{Config, Counters, Discipline};
 use seekless_crash::{Live, Recovered, Target};
 use seekless_device::{BlockDevice, MemoryDevice, VirtualClock};
-use seekless_fat::{FatImage, FatLive, FatWidth, LiveOptions, MakeOptions};
+use seekless_fat::{FatImage, FatLive, FatWidth, LiveOptions, LostChains, MakeOptions};
 use seekless_fs::check::{Class, Finding, Report};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::Operate;
@@ -34,7 +34,7 @@ fn bytes_of(device: &dyn BlockDevice) -> Result<Vec<u8>, FsError> {
 }
 
 /// What fsck.fat makes of bytes, and its exit code.
-fn fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
+pub(crate) fn fsck(bytes: &[u8], how: &str) -> (Vec<u8>, i32, String) {
     let path = scratch();
     std::fs::write(&path, bytes).unwrap();
     let program = ["/usr/sbin/fsck.fat", "/sbin/fsck.fat"]
@@ -76,7 +76,7 @@ impl Live for InUse {
     }
 }
 
-fn options() -> LiveOptions {
+pub(crate) fn options() -> LiveOptions {
     let wall = Box::new(|| NOW);
     LiveOptions { clusters: None, seed: 1, zone: 0, force: false, wall }
 }
@@ -203,5 +203,67 @@ impl Target for Fat {
 
     fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
         Ok(Arc::new(FatImage::open(device, OpenOptions::default())?))
+    }
+}
+
+/// The same, recovered as the program does it: by our own check.
+pub(crate) struct Own(pub(crate) Fat);
+
+fn recovered(repaired: seekless_fs::check::Repaired) -> Recovered {
+    Recovered { changed: repaired.writes > 0, report: repaired.report }
+}
+
+impl Target for Own {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn has_xattrs(&self) -> bool {
+        false
+    }
+
+    fn has_inodes(&self) -> bool {
+        false
+    }
+
+    fn image_len(&self) -> ByteLen {
+        self.0.image_len()
+    }
+
+    fn make(&self, device: &dyn BlockDevice) -> Result<(), FsError> {
+        self.0.make(device)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        clock: Arc<VirtualClock>,
+        config: Config,
+    ) -> Result<Box<dyn Live>, FsError> {
+        self.0.mount(device, clock, config)
+    }
+
+    fn check(&self, device: Arc<dyn BlockDevice>) -> Result<Report, FsError> {
+        seekless_fat::check(device)
+    }
+
+    fn preen(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        seekless_fat::preen(device, LostChains::ByMark).map(recovered)
+    }
+
+    fn is_used_but_free(&self, _: &str) -> bool {
+        false
+    }
+
+    fn asks_of_moves(&self, code: &str) -> bool {
+        matches!(code, "chain.shared" | "directory.dot-dot" | "directory.dot")
+    }
+
+    fn repair(&self, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
+        seekless_fat::repair(device, LostChains::ByMark).map(recovered)
+    }
+
+    fn open(&self, device: Arc<dyn BlockDevice>) -> Result<Arc<dyn Inspect>, FsError> {
+        self.0.open(device)
     }
 }

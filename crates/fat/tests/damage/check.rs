@@ -19,7 +19,7 @@ fn device(patient: &Patient) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::new(patient.bytes.clone()))
 }
 
-fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
+pub(crate) fn bytes_of(device: &dyn BlockDevice) -> Vec<u8> {
     let mut bytes = vec![0; device.len().get() as usize];
     device.read(Lba::ZERO, &mut bytes).expect("read");
     bytes
@@ -115,7 +115,8 @@ fn damage_is_found_as_what_it_is_and_fsck_agrees() {
     let known: BTreeSet<&str> = CODES.iter().map(|(code, _)| *code).collect();
     let rest: Vec<_> = known.difference(&met).copied().collect();
     // The others have tests of their own.
-    assert_eq!(rest, ["directory.too-long", "entry.label", "name.duplicate-long", "root.cluster"]);
+    let own = ["directory.too-long", "entry.kind", "entry.label", "name.duplicate-long"];
+    assert_eq!(rest, [&own[..], &["root.cluster", "root.full"]].concat());
 }
 
 #[test]
@@ -236,7 +237,7 @@ fn a_length_past_the_chain_shows_no_old_bytes() {
             let rest = after.try_read("/FSCK0000.REC");
             match lost {
                 LostChains::Kept => assert_eq!(&rest.expect("read")[..5], b"small"),
-                LostChains::Freed => assert!(rest.is_err()),
+                LostChains::Freed | LostChains::ByMark => assert!(rest.is_err()),
             }
         }
     }
@@ -271,29 +272,143 @@ fn chains_without_a_name_are_files_in_the_root() {
     }
 }
 
+/// Fills a fixed root directory with empty files, but for some slots.
+fn fill_root(patient: &mut Patient, left: usize) {
+    let root = patient.cluster(2) - 512 * 32;
+    let free = |at: &usize| matches!(patient.bytes[*at], 0 | 0xE5);
+    let slots: Vec<usize> = (0..512).map(|n| root + 32 * n).filter(free).collect();
+    for (n, at) in slots.iter().enumerate().take(slots.len() - left) {
+        let mut entry = [0; 32];
+        entry[..11].copy_from_slice(format!("FILL{n:04}   ").as_bytes());
+        patient.put(*at, &entry);
+    }
+}
+
+/// What fsck.fat gives up at: no room in the root directory for chains without a name.
 #[test]
-fn chains_without_a_name_are_left_where_there_is_no_room_for_one() {
+fn chains_without_a_name_come_into_a_directory_or_are_freed_where_the_root_is_full() {
     for bits in ["fat12", "fat16"] {
-        let mut patient = Patient::new(bits);
-        let end = if patient.bits == 12 { 0xFFF } else { 0xFFFF };
-        patient.link(200, end);
-        // Every slot of the root directory has an empty file.
-        let root = patient.cluster(2) - 512 * 32;
-        for n in 0..512usize {
-            let at = root + 32 * n;
-            if matches!(patient.bytes[at], 0 | 0xE5) {
-                let mut entry = [0; 32];
-                entry[..11].copy_from_slice(format!("FILL{n:04}   ").as_bytes());
-                patient.put(at, &entry);
+        for left in [0, 1, 2, 39] {
+            let what = format!("{bits}, {left} slots");
+            let mut patient = Patient::new(bits);
+            let end = if patient.bits == 12 { 0xFFF } else { 0xFFFF };
+            for n in 0..40usize {
+                patient.link(200 + n, end);
+                let at = patient.cluster(200 + n);
+                patient.put(at, format!("chain {n:02}").as_bytes());
+            }
+            fill_root(&mut patient, left);
+            // Something else to repair.
+            patient.put(patient.cluster(patient.first("/dir")), &[0xE5]);
+            let target = device(&patient);
+            let repaired = repair(target.clone(), LostChains::Kept).expect("repair");
+            assert_eq!(repaired.outcome, Outcome::Corrected, "{what}: {:#?}", repaired.report);
+            let codes = codes(&repaired.report);
+            assert!(codes.contains(&"root.full") && codes.contains(&"directory.dot"), "{codes:?}");
+            let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+            if let Some((clean, said)) = judge(&after.bytes) {
+                assert!(clean, "{what}: {said}");
+            }
+            assert_eq!(after.try_read("/dir/SMALL.TXT").expect("read"), b"small");
+            if left == 0 {
+                let free = |patient: &Patient| patient.opened().geometry().free_blocks;
+                assert_eq!(free(&after), free(&patient) + 40, "{what}");
+                continue;
+            }
+            for n in 0..40 {
+                let name = format!("/FSCK0000.DIR/FSCK{n:04}.REC");
+                let contents = after.try_read(&name).expect(&what);
+                assert_eq!(contents[..8], *format!("chain {n:02}").as_bytes(), "{what}");
             }
         }
+    }
+}
+
+/// A directory that is marked as a file keeps what is in it, and a file that is marked as a
+/// directory keeps its length.
+#[test]
+fn files_and_directories_that_are_marked_as_the_other_are_kept() {
+    for whole in Patient::all() {
+        for (path, attr) in [("/dir", 0x20), ("/dir/below", 0), ("/pieces", 0x30), ("/many", 1)] {
+            let mut patient = whole.copy();
+            let at = patient.short(path);
+            patient.put(at + 11, &[attr]);
+            let report = check(device(&patient)).expect("check");
+            assert_eq!(codes(&report), ["entry.kind"], "{path}: {report:#?}");
+            let target = device(&patient);
+            let preened = preen(target.clone(), LostChains::Kept).expect("preen");
+            assert_eq!((preened.outcome, preened.writes), (Outcome::Left, 0), "{path}");
+            repair(target.clone(), LostChains::Kept).expect("repair");
+            let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+            for path in ["/dir/below/a text with a long name.text", "/pieces", "/dir/SMALL.TXT"] {
+                assert_eq!(after.read(path).expect(path), whole.read(path).expect(path));
+            }
+            assert_eq!(after.names("/many").expect("names").len(), 41);
+            if let Some((clean, said)) = judge(&after.bytes) {
+                assert!(clean, "{path}: {said}");
+            }
+        }
+    }
+}
+
+/// An empty file that leads to another's clusters does not free them.
+#[test]
+fn what_lies_behind_a_length_may_be_another_file() {
+    for whole in Patient::all() {
+        for other in ["/many", "/pieces", "/dir/below"] {
+            let mut patient = whole.copy();
+            let first = patient.first(other);
+            patient.set_first("/dir/empty", first);
+            let target = device(&patient);
+            preen(target.clone(), LostChains::Kept).expect("preen");
+            repair(target.clone(), LostChains::Kept).expect("repair");
+            let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+            assert_eq!(after.names("/many").expect(other).len(), 41, "{other}");
+            for path in ["/pieces", "/dir/below/a text with a long name.text"] {
+                assert_eq!(after.read(path).expect(other), whole.read(path).expect(other));
+            }
+            assert_eq!(after.read("/dir/empty").expect(other), b"");
+            if let Some((clean, said)) = judge(&after.bytes) {
+                assert!(clean, "{other}: {said}");
+            }
+        }
+    }
+}
+
+/// One byte of `.` or `..` is damaged: the directory stays, with all that is in it.
+#[test]
+fn damaged_entries_for_itself_and_the_one_above_are_written_again() {
+    for whole in Patient::all() {
+        let dots = whole.cluster(whole.first("/dir/below"));
+        for (at, value) in
+            [(0, b' '), (0, 0), (0, 0xE5), (1, b'x'), (32, b'A'), (33, b' '), (43, 0)]
+        {
+            let mut patient = whole.copy();
+            patient.put(dots + at, &[value]);
+            let target = device(&patient);
+            let repaired = repair(target.clone(), LostChains::Kept).expect("repair");
+            assert_eq!(codes(&repaired.report), ["directory.dot"], "{at} {value}");
+            let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+            assert_eq!(after.bytes[dots..dots + 12], *b".          \x10");
+            assert_eq!(after.bytes[dots + 32..dots + 44], *b"..         \x10");
+            let path = "/dir/below/a text with a long name.text";
+            assert_eq!(after.read(path).expect("read"), whole.read(path).expect("read"));
+            if let Some((clean, said)) = judge(&after.bytes) {
+                assert!(clean, "{said}");
+            }
+        }
+        // Another file's entry stands there: it is moved.
+        let mut patient = whole.copy();
+        let entry = patient.bytes[whole.short("/STAYS")..][..32].to_vec();
+        patient.put(dots, &entry).put(whole.short("/STAYS"), &[0xE5]);
         let target = device(&patient);
-        let repaired = repair(target.clone(), LostChains::Kept).expect("repair");
-        assert_eq!(repaired.outcome, Outcome::Left, "{:#?}", repaired.report);
-        assert_eq!(codes(&repaired.report), ["chain.lost"]);
-        assert!(!repaired.report.findings[0].repaired);
-        let repaired = repair(target, LostChains::Freed).expect("repair");
-        assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report);
+        repair(target.clone(), LostChains::Kept).expect("repair");
+        let after = Patient { bytes: bytes_of(target.as_ref()), ..patient.copy() };
+        assert_eq!(after.read("/dir/below/STAYS").expect("read"), b"small");
+        assert_eq!(after.names("/dir/below").expect("names").len(), 2);
+        if let Some((clean, said)) = judge(&after.bytes) {
+            assert!(clean, "{said}");
+        }
     }
 }
 
@@ -322,7 +437,7 @@ fn a_directory_of_more_entries_than_there_may_be_is_cut_off() {
 }
 
 #[test]
-fn a_label_where_none_belongs_is_removed() {
+fn a_file_that_is_marked_as_a_label_is_a_file_again() {
     for mut patient in Patient::all() {
         let at = patient.short("/dir/SMALL.TXT");
         patient.put(at + 11, &[8]);
@@ -335,7 +450,7 @@ fn a_label_where_none_belongs_is_removed() {
         if let Some((clean, said)) = judge(&after.bytes) {
             assert!(clean, "{said}");
         }
-        assert_eq!(&after.try_read("/FSCK0000.REC").expect("read")[..5], b"small");
+        assert_eq!(after.read("/dir/SMALL.TXT").expect("read"), b"small");
     }
 }
 

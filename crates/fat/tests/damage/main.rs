@@ -9,6 +9,7 @@ mod patient;
 mod recipes;
 #[path = "../../../fs/tests/shared/skip.rs"]
 mod skip;
+mod sweep;
 
 use patient::Patient;
 use seekless_fat::FORMAT;

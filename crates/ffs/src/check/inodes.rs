@@ -112,6 +112,14 @@ impl Checker {
             self.unexpected("inode.snapshot", what, place(ino));
             self.fix(Stage::Inodes, Fix::Unmark(ino));
         }
+        if kind == FileKind::Directory && inode.len == 0 && inode.direct_block(0).is_none() {
+            // Removed while it was in use: cleared unasked (`pass4.c`). A name that leads
+            // here leads to nothing.
+            let what = "a directory without a length or blocks".to_string();
+            self.expected("inode.length", what, place(ino));
+            self.fix(Stage::Inodes, Fix::Clear(ino));
+            return Ok(());
+        }
         let bad_blocks = self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
         if kind == FileKind::Directory {

@@ -10,6 +10,7 @@ mod failing;
 #[path = "../rules/freebsd.rs"]
 mod freebsd;
 mod fsync;
+mod held;
 #[path = "../../../live/tests/many/mod.rs"]
 mod many;
 mod memory;

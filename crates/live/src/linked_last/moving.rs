@@ -341,7 +341,7 @@ impl<F: Linked> Live<F> {
 
     /// Whether two entries of a directory can be changed with one write that is not
     /// torn.
-    fn lie_together(&mut self, from: Name<'_>, to: Name<'_>) -> Result<bool, FsError> {
+    pub(crate) fn lie_together(&mut self, from: Name<'_>, to: Name<'_>) -> Result<bool, FsError> {
         let (Some(one), Some(other)) = (self.find(from.0, from.1)?, self.find(to.0, to.1)?) else {
             return Ok(false);
         };
@@ -383,7 +383,7 @@ impl<F: Linked> Live<F> {
     }
 
     /// The numbers of two entries of one sector change places, and their kinds.
-    fn swap(
+    pub(crate) fn swap(
         &mut self,
         from: Name<'_>,
         to: Name<'_>,
@@ -409,6 +409,7 @@ impl<F: Linked> Live<F> {
             Piece { offset: at(other, F::Codec::KIND), bytes: &[one.kind] },
         ];
         let id = self.core.cache.change(block, &pieces, Role::EntryChange, after)?;
+        let id = self.seen_by(dir, id)?;
         for (name, new) in [(from.1, other), (to.1, one)] {
             if let Some(slot) = self.index(dir)?.names.get_mut(name) {
                 (slot.ino, slot.kind, slot.added) = (new.ino, new.kind, ChangeId::COMMITTED);

@@ -48,10 +48,11 @@ script that cannot be run, otherwise as for all commands.")]
 pub(crate) struct RunArgs {
     /// Workload: a name from `seekless crash list`, a pair of names, `singles`,
     /// `pairs`, `all`, `random:N` (random sequences of 3 to N operations, N up to 64),
+    /// `moves:N` (the same, mostly of names that go and come back, and of directories),
     /// `random:N#K` (sequence K of these), or the path of a script
     #[arg(long, short, value_name = "W")]
     workload: String,
-    /// Number of sequences for `random:N`, generated from --seed
+    /// Number of sequences for `random:N` and `moves:N`, generated from --seed
     #[arg(long, value_name = "N", default_value = "100",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     sequences: u64,

@@ -48,14 +48,14 @@ pub(super) fn mount(
     Ok(Box::new(Used((known.open_live)(device, clock, &mounting, Box::new(|| NOW))?)))
 }
 
-/// Repairs what a crash may leave. What no file has is freed.
+/// Repairs what a crash may leave, as `check -p` does.
 pub(super) fn preen(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-    let repaired = (known.preen)(device, LostChains::Freed)?;
+    let repaired = (known.preen)(device, LostChains::ByMark)?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }
 
-/// Repairs everything.
+/// Repairs everything, as `check -y` does.
 pub(super) fn repair(known: &Known, device: Arc<dyn BlockDevice>) -> Result<Recovered, FsError> {
-    let repaired = (known.repair)(device, LostChains::Freed)?;
+    let repaired = (known.repair)(device, LostChains::ByMark)?;
     Ok(Recovered { changed: repaired.writes > 0, report: repaired.report })
 }

@@ -1,0 +1,150 @@
+//! How many chains without a name a crash may leave: those of files whose names are not on
+//! the disk yet, or are gone from it while their clusters are not free. Each of them becomes
+//! a file in the root directory when `fsck.fat` repairs the volume, and the root directory of
+//! FAT12 and FAT16 does not grow.
+
+use super::{Core, Fat};
+use crate::files::ROOT;
+use crate::table::entry_byte;
+use hashbrown::HashMap;
+use seekless_cache::ChangeId;
+use seekless_fs::FsError;
+use seekless_fs::field::index;
+use seekless_live::Ids;
+use seekless_units::{BlockNo, Extent};
+
+/// Most chains that may be without a name at once.
+const MOST: u32 = 64;
+/// Sectors of a FAT that are changed for one file with no order between them: a crash may
+/// leave a chain for each of them.
+pub(super) const AT_ONCE: u32 = 16;
+
+/// Chains that a crash now would leave without a name.
+#[derive(Debug, Default)]
+pub(super) struct Unnamed {
+    /// Changes that end this, each with the chains that it is about.
+    ends: Vec<(ChangeId, u32)>,
+    /// The same of files that go, by the first sector of what will be freed: first what takes
+    /// their names from the disk.
+    going: HashMap<BlockNo, (Ids, u32)>,
+    /// Chains of all of them.
+    count: u32,
+}
+
+impl Unnamed {
+    fn add(&mut self, chains: u32) {
+        self.count = self.count.saturating_add(chains);
+    }
+
+    /// Leaves out what the disk has.
+    fn drop_ended(&mut self, core: &Core) {
+        let mut ended = 0u32;
+        self.ends.retain(|&(id, chains)| {
+            let stays = !core.cache.is_committed(id);
+            ended = ended.saturating_add(if stays { 0 } else { chains });
+            stays
+        });
+        self.count = self.count.saturating_sub(ended);
+    }
+}
+
+impl Fat {
+    /// Whether chains without names are counted: elsewhere nothing bounds them.
+    fn bounds_unnamed(&self, core: &Core) -> bool {
+        core.cache.config().discipline.keeps_graph()
+    }
+
+    /// New clusters have no name until a change is on the disk.
+    pub(super) fn note_unnamed(&mut self, core: &Core, until: ChangeId, runs: &[(u32, Extent)]) {
+        if self.bounds_unnamed(core) && !core.cache.is_committed(until) {
+            let chains = self.chains_of(runs.iter().map(|(_, run)| *run));
+            self.unnamed.ends.push((until, chains));
+            self.unnamed.add(chains);
+        }
+    }
+
+    /// Runs of sectors are freed once some changes are on the disk, and have no name from
+    /// then on.
+    pub(super) fn note_going(&mut self, core: &Core, after: &[ChangeId], runs: &[Extent]) {
+        let Some(first) = runs.first().filter(|_| self.bounds_unnamed(core)) else { return };
+        let clusters = runs.iter().filter_map(|&run| self.clusters_of(run).ok());
+        let chains = self.chains_of(clusters);
+        self.unnamed.add(chains);
+        self.unnamed.going.insert(first.start, (Ids::from_slice(after), chains));
+    }
+
+    /// They are free as soon as some changes are on the disk.
+    pub(super) fn note_freed(&mut self, core: &mut Core, runs: &[Extent], by: &[ChangeId]) {
+        let Some(first) = runs.first() else { return };
+        let Some((_, chains)) = self.unnamed.going.remove(&first.start) else { return };
+        match core.cache.join(by).last() {
+            Some(&id) => self.unnamed.ends.push((id, chains)),
+            None => self.unnamed.count = self.unnamed.count.saturating_sub(chains),
+        }
+    }
+
+    /// Into how many pieces a crash may tear a chain: no more than sectors of the FAT have
+    /// a part of it, and of these no more than are changed at once.
+    fn chains_of(&self, runs: impl Iterator<Item = Extent>) -> u32 {
+        let (mut chains, mut before) = (0u32, None);
+        for run in runs {
+            let sector = |cluster: BlockNo| {
+                let cluster = u32::try_from(cluster.get()).unwrap_or(u32::MAX);
+                let at = entry_byte(self.boot().width, cluster);
+                at.checked_div(u64::from(self.boot().sector)).unwrap_or(0)
+            };
+            let last = BlockNo::new(run.end().get().saturating_sub(1));
+            let (first, last) = (sector(run.start), sector(last));
+            let more = last.saturating_sub(first).saturating_add(1);
+            let more = more.saturating_sub(u64::from(before == Some(first)));
+            chains = chains.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+            before = Some(last);
+        }
+        chains.clamp(1, AT_ONCE)
+    }
+
+    /// How many chains may be without a name: as many as the root directory has room for.
+    fn most_unnamed(&mut self, core: &mut Core) -> Result<u32, FsError> {
+        if self.boot().root_cluster != 0 {
+            return Ok(MOST);
+        }
+        self.hold_dir(core, ROOT)?;
+        let free = self.dir(core, ROOT)?.free_slots();
+        // What leaves the root directory may not have left the disk.
+        Ok((free / 2).min(MOST))
+    }
+
+    /// Has names on the disk, and clusters free, where too many chains would be without a
+    /// name after a crash. Returns whether something may be freed now, after which this is
+    /// to be called again.
+    pub(super) fn name_some(&mut self, core: &mut Core) -> Result<bool, FsError> {
+        if self.unnamed.count == 0 {
+            return Ok(false);
+        }
+        let most = self.most_unnamed(core)?;
+        if self.unnamed.count <= most {
+            return Ok(false);
+        }
+        self.unnamed.drop_ended(core);
+        if self.unnamed.count <= most {
+            return Ok(false);
+        }
+        let ends = self.unnamed.ends.iter().map(|&(id, _)| id);
+        let mut ids: Vec<ChangeId> = ends.collect();
+        let mut all = self.unnamed.going.values().flat_map(|(ids, _)| ids);
+        // What need not wait any more was freed before this.
+        let frees = all.any(|&id| !core.cache.is_committed(id));
+        let mut going: Vec<_> = self.unnamed.going.iter().collect();
+        going.sort_unstable_by_key(|(at, _)| **at);
+        ids.extend(going.iter().flat_map(|(_, (ids, _))| ids.iter().copied()));
+        core.cache.settle(&ids)?;
+        self.unnamed.drop_ended(core);
+        Ok(frees)
+    }
+
+    /// Clusters of which the entries lie in as many sectors as are changed at once.
+    pub(super) fn clusters_at_once(&self) -> usize {
+        let bytes = index(self.boot().sector).saturating_mul(index(AT_ONCE));
+        bytes.checked_div(4).unwrap_or(1).max(1)
+    }
+}
