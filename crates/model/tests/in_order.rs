@@ -1,7 +1,7 @@
-//! Requests in order cost no revolution, on any built-in disk: the time of a
-//! request is at most 1.25 times what the slower of medium and command takes.
+//! Requests in order cost no revolution, on any built-in disk whose data say so: the time of
+//! a request is at most 1.25 times what the slower of medium and command takes.
 
-use seekless_model::hdd::spec::{HddSpec, ZoneSpec};
+use seekless_model::hdd::spec::{HddSpec, ReadAhead, ZoneSpec};
 use seekless_model::{DeviceModel, Op, Request, Tag, preset};
 use seekless_units::{Lba, Nanos};
 
@@ -122,12 +122,27 @@ fn plain(run: &Run, spec: &HddSpec, zone: &ZoneSpec) -> f64 {
     run.media(spec, zone).max(run.command(spec))
 }
 
+/// Whether a disk reads on for requests in order. One that reads ahead to the end of the next
+/// track with segments shorter than a track drops what was read before it is asked for: as
+/// measured, its reads in order wait for the medium.
+fn keeps_up(spec: &HddSpec) -> bool {
+    let longest = spec.zones.iter().map(|zone| zone.sectors_per_track).max();
+    spec.buffer.read_ahead != ReadAhead::NextTrack
+        || longest.is_some_and(|longest| longest <= spec.buffer.segment_sectors)
+}
+
+#[test]
+fn most_disks_keep_up_with_reads_in_order() {
+    let (keep_up, others): (Vec<_>, Vec<_>) = disks().partition(|(_, spec)| keeps_up(spec));
+    assert!(keep_up.len() > others.len(), "{} of {}", keep_up.len(), others.len());
+}
+
 #[test]
 fn reads_in_order_lose_no_revolution() {
     // A pause of some microseconds, as between two system calls, is no reason.
     for depth in [1, 2] {
         let pauses: &[u64] = if depth == 1 { &[0, 3, 40] } else { &[0] };
-        let found = slow(Op::Read, depth, pauses, |_| true, plain);
+        let found = slow(Op::Read, depth, pauses, keeps_up, plain);
         assert!(found.is_empty(), "{depth} in flight:\n{}", found.join("\n"));
     }
 }

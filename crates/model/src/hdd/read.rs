@@ -209,10 +209,9 @@ impl Hdd {
             ReadAhead::NextTrack if end < self.media.layout.blocks() => {
                 let track = self.media.layout.track(end);
                 let back = self.buffer.get(segment).start < track.first;
-                let whole = track.end + if back { u64::from(track.sectors) } else { 0 };
-                // A segment takes whole tracks, one that is less than a track
-                // what it has room for.
-                if track.sectors > buffer.segment_sectors { whole.min(most) } else { whole }
+                // Also where a track is longer than a segment: a measured drive of that kind
+                // reads on and drops what it has no room for.
+                track.end + if back { u64::from(track.sectors) } else { 0 }
             }
             ReadAhead::NextTrack => end,
         };

@@ -56,6 +56,11 @@ pub struct SsdSpec {
     pub link_bandwidth: u64,
     /// Of every command, in microseconds.
     pub command_us: f64,
+    /// Between two commands that the controller takes up, at least, in microseconds: the
+    /// inverse of the most commands a second. 0 where nothing but cells, channels and link
+    /// limits them.
+    #[serde(default)]
+    pub interval_us: f64,
     /// Commands that the controller works on at once; the others wait.
     pub queue_depth: u32,
     /// Bytes of writes that the drive takes before they are programmed; 0 when
@@ -99,7 +104,8 @@ impl SsdSpec {
             .or_else(|| time("read_us", self.read_us))
             .or_else(|| time("program_us", self.program_us))
             .or_else(|| time("erase_us", self.erase_us))
-            .or_else(|| time("command_us", self.command_us));
+            .or_else(|| time("command_us", self.command_us))
+            .or_else(|| time("interval_us", self.interval_us));
         if found.is_some() {
             return found;
         }
@@ -123,13 +129,20 @@ pub struct Ssd {
     spec: SsdSpec,
     translation: Translation,
     dies: Vec<Nanos>,
+    /// The page in each die's register, and since when: it is read again without the cells.
+    registers: Vec<Option<(u64, Nanos)>>,
     channels: Vec<Nanos>,
     link: Nanos,
+    /// When the controller can take up the next command.
+    controller: Nanos,
     /// Completion times of the commands being worked on, in no order.
     working: Vec<Nanos>,
     /// What the write cache holds: when each page is programmed.
     cached: VecDeque<Nanos>,
     programmed: Nanos,
+    /// Bytes of writes under a page that wait in the cache until they fill one, and the last
+    /// page that they belong to.
+    gathered: (u64, u64),
     requests: InFlight,
 }
 
@@ -150,6 +163,9 @@ impl Ssd {
         Self {
             translation: Translation::new(&spec),
             dies: vec![Nanos::ZERO; dies],
+            registers: vec![None; dies],
+            controller: Nanos::ZERO,
+            gathered: (0, 0),
             channels: vec![Nanos::ZERO; spec.channels as usize],
             link: Nanos::ZERO,
             working: Vec::new(),
@@ -182,6 +198,8 @@ impl Ssd {
             start = self.working[over];
             self.working.drain(..=over);
         }
+        start = start.max(self.controller);
+        self.controller = start.saturating_add(nanos(self.spec.interval_us));
         start.saturating_add(nanos(self.spec.command_us))
     }
 
@@ -192,12 +210,16 @@ impl Ssd {
     /// Reads a page from its die; returns when its bytes are in the controller.
     fn read_page(&mut self, now: Nanos, page: u64, bytes: u64) -> Nanos {
         let die = self.translation.die(page);
-        let sensed = self.dies[die].max(now).saturating_add(nanos(self.spec.read_us));
+        let sensed = match self.registers[die] {
+            Some((held, since)) if held == page => since.max(now),
+            _ => self.dies[die].max(now).saturating_add(nanos(self.spec.read_us)),
+        };
+        self.registers[die] = Some((page, sensed));
         let channel = self.channel_of(die);
         let moved = self.channels[channel].max(sensed);
         let moved = moved.saturating_add(transfer(bytes, self.spec.channel_bandwidth));
         self.channels[channel] = moved;
-        self.dies[die] = moved;
+        self.dies[die] = self.dies[die].max(moved);
         moved
     }
 
@@ -206,6 +228,7 @@ impl Ssd {
     fn program_page(&mut self, now: Nanos, page: u64) -> Nanos {
         let written = self.translation.write(page);
         let die = written.die;
+        self.registers[die] = None;
         let channel = self.channel_of(die);
         let moved = self.channels[channel].max(now);
         let moved =
@@ -239,7 +262,9 @@ impl Ssd {
 
     fn write(&mut self, start: Nanos, request: Request) -> Nanos {
         let taken = self.over_link(start, request);
-        let room = (self.spec.write_cache / u64::from(self.spec.page)) as usize;
+        let page_len = u64::from(self.spec.page);
+        let room = (self.spec.write_cache / page_len) as usize;
+        let waits = room == 0 || request.durable && !self.spec.power_safe;
         let mut done = taken;
         for (page, bytes) in self.pages(request) {
             let mut now = taken;
@@ -249,20 +274,53 @@ impl Ssd {
             if room > 0 && self.cached.len() >= room {
                 now = self.cached.pop_front().unwrap_or(now).max(now);
             }
-            if bytes < u64::from(self.spec.page) {
+            if bytes < page_len && !waits {
+                done = done.max(now);
+                self.gather(now, page, bytes);
+                continue;
+            }
+            if bytes < page_len {
                 // The rest of the page is read first.
-                now = self.read_page(now, page, self.spec.page.into());
+                now = self.read_page(now, page, page_len);
             }
             let programmed = self.program_page(now, page);
-            if room == 0 || request.durable && !self.spec.power_safe {
+            if waits {
                 done = done.max(programmed);
             } else {
-                done = done.max(if bytes < u64::from(self.spec.page) { taken } else { now });
-                let at = self.cached.partition_point(|&other| other <= programmed);
-                self.cached.insert(at, programmed);
+                done = done.max(now);
+                self.cache(programmed);
             }
         }
         done
+    }
+
+    /// Adds a write under a page to those that wait in the cache, and programs a page when
+    /// they fill one: the drive maps smaller units than it programs. What garbage collection
+    /// copies is counted in pages, so that of many small writes it is too little.
+    fn gather(&mut self, now: Nanos, page: u64, bytes: u64) {
+        let page_len = u64::from(self.spec.page);
+        self.gathered = (self.gathered.0 + bytes, page);
+        if self.gathered.0 >= page_len {
+            self.gathered.0 -= page_len;
+            let programmed = self.program_page(now, page);
+            self.cache(programmed);
+        }
+    }
+
+    /// Notes that the cache has a page until it is programmed.
+    fn cache(&mut self, programmed: Nanos) {
+        let at = self.cached.partition_point(|&other| other <= programmed);
+        self.cached.insert(at, programmed);
+    }
+
+    /// Programs what the cache has; returns when that is done.
+    fn flush(&mut self, start: Nanos) -> Nanos {
+        let (bytes, page) = std::mem::take(&mut self.gathered);
+        if bytes > 0 {
+            let programmed = self.program_page(start, page);
+            self.cache(programmed);
+        }
+        start.max(self.programmed)
     }
 }
 
@@ -279,7 +337,7 @@ impl DeviceModel for Ssd {
             Op::Read => self.read(start, request),
             Op::Write => self.write(start, request),
             Op::Flush if self.spec.power_safe => start,
-            Op::Flush => start.max(self.programmed),
+            Op::Flush => self.flush(start),
         };
         self.working.push(done);
         self.requests.push(at, done, tag);

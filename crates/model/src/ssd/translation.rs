@@ -213,6 +213,7 @@ mod tests {
             channel_bandwidth: 1 << 30,
             link_bandwidth: 1 << 30,
             command_us: 5.0,
+            interval_us: 0.0,
             queue_depth: 32,
             write_cache: 0,
             power_safe: false,
