@@ -77,8 +77,10 @@ pub(super) enum Fix {
     Terminate(Spot),
     /// Set the kind of file that an entry says.
     Retype(Spot, FileKind),
-    /// Make the rest of a block of entries unused.
-    Cut(Spot),
+    /// Give an entry this many bytes.
+    Span(Spot, u16),
+    /// Make an unused entry of this many bytes.
+    Blank(Spot, u16),
     /// Let `.` lead elsewhere.
     Lead(Spot, Ino),
     /// Let `..` of a directory lead elsewhere.
@@ -132,7 +134,8 @@ impl Fix {
             | Self::Respell(spot)
             | Self::Terminate(spot)
             | Self::Retype(spot, _)
-            | Self::Cut(spot)
+            | Self::Span(spot, _)
+            | Self::Blank(spot, _)
             | Self::Lead(spot, _) => Some(spot.dir),
             Self::SealBlock(dir, _) | Self::Parent(dir, _) => Some(dir),
             _ => None,

@@ -196,8 +196,10 @@ impl Checker {
         }
         for range in ranges.unwrap_or_default() {
             let piece = inode.raw().get(range.clone()).unwrap_or_default();
-            if let Some(bad) = self.names_in(dir, range.start, piece, &mut names) {
-                self.fix(Stage::Names, Fix::Cut(Spot { dir, at: bad }));
+            for (at, len, is_legible) in self.names_in(dir, range.start, piece, &mut names) {
+                let spot = Spot { dir, at };
+                let fix = if is_legible { Fix::Span(spot, len) } else { Fix::Blank(spot, len) };
+                self.fix(Stage::Names, fix);
             }
         }
         Ok(names)
@@ -224,7 +226,7 @@ impl Checker {
             }
             let block = Directory::new(&self.volume, inode).block(lbn)?;
             let start = field::index(lbn.get()).saturating_mul(bsize);
-            if self.names_in(inode.ino, start, &block, &mut names).is_some() {
+            if !self.names_in(inode.ino, start, &block, &mut names).is_empty() {
                 self.fix(Stage::Names, Fix::Rebuild(inode.ino));
             }
         }
@@ -240,17 +242,19 @@ impl Checker {
         self.fix(Stage::Names, fix);
     }
 
-    /// The entries of a block or piece, which begins at byte `start`; where it
-    /// makes no sense for the first time.
+    /// Reads the entries of a block or piece, which begins at byte `start`. Returns those that
+    /// are damaged: where each begins, the bytes to the next one, and whether its name can be
+    /// read.
     fn names_in(
         &mut self,
         dir: Ino,
         start: usize,
         block: &[u8],
         names: &mut Vec<Name>,
-    ) -> Option<u64> {
-        let (mut at, mut bad) = (0, None);
+    ) -> Vec<(u64, u16, bool)> {
+        let (mut at, mut bad) = (0, Vec::new());
         loop {
+            let begin = at;
             let from = field::wide(start.saturating_add(at));
             let here = place(dir).at_offset(field::byte(at));
             let inodes = self.sb().raw.s_inodes_count.get();
@@ -259,7 +263,8 @@ impl Checker {
                 let what = format!("from byte {start} on: {error}");
                 self.unexpected("directory.corrupt", what, here);
                 self.cut_short.insert(dir);
-                bad.get_or_insert(from);
+                let len = u16::try_from(at.saturating_sub(begin)).unwrap_or(u16::MAX);
+                bad.push((from, len, found.entry.is_some()));
             }
             let Some(entry) = found.entry else { continue };
             if entry.ino != Ino::ZERO {

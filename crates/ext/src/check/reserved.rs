@@ -160,7 +160,9 @@ impl Checker {
     /// map that its inode has.
     fn has_other_map(&self, inode: &Inode) -> bool {
         let found = journal::locate(&self.volume, inode.ino);
-        found.is_ok_and(|found| found.core.i_block.0 != inode.core.i_block.0)
+        found.is_ok_and(|found| {
+            found.core.i_block.0 != inode.core.i_block.0 || found.core.i_flags != inode.core.i_flags
+        })
     }
 
     /// Claims what an inode's map leads to, whatever its kind; whether it can be followed.

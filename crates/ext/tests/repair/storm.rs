@@ -94,7 +94,14 @@ fn storm(name: &str, seed: u64, cases: usize, skip: usize) -> (Tally, String) {
         }
         fs::write(scratch.path(), &bytes).expect("image");
         let (code, said) = e2fsck("-fp", scratch.path());
-        let preened = preen(Arc::new(MemoryDevice::new(bytes))).expect(&what);
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let preened = preen(device.clone()).expect(&what);
+        if preened.outcome != Outcome::Left {
+            fs::write(scratch.path(), bytes_of(device.as_ref())).expect("image");
+            if let Some(said) = findings(scratch.path()) {
+                let _ = writeln!(wrong, "{what}, preened: e2fsck {said}");
+            }
+        }
         if (code <= 1) != (preened.outcome != Outcome::Left) {
             tally.differs += 1;
             if std::env::var_os("STORM_CLASS").is_some() {

@@ -6,7 +6,6 @@ use crate::check::fix::Spot;
 use crate::check::names::{Found, code_of, place, tolerant};
 use crate::encode::rewrite::seal_directory_block;
 use crate::field::{index, wide};
-use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{DirEntryHead, InodeCore, flags, incompat};
 use seekless_fs::{FileKind, FsError};
@@ -24,8 +23,10 @@ pub(super) enum Edit {
     Terminate,
     /// It says this kind of file.
     Retype(FileKind),
-    /// It and all behind it become unused.
-    Cut,
+    /// It has this many bytes.
+    Span(u16),
+    /// It is unused and has this many bytes.
+    Blank(u16),
     /// It leads to this inode.
     Lead(Ino),
 }
@@ -38,19 +39,14 @@ impl Work<'_> {
         let typed = volume.sb.has_incompat(incompat::FILETYPE);
         if inode.has_flag(flags::INLINE_DATA) {
             let at = index(spot.at);
-            let ranges = inline::entry_ranges(&inode)?;
-            let end = ranges.iter().find(|range| range.contains(&at)).map_or(at, |it| it.end);
             return self.change(spot.dir, |inode| {
-                inode.with_bytes(|raw| change(raw, at, end, edit, typed));
+                inode.with_bytes(|raw| change(raw, at, edit, typed));
             });
         }
         let bsize = u64::from(volume.sb.block_size);
         let lbn = Lbn::new(spot.at.checked_div(bsize).unwrap_or(0));
         let at = index(spot.at.checked_rem(bsize).unwrap_or(0));
-        self.with_block(&inode, lbn, |block| {
-            let end = block.len();
-            change(block, at, end, edit, typed);
-        })
+        self.with_block(&inode, lbn, |block| change(block, at, edit, typed))
     }
 
     /// Lets `..` of a directory lead to another one; whether there is a `..`.
@@ -116,9 +112,8 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Changes the entry at byte `at` of a block, or of an inode in which a piece ends at
-/// `end`.
-fn change(bytes: &mut [u8], at: usize, end: usize, edit: Edit, typed: bool) {
+/// Changes the entry at byte `at` of a block or of an inode.
+fn change(bytes: &mut [u8], at: usize, edit: Edit, typed: bool) {
     let field = |offset: usize| at.saturating_add(offset);
     match edit {
         Edit::Remove => put(bytes, field(offset_of!(DirEntryHead, inode)), &[0; 4]),
@@ -143,13 +138,11 @@ fn change(bytes: &mut [u8], at: usize, end: usize, edit: Edit, typed: bool) {
             let code = if typed { code_of(kind) } else { 0 };
             put(bytes, field(offset_of!(DirEntryHead, file_type)), &[code]);
         }
-        Edit::Cut => {
-            let rest = end.saturating_sub(at);
-            if rest >= size_of::<DirEntryHead>() {
-                let len = u16::try_from(rest).unwrap_or(u16::MAX);
+        Edit::Span(len) | Edit::Blank(len) => {
+            if edit == Edit::Blank(len) {
                 put(bytes, at, &[0; size_of::<DirEntryHead>()]);
-                put(bytes, field(offset_of!(DirEntryHead, rec_len)), &len.to_le_bytes());
             }
+            put(bytes, field(offset_of!(DirEntryHead, rec_len)), &len.to_le_bytes());
         }
     }
 }
