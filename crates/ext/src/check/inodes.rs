@@ -4,7 +4,9 @@ use super::fix::{Fix, Stage};
 use super::salvage::salvage;
 use super::{Checker, Seen};
 use crate::dir::entry_at;
+use crate::field::le32;
 use crate::indirect;
+use crate::inline;
 use crate::inode::Inode;
 use crate::ondisk::{compat, flags, incompat, ro_compat, special};
 use crate::reserved::OwnFile;
@@ -34,6 +36,16 @@ fn max_len(sb: &Super, has_extents: bool) -> u64 {
     let slots = size >> 2;
     let levels = [12, slots, slots.saturating_pow(2), slots.saturating_pow(3)];
     levels.into_iter().fold(0, u64::saturating_add).saturating_mul(size)
+}
+
+/// Whether `i_block` contains a target as long as the inode says, ended by zeros
+/// (`ext2fs_is_fast_symlink` goes by the length alone).
+fn has_target_inside(inode: &Inode) -> bool {
+    let (target, rest) = match inode.core.i_block.0.split_at_checked(index(inode.len)) {
+        Some((target, rest)) if !rest.is_empty() => (target, rest),
+        _ => return false,
+    };
+    !target.is_empty() && target.iter().all(|&byte| byte != 0) && rest.iter().all(|&byte| byte == 0)
 }
 
 fn kind_name(kind: FileKind) -> &'static str {
@@ -242,6 +254,11 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::SealMap(inode.ino));
         }
         let Some(map) = map else {
+            if kind == FileKind::Symlink && has_target_inside(inode) {
+                // Only the count of its blocks says that the target lies in one.
+                self.sectors(inode, 0, attributes);
+                return Ok(false);
+            }
             self.salvaged(inode)?;
             return Ok(true);
         };
@@ -334,8 +351,18 @@ impl Checker {
         let sectors = map.count().saturating_mul(size >> 9);
         let numbers = inode.core.i_block.0.chunks_exact(4);
         let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
+        let slots = size >> 2;
+        let last = map.descriptor_blocks.saturating_add(map.reserved).saturating_mul(slots);
+        let last = last.saturating_add(12).saturating_add(wide(map.copies.len()));
         let is_long = inode.len > max_len(self.sb(), false);
-        if !is_alone || is_long || self.volume.allocated_sectors(inode) != sectors {
+        let is_short = inode.len < last.saturating_mul(size);
+        let has_flags = inode.core.i_flags.get() != 0;
+        if !is_alone
+            || is_long
+            || is_short
+            || has_flags
+            || self.volume.allocated_sectors(inode) != sectors
+        {
             return Ok(false);
         }
         for (block, bytes) in map.blocks(double) {
@@ -460,7 +487,7 @@ impl Checker {
         let Ok(Some(value)) = inline_value(inode) else { return };
         let room = wide(inode.core.i_block.0.len()).saturating_add(wide(value.len()));
         let is_wrong = if kind == FileKind::Directory {
-            inode.len != room
+            inode.len != room || inode.core.i_size_high.get() != 0
         } else {
             inode.len > max_len(self.sb(), true)
         };
@@ -474,6 +501,9 @@ impl Checker {
     /// Whether an inode that is no file of a kind with contents has those of a directory: its
     /// mode is wrong, not its contents (e2fsck, `check_is_really_dir`).
     fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
+        if inode.has_flag(flags::INLINE_DATA) {
+            return Ok(self.is_inline_directory(inode));
+        }
         let found = salvage(&self.volume, inode)?;
         let Some(first) = found.block_of(Lbn::ZERO) else { return Ok(false) };
         let block = match self.volume.block(first, place(inode.ino)) {
@@ -486,6 +516,26 @@ impl Checker {
         let parent = entry_at(&block, dot.next, count, place(inode.ino));
         let is_parent = parent.is_ok_and(|it| it.name == b".." && it.ino != Ino::ZERO);
         Ok(dot.name == b"." && dot.ino == inode.ino && is_parent)
+    }
+
+    /// Whether the contents in an inode are entries of a directory, behind the number of its
+    /// parent.
+    fn is_inline_directory(&self, inode: &Inode) -> bool {
+        let count = self.sb().raw.s_inodes_count.get();
+        let parent = le32(&inode.core.i_block.0, 0).unwrap_or(0);
+        let Ok(ranges) = inline::entry_ranges(inode) else { return false };
+        let is_list = |range: std::ops::Range<usize>| {
+            let piece = inode.raw().get(range).unwrap_or_default();
+            let mut at = 0;
+            while at < piece.len() {
+                match entry_at(piece, at, count, place(inode.ino)) {
+                    Ok(entry) => at = entry.next,
+                    Err(_) => return false,
+                }
+            }
+            true
+        };
+        (1..=count).contains(&parent) && ranges.into_iter().all(is_list)
     }
 
     /// A symlink's target has no zero byte and ends where its length says

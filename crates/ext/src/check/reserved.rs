@@ -37,7 +37,7 @@ impl Checker {
             || self.volume.own_file(inode.ino).is_some();
         if !has_use && self.volume.is_reserved(inode.ino) && inode.core.i_mode.get() == 0 {
             let core = &inode.core;
-            let words = [core.i_size_lo, core.i_size_high, core.i_flags];
+            let words = [core.i_size_lo, core.i_size_high, core.i_flags, core.i_file_acl_lo];
             let is_idle = words.iter().all(|word| word.get() == 0);
             if !is_idle || self.volume.allocated_sectors(inode) != 0 {
                 let what = "a reserved inode that is not in use has a length, blocks or flags";

@@ -33,7 +33,12 @@ fn go_home(
     if let Some(replayed) = replay(&volume)? {
         write_home(disk, &volume, &replayed)?;
         // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
-        if write::has_error(disk)? {
+        let has_error = match write::has_error(disk) {
+            // The journal was found through a copy of what leads to it.
+            Err(FsError::Corrupt { .. }) => false,
+            has_error => has_error?,
+        };
+        if has_error {
             let mut raw = read_primary(disk)?;
             raw.s_state = (raw.s_state.get() | STATE_ERRORS).into();
             write_primary(disk, raw)?;

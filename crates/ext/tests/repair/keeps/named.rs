@@ -1,0 +1,164 @@
+//! Damage that debugfs makes: each case lost files or stopped a repair once.
+
+use super::{Sound, VOLUMES, judge, sound};
+use crate::judge::{Scratch, bytes_of, findings, is_there};
+use crate::keeps::tree::Tree;
+use seekless_device::MemoryDevice;
+use seekless_ext::{preen, repair};
+use seekless_fs::check::Outcome;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+/// Runs commands of debugfs on an image; what it prints.
+fn debugfs(image: &Path, commands: &str) -> String {
+    let mut child = Command::new("debugfs")
+        .args(["-w", "-f", "-"])
+        .arg(image)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("debugfs");
+    child.stdin.take().expect("stdin").write_all(commands.as_bytes()).expect("write");
+    let said = child.wait_with_output().expect("debugfs");
+    String::from_utf8_lossy(&said.stdout).into_owned()
+}
+
+/// A sound volume after commands of debugfs.
+fn changed(sound: &Sound, commands: &str) -> Vec<u8> {
+    let image = Scratch::new("keeps-named");
+    fs::write(image.path(), &sound.bytes).expect("image");
+    debugfs(image.path(), commands);
+    let bytes = fs::read(image.path()).expect("image");
+    assert!(bytes != sound.bytes, "{commands}: nothing was changed");
+    bytes
+}
+
+/// Repairs an image; what it contains then.
+fn repaired(bytes: Vec<u8>) -> (Tree, Vec<u8>) {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let repaired = repair(device.clone()).expect("repair");
+    assert_eq!(repaired.outcome, Outcome::Corrected, "{:#?}", repaired.report.findings);
+    let bytes = bytes_of(device.as_ref());
+    let image = Scratch::new("keeps-repaired");
+    fs::write(image.path(), &bytes).expect("image");
+    assert_eq!(findings(image.path()), None);
+    (Tree::read(&bytes).expect("a sound volume"), bytes)
+}
+
+#[test]
+fn nothing_is_lost_where_e2fsck_loses_nothing() {
+    if !is_there() {
+        return;
+    }
+    let cases = [
+        "clri <8>",
+        "sif <8> links_count 0",
+        "clri <7>",
+        "sif /deep block[4] 32769",
+        "sif /many block[4] 32769",
+        "ssv journal_inum 0",
+        "sif /deep mode 010755",
+        "sif /many mode 0",
+    ];
+    for (name, ..) in VOLUMES {
+        let sound = sound(name);
+        let scratch = Scratch::new(name);
+        for commands in cases {
+            // Files in inodes have no such block, and some volumes have no journal.
+            let image = Scratch::new("keeps-named");
+            fs::write(image.path(), &sound.bytes).expect("image");
+            debugfs(image.path(), commands);
+            let bytes = fs::read(image.path()).expect("image");
+            if bytes == sound.bytes {
+                continue;
+            }
+            let wrong = judge(&sound, &bytes, scratch.path());
+            assert_eq!(wrong, None, "{name}: {commands}");
+        }
+    }
+}
+
+/// A journal without an inode is found through the superblock, and stays.
+#[test]
+fn a_cleared_journal_inode_is_restored() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("plain");
+    let (tree, bytes) = repaired(changed(&sound, "clri <8>"));
+    assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
+    let features = u32::from_le_bytes(bytes[1024 + 92..1024 + 96].try_into().expect("four bytes"));
+    assert!(features & 4 != 0, "has_journal is gone");
+}
+
+/// Committed transactions are written back though the descriptor that leads to the journal
+/// is damaged, or the superblock does not say that there are any.
+#[test]
+fn committed_transactions_are_not_lost() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("plain");
+    let image = Scratch::new("keeps-journal");
+    fs::write(image.path(), &sound.bytes).expect("image");
+    let block = debugfs(image.path(), "bmap /large 0\n");
+    let block: usize =
+        block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
+    let new = Scratch::new("keeps-block");
+    fs::write(new.path(), [0x5A; 1024]).expect("block");
+    let write = format!("jo\njw -b {block} {}\njc\n", new.path().display());
+    let waiting = changed(&sound, &write);
+    assert!(waiting[block * 1024..][..1024] != [0x5A; 1024], "it was written home");
+    let damage: [fn(&mut Vec<u8>); 3] = [
+        |_| {},
+        // bg_inode_table of group 0.
+        |bytes| bytes[2056..2058].fill(0xFF),
+        // needs_recovery.
+        |bytes| bytes[1024 + 96] &= !4,
+    ];
+    for (n, damage) in damage.into_iter().enumerate() {
+        let mut bytes = waiting.clone();
+        damage(&mut bytes);
+        let (_, bytes) = repaired(bytes);
+        assert!(bytes[block * 1024..][..1024] == [0x5A; 1024], "case {n}: the transaction is lost");
+    }
+}
+
+/// A journal that claims a file's blocks on a full volume goes, not the file.
+#[test]
+fn a_file_is_worth_more_than_a_journal() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("ext3");
+    let image = Scratch::new("keeps-full");
+    fs::write(image.path(), &sound.bytes).expect("image");
+    let filler = Scratch::new("keeps-filler");
+    fs::write(filler.path(), vec![7; 12 << 20]).expect("file");
+    debugfs(image.path(), &format!("write {} filler\n", filler.path().display()));
+    let block = debugfs(image.path(), "bmap /many/a-name-of-some-length-30 0\n");
+    let block: u64 =
+        block.lines().filter_map(|line| line.trim().parse().ok()).next_back().expect("a block");
+    debugfs(image.path(), &format!("sif <8> block[3] {block}\n"));
+    let (tree, _) = repaired(fs::read(image.path()).expect("image"));
+    assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
+}
+
+/// `-p` takes the mark of an orphan file in use from a volume whose orphan file is empty.
+#[test]
+fn an_empty_orphan_file_is_marked_so() {
+    if !is_there() {
+        return;
+    }
+    let bytes = changed(&sound("ext4"), "feature orphan_present\n");
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let preened = preen(device.clone()).expect("preen");
+    assert_eq!(preened.outcome, Outcome::Corrected, "{:#?}", preened.report.findings);
+    let image = Scratch::new("keeps-orphans");
+    fs::write(image.path(), bytes_of(device.as_ref())).expect("image");
+    assert_eq!(findings(image.path()), None);
+}
