@@ -30,7 +30,9 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
     if !sb.has_incompat(incompat::INLINE_DATA) {
         wrong |= flags::INLINE_DATA;
     }
-    if !sb.has_compat(compat::DIR_INDEX) || !is_dir {
+    // Contents in an inode have no index.
+    let is_inline = bits & flags::INLINE_DATA != 0;
+    if !sb.has_compat(compat::DIR_INDEX) || !is_dir || is_inline {
         wrong |= flags::INDEX;
     }
     if !sb.has_incompat(incompat::EXTENTS) {

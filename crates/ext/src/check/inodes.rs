@@ -280,7 +280,8 @@ impl Checker {
         let astray = match kind {
             FileKind::Directory => self.strays(inode, &map),
             FileKind::Symlink => {
-                map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
+                let has_nodes = !inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
+                has_nodes || map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
             }
             _ => false,
         };

@@ -100,7 +100,10 @@ fn judge(sound: &Sound, bytes: &[u8], scratch: &Path) -> Option<String> {
     if let Some(said) = said.filter(|said| said.contains("? no") && !is_told) {
         return Some(format!("e2fsck still finds\n{said}{found}"));
     }
-    let Some(ours) = Tree::read(&ours) else { return Some(format!("unreadable\n{found}")) };
+    let Some(ours) = Tree::read(&ours) else {
+        let is_worse = !is_told || theirs.has_any_of(&sound.tree);
+        return is_worse.then(|| format!("unreadable\n{found}"));
+    };
     let lost = ours.lost(&sound.tree, &theirs);
     (!lost.is_empty()).then(|| format!("lost: {}\n{found}", lost.join(", ")))
 }

@@ -62,6 +62,11 @@ impl Tree {
         self.by_path.len()
     }
 
+    /// Whether anything of another tree is here under its name.
+    pub(super) fn has_any_of(&self, other: &Self) -> bool {
+        other.by_path.iter().any(|(path, held)| path != b"/lost+found" && self.has(path, held))
+    }
+
     /// All names of a volume; `None` where it cannot be read.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
