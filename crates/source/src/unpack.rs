@@ -110,6 +110,14 @@ impl Unpacker {
         }
     }
 
+    /// The directory at a path, or that to which symlinks lead, also at its end.
+    pub(crate) fn directory(&self, path: &[u8]) -> Option<NodeId> {
+        match self.descend(NodeId::ROOT, path, &mut 0) {
+            Ok(Descent::There(dir)) => Some(dir),
+            _ => None,
+        }
+    }
+
     /// What is at a path, found as [`find`](Self::find) does.
     pub(crate) fn kind(&self, path: &[u8]) -> Result<Option<FileKind>, AddError> {
         Ok(self.find(path)?.map(|node| self.builder.node(node).kind))

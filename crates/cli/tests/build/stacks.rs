@@ -9,7 +9,7 @@ use crate::workshop::Workshop;
 use std::fs;
 use std::process::Command;
 
-const STACKS: u64 = 60;
+const STACKS: u64 = 300;
 
 /// SplitMix64.
 struct Random(u64);

@@ -66,9 +66,9 @@ fn apply_whiteouts(
     let mut opaque: HashSet<NodeId> = HashSet::new();
     let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
     tar::paths(contents, layer, &mut |path| match whiteout(path).filter(|_| !is_metadata(path)) {
-        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.find(dir).ok().flatten()),
+        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.directory(dir)),
         Some(Whiteout::Name(dir, name)) => {
-            if let Some(dir) = unpacker.find(dir).ok().flatten() {
+            if let Some(dir) = unpacker.directory(dir) {
                 hidden.push((dir, name.to_vec()));
             }
         }
