@@ -117,6 +117,7 @@ impl From<HostError> for Failure {
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
         let kind = match &error {
+            FsError::Archive { fault, .. } if fault.is_refusal() => Kind::Unsupported,
             FsError::Corrupt { .. }
             | FsError::Damaged { .. }
             | FsError::Marks(_)

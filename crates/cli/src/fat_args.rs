@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use seekless_fat::{FatWidth, Losses, Lost, MakeOptions};
+use seekless_source::DroppedXattrs;
 use seekless_units::{ByteLen, parse_size};
 
 /// What is said of a FAT image.
@@ -139,12 +140,33 @@ impl FatMakeArgs {
 
 /// What is lost on the way from a tree to a FAT image.
 #[derive(Args, Debug, Clone)]
-#[command(next_help_heading = "Options for FAT images (as in mkfs.fat)")]
 pub(crate) struct FatBuildArgs {
-    /// What may be lost of the tree, where FAT has no place for it: a list of these,
-    /// separated by commas. Without it, a tree that has any of them is refused
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "LIST")]
-    drop: Vec<Loss>,
+    /// Leave out parts of the tree: a list separated by commas. For all formats: xattrs
+    /// (all extended attributes and access control lists), or names of extended attributes,
+    /// such as security.selinux. For FAT also owners, modes (other than 0644 and 0444,
+    /// of directories 0755 and 0555), links (each name becomes a file), symlinks, devices
+    /// (device nodes, FIFOs and sockets), names (files with names that FAT does not allow)
+    /// or all; a tree with parts that FAT cannot store and that are not listed is refused
+    #[arg(long, value_parser = parse_dropped, value_delimiter = ',', value_name = "LIST")]
+    drop: Vec<Dropped>,
+}
+
+/// What `--drop` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Dropped {
+    Loss(Loss),
+    /// An extended attribute.
+    Xattr(String),
+}
+
+fn parse_dropped(text: &str) -> Result<Dropped, String> {
+    match Loss::from_str(text, false) {
+        Ok(loss) => Ok(Dropped::Loss(loss)),
+        Err(_) if text.contains('.') => Ok(Dropped::Xattr(text.into())),
+        Err(_) => Err("not owners, modes, links, symlinks, devices, xattrs, names, all or the \
+             name of an extended attribute, such as security.selinux"
+            .into()),
+    }
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +191,7 @@ enum Loss {
 
 impl FatBuildArgs {
     pub(crate) fn losses(&self) -> Losses {
-        let has = |loss| self.drop.contains(&loss) || self.drop.contains(&Loss::All);
+        let has = |loss| [loss, Loss::All].iter().any(|loss| self.has(*loss));
         Losses {
             owners: has(Loss::Owners),
             modes: has(Loss::Modes),
@@ -181,11 +203,31 @@ impl FatBuildArgs {
         }
     }
 
-    /// Refuses them, for images that have no use for them.
+    fn has(&self, loss: Loss) -> bool {
+        self.drop.contains(&Dropped::Loss(loss))
+    }
+
+    /// Extended attributes that are left out of the source. What FAT cannot store is
+    /// counted, and left out when an image is made.
+    pub(crate) fn xattrs(&self, is_fat: bool) -> DroppedXattrs {
+        let name = |dropped: &Dropped| match dropped {
+            Dropped::Xattr(name) => Some(name.clone().into_bytes()),
+            Dropped::Loss(_) => None,
+        };
+        let names = self.drop.iter().filter_map(name).collect();
+        DroppedXattrs { all: !is_fat && self.has(Loss::Xattrs), names }
+    }
+
+    /// Refuses those that are for FAT images only.
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
-        match self.drop.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::usage("--drop is for FAT images (--format fat32)")),
+        let for_fat =
+            |dropped: &&Dropped| matches!(dropped, Dropped::Loss(loss) if *loss != Loss::Xattrs);
+        match self.drop.iter().find(for_fat) {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(
+                "--drop is for FAT images (--format fat32), except xattrs and names of extended \
+                 attributes",
+            )),
         }
     }
 }

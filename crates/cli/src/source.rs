@@ -8,8 +8,12 @@ use crate::say::warning;
 use clap::Args;
 use seekless_fs::source::Source;
 use seekless_fs::{ArchiveFault, FsError};
+use seekless_host::preloaded;
 use seekless_source::layered::ReplacedLink;
-use seekless_source::{Excludes, IdMap, IdRange, ImageSource, OpenOptions, TreeOptions, oci};
+use seekless_source::{
+    DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
+    TreeOptions, oci,
+};
 use std::path::{Path, PathBuf};
 
 /// What is changed on the way from a source.
@@ -38,6 +42,9 @@ pub(crate) struct SourceArgs {
     /// such as debian:12 or 12
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    /// Extended attributes that an image is built without. No option of its own: `--drop`.
+    #[arg(skip)]
+    pub(crate) dropped: DroppedXattrs,
     #[command(flatten)]
     place: PlaceArgs,
 }
@@ -147,6 +154,13 @@ fn options(
         clamp_mtime,
         one_file_system: args.one_file_system,
         raw_names,
+        calls: match preloaded::library() {
+            None => MetadataCalls::System,
+            Some(_) if preloaded::IS_DYNAMIC => MetadataCalls::Libc(preloaded::xattrs),
+            Some(library) => MetadataCalls::Impossible(library),
+        },
+        notices: Notices(|text| warning!("{text}")),
+        dropped: args.dropped.clone(),
     };
     Ok(OpenOptions {
         tree,
@@ -159,18 +173,15 @@ fn options(
 
 fn failed(error: FsError) -> Failure {
     match &error {
-        // What fails at its first byte was never an archive, unless it is packed
-        // as one.
-        FsError::Archive { offset: 0, fault, .. }
-            if !matches!(fault, ArchiveFault::Compression { .. }) =>
-        {
-            Failure::new(
-                Kind::Unsupported,
-                format!(
-                    "{error}: neither a directory, a tar archive, an OCI layout nor a known image"
-                ),
-            )
-        }
+        // What has no first header was never an archive.
+        FsError::Archive {
+            offset: 0,
+            fault: ArchiveFault::Checksum | ArchiveFault::Zeros | ArchiveFault::Truncated,
+            ..
+        } => Failure::new(
+            Kind::Unsupported,
+            format!("{error}: neither a directory, a tar archive, an OCI layout nor a known image"),
+        ),
         _ => Failure::from(error),
     }
 }

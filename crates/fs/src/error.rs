@@ -157,9 +157,34 @@ pub enum ArchiveFault {
         /// What the decompressor says.
         what: String,
     },
+    /// Something that is wrong with an entry, by its path.
+    #[error("{0}: {1}")]
+    Entry(String, Box<ArchiveFault>),
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),
+}
+
+impl ArchiveFault {
+    /// The fault with the path of the entry that has it, where it does not tell one itself.
+    #[must_use]
+    pub fn of_entry(self, path: &[u8]) -> Self {
+        match self {
+            Self::Path(_) | Self::Link(..) | Self::Parent(_) | Self::Entry(..) => self,
+            fault if path.is_empty() => fault,
+            fault => Self::Entry(String::from_utf8_lossy(path).into_owned(), Box::new(fault)),
+        }
+    }
+
+    /// Whether an archive with it is sound, but not one that is taken.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Path(_) => true,
+            Self::Entry(_, fault) => fault.is_refusal(),
+            _ => false,
+        }
+    }
 }
 
 /// How many findings there are besides the one that is told.

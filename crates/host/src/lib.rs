@@ -17,7 +17,8 @@
 //! - [`read_ahead`]: how much a device reads ahead, set for a while;
 //! - [`program`]: commands that are traced from their first instruction;
 //! - [`family`]: a command with all that it starts;
-//! - [`running`]: programs that run.
+//! - [`running`]: programs that run;
+//! - [`preloaded`]: metadata as fakeroot and pseudo show it.
 //!
 //! It knows no format, no trace file and no figure. The only crate that may
 //! hold `unsafe` code.
@@ -36,6 +37,7 @@ pub mod mapping;
 pub mod mounts;
 pub mod move_extent;
 pub mod opens;
+pub mod preloaded;
 pub mod pressure;
 pub mod program;
 pub mod read_ahead;

@@ -9,7 +9,7 @@
 
 mod walk;
 
-use crate::options::TreeOptions;
+use crate::options::{MetadataCalls, TreeOptions};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -33,6 +33,14 @@ impl DirectorySource {
     /// [`FsError::SourceChanged`] when something vanishes underfoot.
     pub fn open(path: &Path, options: &TreeOptions) -> Result<Self, FsError> {
         let shown = || path.display().to_string();
+        if let MetadataCalls::Impossible(library) = options.calls {
+            let what = format!(
+                "{}: a static program does not see what {library} shows of a directory \
+                 (use a dynamically linked one, or an archive made under {library})",
+                shown()
+            );
+            return Err(FsError::Unsupported(what));
+        }
         let root = rustix::fs::open(path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty())
             .map_err(|error| FsError::io(shown(), error.into()))?;
         // Attributes are read by way of it, whatever the length of a path.

@@ -29,7 +29,7 @@ pub use archive::ArchiveSource;
 pub use directory::DirectorySource;
 pub use image::ImageSource;
 pub use layered::LayeredSource;
-pub use options::{Excludes, IdMap, IdRange, TreeOptions};
+pub use options::{DroppedXattrs, Excludes, IdMap, IdRange, MetadataCalls, Notices, TreeOptions};
 
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;
@@ -189,7 +189,7 @@ fn archive(file: File, name: String, options: &OpenOptions<'_>) -> Result<Found,
     }
     Ok(match oci::open_archive(spooled, &name, choice, temp_dir, tree)? {
         oci::Opened::Image(source) => Found { source, is_container: true },
-        oci::Opened::Ordinary(spooled) => Found::plain(tar::from_spooled(spooled, name, tree)?),
+        oci::Opened::Ordinary(source) => Found { source, is_container: false },
     })
 }
 

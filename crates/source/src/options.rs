@@ -26,6 +26,69 @@ pub struct TreeOptions {
     /// Of an image: take names as they are stored, encrypted ones with slashes
     /// and zero bytes too. Such a tree can be listed, not written.
     pub raw_names: bool,
+    /// Of a directory: how the metadata of files is asked for.
+    pub calls: MetadataCalls,
+    /// Extended attributes to leave out.
+    pub dropped: DroppedXattrs,
+    /// What takes the warnings.
+    pub notices: Notices,
+}
+
+/// Names and values of the extended attributes of what is at a path.
+pub type XattrCall = fn(&[u8]) -> std::io::Result<Vec<(Vec<u8>, Vec<u8>)>>;
+
+/// How the metadata of files is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum MetadataCalls {
+    /// By system calls.
+    #[default]
+    System,
+    /// By the functions of libc, which a preloaded library may replace: `stat` of the
+    /// standard library, and this for extended attributes.
+    Libc(XattrCall),
+    /// A library is to be preloaded, but this program takes none: its name.
+    Impossible(&'static str),
+}
+
+/// Where warnings about a source go: what is left out of it, or what it seems to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Notices(pub fn(&str));
+
+impl Default for Notices {
+    /// Nowhere.
+    fn default() -> Self {
+        Self(|_| {})
+    }
+}
+
+impl Notices {
+    /// Gives a warning.
+    pub fn tell(self, what: &str) {
+        (self.0)(what);
+    }
+}
+
+/// Extended attributes that are left out.
+#[derive(Clone, Debug, Default)]
+pub struct DroppedXattrs {
+    /// All of them, access control lists too.
+    pub all: bool,
+    /// Those of these names.
+    pub names: Vec<Vec<u8>>,
+}
+
+impl DroppedXattrs {
+    /// Whether an attribute is left out.
+    #[must_use]
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.all || self.names.iter().any(|dropped| dropped == name)
+    }
+
+    /// Whether nothing is left out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !self.all && self.names.is_empty()
+    }
 }
 
 impl TreeOptions {
@@ -50,12 +113,15 @@ impl TreeOptions {
         Ok(())
     }
 
-    /// The attributes as the tree shall have them: the owners named in access
-    /// control lists follow the maps.
+    /// The attributes as the tree shall have them: without those to leave out, and the
+    /// owners named in access control lists follow the maps.
     ///
     /// # Errors
     /// [`FsError::Invalid`] when an owner is not in the map.
-    pub fn apply_to_xattrs(&self, xattrs: &mut [Xattr]) -> Result<(), FsError> {
+    pub fn apply_to_xattrs(&self, xattrs: &mut Vec<Xattr>) -> Result<(), FsError> {
+        if !self.dropped.is_empty() {
+            xattrs.retain(|xattr| !self.dropped.has(&xattr.name));
+        }
         if self.uid_map.is_identity() && self.gid_map.is_identity() {
             return Ok(());
         }
@@ -251,7 +317,7 @@ mod tests {
         let mut acl = vec![2, 0, 0, 0];
         acl.extend([1, 0, 6, 0, 255, 255, 255, 255]);
         acl.extend([2, 0, 4, 0, 7, 0, 0, 0]);
-        let mut xattrs = [Xattr { name: b"system.posix_acl_access".to_vec(), value: acl }];
+        let mut xattrs = vec![Xattr { name: b"system.posix_acl_access".to_vec(), value: acl }];
         options.apply_to_xattrs(&mut xattrs).unwrap();
         assert_eq!(xattrs[0].value[8..12], [255; 4]);
         assert_eq!(xattrs[0].value[16..20], [107, 0, 0, 0]);

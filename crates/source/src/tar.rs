@@ -22,6 +22,7 @@ use reader::{Entry, Reader};
 use seekless_fs::acl::{Acl, AclKind};
 use seekless_fs::tree::{NewPayload, NodeAttr, OtherTimes};
 use seekless_fs::{ArchiveFault, DeviceNumber, FileKind, FsError, Timestamp, Xattr};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
@@ -51,20 +52,31 @@ pub fn from_file(
     options: &TreeOptions,
 ) -> Result<ArchiveSource, FsError> {
     let spooled = spool(file, &name, temp_dir)?;
-    from_spooled(spooled, name, options)
+    from_spooled(spooled, name, options, |_| true)
 }
 
-/// Opens an archive that can be read in place.
+/// Opens an archive that can be read in place; `visit` takes the path of each entry and
+/// tells whether it is wanted.
 pub(crate) fn from_spooled(
     spooled: Spooled,
     name: String,
     options: &TreeOptions,
+    visit: impl Fn(&[u8]) -> bool,
 ) -> Result<ArchiveSource, FsError> {
     let mut unpacker = Unpacker::new(options.clone());
     let mut contents = Contents::default();
     let layer = contents.add_archive(spooled, name)?;
-    read_into(&mut unpacker, &mut contents, layer, |_| true)?;
+    read_into(&mut unpacker, &mut contents, layer, Emptiness::Checked, visit)?;
     Ok(ArchiveSource::new(unpacker.finish()?, contents))
+}
+
+/// Whether an archive without entries has to look as archivers write it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emptiness {
+    /// It has: otherwise something else was given by mistake.
+    Checked,
+    /// It is known to be an archive.
+    Known,
 }
 
 /// Whether something begins as an archive with at least one entry does.
@@ -94,15 +106,19 @@ pub(crate) fn read_into(
     unpacker: &mut Unpacker,
     contents: &mut Contents,
     layer: Layer,
+    emptiness: Emptiness,
     wanted: impl Fn(&[u8]) -> bool,
 ) -> Result<(), FsError> {
     let archive = contents.archive(layer);
     let mut reader = Reader::new(&archive.file, archive.base, archive.len, &archive.name);
-    if archive.len == 0 {
-        return Err(reader.error(0, ArchiveFault::Truncated));
+    if emptiness == Emptiness::Checked {
+        if archive.len == 0 {
+            return Err(reader.error(0, ArchiveFault::Truncated));
+        }
+        reader.check_start()?;
     }
-    reader.check_start()?;
     let mut sparse = Vec::new();
+    let mut foreign = BTreeSet::new();
     while let Some(entry) = reader.next()? {
         let raw = entry.path();
         let path = relative(&raw).map_err(|fault| reader.error(entry.offset, fault))?;
@@ -116,13 +132,55 @@ pub(crate) fn read_into(
             }
             None => layer.key(entry.data),
         };
+        if let Some(what) = unsupported_kind(entry.header().kind()) {
+            return Err(reader.unsupported(entry.offset, &raw, &what));
+        }
+        let dropped = &unpacker.options().dropped;
+        foreign.extend(foreign_names(&entry).filter(|name| !dropped.has(name.as_bytes())));
         add(unpacker, &entry, &path, raw.ends_with(b"/"), key).map_err(|error| match error {
-            AddError::Fault(fault) => reader.error(entry.offset, fault),
+            AddError::Fault(fault) => reader.error(entry.offset, fault.of_entry(&raw)),
             AddError::Fs(error) => error,
         })?;
     }
+    if !foreign.is_empty() {
+        let names = foreign.into_iter().collect::<Vec<_>>().join(", ");
+        let name = &archive.name;
+        let what = "extended attributes that no format can store are left out";
+        unpacker.options().notices.tell(&format!("{name}: {what}: {names}"));
+    }
     contents.add_sparse(layer, sparse);
     Ok(())
+}
+
+/// What an entry of a type is that has no place in a tree; `None` for the others.
+fn unsupported_kind(kind: u8) -> Option<String> {
+    let known = match kind {
+        b'0'..=b'7' | 0 | b'D' | b'S' => return None,
+        b'A' => " (access control list of Solaris)",
+        b'E' => " (extended attribute of Solaris)",
+        b'I' => " (inode without contents, of star)",
+        _ => "",
+    };
+    Some(format!("entry of type '{}'{known}", kind.escape_ascii()))
+}
+
+/// Names of an entry's extended attributes that neither Linux nor FreeBSD has.
+fn foreign_names(entry: &Entry) -> impl Iterator<Item = String> {
+    let xattrs = entry.extra.xattrs.iter().filter(|xattr| !has_place(&xattr.name));
+    let names = xattrs.map(|xattr| String::from_utf8_lossy(&xattr.name).into_owned());
+    names.chain(entry.extra.has_nfs4_acl.then(|| "SCHILY.acl.ace".to_string()))
+}
+
+/// Whether a disk format can hold an attribute of this name.
+pub(crate) fn is_kept(name: &[u8]) -> bool {
+    [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space))
+        || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
+}
+
+/// Whether any format has a namespace for an attribute of this name: UFS takes all of
+/// `system`.
+fn has_place(name: &[u8]) -> bool {
+    is_kept(name) || name.starts_with(b"system.")
 }
 
 /// Why an entry could not be put into the tree.
@@ -186,8 +244,7 @@ fn add(
         b'5' | b'D' => FileKind::Directory,
         b'6' => FileKind::Fifo,
         other => {
-            let what = format!("entry of unknown type '{}'", other.escape_ascii());
-            return Err(ArchiveFault::Other(what).into());
+            return Err(ArchiveFault::Other(unsupported_kind(other).unwrap_or_default()).into());
         }
     };
     let attr = attr(entry, kind)?;
@@ -209,6 +266,10 @@ fn add(
 /// extraction: otherwise the two would contradict each other in an image.
 fn attr(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFault> {
     let attr = attr_of_header(entry, kind)?;
+    if kind == FileKind::Symlink {
+        // As every system has it, whatever the archive says.
+        return Ok(NodeAttr { perm: 0o777, ..attr });
+    }
     let access = AclKind::Access.name();
     let acl = xattrs(entry, &attr)?.into_iter().find(|xattr| xattr.name == access);
     let perm = match acl.map(|acl| Acl::parse(&acl.value)) {
@@ -243,6 +304,7 @@ fn attr_of_header(entry: &Entry, kind: FileKind) -> Result<NodeAttr, ArchiveFaul
 
 fn xattrs(entry: &Entry, attr: &NodeAttr) -> Result<Vec<Xattr>, ArchiveFault> {
     let mut xattrs = entry.extra.xattrs.clone();
+    xattrs.retain(|xattr| has_place(&xattr.name));
     let header = entry.header();
     let owner =
         acl::Owner { user: (header.user_name(), attr.uid), group: (header.group_name(), attr.gid) };

@@ -110,6 +110,14 @@ impl Unpacker {
         }
     }
 
+    /// The directory at a path, or that to which symlinks lead, also at its end.
+    pub(crate) fn directory(&self, path: &[u8]) -> Option<NodeId> {
+        match self.descend(NodeId::ROOT, path, &mut 0) {
+            Ok(Descent::There(dir)) => Some(dir),
+            _ => None,
+        }
+    }
+
     /// What is at a path, found as [`find`](Self::find) does.
     pub(crate) fn kind(&self, path: &[u8]) -> Result<Option<FileKind>, AddError> {
         Ok(self.find(path)?.map(|node| self.builder.node(node).kind))
@@ -146,12 +154,56 @@ impl Unpacker {
                     self.implied.insert(made);
                     made
                 }
-                // A symlink that leads nowhere.
-                Descent::Missing => return Err(not_directory().into()),
+                // A symlink that leads nowhere yet: what it leads to is made.
+                Descent::Missing => self.make(at, component, mtime)?.ok_or_else(not_directory)?,
             };
         }
         self.last = Some((dir.to_vec(), at));
         Ok((at, name))
+    }
+
+    /// Follows a path as [`descend`](Self::descend) does and makes the directories that are
+    /// missing. `None` where something that is no directory is in the way.
+    fn make(
+        &mut self,
+        from: NodeId,
+        path: &[u8],
+        mtime: Timestamp,
+    ) -> Result<Option<NodeId>, AddError> {
+        let mut stack = self.ancestry(from);
+        let mut rest: Vec<Vec<u8>> = components(path);
+        let mut hops = 0;
+        while let Some(name) = rest.pop() {
+            let here = stack.last().copied().unwrap_or(NodeId::ROOT);
+            if name == b".." {
+                stack.pop();
+                continue;
+            }
+            let Some(child) = self.builder.child(here, &name) else {
+                let mut attr = missing_directory(mtime);
+                self.options.apply(&mut attr)?;
+                let made = self.builder.add(here, &name, attr, NewPayload::None)?;
+                self.implied.insert(made);
+                stack.push(made);
+                continue;
+            };
+            match self.builder.node(child).kind {
+                FileKind::Directory => stack.push(child),
+                FileKind::Symlink => {
+                    hops += 1;
+                    if hops > SYMLINKS_MAX {
+                        return Ok(None);
+                    }
+                    let target = self.builder.target(child);
+                    if target.starts_with(b"/") {
+                        stack.clear();
+                    }
+                    rest.extend(components(target));
+                }
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(stack.last().copied().unwrap_or(NodeId::ROOT)))
     }
 
     /// Follows a path of directories and symlinks from `from`. `..` occurs in
@@ -195,6 +247,11 @@ impl Unpacker {
         }
         stack.reverse();
         stack
+    }
+
+    /// What is changed on the way.
+    pub(crate) fn options(&self) -> &TreeOptions {
+        &self.options
     }
 
     /// The tree that is being made.

@@ -84,7 +84,7 @@ Examples:
   seekless build esp/ -o esp.img --format fat32 -L EFI --drop owners,modes
   seekless build esp.tar -o esp.img --format fat32 --size 512M --owner 0:0")]
 pub(crate) struct BuildArgs {
-    /// Directory, tar archive (plain, gzip or zstd), container image (OCI layout
+    /// Directory, tar archive (plain, gzip, zstd, xz or bzip2), container image (OCI layout
     /// or archive, docker save, podman save, skopeo's dir:), file system image (raw, qcow2
     /// or on a block device), or -
     /// for an archive on standard input. Of several, each is laid over those before it
@@ -244,7 +244,9 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     }
     let tree = args.verity.begin(&args.output, args.force)?;
     let purpose = Purpose::Build { latest: source_date_epoch()? };
-    let source = source::open_layers(&args.sources, &args.tree, args.open, purpose)?;
+    let mut tree_args = args.tree.clone();
+    tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
+    let source = source::open_layers(&args.sources, &tree_args, args.open, purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
     let (source, place) = (source.as_ref(), Place { target: &target, start });

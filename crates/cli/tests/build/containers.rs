@@ -209,7 +209,10 @@ fn ordinary_archives_stay_ordinary() {
         }
         let image = shop.scratch.join("none");
         let args = ["build", &archive, "-o", &image, "--tag", "1"];
-        assert!(failure(&seekless(&args)).1.contains("not a container image"), "{name}");
+        let refused = seekless(&args);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(4), "{said}");
+        assert!(said.contains("not a container image, so it has no tag"), "{name}: {said}");
     }
 }
 
@@ -321,4 +324,140 @@ fn what_skopeo_copies_to_a_directory() {
     fs::write(format!("{plain}/manifest.json"), "{}").expect("write");
     shop.build(&plain, &[]);
     assert!(manifest(&shop.scratch.join("image"), &[]).contains("./version "));
+}
+
+/// Packs what was put together in this order of names.
+fn pack_in_order(shop: &Workshop, name: &str, names: &[&str]) -> String {
+    let archive = shop.scratch.join(name);
+    let dir = shop.dir.to_str().expect("path");
+    run("tar", &[&["-C", dir, "-cf", &archive][..], names].concat());
+    fs::remove_dir_all(&shop.dir).expect("remove");
+    fs::create_dir(&shop.dir).expect("mkdir");
+    archive
+}
+
+/// Each names the parts of an image as it likes, in any order; a file that does not belong
+/// to it changes nothing.
+#[test]
+fn what_other_builders_write() {
+    let shop = Workshop::new("builders");
+    let [_, layers] = two_images(&shop);
+    let hex: Vec<String> = layers.iter().map(|layer| digest(layer)).collect();
+    let config = shop.config(&layers);
+    let digest_of_config = format!("sha256:{}", digest(&config));
+    let gz = |hex: &String| format!("{hex}.tar.gz");
+    for (builder, config_name, names, packed) in [
+        ("crane", &*digest_of_config, [gz(&hex[0]), gz(&hex[1])], true),
+        ("kaniko", &*digest_of_config, hex.clone().try_into().expect("two"), false),
+        ("digests", &*digest_of_config, [0, 1].map(|at| format!("sha256:{}", hex[at])), true),
+        ("jib", "config.json", [gz(&hex[0]), gz(&hex[1])], true),
+        ("bazel", "bazel/config.json", ["0/layer.tar".into(), "1/layer.tar".into()], false),
+        ("by-hand", "./c", ["./layer0/layer.tar".into(), "layer1/layer.tar".into()], false),
+    ] {
+        let list = serde_json::json!([
+            { "Config": config_name, "RepoTags": ["a:1"], "Layers": names }
+        ]);
+        for order in [["manifest.json", "0-notes"], ["0-notes", "manifest.json"]] {
+            shop.put(config_name, &config);
+            shop.put("0-notes", b"not a part");
+            shop.put("manifest.json", list.to_string().as_bytes());
+            for (name, layer) in names.iter().zip(&layers) {
+                shop.put(name, layer);
+                if packed {
+                    let path = shop.dir.join(name);
+                    let path = path.to_str().expect("path");
+                    run("sh", &["-c", "gzip -nc \"$0\" > \"$0.z\" && mv \"$0.z\" \"$0\"", path]);
+                }
+            }
+            let first =
+                |name: &str| name.trim_start_matches("./").split('/').next().map(String::from);
+            let parts: Vec<String> =
+                names.iter().map(String::as_str).chain([config_name]).filter_map(first).collect();
+            let mut all: Vec<&str> = parts.iter().map(String::as_str).collect();
+            all.dedup();
+            all.insert(0, order[0]);
+            all.push(order[1]);
+            let archive = pack_in_order(&shop, &format!("{builder}-{}.tar", order[0]), &all);
+            assert_eq!(shop.build(&archive, &["--tag", "1"]), ["./f-base", "./f-new"], "{builder}");
+            run("zstd", &["-q", &archive]);
+            let packed = format!("{archive}.zst");
+            assert_eq!(shop.build(&packed, &[]), ["./f-base", "./f-new"], "{builder}");
+        }
+    }
+    // Without any layer, as Go writes it.
+    shop.put("c", &shop.config(&[]));
+    shop.put("manifest.json", br#"[{"Config": "c", "RepoTags": null, "Layers": null}]"#);
+    assert_eq!(shop.build(&shop.pack("scratch.tar"), &[]), Vec::<String>::new());
+    // A layout, too, is one whatever else is in the archive.
+    shop.layout(&[shop.image("latest", &layers)]);
+    shop.put("0-notes", b"not a part");
+    assert_eq!(shop.build(&shop.pack("layout.tar"), &[]), ["./f-base", "./f-new"]);
+}
+
+/// What only looks like an image is taken as it is, which is said.
+#[test]
+fn archives_that_only_look_like_images_are_told() {
+    let shop = Workshop::new("looks");
+    let image = shop.scratch.join("image");
+    for (name, files, why) in [
+        ("broken", &[("manifest.json", "[ no json"), ("f", "")][..], "manifest.json: "),
+        (
+            "missing",
+            &[("manifest.json", r#"[{"Config": "c", "Layers": ["l.tar"]}]"#), ("c", "{}")],
+            "names l.tar, which is missing",
+        ),
+        ("old", &[("repositories", "{}"), ("f", "")], "repositories"),
+        ("layout", &[("oci-layout", "{}"), ("f", "")], "no valid index.json"),
+    ] {
+        for (file, contents) in files {
+            shop.put(file, contents.as_bytes());
+        }
+        let archive = shop.pack(name);
+        let built = seekless(&["build", &archive, "-o", &image, "--force"]);
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        assert!(built.status.success(), "{said}");
+        assert!(said.contains("taken as a plain archive") && said.contains(why), "{name}: {said}");
+        for (file, _) in files {
+            assert!(manifest(&image, &[]).contains(&format!("./{file} ")), "{name}");
+        }
+        let built = seekless(&["build", "--json", &archive, "-o", &image, "--force"]);
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        let warning = said.lines().next().map(serde_json::from_str::<serde_json::Value>);
+        let warning = warning.expect("a warning").expect("JSON");
+        assert!(warning["warning"].as_str().is_some_and(|text| text.contains(why)), "{said}");
+    }
+    // Docker before 1.10: layers in directories, and no manifest.json.
+    let layer = shop.layer(&[("f-old", "")]);
+    let id = "a".repeat(64);
+    shop.put(&format!("{id}/layer.tar"), &layer);
+    shop.put(&format!("{id}/json"), b"{}");
+    shop.put("repositories", b"{}");
+    let (code, message) =
+        failure(&seekless(&["build", &shop.pack("old.tar"), "-o", &image, "--force"]));
+    assert!(code == 4 && message.contains("docker before 1.10"), "{message}");
+}
+
+/// What the image specification obliges to ignore, and to refuse by name.
+#[test]
+fn descriptors_of_unknown_types() {
+    let shop = Workshop::new("descriptors");
+    let [_, layers] = two_images(&shop);
+    let empty = vec![0; 1024];
+    let image = shop.image("latest", &[layers[0].clone(), empty, layers[1].clone(), Vec::new()]);
+    let other = shop.blob("application/vnd.example+json", b"{}");
+    let nested = serde_json::json!({ "schemaVersion": 2, "manifests": [other, image] });
+    let nested =
+        shop.blob("application/vnd.oci.image.index.v1+json", nested.to_string().as_bytes());
+    shop.layout(&[other, nested]);
+    let dir = shop.dir.to_str().expect("path").to_string();
+    assert_eq!(shop.build(&dir, &[]), ["./f-base", "./f-new"]);
+    let kind = "application/vnd.oci.image.layer.nondistributable.v1.tar";
+    let layer = shop.blob(kind, &layers[0]);
+    let config = shop.blob("application/vnd.oci.image.config.v1+json", &shop.config(&layers[..1]));
+    let list = serde_json::json!({ "schemaVersion": 2, "config": config, "layers": [layer] });
+    shop.layout(&[
+        shop.blob("application/vnd.oci.image.manifest.v1+json", list.to_string().as_bytes())
+    ]);
+    let (code, message) = failure(&seekless(&["build", &dir, "-o", &shop.scratch.join("none")]));
+    assert!(code == 4 && message.contains(kind), "{message}");
 }

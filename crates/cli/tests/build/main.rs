@@ -7,6 +7,7 @@ mod judges;
 #[path = "../../../ext/tests/judge/populate.rs"]
 mod populate;
 
+mod archives;
 mod compat;
 mod containers;
 mod disks;
@@ -18,6 +19,7 @@ mod layers;
 mod refusals;
 mod sizes;
 mod sources;
+mod stacks;
 mod tree;
 mod verity;
 mod workshop;

@@ -1,7 +1,8 @@
 //! The parallel walk.
 
 use super::{DIRECTORY, PATH_PIECE, content_key, open_at};
-use crate::options::TreeOptions;
+use crate::options::{MetadataCalls, TreeOptions};
+use crate::tar::is_kept;
 use rayon::prelude::*;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, RawDir, Stat};
@@ -11,6 +12,7 @@ use seekless_fs::{DeviceNumber, FileKind, FsError, Timestamp, Xattr};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Directories listed before what they hold goes into the tree: enough to keep
@@ -27,11 +29,12 @@ pub(super) fn walk(
     options: &TreeOptions,
 ) -> Result<Tree, FsError> {
     let io = |error: Errno| FsError::io(path.display().to_string(), error.into());
-    let stat = rustix::fs::fstat(root).map_err(io)?;
+    let mut stat = rustix::fs::fstat(root).map_err(io)?;
+    as_shown(options, &proc_path(root, b"."), &mut stat).map_err(io)?;
     let mut attr = node_attr(&stat, FileKind::Directory);
     options.apply(&mut attr)?;
     let mut xattrs = Vec::new();
-    read_xattrs(&proc_path(root, b"."), &mut xattrs).map_err(io)?;
+    read_xattrs(options, &proc_path(root, b"."), &mut xattrs).map_err(io)?;
     options.apply_to_xattrs(&mut xattrs)?;
     let walk = Walk { root, path, options, device: stat.st_dev };
     let mut tree = Assembly {
@@ -150,8 +153,13 @@ impl Walk<'_> {
     ) -> Result<Option<Found>, FsError> {
         let bytes = name_in(names, name);
         let failed = |error| self.failed(dir, bytes, error);
-        let stat = rustix::fs::statat(fd, c_name(names, name), AtFlags::SYMLINK_NOFOLLOW)
+        let mut stat = rustix::fs::statat(fd, c_name(names, name), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(failed)?;
+        let kept = prefix.len();
+        prefix.extend_from_slice(bytes);
+        let shown = as_shown(self.options, prefix, &mut stat);
+        prefix.truncate(kept);
+        shown.map_err(failed)?;
         let kind = FileKind::from_mode(stat.st_mode as u16).ok_or_else(|| {
             FsError::Unsupported(format!("{}: unknown file type", self.shown(dir, bytes)))
         })?;
@@ -166,10 +174,9 @@ impl Walk<'_> {
         } else {
             Box::default()
         };
-        let kept = prefix.len();
         prefix.extend_from_slice(bytes);
         let mut xattrs = Vec::new();
-        let read = read_xattrs(prefix, &mut xattrs);
+        let read = read_xattrs(self.options, prefix, &mut xattrs);
         prefix.truncate(kept);
         read.map_err(failed)?;
         self.options.apply_to_xattrs(&mut xattrs)?;
@@ -291,13 +298,29 @@ fn proc_path(dir: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Whether a disk format can hold an attribute of this name.
-fn is_kept(name: &[u8]) -> bool {
-    [&b"user."[..], b"trusted.", b"security."].iter().any(|space| name.starts_with(space))
-        || matches!(name, b"system.posix_acl_access" | b"system.posix_acl_default")
+/// Replaces kind, mode, owner and device number by what libc shows of a file, where it is to
+/// be asked. What tells the file from others stays as the system has it.
+fn as_shown(options: &TreeOptions, path: &[u8], stat: &mut Stat) -> Result<(), Errno> {
+    let MetadataCalls::Libc(_) = options.calls else { return Ok(()) };
+    let found = std::fs::symlink_metadata(os_str(path)).map_err(errno)?;
+    stat.st_mode = found.mode();
+    stat.st_uid = found.uid();
+    stat.st_gid = found.gid();
+    stat.st_rdev = found.rdev();
+    Ok(())
 }
 
-fn read_xattrs(path: &[u8], xattrs: &mut Vec<Xattr>) -> Result<(), Errno> {
+fn errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}
+
+fn read_xattrs(options: &TreeOptions, path: &[u8], xattrs: &mut Vec<Xattr>) -> Result<(), Errno> {
+    if let MetadataCalls::Libc(read) = options.calls {
+        let found = read(path).map_err(errno)?.into_iter();
+        let kept = found.filter(|(name, _)| is_kept(name));
+        xattrs.extend(kept.map(|(name, value)| Xattr { name, value }));
+        return Ok(());
+    }
     let mut list = [MaybeUninit::<u8>::uninit(); 256];
     match rustix::fs::llistxattr(path, &mut list) {
         Ok(([], _)) => Ok(()),

@@ -16,7 +16,21 @@ struct Saved {
     config: String,
     #[serde(default)]
     repo_tags: Option<Vec<String>>,
-    layers: Vec<String>,
+    /// Go writes an empty list as `null`.
+    #[serde(default)]
+    layers: Option<Vec<String>>,
+}
+
+impl Saved {
+    fn layers(&self) -> &[String] {
+        self.layers.as_deref().unwrap_or_default()
+    }
+
+    /// The first of its parts that is missing.
+    fn missing(&self, store: &Store) -> Option<String> {
+        let parts = std::iter::once(&self.config).chain(self.layers());
+        parts.into_iter().find(|part| !store.has(part)).cloned()
+    }
 }
 
 /// What is used of an image's configuration.
@@ -45,17 +59,37 @@ pub(super) struct SavedLayer {
     pub(super) digest: String,
 }
 
-/// Whether a store has a list of images as these commands write it; a file of
-/// that name may be anything.
-pub(super) fn is_saved(store: &Store) -> Result<bool, FsError> {
+/// What the file `manifest.json` of a store is, which may be anything.
+pub(super) enum List {
+    /// There is none.
+    None,
+    /// A list of images, of which at least one has all its parts.
+    Images,
+    /// A list of images without their parts: the first that is missing.
+    Missing(String),
+    /// Something else, and why it is no list.
+    Other(String),
+}
+
+/// Finds out what `manifest.json` is.
+pub(super) fn list(store: &Store) -> Result<List, FsError> {
     if !store.has("manifest.json") {
-        return Ok(false);
+        return Ok(List::None);
     }
-    match json::<Vec<Saved>>(store, "manifest.json") {
-        Ok(images) => Ok(!images.is_empty()),
-        Err(FsError::Container { .. }) => Ok(false),
-        Err(error) => Err(error),
+    let images = match json::<Vec<Saved>>(store, "manifest.json") {
+        Ok(images) => images,
+        Err(FsError::Container { what, .. }) => return Ok(List::Other(what)),
+        Err(error) => return Err(error),
+    };
+    let mut missing = None;
+    for image in &images {
+        match image.missing(store) {
+            None => return Ok(List::Images),
+            Some(part) => missing = missing.or(Some(part)),
+        }
     }
+    let empty = || List::Other("manifest.json: an empty list".into());
+    Ok(missing.map_or_else(empty, List::Missing))
 }
 
 /// The layers of the image that is wanted, the lowest first.
@@ -67,8 +101,8 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
         choice.check_platform(store, &Platform { os, architecture, variant })?;
     }
     let digests = config.rootfs.diff_ids;
-    if digests.len() != image.layers.len() {
-        let (named, told) = (image.layers.len(), digests.len());
+    if digests.len() != image.layers().len() {
+        let (named, told) = (image.layers().len(), digests.len());
         return Err(store.broken(format!("{named} layers, but {told} digests")));
     }
     let layer = |(path, digest): (&String, String)| {
@@ -77,7 +111,7 @@ pub(super) fn layers(store: &Store, choice: &Choice) -> Result<Vec<SavedLayer>, 
         };
         Ok(SavedLayer { section: store.open(path)?, digest })
     };
-    image.layers.iter().zip(digests).map(layer).collect()
+    image.layers().iter().zip(digests).map(layer).collect()
 }
 
 fn json<T: for<'de> Deserialize<'de>>(store: &Store, path: &str) -> Result<T, FsError> {

@@ -23,6 +23,7 @@ use oci_spec::image::{
 };
 use seekless_fs::FsError;
 use stack::Stack;
+use std::cell::Cell;
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
@@ -59,12 +60,12 @@ pub fn open(
 pub(crate) enum Opened {
     /// The root file system of a container image.
     Image(Box<ArchiveSource>),
-    /// No container image: the archive, to be taken as it is.
-    Ordinary(tar::Spooled),
+    /// No container image: what the archive has.
+    Ordinary(Box<ArchiveSource>),
 }
 
-/// Opens an archive of container images, as `docker save`, `podman save` and
-/// `skopeo copy` write them, if it is one.
+/// Opens an archive: of container images, as `docker save`, `podman save`, `skopeo copy`,
+/// crane, ko, kaniko, jib and Bazel write them, or of files.
 ///
 /// # Errors
 /// As [`open`].
@@ -75,14 +76,36 @@ pub(crate) fn open_archive(
     temp_dir: &Path,
     options: &TreeOptions,
 ) -> Result<Opened, FsError> {
-    let store = match Store::in_archive(archive, name)? {
-        ArchiveKind::Parts(store) => store,
-        ArchiveKind::Ordinary(archive) => return Ok(Opened::Ordinary(archive)),
+    // Nearly always it is no image: its entries are read once then.
+    let has_mark = Cell::new(false);
+    let visit = |path: &[u8]| {
+        has_mark.set(has_mark.get() || store::is_mark(path));
+        true
     };
-    let layout = Layout { store: &store, form: Form::Oci, temp_dir, choice };
-    let is_layout = store.has("oci-layout") && store.has("index.json");
-    let source = if is_layout { layout.open(options) } else { layout.open_saved(options) };
-    Ok(Opened::Image(Box::new(source?)))
+    let ordinary = tar::from_spooled(archive.clone(), name.into(), options, visit);
+    if !has_mark.get() {
+        return Ok(Opened::Ordinary(Box::new(ordinary?)));
+    }
+    let opened = |source: ArchiveSource| Opened::Image(Box::new(source));
+    let layout = |store| Layout { store, form: Form::Oci, temp_dir, choice };
+    match Store::in_archive(archive, name)? {
+        ArchiveKind::Layout(store) => layout(&store).open(options).map(opened),
+        ArchiveKind::Saved(store) => layout(&store).open_saved(options).map(opened),
+        ArchiveKind::Ordinary(why) => {
+            let ordinary = ordinary?;
+            if let Some(why) = why {
+                let taken = "taken as a plain archive, not as a container image";
+                options.notices.tell(&format!("{name}: {taken}: {why}"));
+            }
+            Ok(Opened::Ordinary(Box::new(ordinary)))
+        }
+    }
+}
+
+/// Whether a layout's `index.json` is one, or blobs show that it should be.
+fn has_index(store: &Store) -> Result<bool, FsError> {
+    let json = whole_json(store.open("index.json")?)?;
+    Ok(store.has_blobs() || ImageIndex::from_reader(&json[..]).is_ok())
 }
 
 /// How the parts of an image are named.
@@ -255,6 +278,8 @@ impl Layout<'_> {
         let named: Vec<&Descriptor> = index
             .manifests()
             .iter()
+            // What is of an unknown type is to be ignored.
+            .filter(|descriptor| is_manifest(descriptor.media_type()))
             .filter(|descriptor| platform(descriptor).as_ref().is_none_or(is_image))
             .filter(|descriptor| {
                 !is_outermost || self.choice.takes(names(descriptor).iter().map(String::as_str))
@@ -304,7 +329,8 @@ impl Layout<'_> {
         };
         if !known {
             let what = descriptor.media_type();
-            return Err(FsError::Unsupported(format!("layer of type {what}")));
+            let (name, digest) = (self.store.name(), descriptor.digest());
+            return Err(FsError::Unsupported(format!("{name}: layer {digest} of type {what}")));
         }
         self.blob(descriptor)
     }

@@ -2,7 +2,7 @@
 
 use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;
-use crate::tar::{self, read_into};
+use crate::tar::{self, Emptiness, read_into};
 use crate::unpack::Unpacker;
 use seekless_fs::FsError;
 use seekless_fs::tree::{NodeId, TreeBuilder};
@@ -23,8 +23,8 @@ impl Stack {
     pub(super) fn add(&mut self, layer: tar::Spooled, name: String) -> Result<(), FsError> {
         let layer = self.contents.add_archive(layer, name)?;
         apply_whiteouts(&mut self.unpacker, &mut self.contents, layer)?;
-        let wanted = |path: &[u8]| whiteout(path).is_none();
-        read_into(&mut self.unpacker, &mut self.contents, layer, wanted)
+        let wanted = |path: &[u8]| !is_metadata(path) && whiteout(path).is_none();
+        read_into(&mut self.unpacker, &mut self.contents, layer, Emptiness::Known, wanted)
     }
 
     pub(super) fn finish(self) -> Result<ArchiveSource, FsError> {
@@ -38,6 +38,12 @@ enum Whiteout<'a> {
     Opaque(&'a [u8]),
     /// One name in the directory.
     Name(&'a [u8], &'a [u8]),
+}
+
+/// Whether a path is one of those in which aufs keeps what it needs itself, or is below.
+fn is_metadata(path: &[u8]) -> bool {
+    let mut names = path.split(|&byte| byte == b'/');
+    names.any(|name| name.starts_with(b".wh..wh.") && name != b".wh..wh..opq")
 }
 
 fn whiteout(path: &[u8]) -> Option<Whiteout<'_>> {
@@ -59,10 +65,10 @@ fn apply_whiteouts(
 ) -> Result<(), FsError> {
     let mut opaque: HashSet<NodeId> = HashSet::new();
     let mut hidden: Vec<(NodeId, Vec<u8>)> = Vec::new();
-    tar::paths(contents, layer, &mut |path| match whiteout(path) {
-        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.find(dir).ok().flatten()),
+    tar::paths(contents, layer, &mut |path| match whiteout(path).filter(|_| !is_metadata(path)) {
+        Some(Whiteout::Opaque(dir)) => opaque.extend(unpacker.directory(dir)),
         Some(Whiteout::Name(dir, name)) => {
-            if let Some(dir) = unpacker.find(dir).ok().flatten() {
+            if let Some(dir) = unpacker.directory(dir) {
                 hidden.push((dir, name.to_vec()));
             }
         }

@@ -1,6 +1,7 @@
 //! Where the parts of a container image lie: the files of a layout directory,
 //! or those within an archive of one, which are read in place.
 
+use super::docker::{self, List};
 use crate::tar;
 use crate::tar::Member;
 use rustix::io::Errno;
@@ -73,23 +74,47 @@ pub(super) enum Store {
 }
 
 impl Store {
-    /// What an archive has, if it has nothing but what archives of container
-    /// images have. An ordinary archive is told at one of its first entries.
+    /// What an archive has that may be one of container images: it is one if all parts of
+    /// an image are there, whatever else is.
     pub(super) fn in_archive(archive: tar::Spooled, name: &str) -> Result<ArchiveKind, FsError> {
-        let Some(members) = tar::members(&archive, name, &may_belong)? else {
-            return Ok(ArchiveKind::Ordinary(archive));
+        let Some(members) = tar::members(&archive, name)? else {
+            return Ok(ArchiveKind::Ordinary(None));
         };
         let file = archive.file.clone();
+        let is_pure = members.keys().all(|path| may_belong(path));
         let has_digests = members.keys().any(|path| is_named_by_digest(path));
+        let is_old = members.keys().any(|path| is_old_layer(path));
         let store = Self::Archive { file, name: name.into(), members };
-        let is_layout = store.has("oci-layout") && store.has("index.json");
-        let is_image = is_layout || super::docker::is_saved(&store)?;
-        // Blobs, or layers under their digests, are of no use as files.
-        if !is_image && (store.has("oci-layout") || has_digests) {
-            let what = "parts of a container image, but no valid index.json or manifest.json";
-            return Err(store.broken(what));
+        if store.has("oci-layout") && store.has("index.json") && super::has_index(&store)? {
+            return Ok(ArchiveKind::Layout(store));
         }
-        Ok(if is_image { ArchiveKind::Parts(store) } else { ArchiveKind::Ordinary(archive) })
+        let list = docker::list(&store)?;
+        let why = match list {
+            List::Images => return Ok(ArchiveKind::Saved(store)),
+            // Blobs, or layers under their digests, are of no use as files.
+            List::Missing(_) if is_pure && has_digests => return Ok(ArchiveKind::Saved(store)),
+            List::None if store.has("repositories") && is_old => {
+                let what = "an archive of docker before 1.10, without a manifest.json";
+                let help = "load it with docker load, and save it again";
+                return Err(FsError::Unsupported(format!("{name}: {what} ({help})")));
+            }
+            _ if is_pure && (store.has("oci-layout") || has_digests) => {
+                let what = "parts of a container image, but no valid index.json or manifest.json";
+                return Err(store.broken(what));
+            }
+            List::Missing(part) => {
+                Some(format!("its manifest.json names {part}, which is missing"))
+            }
+            List::Other(why) => Some(why),
+            List::None if store.has("oci-layout") => {
+                Some("it has an oci-layout, but no valid index.json".into())
+            }
+            List::None if store.has("repositories") => {
+                Some("it has a file repositories, but no manifest.json".into())
+            }
+            List::None => None,
+        };
+        Ok(ArchiveKind::Ordinary(why))
     }
 
     /// What the image is called in messages.
@@ -117,6 +142,16 @@ impl Store {
         }
     }
 
+    /// Whether there are blobs of a layout.
+    pub(super) fn has_blobs(&self) -> bool {
+        match self {
+            Self::Directory(dir) => dir.join("blobs/sha256").is_dir(),
+            Self::Archive { members, .. } => {
+                members.keys().any(|path| path.starts_with(b"blobs/sha256/"))
+            }
+        }
+    }
+
     /// Opens a part by its path.
     pub(super) fn open(&self, path: &str) -> Result<Section, FsError> {
         match self {
@@ -133,7 +168,10 @@ impl Store {
             }
             Self::Archive { file, name, members } => {
                 let shown = format!("{name}: {path}");
-                let mut at = path.as_bytes().to_vec();
+                // As in `./config.json`.
+                let Ok(mut at) = tar::relative(path.as_bytes()) else {
+                    return Err(self.broken(format!("{path}: not a path in the archive")));
+                };
                 for _ in 0..LINKS_MAX {
                     match members.get(&at) {
                         Some(Member::File { start, len }) => {
@@ -151,10 +189,24 @@ impl Store {
 
 /// What an archive turned out to be.
 pub(super) enum ArchiveKind {
-    /// The parts of container images.
-    Parts(Store),
-    /// Files, to be taken as they are.
-    Ordinary(tar::Spooled),
+    /// An OCI layout.
+    Layout(Store),
+    /// What `docker save` and many others write.
+    Saved(Store),
+    /// Files, to be taken as they are; and why, where it looks like container images.
+    Ordinary(Option<String>),
+}
+
+/// Whether an archive with an entry of this path may be one of container images.
+pub(super) fn is_mark(path: &[u8]) -> bool {
+    let marks: [&[u8]; 3] = [b"oci-layout", b"manifest.json", b"repositories"];
+    marks.contains(&path)
+}
+
+/// Whether a path is that of a layer's description as docker wrote it once.
+fn is_old_layer(path: &[u8]) -> bool {
+    let name = path.strip_suffix(b"/json").unwrap_or_default();
+    name.len() == 64 && name.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Whether archives of container images have such a path: an OCI layout

@@ -14,12 +14,10 @@ pub(crate) enum Member {
     Link(Vec<u8>),
 }
 
-/// The files and links of an archive by their paths; `None` as soon as a path is
-/// met that does not belong, or something that is no archive.
+/// The files and links of an archive by their paths; `None` if it is damaged.
 pub(crate) fn members(
     archive: &Spooled,
     name: &str,
-    belongs: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Option<HashMap<Vec<u8>, Member>>, FsError> {
     let mut reader = Reader::new(&archive.file, archive.base, archive.len, name);
     let mut members = HashMap::new();
@@ -31,16 +29,20 @@ pub(crate) fn members(
             Err(FsError::Archive { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Ok(path) = relative(&entry.path()) else { return Ok(None) };
-        if !belongs(&path) || entry.sparse.is_some() {
-            return Ok(None);
+        let Ok(path) = relative(&entry.path()) else { continue };
+        // A later entry replaces an earlier one.
+        members.remove(&path);
+        if entry.sparse.is_some() {
+            continue;
         }
         let link = || {
             let own = &entry.extra.link_path;
             own.clone().unwrap_or_else(|| entry.header().link_name().to_vec())
         };
         let member = match entry.header().kind() {
-            b'0' | 0 | b'7' => Member::File { start: archive.base + entry.data, len: entry.stored },
+            b'0' | 0 | b'7' if !path.is_empty() => {
+                Member::File { start: archive.base + entry.data, len: entry.stored }
+            }
             b'1' => Member::Link(link()),
             b'2' => Member::Link(beside(&path, &link())),
             _ => continue,

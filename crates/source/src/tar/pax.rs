@@ -20,6 +20,8 @@ pub(super) struct Overrides {
     pub(super) xattrs: Vec<Xattr>,
     pub(super) acl_access: Option<Vec<u8>>,
     pub(super) acl_default: Option<Vec<u8>>,
+    /// Whether there is an access control list of NFSv4.
+    pub(super) has_nfs4_acl: bool,
     pub(super) sparse: Sparse,
 }
 
@@ -59,6 +61,7 @@ impl Overrides {
             b"LIBARCHIVE.creationtime" => self.crtime = time(value, "creationtime")?,
             b"SCHILY.acl.access" => self.acl_access = some(value),
             b"SCHILY.acl.default" => self.acl_default = some(value),
+            b"SCHILY.acl.ace" => self.has_nfs4_acl = !value.is_empty(),
             b"RHT.security.selinux" => {
                 let value = [value, b"\0"].concat();
                 self.xattr(b"security.selinux".to_vec(), value);

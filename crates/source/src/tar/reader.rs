@@ -62,6 +62,17 @@ impl<'a> Reader<'a> {
         Self { file, base, name, len, at: 0, window: Vec::new(), window_at: 0, global }
     }
 
+    /// What is wrong with the entry whose header is at `offset`.
+    fn error_in(&self, offset: u64, path: &[u8], fault: ArchiveFault) -> FsError {
+        self.error(offset, fault.of_entry(path))
+    }
+
+    /// What is sound, but not supported, in the entry whose header is at `offset`.
+    pub(super) fn unsupported(&self, offset: u64, path: &[u8], what: &str) -> FsError {
+        let path = String::from_utf8_lossy(path);
+        FsError::Unsupported(format!("{}: byte {offset}: {path}: {what}", self.name))
+    }
+
     pub(super) fn error(&self, offset: u64, fault: ArchiveFault) -> FsError {
         FsError::Archive { archive: self.name.to_string(), offset, fault }
     }
@@ -181,15 +192,17 @@ impl<'a> Reader<'a> {
             if !header.is_sound() {
                 return Err(self.error(offset, ArchiveFault::Checksum));
             }
-            let size = header.size().map_err(|fault| self.error(offset, fault))?;
+            let path = header.path();
+            let size = header.size().map_err(|fault| self.error_in(offset, &path, fault))?;
             match header.kind() {
                 b'x' | b'X' => {
                     let records = self.extension(size)?;
-                    extra.read(&records).map_err(|fault| self.error(offset, fault))?;
+                    extra.read(&records).map_err(|fault| self.error_in(offset, &path, fault))?;
                 }
                 b'g' => {
                     let records = self.extension(size)?;
-                    self.global.read(&records).map_err(|fault| self.error(offset, fault))?;
+                    let read = self.global.read(&records);
+                    read.map_err(|fault| self.error_in(offset, &path, fault))?;
                     extra = self.global.clone();
                 }
                 b'L' => extra.path = Some(c_string(self.extension(size)?)),
@@ -197,8 +210,8 @@ impl<'a> Reader<'a> {
                 // The label of a volume.
                 b'V' => self.skip(size)?,
                 b'M' | b'N' => {
-                    let what = "multi-volume archives and their long names";
-                    return Err(FsError::Unsupported(format!("{}: {what}", self.name)));
+                    let what = "entry of a multi-volume archive, or with names of old GNU tar";
+                    return Err(self.unsupported(offset, &path, what));
                 }
                 _ => return self.entry(offset, block, extra, size).map(Some),
             }
@@ -213,11 +226,12 @@ impl<'a> Reader<'a> {
         size: u64,
     ) -> Result<Entry, FsError> {
         let header = Header(&block);
+        let path = header.path();
         // Only these have contents: other kinds may carry a size that says
         // something else, such as a hard link that of its file.
         let holds = matches!(header.kind(), b'0' | 0 | b'7' | b'S' | b'D');
         let mut stored = if holds { extra.size.unwrap_or(size) } else { 0 };
-        let fault = |reader: &Self, fault| reader.error(offset, fault);
+        let fault = |reader: &Self, fault| reader.error_in(offset, &path, fault);
         let mut sparse = None;
         if header.kind() == b'S' {
             let (mut runs, mut more, real) = header.sparse().map_err(|f| fault(self, f))?;
@@ -232,7 +246,9 @@ impl<'a> Reader<'a> {
             let runs = match (extra.sparse.major, extra.sparse.minor) {
                 (Some(1), Some(0)) => self.leading_map(stored)?,
                 (None | Some(0), _) => extra.sparse.runs.clone().unwrap_or_default(),
-                _ => return Err(FsError::Unsupported(format!("{}: sparse format", self.name))),
+                _ => {
+                    return Err(self.unsupported(offset, &path, "unknown format of a sparse file"));
+                }
             };
             stored = stored
                 .checked_sub(self.at - before)
@@ -243,7 +259,10 @@ impl<'a> Reader<'a> {
             check_map(*real, runs, stored).map_err(|f| fault(self, f))?;
         }
         let data = self.at;
-        self.skip(stored)?;
+        self.skip(stored).map_err(|error| match error {
+            FsError::Archive { fault: found, .. } => fault(self, found),
+            error => error,
+        })?;
         Ok(Entry { offset, block, extra, data, stored, sparse })
     }
 

@@ -1,8 +1,9 @@
 //! Making an archive one that can be read anywhere: decompressed, in a file.
 
+use flate2::bufread::GzDecoder;
 use seekless_fs::{ArchiveFault, FsError};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,24 +16,46 @@ pub enum Compression {
     Gzip,
     /// Zstandard, of one frame or several.
     Zstd,
-    /// Known, but not read here; with its name.
-    Unsupported(&'static str),
+    /// xz, of one stream or several.
+    Xz,
+    /// bzip2, of one stream or several.
+    Bzip2,
+    /// Recognized, but not read here: its name, and the command that decompresses it.
+    Unsupported(&'static str, &'static str),
 }
+
+/// Bytes that [`Compression::detect`] needs.
+const START: usize = 9;
 
 impl Compression {
     /// What the first bytes of a file tell.
     #[must_use]
     pub fn detect(start: &[u8]) -> Self {
-        let magics: [(&[u8], Self); 6] = [
+        let magics: [(&[u8], Self); 11] = [
             (b"\x1f\x8b", Self::Gzip),
             (b"\x28\xb5\x2f\xfd", Self::Zstd),
-            (b"\xfd7zXZ\0", Self::Unsupported("xz")),
-            (b"BZh", Self::Unsupported("bzip2")),
-            (b"\x04\x22\x4d\x18", Self::Unsupported("lz4")),
-            (b"LZIP", Self::Unsupported("lzip")),
+            (b"\xfd7zXZ\0", Self::Xz),
+            (b"BZh", Self::Bzip2),
+            (b"\x1f\x9d", Self::Unsupported("compress (.Z)", "uncompress -c")),
+            (b"\x1f\xa0", Self::Unsupported("LZH", "gzip -dc")),
+            (b"\x04\x22\x4d\x18", Self::Unsupported("lz4", "lz4 -dc")),
+            (b"\x02\x21\x4c\x18", Self::Unsupported("lz4", "lz4 -dc")),
+            (b"LZIP", Self::Unsupported("lzip", "lzip -dc")),
+            (b"\x89LZO\0\r\n\x1a\n", Self::Unsupported("lzop", "lzop -dc")),
+            (b"LRZI", Self::Unsupported("lrzip", "lrzip -dq -o -")),
         ];
         let found = magics.iter().find(|(magic, _)| start.starts_with(magic));
-        found.map_or(Self::None, |&(_, compression)| compression)
+        match (found, start) {
+            (Some(&(_, compression)), _) => compression,
+            // A frame to be skipped, as pzstd writes it first.
+            (None, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..]) => Self::Zstd,
+            // The usual properties, and a dictionary of a power of two from 64 KiB on; a
+            // member of that name has only zeros behind it.
+            (None, [0x5d, 0, 0, low, high, ..]) if (*low, *high) != (0, 0) => {
+                Self::Unsupported("lzma", "xz --format=lzma -dc")
+            }
+            _ => Self::None,
+        }
     }
 }
 
@@ -53,7 +76,7 @@ pub(crate) fn spool(mut file: File, name: &str, temp_dir: &Path) -> Result<Spool
     let io = |error| FsError::io(name, error);
     // Finds the length of a block device too, and fails on a pipe.
     let seekable = file.seek(SeekFrom::End(0)).and_then(|len| file.rewind().map(|()| len)).ok();
-    let mut start = [0; 6];
+    let mut start = [0; START];
     let got = read_full(&mut file, &mut start).map_err(io)?;
     let compression = Compression::detect(&start[..got]);
     if let (Compression::None, Some(len)) = (compression, seekable) {
@@ -71,7 +94,7 @@ pub(crate) fn spool_section(
     name: &str,
     temp_dir: &Path,
 ) -> Result<Spooled, FsError> {
-    let mut start = [0; 6];
+    let mut start = [0; START];
     let got = read_full(&mut section, &mut start).map_err(|error| FsError::io(name, error))?;
     match Compression::detect(&start[..got]) {
         Compression::None => Ok(plain),
@@ -92,11 +115,59 @@ fn decompress(
     let copy = |from: &mut dyn Read| copy(from, compression, name, temp_dir);
     match compression {
         Compression::None => copy(&mut { packed }),
-        Compression::Gzip => copy(&mut flate2::read::MultiGzDecoder::new(packed)),
+        Compression::Gzip => copy(&mut GzipMembers::new(packed)),
         Compression::Zstd => copy(&mut zstd::stream::read::Decoder::new(packed).map_err(io)?),
-        Compression::Unsupported(what) => {
-            Err(FsError::Unsupported(format!("{name}: archive compressed with {what}")))
+        Compression::Xz => copy(&mut lzma_rust2::XzReader::new(packed, true)),
+        Compression::Bzip2 => copy(&mut bzip2::read::MultiBzDecoder::new(packed)),
+        Compression::Unsupported(what, command) => Err(FsError::Unsupported(format!(
+            "{name}: archive compressed with {what} ({command} FILE | seekless build - ...)"
+        ))),
+    }
+}
+
+/// The members of a gzip file, one after the other, and zeros behind the last, with which
+/// tapes and some writers pad it.
+struct GzipMembers<R: Read> {
+    /// `None` behind the last member.
+    member: Option<GzDecoder<BufReader<R>>>,
+}
+
+impl<R: Read> GzipMembers<R> {
+    fn new(packed: R) -> Self {
+        let packed = BufReader::with_capacity(COPY_BUF, packed);
+        Self { member: Some(GzDecoder::new(packed)) }
+    }
+}
+
+impl<R: Read> Read for GzipMembers<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let got = member.read(buf)?;
+            if got > 0 || buf.is_empty() {
+                return Ok(got);
+            }
+            let Some(mut rest) = self.member.take().map(GzDecoder::into_inner) else { break };
+            let mut has_padding = false;
+            loop {
+                let bytes = rest.fill_buf()?;
+                let zeros = bytes.iter().take_while(|&&byte| byte == 0).count();
+                let (is_end, has_more) = (bytes.is_empty(), zeros < bytes.len());
+                rest.consume(zeros);
+                has_padding |= zeros > 0;
+                if is_end {
+                    return Ok(0);
+                }
+                if has_more {
+                    break;
+                }
+            }
+            if has_padding {
+                let what = "something other than zeros in the padding";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
+            self.member = Some(GzDecoder::new(rest));
         }
+        Ok(0)
     }
 }
 
@@ -139,8 +210,16 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
     let format = match compression {
         Compression::Gzip => "gzip",
         Compression::Zstd => "zstd",
-        Compression::None | Compression::Unsupported(_) => return FsError::io(name, error),
+        Compression::Xz => "xz",
+        Compression::Bzip2 => "bzip2",
+        Compression::None | Compression::Unsupported(..) => return FsError::io(name, error),
     };
+    // What zstd says of a window above 128 MiB.
+    if compression == Compression::Zstd && error.to_string().contains("too much memory") {
+        let what = "archive compressed with a window of more than 128 MiB";
+        let command = "zstd -dc --long=31 FILE | seekless build - ...";
+        return FsError::Unsupported(format!("{name}: {what} ({command})"));
+    }
     let what = match error.kind() {
         io::ErrorKind::UnexpectedEof => "unexpected end of file".to_string(),
         _ if error.raw_os_error().is_none() => error.to_string(),
