@@ -103,10 +103,10 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "128K")]
     #[arg(requires = "record")]
     read_ahead: ByteLen,
-    /// Number of threads that serve requests [default: 4, or 1 with -o rw, which
-    /// serves one request at a time]
-    #[arg(long, value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    /// Number of threads that serve requests. With one, reads wait while an fsync is served;
+    /// with several too, on a read-write mount of an image without a journal
+    #[arg(long, value_name = "N", default_value = "4")]
+    threads: NonZeroUsize,
     /// Mount options, separated by commas, as for mount(8)
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
@@ -181,7 +181,7 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
     let writable = options.writable;
     let how = MountOptions {
         name: &args.image,
-        threads: args.threads.map_or(if writable { 1 } else { 4 }, NonZeroUsize::get),
+        threads: args.threads.get(),
         everyone: args.allow_other || options.allow_other || root,
         writable,
         flags: &options.flags,
