@@ -198,9 +198,9 @@ pub(crate) fn resize_map(geometry: &Geometry) -> ResizeMap {
     let copies = (1..geometry.groups).filter(|&group| geometry.has_super(group));
     ResizeMap {
         block_size: geometry.block_size,
-        descriptor_blocks: u64::from(geometry.desc_blocks),
-        reserved: u64::from(geometry.reserved_gdt_blocks),
-        first: start + 1 + u64::from(geometry.desc_blocks),
+        descriptor_blocks: geometry.desc_blocks,
+        reserved: geometry.reserved_gdt_blocks,
+        first: start + 1 + geometry.desc_blocks,
         copies: copies.map(|group| geometry.group_start(group) - start).collect(),
     }
 }
