@@ -353,7 +353,9 @@ impl Checker {
         let numbers = inode.core.i_block.0.chunks_exact(4);
         let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
         let slots = size >> 2;
-        let last = map.descriptor_blocks.saturating_add(map.reserved).saturating_mul(slots);
+        // Behind the last slot the list goes on in the first.
+        let used = map.descriptor_blocks.saturating_add(map.reserved).min(slots);
+        let last = used.saturating_mul(slots);
         let last = last.saturating_add(12).saturating_add(wide(map.copies.len()));
         let is_long = inode.len > max_len(self.sb(), false);
         let is_short = inode.len < last.saturating_mul(size);

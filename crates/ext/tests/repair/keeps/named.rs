@@ -162,3 +162,37 @@ fn an_empty_orphan_file_is_marked_so() {
     fs::write(image.path(), bytes_of(device.as_ref())).expect("image");
     assert_eq!(findings(image.path()), None);
 }
+
+/// Volumes of many shapes as mke2fs makes them, with room for few and for as many descriptors
+/// as the resize inode can list.
+#[test]
+fn what_mke2fs_makes_is_sound() {
+    if !is_there() {
+        return;
+    }
+    let shapes: [&[&str]; 8] = [
+        &["-t", "ext2", "-b", "1024", "48M"],
+        &["-t", "ext4", "-b", "1024", "48M"],
+        &["-t", "ext4", "-b", "1024", "-E", "resize=4096G", "20M"],
+        &["-t", "ext3", "-b", "1024", "-g", "512", "24M"],
+        &["-t", "ext4", "-b", "2048", "-E", "resize=1000G", "40M"],
+        &["-t", "ext4", "-b", "4096", "64M"],
+        &["-t", "ext4", "-b", "4096", "-g", "1024", "64M"],
+        &["-t", "ext4", "-b", "4096", "-O", "^resize_inode,sparse_super2", "64M"],
+    ];
+    for shape in shapes {
+        let image = Scratch::new("keeps-shape");
+        let (size, options) = shape.split_last().expect("a size");
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs.args(["-q", "-F"]).args(options).arg(image.path()).arg(size);
+        let made = mke2fs.output().expect("mke2fs");
+        if !made.status.success() {
+            // This mke2fs does not make that shape.
+            continue;
+        }
+        assert_eq!(findings(image.path()), None, "{shape:?}");
+        let device = Arc::new(MemoryDevice::new(fs::read(image.path()).expect("image")));
+        let report = seekless_ext::check(device).expect("check");
+        assert!(report.is_clean(), "{shape:?}: {:#?}", report.findings);
+    }
+}
