@@ -308,7 +308,8 @@ fn the_head_of_an_empty_journal() {
         let text = String::from_utf8_lossy(&said.stdout);
         assert!(!said.status.success() || text.contains("? no"), "{offset}: {said:?}");
         let codes: Vec<&str> = check(&image).findings.iter().map(|found| found.code).collect();
-        assert_eq!(codes, ["journal.corrupt"], "{offset}");
+        let code = if offset == 28 { "journal.pending" } else { "journal.corrupt" };
+        assert_eq!(codes, [code], "{offset}");
         file.write_all_at(&word, at + offset).expect("write");
     }
     clean("image", &image);

@@ -345,39 +345,67 @@ impl Checker {
         Ok(false)
     }
 
-    /// Whether the resize inode has the map and the counts that it was made with.
+    /// Whether the resize inode has the map that it was made with, as far as e2fsck compares
+    /// it: the first quarter of the room for descriptors, and its other numbers only with the
+    /// volume and with `i_blocks`.
     fn is_resize_map(&self, inode: &Inode, double: BlockNo) -> Result<bool, FsError> {
+        if self.sb().cluster_ratio > 1 {
+            return Ok(true);
+        }
         let map = self.resize_map();
         let size = u64::from(self.sb().block_size);
-        let sectors = map.count().saturating_mul(size >> 9);
         let numbers = inode.core.i_block.0.chunks_exact(4);
         let is_alone = numbers.filter(|number| number.iter().any(|&byte| byte != 0)).count() == 1;
-        let slots = size >> 2;
-        // Behind the last slot the list goes on in the first.
-        let used = map.descriptor_blocks.saturating_add(map.reserved).min(slots);
-        let last = used.saturating_mul(slots);
-        let last = last.saturating_add(12).saturating_add(wide(map.copies.len()));
         let is_long = inode.len > max_len(self.sb(), false);
-        let is_short = inode.len < last.saturating_mul(size);
-        let has_flags = inode.core.i_flags.get() != 0;
-        if !is_alone
-            || is_long
-            || is_short
-            || has_flags
-            || self.volume.allocated_sectors(inode) != sectors
-        {
+        if !is_alone || is_long || inode.core.i_flags.get() != 0 {
             return Ok(false);
         }
-        for (block, bytes) in map.blocks(double) {
-            let found = match self.volume.block(block, place(inode.ino)) {
-                Err(FsError::Corrupt { .. }) => return Ok(false),
-                found => found?,
-            };
-            if found[..] != bytes[..] {
+        let Some(primaries) = self.numbers_in(inode.ino, double)? else { return Ok(false) };
+        let mut count = 1u64;
+        let mut last = 0u64;
+        let slots = size >> 2;
+        for (slot, &primary) in (0u64..).zip(&primaries).filter(|(_, primary)| **primary != 0) {
+            let primary = BlockNo::new(u64::from(primary));
+            let Some(copies) = self.numbers_in(inode.ino, primary)? else { return Ok(false) };
+            let place = place(inode.ino);
+            let copies = (0u64..).zip(copies).filter(|(_, copy)| *copy != 0);
+            count = count.saturating_add(1);
+            for (at, copy) in copies {
+                if self.volume.check_block(BlockNo::new(u64::from(copy)), place).is_err() {
+                    return Ok(false);
+                }
+                count = count.saturating_add(1);
+                let lbn = slots.saturating_add(12).saturating_add(slot.saturating_mul(slots));
+                last = last.max(lbn.saturating_add(at).saturating_add(1));
+            }
+        }
+        let sectors = count.saturating_mul(size >> 9);
+        let is_short = inode.len < last.saturating_mul(size);
+        if is_short || self.volume.allocated_sectors(inode) != sectors {
+            return Ok(false);
+        }
+        let checked = index(map.reserved >> 2);
+        for (block, bytes) in map.blocks(double).into_iter().take(checked) {
+            let Some(found) = self.numbers_in(inode.ino, block)? else { return Ok(false) };
+            let is_listed = primaries.iter().any(|&it| u64::from(it) == block.get());
+            let wanted = bytes.chunks_exact(4).filter_map(|number| le32(number, 0));
+            let is_same = wanted.zip(found).take(map.copies.len()).all(|(one, other)| one == other);
+            if !is_listed || !is_same {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The numbers in an indirect block; `None` where it lies outside the volume.
+    fn numbers_in(&self, ino: Ino, block: BlockNo) -> Result<Option<Vec<u32>>, FsError> {
+        match self.volume.block(block, place(ino)) {
+            Err(FsError::Corrupt { .. }) => Ok(None),
+            Err(error) => Err(error),
+            Ok(bytes) => {
+                Ok(Some(bytes.chunks_exact(4).filter_map(|number| le32(number, 0)).collect()))
+            }
+        }
     }
 
     pub(super) fn claim(&mut self, run: Extent, claims: &mut Claims) {
