@@ -4,7 +4,7 @@ use super::{SHAPES, Twins, ready};
 use std::fmt::Write;
 
 /// Sequences for each shape of images, and commands in each.
-const SEQUENCES: usize = 34;
+const SEQUENCES: usize = 12;
 const COMMANDS: usize = 14;
 
 /// The next of a sequence of numbers (Lehmer, 1951).
