@@ -297,7 +297,7 @@ impl<'a> Extraction<'a> {
             let (uid, gid) = owner(attr);
             rustix::fs::fchown(fd, uid, gid).map_err(fail)?;
         }
-        // What it has inherited where it is now would grant more than its mode says.
+        // An ACL inherited from this directory would grant more than the mode of the file says.
         for kind in not_among(xattrs) {
             let _ = rustix::fs::fremovexattr(fd, OsStr::from_bytes(kind.name()));
         }

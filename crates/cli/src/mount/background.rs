@@ -22,7 +22,7 @@ pub(crate) const SERVER: &str = "background-server";
 pub(crate) fn start() -> Result<ExitCode, Failure> {
     let about = |error: io::Error| Failure::io("starting the server", &error);
     let (mut told, tells) = io::pipe().map_err(about)?;
-    // The command goes with the statement, and with it our end of what the server tells.
+    // Dropping the command closes our end of the pipe from the server.
     let mut server = Command::new(std::env::current_exe().map_err(about)?)
         .args(arguments(std::env::args_os().skip(1)))
         .stdin(tells)
@@ -42,7 +42,7 @@ fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     all
 }
 
-/// What becomes of the command when the server has ended without having mounted anything.
+/// Result of the command when the server ended before it mounted anything.
 fn ended(status: ExitStatus) -> Result<ExitCode, Failure> {
     let code = status.code().map(u8::try_from);
     let Some(Ok(code)) = code else {

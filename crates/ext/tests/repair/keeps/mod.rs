@@ -162,7 +162,7 @@ fn a_slice_of_all_damage() {
 
 /// All of it: `KEEPS_VOLUME`, `KEEPS_STEP` and `KEEPS_FROM` choose a part.
 #[test]
-#[ignore = "an hour"]
+#[ignore = "hours"]
 fn all_damage() {
     let text = |name: &str| std::env::var(name).ok();
     let number = |name: &str| text(name).and_then(|text| text.parse().ok());
