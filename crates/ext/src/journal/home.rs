@@ -14,7 +14,7 @@ use seekless_fs::patches::Patches;
 /// # Errors
 /// As [`replay_checked`], and what the device gives.
 pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
-    go_home(disk, replay_checked)
+    go_home(disk, false)
 }
 
 /// As [`recover_home`], of a journal that a repair finds and replays.
@@ -22,20 +22,18 @@ pub(crate) fn recover_home(disk: &mut Patches) -> Result<(), FsError> {
 /// # Errors
 /// As [`replay_for_repair`], and what the device gives.
 pub(crate) fn repair_home(disk: &mut Patches) -> Result<(), FsError> {
-    go_home(disk, replay_for_repair)
+    go_home(disk, true)
 }
 
-fn go_home(
-    disk: &mut Patches,
-    replay: impl FnOnce(&Volume) -> Result<Option<Replayed>, FsError>,
-) -> Result<(), FsError> {
+fn go_home(disk: &mut Patches, is_repair: bool) -> Result<(), FsError> {
     let volume = Volume::open(disk.device().clone(), true)?;
-    if let Some(replayed) = replay(&volume)? {
+    let replayed = if is_repair { replay_for_repair(&volume) } else { replay_checked(&volume) };
+    if let Some(replayed) = replayed? {
         write_home(disk, &volume, &replayed)?;
         // Its error belongs to the volume from now on (`ext4_clear_journal_err`).
         let has_error = match write::has_error(disk) {
             // The journal was found through a copy of what leads to it.
-            Err(FsError::Corrupt { .. }) => false,
+            Err(FsError::Corrupt { .. }) if is_repair => false,
             has_error => has_error?,
         };
         if has_error {
