@@ -6,6 +6,7 @@ use crate::config::{Config, Counters};
 use crate::flight::Flights;
 use crate::memory::Memory;
 use crate::order::{MOST_BLOCK, Order};
+use crate::settle::Pass;
 use crate::shape::{Place, Shape, bits};
 use seekless_device::{BlockDevice, Clock};
 use seekless_fs::FsError;
@@ -52,6 +53,8 @@ pub struct Cache<A> {
     pub(crate) memory: Memory,
     pub(crate) order: Order<A>,
     pub(crate) flights: Flights,
+    /// Flushes are put off until the caller ends it.
+    pub(crate) pass: Option<Pass>,
     /// Memory for what goes out, between two writes: of a run, and of a block with
     /// something undone.
     pub(crate) spare_run: Vec<u8>,
@@ -90,6 +93,7 @@ impl<A> Cache<A> {
             memory: Memory::new(shape, &config, clock.now()),
             order: Order::new(&config),
             flights: Flights::default(),
+            pass: None,
             device,
             clock,
             config,

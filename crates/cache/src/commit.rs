@@ -109,8 +109,10 @@ impl<A> Cache<A> {
     }
 
     /// Says who performs commits from now on. What is due or full is only begun where
-    /// that is not whoever finds it so.
+    /// that is not whoever finds it so. With [`Commits::Apart`] flushes are left to others
+    /// too, with any discipline ([`Cache::flush_work`]).
     pub fn set_commits(&mut self, commits: Commits) {
+        self.flights.apart = commits == Commits::Apart;
         if let Some(journal) = self.order.journal_mut() {
             journal.commits = commits;
         }

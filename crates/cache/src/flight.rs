@@ -7,11 +7,14 @@
 //! device may complete writes in any order, and the older bytes would come last.
 
 use crate::cache::Cache;
+use crate::log::Stage;
 use crate::memory::Memory;
+use crate::work::{CommitWork, Done};
 use hashbrown::HashMap;
 use seekless_device::Ticket;
 use seekless_fs::FsError;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// A request that was submitted and has not completed.
 pub(crate) struct Flight {
@@ -34,6 +37,26 @@ pub(crate) struct Flights {
     needs_flush: bool,
     /// How often writes have completed.
     landings: u64,
+    /// How many of these landings a flush has put on stable storage.
+    stable: u64,
+    /// Flushes are left to callers that do not keep the cache locked.
+    pub(crate) apart: bool,
+    /// The flush that such a caller performs.
+    pub(crate) flush: Option<ApartFlush>,
+    /// The syncer left a flush to [`Cache::due_flush_work`].
+    pub(crate) is_flush_due: bool,
+}
+
+/// A flush performed without the cache, and what had completed when it began.
+pub(crate) struct ApartFlush {
+    pub(crate) done: Arc<Done>,
+    landings: u64,
+    /// Length of `Flights::unflushed`.
+    blocks: usize,
+    /// Blocks with changes that wait for this flush, and how many of the changes of each.
+    changes: Vec<(u64, usize)>,
+    /// Another flush has been noted since it began.
+    is_stale: bool,
 }
 
 impl Flights {
@@ -122,6 +145,7 @@ impl<A> Cache<A> {
     /// # Errors
     /// [`FsError::Device`] when one has failed: nothing may be changed any more.
     pub(crate) fn poll(&mut self) -> Result<(), FsError> {
+        self.collect_flush()?;
         if self.flights.under_way.is_empty() {
             return Ok(());
         }
@@ -220,6 +244,7 @@ impl<A> Cache<A> {
         }
         // So does a flush of somebody who performs a commit: it must not fail unnoticed.
         self.finish_part()?;
+        self.finish_flush()?;
         if !self.flights.needs_flush {
             return Ok(());
         }
@@ -235,6 +260,10 @@ impl<A> Cache<A> {
     /// All writes that have completed are on stable storage.
     pub(crate) fn note_flushed(&mut self) {
         self.flights.needs_flush = false;
+        self.flights.stable = self.flights.landings;
+        if let Some(flush) = &mut self.flights.flush {
+            flush.is_stale = true;
+        }
         let blocks = std::mem::take(&mut self.flights.unflushed);
         self.order.committed(&mut self.memory, &blocks);
     }
@@ -242,11 +271,108 @@ impl<A> Cache<A> {
     /// As [`Cache::barrier`], for whom nothing depends on yet. While somebody performs a part
     /// of a commit it is left for later: a flush beside theirs would have to wait for it.
     pub(crate) fn barrier_if_idle(&mut self) -> Result<(), FsError> {
-        if self.is_part_under_way() { Ok(()) } else { self.barrier() }
+        if self.is_part_under_way() {
+            return Ok(());
+        }
+        if self.flights.apart {
+            self.flights.is_flush_due |= self.config.barriers && self.flights.needs_flush;
+            return Ok(());
+        }
+        self.barrier()
     }
 
     /// What follows may depend on what has completed: flushes, with barriers.
     pub(crate) fn barrier(&mut self) -> Result<(), FsError> {
         if self.config.barriers { self.flush() } else { Ok(()) }
+    }
+
+    /// A flush of the device, to be performed without keeping the cache locked, or waiting
+    /// for one that another caller performs: ask again afterwards. `None` when no write has
+    /// completed since the last flush.
+    ///
+    /// # Errors
+    /// [`FsError::Device`] when an earlier flush has failed; [`FsError::ReadOnly`] when
+    /// that was noticed before.
+    pub fn flush_work(&mut self) -> Result<Option<CommitWork>, FsError> {
+        self.collect_flush()?;
+        self.check_writable()?;
+        if !self.flights.needs_flush {
+            return Ok(None);
+        }
+        if let Some(flush) = &self.flights.flush {
+            return Ok(Some(CommitWork::wait_for(flush.done.clone())));
+        }
+        let mut blocks = self.flights.unflushed.clone();
+        blocks.sort_unstable();
+        blocks.dedup();
+        let done = Arc::new(Done::default());
+        self.flights.flush = Some(ApartFlush {
+            done: done.clone(),
+            landings: self.flights.landings,
+            blocks: self.flights.unflushed.len(),
+            changes: self.order.completed_changes(&self.memory, &blocks),
+            is_stale: false,
+        });
+        self.flights.is_flush_due = false;
+        self.memory.counters.flushes += 1;
+        Ok(Some(CommitWork::new(Stage::flush(), self.device.clone(), true, done)))
+    }
+
+    /// The flush that the syncer has left to be performed apart, as [`Cache::flush_work`].
+    ///
+    /// # Errors
+    /// As [`Cache::flush_work`].
+    pub fn due_flush_work(&mut self) -> Result<Option<CommitWork>, FsError> {
+        self.collect_flush()?;
+        if self.flights.is_flush_due { self.flush_work() } else { Ok(None) }
+    }
+
+    /// The writes that have completed so far, by a number for [`Cache::is_stable`].
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.flights.landings
+    }
+
+    /// Whether all writes that had completed when [`Cache::written`] returned a number are
+    /// on stable storage.
+    #[must_use]
+    pub fn is_stable(&self, written: u64) -> bool {
+        !self.flights.needs_flush || self.flights.stable >= written
+    }
+
+    /// Whether flushes are left to callers that do not keep the cache locked.
+    #[must_use]
+    pub fn leaves_flushes(&self) -> bool {
+        self.flights.apart
+    }
+
+    /// Waits for the flush that another caller performs, if there is one.
+    fn finish_flush(&mut self) -> Result<(), FsError> {
+        let Some(flush) = &self.flights.flush else { return Ok(()) };
+        flush.done.wait_until_set();
+        self.collect_flush()
+    }
+
+    /// Notes what a flush performed apart has put on stable storage, once it is over: what
+    /// had completed when it began.
+    pub(crate) fn collect_flush(&mut self) -> Result<(), FsError> {
+        let Some(flush) = self.flights.flush.take_if(|flush| flush.done.is_set()) else {
+            return Ok(());
+        };
+        flush.done.wait().map_err(|error| self.fail(error.into()))?;
+        if flush.is_stale {
+            return Ok(());
+        }
+        if flush.landings == self.flights.landings {
+            self.note_flushed();
+            return Ok(());
+        }
+        self.flights.stable = flush.landings;
+        // Whether a journal's blocks written home have been written once more is not known.
+        if !self.is_journalled() {
+            self.flights.unflushed.drain(..flush.blocks);
+            self.order.committed_first(&mut self.memory, &flush.changes);
+        }
+        Ok(())
     }
 }

@@ -6,6 +6,17 @@ use crate::change::ChangeId;
 use crate::commit::Why;
 use seekless_fs::FsError;
 use seekless_units::Extent;
+use std::collections::BTreeSet;
+use std::mem;
+
+/// A pass over the changes that a caller waits for ([`Cache::begin_pass`]).
+#[derive(Default)]
+pub(crate) struct Pass {
+    /// Blocks written in this pass.
+    written: BTreeSet<u64>,
+    /// Some changes can be written only after a flush.
+    is_incomplete: bool,
+}
 
 impl<A> Cache<A> {
     /// Writes what may be written: the blocks in which nothing waits, so that
@@ -92,6 +103,10 @@ impl<A> Cache<A> {
             return self.settle_journalled(changes);
         }
         self.poll()?;
+        self.settle_in_order(changes)
+    }
+
+    fn settle_in_order(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
         loop {
             let left = self.order.to_settle(&self.memory, changes);
             if left.is_settled() {
@@ -100,6 +115,14 @@ impl<A> Cache<A> {
             self.check_writable()?;
             self.write_blocks(&left.to_write, true)?;
             self.wait_for(&left.under_way)?;
+            if self.config.barriers
+                && let Some(pass) = &mut self.pass
+            {
+                // Changes that wait for these are written after a flush, all others before it.
+                pass.written.extend(left.to_write);
+                pass.is_incomplete = true;
+                return Ok(());
+            }
             self.barrier()?;
         }
     }
@@ -141,12 +164,53 @@ impl<A> Cache<A> {
             // Half of it would be committed, and contents would come before it.
             return Ok(());
         }
+        if self.pass.is_some() && !self.is_journalled() {
+            return self.give_runs(&waiting, dirty, &under_way);
+        }
         if dirty.is_empty() && under_way.is_empty() {
             return self.settle(&waiting);
         }
         self.write_blocks(&dirty, true)?;
         self.wait_for(&under_way)?;
         self.settle(&waiting)
+    }
+
+    /// [`Cache::complete_runs`] in a pass ([`Cache::begin_pass`]).
+    fn give_runs(
+        &mut self,
+        waiting: &[ChangeId],
+        mut dirty: Vec<u64>,
+        under_way: &[u64],
+    ) -> Result<(), FsError> {
+        let was_incomplete =
+            self.pass.as_mut().is_some_and(|pass| mem::take(&mut pass.is_incomplete));
+        self.wait_for(under_way)?;
+        self.settle_in_order(waiting)?;
+        let Some(pass) = &mut self.pass else { return Ok(()) };
+        // A block in which something waits for these changes is written whole after the flush.
+        let buffers = &self.memory.buffers;
+        let waits = |block| buffers.get(block).is_some_and(|buffer| buffer.held.waits());
+        let is_put_off = pass.is_incomplete;
+        dirty.retain(|block| !pass.written.contains(block) && !(is_put_off && waits(*block)));
+        pass.written.extend(dirty.iter().copied());
+        pass.is_incomplete |= was_incomplete;
+        self.write_blocks(&dirty, true)
+    }
+
+    /// Begins a pass: until [`Cache::end_pass`], [`Cache::settle`] and
+    /// [`Cache::complete_runs`] write the changes that may be written, each block once, and do
+    /// not flush. So one flush serves all changes that do not wait for each other. The caller
+    /// flushes after the last pass.
+    pub fn begin_pass(&mut self) {
+        debug_assert!(self.pass.is_none(), "passes do not nest");
+        self.pass = Some(Pass::default());
+    }
+
+    /// Ends a pass. True when some changes can be written only after a flush, by another pass.
+    pub fn end_pass(&mut self) -> bool {
+        let pass = self.pass.take();
+        debug_assert!(pass.is_some(), "a pass was begun");
+        pass.is_some_and(|pass| pass.is_incomplete)
     }
 
     /// Gives to the device what was changed in some runs of fragments and waits for

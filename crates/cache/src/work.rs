@@ -38,6 +38,11 @@ impl Done {
         self.changed.wait_while(outcome, going_on).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until it is done, and leaves the result for [`Done::wait`].
+    pub(crate) fn wait_until_set(&self) {
+        drop(self.wait_until_over());
+    }
+
     /// Waits until it is done.
     pub(crate) fn wait(&self) -> Result<(), DeviceError> {
         let result = self.wait_until_over().result.take();
@@ -112,6 +117,11 @@ impl CommitWork {
         Self(Task::Perform(stage, device, barriers, Giver(done)))
     }
 
+    /// Waiting for whoever performs it.
+    pub(crate) fn wait_for(done: Arc<Done>) -> Self {
+        Self(Task::Wait(done))
+    }
+
     /// Performs it. Errors are met by the cache.
     pub fn perform(self) {
         match self.0 {
@@ -126,7 +136,7 @@ impl CommitWork {
 impl Drop for Giver {
     /// Nobody waits for what was given up: it counts as failed.
     fn drop(&mut self) {
-        let why = std::io::Error::other("a commit was given up");
+        let why = std::io::Error::other("a commit or flush was given up");
         self.0.set(Err(DeviceError::Io { at: seekless_units::Lba::new(0), source: why }));
     }
 }

@@ -105,6 +105,15 @@ pub type Work = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun(pub NonZeroU32);
 
+/// An [`Operate::fsync`] that is done in parts ([`Operate::fsync_part`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FsyncParts {
+    /// Passes that were made over the file.
+    pub passes: u32,
+    /// All is written; left is a flush of all that had been by then, as the cache counts.
+    pub written: Option<u64>,
+}
+
 /// A file system that is in use. Calls are made one at a time.
 ///
 /// Every call that changes something either happens whole, as seen by later
@@ -377,6 +386,16 @@ pub trait Operate: Send {
     /// As [`Operate::work`].
     fn work_towards(&mut self, _begun: Begun) -> Result<Option<Work>, FsError> {
         Ok(None)
+    }
+
+    /// As [`Operate::fsync`], part by part: writes what may be written, and returns a flush to
+    /// be performed without keeping the file system locked. To be called again afterwards
+    /// with the same `parts`, until there is none: then the file is on the disk.
+    ///
+    /// # Errors
+    /// As [`Operate::fsync`].
+    fn fsync_part(&mut self, ino: Ino, _parts: &mut FsyncParts) -> Result<Option<Work>, FsError> {
+        self.fsync(ino).map(|()| None)
     }
 
     /// As [`Operate::work`], where the next change would have to wait for it.

@@ -5,7 +5,7 @@ use seekless_cache::{CommitWork, Commits};
 use seekless_fs::acl::AclKind;
 use seekless_fs::field::{index, wide};
 use seekless_fs::operate::{
-    Begun, NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
+    Begun, FsyncParts, NewFile, Operate, Ownership, RenameMode, SetAttr, Space, Work, XattrMode,
 };
 use seekless_fs::{Attr, DirEntry, FileKind, FsError, Mapping, Xattr};
 use seekless_units::{ByteLen, Ino};
@@ -219,7 +219,15 @@ impl<F: Format> Operate for Live<F> {
     }
 
     fn work(&mut self) -> Result<Option<Work>, FsError> {
-        Ok(self.core.cache.commit_work()?.map(boxed))
+        if let Some(work) = self.core.cache.commit_work()? {
+            return Ok(Some(boxed(work)));
+        }
+        Ok(self.core.cache.due_flush_work()?.map(boxed))
+    }
+
+    fn fsync_part(&mut self, ino: Ino, parts: &mut FsyncParts) -> Result<Option<Work>, FsError> {
+        let done = self.make_durable_apart(ino, parts);
+        Ok(self.noted(done)?.map(boxed))
     }
 
     fn start_fsync(&mut self, ino: Ino) -> Result<Option<Begun>, FsError> {

@@ -4,23 +4,67 @@ use crate::fault::Fault;
 use crate::format::Ids;
 use crate::{Format, Linked, Live, Names};
 use hashbrown::HashSet;
-use seekless_cache::ChangeId;
+use seekless_cache::{ChangeId, CommitWork};
+use seekless_fs::operate::FsyncParts;
 use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 use smallvec::SmallVec;
 
+/// Passes after which an `fsync` of a file that others keep changing is finished without
+/// letting them change it.
+const MOST_PASSES: u32 = 16;
+
 impl<F: Format> Live<F> {
     pub(crate) fn make_durable(&mut self, ino: Ino) -> Result<(), FsError> {
+        while self.write_pass(ino)? {
+            self.core.cache.flush()?;
+        }
+        // One flush for all that nothing else has waited for.
+        self.core.cache.flush()
+    }
+
+    /// [`Live::make_durable`], as far as it goes until the device has to be flushed: the flush
+    /// is returned. All is looked at again afterwards, since others use the file system
+    /// meanwhile.
+    pub(crate) fn make_durable_apart(
+        &mut self,
+        ino: Ino,
+        parts: &mut FsyncParts,
+    ) -> Result<Option<CommitWork>, FsError> {
+        if parts.written.is_none() {
+            if !self.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
+                return self.make_durable(ino).map(|()| None);
+            }
+            parts.passes += 1;
+            if self.write_pass(ino)? {
+                return self.core.cache.flush_work();
+            }
+            parts.written = Some(self.core.cache.written());
+        }
+        match parts.written {
+            Some(written) if !self.core.cache.is_stable(written) => self.core.cache.flush_work(),
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives to the device what may be written of a file and of what leads to it. True when
+    /// something has to be written after a flush.
+    fn write_pass(&mut self, ino: Ino) -> Result<bool, FsError> {
+        // Actions that have become ready may change what is written here.
+        self.run_actions()?;
         self.named_node(ino)?;
         self.write_back(ino, true)?;
         let runs = self.runs_to_settle(ino)?;
         let runs = self.unless(Fault::FsyncWithoutContents, runs);
-        self.core.cache.complete_runs(&runs)?;
-        self.core.note_settled(ino);
-        F::Names::settle(self, ino)?;
-        self.run_actions()?;
-        // One flush for all that nothing else has waited for.
-        self.core.cache.flush()
+        self.core.cache.begin_pass();
+        let done = self.core.cache.complete_runs(&runs).and_then(|()| F::Names::settle(self, ino));
+        let is_incomplete = self.core.cache.end_pass();
+        done?;
+        if !is_incomplete {
+            self.core.note_settled(ino);
+            self.run_actions()?;
+        }
+        Ok(is_incomplete)
     }
 
     /// Whether a file is on the disk only once a transaction is committed. What of it has no
@@ -29,6 +73,8 @@ impl<F: Format> Live<F> {
         self.named_node(ino)?;
         self.write_back(ino, true)?;
         let mut runs = self.runs_to_settle(ino)?;
+        // Contents that no transaction writes go before it, so that its flush is theirs too.
+        self.core.cache.start_runs(&runs)?;
         runs.extend(F::Names::inode_run(self, ino)?);
         Ok(self.core.cache.await_commit(&runs))
     }

@@ -91,6 +91,11 @@ impl Held {
         self.blocked.iter().map(|blocked| blocked.id)
     }
 
+    /// How many changes wait for a flush.
+    pub(super) fn unflushed(&self) -> usize {
+        self.unflushed.len()
+    }
+
     /// The changes that were written and are not known to be on the disk.
     pub(super) fn written_ids(&self) -> impl Iterator<Item = ChangeId> {
         self.sent.iter().chain(&self.unflushed).copied()

@@ -166,6 +166,27 @@ impl<A> Order<A> {
         }
     }
 
+    /// Those of some blocks that have changes which wait for a flush, with the number of
+    /// these changes.
+    pub(crate) fn completed_changes(&self, memory: &Memory, blocks: &[u64]) -> Vec<(u64, usize)> {
+        match self {
+            Self::Plain(_) | Self::Journal(_) => Vec::new(),
+            Self::Soft(_) => {
+                let changes = |block| Some((block, memory.buffers.get(block)?.held.unflushed()));
+                blocks.iter().filter_map(|&block| changes(block)).collect()
+            }
+        }
+    }
+
+    /// The first of the changes of some blocks that waited for a flush are on the disk: as
+    /// many of each block as [`Order::completed_changes`] counted, and none was told since.
+    pub(crate) fn committed_first(&mut self, memory: &mut Memory, blocks: &[(u64, usize)]) {
+        match self {
+            Self::Plain(_) | Self::Journal(_) => {}
+            Self::Soft(soft) => soft.committed_first(memory, blocks),
+        }
+    }
+
     /// What has to happen before some changes are on the disk. A journal is asked
     /// otherwise (`Cache::settle_journalled`).
     pub(crate) fn to_settle(&self, memory: &Memory, changes: &[ChangeId]) -> ToSettle {

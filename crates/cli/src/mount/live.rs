@@ -15,7 +15,7 @@ use super::kernel::{
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
 use seekless_formats::InUse;
-use seekless_fs::operate::{NewFile, Operate, Ownership};
+use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
 use seekless_fs::{Attr, FsError};
 use seekless_units::Ino;
 use std::collections::HashMap;
@@ -154,7 +154,14 @@ impl LiveMount {
             let Some(work) = work else { break };
             work();
         }
-        locked().fsync(ino).map_err(errno)
+        let mut parts = FsyncParts::default();
+        while let Some(work) = {
+            let work = locked().fsync_part(ino, &mut parts);
+            work.map_err(errno)?
+        } {
+            work();
+        }
+        Ok(())
     }
 
     fn forget_times(&self, ino: u64, times: u64) {

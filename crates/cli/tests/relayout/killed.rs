@@ -24,7 +24,7 @@ fn killed_at_several_moments() {
     let mounted = Mounted::new(&scratch, &image, "rw");
     let start = Instant::now();
     let alone = relayout(mounted.text(), &trace, &[]);
-    let all = start.elapsed();
+    let mut all = start.elapsed();
     drop(mounted);
 
     let (before, after) = ("/data_seeks/before", "/data_seeks/after");
@@ -50,6 +50,10 @@ fn killed_at_several_moments() {
         }
         let was_killed = was_running && !output.status.success();
         killed += u32::from(was_killed);
+        if !was_running {
+            // It took less time than the first: the next ones are killed earlier.
+            all = all * part / 13;
+        }
         assert_eq!(held, account(mounted.text()), "{part}: something holds blocks");
         same("contents", &listing, &manifest(mounted.text(), &[]));
         drop(mounted);

@@ -210,7 +210,9 @@ impl<F: Indirect> Files<'_, F> {
 
     /// Enters a new block at the end of a path. The number in an indirect block
     /// that the disk leads to waits for the file's length: numbers past a file's
-    /// end stop a check ("PARTIALLY TRUNCATED INODE", `fsck_ffs`).
+    /// end stop a check ("PARTIALLY TRUNCATED INODE", `fsck_ffs`). The number in a new one
+    /// waits for nothing, as no number on the disk leads there: the one that leads to all of
+    /// them waits for what each of them leads to.
     pub(super) fn enter_indirect(
         &mut self,
         ino: Ino,
@@ -231,8 +233,7 @@ impl<F: Indirect> Files<'_, F> {
         let sectors = self.sectors(frag.saturating_mul(more));
         let node = self.core.node(ino)?;
         node.sectors = node.sectors.saturating_add(sectors);
-        // From the lowest up: each is whole before its number is entered above.
-        let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 4]>::from_slice(after));
+        let (mut number, mut after) = (run.get(), SmallVec::<[ChangeId; 8]>::from_slice(after));
         for (step, &place) in path.steps.iter().zip(&path.places).rev() {
             let Some((bitmap, init)) = step.fresh else {
                 after.extend(self.core.unless(Fault::IndirectBeforeLength, Some(sized)));
@@ -241,10 +242,10 @@ impl<F: Indirect> Files<'_, F> {
                 self.put_blocks(ino, Role::Attributes, &[])?;
                 return Ok(changed.id);
             };
-            let changed = self.put_pointer((step.at, place), number, entered, &after, None)?;
+            let changed = self.put_pointer((step.at, place), number, entered, &[], None)?;
             number = step.at.get();
             let whole = [bitmap, init, changed.id];
-            after = self.core.unless(Fault::IndirectBeforeInit, SmallVec::from_slice(&whole));
+            after.extend(self.core.unless(Fault::IndirectBeforeInit, whole.to_vec()));
         }
         if let Some(top) = self.core.node(ino)?.map.trees_mut().indirect.get_mut(path.tree) {
             *top = number;

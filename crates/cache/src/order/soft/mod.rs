@@ -127,7 +127,7 @@ impl<A> Soft<A> {
     /// What was written of these blocks and has completed is on the disk: whoever
     /// waited for it is told. What may be written from now on was not in it.
     pub(super) fn committed(&mut self, memory: &mut Memory, blocks: &[u64]) {
-        let (mut written, mut freed) = std::mem::take(&mut self.spare);
+        let mut written = std::mem::take(&mut self.spare.0);
         for &block in blocks {
             let Some(buffer) = memory.buffers.get_mut(block) else { continue };
             written.extend(buffer.held.unflushed.drain(..));
@@ -135,6 +135,23 @@ impl<A> Soft<A> {
                 written.extend(buffer.held.sent.drain(..));
             }
         }
+        self.commit_all(memory, written);
+    }
+
+    /// As [`Soft::committed`], of the first changes of each block that waited for a flush.
+    pub(super) fn committed_first(&mut self, memory: &mut Memory, blocks: &[(u64, usize)]) {
+        let mut written = std::mem::take(&mut self.spare.0);
+        for &(block, count) in blocks {
+            let Some(buffer) = memory.buffers.get_mut(block) else { continue };
+            debug_assert!(count <= buffer.held.unflushed.len(), "changes wait until they are told");
+            let count = count.min(buffer.held.unflushed.len());
+            written.extend(buffer.held.unflushed.drain(..count));
+        }
+        self.commit_all(memory, written);
+    }
+
+    fn commit_all(&mut self, memory: &mut Memory, mut written: Vec<ChangeId>) {
+        let mut freed = std::mem::take(&mut self.spare.1);
         for ids in written.chunks(AT_ONCE) {
             self.graph.fetch(ids);
             for &id in ids {

@@ -1,0 +1,298 @@
+//! How often an `fsync` flushes the device, under each discipline and format; and that one
+//! performed in parts leaves the file system to others while the device flushes.
+
+#![allow(missing_docs)]
+
+use seekless_cache::{Config, Discipline, JournalMode};
+use seekless_device::{BlockDevice, DeviceError, Durable, MemoryDevice, Ticket, VirtualClock};
+use seekless_fat::FatWidth;
+use seekless_ffs::Version;
+use seekless_formats::{InUse, Mounting, claim};
+use seekless_fs::Timestamp;
+use seekless_fs::operate::{FsyncParts, NewFile, Ownership};
+use seekless_units::{ByteLen, Ino, Lba};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Room for the least number of clusters that FAT32 has.
+const FAT32_SIZE: u64 = 40 << 20;
+const SIZE: u64 = 12 << 20;
+const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
+
+/// A device that counts flushes, and keeps what each would keep after a loss of power.
+struct Counting {
+    now: MemoryDevice,
+    flushes: AtomicU64,
+    /// Writes with force unit access: a device without it flushes for each.
+    forced: AtomicU64,
+    fails: AtomicBool,
+    stable: Mutex<Vec<u8>>,
+    /// Writes since the last flush.
+    unflushed: Mutex<Vec<(usize, Vec<u8>)>>,
+}
+
+impl Counting {
+    fn new(bytes: Vec<u8>) -> Arc<Self> {
+        let stable = Mutex::new(bytes.clone());
+        let (flushes, forced) = (AtomicU64::new(0), AtomicU64::new(0));
+        let fails = AtomicBool::new(false);
+        Arc::new(Self {
+            now: MemoryDevice::new(bytes),
+            flushes,
+            forced,
+            fails,
+            stable,
+            unflushed: Mutex::default(),
+        })
+    }
+
+    fn count(&self) -> u64 {
+        self.flushes.load(Ordering::SeqCst) + self.forced.load(Ordering::SeqCst)
+    }
+}
+
+impl BlockDevice for Counting {
+    fn len(&self) -> ByteLen {
+        self.now.len()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.now.read(at, buf)
+    }
+
+    fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+        self.unflushed.lock().unwrap().push((at.to_bytes().get() as usize, buf.to_vec()));
+        self.now.write(at, buf)
+    }
+
+    fn submit(&self, at: Lba, buf: &[u8], durable: Durable) -> Result<Option<Ticket>, DeviceError> {
+        self.write(at, buf)?;
+        if durable == Durable::OnCompletion {
+            self.forced.fetch_add(1, Ordering::SeqCst);
+            let from = at.to_bytes().get() as usize;
+            self.stable.lock().unwrap()[from..from + buf.len()].copy_from_slice(buf);
+        }
+        Ok(None)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        if self.fails.load(Ordering::SeqCst) {
+            let source = std::io::Error::other("no flush");
+            return Err(DeviceError::Io { at: Lba::ZERO, source });
+        }
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        let mut stable = self.stable.lock().unwrap();
+        for (from, bytes) in self.unflushed.lock().unwrap().drain(..) {
+            stable[from..from + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(())
+    }
+}
+
+/// An empty volume; `None` where its maker is not installed.
+fn make(format: &str, test: &str) -> Option<Vec<u8>> {
+    let size = if format == "fat32" { FAT32_SIZE } else { SIZE };
+    let device = MemoryDevice::new(vec![0; size as usize]);
+    match format {
+        "ufs1" | "ufs2" => {
+            let version = if format == "ufs1" { Version::Ufs1 } else { Version::Ufs2 };
+            let options = seekless_ffs::MakeOptions::new(version, ByteLen::new(size));
+            seekless_ffs::make(&device, &options).unwrap();
+        }
+        "fat16" | "fat32" => {
+            let width = if format == "fat16" { FatWidth::Fat16 } else { FatWidth::Fat32 };
+            let options = seekless_fat::MakeOptions::new(Some(width), ByteLen::new(size));
+            seekless_fat::make(&device, &options).unwrap();
+        }
+        _ => {
+            let name = format!("fsync-{test}-{format}-{}", std::process::id());
+            let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+            std::fs::write(&path, vec![0; size as usize]).unwrap();
+            let arguments = ["-q", "-F", "-b", "4096", "-t", format];
+            let made = Command::new("mke2fs").args(arguments).arg(&path).status();
+            let bytes = std::fs::read(&path).unwrap();
+            std::fs::remove_file(&path).unwrap();
+            return made.ok().filter(std::process::ExitStatus::success).map(|_| bytes);
+        }
+    }
+    let mut bytes = vec![0; size as usize];
+    device.read(Lba::ZERO, &mut bytes).unwrap();
+    Some(bytes)
+}
+
+fn open(device: &Arc<Counting>, discipline: Discipline) -> Box<dyn InUse> {
+    let device: Arc<dyn BlockDevice> = device.clone();
+    let known = claim(device.as_ref()).unwrap();
+    let mut mounting = Mounting::new(Config::new(discipline));
+    mounting.discipline = Some(discipline);
+    let wall = Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 });
+    (known.open_live)(device, Arc::new(VirtualClock::new()), &mounting, wall).unwrap()
+}
+
+fn append(live: &mut dyn InUse, ino: Ino, at: u64, len: usize) {
+    assert_eq!(live.write(ino, ByteLen::new(at), &vec![7; len]).unwrap(), len);
+}
+
+/// Each part of an `fsync`, with what `between` does while the device flushes.
+fn in_parts(live: &mut dyn InUse, ino: Ino, mut between: impl FnMut(&mut dyn InUse)) {
+    if let Some(begun) = live.start_fsync(ino).unwrap() {
+        while let Some(work) = live.work_towards(begun).unwrap() {
+            between(live);
+            work();
+        }
+    }
+    let mut parts = FsyncParts::default();
+    while let Some(work) = live.fsync_part(ino, &mut parts).unwrap() {
+        between(live);
+        work();
+    }
+}
+
+/// What a loss of power leaves has the first `len` bytes of a file.
+fn is_kept(device: &Counting, discipline: Discipline, name: &[u8], len: usize) -> bool {
+    // Without an order of changes nothing is known of the names that lead to a file.
+    if discipline == Discipline::Async {
+        return true;
+    }
+    let left = Counting::new(device.stable.lock().unwrap().clone());
+    let device: Arc<dyn BlockDevice> = left.clone();
+    let known = claim(device.as_ref()).unwrap();
+    let mut mounting = Mounting::new(Config::new(discipline));
+    (mounting.discipline, mounting.force) = (Some(discipline), true);
+    let wall = Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 });
+    let mut live =
+        (known.open_live)(device, Arc::new(VirtualClock::new()), &mounting, wall).unwrap();
+    let root = live.root();
+    let Some(ino) = live.lookup(root, name).unwrap() else { return false };
+    let mut bytes = vec![0; len];
+    live.read(ino, ByteLen::ZERO, &mut bytes).unwrap() == len && bytes.iter().all(|&b| b == 7)
+}
+
+const CASES: [(&str, Discipline, u64); 12] = [
+    ("ext2", Discipline::SoftUpdates, 2),
+    ("ext2", Discipline::Async, 1),
+    ("ext3", Discipline::Journal(JournalMode::Ordered), 2),
+    ("ext4", Discipline::Journal(JournalMode::Ordered), 2),
+    ("ext4", Discipline::Journal(JournalMode::Data), 2),
+    ("ext4", Discipline::Journal(JournalMode::Writeback), 2),
+    ("ufs1", Discipline::SoftUpdates, 2),
+    ("ufs2", Discipline::SoftUpdates, 2),
+    ("ufs2", Discipline::Async, 1),
+    ("fat16", Discipline::SoftUpdates, 3),
+    ("fat32", Discipline::SoftUpdates, 3),
+    ("fat32", Discipline::Async, 1),
+];
+
+#[test]
+fn an_append_costs_few_flushes_and_is_kept() {
+    let mut most = Vec::new();
+    for (format, discipline, bound) in CASES {
+        let Some(bytes) = make(format, "append") else { continue };
+        for apart in [false, true] {
+            let device = Counting::new(bytes.clone());
+            let mut live = open(&device, discipline);
+            if apart {
+                live.leave_work();
+            }
+            let root = live.root();
+            let ino = live.make(root, b"log", NewFile::Regular, OWNER).unwrap().ino;
+            append(&mut *live, ino, 0, 4096);
+            live.fsync(ino).unwrap();
+            let (mut size, mut highest) = (4096, 0);
+            // Over the ends of clusters, and into indirect blocks.
+            for _ in 0..60 {
+                let before = device.count();
+                append(&mut *live, ino, size, 3000);
+                size += 3000;
+                if apart {
+                    in_parts(&mut *live, ino, |_| {});
+                } else {
+                    live.fsync(ino).unwrap();
+                }
+                highest = highest.max(device.count() - before);
+            }
+            assert!(is_kept(&device, discipline, b"log", size as usize), "{format} {discipline}");
+            most.push((format, discipline.to_string(), apart, highest, bound));
+        }
+    }
+    let above: Vec<_> = most.iter().filter(|(.., highest, bound)| highest > bound).collect();
+    assert!(above.is_empty(), "{above:?} of {most:?}");
+}
+
+#[test]
+fn others_change_files_while_an_fsync_flushes() {
+    for (format, discipline, _) in CASES {
+        let Some(bytes) = make(format, "others") else { continue };
+        let device = Counting::new(bytes);
+        let mut live = open(&device, discipline);
+        live.leave_work();
+        let root = live.root();
+        let ino = live.make(root, b"log", NewFile::Regular, OWNER).unwrap().ino;
+        let other = live.make(root, b"other", NewFile::Regular, OWNER).unwrap().ino;
+        let (mut turn, mut asked) = (0, FsyncParts::default());
+        for n in 0..4u64 {
+            append(&mut *live, ino, n * 5000, 5000);
+            in_parts(&mut *live, ino, |live| {
+                turn += 1;
+                append(live, other, turn * 3000, 3000);
+                let name = format!("n{turn}");
+                live.make(root, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
+                // Another fsync waits for the flush that is under way, or for the commit.
+                asked = FsyncParts::default();
+                match live.start_fsync(other).unwrap() {
+                    Some(begun) => drop(live.work_towards(begun).unwrap()),
+                    None => drop(live.fsync_part(other, &mut asked).unwrap()),
+                }
+            });
+            let len = (n as usize + 1) * 5000;
+            assert!(is_kept(&device, discipline, b"log", len), "{format} {discipline}, {n}");
+        }
+        assert!(turn > 0, "{format} {discipline}: nothing was flushed apart");
+        live.unmount().unwrap();
+        let clean = Counting::new(device.stable.lock().unwrap().clone());
+        let mut again = open(&clean, discipline);
+        let found = again.lookup(again.root(), b"other").unwrap().expect("it is there");
+        assert_eq!(again.attr(found).unwrap().size, turn * 3000 + 3000);
+        again.unmount().unwrap();
+    }
+}
+
+#[test]
+fn a_flush_that_fails_fails_the_fsync() {
+    for (format, discipline, _) in CASES {
+        let Some(bytes) = make(format, "fails") else { continue };
+        let device = Counting::new(bytes);
+        let mut live = open(&device, discipline);
+        live.leave_work();
+        let root = live.root();
+        let ino = live.make(root, b"log", NewFile::Regular, OWNER).unwrap().ino;
+        append(&mut *live, ino, 0, 5000);
+        device.fails.store(true, Ordering::SeqCst);
+        let begun = live.start_fsync(ino);
+        let mut failed = begun.is_err();
+        if let Ok(Some(begun)) = begun {
+            loop {
+                match live.work_towards(begun) {
+                    Ok(Some(work)) => work(),
+                    Ok(None) => break,
+                    Err(_) => {
+                        failed = true;
+                        break;
+                    }
+                }
+            }
+        }
+        let mut parts = FsyncParts::default();
+        while !failed {
+            match live.fsync_part(ino, &mut parts) {
+                Ok(Some(work)) => work(),
+                Ok(None) => break,
+                Err(_) => failed = true,
+            }
+        }
+        assert!(failed, "{format} {discipline}");
+        device.fails.store(false, Ordering::SeqCst);
+        assert!(live.fsync(ino).is_err(), "{format} {discipline}");
+    }
+}
