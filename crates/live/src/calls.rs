@@ -281,10 +281,19 @@ impl<F: Format> Operate for Live<F> {
             }
         }
         left = left.and(self.write_back_all());
-        let closed = self.close();
-        self.noted(closed)?;
+        let Err(error) = &left else {
+            let closed = self.close();
+            self.noted(closed)?;
+            self.closed = true;
+            return Ok(());
+        };
+        // Everything else is written, and the volume is not marked clean: contents were lost.
+        self.format.closing();
+        let written = self.write_changes().and_then(|()| self.core.cache.flush());
+        self.broken.get_or_insert_with(|| error.to_string());
         self.closed = true;
-        left
+        let noted = self.format.note_failure(&mut self.core, error);
+        left.and(written).and(noted)
     }
 }
 

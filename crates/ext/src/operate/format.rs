@@ -57,7 +57,7 @@ impl Format for Ext {
             file_block: sb.block_size,
             blocks: sb.blocks.saturating_sub(fixed).saturating_sub(sb.first_block.get()),
             free,
-            available: free.saturating_sub(self.kept_blocks()),
+            available: free.saturating_sub(self.unavailable_blocks()),
             inodes: u64::from(sb.raw.s_inodes_count.get()),
             free_inodes: self.groups.totals().nifree.saturating_add(core.pending.inodes),
             name_max: u32::try_from(self.limits.name_max).unwrap_or(255),

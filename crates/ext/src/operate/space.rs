@@ -102,6 +102,20 @@ impl Ext {
         high << 32 | u64::from(raw.s_r_blocks_count_lo.get())
     }
 
+    /// Blocks that `statfs(2)` leaves out of the available ones: the reserve of the volume, and,
+    /// where files may have extents, the blocks that the kernel keeps for their trees
+    /// (`ext4_set_resv_clusters` of `fs/ext4/super.c`: a fiftieth, at most 4,096 clusters).
+    pub(super) fn unavailable_blocks(&self) -> u64 {
+        let sb = &self.volume.sb;
+        let for_trees = if sb.has_incompat(incompat::EXTENTS) {
+            // Volumes with clusters of several blocks are not opened for changes.
+            (sb.blocks / 50).min(4096)
+        } else {
+            0
+        };
+        self.kept_blocks().saturating_add(for_trees)
+    }
+
     /// Free blocks that may be taken now.
     pub(super) fn room_with_reserved(&self, core: &Core) -> u64 {
         let kept = if core.may_spend_reserve { 0 } else { self.kept_blocks() };

@@ -3,10 +3,10 @@
 
 use crate::interrupted::{bytes_of, e2fsck};
 use crate::kernel::mounted_with;
-use crate::shapes::{Shape, image, options, run};
+use crate::shapes::{Shape, image, image_with, options, run};
 use seekless_cache::{Config, Discipline, JournalMode};
 use seekless_device::{BlockDevice, DeviceError, MemoryDevice, VirtualClock};
-use seekless_ext::{ExtLive, preen};
+use seekless_ext::{ExtLive, LiveOptions, preen};
 use seekless_fs::FsError;
 use seekless_fs::operate::{NewFile, Operate, Ownership};
 use seekless_units::{ByteLen, Lba};
@@ -224,4 +224,38 @@ fn bytes_of_loop(device: &str) -> Vec<u8> {
     std::thread::sleep(std::time::Duration::from_millis(50));
     let image = std::fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap();
     std::fs::read(image.trim()).unwrap()
+}
+
+/// Contents that find no place when they are written back at last, because counts promised
+/// more than the bitmaps have: the unmount fails, and the volume is marked for a whole check.
+#[test]
+fn contents_lost_at_the_unmount_are_noted() {
+    let how = &["-O", "^metadata_csum,^flex_bg,^resize_inode,uninit_bg", "-J", "size=1", "-m", "0"];
+    let shape = Shape { kind: "ext4", block: 1024, mebibytes: 8, how };
+    let device = image_with(&shape, |file| {
+        let fill = format!("{file}.fill");
+        std::fs::write(&fill, vec![7; 8_000_000]).unwrap();
+        run("debugfs", &["-w", "-R", &format!("write {fill} fill"), file]);
+        std::fs::remove_file(&fill).unwrap();
+        // All blocks are taken then; the counts say that 200 are free.
+        for word in ["ssv free_blocks_count 200", "set_bg 0 free_blocks_count 200"] {
+            run("debugfs", &["-w", "-R", word, file]);
+        }
+        run("debugfs", &["-w", "-R", "set_bg 0 checksum calc", file]);
+    });
+    let clock = Arc::new(VirtualClock::new());
+    let config = Config::new(Discipline::Journal(JournalMode::Ordered));
+    let how = LiveOptions { delays: Some(true), ..options() };
+    let mut live = ExtLive::open(device.clone(), clock, config, how).unwrap();
+    let root = live.root();
+    let ino = live.make(root, b"late", NewFile::Regular, OWNER).unwrap().ino;
+    assert_eq!(live.write(ino, ByteLen::ZERO, &vec![5; 150_000]).unwrap(), 150_000);
+    let ended = live.unmount();
+    assert!(ended.is_err(), "what was written has no place");
+    let bytes = bytes_of(&*device);
+    assert!(bytes[STATE] & ERRORS != 0, "{ended:?}: the state is {}", bytes[STATE]);
+    assert!(word(&bytes, COUNT) > 0);
+    let (code, said, _) = e2fsck(&bytes, "-p");
+    assert!(said.contains("contains a file system with errors"), "{code:?}: {said}");
+    assert!(live.make(root, b"more", NewFile::Regular, OWNER).is_err());
 }

@@ -26,6 +26,7 @@ mod read_faults;
 mod replay;
 mod reserved;
 mod shapes;
+mod statfs;
 mod sums;
 mod worked;
 
