@@ -106,6 +106,28 @@ impl<A> Cache<A> {
         self.settle_in_order(changes)
     }
 
+    /// As [`Cache::settle`], for very many changes without a journal: all blocks that can be
+    /// written at a time are given to the device together, for its queue to sort, and waited
+    /// for together.
+    ///
+    /// # Errors
+    /// As [`Cache::settle`].
+    pub fn settle_together(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        debug_assert!(!self.is_journalled(), "a commit has them together");
+        self.poll()?;
+        loop {
+            let left = self.order.to_settle(&self.memory, changes);
+            if left.is_settled() {
+                return Ok(());
+            }
+            self.check_writable()?;
+            self.write_blocks(&left.to_write, false)?;
+            self.wait_for(&left.to_write)?;
+            self.wait_for(&left.under_way)?;
+            self.barrier()?;
+        }
+    }
+
     fn settle_in_order(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
         loop {
             let left = self.order.to_settle(&self.memory, changes);

@@ -131,7 +131,7 @@ fn some_pairs_survive_two_hundred_states_each() {
     {
         for target in &FORMATS {
             let all = workloads(target, "pairs");
-            let some: Vec<Script> = all.into_iter().skip(skip).step_by(97).collect();
+            let some: Vec<Script> = all.into_iter().skip(skip).step_by(194).collect();
             let settings = settings(discipline, Extent::Sample(200), 3);
             let (wrong, states) = look(target, settings, &some);
             assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
@@ -159,29 +159,29 @@ fn without_order_a_crash_does_damage_and_the_reproducer_shows_it() {
 
 /// A hundredth of the campaign in docs/crash.md. A test for each discipline, since they
 /// run at the same time.
-fn random_sequences_survive_sixty_states_each(discipline: Discipline) {
+fn random_sequences_survive_thirty_states_each(discipline: Discipline) {
     for target in &FORMATS {
-        let settings = settings(discipline, Extent::Sample(60), 3);
+        let settings = settings(discipline, Extent::Sample(30), 3);
         let (wrong, states) = look(target, settings, &workloads(target, "random:8"));
         assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
         assert_eq!(states.len(), 200);
-        assert!(states.iter().sum::<u64>() >= 11_000, "{states:?}");
+        assert!(states.iter().sum::<u64>() >= 5_500, "{states:?}");
     }
 }
 
 #[test]
 fn random_sequences_survive_under_soft_updates() {
-    random_sequences_survive_sixty_states_each(Discipline::SoftUpdates);
+    random_sequences_survive_thirty_states_each(Discipline::SoftUpdates);
 }
 
 #[test]
 fn random_sequences_survive_with_synchronous_writes() {
-    random_sequences_survive_sixty_states_each(Discipline::Sync);
+    random_sequences_survive_thirty_states_each(Discipline::Sync);
 }
 
 #[test]
 fn random_sequences_survive_with_names_written_at_once() {
-    random_sequences_survive_sixty_states_each(Discipline::Normal);
+    random_sequences_survive_thirty_states_each(Discipline::Normal);
 }
 
 /// Each of these was a fault of the file system.

@@ -137,7 +137,7 @@ impl Fat {
         let mut going: Vec<_> = self.unnamed.going.iter().collect();
         going.sort_unstable_by_key(|(at, _)| **at);
         ids.extend(going.iter().flat_map(|(_, (ids, _))| ids.iter().copied()));
-        core.cache.settle(&ids)?;
+        core.cache.settle_together(&ids)?;
         self.unnamed.drop_ended(core);
         Ok(frees)
     }
