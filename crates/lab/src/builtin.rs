@@ -8,6 +8,7 @@ use crate::experiment::Experiment;
 const EXPERIMENTS: &[(&str, &str)] = &[
     ("boots", include_str!("../experiments/boots.toml")),
     ("dirpref", include_str!("../experiments/dirpref.toml")),
+    ("dirpref-claims", include_str!("../experiments/dirpref-claims.toml")),
     ("maxcontigdirs", include_str!("../experiments/maxcontigdirs.toml")),
     ("reservation", include_str!("../experiments/reservation.toml")),
     ("scale", include_str!("../experiments/scale.toml")),
