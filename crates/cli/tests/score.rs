@@ -274,6 +274,16 @@ fn a_browser_shows_the_page() {
         let time = format!(" read, <b>{seconds:.2}</b> s on sata-7200</p>");
         assert!(dom.contains(&time), "{time} is not in\n{dom}");
     }
+    // Keys go through the requests as a pointer does.
+    let keys = "<script>for (const id of [\"map-0\", \"plot-1\"]) {\n\
+        const picture = document.getElementById(id);\n\
+        for (const key of [\"ArrowRight\", \"ArrowRight\"])\n\
+        picture.dispatchEvent(new KeyboardEvent(\"keydown\", { key }));\n\
+        picture.after(document.getElementById(\"tip\").cloneNode(true));\n}</script></body>";
+    fs::write(dir.join("map.html"), page.replace("</body>", keys)).unwrap();
+    let Some(dom) = browser(dir, &["--dump-dom"]) else { return };
+    let dom = String::from_utf8(dom.stdout).unwrap();
+    assert!(dom.matches("\nrequest 2: ").count() >= 2, "no request is told of in\n{dom}");
 }
 
 /// What is read in order takes less time than what is scattered, on any disk.

@@ -1,17 +1,17 @@
-//! Measured figures as bars on one scale, with marks where others measured
-//! them, as a part of an HTML page.
+//! Measured figures as dots on one logarithmic scale, with marks where others measured
+//! them, as a part of an HTML page. They are no bars: a length means nothing on such a scale.
 
-use crate::table::escape;
+use crate::table::{counted, escape};
 use std::fmt::Write;
 
-/// The drawing's width, the height of a bar and of the space between rows, in
+/// The drawing's width, the height of a line of dots and of the space between rows, in
 /// CSS pixels.
 const WIDTH: f64 = 680.0;
 const BAR: f64 = 12.0;
 const SPACE: f64 = 10.0;
-/// Room for a number beside a bar.
+/// Room for a number beside a dot.
 const NUMBER: f64 = 40.0;
-/// Where the bars begin, behind their labels, and where they end.
+/// Where the scale begins, behind the labels, and where it ends.
 const LEFT: f64 = 110.0;
 const RIGHT: f64 = 630.0;
 
@@ -26,7 +26,7 @@ pub struct Value {
     pub published: Option<f64>,
 }
 
-/// Bars of one thing, one for each series as far as there are.
+/// Dots of one thing, one for each series as far as there are.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// What they are of.
@@ -44,12 +44,12 @@ pub struct Group {
     pub rows: Vec<Row>,
 }
 
-/// Bars on one scale.
+/// Dots on one scale.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chart {
-    /// What each bar of a row is of; nothing is said of one alone.
+    /// The name of each dot of a row; nothing is said of one alone.
     pub series: Vec<String>,
-    /// Where bars begin; at the lowest power of ten when not given.
+    /// The figure at which nothing is gained, marked by a line.
     pub base: Option<f64>,
     /// Each may be folded away.
     pub groups: Vec<Group>,
@@ -71,7 +71,8 @@ impl Chart {
         let Some(scale) = Scale::of(self) else { return html };
         self.legend(&mut html);
         if self.folded {
-            let _ = writeln!(html, "<details><summary>{} groups</summary>", self.groups.len());
+            let groups = counted(self.groups.len() as u64, "group");
+            let _ = writeln!(html, "<details><summary>{groups}</summary>");
         }
         html.push_str("<div class=\"charts\">\n");
         for group in &self.groups {
@@ -124,6 +125,10 @@ impl Chart {
             escape(&group.label)
         );
         ticks(scale, bottom, html);
+        if let Some(base) = self.base {
+            let x = scale.x(base);
+            let _ = writeln!(html, "<path class=\"base\" d=\"M{x:.1} 0V{bottom:.1}\"/>");
+        }
         for (at, row) in group.rows.iter().enumerate() {
             let top = step * at as f64 + SPACE / 2.0;
             let middle = top + (step - SPACE) / 2.0 + 4.0;
@@ -148,24 +153,22 @@ impl Chart {
         scale: &Scale,
         html: &mut String,
     ) {
-        let (base, end) = (scale.x(self.base.unwrap_or(scale.low)), scale.x(value.value));
+        let end = scale.x(value.value);
         let published = value.published.map(|value| format!(", published {value}"));
         let name = self.series.get(series).map_or("", |name| name);
         let _ = write!(
             html,
             "<g><title>{}, {}: {:.2}{}</title>\
-             <rect class=\"bar-{}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+             <circle class=\"bar-{}\" cx=\"{end:.1}\" cy=\"{:.1}\" r=\"{:.1}\"/>",
             escape(label),
             escape(name),
             value.value,
             published.unwrap_or_default(),
             self.class(series),
-            base.min(end),
-            top + 1.0,
-            (end - base).abs().max(1.0),
-            BAR - 2.0,
+            top + BAR / 2.0,
+            BAR / 2.0 - 1.0,
         );
-        let mut right = end.max(base);
+        let mut right = end + BAR / 2.0 - 1.0;
         if let Some((low, high)) = value.range.filter(|(low, high)| low < high) {
             let (low, high, y) = (scale.x(low), scale.x(high), top + BAR / 2.0);
             let _ = write!(
@@ -178,7 +181,7 @@ impl Chart {
         if let Some(published) = value.published {
             let x = scale.x(published);
             let _ = write!(html, "<path class=\"published\" d=\"M{x:.1} {top:.1}v{BAR:.1}\"/>");
-            // The number stands beside the bar, but not on the mark.
+            // The number stands beside the dot, but not on the mark.
             if x > right - 6.0 && x < right + NUMBER {
                 right = x;
             }
@@ -257,19 +260,18 @@ mod tests {
         let html = chart(rows, None).html();
         assert!(html.contains("a&lt;b") && html.contains("g&amp;"));
         // Two powers of ten: 10 is in the middle, 100 at the end.
-        assert!(html.contains("class=\"bar-old\" x=\"110.0\" y=\"6.0\" width=\"260.0\""), "{html}");
+        assert!(html.contains("class=\"bar-old\" cx=\"370.0\" cy=\"11.0\""), "{html}");
         assert!(html.contains("class=\"published\" d=\"M630.0 "), "{html}");
         assert_eq!(html.matches("<path class=\"published\"").count(), 1);
     }
 
     #[test]
-    fn bars_begin_where_nothing_is_won() {
+    fn a_line_marks_where_nothing_is_gained() {
         let html = chart(vec![row("a", [(0.1, None), (10.0, None)])], Some(1.0)).html();
-        assert!(html.contains("class=\"bar-old\" x=\"110.0\" y=\"6.0\" width=\"260.0\""), "{html}");
-        assert!(
-            html.contains("class=\"bar-new\" x=\"370.0\" y=\"18.0\" width=\"260.0\""),
-            "{html}"
-        );
+        assert!(html.contains("class=\"bar-old\" cx=\"110.0\" cy=\"11.0\""), "{html}");
+        assert!(html.contains("class=\"bar-new\" cx=\"630.0\" cy=\"23.0\""), "{html}");
+        assert!(html.contains("class=\"base\" d=\"M370.0 0V"), "{html}");
+        assert!(!html.contains("<rect"), "a length means nothing on a logarithmic scale");
     }
 
     #[test]
@@ -278,7 +280,7 @@ mod tests {
         let rows = vec![Row { label: "a".into(), values: vec![None, Some(value)] }];
         let html = chart(rows, None).html();
         assert!(html.contains("class=\"range\" d=\"M110.0 23.0H630.0"), "{html}");
-        assert_eq!(html.matches("<rect").count(), 1);
+        assert_eq!(html.matches("<circle").count(), 1);
     }
 
     #[test]

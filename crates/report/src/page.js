@@ -4,6 +4,8 @@
   const byId = (id) => document.getElementById(id);
   const LEFT = 64, GAP = 2, PLOT = 170, NEAR = 8, THIN = 6, FOLD = 14;
   const format = (n) => n.toLocaleString("en-US");
+  const plural = (n, name) => (n === 1 ? name : name + "s");
+  const counted = (n, name) => format(n) + " " + plural(n, name);
   // As the tables show sizes.
   const size = (bytes) => {
     for (const [unit, name] of [[2 ** 50, "P"], [2 ** 40, "T"], [2 ** 30, "G"], [2 ** 20, "M"], [2 ** 10, "K"]]) {
@@ -182,7 +184,7 @@
     context.fillText("at " + size(disk.low * disk.block_size), 0, 8);
     context.fillText("at " + size(disk.high * disk.block_size), 0, bottom - 6);
     context.textAlign = "right";
-    context.fillText(format(mostRequests) + " requests", width - 2, PLOT - 8);
+    context.fillText(counted(mostRequests, "request"), width - 2, PLOT - 8);
     context.textAlign = "left";
     context.fillText("1", LEFT, PLOT - 8);
     for (let at = 0; at < disk.shown; at++) {
@@ -204,7 +206,8 @@
     if (!disk.plot) return;
     const last = disk.shown - 1, value = (column) => (last < 0 ? 0 : disk.reads[column][last]);
     disk.counts.replaceChildren();
-    const parts = [[format(value("requests")), " requests, "], [format(value("seeks")), " seeks, "],
+    const named = (column, name) => [format(value(column)), " " + plural(value(column), name) + ", "];
+    const parts = [named("requests", "request"), named("seeks", "seek"),
       [size(value("read") * disk.block_size), " read"]];
     for (const { device, us } of disk.reads.times)
       parts.push([((last < 0 ? 0 : us[last]) / 1e6).toFixed(2), " s on " + device]);
@@ -249,7 +252,7 @@
     const reads = disk.reads, bytes = (blocks) => size(blocks * disk.block_size);
     return disk.paths[reads.path[at]] + "\nrequest " + format(reads.requests[at]) + ": " +
       disk.purposes[reads.purpose[at]] + ", for " + disk.ops[reads.op[at]] + " (event " + format(reads.event[at]) +
-      ")\nblock " + format(reads.start[at]) + ", " + format(reads.len[at]) + " blocks, " + bytes(reads.len[at]);
+      ")\nblock " + format(reads.start[at]) + ", " + counted(reads.len[at], "block") + ", " + bytes(reads.len[at]);
   }
 
   const CLASSES = { m: "metadata", d: "directories", f: "file data", i: "internal", ".": "free" };
@@ -264,19 +267,43 @@
     return "group " + disk.labels[row] + ", from block " + format(block) + ": " + (CLASSES[letter.toLowerCase()] || "");
   }
 
+  const tip = byId("tip");
+  function showTip(text, x, y) {
+    tip.hidden = !text;
+    tip.textContent = text;
+    const right = x + 16 + tip.offsetWidth > innerWidth;
+    tip.style.left = Math.max(4, right ? x - 16 - tip.offsetWidth : x + 16) + "px";
+    tip.style.top = Math.min(y + 16, innerHeight - tip.offsetHeight - 4) + "px";
+  }
+
   function hover(canvas, find) {
-    const tip = byId("tip");
     canvas.addEventListener("pointermove", (event) => {
       const box = canvas.getBoundingClientRect();
-      const text = find(event.clientX - box.left, event.clientY - box.top, box.width);
-      tip.hidden = !text;
-      tip.textContent = text;
-      const right = event.clientX + 16 + tip.offsetWidth > innerWidth;
-      tip.style.left = Math.max(4, right ? event.clientX - 16 - tip.offsetWidth : event.clientX + 16) + "px";
-      tip.style.top = Math.min(event.clientY + 16, innerHeight - tip.offsetHeight - 4) + "px";
+      showTip(find(event.clientX - box.left, event.clientY - box.top, box.width), event.clientX, event.clientY);
     });
     canvas.addEventListener("pointerleave", () => { tip.hidden = true; });
   }
+
+  // With the focus on a picture, arrow keys go through `count()` things, of which `tell(at,
+  // width)` has the text and the place.
+  function walk(canvas, count, tell) {
+    let at = -1;
+    canvas.addEventListener("keydown", (event) => {
+      const all = count(), page = Math.max(2, Math.ceil(all / 20));
+      const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -all, End: all };
+      if (event.key === "Escape") { tip.hidden = true; return; }
+      if (!(event.key in steps) || all === 0) return;
+      event.preventDefault();
+      at = Math.max(0, Math.min(all - 1, at + steps[event.key]));
+      const [text, x, y] = tell(at, canvas.clientWidth), box = canvas.getBoundingClientRect();
+      showTip(text, box.left + x, box.top + y);
+    });
+    canvas.addEventListener("blur", () => { tip.hidden = true; });
+  }
+
+  // The first cell of each run of equal ones on the map.
+  const runs = (disk) => [...disk.letters].flatMap((letter, at) =>
+    letter !== " " && (at % disk.columns === 0 || disk.letters[at - 1] !== letter) && !rows.folds[Math.floor(at / disk.columns)] ? [at] : []);
 
   for (const disk of disks) {
     const reads = disk.reads;
@@ -285,6 +312,15 @@
       const at = settings.path ? nearest(disk, position, x, y, 5) : -1;
       return at < 0 ? describeCell(disk, x, y, width) : describe(disk, at);
     });
+    const cells = disk.plot ? [] : runs(disk);
+    walk(disk.map, () => (disk.plot ? disk.shown : cells.length), (at, width) => {
+      if (disk.plot) return [describe(disk, at), ...place(disk, reads.start[at], width)];
+      const row = Math.floor(cells[at] / disk.columns);
+      const x = LEFT + ((cells[at] % disk.columns) + 0.5) * (width - LEFT) / disk.columns, y = rows.tops[row] + 1;
+      return [describeCell(disk, x, y, width), x, y];
+    });
+    if (disk.plot) walk(disk.plot, () => disk.shown, (at, width) =>
+      [describe(disk, at), plotX(disk, at, width), plotY(disk, reads.start[at])]);
     if (disk.plot) hover(disk.plot, (x, y, width) => {
       const at = nearest(disk, (at) => [plotX(disk, at, width), plotY(disk, reads.start[at]), 1], x, y, 1);
       return at < 0 ? "" : describe(disk, at);

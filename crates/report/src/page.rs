@@ -3,7 +3,7 @@
 use crate::disk::{Class, Disk};
 use crate::fold::{folds, groups_of};
 use crate::grid::{Cell, Shape, cells};
-use crate::table::{Table, escape, grouped};
+use crate::table::{Table, counted, escape, grouped};
 use crate::terminal::row_label;
 use seekless_units::{ByteLen, format_size};
 use serde::Serialize;
@@ -84,7 +84,7 @@ pub fn html(page: &Page, disks: &[Disk]) -> String {
     html.push_str("</div>\n");
     let _ = write!(
         html,
-        "<div id=\"tip\" hidden></div>\n\
+        "<div id=\"tip\" role=\"status\" hidden></div>\n\
          <script type=\"application/json\" id=\"data\">{data}</script>\n\
          <script>\n{SCRIPT}</script>\n</body>\n</html>\n"
     );
@@ -122,27 +122,55 @@ fn section(at: usize, disk: &Disk, shape: Shape, every: usize, html: &mut String
     let _ = write!(
         html,
         "<section class=\"disk\">\n<h2>{} <small>{}; a row is {}, {}</small></h2>\n\
-         <p class=\"counts\" id=\"counts-{at}\"></p>\n<canvas id=\"map-{at}\"></canvas>\n",
+         <p class=\"counts\" id=\"counts-{at}\"></p>\n{}",
         escape(&disk.name),
         bytes(disk.whole.len),
         bytes(shape.row_blocks),
         row_name(disk, shape),
+        canvas("map", at, &format!("Map of {}. {}", disk.name, in_words(disk))),
     );
     if !disk.reads.list.is_empty() {
         let _ = write!(
             html,
             "<h3>Place on the disk, request by request <small>(the part that is read, \
-             on a scale of its own)</small></h3>\n<canvas id=\"plot-{at}\"></canvas>\n"
+             on a scale of its own)</small></h3>\n{}",
+            canvas("plot", at, &format!("Requests of {} in order. {}", disk.name, in_words(disk)))
         );
     }
     if every > 1 && !disk.reads.list.is_empty() {
         let _ = writeln!(
             html,
-            "<p class=\"note\">Of {} requests every {every}th is drawn; all are counted.</p>",
+            "<p class=\"note\">Of {} requests one in {every} is drawn; all are counted.</p>",
             grouped(disk.reads.list.len() as u64)
         );
     }
     html.push_str("</section>\n");
+}
+
+/// A picture that the script draws. Readers of the page who do not see it get its text; with the
+/// focus on it, arrow keys go through what it shows.
+fn canvas(kind: &str, at: usize, text: &str) -> String {
+    let text = escape(text);
+    format!(
+        "<canvas id=\"{kind}-{at}\" tabindex=\"0\" role=\"img\" aria-label=\"{text} \
+         Arrow keys go through it.\" aria-describedby=\"tip\">{text}</canvas>\n"
+    )
+}
+
+/// A disk's size and what is read from it, as a sentence.
+fn in_words(disk: &Disk) -> String {
+    let size =
+        |blocks: u64| format_size(ByteLen::new(blocks.saturating_mul(u64::from(disk.block_size))));
+    let reads = &disk.reads;
+    if reads.list.is_empty() {
+        return format!("{} in {}.", size(disk.whole.len), counted(disk.whole.len, "block"));
+    }
+    let is_seek = |distance: Option<u64>| distance.is_some_and(|distance| distance > 0);
+    let seeks = reads.with_distance().filter(|&(_, distance)| is_seek(distance)).count() as u64;
+    let read = reads.list.iter().map(|read| read.extent.len).sum();
+    let requests = counted(reads.list.len() as u64, "request");
+    let seeks = counted(seeks, "seek");
+    format!("{requests}, {seeks}, {} of {} read.", size(read), size(disk.whole.len))
 }
 
 /// What a row is, in words.
@@ -353,8 +381,21 @@ mod tests {
         disk.reads = reads(&list);
         let html = html(&Page::default(), &[disk.clone(), disk]);
         assert!(html.len() < 5_000_000, "{}", html.len());
-        assert!(html.contains("Of 100,000 requests every "), "says that it is thinned out");
+        assert!(html.contains("Of 100,000 requests one in "), "says that it is thinned out");
         assert!(html.contains(",100000]"), "the last request is there");
+    }
+
+    #[test]
+    fn pictures_have_a_text() {
+        let mut disk = disk();
+        disk.name = "a \"disk\"".into();
+        disk.reads = reads(&[(20, 1, "f"), (60, 2, "f")]);
+        let html = html(&Page::default(), &[disk]);
+        assert_eq!(html.matches("<canvas").count(), 2);
+        assert_eq!(html.matches("role=\"img\"").count(), 2);
+        let text = "Map of a &quot;disk&quot;. 2 requests, 1 seek, ";
+        assert!(html.contains(&format!("aria-label=\"{text}")), "{text}");
+        assert!(html.contains(&format!(">{text}")), "the text stands in the canvas as well");
     }
 
     #[test]

@@ -65,6 +65,12 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A number of things, whose name takes an `s` but for one of them: `1 seek`, `1,234 seeks`.
+#[must_use]
+pub fn counted(number: u64, name: &str) -> String {
+    format!("{} {name}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// One line of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
