@@ -65,7 +65,8 @@ impl<F: Format> Live<F> {
         match (all.iter().any(|xattr| xattr.name == kind.name()), mode) {
             (true, XattrMode::Create) => return Err(FsError::Exists(shown())),
             (false, XattrMode::Replace) => return Err(FsError::NoAttribute(shown())),
-            (false, _) if value.is_none() => return Err(FsError::NoAttribute(shown())),
+            // Unlike other attributes, a list that is not there can be removed (`set_posix_acl`).
+            (false, _) if value.is_none() => return Ok(()),
             (there, _) => {
                 if let (AclKind::Access, Some(acl)) = (kind, &acl) {
                     perm = acl.applied(perm, keeps_setgid);

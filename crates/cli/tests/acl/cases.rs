@@ -132,6 +132,78 @@ fn a_minimal_default_list_leaves_no_attribute() {
     }
 }
 
+/// Only the owner sets and removes lists. Setting one changes the time of the last change, not
+/// that of the contents. An empty list, and removing one that is not there, are as under the
+/// kernel. (Cases of xfstests generic/237, 307 and 529.)
+#[test]
+fn lists_belong_to_the_owner_and_change_the_inode() {
+    if !ready() {
+        return;
+    }
+    for shape in SHAPES {
+        let mut twins = Twins::new(shape);
+        let said = twins.both(
+            "touch f; chown 1000:1000 f; chmod 640 f
+             as bob 022 setfacl -m u:1001:rwx f 2>/dev/null || echo refused
+             as ann 022 setfacl -m u:1001:r f && getfacl -cn f
+             as bob 022 setfacl -b f 2>/dev/null || echo refused
+             changed=$(stat -c %z f); modified=$(stat -c %y f); sleep 1.1
+             setfacl -m u:1002:rw f
+             [ \"$changed\" != \"$(stat -c %z f)\" ] && echo changed
+             [ \"$modified\" = \"$(stat -c %y f)\" ] && echo not modified
+             changed=$(stat -c %z f); sleep 1.1; setfacl -b f
+             [ \"$changed\" != \"$(stat -c %z f)\" ] && echo removed
+             cat > put.py <<'END'
+import os
+access = 'system.posix_acl_access'
+for name, value in [('f', b'\\2\\0\\0\\0'), ('f', b''), ('f', b'\\2\\0\\0'), ('.', b'\\2\\0\\0\\0')]:
+    try:
+        os.setxattr(name, access, value)
+        print(name, value, 'set', oct(os.stat('f').st_mode))
+    except OSError as error:
+        print(name, value, error.errno)
+for kind in ['access', 'default']:
+    try:
+        os.removexattr('f', 'system.posix_acl_' + kind)
+        print(kind, 'removed')
+    except OSError as error:
+        print(kind, error.errno)
+END
+             python3 put.py; rm put.py; getfattr -m - f; stat -c %a f",
+        );
+        assert_eq!(said.matches("refused").count(), 2, "{said}");
+        assert!(said.contains("\nchanged\nnot modified\nremoved\n"), "{said}");
+        twins.end("getfacl -cn f");
+    }
+}
+
+/// Directories that are searched by a list alone, and lists under other numbers of users. (Cases
+/// of xfstests generic/053, 105 and 318.)
+#[test]
+fn directories_are_searched_by_their_lists() {
+    if !ready() {
+        return;
+    }
+    let mut twins = Twins::new(EXT4);
+    let said = twins.both(
+        "mkdir -p top/sub; echo deep > top/sub/f; chmod 711 top; chmod 700 top/sub
+         look() { as $1 022 cat top/sub/f 2>&1 | sed 's/.*: //'; as $1 022 ls top/sub 2>&1 | sed 's/.*: //'; }
+         look bob; setfacl -m u:1001:x top/sub; look bob; setfacl -m u:1001:rx top/sub; look bob
+         chmod g-x top/sub; look bob; chmod g+x top/sub; setfacl -m o::rx top/sub; setfacl -m u:1001:- top/sub
+         look bob; look cid
+         mkdir m; chown 1000:1000 m; chmod 700 m; setfacl -m u:1001:rwx,d:u:1001:rwx m
+         as bob 022 touch m/made && stat -c '%u %a' m/made && getfacl -cn m/made
+         as bob 022 chmod 600 m/made; getfacl -cn m/made
+         inside() { setpriv --reuid 1000 --regid 1000 --clear-groups unshare --map-root-user \"$@\"; }
+         inside getfacl -cn m/made; inside setfacl -m u:0:r m/made 2>/dev/null || echo refused
+         inside touch m/own; inside setfacl -m u:0:r m/own; getfacl -cn m/own
+         inside setfacl -m u:7:r m/own 2>/dev/null || echo no such user there; getfacl -cn m/own",
+    );
+    assert!(said.contains("deep") && said.contains("Permission denied"), "{said}");
+    assert!(said.contains("no such user there") && said.contains("refused"), "{said}");
+    twins.end("lists .");
+}
+
 /// Set-group-id that is asked for at creation, in a directory of a group of which the caller is
 /// not, goes also where the default list takes the group's right to execute.
 #[test]
