@@ -14,6 +14,7 @@ mod members;
 mod pax;
 mod reader;
 mod spool;
+mod xz;
 
 use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;

@@ -49,7 +49,7 @@ impl Judges {
         let is_installed = |name: &&str| {
             Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success())
         };
-        if !["tar", "bsdtar"].iter().all(|name| is_installed(name)) {
+        if !["tar", "bsdtar"].iter().all(is_installed) {
             skip("bsdtar is not installed");
             return false;
         }
