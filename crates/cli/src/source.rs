@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// What is changed on the way from a source.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SourceArgs {
-    /// Exclude files that match PATTERN, as in .gitignore (repeatable)
+    /// Exclude files that match PATTERN, a line as in .gitignore; of several, the last that
+    /// matches decides, and !PATTERN keeps files (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Set the owner and group of all files
