@@ -127,6 +127,27 @@ fn dictionaries_that_need_too_much_memory_are_refused() {
     refused(&bytes, "the second block");
 }
 
+/// Refused as unsupported, not as damaged.
+#[test]
+fn unknown_filters_are_unsupported() {
+    let temp = archive();
+    let packed = temp.path().join("packed");
+    for (script, known) in [("xz --delta=dist=4 --lzma2", 3), ("xz", 0x21)] {
+        shell(temp.path(), &format!("{script} -c archive > packed"));
+        let mut bytes = fs::read(&packed).unwrap();
+        let len = (usize::from(bytes[12]) + 1) * 4;
+        let header = &mut bytes[12..12 + len];
+        let filter = header[2..].iter().position(|&byte| byte == known).unwrap() + 2;
+        header[filter] = 0x3c;
+        let mut crc = Crc::new();
+        crc.update(&header[..len - 4]);
+        header[len - 4..].copy_from_slice(&crc.sum().to_le_bytes());
+        fs::write(&packed, &bytes).unwrap();
+        let error = listing(&packed).unwrap_err();
+        assert!(matches!(error, FsError::Unsupported(_)), "{script}: {error}");
+    }
+}
+
 #[test]
 fn an_index_of_more_blocks_than_there_are_is_refused() {
     let temp = archive();

@@ -171,7 +171,8 @@ impl<'a> Reader<'a> {
     /// The contents of an extended header.
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, FsError> {
         if size > EXTENSION_MAX {
-            return Err(self.error(self.at, ArchiveFault::Number("size of an extended header")));
+            let what = format!("extended header of {size} bytes, more than 4M");
+            return Err(self.unsupported(self.at, b"extended header", &what));
         }
         if size > self.len - self.at {
             return Err(self.error(self.at, ArchiveFault::Truncated));

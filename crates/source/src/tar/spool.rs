@@ -207,6 +207,9 @@ fn copy(
     }
 }
 
+/// Parts of messages of decoders about what is sound, but not read here.
+const UNSUPPORTED: &[&str] = &["unsupported", "Unsupported", "Dictionary mismatch"];
+
 /// What a decompressor says of bad input comes as an I/O error.
 fn read_error(name: &str, compression: Compression, offset: u64, error: io::Error) -> FsError {
     let format = match compression {
@@ -229,6 +232,12 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
             format!("archive compressed with a dictionary of {size} bytes, more than {most}");
         let command = "xz -dc FILE | seekless build - ...";
         return FsError::Unsupported(format!("{name}: {what} ({command})"));
+    }
+    // What the decoders say of features that they do not have.
+    let text = error.to_string();
+    if error.raw_os_error().is_none() && UNSUPPORTED.iter().any(|said| text.contains(said)) {
+        let what = format!("{name}: archive compressed with {format}: {text}");
+        return FsError::Unsupported(format!("{what} (decompress it: ... | seekless build - ...)"));
     }
     let what = match error.kind() {
         io::ErrorKind::UnexpectedEof => "unexpected end of file".to_string(),

@@ -262,7 +262,7 @@ fn check_filters(header: &[u8]) -> io::Result<()> {
         let (properties, behind) = behind.split_at_checked(len).ok_or_else(malformed)?;
         rest = behind;
         if (id == LZMA2) != (nth == count) {
-            return Err(bad("the last filter must be LZMA2, and no other"));
+            return Err(bad("unsupported filters: only the last may be LZMA2, and must"));
         }
         if id != LZMA2 {
             continue;

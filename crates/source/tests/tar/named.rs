@@ -165,6 +165,10 @@ fn names_that_no_directory_takes_are_refused_with_the_entry() {
         .unwrap();
     let error = ours(&archive).unwrap_err();
     assert!(error.contains("byte 2048: d/nnn") && error.contains("longer than 255"), "{error}");
+    let large = extended(b'x', b"PaxHeaders/x", Format::Ustar, &vec![b'a'; 5 << 20]);
+    fs::write(&archive, [large, file("f")].concat()).unwrap();
+    let error = ours(&archive).unwrap_err();
+    assert!(error.starts_with("unsupported: ") && error.contains("5242880 bytes"), "{error}");
     let star = Header { kind: b'S', ..Header::new(b"sparse", b'S') }.block().to_vec();
     fs::write(&archive, [star, vec![0; 1024]].concat()).unwrap();
     let error = ours(&archive).unwrap_err();
