@@ -162,8 +162,9 @@ fn escaped(path: &[u8]) -> String {
         .collect()
 }
 
-/// The first thing that neither judge has as we do.
-pub(crate) fn difference(ours: &Listing, judges: &[Verdict; 2]) -> Option<String> {
+/// What neither judge has as we do.
+pub(crate) fn differences(ours: &Listing, judges: &[Verdict; 2]) -> Vec<String> {
+    let mut differences = Vec::new();
     let trees: Vec<&Listing> =
         std::iter::once(ours).chain(judges.iter().map(|judge| &judge.listing)).collect();
     let paths: BTreeSet<&String> = trees.iter().flat_map(|tree| tree.keys()).collect();
@@ -172,7 +173,9 @@ pub(crate) fn difference(ours: &Listing, judges: &[Verdict; 2]) -> Option<String
             trees.iter().map(|tree| tree.get(path)).collect();
         let is_there = |nth: usize| found[nth].is_some();
         if is_there(0) != is_there(1) && is_there(0) != is_there(2) {
-            return Some(format!("{path}: {}", if is_there(0) { "only ours" } else { "not ours" }));
+            let whose = if is_there(0) { "only ours" } else { "not ours" };
+            differences.push(format!("{path}: {whose}"));
+            continue;
         }
         let Some(mine) = found[0] else { continue };
         let (gnu, bsd) = (found[1], found[2]);
@@ -193,9 +196,9 @@ pub(crate) fn difference(ours: &Listing, judges: &[Verdict; 2]) -> Option<String
             };
             if !know.is_empty() && !know.iter().any(matches) {
                 let shown: Vec<_> = know.iter().map(|fields| fields.get(key)).collect();
-                return Some(format!("{path}: {key}: ours {value:?}, theirs {shown:?}"));
+                differences.push(format!("{path}: {key}: ours {value:?}, theirs {shown:?}"));
             }
         }
     }
-    None
+    differences
 }
