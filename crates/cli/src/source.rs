@@ -1,7 +1,7 @@
 //! Opening a source by path, with the options that all commands share that
 //! take one.
 
-use crate::args::{OpenArgs, PlaceArgs};
+use crate::args::{OpenArgs, PlaceArgs, count};
 use crate::failure::{Failure, Kind};
 use crate::image::{self, FORMATS, in_use, open_options};
 use crate::say::warning;
@@ -63,7 +63,7 @@ impl SourceArgs {
 }
 
 fn parse_owner(text: &str) -> Result<(u32, u32), String> {
-    let parse = |part: &str| part.parse().ok();
+    let parse = |part: &str| count(part).ok();
     let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));
     owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
 }

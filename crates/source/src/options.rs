@@ -173,7 +173,9 @@ impl FromStr for IdRange {
     /// Reads `FROM:TO:COUNT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not FROM:TO:COUNT");
-        let mut numbers = text.split(':').map(|part| part.parse::<u32>().map_err(|_| bad()));
+        let is_signed = |part: &str| part.starts_with('+');
+        let number = |part: &str| part.parse::<u32>().ok().filter(|_| !is_signed(part));
+        let mut numbers = text.split(':').map(|part| number(part).ok_or_else(bad));
         let mut next = || numbers.next().unwrap_or_else(|| Err(bad()));
         let range = Self { from: next()?, to: next()?, count: next()? };
         let ends = [range.from, range.to].map(|start| start.checked_add(range.count));
