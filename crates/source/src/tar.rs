@@ -323,5 +323,11 @@ fn xattrs(entry: &Entry, attr: &NodeAttr) -> Result<Vec<Xattr>, ArchiveFault> {
             xattrs.push(Xattr { name: name.to_vec(), value });
         }
     }
+    // Symlinks have no lists, and only directories have one for what is made in them.
+    xattrs.retain(|xattr| match AclKind::of(&xattr.name) {
+        Some(AclKind::Access) => attr.kind != FileKind::Symlink,
+        Some(AclKind::Default) => attr.kind == FileKind::Directory,
+        None => true,
+    });
     Ok(xattrs)
 }

@@ -266,7 +266,9 @@ fn records(
             ),
             14 => record(b"ctime", b""),
             15 => record(b"mtime", random.text(&[b"-1.5", b"-3", b"", b"1.", b".5", b"1e3"])),
-            16 => record(b"size", random.text(&[b"0", b"", b"1", b"512", b"x", b"-1"])),
+            16 if !is_global => {
+                record(b"size", random.text(&[b"0", b"", b"1", b"512", b"x", b"-1"]))
+            }
             17 => record(b"uid", random.text(&[b"", b"-1", b"4294967296", b"007", b" 5"])),
             18 => record(b"linkpath", random.text(&[b"", b"a", b"nope"])),
             19 => record(b"", b"nothing"),
