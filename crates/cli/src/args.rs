@@ -2,10 +2,12 @@
 
 use crate::cmd;
 use crate::failure::Failure;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use seekless_units::{ByteLen, parse_size};
 use std::ffi::OsStr;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 /// Keeps data that is used together close together on disk.
 #[derive(Parser, Debug)]
@@ -44,6 +46,71 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// A whole number in plain digits: no sign, which would look like "so many more".
+pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_plain);
+    number.ok_or_else(|| format!("'{text}' is not a whole number, or is out of range"))
+}
+
+/// Takes suggestions out of an error that are no other spelling of what was given: clap's
+/// measure finds `--owner` near `--chown`.
+pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
+    use ContextKind::{
+        InvalidArg, InvalidSubcommand, InvalidValue, SuggestedArg, SuggestedSubcommand,
+        SuggestedValue,
+    };
+    let texts = |error: &clap::Error, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    for (given, suggested) in [
+        (InvalidArg, SuggestedArg),
+        (InvalidSubcommand, SuggestedSubcommand),
+        (InvalidValue, SuggestedValue),
+    ] {
+        let (given, tips) = (texts(error, given), texts(error, suggested));
+        let is_near = |tip: &String| given.iter().any(|given| is_other_spelling(given, tip));
+        if !tips.is_empty() && !tips.iter().any(is_near) {
+            error.remove(suggested);
+            // It is that of the suggestion.
+            error.remove(ContextKind::Usage);
+        }
+    }
+    // How to pass an option as a value.
+    if error.kind() == ErrorKind::UnknownArgument
+        && texts(error, InvalidArg).iter().any(|arg| arg.starts_with("--"))
+    {
+        error.remove(ContextKind::Suggested);
+    }
+}
+
+/// Whether two words differ in two letters at most, and in less than half of them, or one
+/// goes on where the other ends.
+fn is_other_spelling(given: &str, known: &str) -> bool {
+    let given = given.split('=').next().unwrap_or_default().trim_start_matches('-');
+    let known = known.trim_start_matches('-');
+    let distance = distance(given.as_bytes(), known.as_bytes());
+    let is_start = given.len() > 2 && (known.starts_with(given) || given.starts_with(known));
+    is_start || (distance <= 2 && distance * 2 < given.len())
+}
+
+/// Letters to be added, taken out or changed (Levenshtein's distance).
+fn distance(from: &[u8], to: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (nth, byte) in from.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = nth + 1;
+        for (at, other) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(byte != other);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
 }
 
 fn is_option(arg: &OsStr) -> bool {

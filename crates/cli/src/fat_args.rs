@@ -1,5 +1,6 @@
 //! Options that only FAT images have.
 
+use crate::args::{count, count as number};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use seekless_fat::{FatWidth, Losses, Lost, MakeOptions};
@@ -11,24 +12,24 @@ use seekless_units::{ByteLen, parse_size};
 #[command(next_help_heading = "Options for FAT images (as in mkfs.fat)")]
 pub(crate) struct FatMakeArgs {
     /// Width of the FAT with --format fat: 12, 16 or 32
-    #[arg(short = 'F', long, value_name = "BITS")]
+    #[arg(short = 'F', long, value_name = "BITS", value_parser = count::<u32>)]
     fat_size: Option<u32>,
     /// Sectors per cluster (-s), a power of two up to 128 [default: chosen from the
     /// size]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
     sectors_per_cluster: Option<u32>,
     /// Sector size in bytes: 512, 1024, 2048 or 4096 [default: 512]
     #[arg(short = 'S', long, value_parser = parse_size)]
     sector_size: Option<ByteLen>,
     /// Number of FATs (-f), 1 to 4 [default: 2]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
     fats: Option<u32>,
     /// Reserved sectors in front of the FATs, at least [default: 32 on FAT32, else 1]
-    #[arg(short = 'R', long, value_name = "COUNT")]
+    #[arg(short = 'R', long, value_name = "COUNT", value_parser = count::<u32>)]
     reserved_sectors: Option<u32>,
     /// Entries of the root directory, at least (FAT12, FAT16) [default: 512, or 112 or
     /// 224 on floppy disks]
-    #[arg(short = 'r', long, value_name = "COUNT")]
+    #[arg(short = 'r', long, value_name = "COUNT", value_parser = count::<u32>)]
     root_entries: Option<u32>,
     /// Volume label, as --label
     #[arg(short = 'n', value_name = "LABEL")]
@@ -40,10 +41,10 @@ pub(crate) struct FatMakeArgs {
     #[arg(long)]
     no_align: bool,
     /// Sector of the copy of the boot sector (FAT32) [default: 6]
-    #[arg(long, value_name = "SECTOR")]
+    #[arg(long, value_name = "SECTOR", value_parser = count::<u32>)]
     backup_sector: Option<u32>,
     /// Sectors in front of the volume on its disk [default: 0]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = count::<u32>)]
     hidden_sectors: Option<u32>,
 }
 
@@ -61,7 +62,7 @@ impl FatMakeArgs {
         let count = |option: &str, text: &Option<String>, long: Option<u32>| match text {
             Some(text) => {
                 let bad = || Failure::usage(format!("{option}: '{text}' is not a number"));
-                text.parse().map(Some).map_err(|_| bad())
+                number(text).map(Some).map_err(|_| bad())
             }
             None => Ok(long),
         };

@@ -37,7 +37,10 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return args::refuse(&error),
+        Err(mut error) => {
+            args::drop_far_suggestions(&mut error);
+            return args::refuse(&error);
+        }
     };
     say::begin(&cli.global);
     match cmd::run(&cli) {

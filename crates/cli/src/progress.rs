@@ -1,17 +1,28 @@
 //! Progress bars for long work: on a terminal only, and not when told.
 
 use crate::args::Global;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use seekless_units::ByteLen;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use seekless_units::{ByteLen, format_size};
+use std::fmt::Write;
 
 /// A bar that counts bytes to `total`.
 pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total.get()), target(global));
-    let style = ProgressStyle::with_template(
-        "{elapsed_precise} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-    );
+    let style =
+        ProgressStyle::with_template("{elapsed_precise} {wide_bar} {done}/{total} {rate}/s {eta}");
+    // Sizes as everywhere else: 512K, 1.5G.
+    let size = |of: fn(&ProgressState) -> u64| {
+        move |state: &ProgressState, out: &mut dyn Write| {
+            let _ = out.write_str(&format_size(ByteLen::new(of(state))));
+        }
+    };
     match style {
-        Ok(style) => bar.with_style(style),
+        Ok(style) => bar.with_style(
+            style
+                .with_key("done", size(|state| state.pos()))
+                .with_key("total", size(|state| state.len().unwrap_or_default()))
+                .with_key("rate", size(|state| state.per_sec() as u64)),
+        ),
         Err(_) => bar,
     }
 }

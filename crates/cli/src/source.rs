@@ -1,7 +1,7 @@
 //! Opening a source by path, with the options that all commands share that
 //! take one.
 
-use crate::args::{OpenArgs, PlaceArgs};
+use crate::args::{OpenArgs, PlaceArgs, count};
 use crate::failure::{Failure, Kind};
 use crate::image::{self, FORMATS, in_use, open_options};
 use crate::say::warning;
@@ -19,7 +19,8 @@ use std::path::{Path, PathBuf};
 /// What is changed on the way from a source.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct SourceArgs {
-    /// Exclude files that match PATTERN, as in .gitignore (repeatable)
+    /// Exclude files that match PATTERN, a line as in .gitignore; of several, the last that
+    /// matches decides, and !PATTERN keeps files (repeatable)
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<String>,
     /// Set the owner and group of all files
@@ -62,7 +63,7 @@ impl SourceArgs {
 }
 
 fn parse_owner(text: &str) -> Result<(u32, u32), String> {
-    let parse = |part: &str| part.parse().ok();
+    let parse = |part: &str| count(part).ok();
     let owner = text.split_once(':').and_then(|(uid, gid)| parse(uid).zip(parse(gid)));
     owner.ok_or_else(|| format!("'{text}' is not UID:GID"))
 }

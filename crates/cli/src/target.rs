@@ -7,6 +7,7 @@
 mod block;
 mod copy;
 mod qcow2;
+mod streamed;
 
 pub(crate) use copy::{copy_of_table, copy_range};
 
@@ -20,8 +21,10 @@ use seekless_device::{BlockDevice, Window};
 use seekless_fs::FsError;
 use seekless_host::block_device::{backing_file, number, overlap};
 use seekless_units::{ByteLen, Lba};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use streamed::StreamTarget;
 
 /// What the file of an image is.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +47,7 @@ enum Sink {
     File(Output),
     Qcow2(Qcow2Target),
     Device(BlockTarget),
+    Stream(StreamTarget),
 }
 
 impl Target {
@@ -71,6 +75,23 @@ impl Target {
         Ok(Self { path: path.into(), sink, given: Mutex::new(None) })
     }
 
+    /// Begins writing to standard output, if that is no terminal.
+    pub(crate) fn standard_output(format: Option<OutputFormat>) -> Result<Self, Failure> {
+        if format == Some(OutputFormat::Qcow2) {
+            return Err(Failure::usage("standard output takes raw images"));
+        }
+        let sink = Sink::Stream(StreamTarget::begin()?);
+        Ok(Self { path: "standard output".into(), sink, given: Mutex::new(None) })
+    }
+
+    /// Of an image for standard output, the file from which it is copied there.
+    pub(crate) fn streamed(&self) -> Result<Option<File>, Failure> {
+        match &self.sink {
+            Sink::Stream(target) => target.file().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// What it is called.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -80,7 +101,7 @@ impl Target {
     pub(crate) fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
-            Sink::File(_) | Sink::Qcow2(_) => None,
+            Sink::File(_) | Sink::Qcow2(_) | Sink::Stream(_) => None,
         }
     }
 
@@ -135,6 +156,7 @@ impl Target {
     ) -> Result<Arc<dyn BlockDevice>, Failure> {
         let device: Arc<dyn BlockDevice> = match &self.sink {
             Sink::File(output) => file_of_length(&output.file()?, len, &self.path)?,
+            Sink::Stream(target) => file_of_length(&target.file()?, len, &self.path)?,
             Sink::Qcow2(target) => target.device(len)?,
             Sink::Device(target) => {
                 let window = Window::new(target.device(len, global)?, Lba::ZERO, len);
@@ -175,6 +197,7 @@ impl Target {
             Sink::File(output) => output.finish(),
             Sink::Qcow2(target) => target.finish(),
             Sink::Device(target) => target.finish(),
+            Sink::Stream(target) => target.finish(),
         }
     }
 }

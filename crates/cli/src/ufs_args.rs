@@ -1,5 +1,6 @@
 //! Options that only a built UFS image has.
 
+use crate::args::count;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use seekless_ffs::{BuildOptions, Optimization};
@@ -13,20 +14,17 @@ pub(crate) struct UfsArgs {
     /// full block [default: one eighth of a block]
     #[arg(long, short = 'f', value_parser = parse_size)]
     pub(crate) fragment_size: Option<ByteLen>,
-    /// Bytes of space per inode [default: chosen from the contents]
-    #[arg(long, short = 'i', value_parser = parse_size)]
-    bytes_per_inode: Option<ByteLen>,
     /// What the allocator optimizes for
     #[arg(long, value_enum)]
     optimize: Option<Spare>,
     /// Maximum number of blocks of a file in one cylinder group
-    #[arg(long, value_name = "BLOCKS")]
+    #[arg(long, value_name = "BLOCKS", value_parser = count::<u32>)]
     maxbpg: Option<u32>,
     /// Expected average file size, used to place directories
     #[arg(long, value_parser = parse_size)]
     avgfilesize: Option<ByteLen>,
     /// Expected average number of files per directory
-    #[arg(long, value_name = "FILES")]
+    #[arg(long, value_name = "FILES", value_parser = count::<u32>)]
     avgfpdir: Option<u32>,
     /// Enable soft updates
     #[arg(long)]
@@ -58,7 +56,6 @@ impl UfsArgs {
         if let Some(size) = self.avgfilesize {
             make.avgfilesize = small(size)?;
         }
-        make.bytes_per_inode = self.bytes_per_inode.map(small).transpose()?;
         make.optimization = match self.optimize {
             Some(Spare::Space) => Optimization::Space,
             Some(Spare::Time) | None => Optimization::Time,
@@ -75,7 +72,6 @@ impl UfsArgs {
     pub(crate) fn refuse(&self) -> Result<(), Failure> {
         let given = [
             (self.fragment_size.is_some(), "--fragment-size"),
-            (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
             (self.optimize.is_some(), "--optimize"),
             (self.maxbpg.is_some(), "--maxbpg"),
             (self.avgfilesize.is_some(), "--avgfilesize"),

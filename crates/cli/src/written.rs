@@ -107,6 +107,23 @@ impl Written {
         }
     }
 
+    /// The same under another name than that by which it is read.
+    pub(crate) fn under(mut self, name: &str) -> Self {
+        let read = self.path.display().to_string();
+        self.text = self.text.replacen(&read, name, 1);
+        self.fields.insert("path".into(), "-".into());
+        self
+    }
+
+    /// Tells it on standard error, also as fields.
+    pub(crate) fn tell_on_standard_error(&self, global: &Global) {
+        if global.json {
+            say::error_line(&Value::from(self.fields.clone()).to_string());
+        } else {
+            self.tell_aside(global);
+        }
+    }
+
     /// Tells it on standard error, where standard output is not the command's own.
     pub(crate) fn tell_aside(&self, global: &Global) {
         if !global.json && !global.quiet {

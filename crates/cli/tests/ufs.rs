@@ -155,7 +155,7 @@ fn new_file_systems_are_the_same_twice() {
         &["-f", "256"],
         &["-f", "64K"],
         &["-m", "100"],
-        &["-h", "0"],
+        &["--avgfpdir", "0"],
         &["-L", "a label of more than thirty-one bytes"],
     ] {
         let args =

@@ -48,6 +48,7 @@ const NAMES: &[(&str, Word, u32)] = &[
     ("btree_dir", Word::RoCompat, ro_compat::BTREE_DIR),
     ("huge_file", Word::RoCompat, ro_compat::HUGE_FILE),
     ("uninit_bg", Word::RoCompat, ro_compat::GDT_CSUM),
+    ("uninit_groups", Word::RoCompat, ro_compat::GDT_CSUM),
     ("gdt_csum", Word::RoCompat, ro_compat::GDT_CSUM),
     ("dir_nlink", Word::RoCompat, ro_compat::DIR_NLINK),
     ("extra_isize", Word::RoCompat, ro_compat::EXTRA_ISIZE),

@@ -14,6 +14,7 @@
 
 pub mod archive;
 pub mod directory;
+mod excludes;
 pub mod image;
 pub mod layered;
 pub mod manifest;
@@ -27,9 +28,10 @@ mod unpack;
 
 pub use archive::ArchiveSource;
 pub use directory::DirectorySource;
+pub use excludes::Excludes;
 pub use image::ImageSource;
 pub use layered::LayeredSource;
-pub use options::{DroppedXattrs, Excludes, IdMap, IdRange, MetadataCalls, Notices, TreeOptions};
+pub use options::{DroppedXattrs, IdMap, IdRange, MetadataCalls, Notices, TreeOptions};
 
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_fs::FsError;

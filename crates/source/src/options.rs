@@ -1,10 +1,9 @@
 //! What is changed on the way from a source to a tree: names left out, owners
 //! replaced, times clamped. The same for every kind of source.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use crate::excludes::Excludes;
 use seekless_fs::tree::NodeAttr;
 use seekless_fs::{FsError, Timestamp, Xattr};
-use std::path::Path;
 use std::str::FromStr;
 
 /// What every source applies to its files.
@@ -174,7 +173,9 @@ impl FromStr for IdRange {
     /// Reads `FROM:TO:COUNT`.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("'{text}' is not FROM:TO:COUNT");
-        let mut numbers = text.split(':').map(|part| part.parse::<u32>().map_err(|_| bad()));
+        let is_signed = |part: &str| part.starts_with('+');
+        let number = |part: &str| part.parse::<u32>().ok().filter(|_| !is_signed(part));
+        let mut numbers = text.split(':').map(|part| number(part).ok_or_else(bad));
         let mut next = || numbers.next().unwrap_or_else(|| Err(bad()));
         let range = Self { from: next()?, to: next()?, count: next()? };
         let ends = [range.from, range.to].map(|start| start.checked_add(range.count));
@@ -215,88 +216,9 @@ impl IdMap {
     }
 }
 
-/// Names to leave out, as patterns in the manner of `.gitignore`.
-///
-/// A pattern with a slash at its start or inside matches paths from the root
-/// of the tree; one without matches a name in any directory. A slash at the
-/// end restricts it to directories. `*` and `?` do not match a slash, `**`
-/// does. A directory that is left out takes along what is below.
-#[derive(Clone, Debug, Default)]
-pub struct Excludes {
-    any: Option<GlobSet>,
-    directories: Option<GlobSet>,
-}
-
-impl Excludes {
-    /// Compiles patterns.
-    ///
-    /// # Errors
-    /// The pattern that does not parse and why, as the message to show.
-    pub fn new<S: AsRef<str>>(patterns: &[S]) -> Result<Self, String> {
-        let compile = |directories: bool| -> Result<Option<GlobSet>, String> {
-            let mut set = GlobSetBuilder::new();
-            let mut empty = true;
-            for pattern in patterns.iter().map(AsRef::as_ref) {
-                if pattern.ends_with('/') == directories {
-                    set.add(glob(pattern)?);
-                    empty = false;
-                }
-            }
-            if empty { Ok(None) } else { set.build().map(Some).map_err(|e| e.to_string()) }
-        };
-        Ok(Self { any: compile(false)?, directories: compile(true)? })
-    }
-
-    /// Whether nothing is left out.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.any.is_none() && self.directories.is_none()
-    }
-
-    /// Whether a pattern names this path, given relative to the root.
-    #[must_use]
-    pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
-        use std::os::unix::ffi::OsStrExt;
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        let hit = |set: &Option<GlobSet>| set.as_ref().is_some_and(|set| set.is_match(path));
-        hit(&self.any) || (is_dir && hit(&self.directories))
-    }
-}
-
-fn glob(pattern: &str) -> Result<globset::Glob, String> {
-    let body = pattern.trim_end_matches('/');
-    let body = match body.strip_prefix('/') {
-        Some(rooted) => rooted.to_string(),
-        None if body.contains('/') => body.strip_prefix("./").unwrap_or(body).to_string(),
-        None => format!("**/{body}"),
-    };
-    GlobBuilder::new(&body)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| format!("pattern '{pattern}': {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_match_as_gitignore_has_them() {
-        let excludes = Excludes::new(&["*.o", "/build", "doc/*.tmp", "cache/"]).unwrap();
-        for (path, is_dir, hit) in [
-            ("a.o", false, true),
-            ("x/y/a.o", false, true),
-            ("build", true, true),
-            ("x/build", true, false),
-            ("doc/a.tmp", false, true),
-            ("doc/x/a.tmp", false, false),
-            ("x/cache", true, true),
-            ("x/cache", false, false),
-        ] {
-            assert_eq!(excludes.matches(path.as_bytes(), is_dir), hit, "{path}");
-        }
-        assert!(Excludes::new(&["a[".to_string()]).is_err());
-    }
 
     #[test]
     fn ids_outside_the_map_are_refused() {

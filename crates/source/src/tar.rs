@@ -14,6 +14,7 @@ mod members;
 mod pax;
 mod reader;
 mod spool;
+mod xz;
 
 use crate::archive::{ArchiveSource, Contents, Layer};
 use crate::options::TreeOptions;
@@ -117,6 +118,7 @@ pub(crate) fn read_into(
         }
         reader.check_start()?;
     }
+    unpacker.begin_archive();
     let mut sparse = Vec::new();
     let mut foreign = BTreeSet::new();
     while let Some(entry) = reader.next()? {
@@ -139,6 +141,9 @@ pub(crate) fn read_into(
         foreign.extend(foreign_names(&entry).filter(|name| !dropped.has(name.as_bytes())));
         add(unpacker, &entry, &path, raw.ends_with(b"/"), key).map_err(|error| match error {
             AddError::Fault(fault) => reader.error(entry.offset, fault.of_entry(&raw)),
+            AddError::Fs(FsError::Invalid(why)) => {
+                FsError::Invalid(reader.about(entry.offset, &raw, &why))
+            }
             AddError::Fs(error) => error,
         })?;
     }
@@ -236,7 +241,7 @@ fn add(
     };
     let kind = match header.kind() {
         b'1' => return unpacker.link(path, &relative(&link())?, attr(entry, FileKind::Regular)?),
-        b'0' | 0 if is_dir_name => FileKind::Directory,
+        b'0' | 0 | b'7' if is_dir_name => FileKind::Directory,
         b'0' | 0 | b'7' | b'S' => FileKind::Regular,
         b'2' => FileKind::Symlink,
         b'3' => FileKind::CharDevice,
@@ -318,5 +323,11 @@ fn xattrs(entry: &Entry, attr: &NodeAttr) -> Result<Vec<Xattr>, ArchiveFault> {
             xattrs.push(Xattr { name: name.to_vec(), value });
         }
     }
+    // Symlinks have no lists, and only directories have one for what is made in them.
+    xattrs.retain(|xattr| match AclKind::of(&xattr.name) {
+        Some(AclKind::Access) => attr.kind != FileKind::Symlink,
+        Some(AclKind::Default) => attr.kind == FileKind::Directory,
+        None => true,
+    });
     Ok(xattrs)
 }

@@ -2,6 +2,7 @@
 
 use crate::options::TreeOptions;
 use crate::tar::AddError;
+use seekless_fs::acl::AclKind;
 use seekless_fs::tree::{NewPayload, NodeAttr, NodeId, Tree, TreeBuilder};
 use seekless_fs::{ArchiveFault, FileKind, FsError, Timestamp, Xattr};
 use std::collections::HashSet;
@@ -20,6 +21,8 @@ pub(crate) struct Unpacker {
     implied: HashSet<NodeId>,
     /// The directory of the entry before: the next is usually there too.
     last: Option<(Vec<u8>, NodeId)>,
+    /// Directories that the archive in hand has an entry for.
+    told: HashSet<NodeId>,
 }
 
 /// A finished tree.
@@ -39,7 +42,13 @@ impl Unpacker {
     pub(crate) fn new(options: TreeOptions) -> Self {
         let builder = TreeBuilder::new(missing_directory(Timestamp::default()));
         let implied = HashSet::from([NodeId::ROOT]);
-        Self { builder, options, root_known: false, implied, last: None }
+        let told = HashSet::new();
+        Self { builder, options, root_known: false, implied, last: None, told }
+    }
+
+    /// What follows is from another archive.
+    pub(crate) fn begin_archive(&mut self) {
+        self.told.clear();
     }
 
     /// Adds a file at a path without `.`, `..` or empty components.
@@ -60,8 +69,7 @@ impl Unpacker {
             self.root_known = true;
             self.implied.remove(&NodeId::ROOT);
             self.builder.set_attr(NodeId::ROOT, attr);
-            self.builder.set_xattrs(NodeId::ROOT, xattrs)?;
-            return Ok(());
+            return self.set_xattrs(NodeId::ROOT, xattrs);
         }
         let (parent, name) = self.parent(path, mtime)?;
         // What is replaced may be on the way to the directory remembered.
@@ -72,8 +80,22 @@ impl Unpacker {
         }
         let node = self.builder.add(parent, name, attr, payload)?;
         self.implied.remove(&node);
-        self.builder.set_xattrs(node, xattrs)?;
-        Ok(())
+        self.set_xattrs(node, xattrs)
+    }
+
+    /// Sets the extended attributes of what an entry is about. A directory that has several
+    /// entries in one archive keeps those that only an earlier one gives, as it does where
+    /// the archive is extracted, but no access control lists, which go with the mode.
+    fn set_xattrs(&mut self, node: NodeId, mut xattrs: Vec<Xattr>) -> Result<(), AddError> {
+        if self.builder.node(node).kind == FileKind::Directory && !self.told.insert(node) {
+            let is_kept = |old: &&Xattr| {
+                AclKind::of(&old.name).is_none() && xattrs.iter().all(|new| new.name != old.name)
+            };
+            let kept: Vec<Xattr> =
+                self.builder.xattrs(node).iter().filter(is_kept).cloned().collect();
+            xattrs.extend(kept);
+        }
+        Ok(self.builder.set_xattrs(node, xattrs)?)
     }
 
     /// Adds another name for a file that is there. `attr` is what the entry

@@ -4,7 +4,7 @@ mod image;
 mod mounted;
 mod show;
 
-use crate::args::{Global, PlaceArgs};
+use crate::args::{Global, PlaceArgs, count};
 use crate::failure::{Failure, Kind};
 use crate::progress;
 use crate::say::say;
@@ -70,7 +70,7 @@ pub(crate) struct AgeArgs {
     profile: String,
     /// Number of operations to perform (files created, appended to, truncated, linked,
     /// renamed and removed; directories created and removed)
-    #[arg(long, value_name = "N", required_unless_present = "show_profile")]
+    #[arg(long, value_name = "N", required_unless_present = "show_profile", value_parser = count::<u64>)]
     ops: Option<u64>,
     /// Target fullness, as a share of the space available to users (as df shows
     /// it)

@@ -1,6 +1,7 @@
 //! `seekless build`: an ext, UFS or FAT image from a tree.
 
 mod disk;
+mod ext_args;
 mod fat;
 mod flags;
 mod room;
@@ -10,11 +11,11 @@ mod write;
 
 pub(crate) use write::{Place, write_built};
 
-use crate::args::{Global, OpenArgs};
+use crate::args::{Global, OpenArgs, count};
 use crate::cmd::trace;
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
-use crate::output::directory_of;
+use crate::output::{directory_of, name_of};
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::target::{OutputFormat, Target};
 use crate::ufs_args::UfsArgs;
@@ -23,6 +24,7 @@ use crate::written::Written;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args, ValueEnum};
 use disk::DiskArgs;
+use ext_args::ExtArgs;
 use room::{Room, RoomArgs};
 use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
@@ -45,6 +47,8 @@ A block device is written in place: it must not be in use, and if it holds somet
 that is known, --force is needed. It is made zeros first as far as the image reaches,
 and its beginning is written last: until then it shows no file system. Files named
 *.qcow2 are written as qcow2 images, for which qemu-img is needed (package qemu-utils).
+With -o - the raw image goes to standard output when it is complete, holes as zeros;
+what was written is then said on standard error, with --json as well.
 
 Several sources are laid over one another, as the layers of a container image:
 a file replaces what an earlier source has under its path, a directory is
@@ -72,6 +76,7 @@ Examples:
   seekless build rootfs/ -o /dev/vg0/root
   seekless build rootfs/ -o /dev/vg0/root --force --size 4G
   seekless build rootfs/ -o disk.qcow2 --size 10G
+  seekless build rootfs/ -o - | zstd > disk.img.zst
   SOURCE_DATE_EPOCH=1700000000 seekless build rootfs/ -o disk.img
   docker save debian:12 | seekless build - -o disk.img
   seekless build images.tar -o disk.img --tag debian:12
@@ -90,8 +95,8 @@ pub(crate) struct BuildArgs {
     /// for an archive on standard input. Of several, each is laid over those before it
     #[arg(required = true, value_name = "SOURCE")]
     sources: Vec<PathBuf>,
-    /// The image to write: a file, or a block device, which the file system fills unless
-    /// --size or --free is given
+    /// The image to write: a file, - for standard output, or a block device, which the file
+    /// system fills unless --size or --free is given
     #[arg(short, long, value_name = "IMG")]
     output: PathBuf,
     /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
@@ -118,8 +123,12 @@ pub(crate) struct BuildArgs {
     /// Inode size in bytes, from 128 to the block size [default: 256]
     #[arg(long, short = 'I', value_parser = parse_size)]
     inode_size: Option<ByteLen>,
+    /// Bytes of space per inode (ext, UFS) [default: 16K of --size, else chosen from the
+    /// contents]
+    #[arg(long, short = 'i', value_parser = parse_size, conflicts_with = "inodes")]
+    bytes_per_inode: Option<ByteLen>,
     /// Number of inodes [default: chosen from the size and contents]
-    #[arg(long, short = 'N')]
+    #[arg(long, short = 'N', value_parser = count::<u32>)]
     inodes: Option<u32>,
     /// Use only features that these systems and boot loaders know, for example
     /// debian11,grub2.06; --features may add others that they know (ext)
@@ -132,8 +141,8 @@ pub(crate) struct BuildArgs {
     /// Volume label (at most 16 bytes, 31 for UFS, 11 characters for FAT)
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Volume UUID, or `random` for a new one in each image (ext; FAT: `random` only)
-    /// [default: derived from the contents]
+    /// Volume UUID; `random` or `time` for a new one in each image, `clear` for zeros (ext;
+    /// FAT: `random` only) [default: derived from the contents]
     #[arg(long, short = 'U', value_parser = WantedUuid::parse)]
     uuid: Option<WantedUuid>,
     /// Journal size [default: chosen from the size of the file system]
@@ -142,6 +151,8 @@ pub(crate) struct BuildArgs {
     /// Percentage of blocks reserved for root [default: 5, or 8 for UFS]
     #[arg(long, short = 'm', value_parser = parse_percent)]
     reserved: Option<u32>,
+    #[command(flatten)]
+    ext: ExtArgs,
     #[command(flatten)]
     disk: DiskArgs,
     #[command(flatten)]
@@ -196,12 +207,13 @@ impl BuildArgs {
     fn options(&self, room: Room) -> Result<BuildOptions, Failure> {
         let plain = BuildOptions::default();
         let (features, _) = self.wanted_features()?;
-        Ok(BuildOptions {
+        let mut options = BuildOptions {
             size: room.whole(),
             spare: room.spare(),
             block_size: self.block_size.map_or(Ok(plain.block_size), small)?,
             inode_size: self.inode_size.map_or(Ok(plain.inode_size), small)?,
             inodes: self.inodes,
+            inode_ratio: self.bytes_per_inode.map(small).transpose()?,
             features,
             label: self.label.clone().into_bytes(),
             uuid: self.uuid.map(WantedUuid::bytes).transpose()?,
@@ -209,7 +221,14 @@ impl BuildArgs {
             reserved: self.reserved.unwrap_or(plain.reserved),
             made: source_date_epoch()?.map(|secs| Timestamp { secs, nanos: 0 }),
             ..plain
-        })
+        };
+        self.ext.apply(&mut options)?;
+        Ok(options)
+    }
+
+    /// Whether the image goes to standard output.
+    fn is_streamed(&self) -> bool {
+        self.output.as_os_str() == "-"
     }
 }
 
@@ -227,7 +246,11 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     // What is wrong with the arguments is said before anything is looked at.
     options(args, args.room.room())?;
     refuse_output_in_source(args)?;
-    let target = Target::create(&args.output, args.force, args.output_format)?;
+    let target = if args.is_streamed() {
+        Target::standard_output(args.output_format)?
+    } else {
+        Target::create(&args.output, args.force, args.output_format)?
+    };
     target.refuse_source(args.sources.iter().chain(args.disk.source()))?;
     let options = options(args, room_on(args, &target)?)?;
     if args.disk.is_wanted() {
@@ -246,6 +269,7 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let purpose = Purpose::Build { latest: source_date_epoch()? };
     let mut tree_args = args.tree.clone();
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
+    tree_args.dropped.all |= args.ext.drops_xattrs();
     let source = source::open_layers(&args.sources, &tree_args, args.open, purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
@@ -260,13 +284,21 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
         disk.finish(args, &target, size, global)?;
     }
     let sealed = args.verity.seal(&target, size, tree, global)?;
+    let streamed = target.streamed()?;
     target.finish()?;
     if !global.quiet || global.json {
         let files = source.tree().nodes().len() as u64;
-        let written = Written::image_in(&args.output, &args.disk.place(), files)?;
-        let is_random = args.uuid == Some(WantedUuid::Random);
-        let written = if is_random { written.with_uuid(&args.disk.place())? } else { written };
-        sealed.iter().fold(written, |written, sealed| sealed.tell(written)).tell(global);
+        let path = streamed.as_ref().map_or_else(|| args.output.clone(), name_of);
+        let written = Written::image_in(&path, &args.disk.place(), files)?;
+        let is_fresh = args.uuid.is_some_and(WantedUuid::is_fresh);
+        let written = if is_fresh { written.with_uuid(&args.disk.place())? } else { written };
+        let written = sealed.iter().fold(written, |written, sealed| sealed.tell(written));
+        if streamed.is_some() {
+            // Standard output has the image.
+            written.under("standard output").tell_on_standard_error(global);
+        } else {
+            written.tell(global);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -364,7 +396,7 @@ fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch
 /// with every build.
 fn refuse_output_in_source(args: &BuildArgs) -> Result<(), Failure> {
     // A device only has its node there.
-    if seekless_host::block_device::number(&args.output).is_some() {
+    if args.is_streamed() || seekless_host::block_device::number(&args.output).is_some() {
         return Ok(());
     }
     let Ok(output) = directory_of(&args.output).canonicalize() else { return Ok(()) };
@@ -394,6 +426,9 @@ fn wrong(error: FsError) -> Failure {
 /// Percent with up to two decimals, in hundredths.
 fn parse_percent(text: &str) -> Result<u32, String> {
     let bad = || format!("'{text}' is not a percentage from 0 to 50");
+    if text.starts_with('+') {
+        return Err(bad());
+    }
     let value: f64 = text.trim_end_matches('%').parse().map_err(|_| bad())?;
     if (0.0..=50.0).contains(&value) { Ok((value * 100.0).round() as u32) } else { Err(bad()) }
 }

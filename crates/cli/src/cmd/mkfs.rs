@@ -1,6 +1,6 @@
 //! `seekless mkfs`: an empty UFS or FAT image.
 
-use crate::args::{Global, PlaceArgs};
+use crate::args::{Global, PlaceArgs, count};
 use crate::failure::Failure;
 use crate::fat_args::{FatMakeArgs, warn_of_width};
 use crate::image;
@@ -8,7 +8,7 @@ use crate::source::source_date_epoch;
 use crate::target::{OutputFormat, Target};
 use crate::uuid::random;
 use crate::written::Written;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
 use seekless_device::BlockDevice;
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
@@ -20,11 +20,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Create an empty UFS or FAT image, with the options of newfs or mkfs.fat
 #[derive(Args, Debug)]
-#[command(disable_help_flag = true)]
 #[command(after_help = "\
-Short options are those of newfs for UFS and of mkfs.fat for FAT: -h is the average
-number of files in a directory, and only --help prints this text. -s, -f and -i mean
-something else in each of them. The file system is clean and has an empty root
+Short options are those of newfs for UFS and of mkfs.fat for FAT; -s, -f and -i mean
+something else in each of them. The average number of files in a directory, -h of newfs,
+has no short option here: -h prints help. The file system is clean and has an empty root
 directory. Its creation time is the current time, or that of the environment variable
 SOURCE_DATE_EPOCH (seconds since 1970): with it, the same options give the same bytes.
 
@@ -74,9 +73,6 @@ pub(crate) struct MkfsArgs {
     /// Replace the image if it exists, or what the block device holds
     #[arg(long)]
     force: bool,
-    /// Print help
-    #[arg(long, action = ArgAction::Help)]
-    help: Option<bool>,
     #[command(flatten)]
     ufs: UfsMakeArgs,
     #[command(flatten)]
@@ -96,27 +92,27 @@ struct UfsMakeArgs {
     fragment_size: Option<ByteLen>,
     /// Percentage of space kept free; below 8 the allocator optimizes for space
     /// [default: 8]
-    #[arg(long, short = 'm', value_name = "PERCENT")]
+    #[arg(long, short = 'm', value_name = "PERCENT", value_parser = count::<u32>)]
     minfree: Option<u32>,
     /// What the allocator optimizes for [default: time]
     #[arg(long, short = 'o', value_enum)]
     optimize: Option<Spare>,
     /// Maximum number of blocks of a file in one cylinder group [default: one
     /// eighth of the block size in bytes]
-    #[arg(long, short = 'e', value_name = "BLOCKS")]
+    #[arg(long, short = 'e', value_name = "BLOCKS", value_parser = count::<u32>)]
     maxbpg: Option<u32>,
     /// Expected average file size, used to place directories [default: 16384]
     #[arg(long, short = 'g', value_parser = parse_size)]
     avgfilesize: Option<ByteLen>,
     /// Expected average number of files per directory [default: 64]
-    #[arg(long, short = 'h', value_name = "FILES")]
+    #[arg(long, value_name = "FILES", value_parser = count::<u32>)]
     avgfpdir: Option<u32>,
     /// Bytes of space per inode (-i) [default: two fragments]
     #[arg(long, value_parser = parse_size)]
     bytes_per_inode: Option<ByteLen>,
     /// Maximum number of blocks in a cluster, up to 256 [default: 1 MiB worth of
     /// blocks]
-    #[arg(long, short = 'a', value_name = "BLOCKS")]
+    #[arg(long, short = 'a', value_name = "BLOCKS", value_parser = count::<u32>)]
     maxcontig: Option<u32>,
     /// Enable soft updates
     #[arg(long, short = 'U')]

@@ -1,6 +1,6 @@
 //! `seekless tune`: what a UFS image is tuned for.
 
-use crate::args::{Global, PlaceArgs};
+use crate::args::{Global, PlaceArgs, count};
 use crate::failure::Failure;
 use crate::image::{self, refuse_others};
 use crate::say::say;
@@ -35,23 +35,23 @@ pub(crate) struct TuneArgs {
     #[arg(short = 'a', long, value_enum, value_name = "WHETHER")]
     acls: Option<Switch>,
     /// Maximum number of blocks of a file in one cylinder group
-    #[arg(short = 'e', long, value_name = "BLOCKS")]
+    #[arg(short = 'e', long, value_name = "BLOCKS", value_parser = count::<u32>)]
     maxbpg: Option<u32>,
     /// Expected average file size, used to place directories
     #[arg(short = 'f', long, value_parser = parse_size)]
     avgfilesize: Option<ByteLen>,
     /// Expected average number of files per directory
-    #[arg(short = 's', long, value_name = "FILES")]
+    #[arg(short = 's', long, value_name = "FILES", value_parser = count::<u32>)]
     avgfpdir: Option<u32>,
     /// Percentage of space kept free
-    #[arg(short = 'm', long, value_name = "PERCENT")]
+    #[arg(short = 'm', long, value_name = "PERCENT", value_parser = count::<u32>)]
     minfree: Option<u32>,
     /// What the allocator optimizes for
     #[arg(short = 'o', long, value_enum)]
     optimize: Option<Spare>,
     /// Fragments reserved for metadata in each group (a multiple of a block, at
     /// most half a group)
-    #[arg(short = 'k', long, value_name = "FRAGMENTS")]
+    #[arg(short = 'k', long, value_name = "FRAGMENTS", value_parser = count::<u64>)]
     metaspace: Option<u64>,
     /// Volume label: up to 31 letters, digits, dashes, underscores
     #[arg(short = 'L', long)]

@@ -4,7 +4,7 @@
 //! packing sixteen tables at the front of two gigabytes, as mke2fs does, puts
 //! the median inode most of a gigabyte away from its data.
 
-use super::options::Options;
+use super::options::{INODE_RATIO, Options};
 use crate::features::Features;
 use crate::ondisk::{compat, incompat, ro_compat};
 use seekless_fs::FsError;
@@ -96,8 +96,10 @@ impl Geometry {
         let groups = u64::from(inodes.div_ceil(most_inodes_in_group(options)));
         let for_tables = (groups - groups.min(1)) * blocks_in_group(options.block_size);
         let mut blocks = (need.blocks + 64).max(for_tables + 64);
+        let is_asked = options.inodes.is_none() && options.inode_ratio.is_some();
         loop {
-            let geometry = Self::of(options, blocks, inodes)?;
+            let asked = if is_asked { by_ratio(options, blocks) } else { 0 };
+            let geometry = Self::of(options, blocks, inodes.max(cap_inodes(asked)?))?;
             let used = need.blocks + extra + geometry.fixed_blocks() + geometry.spare_blocks();
             let wanted = (used * 10_000).div_ceil(left);
             if wanted <= geometry.blocks {
@@ -337,8 +339,15 @@ impl Geometry {
 /// at least the usual number and at most one to a block.
 fn inodes_in(options: &Options, blocks: u64, need: Need) -> u64 {
     let as_contents = u128::from(blocks) * u128::from(need.inodes) / u128::from(need.blocks.max(1));
-    let usual = blocks * u64::from(options.block_size) / u64::from(options.inode_ratio);
+    let usual = by_ratio(options, blocks);
     usual.max(u64::try_from(as_contents).unwrap_or(u64::MAX).min(blocks))
+}
+
+/// Inodes for so many blocks, one to each `inode_ratio` bytes.
+fn by_ratio(options: &Options, blocks: u64) -> u64 {
+    let ratio = options.inode_ratio.unwrap_or(INODE_RATIO);
+    let bytes = blocks.saturating_mul(u64::from(options.block_size));
+    (bytes / u64::from(ratio)).min(u64::from(u32::MAX) - 65536)
 }
 
 /// Blocks that one bitmap block covers; 65528 is the most that the count in a
@@ -369,12 +378,7 @@ fn cap_inodes(inodes: u64) -> Result<u32, FsError> {
 fn inodes_for(options: &Options, blocks: u64, need: Need) -> Result<u32, FsError> {
     match options.inodes {
         Some(inodes) => Ok(inodes),
-        None => {
-            let bytes = blocks.saturating_mul(u64::from(options.block_size));
-            let by_ratio =
-                (bytes / u64::from(options.inode_ratio)).min(u64::from(u32::MAX) - 65536);
-            cap_inodes(by_ratio.max(need.inodes + u64::from(FIRST_INO) + 5))
-        }
+        None => cap_inodes(by_ratio(options, blocks).max(need.inodes + u64::from(FIRST_INO) + 5)),
     }
 }
 

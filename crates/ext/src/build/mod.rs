@@ -187,8 +187,9 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         || options.features.has_incompat(incompat::EA_INODE);
     let checksum_seed = if seeded { crc32c(!0, &uuid) } else { 0 };
     let digest = Sha256::new().chain_update(b"directory hash seed").chain_update(uuid).finalize();
+    let seed = options.hash_seed.as_ref().map_or(&digest[..], |seed| &seed[..]);
     let mut hash_seed = [0; 4];
-    for (word, bytes) in hash_seed.iter_mut().zip(digest.chunks(4)) {
+    for (word, bytes) in hash_seed.iter_mut().zip(seed.chunks(4)) {
         *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     }
     Identity {
@@ -198,6 +199,7 @@ fn identify(tree: &Tree, options: &Options) -> Identity {
         made,
         checksum_seed,
         reserved: options.reserved,
+        raid: (options.raid_stride, options.raid_stripe_width),
     }
 }
 

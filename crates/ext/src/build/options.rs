@@ -22,9 +22,9 @@ pub struct Options {
     pub inode_size: u32,
     /// Inodes in the volume; from size and contents when `None`.
     pub inodes: Option<u32>,
-    /// Bytes of volume for which there is one inode, when `inodes` is `None`
-    /// and `size` is given.
-    pub inode_ratio: u32,
+    /// Bytes of volume for which there is one inode, when `inodes` is `None`; without it
+    /// 16384 where `size` is given, else what the contents need.
+    pub inode_ratio: Option<u32>,
     /// Features.
     pub features: Features,
     /// Volume label, at most 16 bytes.
@@ -37,7 +37,16 @@ pub struct Options {
     pub reserved: u32,
     /// When the file system was made; the newest time in the tree when `None`.
     pub made: Option<Timestamp>,
+    /// Blocks that lie on one disk of a RAID before the next disk; 0 for none.
+    pub raid_stride: u16,
+    /// Data blocks of a stripe of a RAID; 0 for none.
+    pub raid_stripe_width: u32,
+    /// Seed of the hashes of names; derived from the UUID when `None`.
+    pub hash_seed: Option<[u8; 16]>,
 }
+
+/// Bytes of volume for which there is one inode by default, as for mke2fs.
+pub(super) const INODE_RATIO: u32 = 16384;
 
 impl Default for Options {
     fn default() -> Self {
@@ -47,13 +56,16 @@ impl Default for Options {
             block_size: 4096,
             inode_size: 256,
             inodes: None,
-            inode_ratio: 16384,
+            inode_ratio: None,
             features: Features::EXT4,
             label: Vec::new(),
             uuid: None,
             journal_size: None,
             reserved: 500,
             made: None,
+            raid_stride: 0,
+            raid_stripe_width: 0,
+            hash_seed: None,
         }
     }
 }
@@ -126,8 +138,8 @@ impl Options {
         if self.reserved > 5000 {
             return invalid("at most half of the blocks may be reserved".into());
         }
-        if self.inode_ratio < 1024 {
-            return invalid("at most one inode per 1024 bytes is possible".into());
+        if self.inode_ratio.is_some_and(|ratio| ratio < 1024) {
+            return invalid("at most one inode per 1K is possible".into());
         }
         let missing = self.features.without(WRITABLE).names();
         if !missing.is_empty() {

@@ -21,6 +21,8 @@ pub(crate) struct Identity {
     pub(crate) checksum_seed: u32,
     /// Hundredths of a percent.
     pub(crate) reserved: u32,
+    /// Stride and width of a RAID's stripes, in blocks.
+    pub(crate) raid: (u16, u32),
 }
 
 /// What a group holds, counted.
@@ -223,6 +225,7 @@ pub(crate) fn superblock(geometry: &Geometry, identity: &Identity, totals: &Tota
     sb.s_volume_name[..identity.label.len()].copy_from_slice(&identity.label);
     sb.s_reserved_gdt_blocks = (geometry.reserved_gdt_blocks as u16).into();
     sb.s_hash_seed = identity.hash_seed.map(Into::into);
+    (sb.s_raid_stride, sb.s_raid_stripe_width) = (identity.raid.0.into(), identity.raid.1.into());
     sb.s_def_hash_version = hash_version::HALF_MD4;
     sb.s_flags = FLAG_SIGNED_HASH.into();
     // user_xattr and acl, as mke2fs sets them.

@@ -273,6 +273,12 @@ impl TreeBuilder {
         Ok(())
     }
 
+    /// The extended attributes of a node, sorted by name.
+    #[must_use]
+    pub fn xattrs(&self, id: NodeId) -> &[Xattr] {
+        &self.store.xattrs[self.node(id).xattrs as usize]
+    }
+
     /// The finished tree: what no name leads to any more is gone, entries are
     /// sorted by name, and node order depends only on the names.
     #[must_use]

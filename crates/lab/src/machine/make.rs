@@ -160,7 +160,7 @@ fn ext_options(format: &Format) -> Result<BuildOptions, FsError> {
         size: Some(format.size.0),
         block_size: block(format)?,
         inode_size: small(inode_size)?,
-        inode_ratio: format.bytes_per_inode.map_or(Ok(defaults.inode_ratio), small)?,
+        inode_ratio: format.bytes_per_inode.map(small).transpose()?,
         features,
         journal_size: format.journal.map(|size| size.0),
         made: Some(TODAY),

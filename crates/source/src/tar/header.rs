@@ -26,7 +26,9 @@ impl<'a> Header<'a> {
     /// Whether the checksum is right, summed over unsigned or (as very old
     /// writers did) signed bytes, its own field counted as spaces.
     pub(super) fn is_sound(&self) -> bool {
-        let Ok(stored) = number(self.field::<148, 8>(), "chksum") else { return false };
+        let field = self.field::<148, 8>();
+        // Never in base 256.
+        let Some(stored) = octal(field) else { return false };
         let bytes = || {
             let outside = |&(at, _): &(usize, &u8)| !(148..156).contains(&at);
             self.0.iter().enumerate().filter(outside).map(|(_, &byte)| byte)
@@ -41,11 +43,21 @@ impl<'a> Header<'a> {
         self.0[156]
     }
 
+    /// Whether the block has GNU's fields where ustar has its prefix.
+    pub(super) fn is_gnu(&self) -> bool {
+        self.field::<257, 8>() == b"ustar  \0"
+    }
+
+    /// Whether the block is of ustar.
+    pub(super) fn is_ustar(&self) -> bool {
+        self.field::<257, 6>() == b"ustar\0"
+    }
+
     /// The name, with ustar's prefix before it.
     pub(super) fn path(&self) -> Vec<u8> {
         let name = text(self.field::<0, 100>());
         let prefix = text(self.field::<345, 155>());
-        if self.field::<257, 6>() == b"ustar\0" && !prefix.is_empty() {
+        if self.is_ustar() && !prefix.is_empty() {
             [prefix, b"/", name].concat()
         } else {
             name.to_vec()
@@ -85,7 +97,11 @@ impl<'a> Header<'a> {
         number(self.field::<136, 12>(), "mtime")
     }
 
+    /// A device's numbers; v7 has none.
     pub(super) fn device(&self) -> Result<(u32, u32), ArchiveFault> {
+        if self.field::<257, 5>() != b"ustar" {
+            return Ok((0, 0));
+        }
         Ok((small(self.field::<329, 8>(), "devmajor")?, small(self.field::<337, 8>(), "devminor")?))
     }
 
@@ -94,7 +110,7 @@ impl<'a> Header<'a> {
     pub(super) fn sparse(&self) -> Result<(Runs, bool, u64), ArchiveFault> {
         let mut runs = Vec::new();
         sparse_runs(self.field::<386, 96>(), &mut runs)?;
-        Ok((runs, self.0[482] == 1, length(self.field::<483, 12>(), "realsize")?))
+        Ok((runs, self.0[482] != 0, length(self.field::<483, 12>(), "realsize")?))
     }
 }
 
@@ -105,7 +121,7 @@ pub(super) fn sparse_extension(
     runs: &mut Vec<(u64, u64)>,
 ) -> Result<bool, ArchiveFault> {
     sparse_runs(&block[..504], runs)?;
-    Ok(block[504] == 1)
+    Ok(block[504] != 0)
 }
 
 fn sparse_runs(table: &[u8], runs: &mut Vec<(u64, u64)>) -> Result<(), ArchiveFault> {
@@ -138,14 +154,17 @@ fn number(field: &[u8], name: &'static str) -> Result<i64, ArchiveFault> {
             .try_fold(start, |value, &byte| value.checked_mul(256)?.checked_add(i64::from(byte)))
             .ok_or_else(bad);
     }
-    let digits = text(field).trim_ascii();
-    digits
-        .iter()
-        .try_fold(0i64, |value, &digit| match digit {
-            b'0'..=b'7' => value.checked_mul(8)?.checked_add(i64::from(digit - b'0')),
-            _ => None,
-        })
-        .ok_or_else(bad)
+    octal(field).ok_or_else(bad)
+}
+
+/// Octal digits after spaces; a zero byte or a space ends them, whatever follows.
+fn octal(field: &[u8]) -> Option<i64> {
+    let digits = text(field).trim_ascii_start();
+    let end = digits.iter().position(u8::is_ascii_whitespace).unwrap_or(digits.len());
+    digits[..end].iter().try_fold(0i64, |value, &digit| match digit {
+        b'0'..=b'7' => value.checked_mul(8)?.checked_add(i64::from(digit - b'0')),
+        _ => None,
+    })
 }
 
 fn length(field: &[u8], name: &'static str) -> Result<u64, ArchiveFault> {
@@ -169,6 +188,8 @@ mod tests {
             (b"\x80\0\0\0\0\0\x01\0", Ok(256)),
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe", Ok(-2)),
             (b"00008\0\0\0", Err(())),
+            (b"0644 \x81  ", Ok(0o644)),
+            (b"0644\x81   ", Err(())),
             (b"\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", Err(())),
         ] {
             assert_eq!(number(field, "x").map_err(|_| ()), value, "{field:x?}");

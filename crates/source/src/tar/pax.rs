@@ -73,9 +73,11 @@ impl Overrides {
 
     fn set_by_prefix(&mut self, key: &[u8], value: &[u8]) -> Result<(), ArchiveFault> {
         if let Some(name) = key.strip_prefix(b"SCHILY.xattr.") {
-            self.xattr(name.to_vec(), value.to_vec());
+            // GNU tar encodes these two in names: an equals sign would end the key.
+            let name = percent_decoded(name, |code| matches!(code, b'=' | b'%'));
+            self.xattr(name, value.to_vec());
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
-            let name = percent_decoded(name);
+            let name = percent_decoded(name, |_| true);
             // The plain form of the same attribute is exact already.
             if self.xattrs.iter().all(|xattr| xattr.name != name) {
                 let decoded = STANDARD.decode(value).or_else(|_| STANDARD_NO_PAD.decode(value));
@@ -123,7 +125,7 @@ impl Sparse {
 /// The first record, `LENGTH KEY=VALUE\n`, and what follows it.
 fn record(records: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let space = records.iter().position(|&byte| byte == b' ')?;
-    let len: usize = std::str::from_utf8(&records[..space]).ok()?.parse().ok()?;
+    let len = usize::try_from(parse_decimal(&records[..space])?).ok()?;
     let (record, rest) = records.split_at_checked(len)?;
     let body = record.get(space + 1..)?.strip_suffix(b"\n")?;
     let equals = body.iter().position(|&byte| byte == b'=')?;
@@ -159,8 +161,8 @@ pub(super) fn parse_decimal(digits: &[u8]) -> Option<u64> {
     (value <= i64::MAX as u64).then_some(value)
 }
 
-/// Seconds with an optional fraction; digits past the ninth are cut off,
-/// towards the past.
+/// Seconds with an optional fraction; digits past the ninth are cut off, towards the past.
+/// What follows does not count, as with GNU tar and libarchive: Python writes `1e-05`.
 fn time(value: &[u8], name: &'static str) -> Result<Option<Timestamp>, ArchiveFault> {
     if value.is_empty() {
         return Ok(None);
@@ -173,12 +175,11 @@ fn parse_time(value: &[u8]) -> Option<Timestamp> {
         Some(digits) => (true, digits),
         None => (false, value),
     };
-    let dot = digits.iter().position(|&byte| byte == b'.').unwrap_or(digits.len());
-    let secs = parse_decimal(&digits[..dot])? as i64;
-    let fraction = digits.get(dot + 1..).unwrap_or_default();
-    if !fraction.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
+    let leading = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (whole, rest) = digits.split_at(leading(digits));
+    let secs = parse_decimal(whole)? as i64;
+    let fraction = rest.strip_prefix(b".").unwrap_or_default();
+    let fraction = &fraction[..leading(fraction)];
     let digit = |at: usize| fraction.get(at).map_or(0, |&digit| u32::from(digit - b'0'));
     let nanos = (0..9).fold(0, |nanos, at| nanos * 10 + digit(at));
     Some(match (negative, nanos) {
@@ -199,13 +200,15 @@ fn map(value: &[u8]) -> Result<Vec<(u64, u64)>, ArchiveFault> {
     Ok(runs)
 }
 
-fn percent_decoded(name: &[u8]) -> Vec<u8> {
+/// A name in which those bytes that `is_encoded` tells stand as `%` and two digits.
+fn percent_decoded(name: &[u8], is_encoded: impl Fn(u8) -> bool) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(name.len());
     let mut at = 0;
     while let Some(&byte) = name.get(at) {
         let hex = name.get(at + 1..at + 3).filter(|_| byte == b'%');
         let code = hex.and_then(|hex| std::str::from_utf8(hex).ok());
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+        let code = code.and_then(|code| u8::from_str_radix(code, 16).ok());
+        match code.filter(|&code| is_encoded(code)) {
             Some(code) => {
                 decoded.push(code);
                 at += 3;
@@ -239,7 +242,8 @@ mod tests {
         assert_eq!(parse_time(b"-1.25"), Some(Timestamp { secs: -2, nanos: 750_000_000 }));
         assert_eq!(parse_time(b"-1"), Some(Timestamp { secs: -1, nanos: 0 }));
         assert_eq!(parse_time(b"2.0000000019"), Some(Timestamp { secs: 2, nanos: 1 }));
-        assert_eq!(parse_time(b"1.x"), None);
+        assert_eq!(parse_time(b"1e-05"), Some(Timestamp { secs: 1, nanos: 0 }));
+        assert_eq!(parse_time(b"x"), None);
     }
 
     #[test]

@@ -69,8 +69,13 @@ impl<'a> Reader<'a> {
 
     /// What is sound, but not supported, in the entry whose header is at `offset`.
     pub(super) fn unsupported(&self, offset: u64, path: &[u8], what: &str) -> FsError {
+        FsError::Unsupported(self.about(offset, path, what))
+    }
+
+    /// A message about the entry whose header is at `offset`.
+    pub(super) fn about(&self, offset: u64, path: &[u8], what: &str) -> String {
         let path = String::from_utf8_lossy(path);
-        FsError::Unsupported(format!("{}: byte {offset}: {path}: {what}", self.name))
+        format!("{}: byte {offset}: {path}: {what}", self.name)
     }
 
     pub(super) fn error(&self, offset: u64, fault: ArchiveFault) -> FsError {
@@ -166,7 +171,8 @@ impl<'a> Reader<'a> {
     /// The contents of an extended header.
     fn extension(&mut self, size: u64) -> Result<Vec<u8>, FsError> {
         if size > EXTENSION_MAX {
-            return Err(self.error(self.at, ArchiveFault::Number("size of an extended header")));
+            let what = format!("extended header of {size} bytes, more than 4M");
+            return Err(self.unsupported(self.at, b"extended header", &what));
         }
         if size > self.len - self.at {
             return Err(self.error(self.at, ArchiveFault::Truncated));
@@ -180,8 +186,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The next entry; `None` at the end of the archive.
+    ///
+    /// Of several PAX headers in front of an entry the last one counts, and what it says
+    /// counts more than GNU's entries for long names, whatever their order.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, FsError> {
         let mut extra = self.global.clone();
+        let mut records = Vec::new();
+        let (mut long_name, mut long_link) = (None, None);
         loop {
             let offset = self.at;
             let Some(block) = self.block()? else { return Ok(None) };
@@ -195,25 +206,32 @@ impl<'a> Reader<'a> {
             let path = header.path();
             let size = header.size().map_err(|fault| self.error_in(offset, &path, fault))?;
             match header.kind() {
-                b'x' | b'X' => {
-                    let records = self.extension(size)?;
+                kind @ (b'x' | b'X' | b'g') => {
+                    let found = self.extension(size)?;
+                    let fault = |fault| self.error_in(offset, &path, fault);
+                    if kind == b'g' {
+                        let mut global = self.global.clone();
+                        global.read(&found).map_err(fault)?;
+                        self.global = global;
+                    } else {
+                        records = found;
+                    }
+                    extra = self.global.clone();
                     extra.read(&records).map_err(|fault| self.error_in(offset, &path, fault))?;
                 }
-                b'g' => {
-                    let records = self.extension(size)?;
-                    let read = self.global.read(&records);
-                    read.map_err(|fault| self.error_in(offset, &path, fault))?;
-                    extra = self.global.clone();
-                }
-                b'L' => extra.path = Some(c_string(self.extension(size)?)),
-                b'K' => extra.link_path = Some(c_string(self.extension(size)?)),
+                b'L' => long_name = Some(c_string(self.extension(size)?)),
+                b'K' => long_link = Some(c_string(self.extension(size)?)),
                 // The label of a volume.
                 b'V' => self.skip(size)?,
                 b'M' | b'N' => {
                     let what = "entry of a multi-volume archive, or with names of old GNU tar";
                     return Err(self.unsupported(offset, &path, what));
                 }
-                _ => return self.entry(offset, block, extra, size).map(Some),
+                _ => {
+                    extra.path = extra.path.or(long_name);
+                    extra.link_path = extra.link_path.or(long_link);
+                    return self.entry(offset, block, extra, size).map(Some);
+                }
             }
         }
     }
@@ -226,14 +244,23 @@ impl<'a> Reader<'a> {
         size: u64,
     ) -> Result<Entry, FsError> {
         let header = Header(&block);
-        let path = header.path();
+        let path = extra.path.clone().unwrap_or_else(|| header.path());
+        let size = extra.size.unwrap_or(size);
         // Only these have contents: other kinds may carry a size that says
         // something else, such as a hard link that of its file.
-        let holds = matches!(header.kind(), b'0' | 0 | b'7' | b'S' | b'D');
-        let mut stored = if holds { extra.size.unwrap_or(size) } else { 0 };
+        let holds = match header.kind() {
+            b'S' | b'D' => true,
+            b'0' | 0 | b'7' => !path.ends_with(b"/"),
+            b'1' => self.has_link_contents(size)?,
+            _ => false,
+        };
+        let mut stored = if holds { size } else { 0 };
         let fault = |reader: &Self, fault| reader.error_in(offset, &path, fault);
         let mut sparse = None;
-        if header.kind() == b'S' {
+        if header.kind() == b'S' && header.is_ustar() {
+            return Err(self.unsupported(offset, &path, "sparse file in the format of star"));
+        }
+        if header.kind() == b'S' && header.is_gnu() {
             let (mut runs, mut more, real) = header.sparse().map_err(|f| fault(self, f))?;
             while more {
                 let next = self.more()?;
@@ -264,6 +291,26 @@ impl<'a> Reader<'a> {
             error => error,
         })?;
         Ok(Entry { offset, block, extra, data, stored, sparse })
+    }
+
+    /// Whether the contents of its file follow a hard link, as POSIX.1-2001 allows it: where
+    /// the next header would be is none, but behind so many bytes is one.
+    fn has_link_contents(&mut self, size: u64) -> Result<bool, FsError> {
+        let at = self.at;
+        let end = size.checked_next_multiple_of(BLOCK as u64).and_then(|len| at.checked_add(len));
+        let (Some(end), true) = (end.filter(|&end| end <= self.len), size > 0) else {
+            return Ok(false);
+        };
+        let mut look = |at| -> Result<(bool, bool), FsError> {
+            self.at = at;
+            let block = if self.len - at < BLOCK as u64 { None } else { self.block()? };
+            let header = block.as_ref().map(Header);
+            let is_end = header.as_ref().is_none_or(Header::is_end);
+            Ok((is_end, header.is_some_and(|header| !header.is_end() && header.is_sound())))
+        };
+        let ((is_end, is_header), (ends_behind, has_header_behind)) = (look(at)?, look(end)?);
+        self.at = at;
+        Ok(!is_header && (has_header_behind || (ends_behind && !is_end)))
     }
 
     /// The map at the start of a file's contents in sparse format 1.0: decimal

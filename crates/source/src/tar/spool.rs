@@ -1,7 +1,9 @@
 //! Making an archive one that can be read anywhere: decompressed, in a file.
 
+use super::xz::{DICTIONARY_MAX, DictionaryTooLarge, XzBound};
 use flate2::bufread::GzDecoder;
 use seekless_fs::{ArchiveFault, FsError};
+use seekless_units::{ByteLen, format_size};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -117,7 +119,7 @@ fn decompress(
         Compression::None => copy(&mut { packed }),
         Compression::Gzip => copy(&mut GzipMembers::new(packed)),
         Compression::Zstd => copy(&mut zstd::stream::read::Decoder::new(packed).map_err(io)?),
-        Compression::Xz => copy(&mut lzma_rust2::XzReader::new(packed, true)),
+        Compression::Xz => copy(&mut lzma_rust2::XzReader::new(XzBound::new(packed), true)),
         Compression::Bzip2 => copy(&mut bzip2::read::MultiBzDecoder::new(packed)),
         Compression::Unsupported(what, command) => Err(FsError::Unsupported(format!(
             "{name}: archive compressed with {what} ({command} FILE | seekless build - ...)"
@@ -205,6 +207,9 @@ fn copy(
     }
 }
 
+/// Parts of messages of decoders about what is sound, but not read here.
+const UNSUPPORTED: &[&str] = &["unsupported", "Unsupported", "Dictionary mismatch"];
+
 /// What a decompressor says of bad input comes as an I/O error.
 fn read_error(name: &str, compression: Compression, offset: u64, error: io::Error) -> FsError {
     let format = match compression {
@@ -219,6 +224,20 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
         let what = "archive compressed with a window of more than 128 MiB";
         let command = "zstd -dc --long=31 FILE | seekless build - ...";
         return FsError::Unsupported(format!("{name}: {what} ({command})"));
+    }
+    let payload = error.get_ref().and_then(|payload| payload.downcast_ref());
+    if let Some(DictionaryTooLarge(size)) = payload {
+        let most = format_size(ByteLen::new(DICTIONARY_MAX));
+        let what =
+            format!("archive compressed with a dictionary of {size} bytes, more than {most}");
+        let command = "xz -dc FILE | seekless build - ...";
+        return FsError::Unsupported(format!("{name}: {what} ({command})"));
+    }
+    // What the decoders say of features that they do not have.
+    let text = error.to_string();
+    if error.raw_os_error().is_none() && UNSUPPORTED.iter().any(|said| text.contains(said)) {
+        let what = format!("{name}: archive compressed with {format}: {text}");
+        return FsError::Unsupported(format!("{what} (decompress it: ... | seekless build - ...)"));
     }
     let what = match error.kind() {
         io::ErrorKind::UnexpectedEof => "unexpected end of file".to_string(),

@@ -41,6 +41,9 @@ impl BuildArgs {
             (self.features.is_some(), "--features"),
             (!self.compat.is_empty(), "--compat"),
             (self.journal_size.is_some(), "--journal-size"),
+            (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
+            (self.ext.has_journal_options(), "-J"),
+            (self.ext.has_extended(), "-E"),
             (self.reserved.is_some(), "--reserved"),
         ] {
             if given {

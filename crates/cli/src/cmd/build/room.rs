@@ -34,6 +34,9 @@ fn parse_wanted(text: &str) -> Result<WantedSize, String> {
 /// Percent with up to two decimals, in hundredths.
 fn parse_share(text: &str) -> Result<u32, String> {
     let bad = || format!("'{text}' is not a percentage from 0 to 90");
+    if text.starts_with('+') {
+        return Err(bad());
+    }
     let value: f64 = text.trim_end_matches('%').parse().map_err(|_| bad())?;
     if (0.0..=90.0).contains(&value) { Ok((value * 100.0).round() as u32) } else { Err(bad()) }
 }

@@ -25,6 +25,8 @@ impl BuildArgs {
             (!self.compat.is_empty(), "--compat"),
             (self.uuid.is_some(), "--uuid"),
             (self.journal_size.is_some(), "--journal-size"),
+            (self.ext.has_journal_options(), "-J"),
+            (self.ext.has_extended(), "-E"),
         ] {
             if given {
                 return Err(Failure::usage(format!("{option} is not supported for UFS images")));
@@ -32,6 +34,7 @@ impl BuildArgs {
         }
         let mut options = ufs::BuildOptions::new(version);
         self.ufs.apply(&mut options)?;
+        options.make.bytes_per_inode = self.bytes_per_inode.map(small).transpose()?;
         let make = &mut options.make;
         if let Some(size) = self.block_size {
             make.block_size = small(size)?;

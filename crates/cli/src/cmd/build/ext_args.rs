@@ -1,0 +1,132 @@
+//! Options of mke2fs that come as lists: `-J` and `-E`.
+
+use crate::failure::{Failure, Kind};
+use crate::uuid::WantedUuid;
+use clap::Args;
+use seekless_ext::BuildOptions;
+use seekless_units::{ByteLen, parse_size};
+
+/// Lists as mke2fs takes them.
+#[derive(Args, Debug)]
+pub(super) struct ExtArgs {
+    /// Options of the journal, as for mke2fs: size=SIZE, in MiB without a suffix (ext)
+    #[arg(short = 'J', value_name = "size=SIZE", conflicts_with = "journal_size")]
+    journal: Option<String>,
+    /// Extended options, as for mke2fs: stride=BLOCKS, stripe_width=BLOCKS, hash_seed=UUID,
+    /// no_copy_xattrs; discard, nodiscard, lazy_itable_init, lazy_journal_init and
+    /// assume_storage_prezeroed make no difference to an image (ext)
+    #[arg(short = 'E', value_name = "LIST")]
+    extended: Option<String>,
+}
+
+/// Known to mke2fs, but not done here.
+const NOT_SUPPORTED: &[&str] = &[
+    "encoding",
+    "encoding_flags",
+    "mmp_update_interval",
+    "offset",
+    "resize",
+    "desc_size",
+    "num_backup_sb",
+    "packed_meta_blocks",
+    "root_owner",
+    "root_selinux",
+    "test_fs",
+    "orphan_file_size",
+    "quotatype",
+    "revision",
+];
+
+/// Those that say how mke2fs is to write, not what.
+const WITHOUT_EFFECT: &[&str] =
+    &["discard", "nodiscard", "lazy_itable_init", "lazy_journal_init", "assume_storage_prezeroed"];
+
+impl ExtArgs {
+    /// Whether there is a list for the journal.
+    pub(super) fn has_journal_options(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Whether there are extended options.
+    pub(super) fn has_extended(&self) -> bool {
+        self.extended.is_some()
+    }
+
+    /// Whether extended attributes are to be left out.
+    pub(super) fn drops_xattrs(&self) -> bool {
+        self.extended.iter().flat_map(|list| words(list)).any(|(name, _)| name == "no_copy_xattrs")
+    }
+
+    /// Sets what was given.
+    pub(super) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
+        for (name, value) in self.journal.iter().flat_map(|list| words(list)) {
+            match (name, value) {
+                ("size", Some(value)) => options.journal_size = Some(megabytes(value)?),
+                ("device" | "location" | "fast_commit_size", _) => {
+                    return Err(unsupported("-J", name));
+                }
+                _ => return Err(unknown("-J", name, value)),
+            }
+        }
+        for (name, value) in self.extended.iter().flat_map(|list| words(list)) {
+            self.extend(name, value, options)?;
+        }
+        Ok(())
+    }
+
+    fn extend(
+        &self,
+        name: &str,
+        value: Option<&str>,
+        options: &mut BuildOptions,
+    ) -> Result<(), Failure> {
+        let bad = || unknown("-E", name, value);
+        match (name, value) {
+            ("stride", Some(value)) => options.raid_stride = number(value).ok_or_else(bad)?,
+            ("stripe_width" | "stripe-width", Some(value)) => {
+                options.raid_stripe_width = number(value).ok_or_else(bad)?;
+            }
+            ("hash_seed", Some(value)) => match WantedUuid::parse(value) {
+                Ok(seed) => options.hash_seed = Some(seed.bytes()?),
+                Err(_) => return Err(bad()),
+            },
+            ("no_copy_xattrs", None) => {}
+            (name, value) if WITHOUT_EFFECT.contains(&name) => {
+                if !matches!(value, None | Some("0" | "1")) {
+                    return Err(bad());
+                }
+            }
+            (name, _) if NOT_SUPPORTED.contains(&name) => return Err(unsupported("-E", name)),
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+}
+
+/// The words of a list, each with what is behind its equals sign.
+fn words(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    list.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    })
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+    crate::args::count(text).ok()
+}
+
+/// A size in MiB where no unit is named, as mke2fs has it.
+fn megabytes(text: &str) -> Result<ByteLen, Failure> {
+    let has_unit = !text.bytes().all(|byte| byte.is_ascii_digit());
+    let text = if has_unit { text.to_string() } else { format!("{text}M") };
+    parse_size(&text).map_err(|why| Failure::usage(format!("-J size: {why}")))
+}
+
+fn unsupported(option: &str, name: &str) -> Failure {
+    Failure::new(Kind::Unsupported, format!("unsupported: {option} {name}"))
+}
+
+fn unknown(option: &str, name: &str, value: Option<&str>) -> Failure {
+    let word = value.map_or(name.to_string(), |value| format!("{name}={value}"));
+    Failure::usage(format!("{option}: '{word}' is not an option of mke2fs"))
+}
