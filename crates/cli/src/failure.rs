@@ -2,7 +2,7 @@
 
 use crate::say;
 use seekless_device::DeviceError;
-use seekless_fs::FsError;
+use seekless_fs::{Corruption, FsError};
 use seekless_host::HostError;
 use std::fmt;
 use std::io;
@@ -116,6 +116,13 @@ impl From<HostError> for Failure {
 
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
+        if let FsError::Corrupt { kind: Corruption::Checksum { .. }, location } = &error
+            && location.structure == "superblock"
+        {
+            // Tools that do not know of the checksum leave it wrong, and all else right.
+            return Self::new(Kind::Corrupt, error.to_string())
+                .hint("seekless check -y computes it again; --ignore-checksums reads past it");
+        }
         let kind = match &error {
             FsError::Archive { fault, .. } if fault.is_refusal() => Kind::Unsupported,
             FsError::Corrupt { .. }

@@ -3,7 +3,7 @@
 use crate::args::count;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use seekless_ffs::{BuildOptions, Optimization};
+use seekless_ffs::{BuildOptions, CheckHashes, MakeOptions, Optimization, Version};
 use seekless_units::{ByteLen, parse_size};
 
 /// What is said of a UFS image.
@@ -29,6 +29,10 @@ pub(crate) struct UfsArgs {
     /// Enable soft updates
     #[arg(long)]
     soft_updates: bool,
+    /// Which structures of UFS2 have check hashes: tools from before FreeBSD 13 change
+    /// superblocks and inodes without renewing theirs
+    #[arg(long, value_enum, value_name = "WHICH")]
+    check_hashes: Option<Hashes>,
     /// Write a big-endian image, as used on SPARC and PowerPC
     #[arg(long)]
     big_endian: bool,
@@ -41,6 +45,33 @@ pub(crate) struct UfsArgs {
 enum Spare {
     Time,
     Space,
+}
+
+/// Which structures have check hashes.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hashes {
+    /// Superblock, groups and inodes (FreeBSD 13 and later; default)
+    All,
+    /// Groups only (FreeBSD 12)
+    Groups,
+    /// None (before FreeBSD 12, NetBSD)
+    None,
+}
+
+impl Hashes {
+    /// Sets them, where the format has such.
+    pub(crate) fn apply(which: Option<Self>, make: &mut MakeOptions) -> Result<(), Failure> {
+        let Some(which) = which else { return Ok(()) };
+        if make.version == Version::Ufs1 && which != Self::None {
+            return Err(Failure::usage("--check-hashes: UFS1 has no check hashes"));
+        }
+        make.check_hashes = match which {
+            Self::All => CheckHashes::All,
+            Self::Groups => CheckHashes::Groups,
+            Self::None => CheckHashes::None,
+        };
+        Ok(())
+    }
 }
 
 impl UfsArgs {
@@ -64,6 +95,7 @@ impl UfsArgs {
         make.avgfpdir = self.avgfpdir.unwrap_or(make.avgfpdir);
         make.soft_updates = self.soft_updates;
         make.big_endian = self.big_endian;
+        Hashes::apply(self.check_hashes, make)?;
         options.drop_xattrs = self.drop_xattrs;
         Ok(())
     }
@@ -77,6 +109,7 @@ impl UfsArgs {
             (self.avgfilesize.is_some(), "--avgfilesize"),
             (self.avgfpdir.is_some(), "--avgfpdir"),
             (self.soft_updates, "--soft-updates"),
+            (self.check_hashes.is_some(), "--check-hashes"),
             (self.big_endian, "--big-endian"),
             (self.drop_xattrs, "--drop-xattrs"),
         ];

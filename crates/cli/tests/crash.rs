@@ -240,3 +240,103 @@ fn workloads_are_listed() {
         assert!(plain.lines().any(|line| line.starts_with(name)), "{plain}");
     }
 }
+
+/// Files longer than their blocks: behind the double indirect tree, and past 2 GiB, where ext
+/// asks for `large_file`.
+#[test]
+fn files_with_far_offsets_are_searched() {
+    let scratch = Scratch::new("crash-far");
+    let script = |name: &str, lines: &str| {
+        let path = scratch.join(name);
+        fs::write(&path, format!("open A\nwrite 0 5000\nbegin\n{lines}")).unwrap();
+        path
+    };
+    let far = script("far", "write A 5G 5000\nfsync A\nwrite A 6G 3000\ntruncate A 5600M\nsync\n");
+    let large = script(
+        "large",
+        "write A 2500M 5000\nfsync A\nappend A 4000\ntruncate A 2499M\nappend A 10\nsync\n",
+    );
+    let dir = scratch.join("kept");
+    let judged = judges::ready("e2fsck") && judges::ready("debugfs");
+    for (path, format) in [(&far, "ufs2"), (&far, "ext2"), (&large, "ext2"), (&large, "ufs1")] {
+        let more = ["--sample", "150", "--json", "--keep-states", "4", "--keep-dir", &dir];
+        let output = run(path, "softdep", format, &more);
+        let what = format!("{path} {format}");
+        assert_eq!(output.status.code(), Some(0), "{what}: {}", errors(&output));
+        let value = json(&output);
+        assert_eq!(value["holds"], true, "{what}: {value}");
+        assert!(value["states"].as_u64().unwrap() >= 100, "{what}: {value}");
+        if format == "ext2" && judged {
+            let last = format!("{dir}/state-00004.img");
+            accept(&["e2fsck", "-fy", &last]);
+            let stat = judges::run("debugfs", &["-R", "stat A", &last]);
+            let tree = if *path == far { "TIND" } else { "DIND" };
+            assert!(stat.contains(tree), "{what}: {stat}");
+            let features = judges::run("debugfs", &["-R", "features", &last]);
+            assert!(features.contains("large_file"), "{what}: {features}");
+        }
+    }
+    let beyond = script("beyond", "write A 17T 1\n");
+    let output = run(&beyond, "softdep", "ufs2", &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
+}
+
+/// Runs a checker; it may repair.
+fn accept(command: &[&str]) {
+    let output = std::process::Command::new(command[0]).args(&command[1..]).output().unwrap();
+    let code = output.status.code().unwrap_or(99);
+    assert!(code <= 1, "{command:?}: {code} {}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// States that pass are written for others to judge, the same ones each time.
+#[test]
+fn kept_states_are_accepted_by_other_programs() {
+    let scratch = Scratch::new("crash-keep");
+    let dirs = [scratch.join("one"), scratch.join("two")];
+    for (format, discipline) in [
+        ("ext2", "softdep"),
+        ("ext4", "journal=ordered"),
+        ("ufs1", "softdep"),
+        ("ufs2", "softdep"),
+        ("fat16", "softdep"),
+    ] {
+        for dir in &dirs {
+            let more =
+                ["--sample", "60", "--sequences", "4", "--keep-states", "9", "--keep-dir", dir];
+            text(&run("random:8", discipline, format, &more));
+        }
+        let list = fs::read_to_string(format!("{}/states.txt", dirs[0])).unwrap();
+        assert_eq!(list.lines().count(), 9, "{list}");
+        let workloads: std::collections::BTreeSet<&str> =
+            list.lines().map(|line| line.split([' ', ':']).nth(2).unwrap()).collect();
+        assert!(workloads.len() >= 3, "not from everywhere: {list}");
+        let mut different = std::collections::BTreeSet::new();
+        for number in 1..=9 {
+            let name = |dir: &str| format!("{dir}/state-{number:05}.img");
+            let bytes = fs::read(name(&dirs[0])).unwrap();
+            assert!(bytes == fs::read(name(&dirs[1])).unwrap(), "{format} {number}");
+            let image = name(&dirs[0]);
+            different.insert(bytes);
+            match format {
+                "ext2" | "ext4" if judges::ready("e2fsck") => {
+                    accept(&["e2fsck", "-fp", &image]);
+                    judges::run("e2fsck", &["-fn", &image]);
+                }
+                "fat16" if judges::ready("fsck.fat") => {
+                    accept(&["fsck.fat", "-p", &image]);
+                    judges::run("fsck.fat", &["-n", &image]);
+                }
+                "ufs1" | "ufs2" => {
+                    let code = seekless(&["check", "-p", &image]).status.code().unwrap();
+                    assert!(code <= 1, "{format} {number}: {code}");
+                    if judges::ready("fsstat") {
+                        judges::run("fsstat", &[&image]);
+                    }
+                }
+                _ => {}
+            }
+        }
+        assert!(different.len() >= 8, "{format}: {}", different.len());
+    }
+    assert_eq!(run("create", "softdep", "ufs2", &["--keep-states", "3"]).status.code(), Some(2));
+}

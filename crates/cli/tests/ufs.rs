@@ -167,3 +167,61 @@ fn new_file_systems_are_the_same_twice() {
     let (code, message) = judges::failure(&seekless(&args));
     assert!(code == 5 && message.contains("too few"), "{code} {message}");
 }
+
+/// Tools that do not know of a check hash leave it wrong. The message says what mends it, and
+/// volumes can be made without.
+#[test]
+fn a_wrong_superblock_hash_is_mended_by_a_check_and_hashes_can_be_left_out() {
+    let scratch = Scratch::new("ufs-hashes");
+    let image = scratch.join("image");
+    let make = |format: &str, which: &str| {
+        seekless(&[
+            "mkfs",
+            "--force",
+            "--format",
+            format,
+            "-s",
+            "8M",
+            "--check-hashes",
+            which,
+            &image,
+        ])
+    };
+    let change = || {
+        let mut bytes = fs::read(&image).expect("image");
+        // fs_time.
+        bytes[65536 + 1072] ^= 1;
+        fs::write(&image, bytes).expect("image");
+    };
+    for (which, shown) in [("all", "check-hashes"), ("groups", "check-hashes=groups"), ("none", "")]
+    {
+        text(&make("ufs2", which));
+        let features = text(&seekless(&["info", &image]));
+        let has = |word: &str| features.split_whitespace().any(|feature| feature == word);
+        assert!(if shown.is_empty() { !features.contains("check-hashes") } else { has(shown) });
+        text(&seekless(&["check", &image]));
+        change();
+        let opened = seekless(&["ls", &image, "/"]);
+        if which != "all" {
+            text(&opened);
+            text(&seekless(&["check", &image]));
+            continue;
+        }
+        let (code, message) = judges::failure(&opened);
+        assert_eq!(code, 3, "{message}");
+        assert!(message.contains("seekless check -y"), "{message}");
+        let repaired = seekless(&["check", "-y", &image]);
+        assert_eq!(repaired.status.code(), Some(1), "{repaired:?}");
+        text(&seekless(&["ls", &image, "/"]));
+    }
+    assert_eq!(judges::failure(&make("ufs1", "groups")).0, 2);
+    text(&make("ufs1", "none"));
+    assert_eq!(judges::failure(&make("fat16", "none")).0, 2);
+    let tree = scratch.join("tree");
+    fs::create_dir(&tree).expect("mkdir");
+    fs::write(Path::new(&tree).join("file"), b"contents").expect("write");
+    let built = ["build", &tree, "-o", &image, "--force", "--format", "ufs2", "--check-hashes"];
+    text(&seekless(&[&built[..], &["groups"]].concat()));
+    assert!(text(&seekless(&["info", &image])).contains("check-hashes=groups"));
+    text(&seekless(&["check", &image]));
+}

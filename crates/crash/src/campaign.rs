@@ -1,11 +1,14 @@
 //! Many workloads, one after the other: what is looked at, what came of it.
 
 use crate::driver::{Base, How, RunError, prepare, record};
-use crate::explore::{Coverage, Exploration, Extent, Search, explore_run};
+use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_heard};
+use crate::keep::{Keeper, Kept};
+use crate::log::Epoch;
 use crate::oracle::{Promises, Violation};
 use crate::recorder::Completion;
 use crate::script::{Script, ScriptError};
 use crate::shrink::{self, Reproducer};
+use crate::states::Choice;
 use crate::target::Target;
 use crate::workload::{self, Drawn, Features, scheduled};
 use seekless_cache::Discipline;
@@ -93,13 +96,38 @@ pub struct Campaign<'a> {
     settings: Settings,
     /// The image that built-in workloads begin with, once it was made.
     bases: Vec<(String, Base)>,
+    /// Takes some of the states that hold.
+    keeper: Keeper,
 }
 
 impl<'a> Campaign<'a> {
     /// Nothing done so far.
     #[must_use]
     pub fn new(target: &'a dyn Target, settings: Settings) -> Self {
-        Self { target, settings, bases: Vec::new() }
+        Self { target, settings, bases: Vec::new(), keeper: Keeper::new(0) }
+    }
+
+    /// From here on, takes so many of the states that hold, evenly ([`Campaign::kept`]).
+    pub fn keep(&mut self, wanted: usize) {
+        self.keeper = Keeper::new(wanted);
+    }
+
+    /// Those that were taken, in the order of the search.
+    #[must_use]
+    pub fn kept(&self) -> Vec<Kept> {
+        self.keeper.chosen().into_iter().cloned().collect()
+    }
+
+    /// The device in one of those states, before anything is recovered.
+    ///
+    /// # Errors
+    /// [`CampaignError`].
+    pub fn image_of(&mut self, script: &Script, kept: &Kept) -> Result<Vec<u8>, CampaignError> {
+        let base = self.base(script)?;
+        let seed = self.seed_of(&script.name, kept.schedule);
+        let script = scheduled(script, kept.schedule, seed);
+        let run = record(self.target, &base, &script, &self.how(seed))?;
+        Ok(explore::image_of(&run, &kept.epoch, &kept.choice)?)
     }
 
     /// The image that a script begins with. Most begin with the same.
@@ -144,7 +172,17 @@ impl<'a> Campaign<'a> {
             let script = scheduled(script, schedule, seed);
             let run = record(self.target, &base, &script, &self.how(seed))?;
             let search = Search { seed, extent, ..self.settings.search };
-            let found = explore_run(self.target, self.promises(), &run, &search, progress)?;
+            let keeper = &mut self.keeper;
+            let mut holds = |epoch: &Epoch, choice: &Choice| {
+                keeper.see(|| Kept {
+                    workload: script.name.clone(),
+                    schedule,
+                    epoch: epoch.clone(),
+                    choice: choice.clone(),
+                });
+            };
+            let judge = (self.target, Promises::of(self.settings.discipline));
+            let found = explore_run_heard(judge, &run, &search, progress, &mut holds)?;
             result.writes += run.log.writes(0) as u64;
             drawn += found.drawn;
             result.take(&found, schedule);

@@ -130,6 +130,24 @@ pub fn explore(
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Exploration, DeviceError> {
+    explore_heard(subject, base, search, progress, &mut |_, _| {})
+}
+
+/// What is told of each state that holds once it was recovered unasked, in the order of the
+/// search.
+pub type Heard<'a> = &'a mut dyn FnMut(&Epoch, &crate::states::Choice);
+
+/// As [`explore`], and tells of the states that hold.
+///
+/// # Errors
+/// As [`explore`].
+pub fn explore_heard(
+    subject: &Subject<'_>,
+    base: &Arc<dyn BlockDevice>,
+    search: &Search,
+    progress: &(dyn Fn(u64) + Sync),
+    holds: Heard<'_>,
+) -> Result<Exploration, DeviceError> {
     let epochs = subject.log.epochs(0);
     let (chosen, left_out, drawn) = choose(subject.log, &epochs, base, search)?;
     let layer: Arc<dyn BlockDevice> = Arc::new(Overlay::new(Arc::clone(base), 4096));
@@ -137,7 +155,8 @@ pub fn explore(
     result.coverage.left_out = left_out;
     for (epoch, mut found) in epochs.iter().zip(chosen) {
         if let Some(states) = found.take() {
-            judge_epoch(subject, epoch, &states, &layer, search, progress, &mut result)?;
+            let how = (search, progress);
+            judge_epoch(subject, epoch, &states, &layer, how, holds, &mut result)?;
             if search.first_only && result.first.is_some() {
                 return Ok(result);
             }
@@ -158,9 +177,23 @@ pub fn explore_run(
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Exploration, DeviceError> {
+    explore_run_heard((target, promises), run, search, progress, &mut |_, _| {})
+}
+
+/// As [`explore_run`], and tells of the states that hold.
+///
+/// # Errors
+/// As [`explore`].
+pub fn explore_run_heard(
+    (target, promises): (&dyn Target, Promises),
+    run: &Run,
+    search: &Search,
+    progress: &(dyn Fn(u64) + Sync),
+    holds: Heard<'_>,
+) -> Result<Exploration, DeviceError> {
     let base: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(run.base.to_vec()));
     let subject = Subject { target, promises, log: &run.log, run: Some(run) };
-    explore(&subject, &base, search, progress)
+    explore_heard(&subject, &base, search, progress, holds)
 }
 
 /// The states to be looked at, for each epoch; how many are left out, and how
@@ -241,8 +274,8 @@ fn judge_epoch(
     epoch: &Epoch,
     states: &States,
     layer: &Arc<dyn BlockDevice>,
-    search: &Search,
-    progress: &(dyn Fn(u64) + Sync),
+    (search, progress): (&Search, &(dyn Fn(u64) + Sync)),
+    holds: Heard<'_>,
     result: &mut Exploration,
 ) -> Result<(), DeviceError> {
     if !states.atoms.is_empty() {
@@ -260,6 +293,9 @@ fn judge_epoch(
             result.coverage.needs_y += u64::from(verdict.needs_y);
             let violations = verdict.wrong;
             if violations.is_empty() {
+                if !verdict.needs_y {
+                    holds(epoch, choice);
+                }
                 continue;
             }
             result.failing += 1;
@@ -314,6 +350,23 @@ pub(crate) fn epoch_states(
         apply_epoch(log, earlier, layer.as_ref())?;
     }
     Ok((states(log, epoch, layer.as_ref(), 1, 0)?, layer))
+}
+
+/// The device in a state of a run, before anything is recovered.
+///
+/// # Errors
+/// As [`explore`].
+pub fn image_of(
+    run: &Run,
+    epoch: &Epoch,
+    choice: &crate::states::Choice,
+) -> Result<Vec<u8>, DeviceError> {
+    let base: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(run.base.to_vec()));
+    let (states, layer) = epoch_states(&run.log, epoch, &base)?;
+    states.apply(&run.log, choice, layer.as_ref())?;
+    let mut bytes = vec![0; run.base.len()];
+    layer.read(seekless_units::Lba::ZERO, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// The levels at which epochs were covered, for people.

@@ -1,10 +1,10 @@
 //! What a workload did, and what it was promised: the file system as maps in
 //! memory, with all its versions.
 
+use crate::sparse::Sparse;
 use seekless_fs::FileKind;
 use seekless_units::Ino;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// A file of the history, by number; 0 is the root. Numbers are not used twice,
 /// unlike those of inodes.
@@ -21,7 +21,7 @@ pub type Name = (FileId, Vec<u8>);
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
     /// Of a regular file; of a symlink, its target.
-    pub bytes: Arc<[u8]>,
+    pub bytes: Sparse,
     /// Extended attributes by full name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }

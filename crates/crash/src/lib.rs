@@ -16,6 +16,7 @@
 //! - [`oracle`], [`judge`], `recovery`: what may be found then
 //! - [`explore`], [`campaign`], [`resume`], [`replay`]: going through it all
 //! - [`shrink`]: making a failure small
+//! - [`keep`]: some of the states, for others to judge
 //! - [`mutation`]: whether a fault would be seen
 
 pub mod campaign;
@@ -32,6 +33,7 @@ pub mod driver;
 pub mod explore;
 pub mod history;
 pub mod judge;
+pub mod keep;
 pub mod log;
 pub mod mutation;
 pub mod oracle;
@@ -41,6 +43,7 @@ pub mod replay;
 pub mod resume;
 pub mod script;
 pub mod shrink;
+pub mod sparse;
 pub mod states;
 pub mod target;
 pub mod workload;

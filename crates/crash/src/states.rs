@@ -38,7 +38,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    fn none(atoms: usize) -> Self {
+    pub(crate) fn none(atoms: usize) -> Self {
         Self { bits: vec![0; atoms.div_ceil(64)], reversed: false }
     }
 

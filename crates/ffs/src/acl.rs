@@ -24,6 +24,21 @@ impl Super {
     pub(crate) fn keeps_acls(&self) -> bool {
         self.format == Format::Ufs2 && self.flags & (flag::ACLS | flag::NFS4_ACLS) == flag::ACLS
     }
+
+    /// What flags of the volume mean to FreeBSD and are not acted on here. (A gjournal and
+    /// journaled soft updates are no part of it: such volumes are not changed.)
+    pub(crate) fn ignored_features(&self) -> Vec<&'static str> {
+        let has = |bit: u32| self.flags & bit != 0;
+        [
+            (has(flag::ACLS) && !self.keeps_acls(), "POSIX.1e ACLs"),
+            (has(flag::NFS4_ACLS), "NFSv4 ACLs"),
+            (has(flag::MULTILABEL), "MAC labels of files"),
+            (has(flag::TRIM), "TRIM"),
+        ]
+        .into_iter()
+        .filter_map(|(ignored, name)| ignored.then_some(name))
+        .collect()
+    }
 }
 
 /// The name in the system namespace.

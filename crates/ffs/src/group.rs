@@ -4,7 +4,7 @@ use crate::crc32c;
 use crate::ondisk::{CylinderGroup, MAGIC_GROUP, check_hash};
 use crate::superblock::{Order, Super, same};
 use crate::volume::Volume;
-use seekless_fs::field::{index, parse, range, slice, truncated};
+use seekless_fs::field::{index, parse, range, slice, truncated, wide};
 use seekless_fs::read_cache::Block;
 use seekless_fs::{Corruption, FsError, GroupSummary, Location};
 use seekless_units::{BlockNo, Extent, GroupNo};
@@ -114,6 +114,11 @@ impl Group {
     /// Whether an inode of the group is in use.
     pub(crate) fn in_use(&self, slot: u32) -> bool {
         bit(&self.block, self.inodes_at, slot)
+    }
+
+    /// Whether its bitmaps stand at these bytes of it.
+    pub(crate) fn maps_are_at(&self, inodes: u64, frags: u64) -> bool {
+        (wide(self.inodes_at), wide(self.frags_at)) == (inodes, frags)
     }
 
     /// Inodes that have ever been written, on UFS2.

@@ -2,7 +2,7 @@
 
 use crate::acl;
 use crate::inode::Inode;
-use crate::ondisk::{ROOT, flag};
+use crate::ondisk::{ROOT, check_hash, flag};
 use crate::superblock::{Format, Order, Super};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -94,8 +94,17 @@ fn features(sb: &Super) -> Vec<String> {
     names.push(String::from(if sb.clean { "clean" } else { "not-clean" }));
     let set = FLAGS.iter().filter(|(bit, _)| sb.flags & bit != 0);
     names.extend(set.map(|(_, name)| (*name).to_string()));
-    if sb.flags & flag::CHECK_HASHES != 0 {
-        names.push("check-hashes".into());
+    let hashes = [
+        (check_hash::SUPERBLOCK, "superblock"),
+        (check_hash::GROUP, "groups"),
+        (check_hash::INODE, "inodes"),
+    ];
+    let kept: Vec<_> =
+        hashes.iter().filter(|(bit, _)| sb.has_check_hash(*bit)).map(|(_, name)| *name).collect();
+    match kept.len() {
+        0 => {}
+        3 => names.push("check-hashes".into()),
+        _ => names.push(format!("check-hashes={}", kept.join(","))),
     }
     names
 }

@@ -47,7 +47,7 @@ pub use build::{BuildOptions, Builder};
 pub use check::{CODES, Outcome, Repaired, check, phase_of, preen, repair};
 pub use image::FfsImage;
 pub use inode::KEPT_FLAGS;
-pub use make::{MakeOptions, Optimization, Version, make};
+pub use make::{CheckHashes, MakeOptions, Optimization, Version, make};
 #[cfg(feature = "faults")]
 pub use operate::LiveFault;
 pub use operate::{Ffs, FfsLive, LiveOptions, Wall};

@@ -64,6 +64,10 @@ pub(crate) struct Super {
     /// UFS1 shifts the metadata of its groups.
     pub(crate) old_cgoffset: u32,
     pub(crate) old_cgmask: u32,
+    /// Cylinders in a group and positions in a cylinder, by which UFS1 reserves room in
+    /// the heads of its groups.
+    pub(crate) old_cpg: u32,
+    pub(crate) old_nrpos: u32,
     pub(crate) maxsymlinklen: u32,
     /// Directory entries have a type.
     pub(crate) typed_entries: bool,
@@ -111,6 +115,8 @@ pub(crate) struct Tuning {
     pub(crate) time: i64,
     /// What the groups have together.
     pub(crate) totals: Totals,
+    /// The rest of `fs_cstotal`, which `fsck_ffs` wants to be zeros, is not.
+    pub(crate) stray_totals: bool,
     /// The fields of today are in use, not only the old ones.
     pub(crate) updated: bool,
     /// Whether it has snapshots.
@@ -407,6 +413,18 @@ impl Super {
         BlockNo::new(self.group_start(group).saturating_add(u64::from(at)))
     }
 
+    /// Bytes of the old tables in a group's head: for each cylinder 4, and for each of its
+    /// positions 2 (`cg_old_btotoff`, `cg_old_boff`). More than a block is never there.
+    pub(crate) fn head_tables(&self) -> u64 {
+        if self.format == Format::Ufs2 {
+            return 0;
+        }
+        let cylinders = u64::from(self.old_cpg);
+        let positions = cylinders.saturating_mul(u64::from(self.old_nrpos));
+        let bytes = cylinders.saturating_mul(4).saturating_add(positions.saturating_mul(2));
+        bytes.min(u64::from(self.bsize))
+    }
+
     /// Superblock copy, group head and inodes of a group; the boot area too in
     /// the first.
     pub(crate) fn group_metadata(&self, group: GroupNo) -> Extent {
@@ -462,6 +480,8 @@ fn native<O: ByteOrder>(raw: &Superblock<O>, found: &Found) -> Super {
         ),
         old_cgoffset: raw.fs_old_cgoffset.get(),
         old_cgmask: raw.fs_old_cgmask.get(),
+        old_cpg: raw.fs_old_cpg.get(),
+        old_nrpos: raw.fs_old_nrpos.get(),
         maxsymlinklen: raw.fs_maxsymlinklen.get().min(longest),
         typed_entries: found.format == Format::Ufs2
             || raw.fs_old_inodefmt.get() >= INODE_FORMAT_44
@@ -500,6 +520,9 @@ fn tuning<O: ByteOrder>(raw: &Superblock<O>, updated: bool) -> Tuning {
             nifree: totals.cs_nifree.get(),
             nffree: totals.cs_nffree.get(),
         },
+        stray_totals: std::iter::once(&totals.cs_numclusters)
+            .chain(&totals.cs_spare)
+            .any(|word| word.get() != 0),
         updated,
         has_snapshots: raw.fs_snapinum.first().is_some_and(|first| first.get() != 0),
     }

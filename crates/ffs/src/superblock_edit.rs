@@ -108,10 +108,12 @@ impl<'a> SuperblockMut<'a> {
         self.set8(at!(fs_old_flags), old);
     }
 
-    /// What the groups have together; in UFS1 the old fields say it too.
+    /// What the groups have together; in UFS1 the old fields say it too. The rest of
+    /// `fs_cstotal` becomes zeros.
     pub(crate) fn set_totals(&mut self, totals: Totals) {
         let counts = [totals.ndir, totals.nbfree, totals.nifree, totals.nffree];
-        for (at, count) in (at!(fs_cstotal)..).step_by(8).zip(counts) {
+        let rest = [0; 4];
+        for (at, count) in (at!(fs_cstotal)..).step_by(8).zip(counts.into_iter().chain(rest)) {
             self.set64(at, count);
         }
         if self.is_ufs1() {

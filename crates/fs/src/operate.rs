@@ -287,6 +287,11 @@ pub trait Operate: Send {
     /// [`FsError::NoAttribute`].
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError>;
 
+    /// What the volume's flags ask for and this engine does not do, in words.
+    fn ignored_features(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Whether the volume stores ACLs: then `set_xattr`, `set_attr` and `make` keep them and
     /// the mode together, and new files inherit them. By default, it does not.
     fn keeps_acls(&self) -> bool {

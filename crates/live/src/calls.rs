@@ -153,6 +153,10 @@ impl<F: Format> Operate for Live<F> {
         self.change(|live| live.put_xattr(ino, name, None, XattrMode::Any))
     }
 
+    fn ignored_features(&self) -> Vec<&'static str> {
+        self.format.ignored_features()
+    }
+
     fn keeps_acls(&self) -> bool {
         self.format.keeps_acls()
     }

@@ -396,6 +396,11 @@ pub trait Format: Send + Sized {
 
     // Extended attributes.
 
+    /// What the volume's flags ask for and this engine does not do, in words.
+    fn ignored_features(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
+
     /// Whether the volume stores ACLs, which are extended attributes by the names of
     /// [`AclKind`](seekless_fs::acl::AclKind) then. By default, it does not.
     fn keeps_acls(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::fat_args::{FatMakeArgs, warn_of_width};
 use crate::image;
 use crate::source::source_date_epoch;
 use crate::target::{OutputFormat, Target};
+use crate::ufs_args::Hashes;
 use crate::uuid::random;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
@@ -117,6 +118,10 @@ struct UfsMakeArgs {
     /// Enable soft updates
     #[arg(long, short = 'U')]
     soft_updates: bool,
+    /// Which structures of UFS2 have check hashes: tools from before FreeBSD 13 change
+    /// superblocks and inodes without renewing theirs
+    #[arg(long, value_enum, value_name = "WHICH")]
+    check_hashes: Option<Hashes>,
     /// Write a big-endian image, as used on SPARC and PowerPC
     #[arg(long)]
     big_endian: bool,
@@ -136,6 +141,7 @@ impl UfsMakeArgs {
             (self.bytes_per_inode.is_some(), "--bytes-per-inode"),
             (self.maxcontig.is_some(), "--maxcontig"),
             (self.soft_updates, "--soft-updates"),
+            (self.check_hashes.is_some(), "--check-hashes"),
             (self.big_endian, "--big-endian"),
         ];
         match given.iter().find(|(given, _)| *given) {
@@ -302,7 +308,7 @@ fn options(args: &MkfsArgs, size: ByteLen, time: Timestamp) -> Result<MakeOption
     let id = [u32::try_from(time.secs & 0xFFFF_FFFF).unwrap_or(0), mark];
     let fragment_size = short(&args.short_f, ufs.fragment_size)?;
     let bytes_per_inode = short(&args.short_i, ufs.bytes_per_inode)?;
-    Ok(MakeOptions {
+    let mut options = MakeOptions {
         big_endian: ufs.big_endian,
         block_size: small(ufs.block_size.unwrap_or(ByteLen::new(32_768)))?,
         fragment_size: small(fragment_size.unwrap_or(ByteLen::new(4096)))?,
@@ -321,7 +327,9 @@ fn options(args: &MkfsArgs, size: ByteLen, time: Timestamp) -> Result<MakeOption
         time,
         id,
         ..MakeOptions::new(version, size)
-    })
+    };
+    Hashes::apply(ufs.check_hashes, &mut options)?;
+    Ok(options)
 }
 
 fn now() -> Timestamp {

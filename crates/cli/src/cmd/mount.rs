@@ -210,6 +210,11 @@ fn run_writable(
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let Engine { live, counted } =
         Engine::open(device, clock, &options, ignore, Box::new(mount::now)).map_err(about)?;
+    let ignored = mount::lock(&live).ignored_features();
+    if !ignored.is_empty() {
+        let (image, ignored) = (args.image.display(), ignored.join(", "));
+        crate::say::warning!("{image}: the volume has flags that are not acted on: {ignored}");
+    }
     let (stop, stopped) = channel();
     let ticked = Arc::clone(&live);
     let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));

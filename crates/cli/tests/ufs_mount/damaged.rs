@@ -4,7 +4,7 @@ use crate::judges::{Scratch, seekless, text, unmount};
 use crate::{Mounted, make, ready};
 use rustix::fs::statvfs;
 use std::fs;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -117,5 +117,56 @@ fn what_cannot_be_read_is_told_at_the_end() {
         unmount(&at).expect("umount");
         let ended = mounted.server.wait().expect("server");
         assert_eq!(ended.code(), Some(if cut { 6 } else { 0 }));
+    }
+}
+
+/// Flags that mean something to FreeBSD and nothing here are named when the volume is mounted
+/// for writing, and shown by `info`.
+#[test]
+fn flags_that_are_not_acted_on_are_named() {
+    if !ready() {
+        return;
+    }
+    let scratch = Scratch::new("ufs-flags");
+    let (image, at) = (scratch.join("image"), scratch.path().join("at"));
+    fs::create_dir_all(&at).expect("mount point");
+    for (format, home, flags, named, shown) in [
+        ("ufs2", 65536, 0x10, "", "acls"),
+        ("ufs1", 8192, 0x10, "POSIX.1e ACLs", "acls"),
+        ("ufs2", 65536, 0x100, "NFSv4 ACLs", "nfsv4acls"),
+        ("ufs2", 65536, 0x420, "MAC labels of files, TRIM", "multilabel"),
+        ("ufs2", 65536, 0x110, "POSIX.1e ACLs, NFSv4 ACLs", "nfsv4acls"),
+    ] {
+        let hashes: &[&str] = if format == "ufs2" { &["--check-hashes", "none"] } else { &[] };
+        make(&image, format, "16M", hashes);
+        let mut bytes = fs::read(&image).expect("image");
+        let place = home + 1312;
+        bytes[place..place + 4].copy_from_slice(&u32::to_le_bytes(flags));
+        fs::write(&image, bytes).expect("image");
+        assert!(text(&seekless(&["info", &image])).contains(shown), "{format} {flags:#x}");
+        let server = std::process::Command::new(env!("CARGO_BIN_EXE_seekless"))
+            .args(["mount", "-f", &image])
+            .arg(&at)
+            .args(["-o", "rw"])
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("seekless mount");
+        let outside = fs::metadata(scratch.path()).expect("scratch").dev();
+        let start = Instant::now();
+        while fs::metadata(&at).is_ok_and(|seen| seen.dev() == outside) {
+            assert!(start.elapsed() < Duration::from_secs(60), "not mounted");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        unmount(&at).expect("umount");
+        let output = server.wait_with_output().expect("server");
+        assert!(output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let wanted = match named {
+            "" => String::new(),
+            named => {
+                format!("seekless: {image}: the volume has flags that are not acted on: {named}\n")
+            }
+        };
+        assert_eq!(said, wanted, "{format} {flags:#x}");
     }
 }

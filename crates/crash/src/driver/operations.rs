@@ -4,6 +4,7 @@
 use super::Driver;
 use crate::history::{Contents, FileId, Passing, Renamed, Scope};
 use crate::script::{Op, Path};
+use crate::sparse::Sparse;
 use seekless_device::Clock;
 use seekless_fs::operate::{NewFile, Ownership, RenameMode, SetAttr, XattrMode};
 use seekless_fs::{FileKind, FsError};
@@ -24,7 +25,8 @@ impl Driver {
                 self.make(path, NewFile::Directory, 0o755, Contents::default())?;
             }
             Op::Symlink(target, path) => {
-                let contents = Contents { bytes: target.as_bytes().into(), ..Contents::default() };
+                let contents =
+                    Contents { bytes: Sparse::from(target.as_bytes()), ..Contents::default() };
                 self.make(path, NewFile::Symlink(target.as_bytes()), OWNER.perm, contents)?;
             }
             Op::Link(from, to) => self.link(from, to)?,
@@ -38,7 +40,7 @@ impl Driver {
             }
             Op::Append(path, len) => {
                 let file = self.file(path.as_ref())?;
-                let size = self.history.contents(file).bytes.len() as u64;
+                let size = self.history.contents(file).bytes.len();
                 self.write(file, size, *len)?;
             }
             Op::Truncate(path, len) => self.truncate(path.as_ref(), *len)?,
@@ -244,11 +246,10 @@ impl Driver {
         (at..at + len).map(byte).collect()
     }
 
-    fn change_contents(&mut self, file: FileId, change: impl FnOnce(&mut Vec<u8>)) {
-        let held = self.history.contents(file).clone();
-        let mut bytes = held.bytes.to_vec();
-        change(&mut bytes);
-        self.history.set_contents(file, Contents { bytes: bytes.into(), ..held });
+    fn change_contents(&mut self, file: FileId, change: impl FnOnce(&mut Sparse)) {
+        let mut held = self.history.contents(file).clone();
+        change(&mut held.bytes);
+        self.history.set_contents(file, held);
     }
 
     fn write(&mut self, file: FileId, at: u64, len: u64) -> Result<(), FsError> {
@@ -258,13 +259,7 @@ impl Driver {
         if done < bytes.len() {
             return Err(FsError::NoSpace(format!("{done} of {len} bytes were written")));
         }
-        let start = usize::try_from(at).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| {
-            if held.len() < start + bytes.len() {
-                held.resize(start + bytes.len(), 0);
-            }
-            held[start..start + bytes.len()].copy_from_slice(&bytes);
-        });
+        self.change_contents(file, |held| held.write(at, &bytes));
         Ok(())
     }
 
@@ -272,8 +267,7 @@ impl Driver {
         let file = self.file(path)?;
         let set = SetAttr { size: Some(len), ..SetAttr::default() };
         self.live.operate().set_attr(self.history.files[file].ino, &set)?;
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| held.resize(len, 0));
+        self.change_contents(file, |held| held.resize(len));
         Ok(())
     }
 
@@ -281,12 +275,7 @@ impl Driver {
         let file = self.file(path)?;
         let ino = self.history.files[file].ino;
         self.live.operate().allocate(ino, ByteLen::new(at), ByteLen::new(len), false)?;
-        let end = usize::try_from(at + len).unwrap_or(usize::MAX);
-        self.change_contents(file, |held| {
-            if held.len() < end {
-                held.resize(end, 0);
-            }
-        });
+        self.change_contents(file, |held| held.resize(held.len().max(at + len)));
         Ok(())
     }
 

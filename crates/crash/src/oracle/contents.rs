@@ -6,6 +6,9 @@ use crate::history::{Contents, FileId, values_in};
 use seekless_fs::{Attr, FileKind, FsError};
 use seekless_units::{ByteLen, Ino};
 
+/// Longest file that is read as a whole.
+const WHOLE: u64 = 16 << 20;
+
 impl Oracle<'_> {
     /// What is wrong with an inode, if it is to be a file of the history.
     pub(super) fn file(&self, file: FileId, ino: Ino) -> Vec<Violation> {
@@ -57,7 +60,7 @@ impl Oracle<'_> {
         versions: &[&Contents],
         promised: bool,
     ) -> Result<Option<(&'static str, String)>, FsError> {
-        let sizes = || versions.iter().map(|version| version.bytes.len() as u64);
+        let sizes = || versions.iter().map(|version| version.bytes.len());
         let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
         let least = if promised { least } else { 0 };
         if attr.size < least || attr.size > most {
@@ -66,37 +69,71 @@ impl Oracle<'_> {
                 format!("has {} bytes, expected {least} to {most}", attr.size),
             )));
         }
-        let mut held = vec![0; usize::try_from(attr.size).unwrap_or(0)];
-        let mut done = 0;
-        while done < held.len() {
-            let read = self.image.read(attr.ino, ByteLen::new(done as u64), &mut held[done..])?;
-            if read == 0 {
-                break;
-            }
-            done += read;
-        }
+        let held = self.held(attr, versions)?;
         // Most files are a version as it was.
-        if versions.iter().any(|version| *version.bytes == held[..]) {
+        let is = |version: &&Contents| {
+            let bytes = &version.bytes;
+            bytes.len() == attr.size && held.iter().all(|(at, held)| bytes.is_at(*at, held))
+        };
+        if versions.iter().any(is) {
             return Ok(None);
         }
-        let wrong = held
-            .iter()
-            .enumerate()
-            .find(|&(at, &byte)| !self.byte_may_be(at, byte, versions, promised));
+        let bytes = held.iter().flat_map(|(at, held)| (*at..).zip(held));
+        let mut bytes = bytes.map(|(at, byte)| (at, *byte));
+        let wrong = bytes.find(|&(at, byte)| !self.byte_may_be(at, byte, versions, promised));
         Ok(wrong.map(|(at, byte)| {
             let what = if promised { "contents" } else { "stale-data" };
             (what, format!("has {byte:#04x} at byte {at}, which was never written there"))
         }))
     }
 
+    /// What a file holds, by place: all of it, or of a long one what is not a hole both in the
+    /// image and in every version.
+    fn held(&self, attr: &Attr, versions: &[&Contents]) -> Result<Vec<(u64, Vec<u8>)>, FsError> {
+        let mut ranges = Vec::new();
+        if attr.size <= WHOLE {
+            ranges.push(0..attr.size);
+        } else {
+            ranges = versions.iter().flat_map(|version| version.bytes.written()).collect();
+            let unit = u64::from(self.image.geometry().block_size);
+            for run in self.image.block_map(attr.ino)?.runs {
+                let at = run.lbn.get().saturating_mul(unit);
+                ranges.push(at..at.saturating_add(run.extent.len.saturating_mul(unit)));
+            }
+            ranges.sort_unstable_by_key(|range| range.start);
+        }
+        let mut done = 0;
+        let mut held = Vec::new();
+        for range in ranges {
+            let start = range.start.max(done);
+            let end = range.end.min(attr.size);
+            done = done.max(end);
+            let len = usize::try_from(end.saturating_sub(start)).unwrap_or(0);
+            if len == 0 {
+                continue;
+            }
+            let mut bytes = vec![0; len];
+            let mut read = 0;
+            while read < len {
+                let at = ByteLen::new(start + read as u64);
+                match self.image.read(attr.ino, at, &mut bytes[read..])? {
+                    0 => break,
+                    more => read += more,
+                }
+            }
+            held.push((start, bytes));
+        }
+        Ok(held)
+    }
+
     /// Whether a byte of a file may be what it is.
-    fn byte_may_be(&self, at: usize, byte: u8, versions: &[&Contents], promised: bool) -> bool {
+    fn byte_may_be(&self, at: u64, byte: u8, versions: &[&Contents], promised: bool) -> bool {
         let mut all = true;
         let mut first = None;
         for version in versions {
             match version.bytes.get(at) {
-                Some(&written) if written == byte => return true,
-                Some(&written) => all &= *first.get_or_insert(written) == written,
+                Some(written) if written == byte => return true,
+                Some(written) => all &= *first.get_or_insert(written) == written,
                 None => all = false,
             }
         }
@@ -118,7 +155,7 @@ impl Oracle<'_> {
             return Ok(None);
         }
         let target = self.image.read_link(ino)?;
-        if versions.iter().any(|version| *version.bytes == target[..]) {
+        if versions.iter().any(|version| version.bytes == target[..]) {
             return Ok(None);
         }
         Ok(Some(("target", format!("has the target `{}`", target.escape_ascii()))))

@@ -3,9 +3,11 @@
 use super::{Line, Op, Path, Script};
 use seekless_units::parse_size;
 
-/// Most bytes of a file that a script may make: contents are kept in memory,
-/// every version of them.
+/// Most bytes that an operation writes or allocates: contents are kept in memory, every version
+/// of them.
 const LARGEST: u64 = 16 << 20;
+/// Longest file. Holes take no memory.
+const FARTHEST: u64 = 1 << 44;
 /// Most lines of a script.
 const MOST_LINES: usize = 10_000;
 /// Most seconds that may pass at once.
@@ -68,6 +70,12 @@ fn bytes(text: &str) -> Result<u64, String> {
     if len > LARGEST { Err(format!("{len} bytes exceed {LARGEST}")) } else { Ok(len) }
 }
 
+/// An offset in a file, or a file's length.
+fn place(text: &str) -> Result<u64, String> {
+    let at = parse_size(text)?.get();
+    if at > FARTHEST { Err(format!("{at} bytes exceed {FARTHEST}")) } else { Ok(at) }
+}
+
 fn whole(text: &str, most: u64) -> Result<u64, String> {
     let number: u64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     if number > most { Err(format!("{number} is more than {most}")) } else { Ok(number) }
@@ -92,17 +100,20 @@ fn exactly<'a, const N: usize>(words: &[&'a str]) -> Result<[&'a str; N], String
 fn range(words: &[&str]) -> Result<(Option<Path>, u64, u64), String> {
     let (file, rest) = maybe(words, 2)?;
     let [at, len] = exactly(rest)?;
-    let (at, len) = (bytes(at)?, bytes(len)?);
-    if at + len > LARGEST {
-        return Err(format!("a file size of {} bytes exceeds {LARGEST}", at + len));
+    let (at, len) = (place(at)?, bytes(len)?);
+    if at + len > FARTHEST {
+        return Err(format!("a file size of {} bytes exceeds {FARTHEST}", at + len));
     }
     Ok((file, at, len))
 }
 
-fn length(words: &[&str]) -> Result<(Option<Path>, u64), String> {
+fn length(
+    words: &[&str],
+    read: fn(&str) -> Result<u64, String>,
+) -> Result<(Option<Path>, u64), String> {
     let (file, rest) = maybe(words, 1)?;
     let [len] = exactly(rest)?;
-    Ok((file, bytes(len)?))
+    Ok((file, read(len)?))
 }
 
 fn two(words: &[&str]) -> Result<(Path, Path), String> {
@@ -134,8 +145,8 @@ fn operation(verb: &str, words: &[&str]) -> Result<Op, String> {
         "exchange" => two(words).map(|(from, to)| Op::Exchange(from, to))?,
         "write" => range(words).map(|(file, at, len)| Op::Write(file, at, len))?,
         "fallocate" => range(words).map(|(file, at, len)| Op::Fallocate(file, at, len))?,
-        "append" => length(words).map(|(file, len)| Op::Append(file, len))?,
-        "truncate" => length(words).map(|(file, len)| Op::Truncate(file, len))?,
+        "append" => length(words, bytes).map(|(file, len)| Op::Append(file, len))?,
+        "truncate" => length(words, place).map(|(file, len)| Op::Truncate(file, len))?,
         "setxattr" => {
             let (file, rest) = maybe(words, 2)?;
             let [name, len] = exactly(rest)?;
@@ -188,7 +199,10 @@ mod tests {
             ("sync\nwrite a b c\n", 2, "b"),
             ("begin\nbegin\n", 2, "only once"),
             ("mkdir ..\n", 1, ".."),
-            ("write f 0 900G\n", 1, "exceed"),
+            ("write f 0 17M\n", 1, "exceed"),
+            ("write f 17T 1\n", 1, "exceed"),
+            ("write f 16T 1\n", 1, "exceeds"),
+            ("truncate f 17T\n", 1, "exceed"),
             ("pass x\n", 1, "not a number"),
         ] {
             let error = parse("s.txt", text).unwrap_err();

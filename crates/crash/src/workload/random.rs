@@ -25,9 +25,15 @@ const PLACES: [u64; 12] =
     [0, 1000, 4096, 5000, 12_288, 45_056, 49_152, 53_248, 60_000, 77_000, 90_112, 120_000];
 /// Past a full indirect block, whatever the width of its numbers.
 const FAR: u64 = 4_300_000;
+/// Of so many sequences of [`Kinds::All`] one is wide: its operations are those of all kinds,
+/// and names go and come back in directories that were made in it. The others are what they
+/// were before there were such.
+const WIDE_ONES: u64 = 5;
+/// Bytes of the longest names, which some wide sequences have.
+const WIDEST: usize = 255;
 /// Deepest path.
 const DEPTH: usize = 4;
-/// The same for sequences of [`Kinds::Moves`].
+/// The same for sequences of [`Kinds::Moves`] and wide ones.
 const DEEP: usize = 8;
 /// Names of so many bytes, and how many of them a directory is given: more than twelve blocks
 /// of 1,024 bytes, and of 4,096.
@@ -72,6 +78,8 @@ struct Sequence {
     /// Bytes of names that are given, at least.
     least: usize,
     kinds: Kinds,
+    /// Names are drawn as in sequences of [`Kinds::Moves`].
+    wide: bool,
     /// Names that went from directories made in the sequence.
     gone: Vec<String>,
     /// Those directories.
@@ -92,6 +100,12 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features, kinds: 
         ("A/foo", Kind::File(6000)),
         ("B/bar", Kind::File(3000)),
     ];
+    let wide = kinds == Kinds::All && number % WIDE_ONES == WIDE_ONES - 1;
+    let least = match mixed % LONG_ONES {
+        0 => LONG,
+        1 if wide => WIDEST,
+        _ => 0,
+    };
     let mut sequence = Sequence {
         rng: Pcg64Mcg::seed_from_u64(mixed),
         tree: tree.into_iter().map(|(path, kind)| (path.to_string(), kind)).collect(),
@@ -100,8 +114,9 @@ pub(super) fn sequence(most: u32, seed: u64, number: u64, has: Features, kinds: 
         object: "A".into(),
         open: None,
         linked: false,
-        least: if mixed.is_multiple_of(LONG_ONES) { LONG } else { 0 },
+        least,
         kinds,
+        wide: wide || kinds == Kinds::Moves,
         gone: Vec::new(),
         made: Vec::new(),
         grown: false,
@@ -152,7 +167,7 @@ impl Sequence {
     /// A name in some directory, whether it is there or not.
     fn name(&mut self) -> String {
         let mut dirs = self.all(|kind| kind == Kind::Directory);
-        let moves = self.kinds == Kinds::Moves;
+        let moves = self.wide;
         let depth = if moves { DEEP } else { DEPTH };
         dirs.retain(|dir| dir.split('/').count() < depth);
         if moves {
@@ -216,6 +231,9 @@ impl Sequence {
 
     fn try_change(&mut self) -> Option<()> {
         if self.kinds == Kinds::Moves {
+            return self.try_move();
+        }
+        if self.wide && self.below(2) == 0 {
             return self.try_move();
         }
         match self.below(24) {
@@ -525,6 +543,45 @@ impl Sequence {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    /// Wide sequences have long names, exchanges of directories, directories that outgrow
+    /// twelve blocks, and names that come back in directories made in them; the rest do not.
+    #[test]
+    fn some_sequences_are_wide() {
+        let (mut longest, mut swapped, mut grown, mut back) = (0, 0, 0, 0);
+        for number in 0..2000 {
+            let ops = sequence(12, 7, number, true.into(), Kinds::All);
+            let text: Vec<String> = ops.iter().map(Op::to_string).collect();
+            let names = || text.iter().flat_map(|line| line.split([' ', '/']));
+            let most = names().filter(|name| !name.contains("a-long-way")).map(str::len).max();
+            let made: Vec<&str> =
+                text.iter().filter_map(|line| line.strip_prefix("mkdir ")).collect();
+            let is_made = |path: &str| made.iter().any(|dir| path.starts_with(&format!("{dir}/")));
+            let swaps = text.iter().filter_map(|line| line.strip_prefix("exchange "));
+            let dirs = swaps.filter(|line| {
+                let mut both = line.split(' ');
+                both.any(|path| made.contains(&path) || path == "A/sub")
+            });
+            let gone = |path: &str| {
+                text.iter().any(|line| *line == format!("unlink {path}"))
+                    || text.iter().any(|line| line.starts_with(&format!("rename {path} ")))
+            };
+            let opened: Vec<&str> =
+                text.iter().filter_map(|line| line.strip_prefix("open ")).collect();
+            let again = opened.iter().any(|path| is_made(path) && gone(path));
+            let many = text.iter().filter(|line| line.contains("many")).count() > 50;
+            if number % WIDE_ONES == WIDE_ONES - 1 {
+                longest = longest.max(most.unwrap_or(0));
+                swapped += dirs.count();
+                grown += u64::from(many);
+                back += u64::from(again);
+            } else {
+                assert!(most.unwrap_or(0) <= LONG && !many, "{number}");
+            }
+        }
+        assert_eq!(longest, WIDEST);
+        assert!(swapped > 2 && grown > 3 && back > 20, "{swapped} {grown} {back}");
+    }
 
     #[test]
     fn sequences_are_functions_of_their_seed_and_hold_every_operation() {

@@ -215,7 +215,7 @@ impl Maps {
 }
 
 /// Bytes of a group's head.
-const HEAD: u64 = {
+pub(super) const HEAD: u64 = {
     let size = size_of::<CylinderGroup<LE>>();
     assert!(size == 168);
     168

@@ -1,11 +1,13 @@
 //! What a group's maps and counts say, as they stand, and setting them to what
 //! was found instead.
 
-use super::group::{GroupMut, at};
-use crate::make::Counts;
-use crate::superblock::Format;
-use seekless_fs::field::{index, low16};
+use super::group::{GroupMut, HEAD, at};
+use crate::make::{Counts, HeadLayout, head_layout};
+use crate::ondisk::check_hash;
+use crate::superblock::{Format, Super};
+use seekless_fs::field::{index, low16, wide};
 use seekless_placement::GroupSummary;
+use seekless_units::GroupNo;
 
 impl GroupMut<'_> {
     /// Whether the group says that an inode is in use.
@@ -107,50 +109,48 @@ impl GroupMut<'_> {
         }
     }
 
-    /// The fields that say nothing of the group, or what the superblock says too:
-    /// name, place, bytes and value (`check_cgmagic` and `pass5` of FreeBSD's
-    /// `fsck_ffs`).
-    fn fixed_fields(&self) -> impl Iterator<Item = (&'static str, usize, usize, u32)> {
-        let ipg = self.sb.ipg;
-        let by_format = match self.sb.format {
-            Format::Ufs1 => [
-                ("cg_old_niblk", at!(cg_old_niblk), 2, ipg),
-                ("cg_niblk", at!(cg_niblk), 4, 0),
-                ("cg_initediblk", at!(cg_initediblk), 4, 0),
-            ],
-            Format::Ufs2 => [
-                ("cg_old_niblk", at!(cg_old_niblk), 2, 0),
-                ("cg_niblk", at!(cg_niblk), 4, ipg),
-                ("cg_old_ncyl", at!(cg_old_ncyl), 2, 0),
-            ],
-        };
-        let tables = [("cg_old_btotoff", at!(cg_old_btotoff)), ("cg_old_boff", at!(cg_old_boff))];
-        let tables = tables.into_iter().filter(|_| self.sb.format == Format::Ufs2);
-        let spares = [("cg_firstfield", at!(cg_firstfield)), ("cg_sparecon32", at!(cg_sparecon32))];
-        let more = (at!(cg_sparecon64)..).step_by(4).take(6).map(|at| ("cg_sparecon64", at));
-        let zeros = tables.chain(spares).chain(more).map(|(name, at)| (name, at, 4, 0));
-        by_format.into_iter().chain(zeros)
-    }
-
     /// The first field that is not what the format has there.
     pub(crate) fn wrong_field(&self) -> Option<&'static str> {
-        self.fixed_fields().find_map(|(name, at, len, value)| {
-            let is = match len {
-                2 => self.sb.order.get_u16(self.bytes, at).map(u32::from),
-                _ => self.sb.order.get_u32(self.bytes, at),
+        head_fields(self.sb, self.number).into_iter().find_map(|field| {
+            let is = match field.len {
+                2 => self.sb.order.get_u16(self.bytes, field.at).map(u32::from),
+                _ => self.sb.order.get_u32(self.bytes, field.at),
             };
-            (is != Some(value)).then_some(name)
+            (is != Some(field.value)).then_some(field.name)
         })
     }
 
     /// Sets those fields.
     pub(crate) fn reset_fields(&mut self) {
-        let fields: Vec<_> = self.fixed_fields().collect();
-        for (_, at, len, value) in fields {
-            match len {
-                2 => self.sb.order.put_u16(self.bytes, at, low16(value)),
-                _ => self.sb.order.put_u32(self.bytes, at, value),
-            }
+        put_head_fields(self.sb, self.number, self.bytes);
+    }
+
+    /// The first offset of a map that is not the one the format prescribes.
+    pub(crate) fn misplaced_map(&self) -> Option<(&'static str, u64)> {
+        let layout = head_layout_of(self.sb);
+        let mut places = vec![
+            ("cg_iusedoff", wide(self.maps.inodes), layout.inodes),
+            ("cg_freeoff", wide(self.maps.frags), layout.frags),
+        ];
+        if let Some(clusters) = self.maps.clusters {
+            places.push(("cg_clustersumoff", wide(clusters.counts), layout.cluster_counts));
+            places.push(("cg_clusteroff", wide(clusters.map), layout.clusters));
+        }
+        let wrong = places.into_iter().find(|(_, is, should)| is != should)?;
+        Some((wrong.0, wrong.1))
+    }
+
+    /// A check hash on a volume without such hashes of groups: kernels from before there were
+    /// any have the field as a spare, which `fsck_ffs` wants to be zero.
+    pub(crate) fn stray_hash(&self) -> Option<u32> {
+        let hash = self.word(at!(cg_ckhash));
+        (hash != 0 && !self.sb.has_check_hash(check_hash::GROUP)).then_some(hash)
+    }
+
+    /// Removes such a hash.
+    pub(crate) fn clear_stray_hash(&mut self) {
+        if self.stray_hash().is_some() {
+            self.set_word(at!(cg_ckhash), 0);
         }
     }
 
@@ -161,7 +161,7 @@ impl GroupMut<'_> {
             [Some(self.maps.inodes), Some(self.maps.frags), self.maps.clusters.map(|c| c.map)];
         let first = first.into_iter().flatten().min().unwrap_or(0);
         rest.iter_mut().take(first).for_each(|byte| *byte = 0);
-        let end = index(self.word(at!(cg_nextfreeoff)));
+        let end = index(head_layout_of(self.sb).end);
         rest.iter_mut().skip(end).for_each(|byte| *byte = 0);
         let mut forget = |from: usize, bits: u32| {
             let whole = index(bits / 8);
@@ -195,5 +195,81 @@ impl GroupMut<'_> {
     /// `cg_initediblk`: how many inodes were ever written (UFS2).
     pub(crate) fn set_initialised(&mut self, inodes: u32) {
         self.set_word(at!(cg_initediblk), inodes);
+    }
+}
+
+/// A field of a head that contains nothing of the group itself, or what follows from the
+/// superblock.
+pub(crate) struct HeadField {
+    name: &'static str,
+    at: usize,
+    /// Bytes: 2 or 4.
+    len: usize,
+    value: u32,
+}
+
+/// Where the format has the parts of a volume's heads.
+pub(crate) fn head_layout_of(sb: &Super) -> HeadLayout {
+    head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize)
+}
+
+/// Those fields of a group's head, with the values that `check_cgmagic` and `pass5` of
+/// FreeBSD's `fsck_ffs` want; its magic, number and size are not among them.
+fn head_fields(sb: &Super, number: GroupNo) -> Vec<HeadField> {
+    let layout = head_layout_of(sb);
+    let offset = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
+    let ndblk = u32::try_from(sb.group_blocks(number).len).unwrap_or(u32::MAX);
+    let nclusterblks = match sb.tuning.contigsumsize {
+        0 => 0,
+        _ => ndblk.checked_div(sb.frag).unwrap_or(0),
+    };
+    let mut fields = Vec::new();
+    let mut put = |name, at, len, value| fields.push(HeadField { name, at, len, value });
+    put("cg_firstfield", at!(cg_firstfield), 4, 0);
+    match sb.format {
+        Format::Ufs1 => {
+            let cylinders = sb.old_cpg.saturating_mul(4);
+            let last = number.get().saturating_add(1) == sb.ncg;
+            let each = sb.fpg.checked_div(sb.old_cpg).unwrap_or(0);
+            let ncyl = match each {
+                1.. if last => ndblk.div_ceil(each),
+                _ => sb.old_cpg,
+            };
+            put("cg_old_ncyl", at!(cg_old_ncyl), 2, u32::from(low16(ncyl)));
+            put("cg_old_niblk", at!(cg_old_niblk), 2, sb.ipg);
+            put("cg_old_btotoff", at!(cg_old_btotoff), 4, offset(HEAD));
+            let boff = offset(HEAD).saturating_add(cylinders);
+            put("cg_old_boff", at!(cg_old_boff), 4, boff);
+            put("cg_niblk", at!(cg_niblk), 4, 0);
+            put("cg_initediblk", at!(cg_initediblk), 4, 0);
+        }
+        Format::Ufs2 => {
+            put("cg_old_ncyl", at!(cg_old_ncyl), 2, 0);
+            put("cg_old_niblk", at!(cg_old_niblk), 2, 0);
+            put("cg_old_btotoff", at!(cg_old_btotoff), 4, 0);
+            put("cg_old_boff", at!(cg_old_boff), 4, 0);
+            put("cg_niblk", at!(cg_niblk), 4, sb.ipg);
+        }
+    }
+    put("cg_iusedoff", at!(cg_iusedoff), 4, offset(layout.inodes));
+    put("cg_freeoff", at!(cg_freeoff), 4, offset(layout.frags));
+    put("cg_nextfreeoff", at!(cg_nextfreeoff), 4, offset(layout.end));
+    put("cg_clustersumoff", at!(cg_clustersumoff), 4, offset(layout.cluster_counts));
+    put("cg_clusteroff", at!(cg_clusteroff), 4, offset(layout.clusters));
+    put("cg_nclusterblks", at!(cg_nclusterblks), 4, nclusterblks);
+    put("cg_sparecon32", at!(cg_sparecon32), 4, 0);
+    for at in (at!(cg_sparecon64)..).step_by(4).take(6) {
+        put("cg_sparecon64", at, 4, 0);
+    }
+    fields
+}
+
+/// Sets those fields in the bytes of a head.
+pub(crate) fn put_head_fields(sb: &Super, number: GroupNo, bytes: &mut [u8]) {
+    for HeadField { at, len, value, .. } in head_fields(sb, number) {
+        match len {
+            2 => sb.order.put_u16(bytes, at, low16(value)),
+            _ => sb.order.put_u32(bytes, at, value),
+        }
     }
 }

@@ -19,6 +19,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("inode.check-hash", 1),
     ("inode.snapshot", 1),
     ("inode.length", 1),
+    ("inode.device", 1),
     ("inode.block-range", 1),
     ("inode.block-past-end", 1),
     ("inode.size-past-blocks", 1),

@@ -61,6 +61,17 @@ pub(super) fn better_copy(
     wins.then_some(rival)
 }
 
+/// The first copy that says the same of what never changes.
+pub(super) fn alike_copy(
+    device: &Arc<dyn BlockDevice>,
+    first: &Found,
+    sb: &Super,
+) -> Option<Found> {
+    let groups = (0..sb.ncg.min(SAMPLE)).map(GroupNo::new);
+    let mut copies = groups.filter_map(|group| look(device.as_ref(), copy_at(sb, group)));
+    copies.find(|copy| copy.at != first.at && agree(first, copy))
+}
+
 /// Looks for copies anywhere on a device, up to a few that make sense and lie
 /// where they say; returns the one that fits best.
 pub(super) fn search(device: &Arc<dyn BlockDevice>) -> Option<Found> {
@@ -113,7 +124,7 @@ fn evidence(device: &Arc<dyn BlockDevice>, found: &Found, sb: &Super) -> u64 {
     let fsize = u64::from(sb.fsize).max(1);
     let frags = |bytes: u64| bytes.div_ceil(fsize);
     let old = sb.format == Format::Ufs1;
-    let layout = head_layout(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
+    let layout = head_layout(sb.head_tables(), sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let taken = head_bytes(old, sb.ipg, sb.fpg, sb.frag, sb.tuning.contigsumsize);
     let table = u64::from(sb.ipg).saturating_mul(u64::from(sb.inode_size()));
     let between = |low: u32, high: u32| u64::from(high.saturating_sub(low));

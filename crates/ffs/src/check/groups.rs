@@ -4,7 +4,7 @@ use super::{Checker, Fix, Stage};
 use crate::alloc::{GroupMut, decode_summaries};
 use crate::make::{Counts, count};
 use crate::ondisk::flag;
-use seekless_fs::field::index;
+use seekless_fs::field::{index, invalid};
 use seekless_fs::{FileKind, FsError, Location};
 use seekless_placement::{GroupSummary, Totals};
 use seekless_units::{GroupNo, Ino};
@@ -65,6 +65,9 @@ impl Checker {
         if self.lost_groups.is_empty() && stored != totals {
             let what = format!("is {stored:?}, should be {totals:?}");
             self.expected("superblock.totals", what, Location::of("superblock"));
+        } else if self.sb().tuning.stray_totals {
+            let what = "fs_cstotal contains more than the four totals".to_string();
+            self.expected("superblock.totals", what, Location::of("superblock"));
         }
         Ok(())
     }
@@ -97,6 +100,12 @@ impl Checker {
                 return Ok(None);
             }
         };
+        if let Some((field, at)) = group.misplaced_map() {
+            let (what, place) = invalid(field, at, place(number)).finding(place(number));
+            self.unexpected("group.head", what, place);
+            self.fix(Stage::Heads, Fix::Head(number));
+            return Ok(None);
+        }
         self.inode_map(number, &group);
         self.block_map(number, &group);
         let now = self.recount(number);
@@ -114,6 +123,11 @@ impl Checker {
         if !group.rotors_are_within() {
             let what = "a rotor points outside the group";
             self.unexpected("group.rotor", what.to_string(), place(number));
+        }
+        if let Some(hash) = group.stray_hash() {
+            // An older kernel leaves it behind. Only older checkers look at it.
+            let what = format!("cg_ckhash is {hash:#x}, but groups have no check hashes");
+            self.expected("group.check-hash", what, place(number));
         }
         if let Some(field) = group.wrong_field() {
             let what = format!("{field} is not the value that the format prescribes");

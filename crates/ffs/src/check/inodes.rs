@@ -2,14 +2,17 @@
 
 use super::claims::Claims;
 use super::{Checker, Fix, Seen, Stage};
+use crate::alloc::head_layout_of;
 use crate::group::Group;
 use crate::image::SNAPSHOT;
 use crate::inode::Inode;
-use crate::ondisk::{DIRECT, DIRECTORY_UNIT, check_hash};
+use crate::ondisk::{CylinderGroup, DIRECT, DIRECTORY_UNIT, check_hash};
 use crate::superblock::Format;
-use seekless_fs::field::wide;
+use seekless_fs::field::{index, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{GroupNo, Ino};
+use std::mem::offset_of;
+use zerocopy::byteorder::LE;
 
 pub(super) fn place(ino: Ino) -> Location {
     Location::of("inode").in_inode(ino)
@@ -32,16 +35,15 @@ impl Checker {
     fn initialised(&mut self, group: GroupNo) -> Result<u32, FsError> {
         let all = self.sb().ipg;
         let place = Location::of("cylinder group").in_group(group);
+        let layout = head_layout_of(self.sb());
         let head = match self.volume.cylinder_group(group) {
             Ok(_) if self.sb().format == Format::Ufs1 => return Ok(all),
-            Ok(head) => head,
+            Ok(head) if head.maps_are_at(layout.inodes, layout.frags) => head,
+            // Which map it is, phase 5 would say.
+            Ok(_) => return self.lost_head(group, "a map is not in its place".into(), place),
             Err(error @ FsError::Corrupt { .. }) => {
                 let (what, place) = error.finding(place);
-                self.unexpected("group.head", what, place);
-                self.fix(Stage::Heads, Fix::Head(group));
-                self.lost_groups.push(group);
-                // Its inodes may be sound, and are looked at as far as they are.
-                return Ok(all);
+                return self.lost_head(group, what, place);
             }
             Err(error) => return Err(error),
         };
@@ -53,6 +55,71 @@ impl Checker {
             self.fix(Stage::Heads, Fix::Initialise(group, should));
         }
         Ok(should)
+    }
+
+    /// Notes a group's head that has to be written again. Its inodes may be sound, and are
+    /// looked at as far as they were ever written.
+    fn lost_head(&mut self, group: GroupNo, what: String, place: Location) -> Result<u32, FsError> {
+        self.unexpected("group.head", what, place);
+        self.fix(Stage::Heads, Fix::Head(group));
+        self.lost_groups.push(group);
+        match self.sb().format {
+            Format::Ufs1 => Ok(self.sb().ipg),
+            Format::Ufs2 => self.likely_initialised(group),
+        }
+    }
+
+    /// How many inodes of a group were written, where its head does not tell: what of the head
+    /// is left may; else the blocks of inodes up to one that contains something else.
+    fn likely_initialised(&self, group: GroupNo) -> Result<u32, FsError> {
+        let sb = self.sb();
+        let per_block = sb.bsize.checked_div(sb.inode_size()).unwrap_or(1).max(1);
+        let at = sb.in_group(group, sb.cblkno);
+        let mut head = vec![0; index(sb.cgsize)];
+        self.volume.read_bytes(at, 0, &mut head)?;
+        let word = |at| sb.order.get_u32(&head, at).unwrap_or(0);
+        let says = word(offset_of!(CylinderGroup<LE>, cg_initediblk));
+        let whole = says == sb.ipg || says.checked_rem(per_block) == Some(0);
+        if word(offset_of!(CylinderGroup<LE>, cg_niblk)) == sb.ipg
+            && (1..=sb.ipg).contains(&says)
+            && whole
+        {
+            return Ok(says);
+        }
+        let first = group.get().saturating_mul(sb.ipg);
+        let is_inode = |slot: u32| self.is_plausible(Ino::new(first.saturating_add(slot)));
+        // `newfs` writes two blocks; `rebuild_cg` begins with as many.
+        let least = per_block.saturating_mul(2).min(sb.ipg);
+        let mut end = least;
+        while end < sb.ipg {
+            let next = end.saturating_add(per_block).min(sb.ipg);
+            let strange = (end..next).filter(|&slot| !is_inode(slot)).count();
+            // Single damaged inodes are no sign of something else.
+            if strange.saturating_mul(4) > index(per_block) {
+                break;
+            }
+            end = next;
+        }
+        Ok(end)
+    }
+
+    /// Whether an inode may have been written as one: it is free and empty, or a file of a
+    /// valid type and length with blocks of the volume.
+    fn is_plausible(&self, ino: Ino) -> bool {
+        let Ok(inode) = self.volume.inode(ino) else { return false };
+        let mut numbers = inode.direct.iter().chain(&inode.indirect);
+        if inode.mode() == 0 {
+            return inode.len == 0 && numbers.all(|&number| number == 0);
+        }
+        let has_hash = self.sb().has_check_hash(check_hash::INODE);
+        let Some(kind) = FileKind::from_mode(inode.mode()) else { return false };
+        // A short target and a device's number stand where block numbers do.
+        let is_block = |number: &u64| *number < self.sb().size;
+        let numbers_fit =
+            !matches!(kind, FileKind::Regular | FileKind::Directory) || numbers.all(is_block);
+        inode.len <= self.longest(kind)
+            && numbers_fit
+            && (!has_hash || self.strict.inode(ino).is_ok())
     }
 
     /// How many inodes of a group were written: whole blocks, and not fewer than
@@ -234,18 +301,46 @@ impl Checker {
         }
     }
 
-    /// The longest file that block numbers have room for.
-    fn longest(&self) -> u64 {
+    /// The longest file of a type (`chkfilesize`): as long as block numbers have room for, on
+    /// UFS1 with block numbers of the file that have 30 bits, and of directories what an `int`
+    /// counts.
+    fn longest(&self, kind: FileKind) -> u64 {
         let pointers = self.sb().pointers();
         let levels = (1..=3).map(|level| pointers.saturating_pow(level));
         let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
-        blocks.saturating_mul(u64::from(self.sb().bsize)).min(i64::MAX.cast_unsigned())
+        let blocks = match self.sb().format {
+            Format::Ufs1 => blocks.min(1 << 30),
+            Format::Ufs2 => blocks,
+        };
+        let bytes = blocks.saturating_mul(u64::from(self.sb().bsize)).saturating_sub(1);
+        let most = match kind {
+            FileKind::Directory => u64::from(i32::MAX.cast_unsigned()),
+            _ => i64::MAX.cast_unsigned(),
+        };
+        bytes.min(most)
     }
 
     /// What is to be done about a length that cannot be.
     fn wrong_length(&mut self, inode: &Inode, kind: FileKind) -> Option<Fix> {
         let place = place(inode.ino);
-        let longest = self.longest();
+        let is_special =
+            !matches!(kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
+        if is_special && inode.len != 0 {
+            let what = format!("length {} of a file that has no contents", inode.len);
+            self.unexpected("inode.length", what, place);
+            return Some(Fix::Length(inode.ino, 0));
+        }
+        let no_device = match self.sb().format {
+            Format::Ufs1 => u64::from(u32::MAX),
+            Format::Ufs2 => u64::MAX,
+        };
+        let is_device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        if is_device && inode.direct.first() == Some(&no_device) {
+            let what = "a device file without a device number (NODEV)".to_string();
+            self.unexpected("inode.device", what, place);
+            return Some(Fix::Clear(inode.ino));
+        }
+        let longest = self.longest(kind);
         if inode.len > longest {
             let what = format!("length {} is more than {longest}", inode.len);
             self.unexpected("inode.length", what, place);

@@ -1,15 +1,17 @@
 //! Which superblock to go by: the first one, or what its copies say.
 
-use super::copies::{bad_copies, better_copy, search};
+use super::copies::{alike_copy, bad_copies, better_copy, search};
 use crate::image::SNAPSHOT;
 use crate::make::{MOST_CONTIG, MOST_INODES_UFS1};
-use crate::ondisk::{SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag};
+use crate::ondisk::{
+    DIRECT, SUPERBLOCK_SEARCH, SUPERBLOCK_SIZE, SUPERBLOCK_UFS2, Superblock, flag,
+};
 use crate::superblock::{Format, Found, MAX_CONTIG, SUMMARY, Super, find};
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
 use seekless_fs::field::{index, invalid, low32, range, wide};
 use seekless_fs::{Corruption, FileKind, FsError, Location};
-use seekless_units::{ByteLen, GroupNo, Ino};
+use seekless_units::{ByteLen, GroupNo, Ino, SECTOR};
 use std::mem::offset_of;
 use std::sync::Arc;
 use zerocopy::byteorder::LE;
@@ -30,7 +32,7 @@ macro_rules! field {
 }
 
 /// What stays as `newfs` made it, and is the same in all copies.
-const FIXED: [Field; 24] = [
+const FIXED: [Field; 26] = [
     field!(fs_sblkno, 4),
     field!(fs_cblkno, 4),
     field!(fs_iblkno, 4),
@@ -55,6 +57,9 @@ const FIXED: [Field; 24] = [
     field!(fs_contigsumsize, 4),
     field!(fs_maxsymlinklen, 4),
     field!(fs_old_inodefmt, 4),
+    // On UFS2 too: FreeBSD computes the size of a group's head with it.
+    field!(fs_old_cpg, 4),
+    field!(fs_old_nrpos, 4),
 ];
 
 /// The superblock that a check goes by, and what is wrong with those there are.
@@ -95,6 +100,8 @@ pub(super) fn choose(device: &Arc<dyn BlockDevice>) -> Result<Chosen, FsError> {
             if copy.is_none() && !sb.tuning.updated {
                 return Ok(from_before_2002(sb, first));
             }
+            // A copy that says the same still has what the volume was tuned for.
+            let copy = copy.or_else(|| alike_copy(device, &first, &sb));
             chosen(device, &first, copy.as_ref().unwrap_or(&first), String::new())
         }
     }
@@ -292,13 +299,95 @@ fn derive(found: &mut Found) -> Vec<&'static str> {
             differed.push(name);
         }
     }
-    let masks = [(field!(fs_qbmask, 8), bsize), (field!(fs_qfmask, 8), fsize)];
-    for ((name, at, _), size) in masks {
-        let value = u64::from(size.saturating_sub(1));
+    let pointers = u64::from(pointers);
+    let levels = (1..=3).map(|level| pointers.saturating_pow(level));
+    let blocks = levels.fold(wide(DIRECT), u64::saturating_add);
+    let longest = u64::from(bsize).saturating_mul(blocks).saturating_sub(1);
+    let long = [
+        (field!(fs_qbmask, 8), u64::from(bsize.saturating_sub(1))),
+        (field!(fs_qfmask, 8), u64::from(fsize.saturating_sub(1))),
+        (field!(fs_maxfilesize, 8), longest.min(i64::MAX.cast_unsigned())),
+    ];
+    for ((name, at, _), value) in long {
         if order.get_u64(&found.bytes, at) != Some(value) {
             order.put_u64(&mut found.bytes, at, value);
             differed.push(name);
         }
+    }
+    differed.extend(derive_old(found));
+    differed.extend(derive_place(found));
+    differed
+}
+
+/// Sets the fields of UFS1 that describe a disk of cylinders as `newfs` has set them since
+/// 2002, for volumes made since: FreeBSD refuses others (`validate_sblock`). Returns the
+/// names of those that differed.
+fn derive_old(found: &mut Found) -> Vec<&'static str> {
+    let order = found.order;
+    let word = |at| order.get_u32(&found.bytes, at).unwrap_or(0);
+    let is_one = |at| word(at) == 1;
+    let modern = is_one(offset_of!(Superblock<LE>, fs_old_cpg))
+        && is_one(offset_of!(Superblock<LE>, fs_old_nrpos));
+    if found.format != Format::Ufs1 || !modern {
+        return Vec::new();
+    }
+    let fpg = word(offset_of!(Superblock<LE>, fs_fpg));
+    let nspf = word(offset_of!(Superblock<LE>, fs_fsize)) >> SECTOR.trailing_zeros();
+    let sectors = fpg.wrapping_mul(nspf);
+    let words = [
+        (field!(fs_old_rotdelay, 4), 0),
+        (field!(fs_old_rps, 4), 60),
+        (field!(fs_old_nspf, 4), nspf),
+        (field!(fs_old_npsect, 4), sectors),
+        (field!(fs_old_interleave, 4), 1),
+        (field!(fs_old_trackskew, 4), 0),
+        (field!(fs_old_nsect, 4), sectors),
+        (field!(fs_old_spc, 4), sectors),
+        (field!(fs_old_ncyl, 4), word(offset_of!(Superblock<LE>, fs_ncg))),
+        (field!(fs_old_cpc, 4), 0),
+        (field!(fs_old_postblformat, 4), 1),
+    ];
+    let mut differed = Vec::new();
+    for ((name, at, _), value) in words {
+        if order.get_u32(&found.bytes, at) != Some(value) {
+            order.put_u32(&mut found.bytes, at, value);
+            differed.push(name);
+        }
+    }
+    differed
+}
+
+/// Sets where a superblock says that it lies, of one that lies in its place. Returns the
+/// names of the fields that cannot be so.
+fn derive_place(found: &mut Found) -> Vec<&'static str> {
+    let (order, here) = (found.order, found.at);
+    if !is_home(found.format, here) {
+        return Vec::new();
+    }
+    let word = |at| u64::from(order.get_u32(&found.bytes, at).unwrap_or(0));
+    let (fsize, frag) = (
+        word(offset_of!(Superblock<LE>, fs_fsize)).max(1),
+        word(offset_of!(Superblock<LE>, fs_frag)).max(1),
+    );
+    let sblkno = word(offset_of!(Superblock<LE>, fs_sblkno));
+    let mut differed = Vec::new();
+    // The first copy lies behind the superblock. (UFS2 is found by this field.)
+    let (name, at, _) = field!(fs_sblockloc, 8);
+    let says = order.get_u64(&found.bytes, at).unwrap_or(0);
+    let behind = says.saturating_add(wide(SUPERBLOCK_SIZE)).div_ceil(fsize).next_multiple_of(frag);
+    if says != here && (says > HOME_UFS1 || behind != sblkno) {
+        order.put_u64(&mut found.bytes, at, here);
+        differed.push(name);
+    }
+    let (name, at, _) = field!(fs_sblockactualloc, 8);
+    let says = order.get_u64(&found.bytes, at).unwrap_or(0);
+    let fits = match found.format {
+        Format::Ufs1 => says.cast_signed() <= HOME_UFS1.cast_signed(),
+        Format::Ufs2 => says == 0 || says == here,
+    };
+    if !fits {
+        order.put_u64(&mut found.bytes, at, here);
+        differed.push(name);
     }
     differed
 }
@@ -313,7 +402,6 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     let words = [
         (field!(fs_minfree, 4), 0..=99, 8),
         (field!(fs_optim, 4), 0..=1, 0),
-        (field!(fs_maxcontig, 4), 0..=MOST_CONTIG, 1),
         (field!(fs_maxbpg, 4), 1..=most, (bsize / 8).max(1)),
         (field!(fs_avgfilesize, 4), 1..=most, 16384),
         (field!(fs_avgfpdir, 4), 1..=most, 64),
@@ -328,16 +416,32 @@ fn tune(found: &mut Found, copy: &Found) -> Vec<&'static str> {
     }
     let (name, at, _) = field!(fs_metaspace, 8);
     let fpg = word(found, offset_of!(Superblock<LE>, fs_fpg));
-    if order.get_u64(&found.bytes, at).is_none_or(|frags| frags > u64::from(fpg / 2)) {
-        order.put_u64(&mut found.bytes, at, 0);
+    let fits = |frags: &u64| *frags <= u64::from(fpg / 2);
+    if !order.get_u64(&found.bytes, at).is_some_and(|frags| fits(&frags)) {
+        let other = order.get_u64(&copy.bytes, at).filter(fits);
+        order.put_u64(&mut found.bytes, at, other.unwrap_or(0));
         differed.push(name);
     }
-    // Zero is what was there before there was such a field.
+    let (name, at, _) = field!(fs_maxcontig, 4);
+    let counted = word(found, offset_of!(Superblock<LE>, fs_contigsumsize));
+    let fits = |blocks: u32| match blocks {
+        0 => counted == 0,
+        1 => true,
+        2..=MOST_CONTIG => blocks.min(MAX_CONTIG) == counted,
+        _ => false,
+    };
+    if !fits(word(found, at)) {
+        let other = Some(word(copy, at)).filter(|&blocks| fits(blocks));
+        order.put_u32(&mut found.bytes, at, other.unwrap_or(counted.max(1)));
+        differed.push(name);
+    }
     let (name, at, _) = field!(fs_maxbsize, 4);
-    let longest = word(found, at);
     let range = bsize..=bsize.saturating_mul(MAX_CONTIG);
-    if longest != 0 && !(longest.is_power_of_two() && range.contains(&longest)) {
-        order.put_u32(&mut found.bytes, at, bsize);
+    let fits = |longest: u32| longest.is_power_of_two() && range.contains(&longest);
+    let (longest, other) = (word(found, at), word(copy, at));
+    // Zero is what was there before there was such a field.
+    if !fits(longest) && (longest != 0 || other != 0) {
+        order.put_u32(&mut found.bytes, at, if fits(other) { other } else { bsize });
         differed.push(name);
     }
     differed

@@ -76,7 +76,8 @@ impl Encoder<'_> {
         }
         page.u64(offset_of!(Superblock<LE>, fs_sblockactualloc), at);
         let covered = self.superblock_bytes() as usize;
-        self.seal(&mut page, 0..covered, offset_of!(Superblock<LE>, fs_ckhash));
+        let at = offset_of!(Superblock<LE>, fs_ckhash);
+        self.seal(&mut page, 0..covered, at, check_hash::SUPERBLOCK);
         page.bytes
     }
 
@@ -95,9 +96,10 @@ impl Encoder<'_> {
         whole.min(SUPERBLOCK_SIZE as u32)
     }
 
-    /// Puts the check hash of a stretch of bytes at a byte of it, on UFS2.
-    pub(crate) fn seal(&self, page: &mut Page, covered: Range<usize>, at: usize) {
-        if self.geometry.version == Version::Ufs2 {
+    /// Puts the check hash of a stretch of bytes at a byte of it, where the volume has hashes
+    /// of this kind.
+    fn seal(&self, page: &mut Page, covered: Range<usize>, at: usize, kind: u32) {
+        if self.options.hashed() & kind != 0 {
             let at = covered.start + at;
             page.u32(at, 0);
             let hash = crc32c(&page.bytes[covered]);
@@ -108,7 +110,7 @@ impl Encoder<'_> {
     /// Puts the check hash of the inode at byte `at` of its table there.
     pub(crate) fn seal_inode(&self, page: &mut Page, at: usize) {
         let size = self.geometry.inode_size() as usize;
-        self.seal(page, at..at + size, offset_of!(Dinode2<LE>, di_ckhash));
+        self.seal(page, at..at + size, offset_of!(Dinode2<LE>, di_ckhash), check_hash::INODE);
     }
 
     /// The last sector in front of a UFS2 superblock: at its end `struct
@@ -169,9 +171,8 @@ impl Encoder<'_> {
     fn superblock_tuning(&self, page: &mut Page) {
         let (g, options) = (self.geometry, self.options);
         let soft_updates = if options.soft_updates { flag::SOFT_UPDATES } else { 0 };
-        let hashed = g.version == Version::Ufs2;
-        let hashes = check_hash::SUPERBLOCK | check_hash::GROUP | check_hash::INODE;
-        let flags = soft_updates | if hashed { flag::CHECK_HASHES } else { 0 };
+        let hashes = options.hashed();
+        let flags = soft_updates | if hashes == 0 { 0 } else { flag::CHECK_HASHES };
         let space = options.optimization() == Optimization::Space;
         // A block's worth of room for metadata at a group's start, FreeBSD's
         // half of what is kept free.
@@ -184,7 +185,7 @@ impl Encoder<'_> {
             fs_avgfilesize: options.avgfilesize,
             fs_avgfpdir: options.avgfpdir,
             fs_flags: flags,
-            fs_metackhash: if hashed { hashes } else { 0 },
+            fs_metackhash: hashes,
         );
         set!(page, Superblock, u64, fs_metaspace: metaspace / u64::from(g.frag) * u64::from(g.frag));
         let id = offset_of!(Superblock<LE>, fs_id);
@@ -297,7 +298,8 @@ impl Encoder<'_> {
         page.raw(layout.inodes as usize, &group.inode_bits());
         page.raw(layout.frags as usize, &group.frag_bits());
         let covered = g.frags(g.head_bytes()) as usize * g.fsize as usize;
-        self.seal(&mut page, 0..covered, offset_of!(CylinderGroup<LE>, cg_ckhash));
+        let at = offset_of!(CylinderGroup<LE>, cg_ckhash);
+        self.seal(&mut page, 0..covered, at, check_hash::GROUP);
         page.bytes
     }
 

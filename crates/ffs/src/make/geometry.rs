@@ -257,15 +257,19 @@ impl Geometry {
 
     /// Where the parts of a head begin.
     pub(crate) fn head_layout(&self) -> HeadLayout {
-        let old = self.version == Version::Ufs1;
-        head_layout(old, self.ipg, self.fpg, self.frag, self.contigsumsize)
+        let tables = if self.version == Version::Ufs1 { TABLES } else { 0 };
+        head_layout(tables, self.ipg, self.fpg, self.frag, self.contigsumsize)
     }
 }
+
+/// What UFS1 keeps in front of the maps in a head: tables of block positions, here of one
+/// cylinder with one position.
+const TABLES: u64 = 4 + 2;
 
 /// `CGSIZE` of FreeBSD's `fs.h`: the bytes of a head with its maps, where the
 /// counts of clusters are aligned included.
 pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize: u32) -> u64 {
-    let tables = if old { 4 + 2 } else { 0 };
+    let tables = if old { TABLES } else { 0 };
     let clusters = match contigsumsize {
         0 => 0,
         longest => u64::from(longest) * 4 + u64::from(fpg / frag).div_ceil(8),
@@ -273,17 +277,16 @@ pub(crate) fn head_bytes(old: bool, ipg: u32, fpg: u32, frag: u32, contigsumsize
     HEAD + tables + u64::from(ipg).div_ceil(8) + u64::from(fpg).div_ceil(8) + 4 + clusters
 }
 
-/// Where `newfs` puts the parts of a head, for groups of so many inodes and
-/// fragments; `old` for UFS1.
+/// Where `newfs` puts the parts of a head, behind so many bytes of old tables, for groups of
+/// so many inodes and fragments.
 pub(crate) fn head_layout(
-    old: bool,
+    tables: u64,
     ipg: u32,
     fpg: u32,
     frag: u32,
     contigsumsize: u32,
 ) -> HeadLayout {
-    // UFS1 keeps tables of block positions, of one cylinder, in front.
-    let inodes = if old { HEAD + 4 + 2 } else { HEAD };
+    let inodes = HEAD + tables;
     let frags = inodes + u64::from(ipg).div_ceil(8);
     let end = frags + u64::from(fpg).div_ceil(8);
     if contigsumsize == 0 {

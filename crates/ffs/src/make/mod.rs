@@ -12,9 +12,9 @@ pub(crate) mod geometry;
 pub(crate) mod group;
 pub(crate) mod options;
 
-pub use options::{MakeOptions, Optimization, Version};
+pub use options::{CheckHashes, MakeOptions, Optimization, Version};
 
-pub(crate) use geometry::{MOST_INODES_UFS1, head_bytes, head_layout};
+pub(crate) use geometry::{HeadLayout, MOST_INODES_UFS1, head_bytes, head_layout};
 pub(crate) use group::{Counts, count};
 pub(crate) use options::MOST_CONTIG;
 

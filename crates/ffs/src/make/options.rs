@@ -1,5 +1,6 @@
 //! What a new file system shall be like.
 
+use crate::ondisk::check_hash;
 use seekless_fs::{FsError, Timestamp};
 use seekless_units::ByteLen;
 
@@ -26,6 +27,30 @@ pub enum Optimization {
     Time,
     /// Space: `FS_OPTSPACE`.
     Space,
+}
+
+/// Which structures of UFS2 have check hashes (`fs_metackhash`). UFS1 has none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CheckHashes {
+    /// Superblock, groups and inodes, as FreeBSD 13 and later make them.
+    #[default]
+    All,
+    /// Only groups, as FreeBSD 12 makes them: its tools write superblocks and inodes without
+    /// renewing other hashes.
+    Groups,
+    /// None, as before FreeBSD 12.
+    None,
+}
+
+impl CheckHashes {
+    /// `fs_metackhash`.
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::All => check_hash::SUPERBLOCK | check_hash::GROUP | check_hash::INODE,
+            Self::Groups => check_hash::GROUP,
+            Self::None => 0,
+        }
+    }
 }
 
 /// Options of [`make`](super::make), named as those of `newfs`.
@@ -64,6 +89,8 @@ pub struct MakeOptions {
     pub maxcontig: Option<u32>,
     /// Soft updates (`-U`).
     pub soft_updates: bool,
+    /// Check hashes of UFS2.
+    pub check_hashes: CheckHashes,
     /// Volume label (`-L`), 31 bytes at most.
     pub label: Vec<u8>,
     /// When it was made.
@@ -91,9 +118,18 @@ impl MakeOptions {
             blocks_per_group: None,
             maxcontig: None,
             soft_updates: false,
+            check_hashes: CheckHashes::All,
             label: Vec::new(),
             time: Timestamp::default(),
             id: [0; 2],
+        }
+    }
+
+    /// `fs_metackhash`.
+    pub(crate) fn hashed(&self) -> u32 {
+        match self.version {
+            Version::Ufs1 => 0,
+            Version::Ufs2 => self.check_hashes.bits(),
         }
     }
 

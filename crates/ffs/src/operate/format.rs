@@ -204,6 +204,10 @@ impl Format for Ffs {
         Files::unnoted(self, core, ino, noted)
     }
 
+    fn ignored_features(&self) -> Vec<&'static str> {
+        self.sb.ignored_features()
+    }
+
     fn keeps_acls(&self) -> bool {
         self.sb.keeps_acls()
     }

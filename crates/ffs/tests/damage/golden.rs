@@ -133,6 +133,27 @@ pub(crate) const CASES: &[Case] = &[
         p.put(at + 860, 4, 3 << 12);
         p.put(at + 880, 8, fpg / 2 + 1);
     }),
+    case("cylinders of all groups", false, &["superblock.fixed"], |p| {
+        let at = p.superblock() + 180;
+        p.put(at, 4, 50_000);
+    }),
+    case("a longest file of no length", false, &["superblock.derived"], |p| {
+        let at = p.superblock() + 1328;
+        p.put(at, 8, 0);
+    }),
+    case("a disk with delays", false, &["superblock.derived"], |p| {
+        let at = p.superblock() + 64;
+        p.put(at, 4, 4);
+    })
+    .of_ufs1(),
+    case("a superblock that lies elsewhere", false, &["superblock.derived"], |p| {
+        let at = p.superblock() + 992;
+        p.put(at, 8, 1 << 20);
+    }),
+    case("clusters of a length that is not counted", false, &["superblock.tuning"], |p| {
+        let at = p.superblock() + 88;
+        p.put(at, 4, 0);
+    }),
     case("a snapshot that is none", false, &["superblock.tuning"], |p| {
         let at = p.superblock() + 1116;
         p.put(at, 4, 3);
@@ -264,6 +285,12 @@ pub(crate) const CASES: &[Case] = &[
         let (block, free) = (p.get("/pieces", Indirect(0)), p.free_block());
         p.put_pointer(block, 200, free);
     }),
+    case("a length of a pipe", false, &["inode.length"], |p| p.set("/dir/fifo", Size, 1)),
+    case("a device without a number", false, &["inode.device", "entry.kind"], |p| {
+        p.set("/dir/fifo", Mode, 0o020_644);
+        p.set("/dir/fifo", Direct(0), u64::MAX);
+    })
+    .gone(&["/dir/fifo"]),
     case("a block of a pipe", false, &["inode.block-past-end"], |p| {
         let block = p.free_block();
         p.set("/dir/fifo", Direct(0), block);
@@ -634,6 +661,32 @@ pub(crate) const CASES: &[Case] = &[
         let at = p.superblock() + 1096;
         let area = p.number(at, 8) as usize * p.fragment();
         p.bytes[area..area + 16].fill(0xFF);
+    }),
+    case("more than the four totals", true, &["superblock.totals"], |p| {
+        let at = p.superblock() + 1008;
+        p.put(at + 32, 8, 5);
+        p.put(at + 56, 8, 1);
+    }),
+    case("a head that ends elsewhere", false, &["group.fields"], |p| {
+        let at = p.group() + 100;
+        p.put(at, 4, 400);
+    }),
+    case("old tables elsewhere", false, &["group.fields"], |p| {
+        let at = p.group() + 84;
+        p.put(at, 4, 160);
+        p.put(at + 4, 4, 164);
+    }),
+    case("cylinders of a group", false, &["group.fields"], |p| {
+        let at = p.group() + 16;
+        p.put(at, 2, 9);
+    }),
+    case("a map elsewhere, where it has room", false, &["group.head"], |p| {
+        let at = p.group() + 92;
+        p.put(at, 4, 480);
+    }),
+    case("a hash where there are none", true, &["group.check-hash"], |p| {
+        let at = p.group() + 132;
+        p.put(at, 4, 0x1234_5678);
     }),
     case("a rotor outside", false, &["group.rotor"], |p| {
         let at = p.group() + 40;

@@ -9,22 +9,26 @@ use seekless_units::{ByteLen, Lba};
 const UFS1: u32 = 0x0001_1954;
 const UFS2: u32 = 0x1954_0119;
 const GROUP: u32 = 0x0009_0255;
+/// Bits of `fs_metackhash`.
+pub(crate) const SUPERBLOCK: i64 = 1;
+pub(crate) const GROUPS: i64 = 2;
+pub(crate) const INODES: i64 = 4;
 
 /// Bytes with numbers of one order in them.
-struct Raw {
-    bytes: Vec<u8>,
-    big_endian: bool,
+pub(crate) struct Raw {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) big_endian: bool,
 }
 
 impl Raw {
-    fn read(device: &dyn BlockDevice, at: u64, len: usize, big_endian: bool) -> Self {
+    pub(crate) fn read(device: &dyn BlockDevice, at: u64, len: usize, big_endian: bool) -> Self {
         let mut bytes = vec![0; len.next_multiple_of(512)];
         device.read(Lba::containing(ByteLen::new(at)), &mut bytes).unwrap();
         bytes.truncate(len);
         Self { bytes, big_endian }
     }
 
-    fn number(&self, at: usize, len: usize) -> u64 {
+    pub(crate) fn number(&self, at: usize, len: usize) -> u64 {
         let bytes = &self.bytes[at..at + len];
         let push = |number: u64, byte: &u8| number << 8 | u64::from(*byte);
         if self.big_endian { bytes.iter().fold(0, push) } else { bytes.iter().rev().fold(0, push) }
@@ -35,11 +39,11 @@ impl Raw {
         i64::from(self.number(at, 2) as i16)
     }
 
-    fn int(&self, at: usize) -> i64 {
+    pub(crate) fn int(&self, at: usize) -> i64 {
         i64::from(self.number(at, 4) as i32)
     }
 
-    fn unsigned(&self, at: usize) -> i64 {
+    pub(crate) fn unsigned(&self, at: usize) -> i64 {
         self.number(at, 4) as i64
     }
 
@@ -76,16 +80,16 @@ impl Verdict {
 }
 
 /// `struct fs` as far as the rules look at it.
-struct Fs {
-    raw: Raw,
-    ufs1: bool,
+pub(crate) struct Fs {
+    pub(crate) raw: Raw,
+    pub(crate) ufs1: bool,
 }
 
 macro_rules! fields {
     ($($name:ident: $how:ident $at:expr;)*) => {
         #[allow(dead_code)]
         impl Fs {
-            $(fn $name(&self) -> i64 { self.raw.$how($at) })*
+            $(pub(crate) fn $name(&self) -> i64 { self.raw.$how($at) })*
         }
     };
 }
@@ -110,20 +114,25 @@ fields! {
 }
 
 fn round_up(value: i64, unit: i64) -> i64 {
-    (value + unit - 1) / unit * unit
+    how_many(value, unit).saturating_mul(unit)
 }
 
 fn how_many(value: i64, unit: i64) -> i64 {
-    (value + unit - 1) / unit
+    over(value + unit - 1, unit)
+}
+
+/// A quotient; of zero none that anything is compared with.
+fn over(value: i64, by: i64) -> i64 {
+    value.checked_div(by).unwrap_or(i64::MIN)
 }
 
 fn log2(value: i64) -> i64 {
-    i64::from(63 - value.leading_zeros() as i32)
+    i64::from(63 - value.leading_zeros().min(63) as i32)
 }
 
 impl Fs {
     /// The superblock where a volume has its own, of either order.
-    fn find(device: &dyn BlockDevice) -> Self {
+    pub(crate) fn find(device: &dyn BlockDevice) -> Self {
         let look = |at: u64, wanted: u32| {
             [false, true].into_iter().find_map(|big_endian| {
                 let raw = Raw::read(device, at, 8192, big_endian);
@@ -138,8 +147,14 @@ impl Fs {
         if self.ufs1 { 4 } else { 8 }
     }
 
-    fn inode(&self) -> i64 {
+    pub(crate) fn inode(&self) -> i64 {
         if self.ufs1 { 128 } else { 256 }
+    }
+
+    /// Whether the volume has check hashes of a kind: a bit of `fs_metackhash` counts where
+    /// `fs_flags` says that they are kept.
+    pub(crate) fn has_hash(&self, kind: i64) -> bool {
+        self.flags() & 0x200 != 0 && self.metackhash() & kind != 0
     }
 
     /// `CGSIZE`.
@@ -147,14 +162,14 @@ impl Fs {
         let clusters = if self.contigsumsize() <= 0 {
             0
         } else {
-            self.contigsumsize() * 4 + how_many(self.fpg() / self.frag(), 8)
+            self.contigsumsize() * 4 + how_many(over(self.fpg(), self.frag()), 8)
         };
         let maps = how_many(self.ipg(), 8) + how_many(self.fpg(), 8);
         168 + self.old_cpg() * 4 + self.old_cpg() * 2 + maps + 4 + clusters
     }
 
     /// `validate_sblock`, rule by rule; `copy` for one that is not in its place.
-    fn validate(&self, copy: bool, verdict: &mut Verdict) {
+    pub(crate) fn validate(&self, copy: bool, verdict: &mut Verdict) {
         let v = verdict;
         if self.ufs1 {
             v.ask("UFS1 lies at 8192 or before", copy || self.actual() <= 8192);
@@ -173,14 +188,6 @@ impl Fs {
             v.same("fs_old_nsect", self.old_nsect(), self.old_spc());
             v.same("fs_old_npsect", self.old_npsect(), self.old_spc());
             v.same("fs_old_ncyl", self.old_ncyl(), self.ncg());
-            // What a kernel from before 2002 reads in 32 bits.
-            v.same("fs_old_size", self.old_size(), self.size());
-            v.same("fs_old_dsize", self.old_dsize(), self.dsize());
-            v.same("fs_old_csaddr", self.old_csaddr(), self.csaddr());
-            let totals = [self.ndir(), self.nbfree(), self.nifree(), self.nffree()];
-            for (n, total) in totals.into_iter().enumerate() {
-                v.same("fs_old_cstotal", self.raw.int(192 + 4 * n), total);
-            }
         } else {
             v.ask("UFS2 lies at 65536", copy || [0, 65536].contains(&self.actual()));
             v.same("fs_sblockloc", self.sblockloc(), 65536);
@@ -192,7 +199,7 @@ impl Fs {
         v.ask("fs_bsize holds a superblock", self.bsize() >= round_up(1376, 512));
         v.ask("fs_bsize is a power of two", self.bsize() & (self.bsize() - 1) == 0);
         v.ask("1 <= fs_frag <= 8", (1..=8).contains(&self.frag()));
-        v.same("fs_frag", self.frag(), self.bsize() / self.fsize());
+        v.same("fs_frag", self.frag(), over(self.bsize(), self.fsize()));
         v.ask("fs_fsize is a sector at least", self.fsize() >= 512);
         v.same("fs_fsize * fs_frag", self.fsize() * self.frag(), self.bsize());
         v.ask("fs_fsize is a power of two", self.fsize() & (self.fsize() - 1) == 0);
@@ -205,9 +212,11 @@ impl Fs {
         v.ask("0 <= cs_ndir <= in use", (0..=inodes - self.nifree()).contains(&self.ndir()));
         v.ask("fs_sbsize is 8192 at most", self.sbsize() <= 8192);
         v.ask("fs_sbsize holds a superblock", self.sbsize() >= 1376);
-        v.ask("fs_maxbsize is a block at least", self.maxbsize() >= self.bsize());
-        v.ask("fs_maxbsize is a power of two", self.maxbsize() & (self.maxbsize() - 1) == 0);
-        v.ask("fs_maxbsize is 16 blocks at most", self.maxbsize() <= 16 * self.bsize());
+        // Zero is taken for the size of a block.
+        let longest = if self.maxbsize() == 0 { self.bsize() } else { self.maxbsize() };
+        v.ask("fs_maxbsize is a block at least", longest >= self.bsize());
+        v.ask("fs_maxbsize is a power of two", longest & (longest - 1) == 0);
+        v.ask("fs_maxbsize is 16 blocks at most", longest <= 16 * self.bsize());
         v.same("fs_bmask", self.bmask(), !(self.bsize() - 1));
         v.same("fs_fmask", self.fmask(), !(self.fsize() - 1));
         v.same("fs_qbmask", self.qbmask(), !self.bmask());
@@ -218,6 +227,10 @@ impl Fs {
         v.same("fs_fsbtodb", self.fsbtodb(), log2(self.fsize() / 512));
         v.same("fs_old_cgoffset", self.old_cgoffset(), 0);
         v.ask("a group's head fits in a block", self.group_bytes() <= self.bsize());
+        if !v.wrong.is_empty() {
+            // What follows divides by what may be zero.
+            return;
+        }
         v.same("fs_sbsize % 512", self.sbsize() % 512, 0);
         v.same("fs_ipg % fs_inopb", self.ipg() % self.inopb(), 0);
         let room = |bytes| round_up(how_many(bytes, self.fsize()), self.frag());
@@ -246,21 +259,37 @@ impl Fs {
         v.ask("and in data", first % self.fpg() >= self.dblkno());
         v.same("group of their end", end / self.fpg(), first / self.fpg());
         v.ask("0 <= fs_maxcontig <= 256", (0..=256).contains(&self.maxcontig()));
-        let counted = if self.maxcontig() > 1 { self.maxcontig().min(16) } else { 0 };
-        v.same("fs_contigsumsize", self.contigsumsize(), counted);
+        match self.maxcontig() {
+            1 => {}
+            most => v.same("fs_contigsumsize", self.contigsumsize(), most.min(16)),
+        }
         v.ask("fs_maxbpg", self.maxbpg() > 0);
         v.ask("fs_optim", (0..=1).contains(&self.optim()));
         v.same("cs_numclusters", self.clusters(), 0);
+        for spare in 0..3 {
+            v.same("cs_spare", self.raw.long(1048 + 8 * spare), 0);
+        }
         v.ask("cs_nbfree, cs_nffree", self.nbfree() >= 0 && self.nffree() >= 0);
-        let hashed = if self.ufs1 { 0 } else { 7 };
-        v.same("fs_metackhash", self.metackhash(), hashed);
-        v.same("FS_METACKHASH", i64::from(self.flags() & 0x200 != 0), i64::from(!self.ufs1));
-        if !self.ufs1 && (1376..=8192).contains(&self.sbsize()) {
+        let kinds = if self.ufs1 { 0..=0 } else { 0..=7 };
+        v.ask("fs_metackhash", kinds.contains(&self.metackhash()));
+        let has_flag = self.flags() & 0x200 != 0;
+        v.ask("FS_METACKHASH", has_flag == (self.metackhash() != 0));
+        if self.has_hash(SUPERBLOCK) && (1376..=8192).contains(&self.sbsize()) {
             v.same("fs_ckhash", self.ckhash(), self.raw.hash(self.sbsize() as usize, 1304));
+        }
+        if self.ufs1 {
+            // What a kernel from before 2002 reads in 32 bits.
+            v.same("fs_old_size", self.old_size(), self.size());
+            v.same("fs_old_dsize", self.old_dsize(), self.dsize());
+            v.same("fs_old_csaddr", self.old_csaddr(), self.csaddr());
+            let totals = [self.ndir(), self.nbfree(), self.nifree(), self.nffree()];
+            for (n, total) in totals.into_iter().enumerate() {
+                v.same("fs_old_cstotal", self.raw.int(192 + 4 * n), total);
+            }
         }
     }
 
-    fn group(&self, device: &dyn BlockDevice, number: i64, verdict: &mut Verdict) {
+    pub(crate) fn group(&self, device: &dyn BlockDevice, number: i64, verdict: &mut Verdict) {
         let v = verdict;
         let base = number * self.fpg();
         let at = |frag: i64| ((base + frag) * self.fsize()) as u64;
@@ -286,8 +315,10 @@ impl Fs {
             v.ask("cg_initediblk <= fs_ipg", cg.unsigned(120) <= self.ipg());
             v.same("cg_old_btotoff", cg.int(84), 0);
             v.same("cg_old_boff", cg.int(88), 0);
-            v.same("cg_ckhash", cg.unsigned(132), cg.hash(cgsize, 132));
         }
+        // Without hashes it is a spare to older checkers.
+        let hash = if self.has_hash(GROUPS) { cg.hash(cgsize, 132) } else { 0 };
+        v.same("cg_ckhash", cg.unsigned(132), hash);
         v.same("cg_iusedoff", cg.unsigned(92), used);
         let mut next = used + how_many(self.ipg(), 8);
         v.same("cg_freeoff", cg.unsigned(96), next);
@@ -299,6 +330,10 @@ impl Fs {
             let map = counts + (self.contigsumsize() + 1) * 4;
             v.same("cg_clusteroff", cg.unsigned(108), map);
             next = map + how_many(self.fpg() / self.frag(), 8);
+        } else {
+            for at in [104, 108, 112] {
+                v.same("a field of clusters", cg.unsigned(at), 0);
+            }
         }
         v.same("cg_nextfreeoff", cg.unsigned(100), next);
         v.ask("the maps end within", next <= self.cgsize());
@@ -308,7 +343,7 @@ impl Fs {
         }
         v.ask("cg_rotor", cg.unsigned(40) < frags && cg.unsigned(44) < frags);
         v.ask("cg_irotor", cg.unsigned(48) < self.ipg());
-        if !self.ufs1 {
+        if self.has_hash(INODES) {
             self.inodes(device, at(self.iblkno()), &cg, used as usize, v);
         }
     }

@@ -9,7 +9,7 @@ mod freebsd;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use seekless_device::{BlockDevice, SparseDevice};
-use seekless_ffs::{MakeOptions, Optimization, Version, make};
+use seekless_ffs::{CheckHashes, MakeOptions, Optimization, Version, make};
 use seekless_fs::FsError;
 use seekless_units::ByteLen;
 use std::sync::Arc;
@@ -60,6 +60,8 @@ fn options(chance: &mut Chance) -> MakeOptions {
     options.blocks_per_group = if chance.below(4) == 0 { chance.maybe(1, 1 << 18) } else { None };
     options.maxcontig = chance.maybe(1, 300);
     options.soft_updates = chance.flip();
+    options.check_hashes =
+        [CheckHashes::All, CheckHashes::Groups, CheckHashes::None][chance.below(3) as usize];
     options
 }
 
@@ -82,6 +84,12 @@ fn every_new_volume_is_one_to_freebsd() {
         }
         let verdict = freebsd::judge(device.as_ref(), true);
         assert!(verdict.wrong.is_empty(), "{:#?}: {options:?}", verdict.wrong);
+        let hashes = match (options.version, options.check_hashes) {
+            (Version::Ufs1, _) | (_, CheckHashes::None) => 0,
+            (Version::Ufs2, CheckHashes::Groups) => 2,
+            (Version::Ufs2, CheckHashes::All) => 7,
+        };
+        assert_eq!(freebsd::Fs::find(device.as_ref()).metackhash(), hashes, "{options:?}");
         let kind = usize::from(options.version == Version::Ufs2) * 2;
         made[kind + usize::from(options.big_endian)] += 1;
         asked += verdict.asked;

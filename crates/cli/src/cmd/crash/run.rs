@@ -13,6 +13,7 @@ use clap::Args;
 use seekless_cache::Discipline;
 use seekless_crash::campaign::{CampaignError, Sequences, built_in};
 use seekless_crash::explore::{Coverage, levels};
+use seekless_crash::keep::Kept;
 use seekless_crash::resume::StateFile;
 use seekless_crash::script::parse;
 use seekless_crash::shrink::Reproducer;
@@ -86,6 +87,15 @@ pub(crate) struct RunArgs {
     /// Write the image of the failing state to this file
     #[arg(long, value_name = "FILE")]
     image_out: Option<PathBuf>,
+    /// Write the images of N states that pass after a `check -p` to --keep-dir, as the crash
+    /// left them and taken evenly from the search, for other programs to check. `states.txt`
+    /// there lists them
+    #[arg(long, value_name = "N", requires = "keep_dir", conflicts_with = "state",
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    keep_states: Option<u16>,
+    /// Directory for --keep-states; it is created if it does not exist
+    #[arg(long, value_name = "DIR", requires = "keep_states")]
+    keep_dir: Option<PathBuf>,
 }
 
 /// What came of all workloads.
@@ -111,7 +121,11 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode, Failure> 
     if let Some(path) = &args.log_out {
         log_out(&mut campaign, &scripts, path)?;
     }
+    campaign.keep(args.keep_states.map_or(0, usize::from));
     let outcome = all(args, global, &mut campaign, &scripts, &settings)?;
+    if let Some(dir) = &args.keep_dir {
+        write_kept(&mut campaign, &scripts, dir)?;
+    }
     if let (Some(path), Some(small)) = (&args.image_out, &outcome.small) {
         write_new(path, &small.image)?;
     }
@@ -158,6 +172,27 @@ fn log_out(campaign: &mut Campaign<'_>, scripts: &[Script], path: &Path) -> Resu
     let mut bytes = Vec::new();
     dm_log_writes::write(&log, &mut bytes).map_err(|error| Failure::io(path.display(), &error))?;
     write_new(path, &bytes)
+}
+
+/// Writes the states that were kept, and a list of them.
+fn write_kept(campaign: &mut Campaign<'_>, scripts: &[Script], dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+    let mut list = String::new();
+    for (kept, number) in campaign.kept().into_iter().zip(1u32..) {
+        let Some(script) = scripts.iter().find(|script| script.name == kept.workload) else {
+            continue;
+        };
+        let image = campaign.image_of(script, &kept)?;
+        let name = format!("state-{number:05}.img");
+        write_new(&dir.join(&name), &image)?;
+        let Kept { workload, schedule, epoch, choice } = &kept;
+        let (from, to, count) = (epoch.steps.start, epoch.steps.end, choice.count());
+        let line = format!(
+            "{name} {workload}: schedule {schedule}, steps {from} to {to} of the log, {count} parts of writes on the disk\n"
+        );
+        list.push_str(&line);
+    }
+    write_new(&dir.join("states.txt"), list.as_bytes())
 }
 
 fn all(

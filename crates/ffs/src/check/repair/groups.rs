@@ -44,6 +44,7 @@ pub(super) fn put(checker: &Checker, disk: &mut Patches, number: GroupNo) -> Res
         group.set_counts(&checker.recount(number));
         group.reset_rotors();
         group.reset_fields();
+        group.clear_stray_hash();
         group.clear_strays();
     })
 }
