@@ -213,7 +213,7 @@ impl<A> Cache<A> {
         let buffers = &self.memory.buffers;
         let waits = |block| buffers.get(block).is_some_and(|buffer| buffer.held.waits());
         let is_put_off = pass.is_incomplete;
-        dirty.retain(|block| !pass.written.contains(block) && !(is_put_off && waits(*block)));
+        dirty.retain(|block| !(pass.written.contains(block) || is_put_off && waits(*block)));
         pass.written.extend(dirty.iter().copied());
         pass.is_incomplete |= was_incomplete;
         self.write_blocks(&dirty, true)

@@ -35,7 +35,7 @@ impl<F: Format> Live<F> {
             if !self.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
                 return self.make_durable(ino).map(|()| None);
             }
-            parts.passes += 1;
+            parts.passes = parts.passes.saturating_add(1);
             if self.write_pass(ino)? {
                 return self.core.cache.flush_work();
             }
