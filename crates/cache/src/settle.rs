@@ -114,6 +114,7 @@ impl<A> Cache<A> {
     /// As [`Cache::settle`].
     pub fn settle_together(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
         debug_assert!(!self.is_journalled(), "a commit has them together");
+        debug_assert!(self.pass.is_none(), "a pass does not wait for the disk");
         self.poll()?;
         loop {
             let left = self.order.to_settle(&self.memory, changes);
@@ -129,6 +130,7 @@ impl<A> Cache<A> {
     }
 
     fn settle_in_order(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+        debug_assert!(self.pass.is_none() || !self.in_operation(), "an operation needs the disk");
         loop {
             let left = self.order.to_settle(&self.memory, changes);
             if left.is_settled() {

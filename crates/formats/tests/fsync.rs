@@ -122,9 +122,13 @@ fn make(format: &str, test: &str) -> Option<Vec<u8>> {
 }
 
 fn open(device: &Arc<Counting>, discipline: Discipline) -> Box<dyn InUse> {
+    open_with(device, discipline, Config::new(discipline))
+}
+
+fn open_with(device: &Arc<Counting>, discipline: Discipline, config: Config) -> Box<dyn InUse> {
     let device: Arc<dyn BlockDevice> = device.clone();
     let known = claim(device.as_ref()).unwrap();
-    let mut mounting = Mounting::new(Config::new(discipline));
+    let mut mounting = Mounting::new(config);
     mounting.discipline = Some(discipline);
     let wall = Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 });
     (known.open_live)(device, Arc::new(VirtualClock::new()), &mounting, wall).unwrap()
@@ -163,8 +167,11 @@ fn is_kept(device: &Counting, discipline: Discipline, name: &[u8], len: usize) -
     let wall = Box::new(|| Timestamp { secs: 1_700_000_000, nanos: 0 });
     let mut live =
         (known.open_live)(device, Arc::new(VirtualClock::new()), &mounting, wall).unwrap();
-    let root = live.root();
-    let Some(ino) = live.lookup(root, name).unwrap() else { return false };
+    let mut ino = live.root();
+    for part in name.split(|&byte| byte == b'/') {
+        let Some(below) = live.lookup(ino, part).unwrap() else { return false };
+        ino = below;
+    }
     let mut bytes = vec![0; len];
     live.read(ino, ByteLen::ZERO, &mut bytes).unwrap() == len && bytes.iter().all(|&b| b == 7)
 }
@@ -255,6 +262,40 @@ fn others_change_files_while_an_fsync_flushes() {
         let found = again.lookup(again.root(), b"other").unwrap().expect("it is there");
         assert_eq!(again.attr(found).unwrap().size, turn * 3000 + 3000);
         again.unmount().unwrap();
+    }
+}
+
+/// Directories and a file in them, all new, in a cache so small that it is emptied while they
+/// are made durable.
+#[test]
+fn new_directories_are_kept_where_the_cache_is_small() {
+    for (format, discipline, _) in CASES {
+        let Some(bytes) = make(format, "small") else { continue };
+        for (seed, capacity) in [(1u64, 64 << 10), (2, 128 << 10), (3, 256 << 10), (4, 1 << 20)] {
+            let device = Counting::new(bytes.clone());
+            let mut config = Config::new(discipline);
+            config.capacity = ByteLen::new(capacity);
+            let mut live = open_with(&device, discipline, config);
+            live.leave_work();
+            let (mut dir, mut path) = (live.root(), String::new());
+            let new = Ownership { perm: 0o755, ..OWNER };
+            for depth in 0..6u64 {
+                for n in 0..seed * 3 {
+                    let name = format!("beside{n}");
+                    let beside = live.make(dir, name.as_bytes(), NewFile::Regular, OWNER).unwrap();
+                    append(&mut *live, beside.ino, 0, 9000);
+                }
+                let name = format!("d{depth}");
+                dir = live.make(dir, name.as_bytes(), NewFile::Directory, new).unwrap().ino;
+                path += &format!("{name}/");
+            }
+            let ino = live.make(dir, b"log", NewFile::Regular, OWNER).unwrap().ino;
+            append(&mut *live, ino, 0, 150_000);
+            in_parts(&mut *live, ino, |_| {});
+            let name = format!("{path}log");
+            let kept = is_kept(&device, discipline, name.as_bytes(), 150_000);
+            assert!(kept, "{format} {discipline} {capacity}");
+        }
     }
 }
 

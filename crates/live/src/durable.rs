@@ -32,12 +32,18 @@ impl<F: Format> Live<F> {
         parts: &mut FsyncParts,
     ) -> Result<Option<CommitWork>, FsError> {
         if parts.written.is_none() {
-            if !self.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
-                return self.make_durable(ino).map(|()| None);
-            }
-            parts.passes = parts.passes.saturating_add(1);
-            if self.write_pass(ino)? {
-                return self.core.cache.flush_work();
+            loop {
+                if !self.core.cache.leaves_flushes() || parts.passes >= MOST_PASSES {
+                    return self.make_durable(ino).map(|()| None);
+                }
+                parts.passes = parts.passes.saturating_add(1);
+                if !self.write_pass(ino)? {
+                    break;
+                }
+                // A full cache may have flushed within the pass: then the next one follows.
+                if let Some(flush) = self.core.cache.flush_work()? {
+                    return Ok(Some(flush));
+                }
             }
             parts.written = Some(self.core.cache.written());
         }
