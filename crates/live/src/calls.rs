@@ -284,12 +284,13 @@ impl<F: Format> Operate for Live<F> {
                 left = left.and(self.change(|live| F::Names::destroy(live, ino)));
             }
         }
-        left = left.and(self.write_back_all());
-        let Err(error) = &left else {
+        let placed = self.write_back_all();
+        let Err(error) = &placed else {
+            // Files that could not be deleted are orphans still.
             let closed = self.close();
             self.noted(closed)?;
             self.closed = true;
-            return Ok(());
+            return left;
         };
         // Everything else is written, and the volume is not marked clean: contents were lost.
         self.format.closing();
@@ -297,7 +298,7 @@ impl<F: Format> Operate for Live<F> {
         self.broken.get_or_insert_with(|| error.to_string());
         self.closed = true;
         let noted = self.format.note_failure(&mut self.core, error);
-        left.and(written).and(noted)
+        placed.and(written).and(noted)
     }
 }
 
