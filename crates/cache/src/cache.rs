@@ -53,7 +53,7 @@ pub struct Cache<A> {
     pub(crate) memory: Memory,
     pub(crate) order: Order<A>,
     pub(crate) flights: Flights,
-    /// Flushes are put off until the caller ends it.
+    /// The pass under way, in which nothing is flushed.
     pub(crate) pass: Option<Pass>,
     /// Memory for what goes out, between two writes: of a run, and of a block with
     /// something undone.

@@ -108,9 +108,9 @@ impl<A> Cache<A> {
         self.perform(&stages)
     }
 
-    /// Says who performs commits from now on. What is due or full is only begun where
-    /// that is not whoever finds it so. With [`Commits::Apart`] flushes are left to others
-    /// too, with any discipline ([`Cache::flush_work`]).
+    /// Selects who performs commits. Unless that is the caller, a commit that is due, or of a
+    /// full transaction, is begun and not awaited. With [`Commits::Apart`] flushes are performed
+    /// apart as well, under every discipline ([`Cache::flush_work`]).
     pub fn set_commits(&mut self, commits: Commits) {
         self.flights.apart = commits == Commits::Apart;
         if let Some(journal) = self.order.journal_mut() {

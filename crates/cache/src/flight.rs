@@ -37,25 +37,26 @@ pub(crate) struct Flights {
     needs_flush: bool,
     /// How often writes have completed.
     landings: u64,
-    /// How many of these landings a flush has put on stable storage.
+    /// The number of these landings that are on stable storage.
     stable: u64,
-    /// Flushes are left to callers that do not keep the cache locked.
+    /// Flushes are performed by callers that do not lock the cache meanwhile.
     pub(crate) apart: bool,
-    /// The flush that such a caller performs.
+    /// The flush under way, if such a caller performs one.
     pub(crate) flush: Option<ApartFlush>,
-    /// The syncer left a flush to [`Cache::due_flush_work`].
+    /// The syncer wants a flush, which [`Cache::due_flush_work`] hands out.
     pub(crate) is_flush_due: bool,
 }
 
-/// A flush performed without the cache, and what had completed when it began.
+/// A flush that a caller performs without locking the cache, and the writes that had completed
+/// when it began.
 pub(crate) struct ApartFlush {
     pub(crate) done: Arc<Done>,
     landings: u64,
     /// Length of `Flights::unflushed`.
     blocks: usize,
-    /// Blocks with changes that wait for this flush, and how many of the changes of each.
+    /// Blocks with changes that wait for this flush, and the number of such changes.
     changes: Vec<(u64, usize)>,
-    /// Another flush has been noted since it began.
+    /// A later flush has covered the same writes.
     is_stale: bool,
 }
 
@@ -286,9 +287,9 @@ impl<A> Cache<A> {
         if self.config.barriers { self.flush() } else { Ok(()) }
     }
 
-    /// A flush of the device, to be performed without keeping the cache locked, or waiting
-    /// for one that another caller performs: ask again afterwards. `None` when no write has
-    /// completed since the last flush.
+    /// A flush of the device, to be performed without locking the cache; or, if another caller
+    /// performs one, waiting for that one, after which this must be called again. `None` if no
+    /// write has completed since the last flush.
     ///
     /// # Errors
     /// [`FsError::Device`] when an earlier flush has failed; [`FsError::ReadOnly`] when
@@ -318,7 +319,7 @@ impl<A> Cache<A> {
         Ok(Some(CommitWork::new(Stage::flush(), self.device.clone(), true, done)))
     }
 
-    /// The flush that the syncer has left to be performed apart, as [`Cache::flush_work`].
+    /// As [`Cache::flush_work`], if the syncer wants a flush.
     ///
     /// # Errors
     /// As [`Cache::flush_work`].
@@ -327,20 +328,19 @@ impl<A> Cache<A> {
         if self.flights.is_flush_due { self.flush_work() } else { Ok(None) }
     }
 
-    /// The writes that have completed so far, by a number for [`Cache::is_stable`].
+    /// The number of writes that have completed, for [`Cache::is_stable`].
     #[must_use]
     pub fn written(&self) -> u64 {
         self.flights.landings
     }
 
-    /// Whether all writes that had completed when [`Cache::written`] returned a number are
-    /// on stable storage.
+    /// Whether the first `written` writes that completed are on stable storage.
     #[must_use]
     pub fn is_stable(&self, written: u64) -> bool {
         !self.flights.needs_flush || self.flights.stable >= written
     }
 
-    /// Whether flushes are left to callers that do not keep the cache locked.
+    /// Whether flushes are performed by callers that do not lock the cache meanwhile.
     #[must_use]
     pub fn leaves_flushes(&self) -> bool {
         self.flights.apart
@@ -353,8 +353,8 @@ impl<A> Cache<A> {
         self.collect_flush()
     }
 
-    /// Notes what a flush performed apart has put on stable storage, once it is over: what
-    /// had completed when it began.
+    /// If the flush under way is over, the writes that had completed when it began are on stable
+    /// storage.
     pub(crate) fn collect_flush(&mut self) -> Result<(), FsError> {
         let Some(flush) = self.flights.flush.take_if(|flush| flush.done.is_set()) else {
             return Ok(());

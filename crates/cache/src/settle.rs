@@ -18,6 +18,15 @@ pub(crate) struct Pass {
     is_incomplete: bool,
 }
 
+/// How blocks that are waited for are given to the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Submit {
+    /// Each write when the one before has completed.
+    InTurn,
+    /// All of them at once.
+    Together,
+}
+
 impl<A> Cache<A> {
     /// Writes what may be written: the blocks in which nothing waits, so that
     /// what waits for them need not be undone; all others when there are none
@@ -103,12 +112,12 @@ impl<A> Cache<A> {
             return self.settle_journalled(changes);
         }
         self.poll()?;
-        self.settle_in_order(changes)
+        self.settle_in_order(changes, Submit::InTurn)
     }
 
-    /// As [`Cache::settle`], for very many changes without a journal: all blocks that can be
-    /// written at a time are given to the device together, for its queue to sort, and waited
-    /// for together.
+    /// As [`Cache::settle`], for many changes without a journal: the blocks that can be written at
+    /// a time are given to the device together, so that its queue can sort them, and waited for
+    /// together.
     ///
     /// # Errors
     /// As [`Cache::settle`].
@@ -116,20 +125,10 @@ impl<A> Cache<A> {
         debug_assert!(!self.is_journalled(), "a commit has them together");
         debug_assert!(self.pass.is_none(), "a pass does not wait for the disk");
         self.poll()?;
-        loop {
-            let left = self.order.to_settle(&self.memory, changes);
-            if left.is_settled() {
-                return Ok(());
-            }
-            self.check_writable()?;
-            self.write_blocks(&left.to_write, false)?;
-            self.wait_for(&left.to_write)?;
-            self.wait_for(&left.under_way)?;
-            self.barrier()?;
-        }
+        self.settle_in_order(changes, Submit::Together)
     }
 
-    fn settle_in_order(&mut self, changes: &[ChangeId]) -> Result<(), FsError> {
+    fn settle_in_order(&mut self, changes: &[ChangeId], submit: Submit) -> Result<(), FsError> {
         debug_assert!(self.pass.is_none() || !self.in_operation(), "an operation needs the disk");
         loop {
             let left = self.order.to_settle(&self.memory, changes);
@@ -137,7 +136,10 @@ impl<A> Cache<A> {
                 return Ok(());
             }
             self.check_writable()?;
-            self.write_blocks(&left.to_write, true)?;
+            self.write_blocks(&left.to_write, submit == Submit::InTurn)?;
+            if submit == Submit::Together {
+                self.wait_for(&left.to_write)?;
+            }
             self.wait_for(&left.under_way)?;
             if self.config.barriers
                 && let Some(pass) = &mut self.pass
@@ -209,7 +211,7 @@ impl<A> Cache<A> {
         let was_incomplete =
             self.pass.as_mut().is_some_and(|pass| mem::take(&mut pass.is_incomplete));
         self.wait_for(under_way)?;
-        self.settle_in_order(waiting)?;
+        self.settle_in_order(waiting, Submit::InTurn)?;
         let Some(pass) = &mut self.pass else { return Ok(()) };
         // A block in which something waits for these changes is written whole after the flush.
         let buffers = &self.memory.buffers;

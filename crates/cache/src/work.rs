@@ -38,7 +38,7 @@ impl Done {
         self.changed.wait_while(outcome, going_on).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it is done, and leaves the result for [`Done::wait`].
+    /// Waits until it is done. [`Done::wait`] still returns the result.
     pub(crate) fn wait_until_set(&self) {
         drop(self.wait_until_over());
     }
@@ -117,7 +117,7 @@ impl CommitWork {
         Self(Task::Perform(stage, device, barriers, Giver(done)))
     }
 
-    /// Waiting for whoever performs it.
+    /// Waits for the caller that performs it.
     pub(crate) fn wait_for(done: Arc<Done>) -> Self {
         Self(Task::Wait(done))
     }

@@ -55,7 +55,7 @@ pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("'{text}' is not a whole number, or is out of range"))
 }
 
-/// Takes suggestions out of an error that are no other spelling of what was given: clap's
+/// Removes the suggestions of an error unless one is another spelling of the given word: clap's
 /// measure finds `--owner` near `--chown`.
 pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
     use ContextKind::{
@@ -93,24 +93,9 @@ pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
 fn is_other_spelling(given: &str, known: &str) -> bool {
     let given = given.split('=').next().unwrap_or_default().trim_start_matches('-');
     let known = known.trim_start_matches('-');
-    let distance = distance(given.as_bytes(), known.as_bytes());
+    let distance = strsim::levenshtein(given, known);
     let is_start = given.len() > 2 && (known.starts_with(given) || given.starts_with(known));
     is_start || (distance <= 2 && distance * 2 < given.len())
-}
-
-/// Letters to be added, taken out or changed (Levenshtein's distance).
-fn distance(from: &[u8], to: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (nth, byte) in from.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = nth + 1;
-        for (at, other) in to.iter().enumerate() {
-            let changed = diagonal + usize::from(byte != other);
-            diagonal = row[at + 1];
-            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
-        }
-    }
-    row[to.len()]
 }
 
 fn is_option(arg: &OsStr) -> bool {

@@ -1,7 +1,7 @@
 //! Many workloads, one after the other: what is looked at, what came of it.
 
 use crate::driver::{Base, How, RunError, prepare, record};
-use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_heard};
+use crate::explore::{self, Coverage, Exploration, Extent, Search, explore_run_observed};
 use crate::keep::{Keeper, Kept};
 use crate::log::Epoch;
 use crate::oracle::{Promises, Violation};
@@ -182,7 +182,7 @@ impl<'a> Campaign<'a> {
                 });
             };
             let judge = (self.target, Promises::of(self.settings.discipline));
-            let found = explore_run_heard(judge, &run, &search, progress, &mut holds)?;
+            let found = explore_run_observed(judge, &run, &search, progress, &mut holds)?;
             result.writes += run.log.writes(0) as u64;
             drawn += found.drawn;
             result.take(&found, schedule);

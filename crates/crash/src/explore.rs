@@ -130,23 +130,23 @@ pub fn explore(
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Exploration, DeviceError> {
-    explore_heard(subject, base, search, progress, &mut |_, _| {})
+    explore_observed(subject, base, search, progress, &mut |_, _| {})
 }
 
-/// What is told of each state that holds once it was recovered unasked, in the order of the
+/// Called for each state that holds after a recovery that asks nothing, in the order of the
 /// search.
-pub type Heard<'a> = &'a mut dyn FnMut(&Epoch, &crate::states::Choice);
+pub type Observer<'a> = &'a mut dyn FnMut(&Epoch, &crate::states::Choice);
 
-/// As [`explore`], and tells of the states that hold.
+/// As [`explore`], and calls `holds` for the states that hold.
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_heard(
+pub fn explore_observed(
     subject: &Subject<'_>,
     base: &Arc<dyn BlockDevice>,
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
-    holds: Heard<'_>,
+    holds: Observer<'_>,
 ) -> Result<Exploration, DeviceError> {
     let epochs = subject.log.epochs(0);
     let (chosen, left_out, drawn) = choose(subject.log, &epochs, base, search)?;
@@ -177,23 +177,23 @@ pub fn explore_run(
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<Exploration, DeviceError> {
-    explore_run_heard((target, promises), run, search, progress, &mut |_, _| {})
+    explore_run_observed((target, promises), run, search, progress, &mut |_, _| {})
 }
 
-/// As [`explore_run`], and tells of the states that hold.
+/// As [`explore_run`], and calls `holds` for the states that hold.
 ///
 /// # Errors
 /// As [`explore`].
-pub fn explore_run_heard(
+pub fn explore_run_observed(
     (target, promises): (&dyn Target, Promises),
     run: &Run,
     search: &Search,
     progress: &(dyn Fn(u64) + Sync),
-    holds: Heard<'_>,
+    holds: Observer<'_>,
 ) -> Result<Exploration, DeviceError> {
     let base: Arc<dyn BlockDevice> = Arc::new(MemoryDevice::new(run.base.to_vec()));
     let subject = Subject { target, promises, log: &run.log, run: Some(run) };
-    explore_heard(&subject, &base, search, progress, holds)
+    explore_observed(&subject, &base, search, progress, holds)
 }
 
 /// The states to be looked at, for each epoch; how many are left out, and how
@@ -275,7 +275,7 @@ fn judge_epoch(
     states: &States,
     layer: &Arc<dyn BlockDevice>,
     (search, progress): (&Search, &(dyn Fn(u64) + Sync)),
-    holds: Heard<'_>,
+    holds: Observer<'_>,
     result: &mut Exploration,
 ) -> Result<(), DeviceError> {
     if !states.atoms.is_empty() {

@@ -105,12 +105,13 @@ pub type Work = Box<dyn FnOnce() + Send>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Begun(pub NonZeroU32);
 
-/// An [`Operate::fsync`] that is done in parts ([`Operate::fsync_part`]).
+/// Progress of an fsync in parts ([`Operate::fsync_part`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FsyncParts {
-    /// Passes that were made over the file.
+    /// Number of passes over the file.
     pub passes: u32,
-    /// All is written; left is a flush of all that had been by then, as the cache counts.
+    /// Set when all changes are written and only a flush is missing: the number of writes of the
+    /// volume that the flush has to cover.
     pub written: Option<u64>,
 }
 
@@ -287,7 +288,7 @@ pub trait Operate: Send {
     /// [`FsError::NoAttribute`].
     fn remove_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), FsError>;
 
-    /// What the volume's flags ask for and this engine does not do, in words.
+    /// Names of the volume's flags that this engine does not act on.
     fn ignored_features(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -393,9 +394,9 @@ pub trait Operate: Send {
         Ok(None)
     }
 
-    /// As [`Operate::fsync`], part by part: writes what may be written, and returns a flush to
-    /// be performed without keeping the file system locked. To be called again afterwards
-    /// with the same `parts`, until there is none: then the file is on the disk.
+    /// As [`Operate::fsync`], in parts: writes the changes that may be written, and returns a
+    /// flush, which the caller performs without locking the file system. It then calls again
+    /// with the same `parts`, until there is no flush left: then the file is on the disk.
     ///
     /// # Errors
     /// As [`Operate::fsync`].

@@ -10,8 +10,8 @@ use seekless_fs::{FileKind, FsError};
 use seekless_units::{Extent, Ino};
 use smallvec::SmallVec;
 
-/// Passes after which an `fsync` of a file that others keep changing is finished without
-/// letting them change it.
+/// Passes after which an `fsync` keeps the volume locked until it is done, since other callers
+/// keep changing the file.
 const MOST_PASSES: u32 = 16;
 
 impl<F: Format> Live<F> {
@@ -23,9 +23,8 @@ impl<F: Format> Live<F> {
         self.core.cache.flush()
     }
 
-    /// [`Live::make_durable`], as far as it goes until the device has to be flushed: the flush
-    /// is returned. All is looked at again afterwards, since others use the file system
-    /// meanwhile.
+    /// [`Live::make_durable`] up to the next flush of the device, which is returned. Each call
+    /// determines from the file what has to be written, since others change it meanwhile.
     pub(crate) fn make_durable_apart(
         &mut self,
         ino: Ino,
@@ -53,10 +52,10 @@ impl<F: Format> Live<F> {
         }
     }
 
-    /// Gives to the device what may be written of a file and of what leads to it. True when
-    /// something has to be written after a flush.
+    /// Writes the changes of a file, and of the names that lead to it, that may be written now.
+    /// True if others have to be written after a flush.
     fn write_pass(&mut self, ino: Ino) -> Result<bool, FsError> {
-        // Actions that have become ready may change what is written here.
+        // Actions that are ready may change the blocks written here.
         self.run_actions()?;
         self.named_node(ino)?;
         self.write_back(ino, true)?;

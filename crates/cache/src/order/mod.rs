@@ -166,8 +166,7 @@ impl<A> Order<A> {
         }
     }
 
-    /// Those of some blocks that have changes which wait for a flush, with the number of
-    /// these changes.
+    /// The number of changes in each of some blocks that wait for a flush.
     pub(crate) fn completed_changes(&self, memory: &Memory, blocks: &[u64]) -> Vec<(u64, usize)> {
         match self {
             Self::Plain(_) | Self::Journal(_) => Vec::new(),
@@ -178,8 +177,8 @@ impl<A> Order<A> {
         }
     }
 
-    /// The first of the changes of some blocks that waited for a flush are on the disk: as
-    /// many of each block as [`Order::completed_changes`] counted, and none was told since.
+    /// The first changes of some blocks that waited for a flush are on the disk: in each block
+    /// the number that [`Order::completed_changes`] returned. No flush was noted in between.
     pub(crate) fn committed_first(&mut self, memory: &mut Memory, blocks: &[(u64, usize)]) {
         match self {
             Self::Plain(_) | Self::Journal(_) => {}

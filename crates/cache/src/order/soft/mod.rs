@@ -138,7 +138,7 @@ impl<A> Soft<A> {
         self.commit_all(memory, written);
     }
 
-    /// As [`Soft::committed`], of the first changes of each block that waited for a flush.
+    /// As [`Soft::committed`], for the first changes of each block that waited for a flush.
     pub(super) fn committed_first(&mut self, memory: &mut Memory, blocks: &[(u64, usize)]) {
         let mut written = std::mem::take(&mut self.spare.0);
         for &(block, count) in blocks {

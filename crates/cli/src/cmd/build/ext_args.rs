@@ -37,7 +37,7 @@ const NOT_SUPPORTED: &[&str] = &[
     "revision",
 ];
 
-/// Those that say how mke2fs is to write, not what.
+/// Options that change how mke2fs writes, and not the image.
 const WITHOUT_EFFECT: &[&str] =
     &["discard", "nodiscard", "lazy_itable_init", "lazy_journal_init", "assume_storage_prezeroed"];
 
@@ -57,7 +57,7 @@ impl ExtArgs {
         self.extended.iter().flat_map(|list| words(list)).any(|(name, _)| name == "no_copy_xattrs")
     }
 
-    /// Sets what was given.
+    /// Sets the options that were given.
     pub(super) fn apply(&self, options: &mut BuildOptions) -> Result<(), Failure> {
         for (name, value) in self.journal.iter().flat_map(|list| words(list)) {
             match (name, value) {
@@ -103,7 +103,7 @@ impl ExtArgs {
     }
 }
 
-/// The words of a list, each with what is behind its equals sign.
+/// The items of a list: names, each with the value behind its equals sign.
 fn words(list: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
     list.split(',').filter(|word| !word.is_empty()).map(|word| match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
