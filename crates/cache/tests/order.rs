@@ -12,7 +12,7 @@ mod late;
 use late::Late;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use seekless_cache::{Cache, ChangeId, Config, Discipline, Kind, Piece, Role};
+use seekless_cache::{Cache, ChangeId, CommitWork, Commits, Config, Discipline, Kind, Piece, Role};
 use seekless_device::{BlockDevice, Clock, DeviceError, VirtualClock};
 use seekless_units::{BlockNo, ByteLen, Extent, Lba, Nanos};
 use std::collections::HashMap;
@@ -43,6 +43,8 @@ struct Watched {
     faults: Mutex<Option<usize>>,
     /// What was written is safe once it is flushed, not when it has completed.
     volatile: bool,
+    /// The flush that is under way covers this many of the pending sectors, no later ones.
+    covered: Mutex<Option<usize>>,
 }
 
 fn number(bytes: &[u8], cell: usize) -> u64 {
@@ -58,7 +60,13 @@ impl Watched {
             writes: Mutex::default(),
             faults: Mutex::default(),
             volatile: true,
+            covered: Mutex::default(),
         }
+    }
+
+    /// A flush begins: it covers the writes that have completed, and is performed later.
+    fn begin_flush(&self) {
+        *self.covered.lock().unwrap() = Some(self.pending.lock().unwrap().len());
     }
 
     fn check(&self, sector: usize, bytes: &[u8]) {
@@ -125,7 +133,9 @@ impl BlockDevice for Watched {
 
     fn flush(&self) -> Result<(), DeviceError> {
         let mut flushed = self.flushed.lock().unwrap();
-        for (sector, bytes) in self.pending.lock().unwrap().drain(..) {
+        let mut pending = self.pending.lock().unwrap();
+        let covered = self.covered.lock().unwrap().take().unwrap_or(pending.len());
+        for (sector, bytes) in pending.drain(..covered) {
             flushed[sector * 512..sector * 512 + 512].copy_from_slice(&bytes);
         }
         Ok(())
@@ -393,6 +403,84 @@ fn soft_updates_keep_every_order_when_writes_complete_late() {
         }
         assert!(rolled_back > 500, "only {rolled_back} writes had something to undo");
         assert!(most > 5, "no more than {most} writes were under way at once");
+    }
+}
+
+impl Run {
+    /// A flush performed apart begins, if there is something to flush.
+    fn begin_flush(&mut self) -> Option<CommitWork> {
+        let work = self.cache.flush_work().unwrap()?;
+        self.disk.begin_flush();
+        Some(work)
+    }
+
+    /// A step while a flush may be under way: nothing that would have to wait for it.
+    fn step_beside(&mut self) {
+        if self.below(6) == 0 {
+            self.clock.sleep(Nanos::new(3_000_000_000));
+        }
+        self.cache.begin().unwrap();
+        self.change();
+        self.do_ready();
+        assert_eq!(self.cache.broken_invariant(), None);
+    }
+
+    /// Makes some changes durable in passes, with other changes beside each flush.
+    fn settle_in_passes(&mut self) {
+        let ids: Vec<ChangeId> = self.recent.iter().map(|&(_, _, id)| id).collect();
+        loop {
+            self.cache.begin_pass();
+            self.cache.settle(&ids).unwrap();
+            let is_incomplete = self.cache.end_pass();
+            assert_eq!(self.cache.broken_invariant(), None);
+            if let Some(flush) = self.begin_flush() {
+                for _ in 0..self.below(5) {
+                    self.step_beside();
+                }
+                flush.perform();
+            }
+            self.do_ready();
+            if !is_incomplete {
+                break;
+            }
+        }
+        self.cache.begin().unwrap();
+        assert!(ids.iter().all(|&id| self.cache.is_committed(id)), "not on the disk");
+    }
+}
+
+/// A flush that is performed beside other operations puts on the disk what had completed when it
+/// began, and nothing that completed later counts as being there.
+#[test]
+fn flushes_beside_operations_keep_every_order() {
+    for late in [false, true] {
+        let (mut rolled_back, mut beside) = (0, 0);
+        for seed in 0..40 {
+            let mut config = soft_updates();
+            // Nothing has to leave memory, which would wait for the flush.
+            config.capacity = ByteLen::new((4 * BLOCKS * BLOCK) as u64);
+            let mut run = if late { Run::late(seed, config) } else { Run::new(seed, config) };
+            run.cache.set_commits(Commits::Apart);
+            for _ in 0..60 {
+                for _ in 0..run.below(12) {
+                    run.step_beside();
+                }
+                if run.below(4) == 0 {
+                    run.settle_in_passes();
+                } else if let Some(flush) = run.begin_flush() {
+                    for _ in 0..run.below(12) {
+                        run.step_beside();
+                    }
+                    let completed = run.disk.pending.lock().unwrap().len();
+                    let covered = run.disk.covered.lock().unwrap().unwrap_or(completed);
+                    beside += usize::from(covered < completed);
+                    flush.perform();
+                }
+            }
+            rolled_back += run.finish().counters().rolled_back_writes;
+        }
+        assert!(rolled_back > 200, "only {rolled_back} writes had something to undo");
+        assert!(beside > 100, "writes completed during {beside} flushes only");
     }
 }
 
