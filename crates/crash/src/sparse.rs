@@ -82,7 +82,25 @@ impl Sparse {
     /// Whether a stretch of it is these bytes.
     #[must_use]
     pub fn is_at(&self, at: u64, bytes: &[u8]) -> bool {
-        (at..).zip(bytes).all(|(at, byte)| self.get(at) == Some(*byte))
+        if at + bytes.len() as u64 > self.len {
+            return false;
+        }
+        let mut here = at;
+        let mut left = bytes;
+        while !left.is_empty() {
+            let within = (here % PAGE) as usize;
+            let (part, rest) = left.split_at(left.len().min(PAGE as usize - within));
+            let equal = match self.pages.get(&(here / PAGE)) {
+                Some(page) => page[within..within + part.len()] == *part,
+                None => part.iter().all(|&byte| byte == 0),
+            };
+            if !equal {
+                return false;
+            }
+            here += part.len() as u64;
+            left = rest;
+        }
+        true
     }
 }
 
@@ -136,6 +154,15 @@ mod tests {
             }
             assert!(zeros(last..plain.len() as u64));
             assert_eq!(sparse.get(sparse.len()), None);
+            let from = below(plain.len() as u64 + 1) as usize;
+            let mut part = plain[from..].to_vec();
+            part.truncate(below(9000) as usize);
+            assert!(sparse.is_at(from as u64, &part));
+            if let Some(last) = part.last_mut() {
+                *last ^= 1;
+                assert!(!sparse.is_at(from as u64, &part));
+            }
+            assert!(!sparse.is_at(plain.len() as u64, &[0]));
         }
     }
 

@@ -13,9 +13,11 @@ use seekless_fs::format::OpenOptions;
 use seekless_fs::operate::{NewFile, Operate, Ownership, XattrMode};
 use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
 const OWNER: Ownership = Ownership { uid: 0, gid: 0, perm: 0o644 };
@@ -32,15 +34,17 @@ pub(crate) fn mounted_with(
     options: &str,
     then: impl FnOnce(&Path),
 ) -> Arc<MemoryDevice> {
-    let options = format!("loop,{options}");
     let (image, at) = (written(device), scratch());
     fs::create_dir_all(&at).unwrap();
-    run("mount", &["-t", "ext4", "-o", &options, image.to_str().unwrap(), at.to_str().unwrap()]);
+    let loop_device = attached(&image);
+    run("mount", &["-t", "ext4", "-o", options, &loop_device, at.to_str().unwrap()]);
+    // It is detached when it is unmounted.
+    run("losetup", &["--detach", &loop_device]);
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| then(&at)));
     // Another test may just be in the middle of starting a program, which has the
     // mount in its table for a moment.
     let ended = (0..50).any(|_| {
-        let ended = std::process::Command::new("umount").arg(&at).status().unwrap();
+        let ended = Command::new("umount").arg(&at).status().unwrap();
         if !ended.success() {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
@@ -52,6 +56,21 @@ pub(crate) fn mounted_with(
     fs::remove_file(&image).unwrap();
     fs::remove_dir(&at).unwrap();
     Arc::new(MemoryDevice::new(bytes))
+}
+
+/// A loop device for an image, a rotational one wherever the image lies: for others the kernel
+/// chooses other groups of blocks (`bdev_nonrot` in `fs/ext4/mballoc.c`).
+fn attached(image: &Path) -> String {
+    let args: [&OsStr; 3] = ["--find".as_ref(), "--show".as_ref(), image.as_os_str()];
+    // Another test may take the free device first.
+    let device = (0..50).find_map(|_| {
+        let output = Command::new("losetup").args(args).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    });
+    let device = device.expect("a loop device").trim().to_owned();
+    let name = device.strip_prefix("/dev/").unwrap();
+    fs::write(format!("/sys/block/{name}/queue/rotational"), "1").unwrap();
+    device
 }
 
 pub(crate) fn open(device: &Arc<MemoryDevice>, discipline: Discipline) -> ExtLive {
