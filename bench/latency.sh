@@ -158,8 +158,16 @@ measure() {
 echo "| file system | readers | p50 ms | p99 ms | longest ms | reads | fsync p50 ms |"
 echo "|---|---|---|---|---|---|---|"
 measure "ext4, ordered journal" journal=ordered mke2fs -q -t ext4 -F image
+measure "ext4, journal of data" journal=data mke2fs -q -t ext4 -F image
+measure "ext4, writeback journal" journal=writeback mke2fs -q -t ext4 -F image
+measure "ext2, async" async mke2fs -q -t ext2 -F image
+measure "ext2, normal" normal mke2fs -q -t ext2 -F image
+measure "ext2, sync" sync mke2fs -q -t ext2 -F image
 measure "ext2, soft updates" softdep mke2fs -q -t ext2 -F image
 measure "UFS2, soft updates" softdep "$seekless" -q mkfs --format ufs2 --force image
+measure "UFS2, normal" normal "$seekless" -q mkfs --format ufs2 --force image
+measure "UFS2, sync" sync "$seekless" -q mkfs --format ufs2 --force image
+measure "FAT32, sync" sync "$seekless" -q mkfs --format fat32 --force image
 measure "FAT32, soft updates" softdep "$seekless" -q mkfs --format fat32 --force image
 if command -v fuse2fs >/dev/null; then
     measure "ext4, fuse2fs" fuse2fs mke2fs -q -t ext4 -F image
