@@ -73,6 +73,7 @@ impl Failure {
     pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::NoSpace,
+            io::ErrorKind::IsADirectory => return Self::usage(format!("{what}: is a directory")),
             _ => Kind::System,
         };
         Self::new(kind, format!("{what}: {error}"))
@@ -116,6 +117,10 @@ impl From<HostError> for Failure {
 
 impl From<FsError> for Failure {
     fn from(error: FsError) -> Self {
+        let error = match error {
+            FsError::Source { name, error } => return Self::from(*error).about(name),
+            error => error,
+        };
         if let FsError::Corrupt { kind: Corruption::Checksum { .. }, location } = &error
             && location.structure == "superblock"
         {

@@ -241,6 +241,15 @@ pub enum FsError {
         /// What is wrong.
         what: String,
     },
+    /// An image that contents are to be taken from cannot be opened.
+    #[error("{name}: {error}")]
+    Source {
+        /// The image.
+        name: String,
+        /// Why not.
+        #[source]
+        error: Box<FsError>,
+    },
     /// The image or request needs something we do not do.
     #[error("unsupported: {0}")]
     Unsupported(String),

@@ -157,8 +157,10 @@ fn open_any(path: &Path, options: &OpenOptions<'_>) -> Result<Found, FsError> {
         SourceKind::Tar => archive(File::open(path).map_err(io)?, shown(path), options)?,
         SourceKind::Image => {
             let device = disk(path)?;
-            let image = format::open(options.formats, device, options.image)?;
-            Found::plain(ImageSource::open(image, &options.tree)?)
+            let source = format::open(options.formats, device, options.image)
+                .and_then(|image| ImageSource::open(image, &options.tree));
+            let about = |error| FsError::Source { name: shown(path), error: Box::new(error) };
+            Found::plain(source.map_err(about)?)
         }
     })
 }

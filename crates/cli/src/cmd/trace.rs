@@ -123,7 +123,7 @@ fn failed(path: &Path, error: &TraceError) -> Failure {
             Failure::new(Kind::Unsupported, format!("{}: {error}", path.display()))
         }
         TraceError::Header => {
-            let failure = Failure::new(Kind::Corrupt, format!("{}: {error}", path.display()));
+            let failure = Failure::new(Kind::Unsupported, format!("{}: {error}", path.display()));
             failure.hint("traces are made by record, mount --record and trace import")
         }
         TraceError::Line { .. } => {

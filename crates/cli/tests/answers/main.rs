@@ -4,6 +4,7 @@
 #[path = "../judges/mod.rs"]
 mod judges;
 
+mod causes;
 mod exports;
 mod json;
 mod outputs;

@@ -63,7 +63,7 @@ fn what_is_no_trace_is_refused_with_what_makes_one() {
     fs::write(dir.join("empty"), "").expect("file");
     for name in ["list", "empty", "disk.img"] {
         for (code, said) in told(dir, name) {
-            assert_eq!(code, 3, "{name}: {said}");
+            assert_eq!(code, 4, "{name}: {said}");
             assert!(said.contains("not the header of a trace") && said.contains("trace import"));
             assert_eq!(said.lines().count(), 1, "{said}");
         }
