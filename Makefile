@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 
-.PHONY: all static dist dist-test package test judges lint bench demo
+.PHONY: all static dist dist-test package test judges lint bench figures demo
 
 all:
 	$(CARGO) build --release
@@ -59,6 +59,11 @@ judges:
 # Builds the peers and prints the tables on speed of docs/figures.md.
 bench:
 	bench/run.sh
+
+# The tables and pictures of docs that the program alone determines, made by it and written
+# into their pages. CHECK=1 only says which of them are stale; ONLY="scale ageing" for some.
+figures: all
+	bench/figures.py $(if $(CHECK),--check) $(ONLY)
 
 demo:
 	demo/run.sh

@@ -3,6 +3,7 @@
 //! listed with the reason, and so is what takes long: that is stopped, and only
 //! has to be accepted.
 
+mod figures;
 #[path = "../judges/mod.rs"]
 mod judges;
 #[path = "../build/workshop.rs"]
