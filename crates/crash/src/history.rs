@@ -81,7 +81,7 @@ pub struct Renamed {
     pub file: FileId,
     /// Its old name, and its new one.
     pub names: [Name; 2],
-    /// The new name was another file's: for a while the file may have none.
+    /// A file, of which the new name was another's: for a while it may have none.
     pub over: bool,
 }
 

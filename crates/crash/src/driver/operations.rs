@@ -191,6 +191,8 @@ impl Driver {
         if moved == replaced {
             return Ok(passing);
         }
+        let is_directory = |file: FileId| self.history.files[file].kind == FileKind::Directory;
+        let moves_directory = moved.is_some_and(is_directory);
         if let Some(file) = replaced {
             self.history.lose_name(file);
             passing.third.insert(new);
@@ -201,12 +203,10 @@ impl Driver {
         if !self.has_inodes {
             let name = |dir: FileId, path: &Path| (dir, path.name().to_vec());
             let names = [name(old, from), name(new, to)];
-            let over = replaced.is_some();
+            let over = replaced.is_some() && !moves_directory;
             passing.renamed = moved.map(|file| Renamed { file, names, over });
         }
-        let is_directory = |file: &FileId| self.history.files[*file].kind == FileKind::Directory;
-        let moves = moved.as_ref().is_some_and(is_directory);
-        let has_two = moves || !self.has_inodes;
+        let has_two = moves_directory || !self.has_inodes;
         passing.asks = has_two.then(|| (new, to.name().to_vec()));
         self.history.set_name(old, from.name(), None);
         self.history.set_name(new, to.name(), moved);

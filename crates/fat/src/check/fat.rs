@@ -5,15 +5,27 @@ use crate::table::{Link, Table};
 use crate::volume::Volume;
 use seekless_fs::FsError;
 use seekless_fs::field::index;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// The entries of all clusters, with what a repair changes. Takes four bytes a cluster.
 pub(super) struct Fat {
     /// As stored, on FAT32 with the upper four bits.
     values: Vec<u32>,
     mask: u32,
-    /// Entries that shall be written.
-    pub(super) changed: BTreeSet<u32>,
+    /// Entries that shall be written, as they were.
+    before: BTreeMap<u32, u32>,
+}
+
+/// The steps in which changed entries are written, a flush after each: a repair that is cut off
+/// then leaves no chain that leads to a free cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    /// Clusters that were free have their values.
+    Taken,
+    /// So have all others, but those that shall be free end a chain.
+    Cut,
+    /// All have their values.
+    Freed,
 }
 
 impl Fat {
@@ -25,7 +37,7 @@ impl Fat {
         for cluster in 0..end {
             values.push(table.raw(cluster)?);
         }
-        Ok(Self { values, mask: volume.boot.width.mask(), changed: BTreeSet::new() })
+        Ok(Self { values, mask: volume.boot.width.mask(), before: BTreeMap::new() })
     }
 
     /// All bits of an entry; 0 for what is none.
@@ -42,8 +54,24 @@ impl Fat {
         let Some(entry) = self.values.get_mut(index(cluster)) else { return };
         let new = (*entry & !self.mask) | (value & self.mask);
         if *entry != new {
+            self.before.entry(cluster).or_insert(*entry);
             *entry = new;
-            self.changed.insert(cluster);
+        }
+    }
+
+    /// Entries that shall be written.
+    pub(super) fn changed(&self) -> impl Iterator<Item = u32> + '_ {
+        self.before.keys().copied()
+    }
+
+    /// All bits of an entry after a step.
+    pub(super) fn raw_after(&self, cluster: u32, step: Step) -> u32 {
+        let now = self.raw(cluster);
+        let is_free = |value: u32| value & self.mask == 0;
+        match (step, self.before.get(&cluster)) {
+            (Step::Taken, Some(&before)) if !is_free(before) => before,
+            (Step::Cut, Some(_)) if is_free(now) => now | self.mask,
+            _ => now,
         }
     }
 

@@ -3,10 +3,11 @@
 //! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
 //! entries shall be; that is written, and the next check sees what it left. Within a round,
 //! directories are written first, so that nothing names a cluster any more when the FATs
-//! free it; then the FATs, the one that counts before its copies; then the names of what had
+//! free it; then the FATs, the one that counts before its copies (see [`Step`]); then the names of what had
 //! none; then counts, and last the boot sector, with the mark that the volume was unmounted.
 //! A repair that was interrupted is taken up by the next one where it ended.
 
+use super::fat::Step;
 use super::head::state_at;
 use super::names::Names;
 use super::walk::dot;
@@ -279,40 +280,47 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes entries of the FATs: those that changed, and those in which copies differ.
+    /// Writes entries of the FATs: those that changed, and those in which copies differ. Of the
+    /// FAT that counts in steps; the copies follow.
     fn fats(&mut self) -> Result<(), FsError> {
-        let checker = &self.checker;
-        let boot = checker.boot();
-        let entries: BTreeSet<u32> =
-            checker.fat.changed.union(&checker.head.differences).copied().collect();
-        let mut bytes: BTreeMap<u64, u8> = BTreeMap::new();
-        for &cluster in &entries {
-            // Of FAT12 a pair of entries shares three bytes.
-            let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
-            let at = entry_byte(boot.width, first);
-            let (one, two) = (checker.fat.raw(first), checker.fat.raw(first.saturating_add(1)));
-            let encoded = match boot.width {
-                Width::Fat12 => (one & 0xFFF) | (two & 0xFFF) << 12,
-                _ => one,
-            };
-            let len = match boot.width {
-                Width::Fat12 => 3,
-                Width::Fat16 => 2,
-                Width::Fat32 => 4,
-            };
-            bytes.extend((at..).zip(encoded.to_le_bytes().into_iter().take(len)));
-        }
+        let boot = self.checker.boot();
         let (active, mirrored, fats) = (boot.active, boot.mirrored, boot.fats);
-        let others = (0..fats).filter(|&number| mirrored && number != active);
-        let starts: Vec<u64> = std::iter::once(active)
-            .chain(others)
-            .map(|number| boot.byte_of(boot.fat_start(number)).get())
-            .collect();
-        for start in starts {
-            let here = bytes.iter().map(|(&at, &byte)| (start.saturating_add(at), byte));
-            self.patch(&here.collect())?;
+        for step in [Step::Taken, Step::Cut, Step::Freed] {
+            let before = self.writes;
+            self.fat(active, step)?;
+            if self.writes > before {
+                self.device.flush()?;
+            }
+        }
+        for number in (0..fats).filter(|&number| mirrored && number != active) {
+            self.fat(number, Step::Freed)?;
         }
         Ok(())
+    }
+
+    /// Writes entries of a FAT as they are after a step.
+    fn fat(&mut self, number: u32, step: Step) -> Result<(), FsError> {
+        let checker = &self.checker;
+        let (boot, fat) = (checker.boot(), &checker.fat);
+        let start = boot.byte_of(boot.fat_start(number)).get();
+        let differences = checker.head.differences.iter().copied();
+        let mut bytes: BTreeMap<u64, u8> = BTreeMap::new();
+        for cluster in fat.changed().chain(differences) {
+            // Of FAT12 a pair of entries shares three bytes.
+            let first = if boot.width == Width::Fat12 { cluster & !1 } else { cluster };
+            let one = fat.raw_after(first, step);
+            let (encoded, len) = match boot.width {
+                Width::Fat12 => {
+                    let two = fat.raw_after(first.saturating_add(1), step);
+                    ((one & 0xFFF) | (two & 0xFFF) << 12, 3)
+                }
+                Width::Fat16 => (one, 2),
+                Width::Fat32 => (one, 4),
+            };
+            let at = start.saturating_add(entry_byte(boot.width, first));
+            bytes.extend((at..).zip(encoded.to_le_bytes().into_iter().take(len)));
+        }
+        self.patch(&bytes)
     }
 
     /// Writes the counts as they are now, where they are kept.

@@ -1,6 +1,8 @@
 //! Renaming. Where both entries lie in one sector it is one change; else a new name
-//! comes first, and a name that is taken over goes on leading to the old file until the
-//! other name is gone: of two entries with one chain a check empties the later.
+//! comes first. A name that a file takes over goes on leading to the old file until the
+//! other name is gone: of two entries with one chain a check empties the later. One that a
+//! directory takes over leads to an empty one; there the new name comes first too, since a
+//! directory without a name would be lost with all that is below it.
 
 use super::make::text;
 use super::slots::{Edit, Going, Named};
@@ -228,11 +230,13 @@ impl Fat {
         let going = moved.going;
         let together =
             moved.dir == to.0 && self.sector_number(slot) == self.sector_number(going.slot);
-        let removed = if together {
+        if together {
             let gone = self.erased(going.start, going.slot).into_iter();
             edits.extend(
                 gone.filter(|edit| self.sector_number(edit.slot) == self.sector_number(slot)),
             );
+        }
+        let first = if together || moved.is_dir {
             None
         } else {
             let first = self.erase_entry(core, moved.dir, going, &after)?;
@@ -241,14 +245,26 @@ impl Fat {
         };
         let edits: Vec<&Edit> = edits.iter().collect();
         let id = self.put_edits(core, to.0, &edits, Role::EntryChange, &after)?;
-        if together {
-            self.erase_pieces(core, moved.dir, going, id)?;
-        } else {
-            self.note_unnamed(core, id, &[]);
-        }
+        let removed = match first {
+            _ if together => {
+                self.erase_pieces(core, moved.dir, going, id)?;
+                id
+            }
+            Some(first) => {
+                self.note_unnamed(core, id, &[]);
+                first
+            }
+            None => {
+                let before: Ids = self.way_to(core, to.0).into_iter().chain([id]).collect();
+                let removed = self.erase_entry(core, moved.dir, going, &before)?;
+                self.note_leaving(core, moved.ino, removed);
+                self.note_arriving(core, to.0, removed);
+                removed
+            }
+        };
         core.node(moved.ino)?.sized = id;
         let old = self.leave(core, moved.dir, going.slot)?;
-        self.note_departure(core, moved.dir, &old, removed.unwrap_or(id));
+        self.note_departure(core, moved.dir, &old, removed);
         if moved.dir != to.0 {
             self.turn(core, moved, to.0, id)?;
         }

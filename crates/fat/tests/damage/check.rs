@@ -221,6 +221,64 @@ fn repairs_that_were_interrupted_are_completed() {
     });
 }
 
+/// A file whose chain goes on behind its length, in a sector of the FAT in front of that which
+/// leads there: the rest is free only when nothing leads to it.
+fn long_chain(mut patient: Patient) -> Patient {
+    let (path, contents) = untouched(&patient)
+        .into_iter()
+        .find(|(_, bytes)| (1..=512).contains(&bytes.len()))
+        .unwrap();
+    let free = |patient: &Patient, cluster: usize| {
+        let at = patient.entry(0, cluster);
+        match patient.bits {
+            12 => patient.le16(at) >> (cluster % 2 * 4) & 0xFFF == 0,
+            16 => patient.le16(at) == 0,
+            _ => patient.le32(at) == 0,
+        }
+    };
+    let low = (2..).find(|&cluster| free(&patient, cluster)).unwrap();
+    let high = (low + 350..).find(|&cluster| free(&patient, cluster)).unwrap();
+    let old = patient.first(&path);
+    let at = patient.cluster(high);
+    patient.put(at, &contents).link(high, low as u32).link(low, 0x0FFF_FFFF).link(old, 0);
+    patient.set_first(&path, high);
+    patient
+}
+
+#[test]
+fn a_preen_that_was_cut_off_is_completed_by_the_next() {
+    let mut cases = 0;
+    let mut cut_off = |what: &str, damaged: &Patient| {
+        let kept = untouched(damaged);
+        for limit in 0..40 {
+            let what = format!("{what}, FAT{}, {limit} writes", damaged.bits);
+            let inner = MemoryDevice::new(damaged.bytes.clone());
+            let failing = Arc::new(Failing { inner, left: AtomicU64::new(limit) });
+            if preen(failing.clone(), LostChains::Kept).is_ok() {
+                assert!(limit > 0, "{what}: nothing was written");
+                break;
+            }
+            failing.left.store(u64::MAX, Ordering::Relaxed);
+            let preened = preen(failing.clone(), LostChains::Kept).expect(&what);
+            assert_ne!(preened.outcome, Outcome::Left, "{what}: {:#?}", preened.report);
+            let after = Patient { bytes: bytes_of(failing.as_ref()), ..damaged.copy() };
+            for (path, contents) in &kept {
+                assert_eq!(&after.try_read(path).expect(&what), contents, "{what}: {path}");
+            }
+            cases += 1;
+        }
+    };
+    for patient in Patient::all() {
+        cut_off("a chain behind a length", &long_chain(patient));
+    }
+    each(|recipe, _, damaged| {
+        if recipe.expected && !recipe.codes.iter().any(|code| code.starts_with("name.")) {
+            cut_off(recipe.name, &damaged);
+        }
+    });
+    assert!(cases > 50, "{cases} cases");
+}
+
 /// A file that was made longer, and lost the link to its new cluster: where it ended in its
 /// last cluster is not known, and what is behind that is somebody else's.
 #[test]
