@@ -10,11 +10,11 @@ mod options;
 mod recorder;
 pub(crate) mod statistics;
 
-pub(crate) use engine::Engine;
+pub(crate) use engine::{Engine, write_queue};
 pub(crate) use fuser::Filesystem;
 pub(crate) use image::ImageMount;
 pub(crate) use kernel::{now, was_unreadable};
-pub(crate) use live::{LiveMount, Shared, lock, tick};
+pub(crate) use live::{LiveMount, Shared, lock, tick, write_queued};
 pub(crate) use options::LiveMountOptions;
 pub(crate) use recorder::Recorder;
 

@@ -4,9 +4,9 @@
 //! between threads; every call is positional. Kinds: a file or real device
 //! ([`FileDevice`]), memory ([`MemoryDevice`]; [`SparseDevice`] where little of
 //! a large one is used), a part of another ([`Window`]), one whose
-//! beginning is written last ([`HeadLast`]) and a copy-on-write layer over
-//! another device ([`Overlay`]), which is how an unreplayed journal is shown
-//! without touching the image.
+//! beginning is written last ([`HeadLast`]), one whose writes wait in a queue
+//! ([`WriteQueue`]) and a copy-on-write layer over another device ([`Overlay`]),
+//! which is how an unreplayed journal is shown without touching the image.
 
 mod clock;
 mod file;
@@ -15,6 +15,7 @@ mod memory;
 mod overlay;
 mod sparse;
 mod window;
+mod write_queue;
 mod writes;
 
 pub use clock::{Clock, RealClock, VirtualClock};
@@ -24,6 +25,7 @@ pub use memory::MemoryDevice;
 pub use overlay::Overlay;
 pub use sparse::SparseDevice;
 pub use window::Window;
+pub use write_queue::{QueuePlace, WriteQueue};
 pub use writes::Writes;
 
 use seekless_units::{ByteLen, Lba};

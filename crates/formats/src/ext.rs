@@ -12,6 +12,7 @@ pub const EXT: Known = Known {
     reader: seekless_ext::FORMAT,
     called: "an ext image",
     unit: "blocks",
+    default_discipline: ExtImage::discipline,
     open_live,
     check: seekless_ext::check,
     preen: |device, _| seekless_ext::preen(device),
@@ -26,11 +27,6 @@ fn open_live(
     wall: Wall,
 ) -> Result<Box<dyn InUse>, FsError> {
     mounting.check_not_fat()?;
-    // By default it is the journal's, where there is one.
-    let default = match mounting.discipline {
-        Some(discipline) => discipline,
-        None => ExtImage::discipline(device.as_ref())?,
-    };
     let options = LiveOptions {
         directories: mounting.directories.clone().unwrap_or_else(|| "ext2-orlov".into()),
         inodes: mounting.inodes.clone(),
@@ -41,6 +37,6 @@ fn open_live(
         moves_dirs: mounting.moves_dirs,
         wall,
     };
-    let config = mounting.config_or(default);
+    let config = mounting.config_of(&EXT, device.as_ref())?;
     Ok(Box::new(ExtLive::open(device, clock, config, options)?))
 }

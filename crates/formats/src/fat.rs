@@ -13,6 +13,7 @@ pub const FAT: Known = Known {
     reader: seekless_fat::FORMAT,
     called: "a FAT image",
     unit: "sectors",
+    default_discipline: |_| Ok(Discipline::SoftUpdates),
     open_live,
     check: seekless_fat::check,
     preen: seekless_fat::preen,
@@ -42,7 +43,7 @@ fn open_live(
         force: mounting.force,
         wall,
     };
-    let config = mounting.config_or(Discipline::SoftUpdates);
+    let config = mounting.config_of(&FAT, device.as_ref())?;
     let mut live = FatLive::open(device, clock, config, options)?;
     if mounting.loads_fats {
         let (fat, core) = live.parts();

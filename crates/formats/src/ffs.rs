@@ -13,6 +13,7 @@ pub const FFS: Known = Known {
     reader: seekless_ffs::FORMAT,
     called: "a UFS image",
     unit: "fragments",
+    default_discipline: |_| Ok(Discipline::SoftUpdates),
     open_live,
     check: seekless_ffs::check,
     preen: |device, _| seekless_ffs::preen(device),
@@ -44,6 +45,6 @@ fn open_live(
         ignore_checksums: mounting.ignore_checksums,
         wall,
     };
-    let config = mounting.config_or(Discipline::SoftUpdates);
+    let config = mounting.config_of(&FFS, device.as_ref())?;
     Ok(Box::new(FfsLive::open(device, clock, config, options)?))
 }

@@ -1,6 +1,8 @@
 //! Images of any format, open for changes.
 
+use crate::Known;
 use seekless_cache::{Config, Counters, Discipline};
+use seekless_device::BlockDevice;
 use seekless_ext::ExtLive;
 use seekless_fs::operate::Operate;
 use seekless_fs::{FsError, Timestamp};
@@ -67,9 +69,25 @@ impl Mounting {
         }
     }
 
-    /// The cache under the discipline that was asked for, or one that is the default.
-    pub(crate) fn config_or(&self, default: Discipline) -> Config {
-        Config { discipline: self.discipline.unwrap_or(default), ..self.config }
+    /// The discipline for an image: the one that was asked for, or the default of its format.
+    ///
+    /// # Errors
+    /// As [`Known::default_discipline`].
+    pub fn discipline_of(
+        &self,
+        known: &Known,
+        device: &dyn BlockDevice,
+    ) -> Result<Discipline, FsError> {
+        self.discipline.map_or_else(|| (known.default_discipline)(device), Ok)
+    }
+
+    /// The cache for an image, under its discipline.
+    pub(crate) fn config_of(
+        &self,
+        known: &Known,
+        device: &dyn BlockDevice,
+    ) -> Result<Config, FsError> {
+        Ok(Config { discipline: self.discipline_of(known, device)?, ..self.config })
     }
 
     /// Refuses options that say something on FAT alone.

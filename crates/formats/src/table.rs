@@ -2,6 +2,7 @@
 
 use crate::mounting::{InUse, Mounting, Wall};
 use crate::{EXT, FAT, FFS};
+use seekless_cache::Discipline;
 use seekless_device::{BlockDevice, Clock};
 use seekless_fat::LostChains;
 use seekless_fs::FsError;
@@ -27,6 +28,8 @@ pub struct Known {
     pub called: &'static str,
     /// What its block numbers count.
     pub unit: &'static str,
+    /// The discipline that an image is changed under where no other is asked for.
+    pub default_discipline: fn(&dyn BlockDevice) -> Result<Discipline, FsError>,
     /// Opens an image for changes. Options that say nothing in this format, and images
     /// that it cannot change, are refused by name ([`FsError::Unsupported`]).
     pub open_live: OpenLive,

@@ -208,6 +208,8 @@ fn run_writable(
     let device = image::device_locked(&args.image, &args.place)?;
     image::refuse_others(&args.image, device.as_ref(), image::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
+    let queue = mount::write_queue(&device, &options).map_err(about)?;
+    let device = queue.clone().map_or(device, |queue| queue);
     let Engine { live, counted } =
         Engine::open(device, clock, &options, ignore, Box::new(mount::now)).map_err(about)?;
     let ignored = mount::lock(&live).ignored_features();
@@ -216,14 +218,16 @@ fn run_writable(
         crate::say::warning!("{image}: the volume has flags that are not acted on: {ignored}");
     }
     let (stop, stopped) = channel();
-    let ticked = Arc::clone(&live);
-    let ticker = std::thread::spawn(move || mount::tick(&ticked, &stopped));
+    let (ticked, ticked_queue) = (Arc::clone(&live), queue.clone());
+    let ticker =
+        std::thread::spawn(move || mount::tick(&ticked, ticked_queue.as_deref(), &stopped));
     print_when_asked(Arc::clone(&counted), global.json)?;
-    let served = serve(args, &options, LiveMount::new(Arc::clone(&live)), global);
+    let served = serve(args, &options, LiveMount::new(Arc::clone(&live), queue.clone()), global);
     drop(stop);
     let _ = ticker.join();
     // Whatever became of the mount, what was changed is written.
-    let unmounted = mount::lock(&live).unmount().map_err(about);
+    let unmounted = mount::lock(&live).unmount();
+    let unmounted = unmounted.and_then(|()| mount::write_queued(queue.as_deref())).map_err(about);
     if global.json {
         say!("{}", statistics::json(&counted()));
     } else if args.verbose {

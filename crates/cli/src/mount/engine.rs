@@ -1,11 +1,29 @@
 //! Images of any format, open for changes.
 
 use super::{LiveMountOptions, Shared};
-use seekless_cache::Counters;
-use seekless_device::{BlockDevice, Clock};
+use seekless_cache::{Counters, Discipline};
+use seekless_device::{BlockDevice, Clock, WriteQueue};
 use seekless_formats::{Mounting, Wall, claim};
 use seekless_fs::FsError;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Most bytes of writes that wait for the device.
+const MOST_QUEUED: usize = 64 << 20;
+
+/// A queue for the writes of an image, under a discipline that writes and flushes within its
+/// operations: with it they do not keep other operations waiting.
+///
+/// # Errors
+/// As [`Engine::open`].
+pub(crate) fn write_queue(
+    device: &Arc<dyn BlockDevice>,
+    options: &LiveMountOptions,
+) -> Result<Option<Arc<WriteQueue>>, FsError> {
+    let known = claim(device.as_ref())?;
+    let discipline = options.how.discipline_of(known, device.as_ref())?;
+    let writes_within = matches!(discipline, Discipline::Sync | Discipline::Normal);
+    Ok(writes_within.then(|| Arc::new(WriteQueue::new(Arc::clone(device), MOST_QUEUED))))
+}
 
 /// An image that is open for changes, and what its cache counts.
 pub(crate) struct Engine {

@@ -14,6 +14,7 @@ use super::kernel::{
 };
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
+use seekless_device::WriteQueue;
 use seekless_formats::InUse;
 use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
 use seekless_fs::{Attr, FsError};
@@ -53,6 +54,8 @@ impl DerefMut for Locked<'_> {
 /// A file system in use as FUSE sees it.
 pub(crate) struct LiveMount {
     live: Shared,
+    /// Where its writes wait, under a discipline that writes within operations.
+    queue: Option<Arc<WriteQueue>>,
     root: Ino,
     block_size: u32,
     /// Longest name, in bytes.
@@ -65,13 +68,14 @@ pub(crate) struct LiveMount {
 }
 
 impl LiveMount {
-    pub(crate) fn new(live: Shared) -> Self {
+    pub(crate) fn new(live: Shared, queue: Option<Arc<WriteQueue>>) -> Self {
         let (root, space, ignores_case) = {
             let mut live = lock(&live);
             (live.root(), live.space(), live.ignores_case())
         };
         Self {
             live,
+            queue,
             root,
             block_size: space.block_size,
             name_max: (space.name_max as usize).max(NAME_MAX),
@@ -121,12 +125,20 @@ impl LiveMount {
         Ok(())
     }
 
-    /// The file system, for whoever asks: only the superuser may take what is
-    /// kept from the others.
-    fn changing(&self, request: &Request) -> Locked<'_> {
+    /// Performs an operation that changes the file system, for the user `uid`: only the
+    /// superuser may take the blocks that are reserved. It is done once its writes are; others
+    /// use the file system while they wait.
+    fn change<T>(
+        &self,
+        uid: u32,
+        operation: impl FnOnce(&mut dyn Operate) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let mut live = self.ready_to_change();
-        live.spend_reserve(request.uid() == 0);
-        live
+        live.spend_reserve(uid == 0);
+        let done = operation(&mut *live);
+        drop(live);
+        write_queued(self.queue.as_deref()).map_err(errno)?;
+        done
     }
 
     /// The file system, once it need not wait for a commit: that is waited for without
@@ -161,7 +173,7 @@ impl LiveMount {
         } {
             work();
         }
-        Ok(())
+        write_queued(self.queue.as_deref()).map_err(errno)
     }
 
     fn forget_times(&self, ino: u64, times: u64) {
@@ -175,8 +187,10 @@ impl LiveMount {
         known.remove(&ino);
         drop(known);
         let Ok(ino) = u32::try_from(ino) else { return };
+        let released = live.release(Ino::new(ino));
+        drop(live);
         // Nobody hears of a failure here but the log; the next change fails.
-        if let Err(error) = live.release(Ino::new(ino)) {
+        if let Err(error) = released.and_then(|()| write_queued(self.queue.as_deref())) {
             errno(error);
         }
     }
@@ -188,12 +202,11 @@ impl LiveMount {
         reply: ReplyEntry,
         make: impl FnOnce(&mut dyn Operate) -> Result<Attr, Errno>,
     ) {
-        let mut live = self.changing(request);
-        let made = make(&mut *live).and_then(|attr| {
-            self.remember(&mut *live, attr.ino)?;
+        let made = self.change(request.uid(), |live| {
+            let attr = make(live)?;
+            self.remember(live, attr.ino)?;
             Ok(self.shown(&attr))
         });
-        drop(live);
         answer_entry(reply, made, self.keep);
     }
 
@@ -219,18 +232,29 @@ impl LiveMount {
         reply: ReplyEmpty,
         operation: impl FnOnce(&mut dyn Operate) -> Result<(), Errno>,
     ) {
-        let done = operation(&mut *self.changing(request));
-        answer_empty(reply, done);
+        answer_empty(reply, self.change(request.uid(), operation));
     }
 }
 
+/// Performs all writes and flushes that wait. Nobody else has the file system locked for it.
+///
+/// # Errors
+/// [`FsError::Device`] of the first that failed.
+pub(crate) fn write_queued(queue: Option<&WriteQueue>) -> Result<(), FsError> {
+    Ok(queue.map_or(Ok(()), |queue| queue.perform(queue.end()))?)
+}
+
 /// Does each second what is due, until the file system is closed.
-pub(crate) fn tick(live: &Shared, stopped: &std::sync::mpsc::Receiver<()>) {
+pub(crate) fn tick(
+    live: &Shared,
+    queue: Option<&WriteQueue>,
+    stopped: &std::sync::mpsc::Receiver<()>,
+) {
     let second = std::time::Duration::from_secs(1);
     lock(live).leave_work();
     while stopped.recv_timeout(second) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
         let ticked = lock(live).tick();
-        match ticked.and_then(|()| work(live)) {
+        match ticked.and_then(|()| work(live)).and_then(|()| write_queued(queue)) {
             Ok(()) | Err(FsError::ReadOnly(_)) => {}
             Err(error) => crate::say::warning!("mount: {error}"),
         }
@@ -244,6 +268,134 @@ fn work(live: &Shared) -> Result<(), FsError> {
         match work {
             Some(work) => work(),
             None => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount::{Engine, LiveMountOptions};
+    use seekless_cache::Discipline;
+    use seekless_device::{BlockDevice, DeviceError, MemoryDevice, RealClock};
+    use seekless_fat::{FatWidth, MakeOptions};
+    use seekless_units::{ByteLen, Lba};
+    use std::sync::Condvar;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const SIZE: usize = 4 << 20;
+
+    /// A device whose flush ends when the gate is open, or fails.
+    struct Gate {
+        memory: MemoryDevice,
+        is_open: Mutex<bool>,
+        flushing: Mutex<bool>,
+        changed: Condvar,
+        fails: AtomicBool,
+    }
+
+    impl Gate {
+        fn set(&self, which: &Mutex<bool>, value: bool) {
+            *which.lock().unwrap() = value;
+            self.changed.notify_all();
+        }
+
+        fn wait(&self, which: &Mutex<bool>) {
+            let mut value = which.lock().unwrap();
+            while !*value {
+                value = self.changed.wait(value).unwrap();
+            }
+        }
+    }
+
+    impl BlockDevice for Gate {
+        fn len(&self) -> ByteLen {
+            self.memory.len()
+        }
+
+        fn read(&self, at: Lba, buf: &mut [u8]) -> Result<(), DeviceError> {
+            self.memory.read(at, buf)
+        }
+
+        fn write(&self, at: Lba, buf: &[u8]) -> Result<(), DeviceError> {
+            self.memory.write(at, buf)
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            if self.fails.load(Ordering::Relaxed) {
+                let source = std::io::ErrorKind::StorageFull.into();
+                return Err(DeviceError::Io { at: Lba::ZERO, source });
+            }
+            self.set(&self.flushing, true);
+            self.wait(&self.is_open);
+            Ok(())
+        }
+    }
+
+    fn mounted(discipline: Discipline) -> (Arc<Gate>, LiveMount) {
+        let memory = MemoryDevice::new(vec![0; SIZE]);
+        seekless_fat::make(&memory, &MakeOptions::new(Some(FatWidth::Fat12), memory.len()))
+            .unwrap();
+        let gate = Arc::new(Gate {
+            memory,
+            is_open: Mutex::new(true),
+            flushing: Mutex::new(false),
+            changed: Condvar::new(),
+            fails: AtomicBool::new(false),
+        });
+        let options = LiveMountOptions::parse(&[format!("rw,{}", discipline.name())]).unwrap();
+        let device: Arc<dyn BlockDevice> = gate.clone();
+        let queue = crate::mount::write_queue(&device, &options).unwrap();
+        let device = queue.clone().map_or(device, |queue| queue);
+        let clock = Arc::new(RealClock::new());
+        let wall = Box::new(crate::mount::now);
+        let engine = Engine::open(device, clock, &options, false, wall).unwrap();
+        (gate, LiveMount::new(engine.live, queue))
+    }
+
+    fn make(mount: &LiveMount, name: &[u8]) -> Result<Ino, Errno> {
+        let owner = Ownership { uid: 0, gid: 0, perm: 0o644 };
+        mount.change(0, |live| {
+            let root = live.root();
+            Ok(live.make(root, name, NewFile::Regular, owner).map_err(errno)?.ino)
+        })
+    }
+
+    #[test]
+    fn others_read_while_an_operation_waits_for_the_device() {
+        for discipline in [Discipline::Sync, Discipline::Normal] {
+            let (gate, mount) = mounted(discipline);
+            make(&mount, b"first").unwrap();
+            gate.set(&gate.flushing, false);
+            gate.set(&gate.is_open, false);
+            std::thread::scope(|scope| {
+                let second = scope.spawn(|| make(&mount, b"second"));
+                gate.wait(&gate.flushing);
+                // Both the old file and the one that is not on the disk yet are found.
+                let found = mount.live.try_lock().ok().map(|mut live| {
+                    let root = live.root();
+                    [&b"first"[..], b"second"].map(|name| live.lookup(root, name).unwrap())
+                });
+                let waits = !second.is_finished();
+                gate.set(&gate.is_open, true);
+                second.join().unwrap().unwrap();
+                assert!(waits, "{discipline:?}: it did not wait for the disk");
+                let found = found.expect("the file system is locked while the device is flushed");
+                assert!(found.iter().all(Option::is_some), "{discipline:?}: {found:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_flush_that_fails_is_the_failure_of_the_operation_and_of_those_that_follow() {
+        for discipline in [Discipline::Sync, Discipline::Normal] {
+            let (gate, mount) = mounted(discipline);
+            make(&mount, b"first").unwrap();
+            gate.fails.store(true, Ordering::Relaxed);
+            assert!(make(&mount, b"second").is_err(), "{discipline:?}");
+            gate.fails.store(false, Ordering::Relaxed);
+            assert!(make(&mount, b"third").is_err(), "{discipline:?}");
+            assert!(lock(&mount.live).unmount().is_err(), "{discipline:?}");
         }
     }
 }

@@ -88,7 +88,9 @@ fn read(args: &ReplayArgs) -> Result<Log, Failure> {
     dm_log_writes::read(&device, args.memory).map_err(|error| {
         let failure = match error {
             LogError::Device(error) => Failure::from(FsError::from(error)),
-            LogError::Magic | LogError::Version(_) => Failure::new(Kind::Unsupported, error.to_string()),
+            LogError::Magic | LogError::Version(_) => {
+                Failure::new(Kind::Unsupported, error.to_string())
+            }
             LogError::Memory { .. } => {
                 Failure::new(Kind::NoSpace, format!("{error} (increase --memory)"))
             }

@@ -126,10 +126,10 @@ impl Filesystem for LiveMount {
         let owner = uid.is_some() || gid.is_some();
         let set =
             SetAttr { perm, uid, gid, size, atime: atime.map(moment), mtime: mtime.map(moment) };
-        let attr = self.ino(ino).and_then(|ino| {
-            let mut live = self.changing(request);
+        let attr = self.change(request.uid(), |live| {
+            let ino = self.ino(ino)?;
             let changes = owner || size.is_some();
-            let without = if changes { without_set_id(&mut *live, request, ino)? } else { None };
+            let without = if changes { without_set_id(live, request, ino)? } else { None };
             let without = without.filter(|_| owner || !sets_any_id(request));
             live.set_attr(ino, &SetAttr { perm: set.perm.or(without), ..set }).map_err(errno)
         });
@@ -287,15 +287,15 @@ impl Filesystem for LiveMount {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.ino(ino).and_then(|ino| {
-            let mut live = self.changing(request);
+        let written = self.change(request.uid(), |live| {
+            let ino = self.ino(ino)?;
             let written = live.write(ino, ByteLen::new(offset), data).map_err(errno)?;
             // Nobody reads how much of a page was written that the kernel had cached.
             if written < data.len() && write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
                 return Err(Errno::ENOSPC);
             }
             if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-                let perm = without_set_id(&mut *live, request, ino)?;
+                let perm = without_set_id(live, request, ino)?;
                 if perm.is_some() {
                     live.set_attr(ino, &SetAttr { perm, ..SetAttr::default() }).map_err(errno)?;
                 }
