@@ -49,6 +49,7 @@ test: judges lint
 
 lint:
 	.ci/markers
+	.ci/measure --check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps
