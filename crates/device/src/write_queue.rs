@@ -11,10 +11,10 @@ pub struct QueuePlace(u64);
 /// A device whose writes and flushes wait in a queue until a caller performs them, one after
 /// another in the order in which they came. Reads see the writes that wait.
 ///
-/// A file system that writes and flushes within its operations (`sync`, `normal`) takes no time
-/// with it: the caller unlocks the file system, and performs what the operation has put into the
-/// queue before it replies. Other operations go on meanwhile; their writes come later in the
-/// queue.
+/// With it, a file system that writes and flushes within its operations (`sync`, `normal`) does
+/// not wait for the device while it is locked: an operation fills the queue, the caller unlocks
+/// the file system, and performs the requests before it replies. Other operations go on
+/// meanwhile; their writes come later in the queue.
 ///
 /// ```
 /// use seekless_device::{BlockDevice, MemoryDevice, WriteQueue};

@@ -126,8 +126,8 @@ impl LiveMount {
     }
 
     /// Performs an operation that changes the file system, for the user `uid`: only the
-    /// superuser may take the blocks that are reserved. It is done once its writes are; others
-    /// use the file system while they wait.
+    /// superuser may take the blocks that are reserved. Returns once its writes that are queued
+    /// have been performed; the file system is not locked for that.
     fn change<T>(
         &self,
         uid: u32,
@@ -236,7 +236,7 @@ impl LiveMount {
     }
 }
 
-/// Performs all writes and flushes that wait. Nobody else has the file system locked for it.
+/// Performs all writes and flushes that wait, without locking the file system.
 ///
 /// # Errors
 /// [`FsError::Device`] of the first that failed.
