@@ -1,5 +1,9 @@
 //! Names to leave out, in the pattern language of `.gitignore` (`gitignore(5)`), whose matching
 //! is that of `git check-ignore`, compared with it by `tests/excludes.rs`.
+//!
+//! The crates for this differ from git in such random lists: `ignore` in classes of characters
+//! and in `//`, `gix-glob` in one of 500, where `**` is behind another character (`a**/b`). None
+//! refuses a pattern that can match nothing.
 
 /// Names to leave out, as lines of a `.gitignore` in the root.
 ///
