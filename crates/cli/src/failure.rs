@@ -6,6 +6,7 @@ use seekless_fs::{Corruption, FsError};
 use seekless_host::HostError;
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What kind of failure; the number is the process's exit code.
@@ -69,11 +70,18 @@ impl Failure {
         self
     }
 
+    /// Refuses a directory in the place of a file.
+    pub(crate) fn unless_directory(path: &Path) -> Result<(), Self> {
+        if path.is_dir() {
+            return Err(Self::usage(format!("{}: is a directory", path.display())));
+        }
+        Ok(())
+    }
+
     /// An I/O failure on a path.
     pub(crate) fn io(what: impl fmt::Display, error: &io::Error) -> Self {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Kind::NoSpace,
-            io::ErrorKind::IsADirectory => return Self::usage(format!("{what}: is a directory")),
             _ => Kind::System,
         };
         Self::new(kind, format!("{what}: {error}"))

@@ -54,9 +54,7 @@ pub(crate) fn device_in_use(
     path: &Path,
     place: &PlaceArgs,
 ) -> Result<Arc<dyn BlockDevice>, Failure> {
-    if path.is_dir() {
-        return Err(Failure::usage(format!("{}: is a directory", path.display())));
-    }
+    Failure::unless_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
     part(path, device, place)
 }
@@ -82,6 +80,7 @@ pub(crate) fn device_locked(
 /// are refused: they are only read.
 pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
     let about = |error: DeviceError| Failure::from(FsError::from(error)).about(path.display());
+    Failure::unless_directory(path)?;
     qcow2::refuse_change(path)?;
     in_use::refuse_mounted(path)?;
     Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
@@ -112,9 +111,7 @@ pub(crate) fn refuse_others(
     if formats.iter().any(|format| claims(&format)) {
         return Ok(());
     }
-    if path.is_dir() {
-        return Err(Failure::usage(format!("{}: is a directory", path.display())));
-    }
+    Failure::unless_directory(path)?;
     if let Some(failure) = partition::hint(path, device) {
         return Err(failure);
     }

@@ -133,6 +133,7 @@ fn failed(path: &Path, error: &TraceError) -> Failure {
 }
 
 fn open(path: &Path) -> Result<BufReader<File>, Failure> {
+    Failure::unless_directory(path)?;
     File::open(path).map(BufReader::new).map_err(|error| Failure::io(path.display(), &error))
 }
 

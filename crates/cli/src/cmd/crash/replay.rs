@@ -83,6 +83,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
 }
 
 fn read(args: &ReplayArgs) -> Result<Log, Failure> {
+    Failure::unless_directory(&args.log)?;
     let path = args.log.display();
     let device = FileDevice::open(&args.log).map_err(|error| Failure::io(path, &error))?;
     dm_log_writes::read(&device, args.memory).map_err(|error| {
