@@ -22,7 +22,8 @@ pub(super) struct Fat {
 pub(super) enum Step {
     /// Clusters that were free have their values.
     Taken,
-    /// So have all others, but those that shall be free end a chain.
+    /// So have all others but those that shall be free: nothing that has a name leads there any
+    /// more, and a check takes them for a chain without one.
     Cut,
     /// All have their values.
     Freed,
@@ -70,7 +71,7 @@ impl Fat {
         let is_free = |value: u32| value & self.mask == 0;
         match (step, self.before.get(&cluster)) {
             (Step::Taken, Some(&before)) if !is_free(before) => before,
-            (Step::Cut, Some(_)) if is_free(now) => now | self.mask,
+            (Step::Cut, Some(&before)) if is_free(now) => before,
             _ => now,
         }
     }
