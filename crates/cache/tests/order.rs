@@ -449,8 +449,8 @@ impl Run {
     }
 }
 
-/// A flush that is performed beside other operations puts on the disk what had completed when it
-/// began, and nothing that completed later counts as being there.
+/// A flush beside other operations makes durable the writes that had completed when it began. No
+/// write that completed later counts as durable.
 #[test]
 fn flushes_beside_operations_keep_every_order() {
     for late in [false, true] {

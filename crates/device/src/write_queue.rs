@@ -49,7 +49,7 @@ struct State {
     bytes: usize,
     /// Requests that were performed.
     performed: u64,
-    /// Whether somebody performs the first request now.
+    /// Whether a thread performs the first request now.
     is_busy: bool,
     failure: Option<Failure>,
 }
@@ -87,8 +87,8 @@ impl Failure {
 }
 
 impl WriteQueue {
-    /// A queue before `base`. A write that would let more than `most_bytes` wait performs what
-    /// waits first.
+    /// A queue before `base`, of writes of at most `most_bytes`: one that does not fit performs
+    /// the requests in front of it first.
     #[must_use]
     pub fn new(base: Arc<dyn BlockDevice>, most_bytes: usize) -> Self {
         Self { base, most_bytes, state: Mutex::default(), performed: Condvar::new() }
@@ -101,7 +101,7 @@ impl WriteQueue {
         QueuePlace(state.performed + state.requests.len() as u64)
     }
 
-    /// Performs all requests in front of a place, or waits for whoever performs them.
+    /// Performs the requests in front of a place; waits while another thread performs one.
     ///
     /// # Errors
     /// That of the first request that failed, if the place is behind it: none after it is
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
     use crate::MemoryDevice;
 
-    /// Notes what it is asked, and fails at a request.
+    /// A device that records its requests, and fails one of them.
     struct Noting {
         memory: MemoryDevice,
         asked: Mutex<Vec<String>>,

@@ -24,7 +24,7 @@ impl<F: Format> Live<F> {
     }
 
     /// [`Live::make_durable`] up to the next flush of the device, which is returned. Each call
-    /// determines from the file what has to be written, since others change it meanwhile.
+    /// looks for changes of the file again, since other callers change it meanwhile.
     pub(crate) fn make_durable_apart(
         &mut self,
         ino: Ino,

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Most bytes of writes that wait for the device.
 const MOST_QUEUED: usize = 64 << 20;
 
-/// A queue for the writes of an image, under a discipline that writes and flushes within its
-/// operations: with it they do not keep other operations waiting.
+/// A queue for the writes of an image, under a discipline that writes and flushes within
+/// operations: other operations then do not wait for them.
 ///
 /// # Errors
 /// As [`Engine::open`].

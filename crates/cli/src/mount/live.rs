@@ -285,6 +285,9 @@ mod tests {
 
     const SIZE: usize = 4 << 20;
 
+    /// A test that waits longer has failed.
+    const LONGEST: Duration = Duration::from_secs(60);
+
     /// A device whose flush ends when the gate is open, or fails.
     struct Gate {
         memory: MemoryDevice,
@@ -301,10 +304,10 @@ mod tests {
         }
 
         fn wait(&self, which: &Mutex<bool>) {
-            let mut value = which.lock().unwrap();
-            while !*value {
-                value = self.changed.wait(value).unwrap();
-            }
+            let value = which.lock().unwrap();
+            let waits = |value: &mut bool| !*value;
+            let waited = self.changed.wait_timeout_while(value, LONGEST, waits).unwrap();
+            assert!(!waited.1.timed_out(), "nobody came");
         }
     }
 

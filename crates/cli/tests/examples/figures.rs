@@ -1,5 +1,4 @@
-//! Tables of docs/ that the program alone determines are what it makes now. `make figures` brings
-//! them up to date.
+//! Compares tables of docs/ with the output of this version. `make figures` updates them.
 
 use crate::judges::{SCRATCH, ready};
 use std::path::Path;

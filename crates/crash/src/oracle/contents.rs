@@ -81,7 +81,7 @@ impl Oracle<'_> {
         if versions.iter().any(is) {
             return Ok(None);
         }
-        // Bytes one by one only in the sectors that are of no version as they are.
+        // A sector that equals one of a version is allowed; the others are compared by bytes.
         let sectors =
             held.iter().flat_map(|(at, held)| (*at..).step_by(SECTOR).zip(held.chunks(SECTOR)));
         let of_none = sectors.filter(|&(at, sector)| {

@@ -22,8 +22,8 @@ pub(super) struct Fat {
 pub(super) enum Step {
     /// Clusters that were free have their values.
     Taken,
-    /// So have all others but those that shall be free: nothing that has a name leads there any
-    /// more, and a check takes them for a chain without one.
+    /// So have all others but those that shall be free. These are chains without a name now, to
+    /// the next check too.
     Cut,
     /// All have their values.
     Freed,

@@ -3,7 +3,7 @@
 //! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
 //! entries shall be; that is written, and the next check sees what it left. Within a round,
 //! directories are written first, so that nothing names a cluster any more when the FATs
-//! free it; then the FATs, the one that counts before its copies (see [`Step`]); then the names of what had
+//! free it; then the active FAT (see [`Step`]), and its copies; then the names of what had
 //! none; then counts, and last the boot sector, with the mark that the volume was unmounted.
 //! A repair that was interrupted is taken up by the next one where it ended.
 
@@ -280,8 +280,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Writes entries of the FATs: those that changed, and those in which copies differ. Of the
-    /// FAT that counts in steps; the copies follow.
+    /// Writes the entries of the FATs that changed, and those in which copies differ: of the
+    /// active FAT in steps, then of the copies.
     fn fats(&mut self) -> Result<(), FsError> {
         let boot = self.checker.boot();
         let (active, mirrored, fats) = (boot.active, boot.mirrored, boot.fats);

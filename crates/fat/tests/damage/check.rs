@@ -221,8 +221,8 @@ fn repairs_that_were_interrupted_are_completed() {
     });
 }
 
-/// A file whose chain goes on behind its length, in a sector of the FAT in front of that which
-/// leads there: the rest is free only when nothing leads to it.
+/// A file with a chain that is longer than its length. The entry of the surplus cluster lies in an
+/// earlier sector of the FAT than the entry that links to it.
 fn long_chain(mut patient: Patient) -> Patient {
     let (path, contents) = untouched(&patient)
         .into_iter()
