@@ -1,105 +1,14 @@
-//! What the command line takes. Man pages and completions come from here too.
+//! Arguments that several commands take.
 
-use crate::cmd;
-use crate::failure::Failure;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::Args;
 use seekless_units::{ByteLen, parse_size};
-use std::ffi::OsStr;
-use std::process::ExitCode;
 use std::str::FromStr;
-
-/// Keeps data that is used together close together on disk.
-#[derive(Parser, Debug)]
-#[command(name = "seekless", version, propagate_version = true, max_term_width = 100)]
-#[command(after_long_help = "\
-Exit codes:
-  0  success
-  1  completed; differences were found, or a check did not pass
-  2  wrong arguments
-  3  the image is corrupt
-  4  the image or request needs something that is not supported
-  5  no space: the contents do not fit
-  6  system error (file not found, permission denied, I/O error)
-`check` uses the exit codes of fsck instead (see its help).")]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
-
-/// Prints why the arguments are wrong, or the help that was asked for, and gives
-/// the exit code, in which `check` follows `fsck`.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
-        let text = error.to_string();
-        Failure::usage(text.trim_end().trim_start_matches("error: ")).report(true);
-    } else {
-        // Nothing can be done where nobody reads it.
-        let _ = error.print();
-    }
-    let is_check = std::env::args_os().skip(1).find(|arg| !is_option(arg));
-    match u8::try_from(error.exit_code()) {
-        Ok(0) => ExitCode::SUCCESS,
-        _ if is_check.is_some_and(|arg| arg == "check") => ExitCode::from(cmd::check::USAGE),
-        Ok(code) => ExitCode::from(code),
-        Err(_) => ExitCode::FAILURE,
-    }
-}
 
 /// A whole number in plain digits: no sign, which would look like "so many more".
 pub(crate) fn count<T: FromStr>(text: &str) -> Result<T, String> {
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let number = text.parse().ok().filter(|_| is_plain);
     number.ok_or_else(|| format!("'{text}' is not a whole number, or is out of range"))
-}
-
-/// Removes the suggestions of an error unless one is another spelling of the given word: clap's
-/// measure finds `--owner` near `--chown`.
-pub(crate) fn drop_far_suggestions(error: &mut clap::Error) {
-    use ContextKind::{
-        InvalidArg, InvalidSubcommand, InvalidValue, SuggestedArg, SuggestedSubcommand,
-        SuggestedValue,
-    };
-    let texts = |error: &clap::Error, kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => vec![text.clone()],
-        Some(ContextValue::Strings(texts)) => texts.clone(),
-        _ => Vec::new(),
-    };
-    for (given, suggested) in [
-        (InvalidArg, SuggestedArg),
-        (InvalidSubcommand, SuggestedSubcommand),
-        (InvalidValue, SuggestedValue),
-    ] {
-        let (given, tips) = (texts(error, given), texts(error, suggested));
-        let is_near = |tip: &String| given.iter().any(|given| is_other_spelling(given, tip));
-        if !tips.is_empty() && !tips.iter().any(is_near) {
-            error.remove(suggested);
-            // It is that of the suggestion.
-            error.remove(ContextKind::Usage);
-        }
-    }
-    // How to pass an option as a value.
-    if error.kind() == ErrorKind::UnknownArgument
-        && texts(error, InvalidArg).iter().any(|arg| arg.starts_with("--"))
-    {
-        error.remove(ContextKind::Suggested);
-    }
-}
-
-/// Whether two words differ in two letters at most, and in less than half of them, or one
-/// goes on where the other ends.
-fn is_other_spelling(given: &str, known: &str) -> bool {
-    let given = given.split('=').next().unwrap_or_default().trim_start_matches('-');
-    let known = known.trim_start_matches('-');
-    let distance = strsim::levenshtein(given, known);
-    let is_start = given.len() > 2 && (known.starts_with(given) || given.starts_with(known));
-    is_start || (distance <= 2 && distance * 2 < given.len())
-}
-
-fn is_option(arg: &OsStr) -> bool {
-    arg.as_encoded_bytes().starts_with(b"-")
 }
 
 /// Options every command takes.
@@ -141,31 +50,4 @@ impl PlaceArgs {
     pub(crate) fn is_part(&self) -> bool {
         self.partition.is_some() || self.offset.is_some()
     }
-}
-
-#[derive(Subcommand, Debug)]
-pub(crate) enum Command {
-    Age(cmd::age::AgeArgs),
-    Build(Box<cmd::build::BuildArgs>),
-    Disk(cmd::disk::DiskArgs),
-    Info(cmd::info::InfoArgs),
-    Check(cmd::check::CheckArgs),
-    Manifest(cmd::manifest::ManifestArgs),
-    Lab(cmd::lab::LabCommand),
-    Ls(cmd::ls::LsArgs),
-    Cat(cmd::cat::CatArgs),
-    Cp(cmd::cp::CpArgs),
-    Crash(cmd::crash::CrashCommand),
-    Map(cmd::map::MapArgs),
-    Mkfs(cmd::mkfs::MkfsArgs),
-    Model(cmd::model::ModelCommand),
-    Mount(cmd::mount::MountArgs),
-    Record(cmd::record::RecordArgs),
-    Relayout(cmd::relayout::RelayoutArgs),
-    Score(cmd::score::ScoreArgs),
-    Trace(cmd::trace::TraceArgs),
-    Tune(cmd::tune::TuneArgs),
-    Watch(cmd::watch::WatchCommand),
-    Optimize(cmd::optimize::OptimizeArgs),
-    Generate(cmd::generate::GenerateArgs),
 }

@@ -4,7 +4,6 @@
 //! directory that was itself created or opened without following symlinks, and
 //! every name is checked, so nothing is ever written outside the destination.
 
-use crate::cmd::ls::entries;
 use crate::failure::Failure;
 use crate::show;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -13,6 +12,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use seekless_fs::acl::AclKind;
+use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{Attr, FileKind, Inspect, Xattr};
 use seekless_units::{ByteLen, Ino};
 use std::collections::{HashMap, HashSet};
@@ -202,7 +202,7 @@ impl<'a> Extraction<'a> {
     ) -> Result<Open, Failure> {
         self.seen.insert(ino);
         self.summary.directories += 1;
-        let entries = entries(self.image, ino)?.into_iter();
+        let entries = sorted_entries(self.image, ino)?.into_iter();
         Ok(Open { fd, path, attr, xattrs: self.image.shown_xattrs(ino)?, entries })
     }
 

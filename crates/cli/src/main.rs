@@ -6,6 +6,7 @@
 
 mod args;
 mod cmd;
+mod command_line;
 mod device;
 mod disk;
 mod extract;
@@ -23,6 +24,7 @@ mod scoring;
 mod show;
 mod source;
 mod target;
+mod traces;
 mod ufs_args;
 mod usage;
 mod uuid;
@@ -35,11 +37,11 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
+    let cli = match command_line::Cli::try_parse() {
         Ok(cli) => cli,
         Err(mut error) => {
-            args::drop_far_suggestions(&mut error);
-            return args::refuse(&error);
+            command_line::drop_far_suggestions(&mut error);
+            return command_line::refuse(&error);
         }
     };
     say::begin(&cli.global);

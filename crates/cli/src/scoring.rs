@@ -5,14 +5,13 @@ mod fit;
 pub(crate) use fit::Fit;
 
 use crate::args::{OpenArgs, PlaceArgs};
-use crate::cmd::trace::load;
 use crate::failure::Failure;
 use crate::say::say;
-use crate::{device, image, show};
+use crate::{device, image, show, traces};
 use clap::Args;
 use seekless_fs::Inspect;
 use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
-use seekless_layout::score::{self, Score};
+use seekless_layout::score::{self, Score, parse_chunk};
 use seekless_layout::timing::{self, Think, Timing};
 use seekless_layout::trace::{self, Event};
 use seekless_report::reads::{Read, Reads};
@@ -157,14 +156,6 @@ fn parse_kernel(text: &str) -> Result<(u32, u32), String> {
     Ok((major.parse().map_err(|_| bad())?, minor.parse().map_err(|_| bad())?))
 }
 
-/// The size of a chunk, which holds something.
-pub(crate) fn parse_chunk(text: &str) -> Result<ByteLen, String> {
-    match parse_size(text)? {
-        ByteLen::ZERO => Err("a chunk must have at least one byte".into()),
-        size => Ok(size),
-    }
-}
-
 /// An image with a trace scored on it.
 pub(crate) struct Scored {
     pub(crate) name: String,
@@ -178,7 +169,7 @@ pub(crate) struct Scored {
 
 /// All events of these traces, in order of time.
 pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
-    Ok(trace::merge(traces.iter().map(|path| load(path)).collect::<Result<_, _>>()?))
+    Ok(trace::merge(traces.iter().map(|path| traces::load(path)).collect::<Result<_, _>>()?))
 }
 
 /// Replays and scores the events on one image.

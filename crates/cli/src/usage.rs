@@ -1,6 +1,6 @@
 //! What the blocks of an image are used for: a walk over groups and tree.
 
-use crate::cmd::ls::entries;
+use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{BlockMap, Corruption, FileKind, FsError, Inspect, Location};
 use seekless_report::disk::{Class, Usage};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
@@ -77,7 +77,7 @@ impl Walk<'_> {
         let mut pending = vec![(root, Vec::new())];
         while let Some((dir, path)) = pending.pop() {
             self.file(dir, Class::Directory, if path.is_empty() { b"/" } else { &path })?;
-            for (name, ino) in entries(self.image, dir)? {
+            for (name, ino) in sorted_entries(self.image, dir)? {
                 if !self.seen.insert(ino) {
                     continue;
                 }

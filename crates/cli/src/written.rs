@@ -2,11 +2,11 @@
 //! With `--json` the same as fields, without either with `--quiet`.
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
-use crate::cmd::ls::entries;
 use crate::failure::Failure;
+use crate::image;
 use crate::say::{self, say};
-use crate::{image, uuid};
 use seekless_device::{BlockDevice, FileDevice};
+use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{FileKind, FsError, Inspect};
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, Ino, format_size};
@@ -66,7 +66,7 @@ impl Written {
 
     /// The same with an image's UUID.
     pub(crate) fn with_uuid(mut self, place: &PlaceArgs) -> Result<Self, Failure> {
-        let uuid = uuid::text(&image::open(&self.path, place, PLAIN)?.geometry().uuid);
+        let uuid = image::open(&self.path, place, PLAIN)?.geometry().uuid_text();
         self.text += &format!(", UUID {uuid}");
         self.fields.insert("uuid".into(), uuid.into());
         Ok(self)
@@ -149,10 +149,10 @@ pub(crate) fn files_in(image: &dyn Inspect) -> Result<u64, FsError> {
     let mut seen = HashSet::from([root]);
     let mut pending: Vec<Ino> = vec![root];
     while let Some(dir) = pending.pop() {
-        for (name, ino) in entries(image, dir)? {
+        for (name, ino) in sorted_entries(image, dir)? {
             let is_new = !seen.contains(&ino);
             if is_new && image.attr(ino)?.kind == FileKind::Directory {
-                if dir == root && name == b"lost+found" && entries(image, ino)?.is_empty() {
+                if dir == root && name == b"lost+found" && sorted_entries(image, ino)?.is_empty() {
                     continue;
                 }
                 pending.push(ino);

@@ -39,6 +39,18 @@ pub struct Geometry {
     pub features: Vec<String>,
 }
 
+impl Geometry {
+    /// The UUID in the usual form, in groups of 8, 4, 4, 4 and 12 digits.
+    #[must_use]
+    pub fn uuid_text(&self) -> String {
+        let digit = |(at, byte): (usize, &u8)| {
+            let dash = if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" };
+            format!("{dash}{byte:02x}")
+        };
+        self.uuid.iter().enumerate().map(digit).collect()
+    }
+}
+
 /// A directory entry as a listing gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DirEntry<'a> {
@@ -290,4 +302,20 @@ pub fn resolve(image: &dyn Inspect, path: &[u8]) -> Result<Ino, FsError> {
         }
     }
     Ok(stack.last().copied().unwrap_or(image.root()))
+}
+
+/// A directory's entries without `.` and `..`, sorted by name.
+///
+/// # Errors
+/// Those of [`Inspect::read_dir`].
+pub fn sorted_entries(image: &dyn Inspect, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, FsError> {
+    let mut found = Vec::new();
+    image.read_dir(dir, 0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            found.push((entry.name.to_vec(), entry.ino));
+        }
+        ControlFlow::Continue(())
+    })?;
+    found.sort();
+    Ok(found)
 }

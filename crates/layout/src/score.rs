@@ -4,7 +4,7 @@
 use crate::replay::{Machine, Processes, Purpose, Replayed, Request, replay};
 use crate::trace::Event;
 use seekless_fs::{FsError, Inspect, Mapping};
-use seekless_units::{BlockNo, ByteLen, Extent, Ino};
+use seekless_units::{BlockNo, ByteLen, Extent, Ino, parse_size};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Figures of one trace on one image.
@@ -295,6 +295,17 @@ pub fn by_purpose(requests: &[Request]) -> BTreeMap<Purpose, (u64, u64, u64)> {
         head = Some(request.extent.end());
     }
     table
+}
+
+/// The size of a chunk as [`parse_size`] reads it, of one byte at least.
+///
+/// # Errors
+/// A message for who gave the size.
+pub fn parse_chunk(text: &str) -> Result<ByteLen, String> {
+    match parse_size(text)? {
+        ByteLen::ZERO => Err("a chunk must have at least one byte".into()),
+        size => Ok(size),
+    }
 }
 
 #[cfg(test)]

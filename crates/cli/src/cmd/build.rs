@@ -12,12 +12,12 @@ mod write;
 pub(crate) use write::{Place, write_built};
 
 use crate::args::{Global, OpenArgs, count};
-use crate::cmd::trace;
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
 use crate::output::{directory_of, name_of};
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
 use crate::target::{OutputFormat, Target};
+use crate::traces;
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
 use crate::written::Written;
@@ -386,7 +386,7 @@ fn write_ext(
 fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch>, Failure> {
     let mut touches = Vec::new();
     for path in &args.trace {
-        let events = trace::load(path)?;
+        let events = traces::load(path)?;
         touches.extend(by_path::touches(&events, source.tree(), unit));
     }
     Ok(touches)

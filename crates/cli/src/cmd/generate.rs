@@ -1,7 +1,8 @@
 //! `seekless generate`: man pages and shell completions from the same
 //! definitions that the command line is parsed with.
 
-use crate::args::{Cli, Global};
+use crate::args::Global;
+use crate::command_line::Cli;
 use crate::failure::Failure;
 use crate::say::{self, say};
 use clap::{Args, Command, CommandFactory, Subcommand};

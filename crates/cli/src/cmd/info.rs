@@ -42,7 +42,7 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
     }
     let image = image::open(&args.image, &args.place, args.open)?;
     let shape = image.geometry();
-    let uuid = crate::uuid::text(&shape.uuid);
+    let uuid = shape.uuid_text();
     let label = String::from_utf8_lossy(&shape.label).into_owned();
     if global.json {
         let value = serde_json::json!({

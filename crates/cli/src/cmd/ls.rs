@@ -4,13 +4,12 @@ use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::{image, show};
 use clap::Args;
-use seekless_fs::inspect::resolve;
+use seekless_fs::inspect::{resolve, sorted_entries};
 use seekless_fs::{Attr, FileKind, FsError, Inspect};
 use seekless_units::Ino;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
-use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,7 +113,7 @@ impl<W: Write> Listing<'_, W> {
     /// Lists one directory; returns those below it.
     fn directory(&mut self, path: &[u8], dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, Stop> {
         let mut below = Vec::new();
-        for (name, ino) in entries(self.image, dir)? {
+        for (name, ino) in sorted_entries(self.image, dir)? {
             let child = [path, b"/", &name].concat();
             let attr = self.image.attr(ino)?;
             self.entry(&child, &name, &attr)?;
@@ -173,17 +172,4 @@ impl<W: Write> Listing<'_, W> {
         });
         Ok(writeln!(self.out, "{value}")?)
     }
-}
-
-/// A directory's entries without `.` and `..`, sorted by name.
-pub(crate) fn entries(image: &dyn Inspect, dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>, FsError> {
-    let mut found = Vec::new();
-    image.read_dir(dir, 0, &mut |entry| {
-        if entry.name != b"." && entry.name != b".." {
-            found.push((entry.name.to_vec(), entry.ino));
-        }
-        ControlFlow::Continue(())
-    })?;
-    found.sort();
-    Ok(found)
 }

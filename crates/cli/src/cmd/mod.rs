@@ -24,7 +24,7 @@ pub(crate) mod trace;
 pub(crate) mod tune;
 pub(crate) mod watch;
 
-use crate::args::{Cli, Command};
+use crate::command_line::{Cli, Command};
 use crate::failure::Failure;
 use std::process::ExitCode;
 

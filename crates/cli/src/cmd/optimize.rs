@@ -8,12 +8,12 @@ pub(super) use in_place::tell_gain;
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::cmd::build::{Place, write_built};
-use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
-use crate::scoring::{Fit, parse_chunk};
+use crate::scoring::Fit;
 use crate::target::{OutputFormat, Target};
+use crate::traces;
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
 use opened::{Opened, open, open_written};
@@ -23,8 +23,8 @@ use seekless_fat::FatImage;
 use seekless_fs::plan::{ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
 use seekless_layout::planner::{self, Part};
-use seekless_layout::replay::{Machine, Processes, Replayed, add_symlinks, replay};
-use seekless_layout::score::{Score, score};
+use seekless_layout::replay::{Machine, Replayed, add_symlinks, replay_for_layout};
+use seekless_layout::score::{Score, parse_chunk, score};
 use seekless_layout::trace::Event;
 use seekless_source::{ImageSource, TreeOptions};
 use seekless_units::{ByteLen, Lbn, format_size, parse_size};
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let image = opened.inspect();
     let block = opened.inspect().geometry().block_size;
     target.refuse_blocks(block, "build a new image with larger blocks for it")?;
-    let traces = load_traces(&args.trace)?;
+    let traces = traces::load_all(&args.trace)?;
     let about = |error| Failure::from(error).about(args.image.display());
     let mut replays = replays(&args.image, image, &args.trace, &traces)?;
     match &opened {
@@ -160,21 +160,13 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The events of each trace.
-pub(crate) type Traces = Vec<Vec<Event>>;
-
-pub(crate) fn load_traces(paths: &[PathBuf]) -> Result<Traces, Failure> {
-    paths.iter().map(|path| trace::load(path)).collect()
-}
-
-/// What is scored: each process at its own pace.
-pub(crate) fn scored_machine() -> Machine {
-    Machine { processes: Processes::SideBySide(0), ..Machine::default() }
-}
-
 /// What each trace costs on an image.
-fn scores(chunk: ByteLen, image: &dyn Inspect, traces: &Traces) -> Result<Vec<Score>, FsError> {
-    let scored = |events: &Vec<Event>| score(image, events, scored_machine(), &[chunk]);
+fn scores(
+    chunk: ByteLen,
+    image: &dyn Inspect,
+    traces: &[Vec<Event>],
+) -> Result<Vec<Score>, FsError> {
+    let scored = |events: &Vec<Event>| score(image, events, Machine::for_score(), &[chunk]);
     traces.iter().map(|events| scored(events).map(|(score, _)| score)).collect()
 }
 
@@ -184,32 +176,19 @@ fn replays(
     name: &Path,
     image: &dyn Inspect,
     paths: &[PathBuf],
-    traces: &Traces,
+    traces: &[Vec<Event>],
 ) -> Result<Vec<Replayed>, Failure> {
     let about = |error| Failure::from(error).about(name.display());
-    let replays = replays_of(image, traces).map_err(about)?;
+    let replays = replay_for_layout(image, traces).map_err(about)?;
     warn_of_others(name, paths, traces, &replays);
     Ok(replays)
-}
-
-/// What each trace reads of an image, in the order to lay out by.
-pub(crate) fn replays_of(image: &dyn Inspect, traces: &Traces) -> Result<Vec<Replayed>, FsError> {
-    // What a listing reads ahead depends on what lies there now, and so does what is
-    // one request: placed are the blocks that are listed and read.
-    let machine = Machine {
-        listing_read_ahead: false,
-        merges: false,
-        processes: Processes::Apart,
-        ..Machine::default()
-    };
-    traces.iter().map(|events| replay(image, events, machine)).collect()
 }
 
 /// Warns of traces that do not fit an image.
 pub(super) fn warn_of_others(
     name: &Path,
     paths: &[PathBuf],
-    traces: &Traces,
+    traces: &[Vec<Event>],
     replays: &[Replayed],
 ) {
     let mut fits = false;

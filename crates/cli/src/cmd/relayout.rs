@@ -4,14 +4,15 @@ mod report;
 mod xfs;
 
 use crate::args::Global;
-use crate::cmd::optimize::{load_traces, warn_of_others};
+use crate::cmd::optimize::warn_of_others;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use crate::progress;
 use crate::relayout::{Broken, Costs, Job, Target};
-use crate::scoring::parse_chunk;
+use crate::traces;
 use clap::Args;
 use seekless_host::mounts;
+use seekless_layout::score::parse_chunk;
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Fail
         }
     }
     let target = Target::new(&args.mount)?;
-    let traces = load_traces(&args.trace)?;
+    let traces = traces::load_all(&args.trace)?;
     let job = Job {
         lay: &traces,
         judge: &traces,

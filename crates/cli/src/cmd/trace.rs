@@ -5,15 +5,15 @@ mod export;
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
+use crate::traces::{failed, load, open};
 use crate::written::Written;
 use crate::{image, output};
 use clap::{Args, Subcommand};
 use seekless_layout::recording::map_reads;
-use seekless_layout::trace::{self, Event, Reader, StraceOptions, TraceError, Writer};
+use seekless_layout::trace::{self, Event, Reader, StraceOptions, Writer};
 use seekless_units::{ByteLen, format_size, parse_size};
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -113,39 +113,6 @@ pub(crate) fn run(args: &TraceArgs, global: &Global) -> Result<ExitCode, Failure
         What::Merge { traces, output } => merge(traces, output.as_deref(), global)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A trace's failure with the file it is in.
-fn failed(path: &Path, error: &TraceError) -> Failure {
-    match error {
-        TraceError::Io(error) => Failure::io(path.display(), error),
-        TraceError::Version(_) => {
-            Failure::new(Kind::Unsupported, format!("{}: {error}", path.display()))
-        }
-        TraceError::Header => {
-            let failure = Failure::new(Kind::Unsupported, format!("{}: {error}", path.display()));
-            failure.hint("traces are made by record, mount --record and trace import")
-        }
-        TraceError::Line { .. } => {
-            Failure::new(Kind::Corrupt, format!("{}: {error}", path.display()))
-        }
-    }
-}
-
-fn open(path: &Path) -> Result<BufReader<File>, Failure> {
-    Failure::unless_directory(path)?;
-    File::open(path).map(BufReader::new).map_err(|error| Failure::io(path.display(), &error))
-}
-
-/// All events of a trace.
-pub(crate) fn load(path: &Path) -> Result<Vec<Event>, Failure> {
-    parse(open(path)?, path)
-}
-
-/// All events of a trace that is read from somewhere; `path` is its name in errors.
-pub(crate) fn parse(input: impl BufRead, path: &Path) -> Result<Vec<Event>, Failure> {
-    let reader = Reader::new(input).map_err(|error| failed(path, &error))?;
-    reader.collect::<Result<_, _>>().map_err(|error| failed(path, &error))
 }
 
 /// Runs `write` on a file or standard output.

@@ -14,7 +14,6 @@ pub(crate) use plan::{Costs, Row, Seen};
 pub(crate) use survey::Reason;
 pub(crate) use target::Target;
 
-use crate::cmd::optimize::Traces;
 use crate::failure::Failure;
 use acquire::{Wanted, free_of};
 use indicatif::ProgressBar;
@@ -23,6 +22,7 @@ use plan::{Trial, limits};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::donor::Blocks;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped, enough_for};
+use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::BTreeMap;
 
@@ -41,9 +41,9 @@ pub(crate) type Halt<'a> = dyn FnMut() -> Result<(), Failure> + 'a;
 /// What shall be done.
 pub(crate) struct Job<'a> {
     /// What to lay out by.
-    pub(crate) lay: &'a Traces,
+    pub(crate) lay: &'a [Vec<Event>],
     /// What a layout is judged by.
-    pub(crate) judge: &'a Traces,
+    pub(crate) judge: &'a [Vec<Event>],
     /// The region begins at a multiple of this.
     pub(crate) chunk: ByteLen,
     /// Bytes that may be moved.

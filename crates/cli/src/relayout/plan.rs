@@ -3,7 +3,6 @@
 use super::expected::Expected;
 use super::survey::{Reason, Survey};
 use super::target::{TRIES, Target};
-use crate::cmd::optimize::{Traces, replays_of, scored_machine};
 use crate::failure::Failure;
 use seekless_ext::ExtImage;
 use seekless_fs::plan::in_place::Limits;
@@ -12,8 +11,9 @@ use seekless_fs::{FsError, Inspect};
 use seekless_host::running;
 use seekless_layout::planner::in_place::{InPlace, Progress};
 use seekless_layout::planner::{Touch, touches};
-use seekless_layout::replay::{Purpose, Replayed};
+use seekless_layout::replay::{Machine, Purpose, Replayed, replay_for_layout};
 use seekless_layout::score::{Score, by_purpose, score};
+use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Extent, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl Seen {
     /// When it cannot be read, again and again.
     pub(super) fn new(
         target: &Target,
-        lay: &Traces,
-        judge: &Traces,
+        lay: &[Vec<Event>],
+        judge: &[Vec<Event>],
         chunk: ByteLen,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, Failure> {
@@ -59,15 +59,15 @@ impl Seen {
 
     fn once(
         target: &Target,
-        lay: &Traces,
-        judge: &Traces,
+        lay: &[Vec<Event>],
+        judge: &[Vec<Event>],
         chunk: ByteLen,
         left: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
         let image = target.look()?;
         let running = running::programs_of(target.mount.device);
         let survey = Survey::new(&image, left, &running)?;
-        let replays = replays_of(image.as_ref(), lay)?;
+        let replays = replay_for_layout(image.as_ref(), lay)?;
         let touches = touches(&replays, &|ino| survey.object(ino), 1);
         let costs = Costs::new(image.as_ref(), judge, chunk, &survey.stay)?;
         Ok(Self { image, survey, replays, touches, costs })
@@ -129,7 +129,7 @@ impl Costs {
     /// [`FsError::Corrupt`].
     pub(super) fn new(
         image: &dyn Inspect,
-        traces: &Traces,
+        traces: &[Vec<Event>],
         chunk: ByteLen,
         stay: &BTreeMap<Ino, Reason>,
     ) -> Result<Self, FsError> {
@@ -137,7 +137,7 @@ impl Costs {
         let mut costs =
             Self { scores: Vec::new(), purposes: BTreeMap::new(), staying: BTreeMap::new() };
         for events in traces {
-            let (scored, replayed) = score(image, events, scored_machine(), &[chunk])?;
+            let (scored, replayed) = score(image, events, Machine::for_score(), &[chunk])?;
             costs.scores.push(scored);
             for (purpose, (requests, blocks, seeks)) in by_purpose(&replayed.requests) {
                 costs.purposes.entry(purpose).or_default().add(requests, blocks * bs, seeks);
@@ -207,7 +207,7 @@ impl Trial {
     pub(super) fn costs(
         &self,
         seen: &Seen,
-        traces: &Traces,
+        traces: &[Vec<Event>],
         chunk: ByteLen,
     ) -> Result<Costs, FsError> {
         let expected = Expected::new(seen.image.as_ref(), &seen.survey, &self.data);

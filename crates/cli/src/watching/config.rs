@@ -225,7 +225,7 @@ pub(crate) struct Chunk(pub(crate) ByteLen);
 impl<'de> Deserialize<'de> for Chunk {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        crate::scoring::parse_chunk(&text).map(Self).map_err(wrong)
+        seekless_layout::score::parse_chunk(&text).map(Self).map_err(wrong)
     }
 }
 

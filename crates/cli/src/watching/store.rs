@@ -4,7 +4,6 @@ use super::now;
 use crate::failure::{Failure, Kind};
 use crate::output::Output;
 use crate::relayout::Target;
-use crate::uuid;
 use seekless_fs::Inspect;
 use seekless_host::handle;
 use seekless_host::mounts::DeviceNumber;
@@ -44,7 +43,7 @@ impl Store {
     /// The directory of a volume below `root`, which is made if need be.
     pub(crate) fn new(root: &Path, target: &Target) -> Result<Self, Failure> {
         let image = target.look().map_err(|error| target.about(error))?;
-        let uuid = uuid::text(&image.geometry().uuid);
+        let uuid = image.geometry().uuid_text();
         let dir = root.join(&uuid);
         private(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
         Ok(Self { dir, uuid, device: target.mount.device })

@@ -2,13 +2,13 @@
 
 use super::files::Names;
 use super::{Config, now};
-use crate::cmd::optimize::{Traces, scored_machine};
 use crate::failure::{Failure, Kind};
 use crate::relayout::{Costs, Halt, Job, Reason, Seen, Target};
 use indicatif::ProgressBar;
 use seekless_host::mounts::DeviceNumber;
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
-use seekless_layout::replay::replay;
+use seekless_layout::replay::{Machine, replay};
+use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Ino, format_size};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -146,8 +146,8 @@ impl Worker<'_> {
         let all = proposal.samples.iter().flatten().chain(&proposal.lay).copied();
         let names = Names::new(target, all)?;
         let mut name = |file| names.get(file);
-        let lay: Traces = vec![habits.trace(&proposal.lay, &mut name)];
-        let judge: Traces =
+        let lay: Vec<Vec<Event>> = vec![habits.trace(&proposal.lay, &mut name)];
+        let judge: Vec<Vec<Event>> =
             proposal.samples.iter().map(|files| habits.trace(files, &mut name)).collect();
         let mean = |costs: &Costs| costs.seeks() as f64 / judge.len().max(1) as f64;
         let estimate = |bytes, before: &Costs, after: &Costs| Estimate {
@@ -223,10 +223,10 @@ impl Worker<'_> {
 }
 
 /// What the last run would read of the volume: first block and number of blocks.
-pub(crate) fn reads(seen: &Seen, judge: &Traces) -> Vec<(u64, u64)> {
+pub(crate) fn reads(seen: &Seen, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
     let Some(last) = judge.last() else { return Vec::new() };
     // Only a picture is made of it.
-    let Ok(replayed) = replay(seen.image.as_ref(), last, scored_machine()) else {
+    let Ok(replayed) = replay(seen.image.as_ref(), last, Machine::for_score()) else {
         return Vec::new();
     };
     let extents = replayed.requests.iter().map(|request| request.extent);

@@ -95,6 +95,37 @@ impl Default for Machine {
     }
 }
 
+impl Machine {
+    /// The machine of a score: each process at its own pace.
+    #[must_use]
+    pub fn for_score() -> Self {
+        Self { processes: Processes::SideBySide(0), ..Self::default() }
+    }
+
+    /// The machine whose reads are to be laid out in their order. What a listing reads ahead
+    /// depends on the present places, and so does what is one request: neither is modelled.
+    #[must_use]
+    pub fn for_layout() -> Self {
+        Self {
+            listing_read_ahead: false,
+            merges: false,
+            processes: Processes::Apart,
+            ..Self::default()
+        }
+    }
+}
+
+/// What each trace reads of an image, in the order to lay out by.
+///
+/// # Errors
+/// Those of [`replay`].
+pub fn replay_for_layout(
+    image: &dyn Inspect,
+    traces: &[Vec<Event>],
+) -> Result<Vec<Replayed>, FsError> {
+    traces.iter().map(|events| replay(image, events, Machine::for_layout())).collect()
+}
+
 /// What a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Purpose {

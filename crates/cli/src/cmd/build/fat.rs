@@ -2,10 +2,10 @@
 
 use super::{BuildArgs, Family, Place, Room, flags, write_built, wrong};
 use crate::args::Global;
-use crate::cmd::trace;
 use crate::failure::Failure;
 use crate::fat_args::{lost, warn_of_width};
 use crate::source::source_date_epoch;
+use crate::traces;
 use crate::uuid::{WantedUuid, random};
 use seekless_fat::{self as fat, FatWidth};
 use seekless_fs::source::Source;
@@ -99,7 +99,7 @@ fn touches(args: &BuildArgs, source: &dyn Source, unit: u32) -> Result<Vec<Touch
     let mut names = Names { tree: source.tree(), folded: HashMap::new() };
     let mut touches = Vec::new();
     for path in &args.trace {
-        let mut events = trace::load(path)?;
+        let mut events = traces::load(path)?;
         for event in &mut events {
             event.path = names.in_source(&event.path);
         }

@@ -1,11 +1,12 @@
 //! `seekless optimize --in-place`: blocks moved within the image, step by step.
 
-use super::{E2FSCK, InlineData, OptimizeArgs, Traces, refused, scores, tabulate};
+use super::{E2FSCK, InlineData, OptimizeArgs, refused, scores, tabulate};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::image::{self, open_options, refuse_others};
 use crate::progress;
 use crate::say::say;
+use crate::traces;
 use clap::Args;
 use seekless_device::{BlockDevice, Overlay};
 use seekless_ext::{ExtImage, Relayout, UndoDevice};
@@ -15,6 +16,7 @@ use seekless_layout::planner;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped};
 use seekless_layout::replay::add_symlinks;
 use seekless_layout::score::Score;
+use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, format_size, parse_size};
 use std::fs::File;
 use std::path::PathBuf;
@@ -60,7 +62,7 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         return Err(Failure::usage("--in-place takes sound images only"));
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
-    let traces = super::load_traces(&args.trace)?;
+    let traces = traces::load_all(&args.trace)?;
     let raw = open(args)?;
     // Looked at before anything is changed: an image that cannot be rearranged stays
     // as it is, with what waits in its journal.
@@ -134,7 +136,7 @@ fn rearrange(
     device: &Arc<dyn BlockDevice>,
     image: &Arc<ExtImage>,
     relayout: &Relayout<'_>,
-    traces: &Traces,
+    traces: &[Vec<Event>],
     global: &Global,
 ) -> Result<(Vec<Score>, Outcome), Failure> {
     let about = |error: FsError| Failure::from(error).about(args.image.display());

@@ -1,7 +1,8 @@
 //! `seekless record --boot`, and the options that put it into an initramfs.
 
 use super::{RecordArgs, Wanted, WantedReadAhead};
-use crate::args::{Cli, Global};
+use crate::args::Global;
+use crate::command_line::Cli;
 use crate::failure::Failure;
 use crate::output::directory_of;
 use crate::recording::boot::{Boot, Until, detach};
@@ -174,7 +175,7 @@ fn recorder_options(args: &RecordArgs) -> Result<Vec<String>, Failure> {
         let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
         Failure::usage(format!("options of the recorder: {line}"))
     })?;
-    if let crate::args::Command::Record(inner) = &cli.command {
+    if let crate::command_line::Command::Record(inner) = &cli.command {
         inner.boot.check(inner)?;
         if recording::is_stdout(inner.destination()) {
             return Err(Failure::usage(

@@ -2,13 +2,14 @@
 
 use super::{RelayoutArgs, SEEK_BYTES};
 use crate::args::Global;
-use crate::cmd::optimize::{load_traces, warn_of_others};
+use crate::cmd::optimize::warn_of_others;
 use crate::failure::Failure;
 use crate::interrupt::uninterrupted;
 use crate::progress;
 use crate::relayout::xfs::{Job, Outcome, Target};
 use crate::relayout::{Row, Stop};
 use crate::say::say;
+use crate::traces;
 use seekless_host::mounts::Mount;
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, format_size};
@@ -29,7 +30,7 @@ pub(super) fn run(
     global: &Global,
 ) -> Result<ExitCode, Failure> {
     let target = Target::new(&args.mount, mount)?;
-    let traces = load_traces(&args.trace)?;
+    let traces = traces::load_all(&args.trace)?;
     let job =
         Job { traces: &traces, chunk: args.chunk, budget: args.budget, is_worth_it: &is_worth_it };
     let seen = job.look(&target)?;

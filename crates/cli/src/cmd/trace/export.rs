@@ -1,12 +1,13 @@
 //! Traces in forms that other tools take.
 
-use super::{load, write_to};
+use super::write_to;
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
 use crate::image;
 use crate::say::{say, warning};
 use crate::scoring::Fit;
 use crate::show::json_bytes;
+use crate::traces::load;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
 use seekless_layout::trace::{self, Event, PrefetchList, Unlisted};

@@ -2,7 +2,6 @@
 
 use super::Common;
 use crate::args::Global;
-use crate::cmd::optimize::scored_machine;
 use crate::failure::Failure;
 use crate::output::replace;
 use crate::relayout::Target;
@@ -13,7 +12,7 @@ use crate::written::Written;
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
 use seekless_layout::habits::{Habit, Habits, Seconds};
-use seekless_layout::replay::{Replayed, replay};
+use seekless_layout::replay::{Machine, Replayed, replay};
 use seekless_layout::score::figures;
 use seekless_report::disk::Disk;
 use seekless_report::page::{self, Page};
@@ -126,7 +125,7 @@ fn shown<'a>(
     let mut shown = Vec::new();
     for habit in habits.habits() {
         let events = habits.trace(last(habit), &mut |file| names.get(file));
-        let replayed = replay(image, &events, scored_machine());
+        let replayed = replay(image, &events, Machine::for_score());
         let replayed = replayed.map_err(|error| target.about(error))?;
         let extents = replayed.requests.iter().map(|request| (request.extent, false));
         let seeks = figures(extents, u64::from(image.geometry().block_size), &[]).seeks;

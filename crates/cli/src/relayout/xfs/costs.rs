@@ -2,10 +2,10 @@
 
 use super::reason::Reason;
 use super::tree::View;
-use crate::cmd::optimize::{Traces, scored_machine};
 use crate::relayout::Row;
 use seekless_fs::FsError;
 use seekless_layout::replay::{Machine, Purpose, Request, replay};
+use seekless_layout::trace::Event;
 use seekless_units::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ impl Costs {
     /// What a replay gives.
     pub(super) fn new(
         view: &View<'_>,
-        traces: &Traces,
+        traces: &[Vec<Event>],
         left: &BTreeMap<u64, Reason>,
     ) -> Result<Self, FsError> {
         let bs = u64::from(seekless_fs::Inspect::geometry(view).block_size);
@@ -43,7 +43,7 @@ impl Costs {
         let mut files: BTreeMap<Reason, BTreeSet<Ino>> = BTreeMap::new();
         for events in traces {
             // Where inodes lie is not known, so none is read ahead.
-            let machine = Machine { inode_read_ahead_blocks: 0, ..scored_machine() };
+            let machine = Machine { inode_read_ahead_blocks: 0, ..Machine::for_score() };
             let replayed = replay(view, events, machine)?;
             let is_data = |request: &&Request| request.purpose == Purpose::Data;
             let (mut row, mut head) = (Row::default(), None);

@@ -18,12 +18,12 @@ pub(crate) use target::Target;
 
 use super::acquire::left_to_others;
 use super::{Broken, Halt, Stop};
-use crate::cmd::optimize::{Traces, replays_of};
 use crate::failure::Failure;
 use indicatif::ProgressBar;
 use perform::{Counts, Mover};
 use plan::{Piece, Places, pieces, split, total};
-use seekless_layout::replay::Replayed;
+use seekless_layout::replay::{Replayed, replay_for_layout};
+use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ use tree::{MountedTree, View};
 /// What shall be done.
 pub(crate) struct Job<'a> {
     /// What to lay out by, and what a layout is judged by.
-    pub(crate) traces: &'a Traces,
+    pub(crate) traces: &'a [Vec<Event>],
     /// What is laid out begins at a multiple of this.
     pub(crate) chunk: ByteLen,
     /// Bytes that may be moved.
@@ -74,7 +74,7 @@ impl Job<'_> {
         let tree = target.look()?;
         let about = |error| target.about(Failure::from(error));
         let view = View { tree: &tree, moved: HashMap::new() };
-        let replays = replays_of(&view, self.traces).map_err(about)?;
+        let replays = replay_for_layout(&view, self.traces).map_err(about)?;
         let costs = Costs::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
         let pieces = pieces(&tree, &replays);
         Ok(Seen { tree, replays, costs, pieces })

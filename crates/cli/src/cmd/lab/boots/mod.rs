@@ -8,9 +8,9 @@ mod show;
 
 use super::go::RunArgs;
 use crate::args::Global;
-use crate::cmd::trace;
 use crate::failure::{Failure, Kind};
 use crate::progress;
+use crate::traces;
 use boot::BootTrace;
 use images::Images;
 use keep::Kept;
@@ -47,7 +47,7 @@ impl Subject {
         let parsed = parsed.parse::<System>().map_err(|error| about(&error, &experiment.system))?;
         let trace = read(&experiment.trace, builtin::boot_trace(&experiment.trace))?;
         let digest = experiment.digest([text.as_bytes(), &system, &trace]);
-        let events = trace::parse(&*trace, Path::new(&experiment.trace))?;
+        let events = traces::parse(&*trace, Path::new(&experiment.trace))?;
         let trace = BootTrace::new(trace, events);
         Ok(Self { text: text.into(), experiment, system: parsed, trace, digest })
     }
