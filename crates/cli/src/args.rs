@@ -1,6 +1,8 @@
 //! Arguments that several commands take.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use seekless_fs::format::OpenOptions;
+use seekless_images::{OutputFormat, Place};
 use seekless_units::{ByteLen, parse_size};
 use std::str::FromStr;
 
@@ -45,9 +47,39 @@ pub(crate) struct PlaceArgs {
     pub(crate) offset: Option<ByteLen>,
 }
 
+impl OpenArgs {
+    /// The options as the formats take them.
+    pub(crate) fn options(self) -> OpenOptions {
+        OpenOptions { ignore_checksums: self.ignore_checksums, skip_journal: self.skip_journal }
+    }
+}
+
 impl PlaceArgs {
     /// Whether only a part of the image is meant.
     pub(crate) fn is_part(&self) -> bool {
-        self.partition.is_some() || self.offset.is_some()
+        self.place().is_part()
+    }
+
+    /// The place in the image.
+    pub(crate) fn place(&self) -> Place {
+        Place { partition: self.partition.clone(), offset: self.offset }
+    }
+}
+
+/// The format of an image that is written.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+pub(crate) enum OutputFormatArg {
+    /// The bytes of the image
+    Raw,
+    /// A qcow2 image, converted by qemu-img
+    Qcow2,
+}
+
+impl From<OutputFormatArg> for OutputFormat {
+    fn from(arg: OutputFormatArg) -> Self {
+        match arg {
+            OutputFormatArg::Raw => Self::Raw,
+            OutputFormatArg::Qcow2 => Self::Qcow2,
+        }
     }
 }

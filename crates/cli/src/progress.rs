@@ -2,8 +2,10 @@
 
 use crate::args::Global;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use seekless_images::Progress;
 use seekless_units::{ByteLen, format_size};
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 
 /// A bar that counts bytes to `total`.
 pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
@@ -24,6 +26,37 @@ pub(crate) fn bytes(global: &Global, total: ByteLen) -> ProgressBar {
                 .with_key("rate", size(|state| state.per_sec() as u64)),
         ),
         Err(_) => bar,
+    }
+}
+
+/// The progress of library calls, shown as bars that count bytes.
+pub(crate) fn shown(global: &Global) -> Bars<'_> {
+    Bars { global, bar: Mutex::new(ProgressBar::hidden()) }
+}
+
+/// See [`shown`].
+pub(crate) struct Bars<'a> {
+    global: &'a Global,
+    bar: Mutex<ProgressBar>,
+}
+
+impl Bars<'_> {
+    fn bar(&self) -> std::sync::MutexGuard<'_, ProgressBar> {
+        self.bar.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Progress for Bars<'_> {
+    fn begin(&self, total: ByteLen) {
+        *self.bar() = bytes(self.global, total);
+    }
+
+    fn advance(&self, bytes: ByteLen) {
+        self.bar().inc(bytes.get());
+    }
+
+    fn end(&self) {
+        self.bar().finish_and_clear();
     }
 }
 

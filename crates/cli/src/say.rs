@@ -4,6 +4,9 @@ use crate::args::Global;
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::field::Field;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Whether messages are JSON. Of the process, since messages come from every thread.
 static JSON: AtomicBool = AtomicBool::new(false);
@@ -11,6 +14,36 @@ static JSON: AtomicBool = AtomicBool::new(false);
 /// Determines the form of all messages that follow.
 pub(crate) fn begin(global: &Global) {
     JSON.store(global.json, Ordering::Relaxed);
+    // There is none before it.
+    let _ = tracing::subscriber::set_global_default(Warnings);
+}
+
+/// Prints the warnings of libraries, which are events of `tracing`.
+struct Warnings;
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event()
+            && *metadata.level() <= Level::WARN
+            && metadata.target().starts_with("seekless")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut |field: &Field, value: &dyn fmt::Debug| {
+            if field.name() == "message" {
+                warn(format_args!("{value:?}"));
+            }
+        });
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
 }
 
 /// Prints a line; a reader that has gone ends the process quietly, as it would

@@ -4,12 +4,13 @@ mod fit;
 
 pub(crate) use fit::Fit;
 
-use crate::args::{OpenArgs, PlaceArgs};
 use crate::failure::Failure;
 use crate::say::say;
-use crate::{device, image, show, traces};
+use crate::{device, show, traces};
 use clap::Args;
 use seekless_fs::Inspect;
+use seekless_fs::format::OpenOptions;
+use seekless_images::Place;
 use seekless_layout::replay::{Machine, Processes, Purpose, Replayed};
 use seekless_layout::score::{self, Score, parse_chunk};
 use seekless_layout::timing::{self, Think, Timing};
@@ -175,12 +176,12 @@ pub(crate) fn events(traces: &[PathBuf]) -> Result<Vec<Event>, Failure> {
 /// Replays and scores the events on one image.
 pub(crate) fn run(
     path: &Path,
-    place: &PlaceArgs,
-    open: OpenArgs,
+    place: &Place,
+    open: OpenOptions,
     events: &[Event],
     model: &ModelArgs,
 ) -> Result<Scored, Failure> {
-    let image = image::open(path, place, open)?;
+    let image = seekless_images::open(path, place, open)?;
     let machine = model.machine();
     let (score, replayed) = score::score(image.as_ref(), events, machine, &model.chunk)
         .map_err(|error| Failure::from(error).about(path.display()))?;

@@ -1,14 +1,15 @@
 //! Opening a source by path, with the options that all commands share that
 //! take one.
 
-use crate::args::{OpenArgs, PlaceArgs, count};
+use crate::args::{PlaceArgs, count};
 use crate::failure::{Failure, Kind};
-use crate::image::{self, FORMATS, in_use, open_options};
 use crate::say::warning;
 use clap::Args;
+use seekless_fs::format;
 use seekless_fs::source::Source;
 use seekless_fs::{ArchiveFault, FsError};
 use seekless_host::preloaded;
+use seekless_images::{FORMATS, in_use};
 use seekless_source::layered::ReplacedLink;
 use seekless_source::{
     DroppedXattrs, Excludes, IdMap, IdRange, ImageSource, MetadataCalls, Notices, OpenOptions,
@@ -88,25 +89,27 @@ pub(crate) enum Purpose {
 pub(crate) fn open(
     path: &Path,
     args: &SourceArgs,
-    image: OpenArgs,
+    image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
     look(path, purpose)?;
     let options = options(args, image, purpose)?;
     if args.place.is_part() {
-        let image = image::open(path, &args.place, image)?;
+        let image = seekless_images::open(path, &args.place.place(), image)?;
         let source = ImageSource::open(image, &options.tree);
         let about = |error: FsError| Failure::from(error).about(path.display());
         return Ok(Box::new(source.map_err(about)?));
     }
     let opened = seekless_source::open(path, &options);
-    opened.map_err(|error| image::partitions_of(path).unwrap_or_else(|| failed(error)))
+    opened.map_err(|error| {
+        seekless_images::partitions_of(path).map_or_else(|| failed(error), Failure::from)
+    })
 }
 
 /// Looks whether a device may change while it is read.
 fn look(path: &Path, purpose: Purpose) -> Result<(), Failure> {
     match purpose {
-        Purpose::Build { .. } => in_use::refuse(path),
+        Purpose::Build { .. } => Ok(in_use::refuse(path)?),
         Purpose::List => {
             in_use::warn(path);
             Ok(())
@@ -119,7 +122,7 @@ fn look(path: &Path, purpose: Purpose) -> Result<(), Failure> {
 pub(crate) fn open_layers(
     paths: &[PathBuf],
     args: &SourceArgs,
-    image: OpenArgs,
+    image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<Box<dyn Source + Send>, Failure> {
     if let [path] = paths {
@@ -140,7 +143,7 @@ pub(crate) fn open_layers(
 
 fn options(
     args: &SourceArgs,
-    image: OpenArgs,
+    image: format::OpenOptions,
     purpose: Purpose,
 ) -> Result<OpenOptions<'static>, Failure> {
     let (clamp_mtime, raw_names) = match purpose {
@@ -167,7 +170,7 @@ fn options(
         tree,
         temp_dir: temp_dir(),
         formats: FORMATS,
-        image: open_options(image),
+        image,
         choice: oci::Choice { platform: args.platform.clone(), tag: args.tag.clone() },
     })
 }

@@ -25,7 +25,7 @@ pub(crate) fn failed(path: &Path, error: &TraceError) -> Failure {
 
 /// A trace or a log, as a file.
 pub(crate) fn open(path: &Path) -> Result<BufReader<File>, Failure> {
-    Failure::unless_directory(path)?;
+    seekless_images::refuse_directory(path)?;
     File::open(path).map(BufReader::new).map_err(|error| Failure::io(path.display(), &error))
 }
 

@@ -1,20 +1,21 @@
 //! What a command has written, in one line: a file's path and size and what it holds.
 //! With `--json` the same as fields, without either with `--quiet`.
 
-use crate::args::{Global, OpenArgs, PlaceArgs};
+use crate::args::Global;
 use crate::failure::Failure;
-use crate::image;
 use crate::say::{self, say};
 use seekless_device::{BlockDevice, FileDevice};
+use seekless_fs::format::OpenOptions;
 use seekless_fs::inspect::sorted_entries;
 use seekless_fs::{FileKind, FsError, Inspect};
+use seekless_images::Place;
 use seekless_report::table::grouped;
 use seekless_units::{ByteLen, Ino, format_size};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-const PLAIN: OpenArgs = OpenArgs { ignore_checksums: false, skip_journal: false };
+const PLAIN: OpenOptions = OpenOptions { ignore_checksums: false, skip_journal: false };
 
 /// A file that is complete under its name.
 pub(crate) struct Written {
@@ -40,12 +41,12 @@ impl Written {
     /// An image with the share of its blocks that are in use; `files` counts its files of
     /// all kinds, directories included.
     pub(crate) fn image(path: &Path, files: u64) -> Result<Self, Failure> {
-        Self::image_in(path, &PlaceArgs::default(), files)
+        Self::image_in(path, &Place::default(), files)
     }
 
     /// The same of a part of it.
-    pub(crate) fn image_in(path: &Path, place: &PlaceArgs, files: u64) -> Result<Self, Failure> {
-        let image = image::open(path, place, PLAIN)?;
+    pub(crate) fn image_in(path: &Path, place: &Place, files: u64) -> Result<Self, Failure> {
+        let image = seekless_images::open(path, place, PLAIN)?;
         let shape = image.geometry();
         let used = shape.blocks.saturating_sub(shape.free_blocks);
         let percent = used as f64 * 100.0 / shape.blocks.max(1) as f64;
@@ -65,8 +66,8 @@ impl Written {
     }
 
     /// The same with an image's UUID.
-    pub(crate) fn with_uuid(mut self, place: &PlaceArgs) -> Result<Self, Failure> {
-        let uuid = image::open(&self.path, place, PLAIN)?.geometry().uuid_text();
+    pub(crate) fn with_uuid(mut self, place: &Place) -> Result<Self, Failure> {
+        let uuid = seekless_images::open(&self.path, place, PLAIN)?.geometry().uuid_text();
         self.text += &format!(", UUID {uuid}");
         self.fields.insert("uuid".into(), uuid.into());
         Ok(self)

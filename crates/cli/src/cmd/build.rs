@@ -9,14 +9,12 @@ mod ufs;
 mod verity;
 mod write;
 
-pub(crate) use write::{Place, write_built};
+pub(crate) use write::{Destination, write_built};
 
-use crate::args::{Global, OpenArgs, count};
+use crate::args::{Global, OpenArgs, OutputFormatArg, count};
 use crate::failure::{Failure, Kind};
 use crate::fat_args::{FatBuildArgs, FatMakeArgs};
-use crate::output::{directory_of, name_of};
-use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
-use crate::target::{OutputFormat, Target};
+use crate::source::{self, Purpose, SourceArgs, source_date_epoch, temp_dir};
 use crate::traces;
 use crate::ufs_args::UfsArgs;
 use crate::uuid::WantedUuid;
@@ -29,6 +27,8 @@ use room::{Room, RoomArgs};
 use seekless_ext::{BuildOptions, Builder, Common, Features, LeftOut, SYSTEMS, System};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
+use seekless_images::output::{directory_of, name_of};
+use seekless_images::target::Target;
 use seekless_layout::planner::Touch;
 use seekless_layout::{by_path, planner};
 use seekless_units::{ByteLen, parse_size};
@@ -101,7 +101,7 @@ pub(crate) struct BuildArgs {
     output: PathBuf,
     /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    output_format: Option<OutputFormat>,
+    output_format: Option<OutputFormatArg>,
     /// Place the data accessed in these traces first, in the order of first
     /// access
     #[arg(long, value_name = "TRACE")]
@@ -246,10 +246,11 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     // What is wrong with the arguments is said before anything is looked at.
     options(args, args.room.room())?;
     refuse_output_in_source(args)?;
+    let format = args.output_format.map(Into::into);
     let target = if args.is_streamed() {
-        Target::standard_output(args.output_format)?
+        Target::standard_output(format, &temp_dir())?
     } else {
-        Target::create(&args.output, args.force, args.output_format)?
+        Target::create(&args.output, args.force, format)?
     };
     target.refuse_source(args.sources.iter().chain(args.disk.source()))?;
     let options = options(args, room_on(args, &target)?)?;
@@ -270,10 +271,10 @@ pub(crate) fn run(args: &BuildArgs, global: &Global) -> Result<ExitCode, Failure
     let mut tree_args = args.tree.clone();
     tree_args.dropped = args.fat_tree.xattrs(args.fat_width().is_some());
     tree_args.dropped.all |= args.ext.drops_xattrs();
-    let source = source::open_layers(&args.sources, &tree_args, args.open, purpose)?;
+    let source = source::open_layers(&args.sources, &tree_args, args.open.options(), purpose)?;
     let disk = args.disk.begin(args, &target, global)?;
     let start = disk.as_ref().map_or(ByteLen::ZERO, |disk| disk.root());
-    let (source, place) = (source.as_ref(), Place { target: &target, start });
+    let (source, place) = (source.as_ref(), Destination { target: &target, start });
     let size = match &options {
         Options::Ext(options) => write_ext(args, source, options, place, global),
         Options::Ufs(options) => ufs::write_ufs(args, source, options, place, global),
@@ -365,7 +366,7 @@ fn write_ext(
     args: &BuildArgs,
     source: &dyn Source,
     options: &BuildOptions,
-    place: Place<'_>,
+    place: Destination<'_>,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());

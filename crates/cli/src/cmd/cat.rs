@@ -2,7 +2,6 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::image;
 use clap::Args;
 use seekless_fs::Inspect;
 use seekless_fs::inspect::resolve;
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &CatArgs, global: &Global) -> Result<ExitCode, Failure> 
         let why = "cat prints the contents of files as they are, which is not JSON";
         return Err(Failure::usage(why).hint("leave --json out"));
     }
-    let image = image::open(&args.image, &args.place, args.open)?;
+    let image = seekless_images::open(&args.image, &args.place.place(), args.open.options())?;
     let mut out = io::stdout().lock();
     for path in &args.paths {
         let about = |failure: Failure| failure.about(path.display());

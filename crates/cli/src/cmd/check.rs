@@ -2,12 +2,12 @@
 
 use crate::args::{Global, PlaceArgs};
 use crate::failure::Failure;
-use crate::image::{self, FORMATS, refuse_others};
 use crate::say::say;
 use clap::{Args, ValueEnum};
 use seekless_formats::{FAT, FFS, Known, LostChains, to_check};
 use seekless_fs::FsError;
 use seekless_fs::check::{Class, Finding, Outcome, Repaired, Report};
+use seekless_images::{FORMATS, refuse_others};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -161,8 +161,8 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let about = |error: FsError| Failure::from(error).about(path.display());
     let mode = Mode::of(args);
     let device = match mode {
-        Mode::Check => image::device(path, &args.place)?,
-        Mode::Preen | Mode::Repair => image::device_locked(path, &args.place)?,
+        Mode::Check => seekless_images::device(path, &args.place.place())?,
+        Mode::Preen | Mode::Repair => seekless_images::device_locked(path, &args.place.place())?,
     };
     let format = to_check(device.as_ref());
     if args.lost.is_some() && !format.is(&FAT) {
@@ -173,7 +173,7 @@ fn examine(args: &CheckArgs) -> Result<Examined, Failure> {
     let about = |error: FsError| {
         let may_be_other = format.is(&FFS) && matches!(error, FsError::Corrupt { .. });
         match refuse_others(path, device.as_ref(), FORMATS, "") {
-            Err(failure) if may_be_other => failure,
+            Err(error) if may_be_other => error.into(),
             _ => about(error),
         }
     };

@@ -3,7 +3,6 @@
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::extract::{Extraction, Summary};
 use crate::failure::{Failure, Kind};
-use crate::image;
 use crate::say::say;
 use clap::Args;
 use seekless_fs::FileKind;
@@ -43,7 +42,7 @@ pub(crate) struct CpArgs {
 }
 
 pub(crate) fn run(args: &CpArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, &args.place, args.open)?;
+    let image = seekless_images::open(&args.image, &args.place.place(), args.open.options())?;
     let path = args.path.as_bytes();
     let ino = resolve(image.as_ref(), path).map_err(Failure::from)?;
     let attr = image.attr(ino)?;

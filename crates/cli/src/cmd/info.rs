@@ -2,10 +2,10 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::image;
 use crate::say::say;
 use clap::Args;
 use seekless_fs::format::Probe;
+use seekless_images::Place;
 use seekless_partition::{Partition, Table};
 use seekless_report::table::grouped;
 use seekless_units::format_size;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
     {
         return Ok(listed);
     }
-    let image = image::open(&args.image, &args.place, args.open)?;
+    let image = seekless_images::open(&args.image, &args.place.place(), args.open.options())?;
     let shape = image.geometry();
     let uuid = shape.uuid_text();
     let label = String::from_utf8_lossy(&shape.label).into_owned();
@@ -84,8 +84,8 @@ pub(crate) fn run(args: &InfoArgs, global: &Global) -> Result<ExitCode, Failure>
 
 /// Lists the partitions, if it is a disk that has some and no file system itself.
 fn list_partitions(path: &Path, global: &Global) -> Result<Option<ExitCode>, Failure> {
-    let disk = image::device(path, &PlaceArgs::default())?;
-    if image::FORMATS.iter().any(|format| (format.probe)(disk.as_ref()) != Probe::No) {
+    let disk = seekless_images::device(path, &Place::default())?;
+    if seekless_images::FORMATS.iter().any(|format| (format.probe)(disk.as_ref()) != Probe::No) {
         return Ok(None);
     }
     let table = Table::read(disk.as_ref());
@@ -93,7 +93,7 @@ fn list_partitions(path: &Path, global: &Global) -> Result<Option<ExitCode>, Fai
         return Ok(None);
     };
     let held = |partition: &Partition| {
-        let image = image::partition::file_system(&disk, partition)?;
+        let image = seekless_images::partition::file_system(&disk, partition)?;
         let shape = image.geometry();
         Some((shape.format, String::from_utf8_lossy(&shape.label).into_owned()))
     };

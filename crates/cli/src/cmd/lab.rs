@@ -9,11 +9,11 @@ mod summary;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::output::{Output, directory_of};
 use crate::say::say;
 use crate::written::Written;
 use clap::{Args, Subcommand};
 use go::RunArgs;
+use seekless_images::output::{Output, directory_of};
 use seekless_lab::boots::BootExperiment;
 use seekless_lab::builtin::Heading;
 use seekless_lab::experiment::Experiment;

@@ -2,7 +2,7 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::{image, show};
+use crate::show;
 use clap::Args;
 use seekless_fs::inspect::{resolve, sorted_entries};
 use seekless_fs::{Attr, FileKind, FsError, Inspect};
@@ -66,7 +66,7 @@ impl From<io::Error> for Stop {
 }
 
 pub(crate) fn run(args: &LsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, &args.place, args.open)?;
+    let image = seekless_images::open(&args.image, &args.place.place(), args.open.options())?;
     let out = BufWriter::new(io::stdout().lock());
     let mut listing = Listing { image: image.as_ref(), args, json: global.json, out };
     match listing.run().and_then(|()| Ok(listing.out.flush()?)) {

@@ -2,11 +2,11 @@
 
 use crate::args::{Global, OpenArgs};
 use crate::failure::Failure;
-use crate::image;
+use crate::show;
 use crate::source::{self, SourceArgs};
 use crate::written::Written;
-use crate::{output, show};
 use clap::Args;
+use seekless_images::output;
 use seekless_source::manifest;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -140,7 +140,7 @@ fn read(
     if let Some(text) = ready_made(path) {
         return text.map_err(|error| Failure::io(path.display(), &error));
     }
-    let source = source::open(path, from, args.open, source::Purpose::List)?;
+    let source = source::open(path, from, args.open.options(), source::Purpose::List)?;
     let total = source.tree().nodes().iter().map(|node| node.size).sum();
     let bar = progress(total, global);
     let mut out = Vec::new();
@@ -182,7 +182,7 @@ fn compare(
     global: &Global,
 ) -> Result<ExitCode, Failure> {
     // A disk is compared with what its partition was made of: --partition is for disks.
-    let is_disk = |path: &Path| image::partitions_of(path).is_some();
+    let is_disk = |path: &Path| seekless_images::partitions_of(path).is_some();
     let of_disks = args.source.names_partition() && (is_disk(left) || is_disk(right));
     let read = |path: &Path| {
         let from =

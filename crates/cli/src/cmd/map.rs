@@ -2,13 +2,13 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::output::replace;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Scored, Timed};
+use crate::usage;
 use crate::written::Written;
-use crate::{image, usage};
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
+use seekless_images::output::replace;
 use seekless_report::disk::{Class, Disk};
 use seekless_report::grid::{Shape, cells};
 use seekless_report::page::{self, Page};
@@ -68,10 +68,11 @@ pub(crate) fn run(args: &MapArgs, global: &Global) -> Result<ExitCode, Failure> 
     for path in std::iter::once(&args.image).chain(&args.other) {
         let about = |error: FsError| Failure::from(error).about(path.display());
         if args.trace.is_empty() {
-            let image = image::open(path, &args.place, args.open)?;
+            let image = seekless_images::open(path, &args.place.place(), args.open.options())?;
             disks.push(disk(path, image.as_ref(), Reads::default()).map_err(about)?);
         } else {
-            let mut one = scoring::run(path, &args.place, args.open, &events, &args.model)?;
+            let mut one =
+                scoring::run(path, &args.place.place(), args.open.options(), &events, &args.model)?;
             one.times = scoring::time(&one, &events, &DeviceArgs::of(&args.device))?;
             one.reads.times = device_times(&one);
             one.fit.warn(&scoring::names(&args.trace), &one.name);
@@ -163,7 +164,7 @@ fn heading(args: &MapArgs, scored: &[Scored], events: u64) -> Page {
 }
 
 fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))
+    Ok(replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))?)
 }
 
 /// Blocks of every group by class.

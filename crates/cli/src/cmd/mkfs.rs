@@ -1,11 +1,10 @@
 //! `seekless mkfs`: an empty UFS or FAT image.
 
-use crate::args::{Global, PlaceArgs, count};
+use crate::args::{Global, OutputFormatArg, count};
 use crate::failure::Failure;
 use crate::fat_args::{FatMakeArgs, warn_of_width};
-use crate::image;
+use crate::progress;
 use crate::source::source_date_epoch;
-use crate::target::{OutputFormat, Target};
 use crate::ufs_args::Hashes;
 use crate::uuid::random;
 use crate::written::Written;
@@ -14,6 +13,8 @@ use seekless_device::BlockDevice;
 use seekless_fat::FatWidth;
 use seekless_ffs::{MakeOptions, Optimization, Version, make};
 use seekless_fs::{FsError, Timestamp};
+use seekless_images::Place;
+use seekless_images::target::Target;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,7 +45,7 @@ pub(crate) struct MkfsArgs {
     image: PathBuf,
     /// What the file is [default: qcow2 if its name ends in .qcow2, else raw]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    output_format: Option<OutputFormat>,
+    output_format: Option<OutputFormatArg>,
     /// Format of the file system; `fat` has the width that mkfs.fat chooses for the size
     #[arg(long, value_enum)]
     format: Format,
@@ -176,14 +177,14 @@ enum Spare {
 }
 
 pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure> {
-    let target = Target::create(&args.image, args.force, args.output_format)?;
+    let target = Target::create(&args.image, args.force, args.output_format.map(Into::into))?;
     let size = size(args, &target)?;
     let make = Make::of(args, size)?;
     match &make {
         Make::Ufs(options) => target.refuse_blocks(options.fragment_size, "see --fragment-size")?,
         Make::Fat(options) => target.refuse_blocks(options.sector_size, "see --sector-size")?,
     }
-    let device = target.device(size, global)?;
+    let device = target.device(size, &progress::shown(global))?;
     make.run(device.as_ref()).map_err(|error| match error {
         FsError::Invalid(what) => Failure::usage(what),
         other => other.into(),
@@ -192,7 +193,7 @@ pub(crate) fn run(args: &MkfsArgs, global: &Global) -> Result<ExitCode, Failure>
     if !global.quiet || global.json {
         // The root directory.
         let written = Written::image(&args.image, 1)?;
-        if args.uuid.is_some() { written.with_uuid(&PlaceArgs::default())? } else { written }
+        if args.uuid.is_some() { written.with_uuid(&Place::default())? } else { written }
             .tell(global);
     }
     Ok(ExitCode::SUCCESS)
@@ -263,7 +264,7 @@ fn size(args: &MkfsArgs, target: &Target) -> Result<ByteLen, Failure> {
     if let Some(capacity) = target.capacity() {
         return Ok(capacity);
     }
-    match image::device(&args.image, &PlaceArgs::default()) {
+    match seekless_images::device(&args.image, &Place::default()) {
         Ok(replaced) => Ok(replaced.len()),
         Err(_) => Err(Failure::usage("the size of the image is not given (use --size)")),
     }

@@ -2,7 +2,6 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
-use crate::image;
 use crate::mount::{
     self, Engine, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, background,
     statistics,
@@ -147,7 +146,7 @@ fn run_read_only(
     options: &LiveMountOptions,
     global: &Global,
 ) -> Result<ExitCode, Failure> {
-    let image = image::open(&args.image, &args.place, args.open)?;
+    let image = seekless_images::open(&args.image, &args.place.place(), args.open.options())?;
     let recorder = args.record.as_ref().map(|path| {
         let created = Recorder::create(path, &args.image, args.read_ahead.get());
         created.map(Arc::new).map_err(|error| Failure::io(path.display(), &error))
@@ -205,8 +204,8 @@ fn run_writable(
         return Err(Failure::usage("--record needs a read-only mount: leave -o rw out"));
     }
     let about = |error: FsError| Failure::from(error).about(args.image.display());
-    let device = image::device_locked(&args.image, &args.place)?;
-    image::refuse_others(&args.image, device.as_ref(), image::FORMATS, "")?;
+    let device = seekless_images::device_locked(&args.image, &args.place.place())?;
+    seekless_images::refuse_others(&args.image, device.as_ref(), seekless_images::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
     let queue = mount::write_queue(&device, &options).map_err(about)?;
     let device = queue.clone().map_or(device, |queue| queue);

@@ -6,13 +6,12 @@ mod opened;
 
 pub(super) use in_place::tell_gain;
 
-use crate::args::{Global, OpenArgs, PlaceArgs};
-use crate::cmd::build::{Place, write_built};
+use crate::args::{Global, OpenArgs, OutputFormatArg, PlaceArgs};
+use crate::cmd::build::{Destination, write_built};
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::say;
 use crate::scoring::Fit;
-use crate::target::{OutputFormat, Target};
 use crate::traces;
 use crate::written::{Written, files_in};
 use clap::{Args, ValueEnum};
@@ -22,6 +21,7 @@ use seekless_ext::{BuildOptions, Builder, ExtImage, Relayout};
 use seekless_fat::FatImage;
 use seekless_fs::plan::{ObjectId, Rearrange, Run};
 use seekless_fs::{FsError, Inspect};
+use seekless_images::target::Target;
 use seekless_layout::planner::{self, Part};
 use seekless_layout::replay::{Machine, Replayed, add_symlinks, replay_for_layout};
 use seekless_layout::score::{Score, parse_chunk, score};
@@ -71,7 +71,7 @@ pub(crate) struct OptimizeArgs {
     output: Option<PathBuf>,
     /// What the output file is [default: qcow2 if its name ends in .qcow2, else raw]
     #[arg(long, value_enum, value_name = "FORMAT", conflicts_with = "in_place")]
-    output_format: Option<OutputFormat>,
+    output_format: Option<OutputFormatArg>,
     #[command(flatten)]
     in_place: in_place::InPlaceArgs,
     /// Replace the output file if it exists, or what the block device holds
@@ -132,7 +132,7 @@ impl OptimizeArgs {
 
 pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Failure> {
     let Some(path) = &args.output else { return in_place::run(args, global) };
-    let target = Target::create(path, args.force, args.output_format)?;
+    let target = Target::create(path, args.force, args.output_format.map(Into::into))?;
     target.refuse_source([&args.image])?;
     let opened = open(args)?;
     let image = opened.inspect();
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
         files_in(new.inspect()).map_err(|error| Failure::from(error).about(path.display()))?;
     disk::complete(args, &target)?;
     target.finish()?;
-    let written = Written::image_in(path, &args.place, files)?;
+    let written = Written::image_in(path, &args.place.place(), files)?;
     report(&args.trace, &before, &after, args.chunk, &written, global);
     Ok(ExitCode::SUCCESS)
 }
@@ -300,7 +300,7 @@ fn write_rebuilt(
     }
     let align = (args.chunk.get() / u64::from(builder.block_size())).max(1);
     let plan = planner::plan(builder.demand(), &builder.space(), &touches, align).map_err(about)?;
-    let place = Place::whole(target);
+    let place = Destination::whole(target);
     write_built(&builder, &plan, &args.image.display(), place, global).map(drop)
 }
 

@@ -2,12 +2,11 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::Failure;
-use crate::image;
-use crate::output::Output;
 use crate::say::say;
 use crate::scoring::{self, DeviceArgs, ModelArgs, Order, Scored};
 use crate::verify::{self, Subject, VerifyArgs, Wanted};
 use clap::Args;
+use seekless_images::output::Output;
 use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
@@ -67,7 +66,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     if args.verify.wanted() {
         let images = std::iter::once(&args.image).chain(&args.other);
         for image in images {
-            image::refuse_qcow2(image, "which the kernel does not mount")?;
+            seekless_images::refuse_qcow2(image, "which the kernel does not mount")?;
         }
     }
     let events = scoring::events(&args.trace)?;
@@ -78,7 +77,8 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
     let images = std::iter::once(&args.image).chain(&args.other);
     let scored: Vec<Scored> = images
         .map(|image| {
-            let mut scored = scoring::run(image, &args.place, args.open, &events, &model)?;
+            let mut scored =
+                scoring::run(image, &args.place.place(), args.open.options(), &events, &model)?;
             scored.fit.warn(&scoring::names(&args.trace), &scored.name);
             scored.times = scoring::time(&scored, &events, &args.devices)?;
             Ok(scored)
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ScoreArgs, global: &Global) -> Result<ExitCode, Failure
         let paths = std::iter::once(&args.image).chain(&args.other);
         let mut images = Vec::new();
         for (path, scored) in paths.zip(&scored) {
-            let part = image::part_of(path, &args.place)?;
+            let part = seekless_images::part_of(path, &args.place.place())?;
             images.push((Subject { path, part, image: scored.image.as_ref() }, scored));
         }
         let (model, io_log) = (&model, args.io_log.as_deref());
@@ -167,5 +167,5 @@ fn write_log(scored: &[Scored], path: &Path) -> Result<(), Failure> {
     }
     out.flush().map_err(io)?;
     drop(out);
-    output.finish()
+    Ok(output.finish()?)
 }

@@ -2,13 +2,14 @@
 
 mod export;
 
-use crate::args::{Global, OpenArgs, PlaceArgs};
+use crate::args::{Global, OpenArgs};
 use crate::failure::{Failure, Kind};
 use crate::say::{self, warning};
 use crate::traces::{failed, load, open};
 use crate::written::Written;
-use crate::{image, output};
 use clap::{Args, Subcommand};
+use seekless_images::Place;
+use seekless_images::output;
 use seekless_layout::recording::map_reads;
 use seekless_layout::trace::{self, Event, Reader, StraceOptions, Writer};
 use seekless_units::{ByteLen, format_size, parse_size};
@@ -129,7 +130,7 @@ fn write_to(
             _ => Ok(()),
         };
     };
-    output::replace(path, write)
+    Ok(output::replace(path, write)?)
 }
 
 fn store(
@@ -176,13 +177,13 @@ fn import_blocks(
         return Err(Failure::new(Kind::Corrupt, why));
     }
     let reads = log.reads.len();
-    let place = PlaceArgs { partition: args.partition.clone(), offset: None };
-    let volume = image::open(image, &place, args.open)?;
+    let place = Place { partition: args.partition.clone(), offset: None };
+    let volume = seekless_images::open(image, &place, args.open.options())?;
     let start = match &args.partition {
         None => args.offset,
         Some(_) => {
-            let disk = image::device(image, &PlaceArgs::default())?;
-            image::partition::range(image, &disk, &place)?.0
+            let disk = seekless_images::device(image, &Place::default())?;
+            seekless_images::partition::range(image, &disk, &place)?.0
         }
     };
     let mapped = map_reads(volume.as_ref(), log.reads, start.get())

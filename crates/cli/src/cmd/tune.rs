@@ -2,12 +2,12 @@
 
 use crate::args::{Global, PlaceArgs, count};
 use crate::failure::Failure;
-use crate::image::{self, refuse_others};
 use crate::say::say;
 use clap::{ArgAction, Args, ValueEnum};
 use seekless_ffs::Optimization;
 use seekless_ffs::tune::{Changes, Settings};
 use seekless_fs::FsError;
+use seekless_images::refuse_others;
 use seekless_units::{ByteLen, parse_size};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,9 +85,9 @@ pub(crate) fn run(args: &TuneArgs, global: &Global) -> Result<ExitCode, Failure>
         return Err(Failure::usage("nothing to do (use -p to print the parameters)"));
     }
     let device = if only_print {
-        image::device(&args.image, &args.place)?
+        seekless_images::device(&args.image, &args.place.place())?
     } else {
-        image::device_locked(&args.image, &args.place)?
+        seekless_images::device_locked(&args.image, &args.place.place())?
     };
     let only = "tune works on UFS1 and UFS2 images (for ext there is tune2fs)";
     refuse_others(&args.image, device.as_ref(), &[seekless_ffs::FORMAT], only)?;

@@ -11,7 +11,7 @@ pub(crate) use engine::{BeforePhase, Clock, Disk, Kind};
 pub(crate) use served::{DiskMount, serve};
 
 use crate::failure::Failure;
-use crate::output::in_the_way;
+use seekless_images::output::in_the_way;
 use seekless_units::ByteLen;
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(crate) fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, F
             &error,
         ),
         std::io::ErrorKind::AlreadyExists => {
-            in_the_way(path, "without --create it is served as it is")
+            in_the_way(path, "without --create it is served as it is").into()
         }
         _ => failed(error),
     })?;

@@ -2,8 +2,8 @@
 //! virtual machine.
 
 use crate::failure::Failure;
-use crate::output::Output;
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+use seekless_images::output::Output;
 use seekless_layout::recording::Assembled;
 use seekless_layout::trace::Writer;
 use serde_json::{Map, Value};
@@ -36,7 +36,7 @@ pub(crate) fn store(
     }
     let output = Output::create(path, true)?;
     write(output.file()?, header, assembled).map_err(failed)?;
-    output.finish()
+    Ok(output.finish()?)
 }
 
 /// Whether a trace of that name goes to standard output.

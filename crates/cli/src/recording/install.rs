@@ -7,8 +7,8 @@ pub(crate) use hooks::Tool;
 pub(crate) use rebuild::rebuild;
 
 use crate::failure::{Failure, Kind};
-use crate::output::Output;
 use hooks::MARK;
+use seekless_images::output::Output;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -256,7 +256,7 @@ fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Failure> {
     file.write_all(contents).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    output.finish()
+    Ok(output.finish()?)
 }
 
 /// A word as the shell reads it again.

@@ -1,7 +1,7 @@
 use super::{Collected, Source};
-use crate::args::OpenArgs;
+use seekless_fs::format::OpenOptions;
+
 use crate::failure::Failure;
-use crate::image;
 use seekless_fs::{FileKind, Inspect};
 use seekless_host::fanotify::{Did, Noticed};
 use seekless_host::mounts::{self, Mount};
@@ -39,10 +39,10 @@ impl<'a> Names<'a> {
             let device = mounts::block_device(mount)?;
             // What is in memory of a mounted volume is what a read of its device
             // gives; its journal holds nothing newer.
-            let open = OpenArgs { ignore_checksums: true, skip_journal: true };
-            let read = image::open_in_use(&device, open).and_then(|image| {
+            let open = OpenOptions { ignore_checksums: true, skip_journal: true };
+            let read = seekless_images::open_in_use(&device, open).and_then(|image| {
                 let index = Index::of_image(image.as_ref())
-                    .map_err(|error| Failure::from(error).about(device.display()))?;
+                    .map_err(|error| seekless_images::Error::from(error).about(device.display()))?;
                 Ok(Self { mount, image: Some(image), index })
             });
             match read {

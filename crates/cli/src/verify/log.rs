@@ -1,7 +1,7 @@
 use super::report::{Told, Verified};
 use super::stand::Requests;
 use crate::failure::Failure;
-use crate::output::Output;
+use seekless_images::output::Output;
 use seekless_report::reads::{Read, Reads};
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(super) fn write(verified: &[Verified<'_>], path: &Path) -> Result<(), Failur
     }
     out.flush().map_err(io)?;
     drop(out);
-    output.finish()
+    Ok(output.finish()?)
 }
 
 fn as_reads(requests: &Requests) -> Reads {

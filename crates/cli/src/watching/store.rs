@@ -2,11 +2,11 @@
 
 use super::now;
 use crate::failure::{Failure, Kind};
-use crate::output::Output;
 use crate::relayout::Target;
 use seekless_fs::Inspect;
 use seekless_host::handle;
 use seekless_host::mounts::DeviceNumber;
+use seekless_images::output::Output;
 use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, BufWriter, Write};

@@ -2,14 +2,15 @@
 
 use super::show::FreeExtents;
 use super::{Outcome, Run};
-use crate::args::PlaceArgs;
+use crate::progress;
+
 use crate::failure::{Failure, Kind};
-use crate::image::{self, FORMATS};
 use crate::mount::{self, Engine, LiveMountOptions};
-use crate::target::{Target, copy_of_table, copy_range};
 use seekless_device::{BlockDevice, Clock, VirtualClock};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Timestamp};
+use seekless_images::target::{Target, copy_of_table, copy_range};
+use seekless_images::{FORMATS, Place};
 use seekless_lab::age::image::ImageSubject;
 use seekless_lab::age::{Aged, End};
 use std::path::Path;
@@ -23,28 +24,29 @@ const EARLIEST: Timestamp = Timestamp { secs: 315_532_800, nanos: 0 };
 pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
     let about = |failure: Failure| failure.about(path.display());
     let options = engine_options(run)?;
-    let place = &run.args.place;
+    let place = &run.args.place.place();
     let Some(new) = &run.args.output else {
-        image::refuse_qcow2(path, "which is only read: age a copy, -o NEW")?;
-        check_format(path, image::device_in_use(path, place)?.as_ref())?;
-        return on_device(run, &options, &image::device_locked(path, place)?).map_err(about);
+        seekless_images::refuse_qcow2(path, "which is only read: age a copy, -o NEW")?;
+        check_format(path, seekless_images::device_in_use(path, place)?.as_ref())?;
+        return on_device(run, &options, &seekless_images::device_locked(path, place)?)
+            .map_err(about);
     };
     let target = Target::create(new, run.args.force, None)?;
     target.refuse_source([&path.to_path_buf()])?;
-    image::in_use::refuse(path)?;
-    let old = image::device(path, &PlaceArgs::default())?;
-    let part = image::part(path, old.clone(), place)?;
+    seekless_images::in_use::refuse(path)?;
+    let old = seekless_images::device(path, &Place::default())?;
+    let part = seekless_images::part(path, old.clone(), place)?;
     check_format(path, part.as_ref())?;
     let image = seekless_fs::format::open(FORMATS, part, OpenOptions::default());
     let block = image.map_err(|error| about(fs(error)))?.geometry().block_size;
     target.refuse_blocks(block, "age an image with larger blocks for it")?;
-    let device = target.device(old.len(), run.global)?;
+    let device = target.device(old.len(), &progress::shown(run.global))?;
     let (from, to) = ((old.as_ref(), path), (device.as_ref(), &**new));
     // A second copy of a partition table would make a disk of what is not complete.
-    let (start, len) = image::partition::range(path, &old, place)?;
+    let (start, len) = seekless_images::partition::range(path, &old, place)?;
     let rest = copy_of_table(old.as_ref(), start.get() + len.get());
     copy_range(from, to, 0, rest)?;
-    let part = image::part(new, device.clone(), place)?;
+    let part = seekless_images::part(new, device.clone(), place)?;
     let outcome = on_device(run, &options, &part).map_err(about)?;
     // Half a run is no output, but has figures.
     if outcome.aged.end != End::Interrupted {
@@ -58,7 +60,7 @@ pub(super) fn run(run: &Run<'_>, path: &Path) -> Result<Outcome, Failure> {
 /// Refuses formats that our engine cannot change, before anything is locked or
 /// copied.
 fn check_format(path: &Path, device: &dyn BlockDevice) -> Result<(), Failure> {
-    image::refuse_others(path, device, FORMATS, "")?;
+    seekless_images::refuse_others(path, device, FORMATS, "")?;
     let format = seekless_fs::format::claim(FORMATS, device);
     match format.map_err(|error| fs(error).about(path.display()))?.name {
         "ffs" | "ext" | "fat" => Ok(()),

@@ -1,13 +1,14 @@
 //! What a run gave, for people, for programs, and as curves.
 
 use super::{Outcome, Run};
-use crate::args::{OpenArgs, PlaceArgs};
+use seekless_fs::format::OpenOptions;
+use seekless_images::Place;
+
 use crate::failure::Failure;
-use crate::image;
-use crate::output::{Output, directory_of};
 use crate::say::say;
 use crate::written::{Written, files_in};
 use seekless_fs::{FsError, Inspect};
+use seekless_images::output::{Output, directory_of};
 use seekless_lab::age::{End, Sample};
 use seekless_report::curves::{self, Chart, Curve};
 use seekless_report::sections::{self, Section};
@@ -98,7 +99,7 @@ impl Plot {
         };
         let io = |error: std::io::Error| Failure::io(self.path.display(), &error);
         self.output.file()?.write_all(text.as_bytes()).map_err(io)?;
-        self.output.finish()
+        Ok(self.output.finish()?)
     }
 }
 
@@ -171,7 +172,7 @@ fn said(run: &Run<'_>, outcome: &Outcome) -> String {
 pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result<(), Failure> {
     // Half a run is no output.
     let output = run.args.output.as_deref().filter(|_| outcome.aged.end != End::Interrupted);
-    let written = output.map(|path| aged_copy(path, &run.args.place)).transpose()?;
+    let written = output.map(|path| aged_copy(path, &run.args.place.place())).transpose()?;
     if run.global.json {
         let mut value = as_json(run, subject, outcome);
         if let Some(written) = written {
@@ -190,9 +191,9 @@ pub(super) fn report(run: &Run<'_>, subject: &Path, outcome: &Outcome) -> Result
     Ok(())
 }
 
-fn aged_copy(path: &Path, place: &PlaceArgs) -> Result<Written, Failure> {
-    let plain = OpenArgs { ignore_checksums: false, skip_journal: false };
-    let files = files_in(image::open(path, place, plain)?.as_ref());
+fn aged_copy(path: &Path, place: &Place) -> Result<Written, Failure> {
+    let plain = OpenOptions { ignore_checksums: false, skip_journal: false };
+    let files = files_in(seekless_images::open(path, place, plain)?.as_ref());
     Written::image_in(
         path,
         place,

@@ -1,16 +1,18 @@
 //! `seekless build --disk`: the image of a whole disk, with a GUID partition table, an EFI
 //! system partition and the root.
 
-use super::{BuildArgs, Family, Place, write_built, wrong};
-use crate::args::{Global, PlaceArgs};
+use super::{BuildArgs, Destination, Family, write_built, wrong};
+use crate::args::Global;
 use crate::failure::{Failure, Kind};
 use crate::fat_args::warn_of_width;
+use crate::progress;
 use crate::source::{self, Purpose, SourceArgs, source_date_epoch};
-use crate::target::Target;
 use clap::{Args, ValueEnum};
 use seekless_fat::{self as fat, Losses, MakeOptions};
 use seekless_fs::source::Source;
 use seekless_fs::{FsError, Timestamp};
+use seekless_images::Place;
+use seekless_images::target::Target;
 use seekless_layout::planner;
 use seekless_partition::{Guid, NewPartition, TableError, write};
 use seekless_source::LayeredSource;
@@ -97,8 +99,8 @@ impl DiskArgs {
     }
 
     /// Where the file system is found afterwards.
-    pub(super) fn place(&self) -> PlaceArgs {
-        PlaceArgs { partition: self.disk.then(|| "2".into()), offset: None }
+    pub(super) fn place(&self) -> Place {
+        Place { partition: self.disk.then(|| "2".into()), offset: None }
     }
 
     /// Writes the EFI system partition, if there is to be one.
@@ -117,7 +119,7 @@ impl DiskArgs {
         let purpose = Purpose::Build { latest: source_date_epoch()? };
         let contents: Box<dyn Source> = match &self.esp {
             // What is changed on the way, and which image is meant, is said of the root.
-            Some(path) => source::open(path, &SourceArgs::default(), args.open, purpose)?,
+            Some(path) => source::open(path, &SourceArgs::default(), args.open.options(), purpose)?,
             None => Box::new(LayeredSource::new(Vec::new())?),
         };
         let shown = self.esp.as_ref().map_or("--esp".into(), |path| path.display().to_string());
@@ -132,7 +134,7 @@ impl DiskArgs {
             warn_of_width(clusters);
         }
         let plan = planner::plan(builder.demand(), &builder.space(), &[], 1).map_err(about)?;
-        let place = Place { target, start: ByteLen::new(ALIGN) };
+        let place = Destination { target, start: ByteLen::new(ALIGN) };
         let esp = write_built(&builder, &plan, &shown, place, global)?;
         Ok(Some(Disk { esp }))
     }
@@ -176,8 +178,11 @@ impl Disk {
         let start = self.root();
         // Tools that grow the file system ask its partition for room.
         let len = ByteLen::new(root.get().next_multiple_of(ALIGN));
-        let disk =
-            target.disk(ByteLen::new(start.get() + len.get()), ByteLen::new(ALIGN), global)?;
+        let disk = target.disk(
+            ByteLen::new(start.get() + len.get()),
+            ByteLen::new(ALIGN),
+            &progress::shown(global),
+        )?;
         let esp = Guid::of_type("EFI System");
         let kinds = [("esp", esp), ("root", args.disk.kind(args.format))];
         let places = [(ByteLen::new(ALIGN), self.esp), (start, len)];

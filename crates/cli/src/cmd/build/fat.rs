@@ -1,6 +1,6 @@
 //! `seekless build` for FAT images.
 
-use super::{BuildArgs, Family, Place, Room, flags, write_built, wrong};
+use super::{BuildArgs, Destination, Family, Room, flags, write_built, wrong};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::fat_args::{lost, warn_of_width};
@@ -75,7 +75,7 @@ pub(super) fn write_fat(
     args: &BuildArgs,
     source: &dyn Source,
     options: &fat::BuildOptions,
-    place: Place<'_>,
+    place: Destination<'_>,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());

@@ -1,6 +1,6 @@
 //! `seekless build` for UFS images.
 
-use super::{BuildArgs, Family, Place, Room, flags, small, touches, write_built, wrong};
+use super::{BuildArgs, Destination, Family, Room, flags, small, touches, write_built, wrong};
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::source_date_epoch;
@@ -70,7 +70,7 @@ pub(super) fn write_ufs(
     args: &BuildArgs,
     source: &dyn Source,
     options: &ufs::BuildOptions,
-    place: Place<'_>,
+    place: Destination<'_>,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let about = |error: FsError| wrong(error).about(args.shown_sources());

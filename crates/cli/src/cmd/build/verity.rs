@@ -2,13 +2,13 @@
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::output;
 use crate::progress;
-use crate::target::{OutputFormat, Target};
 use crate::written::Written;
 use clap::Args;
 use seekless_device::{DeviceError, Window};
 use seekless_fs::FsError;
+use seekless_images::output;
+use seekless_images::target::{OutputFormat, Target};
 use seekless_units::{ByteLen, Lba};
 use seekless_verity::{HASH_BLOCK, RootHash, Verity, VerityError};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ impl VerityArgs {
             return Err(Failure::usage("image, hash tree and root hash need files of their own"));
         }
         let create = |path: &PathBuf| Target::create(path, force, Some(OutputFormat::Raw));
-        self.verity_tree.as_ref().map(create).transpose()
+        Ok(self.verity_tree.as_ref().map(create).transpose()?)
     }
 
     /// Bytes for the image where it and its tree have so many; `None` where there are none.
@@ -75,19 +75,22 @@ impl VerityArgs {
             return Ok(None);
         }
         let failed = |error| failed(error).about(image.path().display());
-        let whole = image.device(len, global)?;
+        let whole = image.device(len, &progress::shown(global))?;
         let verity = Verity::new(whole.as_ref()).map_err(failed)?;
         let bar = progress::bytes(global, len);
         let progress = |bytes| bar.inc(bytes);
         let (root, offset) = match &tree {
             Some(tree) => {
-                let tree = tree.device(verity.tree_len(), global)?;
+                let tree = tree.device(verity.tree_len(), &progress::shown(global))?;
                 let written = verity.write(whole.as_ref(), tree.as_ref(), ByteLen::ZERO, &progress);
                 (written.map_err(failed)?, 0)
             }
             None => {
                 let offset = len.get().next_multiple_of(HASH_BLOCK);
-                let both = image.device(ByteLen::new(offset + verity.tree_len().get()), global)?;
+                let both = image.device(
+                    ByteLen::new(offset + verity.tree_len().get()),
+                    &progress::shown(global),
+                )?;
                 let data = Window::new(both.clone(), Lba::ZERO, len)
                     .map_err(|error: DeviceError| failed(error.into()))?;
                 let at = ByteLen::new(offset);

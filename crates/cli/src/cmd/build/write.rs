@@ -4,12 +4,12 @@ use crate::args::Global;
 use crate::failure::Failure;
 use crate::progress;
 use crate::say::warning;
-use crate::target::Target;
 use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_ext::Builder;
 use seekless_ffs as ufs;
 use seekless_fs::FsError;
 use seekless_fs::plan::Plan;
+use seekless_images::target::Target;
 use seekless_units::{ByteLen, Lba};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -56,14 +56,14 @@ built!(seekless_fat::Builder<'_>);
 
 /// Where an image is written: to a file of its own, or to a part of a disk.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct Destination<'a> {
     /// The file or device.
     pub(crate) target: &'a Target,
     /// The byte that the image begins with; zero if it has the file to itself.
     pub(crate) start: ByteLen,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Destination<'a> {
     /// The whole of a file.
     pub(crate) fn whole(target: &'a Target) -> Self {
         Self { target, start: ByteLen::ZERO }
@@ -72,7 +72,7 @@ impl<'a> Place<'a> {
     /// The device that is just there, after the file has been made long enough.
     fn device(self, size: ByteLen, global: &Global) -> Result<Arc<dyn BlockDevice>, Failure> {
         let end = ByteLen::new(self.start.get() + size.get());
-        let device = self.target.device(end, global)?;
+        let device = self.target.device(end, &progress::shown(global))?;
         if self.start == ByteLen::ZERO {
             return Ok(device);
         }
@@ -87,7 +87,7 @@ pub(crate) fn write_built(
     builder: &dyn Built,
     plan: &Plan,
     source: &dyn Display,
-    place: Place<'_>,
+    place: Destination<'_>,
     global: &Global,
 ) -> Result<ByteLen, Failure> {
     let clamped = builder.clamped_times();

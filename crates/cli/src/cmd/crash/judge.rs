@@ -120,8 +120,8 @@ pub(super) fn reproducer_json(small: &Reproducer) -> Value {
 /// Writes a file that may not be there yet.
 pub(super) fn write_new(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     use std::io::Write;
-    let output = crate::output::Output::create(path, true)?;
+    let output = seekless_images::output::Output::create(path, true)?;
     let mut file = output.file()?;
     file.write_all(bytes).map_err(|error| Failure::io(path.display(), &error))?;
-    output.finish()
+    Ok(output.finish()?)
 }

@@ -2,9 +2,8 @@
 
 use super::judge::{SearchArgs, coverage_json, print_coverage};
 use super::ufs::Ufs;
-use crate::args::{Global, PlaceArgs};
+use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::image;
 use crate::progress;
 use crate::say::say;
 use clap::Args;
@@ -17,6 +16,7 @@ use seekless_crash::{Extent, Log, Search, Step};
 use seekless_device::{BlockDevice, DeviceError, FileDevice, Overlay};
 use seekless_ffs::Version;
 use seekless_fs::FsError;
+use seekless_images::Place;
 use seekless_units::{ByteLen, Lba, parse_size};
 use serde_json::json;
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &ReplayArgs, global: &Global) -> Result<ExitCode, Failur
 }
 
 fn read(args: &ReplayArgs) -> Result<Log, Failure> {
-    Failure::unless_directory(&args.log)?;
+    seekless_images::refuse_directory(&args.log)?;
     let path = args.log.display();
     let device = FileDevice::open(&args.log).map_err(|error| Failure::io(path, &error))?;
     dm_log_writes::read(&device, args.memory).map_err(|error| {
@@ -118,7 +118,7 @@ fn marks(args: &ReplayArgs, log: &mut Log) -> Result<usize, Failure> {
 /// What the device held before.
 fn base(args: &ReplayArgs, log: &Log) -> Result<Arc<dyn BlockDevice>, Failure> {
     if let Some(path) = &args.image {
-        return image::device(path, &PlaceArgs::default());
+        return Ok(seekless_images::device(path, &Place::default())?);
     }
     Ok(Arc::new(Zeros(ByteLen::new(log.reach().get().next_multiple_of(65536)))))
 }

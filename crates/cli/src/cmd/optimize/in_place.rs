@@ -3,7 +3,6 @@
 use super::{E2FSCK, InlineData, OptimizeArgs, refused, scores, tabulate};
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::image::{self, open_options, refuse_others};
 use crate::progress;
 use crate::say::say;
 use crate::traces;
@@ -12,6 +11,7 @@ use seekless_device::{BlockDevice, Overlay};
 use seekless_ext::{ExtImage, Relayout, UndoDevice};
 use seekless_fs::plan::Rearrange;
 use seekless_fs::{FsError, Inspect, Timestamp};
+use seekless_images::refuse_others;
 use seekless_layout::planner;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped};
 use seekless_layout::replay::add_symlinks;
@@ -66,12 +66,12 @@ pub(super) fn run(args: &OptimizeArgs, global: &Global) -> Result<ExitCode, Fail
     let raw = open(args)?;
     // Looked at before anything is changed: an image that cannot be rearranged stays
     // as it is, with what waits in its journal.
-    let looked = Arc::new(ExtImage::open(raw.clone(), open_options(args.open)).map_err(about)?);
+    let looked = Arc::new(ExtImage::open(raw.clone(), args.open.options()).map_err(about)?);
     let relayout = look(args, &looked)?;
     let undo = save_in(args, &raw, looked.geometry().block_size)?;
     let device = undo.clone().map_or(raw, |undo| -> Arc<dyn BlockDevice> { undo });
     let (before, outcome) = if seekless_ext::recover(&device).map_err(about)? {
-        let image = ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?;
+        let image = ExtImage::open(device.clone(), args.open.options()).map_err(about)?;
         let image = Arc::new(image);
         rearrange(args, &device, &image, &look(args, &image)?, &traces, global)?
     } else {
@@ -87,9 +87,9 @@ fn open(args: &OptimizeArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
     let path = args.image.as_path();
     let only = "optimize --in-place rearranges ext3 and ext4 images";
     let looked = if args.in_place.dry_run {
-        image::device(path, &args.place)?
+        seekless_images::device(path, &args.place.place())?
     } else {
-        image::device_locked(path, &args.place)?
+        seekless_images::device_locked(path, &args.place.place())?
     };
     refuse_others(path, looked.as_ref(), &[seekless_ext::FORMAT], only)?;
     if args.in_place.dry_run {
@@ -179,7 +179,7 @@ fn rearrange(
         about(error).hint(what)
     })?;
     let progress = plan.progress();
-    let new = ExtImage::open(device.clone(), open_options(args.open)).map_err(about)?;
+    let new = ExtImage::open(device.clone(), args.open.options()).map_err(about)?;
     let after = scores(args.chunk, &new, traces).map_err(about)?;
     Ok((before, Outcome { progress, steps, block_size, after }))
 }

@@ -2,13 +2,13 @@
 
 use super::OptimizeArgs;
 use crate::failure::Failure;
-use crate::image::{self, open_options, refuse_others};
-use crate::target::Target;
 use seekless_device::BlockDevice;
 use seekless_ext::ExtImage;
 use seekless_fat::FatImage;
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
+use seekless_images::refuse_others;
+use seekless_images::target::Target;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ const FORMATS: &[Format] = &[seekless_ext::FORMAT, seekless_fat::FORMAT];
 
 pub(super) fn open(args: &OptimizeArgs) -> Result<Opened, Failure> {
     let path = args.image.as_path();
-    image::in_use::refuse(path)?;
-    let device = image::device(path, &args.place)?;
+    seekless_images::in_use::refuse(path)?;
+    let device = seekless_images::device(path, &args.place.place())?;
     let only = "optimize rearranges ext2, ext3, ext4 and FAT images";
     refuse_others(path, device.as_ref(), FORMATS, only)?;
-    Opened::new(device, open_options(args.open))
+    Opened::new(device, args.open.options())
         .map_err(|error| Failure::from(error).about(path.display()))
 }
 
@@ -55,6 +55,7 @@ pub(super) fn open_written(
     path: &Path,
 ) -> Result<Opened, Failure> {
     let missing = || Failure::usage(format!("{}: nothing was written", path.display()));
-    let device = image::part(path, target.written().ok_or_else(missing)?, &args.place)?;
+    let device =
+        seekless_images::part(path, target.written().ok_or_else(missing)?, &args.place.place())?;
     Ok(Opened::new(device, OpenOptions::default())?)
 }

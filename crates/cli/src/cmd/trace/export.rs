@@ -3,13 +3,13 @@
 use super::write_to;
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
-use crate::image;
 use crate::say::{say, warning};
 use crate::scoring::Fit;
 use crate::show::json_bytes;
 use crate::traces::load;
 use crate::written::Written;
 use clap::{Args, ValueEnum};
+use seekless_images::Place;
 use seekless_layout::trace::{self, Event, PrefetchList, Unlisted};
 use seekless_layout::warm::{self, Warm};
 use serde_json::{Value, json};
@@ -114,9 +114,9 @@ pub(super) fn run(args: &ExportArgs, global: &Global) -> Result<(), Failure> {
 
 /// The trace on its image.
 fn replay(args: &ExportArgs, path: &Path, events: &[Event]) -> Result<Warm, Failure> {
-    let volume = image::open(path, &args.place, args.open)?;
-    let disk = image::device(path, &PlaceArgs::default())?;
-    let start = image::partition::range(path, &disk, &args.place)?.0;
+    let volume = seekless_images::open(path, &args.place.place(), args.open.options())?;
+    let disk = seekless_images::device(path, &Place::default())?;
+    let start = seekless_images::partition::range(path, &disk, &args.place.place())?.0;
     let warm = warm::warm(volume.as_ref(), events, start.get())
         .map_err(|error| Failure::from(error).about(path.display()))?;
     let (trace, image) = (args.trace.display().to_string(), path.display().to_string());

@@ -3,7 +3,6 @@
 use super::Common;
 use crate::args::Global;
 use crate::failure::Failure;
-use crate::output::replace;
 use crate::relayout::Target;
 use crate::say::say;
 use crate::usage;
@@ -11,6 +10,7 @@ use crate::watching::{self, Config, Names, Running, Store};
 use crate::written::Written;
 use clap::Args;
 use seekless_fs::{FsError, Inspect};
+use seekless_images::output::replace;
 use seekless_layout::habits::{Habit, Habits, Seconds};
 use seekless_layout::replay::{Machine, Replayed, replay};
 use seekless_layout::score::figures;
@@ -255,5 +255,5 @@ fn page(mount: &Path, shown: &[Shown<'_>]) -> Page {
 }
 
 fn write_page(path: &Path, page: &Page, disks: &[Disk]) -> Result<(), Failure> {
-    replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))
+    Ok(replace(path, |out| out.write_all(page::html(page, disks).as_bytes()))?)
 }

@@ -1,6 +1,6 @@
 //! An image that is written as a qcow2 image, by QEMU's own program.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::output::{Output, directory_of, name_of};
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_units::ByteLen;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const PROGRAM: &str = "qemu-img";
 
 /// An image whose bytes go to a sparse file without a name first.
-pub(super) struct Qcow2Target {
+pub(crate) struct Qcow2Target {
     raw: File,
     output: Output,
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Qcow2Target {
 
 impl Qcow2Target {
     /// Begins one; what cannot be done is refused before anything is built.
-    pub(super) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
+    pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Error> {
         let output = Output::create(path, force)?;
         let found = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).output();
         match found {
@@ -30,49 +30,49 @@ impl Qcow2Target {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let what = format!("{}: qcow2 images are written by {PROGRAM}", path.display());
                 let hint = "which is not installed: its package is qemu-utils, or qemu-img";
-                return Err(Failure::new(Kind::Unsupported, what).hint(hint));
+                return Err(Error::new(ErrorKind::Unsupported, what).hint(hint));
             }
-            Err(error) => return Err(Failure::io(PROGRAM, &error)),
+            Err(error) => return Err(Error::io(PROGRAM, &error)),
         }
         let dir = directory_of(path);
-        let raw = tempfile::tempfile_in(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        let raw = tempfile::tempfile_in(dir).map_err(|error| Error::io(dir.display(), &error))?;
         Ok(Self { raw, output, path: path.into() })
     }
 
     /// The file that is converted, made `len` bytes long.
-    pub(super) fn device(&self, len: ByteLen) -> Result<Arc<dyn BlockDevice>, Failure> {
+    pub(crate) fn device(&self, len: ByteLen) -> Result<Arc<dyn BlockDevice>, Error> {
         file_of_length(&self.raw, len, &self.path)
     }
 
     /// Converts it, and gives the result its name.
-    pub(super) fn finish(self) -> Result<(), Failure> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         let raw = name_of(&self.raw);
         let made = Command::new(PROGRAM)
             .args(["convert", "-f", "raw", "-O", "qcow2"])
             .args([raw, self.output.path_now()])
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| Failure::io(PROGRAM, &error))?;
+            .map_err(|error| Error::io(PROGRAM, &error))?;
         if !made.status.success() {
             let said = String::from_utf8_lossy(&made.stderr);
             let kind = match said.contains("No space left") {
-                true => Kind::NoSpace,
-                false => Kind::System,
+                true => ErrorKind::NoSpace,
+                false => ErrorKind::System,
             };
             let what = format!("{}: {PROGRAM}: {}", self.path.display(), said.trim());
-            return Err(Failure::new(kind, what.replace('\n', "; ")));
+            return Err(Error::new(kind, what.replace('\n', "; ")));
         }
         self.output.finish()
     }
 }
 
 /// A file as a device, made `len` bytes long; messages call it `path`.
-pub(super) fn file_of_length(
+pub(crate) fn file_of_length(
     file: &File,
     len: ByteLen,
     path: &Path,
-) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let io = |error: io::Error| Failure::io(path.display(), &error);
+) -> Result<Arc<dyn BlockDevice>, Error> {
+    let io = |error: io::Error| Error::io(path.display(), &error);
     file.set_len(len.get()).map_err(io)?;
     let file = file.try_clone().map_err(io)?;
     Ok(Arc::new(FileDevice::from_file(file, true).map_err(io)?))

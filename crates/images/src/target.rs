@@ -9,13 +9,12 @@ mod copy;
 mod qcow2;
 mod streamed;
 
-pub(crate) use copy::{copy_of_table, copy_range};
+pub use copy::{copy_of_table, copy_range};
 
-use crate::args::Global;
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::output::Output;
+use crate::progress::Progress;
 use block::BlockTarget;
-use clap::ValueEnum;
 use qcow2::{Qcow2Target, file_of_length};
 use seekless_device::{BlockDevice, Window};
 use seekless_fs::FsError;
@@ -27,16 +26,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use streamed::StreamTarget;
 
 /// What the file of an image is.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum OutputFormat {
-    /// The bytes of the image
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutputFormat {
+    /// The bytes of the image.
     Raw,
-    /// A qcow2 image, converted by qemu-img
+    /// A qcow2 image, converted by `qemu-img`.
     Qcow2,
 }
 
 /// Where an image is being written.
-pub(crate) struct Target {
+pub struct Target {
     path: PathBuf,
     sink: Sink,
     /// What was last given out by [`Target::device`].
@@ -53,15 +52,11 @@ enum Sink {
 impl Target {
     /// Begins writing to `path`. Without `force` it must not exist, or be a block device that
     /// holds nothing. Without a format one is a qcow2 image whose name ends in `.qcow2`.
-    pub(crate) fn create(
-        path: &Path,
-        force: bool,
-        format: Option<OutputFormat>,
-    ) -> Result<Self, Failure> {
+    pub fn create(path: &Path, force: bool, format: Option<OutputFormat>) -> Result<Self, Error> {
         let sink = if number(path).is_some() {
             if format == Some(OutputFormat::Qcow2) {
                 let what = format!("{}: block devices take raw images", path.display());
-                return Err(Failure::usage(what));
+                return Err(Error::usage(what));
             }
             Sink::Device(BlockTarget::open(path, force)?)
         } else {
@@ -76,16 +71,16 @@ impl Target {
     }
 
     /// Begins writing to standard output, if that is no terminal.
-    pub(crate) fn standard_output(format: Option<OutputFormat>) -> Result<Self, Failure> {
+    pub fn standard_output(format: Option<OutputFormat>, temp_dir: &Path) -> Result<Self, Error> {
         if format == Some(OutputFormat::Qcow2) {
-            return Err(Failure::usage("standard output takes raw images"));
+            return Err(Error::usage("standard output takes raw images"));
         }
-        let sink = Sink::Stream(StreamTarget::begin()?);
+        let sink = Sink::Stream(StreamTarget::begin(temp_dir)?);
         Ok(Self { path: "standard output".into(), sink, given: Mutex::new(None) })
     }
 
     /// Of an image for standard output, the file from which it is copied there.
-    pub(crate) fn streamed(&self) -> Result<Option<File>, Failure> {
+    pub fn streamed(&self) -> Result<Option<File>, Error> {
         match &self.sink {
             Sink::Stream(target) => target.file().map(Some),
             _ => Ok(None),
@@ -93,12 +88,12 @@ impl Target {
     }
 
     /// What it is called.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Bytes of a device; a file has as many as are written.
-    pub(crate) fn capacity(&self) -> Option<ByteLen> {
+    pub fn capacity(&self) -> Option<ByteLen> {
         match &self.sink {
             Sink::Device(device) => Some(device.len()),
             Sink::File(_) | Sink::Qcow2(_) | Sink::Stream(_) => None,
@@ -106,29 +101,29 @@ impl Target {
     }
 
     /// Whether a device is not any more as it was.
-    pub(crate) fn is_touched(&self) -> bool {
+    pub fn is_touched(&self) -> bool {
         matches!(&self.sink, Sink::Device(device) if device.is_touched())
     }
 
     /// Refuses blocks of so many bytes where the device has larger sectors, on which no kernel
     /// mounts them; `hint` is what helps.
-    pub(crate) fn refuse_blocks(&self, block: u32, hint: &str) -> Result<(), Failure> {
+    pub fn refuse_blocks(&self, block: u32, hint: &str) -> Result<(), Error> {
         match &self.sink {
             Sink::Device(device) if block < device.sector() => {
                 let (path, sector) = (self.path.display(), device.sector());
                 let what =
                     format!("{path}: has sectors of {sector} bytes, the image blocks of {block}");
-                Err(Failure::new(Kind::Unsupported, what).hint(hint))
+                Err(Error::new(ErrorKind::Unsupported, what).hint(hint))
             }
             _ => Ok(()),
         }
     }
 
     /// Refuses sources that lie where the image is written.
-    pub(crate) fn refuse_source<'a>(
+    pub fn refuse_source<'a>(
         &self,
         sources: impl IntoIterator<Item = &'a PathBuf>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let (Sink::Device(_), Some(own)) = (&self.sink, number(&self.path)) else { return Ok(()) };
         let file_of = |device| backing_file(device).and_then(|file| file.canonicalize().ok());
         let behind = file_of(own);
@@ -142,26 +137,26 @@ impl Target {
             Some(source) => {
                 let (path, source) = (self.path.display(), source.display());
                 let what = format!("{path}: the image would be written over its source, {source}");
-                Err(Failure::usage(what))
+                Err(Error::usage(what))
             }
         }
     }
 
     /// The first `len` bytes of what is written: zeros where nothing was written yet. Asked for
     /// again, it is the same with another length.
-    pub(crate) fn device(
+    pub fn device(
         &self,
         len: ByteLen,
-        global: &Global,
-    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        progress: &dyn Progress,
+    ) -> Result<Arc<dyn BlockDevice>, Error> {
         let device: Arc<dyn BlockDevice> = match &self.sink {
             Sink::File(output) => file_of_length(&output.file()?, len, &self.path)?,
             Sink::Stream(target) => file_of_length(&target.file()?, len, &self.path)?,
             Sink::Qcow2(target) => target.device(len)?,
             Sink::Device(target) => {
-                let window = Window::new(target.device(len, global)?, Lba::ZERO, len);
+                let window = Window::new(target.device(len, progress)?, Lba::ZERO, len);
                 let window = window.map_err(|error| {
-                    Failure::from(FsError::from(error)).about(self.path.display())
+                    Error::from(FsError::from(error)).about(self.path.display())
                 })?;
                 Arc::new(window)
             }
@@ -173,26 +168,26 @@ impl Target {
     /// A disk with `len` bytes of partitions, zeros where nothing was written, and behind them
     /// room for the end of a partition table: a file with `tail` bytes for that, or all of a
     /// device, in which what is behind the partitions stays as it was but for its end.
-    pub(crate) fn disk(
+    pub fn disk(
         &self,
         len: ByteLen,
         tail: ByteLen,
-        global: &Global,
-    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        progress: &dyn Progress,
+    ) -> Result<Arc<dyn BlockDevice>, Error> {
         let all = ByteLen::new(len.get().saturating_add(tail.get()));
         match &self.sink {
-            Sink::Device(target) if all <= target.len() => target.device(len, global),
-            _ => self.device(all, global),
+            Sink::Device(target) if all <= target.len() => target.device(len, progress),
+            _ => self.device(all, progress),
         }
     }
 
     /// What [`Target::device`] gave out last, to be read again.
-    pub(crate) fn written(&self) -> Option<Arc<dyn BlockDevice>> {
+    pub fn written(&self) -> Option<Arc<dyn BlockDevice>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Completes it: a file gets its name, a device its beginning.
-    pub(crate) fn finish(self) -> Result<(), Failure> {
+    pub fn finish(self) -> Result<(), Error> {
         match self.sink {
             Sink::File(output) => output.finish(),
             Sink::Qcow2(target) => target.finish(),

@@ -1,9 +1,8 @@
 //! An image on a block device, in place of what it held.
 
-use crate::args::Global;
-use crate::failure::{Failure, Kind};
-use crate::progress;
-use crate::say::warning;
+use crate::error::{Error, ErrorKind};
+use crate::progress::Progress;
+
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice, HeadLast};
@@ -38,7 +37,7 @@ const TRIES: u32 = 100;
 const WAIT: Duration = Duration::from_millis(50);
 
 /// A block device that nobody else uses.
-pub(super) struct BlockTarget {
+pub(crate) struct BlockTarget {
     file: File,
     path: PathBuf,
     device: Arc<HeadLast>,
@@ -55,16 +54,19 @@ pub(super) struct BlockTarget {
 impl BlockTarget {
     /// Takes a device, and refuses one that is in use; without `force` also one that holds
     /// something. Nothing is changed.
-    pub(super) fn open(path: &Path, force: bool) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, force: bool) -> Result<Self, Error> {
         let file = open_exclusively(path)?;
-        let io = |error: std::io::Error| Failure::io(path.display(), &error);
+        let io = |error: std::io::Error| Error::io(path.display(), &error);
         let below = FileDevice::from_file(file.try_clone().map_err(io)?, true).map_err(io)?;
         if below.is_empty() {
-            return Err(Failure::new(Kind::System, format!("{}: has no medium", path.display())));
+            return Err(Error::new(
+                ErrorKind::System,
+                format!("{}: has no medium", path.display()),
+            ));
         }
         if let Some(what) = (!force).then(|| holds(&below)).flatten() {
             let message = format!("{}: holds {what}", path.display());
-            return Err(Failure::new(Kind::System, message).hint("use --force to replace it"));
+            return Err(Error::new(ErrorKind::System, message).hint("use --force to replace it"));
         }
         let device = Arc::new(HeadLast::new(Arc::new(below)));
         let sector = block_device::sector(&file).map_err(io)?;
@@ -80,27 +82,27 @@ impl BlockTarget {
     }
 
     /// Bytes in one of its sectors.
-    pub(super) fn sector(&self) -> u32 {
+    pub(crate) fn sector(&self) -> u32 {
         self.sector
     }
 
     /// Whether anything was written.
-    pub(super) fn is_touched(&self) -> bool {
+    pub(crate) fn is_touched(&self) -> bool {
         self.is_touched.load(Ordering::Relaxed)
     }
 
     /// Its size.
-    pub(super) fn len(&self) -> ByteLen {
+    pub(crate) fn len(&self) -> ByteLen {
         self.device.len()
     }
 
     /// All of the device, after its first `len` bytes have been made zeros where nothing was
     /// written yet, and marks of what it held are gone from all of it.
-    pub(super) fn device(
+    pub(crate) fn device(
         &self,
         len: ByteLen,
-        global: &Global,
-    ) -> Result<Arc<dyn BlockDevice>, Failure> {
+        progress: &dyn Progress,
+    ) -> Result<Arc<dyn BlockDevice>, Error> {
         let capacity = self.len().get();
         if len.get() > capacity {
             let (size, room) = (format_size(len), format_size(self.len()));
@@ -108,7 +110,7 @@ impl BlockTarget {
                 "{}: the image has {size} ({len} bytes), the device only {room} ({capacity} bytes)",
                 self.path.display()
             );
-            return Err(Failure::new(Kind::NoSpace, what));
+            return Err(Error::new(ErrorKind::NoSpace, what));
         }
         let mut zeroed = self.zeroed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = *zeroed == 0;
@@ -116,18 +118,18 @@ impl BlockTarget {
         let end = len.get().max(least).next_multiple_of(BLOCK).min(capacity);
         if *zeroed < end {
             // The old superblock goes first: what is interrupted is not the old image any more.
-            self.zero(*zeroed, end, global)?;
+            self.zero(*zeroed, end, progress)?;
             *zeroed = end;
         }
         if is_first {
             let tail = capacity.saturating_sub(MARKS_AT_END) / BLOCK * BLOCK;
-            self.zero(tail.max(end), capacity, global)?;
+            self.zero(tail.max(end), capacity, progress)?;
         }
         Ok(self.device.clone())
     }
 
-    fn zero(&self, from: u64, to: u64, global: &Global) -> Result<(), Failure> {
-        let bar = progress::bytes(global, ByteLen::new(to.saturating_sub(from)));
+    fn zero(&self, from: u64, to: u64, progress: &dyn Progress) -> Result<(), Error> {
+        progress.begin(ByteLen::new(to.saturating_sub(from)));
         let mut at = from;
         while at < to {
             let len = STEP.min(to - at);
@@ -135,7 +137,7 @@ impl BlockTarget {
                 Ok(()) => {}
                 // One that cannot be written is as it was.
                 Err(error) if is_read_only(&error) => {
-                    return Err(Failure::io(self.path.display(), &error));
+                    return Err(Error::io(self.path.display(), &error));
                 }
                 // A driver that does not have it.
                 Err(error) if is_lacking(&error) => {
@@ -144,31 +146,31 @@ impl BlockTarget {
                 }
                 Err(error) => {
                     self.is_touched.store(true, Ordering::Relaxed);
-                    return Err(Failure::io(self.path.display(), &error));
+                    return Err(Error::io(self.path.display(), &error));
                 }
             }
             self.is_touched.store(true, Ordering::Relaxed);
             at += len;
-            bar.inc(len);
+            progress.advance(ByteLen::new(len));
         }
-        bar.finish_and_clear();
+        progress.end();
         Ok(())
     }
 
-    fn write_zeros(&self, at: u64, len: u64) -> Result<(), Failure> {
+    fn write_zeros(&self, at: u64, len: u64) -> Result<(), Error> {
         use std::os::unix::fs::FileExt;
         let zeros = vec![0; 1 << 20];
         for from in (at..at + len).step_by(zeros.len()) {
             let part = (at + len - from).min(zeros.len() as u64) as usize;
             let written = self.file.write_all_at(&zeros[..part], from);
-            written.map_err(|error| Failure::io(self.path.display(), &error))?;
+            written.map_err(|error| Error::io(self.path.display(), &error))?;
         }
         Ok(())
     }
 
     /// Writes the beginning, which makes the image valid, when all else is on stable storage.
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        let about = |error| Failure::from(error).about(self.path.display());
+    pub(crate) fn finish(mut self) -> Result<(), Error> {
+        let about = |error| Error::from(error).about(self.path.display());
         self.device.finish().map_err(|error| about(FsError::from(error)))?;
         self.is_complete = true;
         // Without partitions, or where one is in use, there is nothing to do.
@@ -180,7 +182,7 @@ impl BlockTarget {
 impl Drop for BlockTarget {
     fn drop(&mut self) {
         if self.is_touched() && !self.is_complete {
-            warning!(
+            tracing::warn!(
                 "{}: what it held is lost, and the image is not complete",
                 self.path.display()
             );
@@ -200,25 +202,25 @@ fn is_lacking(error: &std::io::Error) -> bool {
 
 /// Opens a device that is neither mounted nor held by another, its partitions included. The lock
 /// keeps udev from looking at it meanwhile (systemd, `docs/BLOCK_DEVICE_LOCKING.md`).
-fn open_exclusively(path: &Path) -> Result<File, Failure> {
+fn open_exclusively(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(OFlags::EXCL.bits().cast_signed());
     let file = options.open(path).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::BUSY) => in_use(path),
-        _ => Failure::io(path.display(), &error),
+        _ => Error::io(path.display(), &error),
     })?;
     for _ in 0..TRIES {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
             Err(Errno::WOULDBLOCK) => std::thread::sleep(WAIT),
-            Err(errno) => return Err(Failure::io(path.display(), &errno.into())),
+            Err(errno) => return Err(Error::io(path.display(), &errno.into())),
         }
     }
     let what = format!("{}: is locked by another program", path.display());
-    Err(Failure::new(Kind::System, what))
+    Err(Error::new(ErrorKind::System, what))
 }
 
-fn in_use(path: &Path) -> Failure {
+fn in_use(path: &Path) -> Error {
     let mount = block_device::number(path).and_then(block_device::mounted);
     let (what, hint) = match mount {
         Some(mount) => (format!("it is mounted on {}", mount.dir.display()), "unmount it first"),
@@ -227,7 +229,7 @@ fn in_use(path: &Path) -> Failure {
             "lsblk and fuser show what uses it",
         ),
     };
-    Failure::new(Kind::System, format!("{}: is in use: {what}", path.display())).hint(hint)
+    Error::new(ErrorKind::System, format!("{}: is in use: {what}", path.display())).hint(hint)
 }
 
 /// What a device holds, if that is known.

@@ -7,7 +7,7 @@
 //! removes. Where the file system has no nameless files, a hidden temporary one
 //! stands in and is removed on failure.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// A file being written.
-pub(crate) struct Output {
+pub struct Output {
     file: File,
     target: PathBuf,
     /// The temporary name, when it has one.
@@ -25,10 +25,10 @@ pub(crate) struct Output {
 
 impl Output {
     /// Begins writing `target`; without `force` it must not exist.
-    pub(crate) fn create(target: &Path, force: bool) -> Result<Self, Failure> {
+    pub fn create(target: &Path, force: bool) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
-            return Err(Failure::usage(format!("{}: not a regular file", target.display())));
+            return Err(Error::usage(format!("{}: not a regular file", target.display())));
         }
         if exists && !force {
             return Err(in_the_way(target, "use --force to replace it"));
@@ -49,7 +49,7 @@ impl Output {
                     .write(true)
                     .create_new(true)
                     .open(&path)
-                    .map_err(|error| Failure::io(target.display(), &error))?;
+                    .map_err(|error| Error::io(target.display(), &error))?;
                 (file, Some(path))
             }
         };
@@ -57,21 +57,21 @@ impl Output {
     }
 
     /// Another handle on the file.
-    pub(crate) fn file(&self) -> Result<File, Failure> {
-        self.file.try_clone().map_err(|error| Failure::io(self.target.display(), &error))
+    pub fn file(&self) -> Result<File, Error> {
+        self.file.try_clone().map_err(|error| Error::io(self.target.display(), &error))
     }
 
     /// The path under which other programs find the file now.
-    pub(crate) fn path_now(&self) -> PathBuf {
+    pub fn path_now(&self) -> PathBuf {
         self.temporary.clone().unwrap_or_else(|| name_of(&self.file))
     }
 
     /// Gives the file its name.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+    pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error| match error {
             // Made by somebody else in the meantime.
             rustix::io::Errno::EXIST => in_the_way(&self.target, "use --force to replace it"),
-            error => Failure::io(self.target.display(), &error.into()),
+            error => Error::io(self.target.display(), &error.into()),
         };
         let named = match &self.temporary {
             Some(path) => path.clone(),
@@ -106,11 +106,11 @@ impl Drop for Output {
 
 /// Writes a file that takes the place of any of its name when it is complete. A device
 /// or a pipe of that name is written to; a reader that has gone is no failure.
-pub(crate) fn replace(
+pub fn replace(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
-    let failed = |error| Failure::io(target.display(), &error);
+) -> Result<(), Error> {
+    let failed = |error| Error::io(target.display(), &error);
     let to = |file| {
         let mut out = BufWriter::new(file);
         write(&mut out).and_then(|()| out.flush())
@@ -134,17 +134,17 @@ fn is_open(path: &Path) -> bool {
 }
 
 /// The failure where a file must not be there yet, with what helps.
-pub(crate) fn in_the_way(path: &Path, hint: &str) -> Failure {
-    Failure::new(Kind::System, format!("{}: already exists", path.display())).hint(hint)
+pub fn in_the_way(path: &Path, hint: &str) -> Error {
+    Error::new(ErrorKind::System, format!("{}: already exists", path.display())).hint(hint)
 }
 
 /// The path under which other programs find an open file while this process lives.
-pub(crate) fn name_of(file: &File) -> PathBuf {
+pub fn name_of(file: &File) -> PathBuf {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into()
 }
 
 /// The directory a path stands in.
-pub(crate) fn directory_of(path: &Path) -> &Path {
+pub fn directory_of(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

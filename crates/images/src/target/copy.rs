@@ -1,6 +1,6 @@
 //! What is around a file system on its disk, copied as it is.
 
-use crate::failure::Failure;
+use crate::error::Error;
 use seekless_device::{BlockDevice, DeviceError};
 use seekless_fs::FsError;
 use seekless_partition::{Scheme, Table};
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Where the copy of a disk's partition table begins that is behind all partitions, and behind
 /// byte `end`, up to which something is written; or where the disk ends, in bytes. A disk of
 /// which that is not there yet, nor its beginning, shows no partitions.
-pub(crate) fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
+pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
     match Table::read(disk) {
         Ok(Some(Table { scheme: Scheme::Gpt, partitions, .. })) => {
             let ends = partitions.iter().map(|one| one.start.get().saturating_add(one.len.get()));
@@ -22,14 +22,14 @@ pub(crate) fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
 
 /// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
 /// device comes with its name.
-pub(crate) fn copy_range(
+pub fn copy_range(
     (old, old_name): (&dyn BlockDevice, &Path),
     (new, new_name): (&dyn BlockDevice, &Path),
     from: u64,
     to: u64,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     let about =
-        |error: DeviceError, name: &Path| Failure::from(FsError::from(error)).about(name.display());
+        |error: DeviceError, name: &Path| Error::from(FsError::from(error)).about(name.display());
     let mut buf = vec![0; 1 << 20];
     let mut at = from;
     while at < to {

@@ -1,8 +1,8 @@
 //! The part of a disk image that is meant.
 
-use super::FORMATS;
-use crate::args::PlaceArgs;
-use crate::failure::{Failure, Kind};
+use crate::FORMATS;
+use crate::error::{Error, ErrorKind};
+use crate::place::Place;
 use seekless_device::{BlockDevice, DeviceError, Window};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Inspect};
@@ -11,39 +11,40 @@ use seekless_units::{ByteLen, Lba, SECTOR, format_size};
 use std::path::Path;
 use std::sync::Arc;
 
-impl From<TableError> for Failure {
+impl From<TableError> for Error {
     fn from(error: TableError) -> Self {
         match error {
             TableError::Device(error) => FsError::from(error).into(),
-            other => Self::new(Kind::Corrupt, other.to_string()),
+            other => Self::new(ErrorKind::Corrupt, other.to_string()),
         }
     }
 }
 
 /// The bytes of a disk that the file system is in: first, and how many.
-pub(crate) fn range(
+pub fn range(
     path: &Path,
     disk: &Arc<dyn BlockDevice>,
-    place: &PlaceArgs,
-) -> Result<(ByteLen, ByteLen), Failure> {
+    place: &Place,
+) -> Result<(ByteLen, ByteLen), Error> {
     let len = disk.len();
     if let Some(offset) = place.offset {
         if offset.get() % SECTOR != 0 {
-            return Err(Failure::usage("--offset must be a multiple of 512"));
+            return Err(Error::usage("--offset must be a multiple of 512"));
         }
         let left = len.get().checked_sub(offset.get());
-        let outside = || Failure::usage(format!("{}: --offset is past its end", path.display()));
+        let outside = || Error::usage(format!("{}: --offset is past its end", path.display()));
         return Ok((offset, ByteLen::new(left.ok_or_else(outside)?)));
     }
     let Some(wanted) = &place.partition else { return Ok((ByteLen::ZERO, len)) };
     let table = Table::read(disk.as_ref())
-        .map_err(|error| Failure::from(error).about(path.display()))?
+        .map_err(|error| Error::from(error).about(path.display()))?
         .ok_or_else(|| {
             let message = format!("{}: has no partition table", path.display());
-            Failure::new(Kind::Unsupported, message).hint("leave --partition out, or give --offset")
+            Error::new(ErrorKind::Unsupported, message)
+                .hint("leave --partition out, or give --offset")
         })?;
     if table.is_backup {
-        crate::say::warning!(
+        tracing::warn!(
             "{}: the first copy of the partition table is damaged; the one at the end is used",
             path.display()
         );
@@ -54,7 +55,7 @@ pub(crate) fn range(
     };
     chosen.map(|partition| (partition.start, partition.len)).map_err(|error| {
         let message = format!("{}: {error}", path.display());
-        Failure::usage(message).hint(format!("there are {}", list(&table)))
+        Error::usage(message).hint(format!("there are {}", list(&table)))
     })
 }
 
@@ -80,10 +81,7 @@ fn labelled<'a>(
 }
 
 /// The file system in a partition, if it can be read.
-pub(crate) fn file_system(
-    disk: &Arc<dyn BlockDevice>,
-    partition: &Partition,
-) -> Option<Arc<dyn Inspect>> {
+pub fn file_system(disk: &Arc<dyn BlockDevice>, partition: &Partition) -> Option<Arc<dyn Inspect>> {
     let window = window(disk, partition.start, partition.len).ok()?;
     let options = OpenOptions { skip_journal: true, ..OpenOptions::default() };
     seekless_fs::format::open(FORMATS, window, options).ok()
@@ -100,17 +98,17 @@ fn window(
 }
 
 /// What is meant of a disk: all of it, or a window on it.
-pub(crate) fn part(
+pub fn part(
     path: &Path,
     disk: Arc<dyn BlockDevice>,
-    place: &PlaceArgs,
-) -> Result<Arc<dyn BlockDevice>, Failure> {
+    place: &Place,
+) -> Result<Arc<dyn BlockDevice>, Error> {
     if !place.is_part() {
         return Ok(disk);
     }
     let (start, len) = range(path, &disk, place)?;
     window(&disk, start, len)
-        .map_err(|error| Failure::from(FsError::from(error)).about(path.display()))
+        .map_err(|error| Error::from(FsError::from(error)).about(path.display()))
 }
 
 /// The partitions in a line: `1 (EFI System, 4M), 2 (...)`.
@@ -131,9 +129,9 @@ fn list(table: &Table) -> String {
 }
 
 /// That a partition has to be chosen, where that is so.
-pub(super) fn hint(path: &Path, device: &dyn BlockDevice) -> Option<Failure> {
+pub(crate) fn hint(path: &Path, device: &dyn BlockDevice) -> Option<Error> {
     let table = Table::read(device).ok()??;
     let message = format!("{}: is a disk with a partition table", path.display());
-    let failure = Failure::new(Kind::Unsupported, message);
+    let failure = Error::new(ErrorKind::Unsupported, message);
     Some(failure.hint(format!("choose one with --partition: {}", list(&table))))
 }

@@ -1,16 +1,18 @@
 //! qcow2 images: read by all commands, changed by none.
 
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind};
 use seekless_device::FileDevice;
 use seekless_fs::FsError;
 use seekless_qcow2::Qcow2Error;
 use std::path::Path;
 
-pub(super) fn failed(error: Qcow2Error, path: &Path) -> Failure {
+pub(crate) fn failed(error: Qcow2Error, path: &Path) -> Error {
     match error {
-        Qcow2Error::Open { path, source } => Failure::io(path.display(), &source),
-        Qcow2Error::Unsupported(why) => Failure::new(Kind::Unsupported, why).about(path.display()),
-        Qcow2Error::Device(error) => Failure::from(FsError::from(error)).about(path.display()),
+        Qcow2Error::Open { path, source } => Error::io(path.display(), &source),
+        Qcow2Error::Unsupported(why) => {
+            Error::new(ErrorKind::Unsupported, why).about(path.display())
+        }
+        Qcow2Error::Device(error) => Error::from(FsError::from(error)).about(path.display()),
     }
 }
 
@@ -20,16 +22,16 @@ fn is_qcow2(path: &Path) -> bool {
 }
 
 /// Refuses a qcow2 image, for `what` only works on files that are images themselves.
-pub(crate) fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Failure> {
+pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
     if !is_qcow2(path) {
         return Ok(());
     }
     let why = format!("{}: is a qcow2 image, {what}", path.display());
     let hint = "convert it with qemu-img convert -O raw, or connect it to a device with qemu-nbd";
-    Err(Failure::new(Kind::Unsupported, why).hint(hint))
+    Err(Error::new(ErrorKind::Unsupported, why).hint(hint))
 }
 
 /// Refuses to change one.
-pub(super) fn refuse_change(path: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_change(path: &Path) -> Result<(), Error> {
     refuse_qcow2(path, "which is only read here")
 }

@@ -1,7 +1,7 @@
 //! Block devices and image files that are mounted: what is read of them may change meanwhile.
 
-use crate::failure::{Failure, Kind};
-use crate::say::warning;
+use crate::error::{Error, ErrorKind};
+
 use seekless_host::block_device::{mounted, mounted_file, number};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ fn changing(path: &Path) -> Option<PathBuf> {
 }
 
 /// Warns of an image that may change while it is read.
-pub(crate) fn warn(path: &Path) {
+pub fn warn(path: &Path) {
     let Some(dir) = changing(path) else { return };
     if WARNED.lock().unwrap_or_else(PoisonError::into_inner).insert(path.into()) {
-        warning!(
+        tracing::warn!(
             "{}: is mounted read-write on {}, and may change while it is read",
             path.display(),
             dir.display()
@@ -30,17 +30,17 @@ pub(crate) fn warn(path: &Path) {
 }
 
 /// Refuses an image from which something is made that would be of several moments.
-pub(crate) fn refuse(path: &Path) -> Result<(), Failure> {
+pub fn refuse(path: &Path) -> Result<(), Error> {
     let Some(dir) = changing(path) else { return Ok(()) };
     let what = format!("{}: is mounted read-write on {}", path.display(), dir.display());
     let hint = "unmount it, remount it read-only, or use a snapshot";
-    Err(Failure::new(Kind::System, what).hint(hint))
+    Err(Error::new(ErrorKind::System, what).hint(hint))
 }
 
 /// Refuses to change a file that the kernel has mounted through a loop device. A device that
 /// is mounted is refused when it is opened (`O_EXCL`).
-pub(crate) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
+pub fn refuse_mounted(path: &Path) -> Result<(), Error> {
     let Some(mount) = mounted_file(path) else { return Ok(()) };
     let what = format!("{}: is mounted on {}", path.display(), mount.dir.display());
-    Err(Failure::new(Kind::System, what).hint("unmount it first"))
+    Err(Error::new(ErrorKind::System, what).hint("unmount it first"))
 }

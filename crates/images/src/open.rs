@@ -1,11 +1,9 @@
-//! Opening an image by path.
+//! Images that are read or changed.
 
-pub(crate) mod in_use;
-pub(crate) mod partition;
-mod qcow2;
-
-use crate::args::{OpenArgs, PlaceArgs};
-use crate::failure::{Failure, Kind};
+use crate::error::{Error, ErrorKind, refuse_directory};
+use crate::partition::{self, part};
+use crate::place::Place;
+use crate::{FORMATS, in_use, qcow2};
 use seekless_device::{BlockDevice, DeviceError, FileDevice};
 use seekless_fs::format::{Format, OpenOptions, Probe};
 use seekless_fs::{FsError, Inspect};
@@ -13,74 +11,56 @@ use seekless_units::ByteLen;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use partition::part;
-pub(crate) use qcow2::refuse_qcow2;
-
-pub(crate) use seekless_formats::READERS as FORMATS;
-
 /// Opens an image file, the image in a qcow2 image, or a device for reading.
-pub(crate) fn open(
-    path: &Path,
-    place: &PlaceArgs,
-    args: OpenArgs,
-) -> Result<Arc<dyn Inspect>, Failure> {
-    read(path, device(path, place)?, args)
+pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Arc<dyn Inspect>, Error> {
+    read(path, device(path, place)?, options)
 }
 
 /// Opens a device that is known to be mounted.
-pub(crate) fn open_in_use(path: &Path, args: OpenArgs) -> Result<Arc<dyn Inspect>, Failure> {
-    read(path, device_in_use(path, &PlaceArgs::default())?, args)
+pub fn open_in_use(path: &Path, options: OpenOptions) -> Result<Arc<dyn Inspect>, Error> {
+    read(path, device_in_use(path, &Place::default())?, options)
 }
 
 fn read(
     path: &Path,
     device: Arc<dyn BlockDevice>,
-    args: OpenArgs,
-) -> Result<Arc<dyn Inspect>, Failure> {
+    options: OpenOptions,
+) -> Result<Arc<dyn Inspect>, Error> {
     refuse_others(path, device.as_ref(), FORMATS, "")?;
-    seekless_fs::format::open(FORMATS, device, open_options(args))
-        .map_err(|error| Failure::from(error).about(path.display()))
+    seekless_fs::format::open(FORMATS, device, options)
+        .map_err(|error| Error::from(error).about(path.display()))
 }
 
 /// What is meant of an image file, of the disk in a qcow2 image, or of a device, for reading.
 /// Warns of a device that is mounted read-write.
-pub(crate) fn device(path: &Path, place: &PlaceArgs) -> Result<Arc<dyn BlockDevice>, Failure> {
+pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     in_use::warn(path);
     device_in_use(path, place)
 }
 
 /// The same of a device that is known to be mounted.
-pub(crate) fn device_in_use(
-    path: &Path,
-    place: &PlaceArgs,
-) -> Result<Arc<dyn BlockDevice>, Failure> {
-    Failure::unless_directory(path)?;
+pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
+    refuse_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
     part(path, device, place)
 }
 
 /// Which bytes of an image are meant: the first, and how many; `None` when all are.
-pub(crate) fn part_of(
-    path: &Path,
-    place: &PlaceArgs,
-) -> Result<Option<(ByteLen, ByteLen)>, Failure> {
-    let whole = || device_in_use(path, &PlaceArgs::default());
+pub fn part_of(path: &Path, place: &Place) -> Result<Option<(ByteLen, ByteLen)>, Error> {
+    let whole = || device_in_use(path, &Place::default());
     place.is_part().then(|| partition::range(path, &whole()?, place)).transpose()
 }
 
 /// The same for reading and writing, by nobody else at the same time.
-pub(crate) fn device_locked(
-    path: &Path,
-    place: &PlaceArgs,
-) -> Result<Arc<dyn BlockDevice>, Failure> {
+pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     part(path, locked(path)?, place)
 }
 
 /// All of a file or device for reading and writing, by nobody else at the same time. qcow2 images
 /// are refused: they are only read.
-pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let about = |error: DeviceError| Failure::from(FsError::from(error)).about(path.display());
-    Failure::unless_directory(path)?;
+pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
+    let about = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
+    refuse_directory(path)?;
     qcow2::refuse_change(path)?;
     in_use::refuse_mounted(path)?;
     Ok(Arc::new(FileDevice::open_locked(path).map_err(about)?))
@@ -88,30 +68,25 @@ pub(crate) fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Failure> {
 
 /// What helps where a file or device, or the disk in a qcow2 image, has partitions and no file
 /// system of its own.
-pub(crate) fn partitions_of(path: &Path) -> Option<Failure> {
+pub fn partitions_of(path: &Path) -> Option<Error> {
     let device = seekless_qcow2::open(path).ok()?;
     let is_one = FORMATS.iter().any(|format| (format.probe)(device.as_ref()) != Probe::No);
     if is_one { None } else { partition::hint(path, device.as_ref()) }
 }
 
-/// The options as the formats take them.
-pub(crate) fn open_options(args: OpenArgs) -> OpenOptions {
-    OpenOptions { ignore_checksums: args.ignore_checksums, skip_journal: args.skip_journal }
-}
-
 /// Refuses what shows no mark of any of these formats, with what it seems to be.
 /// `only` ends the message: what the command works on.
-pub(crate) fn refuse_others(
+pub fn refuse_others(
     path: &Path,
     device: &dyn BlockDevice,
     formats: &[Format],
     only: &str,
-) -> Result<(), Failure> {
+) -> Result<(), Error> {
     let claims = |format: &&Format| (format.probe)(device) != Probe::No;
     if formats.iter().any(|format| claims(&format)) {
         return Ok(());
     }
-    Failure::unless_directory(path)?;
+    refuse_directory(path)?;
     if let Some(failure) = partition::hint(path, device) {
         return Err(failure);
     }
@@ -125,5 +100,5 @@ pub(crate) fn refuse_others(
         |what| format!("is {what}, not an image that can be read here"),
     );
     let only = if only.is_empty() { String::new() } else { format!("; {only}") };
-    Err(Failure::new(Kind::Unsupported, format!("{what}{only}")).about(path.display()))
+    Err(Error::new(ErrorKind::Unsupported, format!("{what}{only}")).about(path.display()))
 }

@@ -1,0 +1,194 @@
+//! Why an image is not opened, read or written.
+
+use seekless_device::DeviceError;
+use seekless_fs::{Corruption, FsError};
+use seekless_host::HostError;
+use std::error;
+use std::fmt::{self, Display};
+use std::io;
+use std::path::Path;
+
+/// The kind of an [`Error`]: each needs something else of the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ErrorKind {
+    /// The arguments contradict each other or name something that is not there.
+    Usage,
+    /// What is read is damaged.
+    Corrupt,
+    /// What is read or asked for is not supported.
+    Unsupported,
+    /// The contents do not fit.
+    NoSpace,
+    /// The system refused: a file is missing, permission is denied, or I/O failed.
+    System,
+}
+
+/// An error with the things that it happened to, outermost first, and hints.
+#[derive(Debug)]
+pub struct Error {
+    kind: ErrorKind,
+    subjects: Vec<String>,
+    message: String,
+    hints: Vec<String>,
+    source: Option<Box<dyn error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error without a subject.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let (subjects, hints) = (Vec::new(), Vec::new());
+        Self { kind, subjects, message: message.into(), hints, source: None }
+    }
+
+    /// An error of the arguments.
+    #[must_use]
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, message)
+    }
+
+    /// An I/O error on `subject`. A full disk is [`ErrorKind::NoSpace`].
+    #[must_use]
+    pub fn io(subject: impl Display, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            _ => ErrorKind::System,
+        };
+        Self::new(kind, error.to_string()).about(subject)
+    }
+
+    /// The error with what it happened to in front: `IMG: corrupt image ...`.
+    #[must_use]
+    pub fn about(mut self, subject: impl Display) -> Self {
+        self.subjects.insert(0, subject.to_string());
+        self
+    }
+
+    /// The error with what may help behind: `... (try this)`.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Display) -> Self {
+        self.hints.push(hint.to_string());
+        self
+    }
+
+    /// The kind.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What may help.
+    pub fn hints(&self) -> impl Iterator<Item = &str> {
+        self.hints.iter().map(String::as_str)
+    }
+
+    /// The error with the I/O error that it comes from.
+    fn caused_by(self, source: io::Error) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
+    }
+
+    /// An error of this kind, with another error as its source.
+    fn caused(kind: ErrorKind, source: impl error::Error + Send + Sync + 'static) -> Self {
+        let message = source.to_string();
+        Self { source: Some(Box::new(source)), ..Self::new(kind, message) }
+    }
+}
+
+/// Refuses a directory in the place of a file.
+///
+/// # Errors
+/// [`ErrorKind::Usage`].
+pub fn refuse_directory(path: &Path) -> Result<(), Error> {
+    if path.is_dir() {
+        return Err(Error::usage("is a directory").about(path.display()));
+    }
+    Ok(())
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.subjects.iter().try_for_each(|subject| write!(f, "{subject}: "))?;
+        f.write_str(&self.message)?;
+        self.hints.iter().try_for_each(|hint| write!(f, " ({hint})"))
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn error::Error + 'static))
+    }
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        let kind = match error.source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
+            io::ErrorKind::Unsupported => ErrorKind::Unsupported,
+            _ => ErrorKind::System,
+        };
+        Self::caused(kind, error)
+    }
+}
+
+impl From<FsError> for Error {
+    fn from(error: FsError) -> Self {
+        match error {
+            FsError::Source { name, error } => Self::from(*error).about(name),
+            FsError::Device(DeviceError::Open { source }) => {
+                Self::io("cannot be opened for writing", &source).caused_by(source)
+            }
+            FsError::Io { source, context } => Self::io(context, &source).caused_by(source),
+            FsError::Device(DeviceError::Io { source, at }) => {
+                Self::io(format_args!("sector {at}"), &source).caused_by(source)
+            }
+            error => {
+                let is_superblock_sum = matches!(
+                    &error,
+                    FsError::Corrupt { kind: Corruption::Checksum { .. }, location }
+                        if location.structure == "superblock"
+                );
+                let error = Self::caused(kind_of(&error), error);
+                if !is_superblock_sum {
+                    return error;
+                }
+                // Tools that do not know of the checksum leave it wrong, and all else right.
+                error.hint("seekless check -y computes it again; --ignore-checksums reads past it")
+            }
+        }
+    }
+}
+
+fn kind_of(error: &FsError) -> ErrorKind {
+    match error {
+        FsError::Archive { fault, .. } if fault.is_refusal() => ErrorKind::Unsupported,
+        FsError::Corrupt { .. }
+        | FsError::Damaged { .. }
+        | FsError::Marks(_)
+        | FsError::Archive { .. }
+        | FsError::Container { .. }
+        | FsError::Device(DeviceError::Damaged { .. }) => ErrorKind::Corrupt,
+        FsError::Unsupported(_) | FsError::Invalid(_) => ErrorKind::Unsupported,
+        FsError::NoSpace(_) => ErrorKind::NoSpace,
+        _ => ErrorKind::System,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_go_in_front_and_hints_behind() {
+        let error = Error::usage("is wrong").hint("try this").about("a").hint("or that").about("b");
+        assert_eq!(error.to_string(), "b: a: is wrong (try this) (or that)");
+    }
+
+    #[test]
+    fn the_source_is_kept() {
+        let error = Error::from(FsError::NotFound("/x".into())).about("img");
+        let source = error::Error::source(&error).expect("a source");
+        assert!(matches!(source.downcast_ref(), Some(FsError::NotFound(path)) if path == "/x"));
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(Error::io("file", &full).kind(), ErrorKind::NoSpace);
+    }
+}

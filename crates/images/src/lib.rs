@@ -1,0 +1,46 @@
+//! Images by path. An image is a file, the disk in a qcow2 image or a block device, and perhaps
+//! one of several partitions there; it is refused where the kernel has it mounted. New images
+//! are written to files, qcow2 images, block devices or standard output, and appear complete or
+//! not at all.
+//!
+//! - `open`: images that are read or changed, and [`Place`], the part that is meant
+//! - [`in_use`]: images that are mounted while they are read
+//! - [`partition`]: the part of a disk
+//! - [`target`]: where an image is written; [`output`]: files
+//! - [`Error`]: why an image is not opened or written, with what helps
+//!
+//! Warnings are events of `tracing`. Nothing is printed, and the environment is not read.
+//!
+//! ```
+//! use seekless_images::{ErrorKind, Place};
+//! use seekless_fs::format::OpenOptions;
+//! use std::path::Path;
+//!
+//! let error = seekless_images::open(Path::new("/"), &Place::default(), OpenOptions::default());
+//! let error = error.err().expect("a directory is no image");
+//! assert_eq!(error.kind(), ErrorKind::Usage);
+//! assert_eq!(error.to_string(), "/: is a directory");
+//! ```
+
+mod error;
+pub mod in_use;
+mod open;
+pub mod output;
+pub mod partition;
+mod place;
+mod progress;
+mod qcow2;
+pub mod target;
+
+pub use error::{Error, ErrorKind, refuse_directory};
+pub use open::{
+    device, device_in_use, device_locked, locked, open, open_in_use, part_of, partitions_of,
+    refuse_others,
+};
+pub use output::Output;
+pub use partition::part;
+pub use place::Place;
+pub use progress::{Progress, Unwatched};
+pub use qcow2::refuse_qcow2;
+pub use seekless_formats::READERS as FORMATS;
+pub use target::{OutputFormat, Target};

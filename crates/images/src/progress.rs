@@ -1,0 +1,25 @@
+//! The progress of long work.
+
+use seekless_units::ByteLen;
+
+/// Is told how far long work is.
+pub trait Progress: Send + Sync {
+    /// Work begins that processes `total` bytes.
+    fn begin(&self, total: ByteLen);
+
+    /// `bytes` more are processed.
+    fn advance(&self, bytes: ByteLen);
+
+    /// The work is complete.
+    fn end(&self);
+}
+
+/// Progress that nobody watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unwatched;
+
+impl Progress for Unwatched {
+    fn begin(&self, _total: ByteLen) {}
+    fn advance(&self, _bytes: ByteLen) {}
+    fn end(&self) {}
+}
