@@ -5,15 +5,14 @@
 #![deny(clippy::print_stderr, reason = "`warning!` does too, and has a form for --json")]
 
 mod args;
+mod background;
 mod cmd;
 mod command_line;
 mod device;
-mod disk;
 mod extract;
 mod failure;
 mod fat_args;
 mod interrupt;
-mod mount;
 mod progress;
 mod recording;
 mod relayout;
@@ -21,6 +20,7 @@ mod say;
 mod scoring;
 mod show;
 mod source;
+mod statistics;
 mod traces;
 mod ufs_args;
 mod usage;

@@ -8,7 +8,6 @@ mod programs;
 
 pub(crate) use file_system::{FileSystem, make};
 
-use crate::disk;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::interrupted;
 use crate::source::temp_dir;
@@ -19,6 +18,7 @@ use seekless_host::caches::{self, Caches};
 use seekless_host::loop_device::{LoopDevice, LoopOptions};
 use seekless_host::program;
 use seekless_host::scratch::{self, Mounted};
+use seekless_serve::disk;
 use seekless_units::{ByteLen, Nanos};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;

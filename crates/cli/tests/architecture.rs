@@ -98,6 +98,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("seekless-verity", &["seekless-device", "seekless-units"]),
     ("seekless-report", &["seekless-units"]),
     (
+        "seekless-serve",
+        &[
+            "seekless-cache",
+            "seekless-device",
+            "seekless-formats",
+            "seekless-fs",
+            "seekless-host",
+            "seekless-images",
+            "seekless-layout",
+            "seekless-model",
+            "seekless-report",
+            "seekless-units",
+        ],
+    ),
+    (
         "seekless",
         &[
             "seekless-cache",
@@ -118,6 +133,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "seekless-placement",
             "seekless-qcow2",
             "seekless-report",
+            "seekless-serve",
             "seekless-source",
             "seekless-units",
             "seekless-verity",
@@ -130,7 +146,7 @@ const UNSAFE_CRATE: &str = "host";
 
 /// Crates from elsewhere that only one of ours may use.
 const RESERVED: &[(&str, &str)] =
-    &[("fuser", "seekless"), ("clap", "seekless"), ("indicatif", "seekless")];
+    &[("fuser", "seekless-serve"), ("clap", "seekless"), ("indicatif", "seekless")];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -2,7 +2,7 @@
 //! knows what is right when it is read, so that an error has its line.
 
 use seekless_cache::Discipline;
-use seekless_units::{ByteLen, Nanos, parse_size};
+use seekless_units::{ByteLen, Nanos, parse_size, parse_span};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -50,30 +50,6 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// A span of time as people write it, `100us` or `1.5ms` or `30s`.
-///
-/// # Errors
-/// What to show, for a text without a number or without a unit.
-pub fn parse_span(text: &str) -> Result<Nanos, String> {
-    let bad = || format!("'{text}' is not a valid duration (try 800ns, 100us, 1.5ms, 30s)");
-    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
-    let (digits, unit) = text.split_at(split);
-    let scale = match unit {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        _ => return Err(bad()),
-    };
-    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
-    let nanos = number * scale;
-    // A day is more than anything here waits.
-    if !(0.0..=86_400e9).contains(&nanos) {
-        return Err(bad());
-    }
-    Ok(Nanos::new(nanos.round() as u64))
-}
-
 impl<'de> Deserialize<'de> for DisciplineName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
@@ -116,19 +92,4 @@ pub(crate) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
     Err(D::Error::custom(format!(
         "invalid name: must be 1 to {NAME_MOST} of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_have_units() {
-        assert_eq!(parse_span("100us"), Ok(Nanos::new(100_000)));
-        assert_eq!(parse_span("1.5ms"), Ok(Nanos::new(1_500_000)));
-        assert_eq!(parse_span("30s"), Ok(Nanos::new(30_000_000_000)));
-        for wrong in ["", "100", "us", "5m", "-1s", "NaNs", "1e9s", "2 days"] {
-            assert!(parse_span(wrong).is_err(), "{wrong}");
-        }
-    }
 }

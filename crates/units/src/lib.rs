@@ -153,6 +153,30 @@ impl fmt::Display for Extent {
     }
 }
 
+/// A span of time as people write it, `100us` or `1.5ms` or `30s`.
+///
+/// # Errors
+/// What to show, for a text without a number or without a unit.
+pub fn parse_span(text: &str) -> Result<Nanos, String> {
+    let bad = || format!("'{text}' is not a valid duration (try 800ns, 100us, 1.5ms, 30s)");
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).ok_or_else(bad)?;
+    let (digits, unit) = text.split_at(split);
+    let scale = match unit {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return Err(bad()),
+    };
+    let number: f64 = digits.trim().parse().map_err(|_| bad())?;
+    let nanos = number * scale;
+    // A day is more than anything here waits.
+    if !(0.0..=86_400e9).contains(&nanos) {
+        return Err(bad());
+    }
+    Ok(Nanos::new(nanos.round() as u64))
+}
+
 /// A size as people write it, `512K` or `1.5GiB` or `4096`, in bytes.
 ///
 /// Suffixes `K M G T P` (with or without `iB`/`B`, either case) are powers of
@@ -249,5 +273,15 @@ mod tests {
         assert!(a.overlaps(Extent::new(BlockNo::new(14), 1)));
         assert!(!a.overlaps(Extent::new(BlockNo::new(15), 1)));
         assert_eq!(Extent::new(BlockNo::new(u64::MAX), 5).end(), BlockNo::new(u64::MAX));
+    }
+
+    #[test]
+    fn spans_have_units() {
+        assert_eq!(parse_span("100us"), Ok(Nanos::new(100_000)));
+        assert_eq!(parse_span("1.5ms"), Ok(Nanos::new(1_500_000)));
+        assert_eq!(parse_span("30s"), Ok(Nanos::new(30_000_000_000)));
+        for wrong in ["", "100", "us", "5m", "-1s", "NaNs", "1e9s", "2 days"] {
+            assert!(parse_span(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::args::Global;
 use crate::device;
-use crate::disk::{self, Clock, Disk, DiskMount};
 use crate::failure::{Failure, Kind};
 use crate::say::say;
 use crate::workbench::{self, FileSystem, ModelledDisk, Workbench};
 use clap::{Args, Subcommand};
+use seekless_serve::disk::{self, Clock, Disk, DiskMount};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

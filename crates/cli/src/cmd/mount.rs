@@ -2,15 +2,15 @@
 
 use crate::args::{Global, OpenArgs, PlaceArgs};
 use crate::failure::{Failure, Kind};
-use crate::mount::{
-    self, Engine, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder, background,
-    statistics,
-};
 use crate::say::say;
+use crate::{background, statistics};
 use clap::Args;
-use seekless_cache::Counters;
 use seekless_device::RealClock;
 use seekless_fs::FsError;
+use seekless_serve::{
+    self as serve, Filesystem, ImageMount, LiveMount, LiveMountOptions, MountOptions, Recorder,
+    Volume,
+};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -155,11 +155,11 @@ fn run_read_only(
     let read_ahead = u32::try_from(args.read_ahead.get())
         .map_err(|_| Failure::usage("--read-ahead is too large"))?;
     let mount = ImageMount::new(image, recorder.clone(), read_ahead.max(4096));
-    let served = serve(args, options, mount, global);
+    let served = serve_until_unmounted(args, options, mount, global);
     if let (Some(recorder), Some(path)) = (recorder, &args.record) {
         recorder.finish().map_err(|error| Failure::io(path.display(), &error))?;
     }
-    if mount::was_unreadable() && served.is_ok() {
+    if serve::was_unreadable() && served.is_ok() {
         let why = format!("{}: parts of it could not be read", args.image.display());
         return Err(Failure::new(Kind::System, why));
     }
@@ -167,7 +167,7 @@ fn run_read_only(
 }
 
 /// Mounts and serves until it is unmounted.
-fn serve<FS: mount::Filesystem + Send + 'static>(
+fn serve_until_unmounted<FS: Filesystem + Send + 'static>(
     args: &MountArgs,
     options: &LiveMountOptions,
     mount: FS,
@@ -189,7 +189,7 @@ fn serve<FS: mount::Filesystem + Send + 'static>(
         let keeps_output = args.verbose || global.json;
         if args.is_server { background::mounted(keeps_output) } else { Ok(()) }
     };
-    mount::serve(mount, &args.dir, &how, signals, mounted).map_err(|error| {
+    serve::serve(mount, &args.dir, &how, signals, mounted).map_err(|error| {
         Failure::io(format!("mount on {}{}", args.dir.display(), hint()), &error)
     })?;
     Ok(ExitCode::SUCCESS)
@@ -207,47 +207,40 @@ fn run_writable(
     let device = seekless_images::device_locked(&args.image, &args.place.place())?;
     seekless_images::refuse_others(&args.image, device.as_ref(), seekless_images::FORMATS, "")?;
     let (clock, ignore) = (Arc::new(RealClock::new()), args.open.ignore_checksums);
-    let queue = mount::write_queue(&device, &options).map_err(about)?;
-    let device = queue.clone().map_or(device, |queue| queue);
-    let Engine { live, counted } =
-        Engine::open(device, clock, &options, ignore, Box::new(mount::now)).map_err(about)?;
-    let ignored = mount::lock(&live).ignored_features();
+    let volume = Volume::open(device, clock, &options, ignore, Box::new(serve::now));
+    let volume = volume.map_err(about)?;
+    let ignored = volume.lock().ignored_features();
     if !ignored.is_empty() {
         let (image, ignored) = (args.image.display(), ignored.join(", "));
         crate::say::warning!("{image}: the volume has flags that are not acted on: {ignored}");
     }
     let (stop, stopped) = channel();
-    let (ticked, ticked_queue) = (Arc::clone(&live), queue.clone());
-    let ticker =
-        std::thread::spawn(move || mount::tick(&ticked, ticked_queue.as_deref(), &stopped));
-    print_when_asked(Arc::clone(&counted), global.json)?;
-    let served = serve(args, &options, LiveMount::new(Arc::clone(&live), queue.clone()), global);
+    let ticked = volume.clone();
+    let ticker = std::thread::spawn(move || ticked.tick(&stopped));
+    print_when_asked(volume.clone(), global.json)?;
+    let served = serve_until_unmounted(args, &options, LiveMount::new(volume.clone()), global);
     drop(stop);
     let _ = ticker.join();
     // Whatever became of the mount, what was changed is written.
-    let unmounted = mount::lock(&live).unmount();
-    let unmounted = unmounted.and_then(|()| mount::write_queued(queue.as_deref())).map_err(about);
+    let unmounted = volume.unmount().map_err(about);
     if global.json {
-        say!("{}", statistics::json(&counted()));
+        say!("{}", statistics::json(&volume.counters()));
     } else if args.verbose {
-        say!("{}", statistics::text(&counted()));
+        say!("{}", statistics::text(&volume.counters()));
     }
     unmounted.and(served)
 }
 
 /// Prints what was counted to standard error each time a signal asks for it.
-fn print_when_asked(
-    counted: Arc<dyn Fn() -> Counters + Send + Sync>,
-    json: bool,
-) -> Result<(), Failure> {
+fn print_when_asked(volume: Volume, json: bool) -> Result<(), Failure> {
     let asked = Signals::new([SIGUSR1]).map_err(|error| Failure::io("signals", &error))?;
     std::thread::spawn(move || {
         let mut asked = asked;
         for _ in &mut asked {
             crate::say::error_line(&if json {
-                statistics::json(&counted()).to_string()
+                statistics::json(&volume.counters()).to_string()
             } else {
-                statistics::text(&counted())
+                statistics::text(&volume.counters())
             });
         }
     });

@@ -5,7 +5,6 @@ use super::{Outcome, Run};
 use crate::progress;
 
 use crate::failure::{Failure, Kind};
-use crate::mount::{self, Engine, LiveMountOptions};
 use seekless_device::{BlockDevice, Clock, VirtualClock};
 use seekless_fs::format::OpenOptions;
 use seekless_fs::{FsError, Timestamp};
@@ -13,6 +12,7 @@ use seekless_images::target::{Target, copy_of_table, copy_range};
 use seekless_images::{FORMATS, Place};
 use seekless_lab::age::image::ImageSubject;
 use seekless_lab::age::{Aged, End};
+use seekless_serve::{LiveMountOptions, Volume};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,8 +105,8 @@ fn on_device(
         let clock = Arc::clone(&clock);
         move || later(began, clock.now().get())
     };
-    let engine = Engine::open(device.clone(), clock.clone(), options, false, Box::new(wall))?;
-    let mut live = mount::lock(&engine.live);
+    let volume = Volume::unqueued(device.clone(), clock.clone(), options, false, Box::new(wall))?;
+    let mut live = volume.lock();
     let into = run.args.into.as_deref();
     let aged = ImageSubject::new(&mut *live, clock, run.profile, into)
         .map_err(super::occupied)

@@ -24,7 +24,7 @@ const DEPTH_MAX: usize = 4096;
 const ONE_PAGE: u64 = 4096;
 
 /// A trace in the making.
-pub(crate) struct Recorder {
+pub struct Recorder {
     start: Instant,
     /// Reads are what would come from a disk, read-ahead included.
     fetched: bool,
@@ -44,7 +44,7 @@ struct State {
 
 impl Recorder {
     /// Starts a trace in a new file.
-    pub(crate) fn create(path: &Path, image: &Path, read_ahead: u64) -> io::Result<Self> {
+    pub fn create(path: &Path, image: &Path, read_ahead: u64) -> io::Result<Self> {
         let mut header = Map::new();
         header.insert("recorder".into(), Value::from("mount"));
         header.insert("image".into(), Value::from(image.to_string_lossy()));
@@ -78,7 +78,7 @@ impl Recorder {
     }
 
     /// A name was looked up in a directory and led to `child`, or nowhere.
-    pub(crate) fn lookup(&self, pid: u32, parent: u64, name: &[u8], child: Option<u64>) {
+    pub fn lookup(&self, pid: u32, parent: u64, name: &[u8], child: Option<u64>) {
         let time = self.now();
         let mut state = self.lock();
         if let Some(child) = child.filter(|&child| child != ROOT) {
@@ -95,7 +95,7 @@ impl Recorder {
     }
 
     /// Something was done to a file as a whole.
-    pub(crate) fn touch(&self, pid: u32, op: Op, ino: u64) {
+    pub fn touch(&self, pid: u32, op: Op, ino: u64) {
         let time = self.now();
         let mut state = self.lock();
         let path = state.path(ino);
@@ -103,7 +103,7 @@ impl Recorder {
     }
 
     /// A range was read. Ranges that follow each other become one.
-    pub(crate) fn read(&self, pid: u32, ino: u64, offset: u64, length: u64) {
+    pub fn read(&self, pid: u32, ino: u64, offset: u64, length: u64) {
         let time = self.now();
         let mut state = self.lock();
         if let Some((of, event)) = &mut state.pending {
@@ -125,7 +125,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The first error since the start.
-    pub(crate) fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self) -> io::Result<()> {
         let mut state = self.lock();
         state.write_pending();
         state.flush();

@@ -3,27 +3,35 @@ use seekless_report::table::{Figure, Table};
 use seekless_units::ByteLen;
 use serde_json::{Value, json};
 
-/// What a disk was asked.
+/// Requests to a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
-    pub(crate) flushes: u64,
-    pub(crate) discards: u64,
-    pub(crate) read_bytes: u64,
-    pub(crate) written_bytes: u64,
-    pub(crate) discarded_bytes: u64,
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Flushes of the write cache.
+    pub flushes: u64,
+    /// Ranges that were discarded or zeroed.
+    pub discards: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Bytes discarded or zeroed.
+    pub discarded_bytes: u64,
     /// Reads and writes that do not begin where the one before ended.
-    pub(crate) seeks: u64,
-    pub(crate) seek_distance_bytes: u64,
+    pub seeks: u64,
+    /// Bytes between the end of an access and the beginning of the next, summed.
+    pub seek_distance_bytes: u64,
     /// The most reads, writes and flushes that were under way at once.
-    pub(crate) most_in_flight: u64,
+    pub most_in_flight: u64,
     /// Nanoseconds for which the modelled device had something to do.
-    pub(crate) busy_ns: u64,
+    pub busy_ns: u64,
     /// Nanoseconds on the clock of the modelled device.
-    pub(crate) elapsed_ns: u64,
+    pub elapsed_ns: u64,
     /// Accesses that failed.
-    pub(crate) errors: u64,
+    pub errors: u64,
 }
 
 impl Counters {
@@ -88,14 +96,19 @@ impl Counters {
     }
 }
 
-/// What a disk was asked, by phase.
+/// The requests to a disk, by phase.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Report {
-    pub(crate) model: String,
-    pub(crate) image: String,
-    pub(crate) size: u64,
-    pub(crate) realtime: bool,
-    pub(crate) phases: Vec<(String, Counters)>,
+pub struct Report {
+    /// The device that is modelled.
+    pub model: String,
+    /// The title of the disk.
+    pub image: String,
+    /// Size of the disk in bytes.
+    pub size: u64,
+    /// Whether requests took as long as the device would.
+    pub realtime: bool,
+    /// Name and counts of each phase, in their order.
+    pub phases: Vec<(String, Counters)>,
 }
 
 impl Report {
@@ -106,7 +119,8 @@ impl Report {
     }
 
     /// The figures of everything, and of each phase.
-    pub(crate) fn as_json(&self) -> Value {
+    #[must_use]
+    pub fn as_json(&self) -> Value {
         let phase = |(name, counters): &(String, Counters)| {
             let mut value = counters.as_json();
             value["name"] = name.clone().into();
@@ -121,8 +135,9 @@ impl Report {
         value
     }
 
-    /// A column a phase; with several, one for all of them.
-    pub(crate) fn text(&self) -> String {
+    /// A column for each phase; with several, one for all of them.
+    #[must_use]
+    pub fn text(&self) -> String {
         let mut columns = self.phases.clone();
         if columns.len() > 1 {
             columns.push(("all".into(), self.total()));

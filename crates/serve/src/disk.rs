@@ -6,11 +6,12 @@ mod engine;
 mod log;
 mod served;
 
-pub(crate) use counters::{Counters, Report};
-pub(crate) use engine::{BeforePhase, Clock, Disk, Kind};
-pub(crate) use served::{DiskMount, serve};
+pub use counters::{Counters, Report};
+pub(crate) use engine::Kind;
+pub use engine::{BeforePhase, Clock, Disk};
+pub use served::{DiskMount, serve};
 
-use crate::failure::Failure;
+use seekless_images::Error;
 use seekless_images::output::in_the_way;
 use seekless_units::ByteLen;
 use std::fs::{File, OpenOptions};
@@ -18,17 +19,16 @@ use std::path::Path;
 
 /// Opens an image for reading and writing; `create` makes one of that size, all
 /// zeros, that must not be there yet.
-pub(crate) fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, Failure> {
-    let failed = |error| Failure::io(path.display(), &error);
+pub fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, Error> {
+    let failed = |error| Error::io(path.display(), &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(create.is_some());
     let file = options.open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::io(
-            format!("{} (use --create --size SIZE to create it)", path.display()),
-            &error,
-        ),
+        std::io::ErrorKind::NotFound => {
+            Error::io(format!("{} (use --create --size SIZE to create it)", path.display()), &error)
+        }
         std::io::ErrorKind::AlreadyExists => {
-            in_the_way(path, "without --create it is served as it is").into()
+            in_the_way(path, "without --create it is served as it is")
         }
         _ => failed(error),
     })?;

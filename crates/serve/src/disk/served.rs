@@ -1,14 +1,14 @@
 //! The disk as files: `disk`, `stats`, `stats.json` and `control`.
 
 use super::Disk;
-use crate::mount;
+use crate::session;
 use fuser::{
     Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, SessionACL,
     TimeOrNow, WriteFlags,
 };
-use seekless_lab::quantity::parse_span;
+use seekless_units::parse_span;
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::io;
@@ -40,12 +40,14 @@ const PUNCH_HOLE: i32 = 2;
 const ZERO_RANGE: i32 = 16;
 
 /// The directory that the disk is served in.
-pub(crate) struct DiskMount {
+pub struct DiskMount {
     disk: Arc<Disk>,
 }
 
 impl DiskMount {
-    pub(crate) fn new(disk: Arc<Disk>) -> Self {
+    /// The directory of a disk.
+    #[must_use]
+    pub fn new(disk: Arc<Disk>) -> Self {
         Self { disk }
     }
 
@@ -94,13 +96,13 @@ impl DiskMount {
                 Some(("begin", name)) => self.disk.first_phase(name.trim())?,
                 Some(("wait", time)) => {
                     let told = |why| {
-                        crate::say::warning!("control: {why}");
+                        tracing::warn!("control: {why}");
                         io::Error::from(io::ErrorKind::InvalidInput)
                     };
                     self.disk.wait(parse_span(time.trim()).map_err(told)?);
                 }
                 _ => {
-                    crate::say::warning!(
+                    tracing::warn!(
                         "control: '{line}' is not one of 'reset', 'begin NAME', 'phase NAME' and 'wait TIME'"
                     );
                     return Err(io::ErrorKind::InvalidInput.into());
@@ -325,6 +327,6 @@ fn config(name: &Path) -> Config {
 }
 
 /// Serves a disk in a directory until it is unmounted or a signal comes.
-pub(crate) fn serve(disk: DiskMount, dir: &Path, name: &Path, signals: Signals) -> io::Result<()> {
-    mount::run(Session::new(disk, dir, &config(name))?, dir, signals)
+pub fn serve(disk: DiskMount, dir: &Path, name: &Path, signals: Signals) -> io::Result<()> {
+    session::run(Session::new(disk, dir, &config(name))?, dir, signals)
 }

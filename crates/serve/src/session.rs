@@ -1,41 +1,23 @@
-//! Sessions of FUSE: images mounted to be read ([`ImageMount`]) or changed
-//! ([`LiveMount`]). With `disk` the only user of `fuser`.
+//! A session of FUSE, from the mount to the unmount.
 
-pub(crate) mod background;
-mod engine;
-mod image;
-mod kernel;
-mod live;
-mod options;
-mod recorder;
-pub(crate) mod statistics;
-
-pub(crate) use engine::{Engine, write_queue};
-pub(crate) use fuser::Filesystem;
-pub(crate) use image::ImageMount;
-pub(crate) use kernel::{now, was_unreadable};
-pub(crate) use live::{LiveMount, Shared, lock, tick, write_queued};
-pub(crate) use options::LiveMountOptions;
-pub(crate) use recorder::Recorder;
-
-use fuser::{Config, MountOption, Session, SessionACL};
+use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
 /// How to mount.
-pub(crate) struct MountOptions<'a> {
+pub struct MountOptions<'a> {
     /// What `mount(8)` shows as the source.
-    pub(crate) name: &'a Path,
+    pub name: &'a Path,
     /// Threads that serve requests.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Whether all users may look, not only the one who mounts.
-    pub(crate) everyone: bool,
+    pub everyone: bool,
     /// Whether it may be changed.
-    pub(crate) writable: bool,
+    pub writable: bool,
     /// What else the kernel is told.
-    pub(crate) flags: &'a [MountOption],
+    pub flags: &'a [MountOption],
 }
 
 impl MountOptions<'_> {
@@ -62,7 +44,7 @@ impl MountOptions<'_> {
 /// # Errors
 /// When it cannot be mounted, or the kernel ends the session with an error; those of
 /// `mounted`, after which it is not mounted.
-pub(crate) fn serve<FS: Filesystem + Send + 'static>(
+pub fn serve<FS: Filesystem + Send + 'static>(
     mount: FS,
     dir: &Path,
     options: &MountOptions<'_>,

@@ -1,9 +1,9 @@
 //! Options of a read-write mount, as `-o` takes them.
 
-use crate::failure::Failure;
 use fuser::MountOption;
 use seekless_cache::{Ages, Config, Discipline};
 use seekless_formats::Mounting;
+use seekless_images::Error;
 use seekless_units::{ByteLen, parse_size};
 
 /// What is known, with what it means; `=` where a value follows.
@@ -46,13 +46,15 @@ const KNOWN: &[&str] = &[
 
 /// The options of one mount.
 #[derive(Clone, Debug)]
-pub(crate) struct LiveMountOptions {
-    pub(crate) writable: bool,
+pub struct LiveMountOptions {
+    /// Whether the image may be changed (`rw`).
+    pub writable: bool,
     /// How the image is opened.
-    pub(crate) how: Mounting,
-    pub(crate) allow_other: bool,
+    pub how: Mounting,
+    /// Whether other users may use the mount.
+    pub allow_other: bool,
     /// What the kernel is told.
-    pub(crate) flags: Vec<MountOption>,
+    pub flags: Vec<MountOption>,
     /// Options that say something only where changes are made.
     only_writable: Vec<String>,
 }
@@ -60,7 +62,7 @@ pub(crate) struct LiveMountOptions {
 impl LiveMountOptions {
     /// Takes options separated by commas, in one or more arguments; of
     /// opposites the last one counts.
-    pub(crate) fn parse(arguments: &[String]) -> Result<Self, Failure> {
+    pub fn parse(arguments: &[String]) -> Result<Self, Error> {
         let mut options = Self {
             writable: false,
             how: Mounting::new(Config::new(Discipline::SoftUpdates)),
@@ -74,13 +76,13 @@ impl LiveMountOptions {
         }
         match options.only_writable.first() {
             Some(option) if !options.writable => {
-                Err(Failure::usage(format!("-o {option} needs -o rw: the mount is read-only")))
+                Err(Error::usage(format!("-o {option} needs -o rw: the mount is read-only")))
             }
             _ => Ok(options),
         }
     }
 
-    fn take(&mut self, option: &str) -> Result<(), Failure> {
+    fn take(&mut self, option: &str) -> Result<(), Error> {
         let (name, value) = match option.split_once('=') {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
@@ -104,7 +106,7 @@ impl LiveMountOptions {
         Ok(())
     }
 
-    fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Failure> {
+    fn take_live(&mut self, option: &str, name: &str, value: Option<&str>) -> Result<(), Error> {
         match (name, value) {
             ("force", None) => self.how.force = true,
             ("dirmove", Some("exdev")) => self.how.moves_dirs = false,
@@ -123,7 +125,7 @@ impl LiveMountOptions {
                 self.how.zone = number(option, value)?;
                 if !(-MOST_MINUTES..=MOST_MINUTES).contains(&self.how.zone) {
                     let most = format!("at most {MOST_MINUTES} minutes");
-                    return Err(Failure::usage(format!("-o {option}: {most}")));
+                    return Err(Error::usage(format!("-o {option}: {most}")));
                 }
             }
             ("seed", Some(value)) => self.how.seed = number(option, value)?,
@@ -135,9 +137,9 @@ impl LiveMountOptions {
             }
             ("cache", Some(value)) => {
                 self.how.config.capacity = parse_size(value)
-                    .map_err(|error| Failure::usage(format!("-o {option}: {error}")))?;
+                    .map_err(|error| Error::usage(format!("-o {option}: {error}")))?;
                 if self.how.config.capacity < LEAST_CACHE {
-                    return Err(Failure::usage(format!("-o {option}: at least {LEAST_CACHE}")));
+                    return Err(Error::usage(format!("-o {option}: at least {LEAST_CACHE}")));
                 }
             }
             ("ages", Some("classic")) => self.how.config.ages = Ages::CLASSIC,
@@ -156,23 +158,23 @@ impl LiveMountOptions {
     }
 }
 
-fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Failure> {
-    value.parse().map_err(|_| Failure::usage(format!("-o {option}: invalid number")))
+fn number<T: std::str::FromStr>(option: &str, value: &str) -> Result<T, Error> {
+    value.parse().map_err(|_| Error::usage(format!("-o {option}: invalid number")))
 }
 
-fn positive<T>(option: &str, value: &str) -> Result<T, Failure>
+fn positive<T>(option: &str, value: &str) -> Result<T, Error>
 where
     T: std::str::FromStr + Default + PartialEq,
 {
     let number = number(option, value)?;
     if number == T::default() {
-        return Err(Failure::usage(format!("-o {option}: must not be zero")));
+        return Err(Error::usage(format!("-o {option}: must not be zero")));
     }
     Ok(number)
 }
 
 /// What was meant, perhaps.
-fn unknown(option: &str) -> Failure {
+fn unknown(option: &str) -> Error {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
     let distance = |known: &&&str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
     let near = KNOWN.iter().min_by_key(distance).filter(|known| distance(known) <= 2);
@@ -183,7 +185,7 @@ fn unknown(option: &str) -> Failure {
         Some(known) => format!(" (did you mean {known}?)"),
         None => format!(" (known options: {})", KNOWN.join(" ")),
     };
-    Failure::usage(format!("-o {option}: unknown option{hint}"))
+    Error::usage(format!("-o {option}: unknown option{hint}"))
 }
 
 /// The most that a local time is ahead of UTC or behind it, in minutes: as `time_offset` of

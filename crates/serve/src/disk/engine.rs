@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
             Self::Write => "write",
@@ -46,7 +46,7 @@ impl Kind {
 
 /// Which clock requests arrive by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Clock {
+pub enum Clock {
     /// The device's own: a request arrives when the last one that was answered
     /// was done. The time that the host takes is left out.
     Virtual,
@@ -55,10 +55,10 @@ pub(crate) enum Clock {
 }
 
 /// What is called with its name before a phase begins.
-pub(crate) type BeforePhase = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
+pub type BeforePhase = Box<dyn Fn(&str) -> io::Result<()> + Send + Sync>;
 
 /// A file with the times of a device.
-pub(crate) struct Disk {
+pub struct Disk {
     image: File,
     size: u64,
     name: (String, String),
@@ -95,7 +95,7 @@ struct Submitted {
 
 impl Disk {
     /// A disk of an image's size; `name` is the image's and the model's.
-    pub(crate) fn new(
+    pub fn new(
         image: File,
         name: (String, String),
         model: Box<dyn DeviceModel>,
@@ -128,7 +128,7 @@ impl Disk {
     }
 
     /// Bytes on it.
-    pub(crate) fn size(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.size
     }
 
@@ -137,7 +137,7 @@ impl Disk {
     }
 
     /// Reads; fewer bytes than asked only at the end.
-    pub(crate) fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    pub fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
         let bytes =
             usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes);
         let mut buf = vec![0; bytes];
@@ -150,7 +150,7 @@ impl Disk {
     }
 
     /// Writes all of it.
-    pub(crate) fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+    pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let bytes = data.len() as u64;
         if offset.checked_add(bytes).is_none_or(|end| end > self.size) {
             return Err(io::Error::from(io::ErrorKind::StorageFull));
@@ -163,12 +163,12 @@ impl Disk {
 
     /// Returns when all writes that were answered are on stable storage: the
     /// modelled one and the image's.
-    pub(crate) fn flush(&self) -> io::Result<()> {
+    pub fn flush(&self) -> io::Result<()> {
         self.perform(Kind::Flush, 0, 0, || self.image.sync_data())
     }
 
     /// Makes a range read as zeros, without space if possible.
-    pub(crate) fn discard(&self, offset: u64, bytes: u64, zero: bool) -> io::Result<()> {
+    pub fn discard(&self, offset: u64, bytes: u64, zero: bool) -> io::Result<()> {
         let end = offset.saturating_add(bytes).min(self.size);
         let bytes = end.saturating_sub(offset);
         if bytes == 0 {
@@ -266,12 +266,12 @@ impl Disk {
                 io::ErrorKind::UnexpectedEof => "it has been truncated since it was opened".into(),
                 _ => error.to_string(),
             };
-            crate::say::warning!("{}: {} at {offset}: {why}", self.name.0, kind.name());
+            tracing::warn!("{}: {} at {offset}: {why}", self.name.0, kind.name());
         }
     }
 
     /// Lets time pass in which nothing is asked of the device.
-    pub(crate) fn wait(&self, time: Nanos) {
+    pub fn wait(&self, time: Nanos) {
         if self.clock == Clock::Real {
             std::thread::sleep(Duration::from_nanos(time.get()));
             return;
@@ -284,7 +284,7 @@ impl Disk {
     }
 
     /// Begins a phase; figures from now on are its own.
-    pub(crate) fn phase(&self, name: &str) -> io::Result<()> {
+    pub fn phase(&self, name: &str) -> io::Result<()> {
         if let Some(before) = &self.before_phase {
             before(name)?;
         }
@@ -302,7 +302,7 @@ impl Disk {
     }
 
     /// Forgets all figures.
-    pub(crate) fn reset(&self) {
+    pub fn reset(&self) {
         let mut state = self.lock();
         let now = self.time(&state);
         state.close_phase(now);
@@ -310,7 +310,7 @@ impl Disk {
     }
 
     /// Forgets what was asked before this phase.
-    pub(crate) fn first_phase(&self, name: &str) -> io::Result<()> {
+    pub fn first_phase(&self, name: &str) -> io::Result<()> {
         self.phase(name)?;
         let mut state = self.lock();
         let first = state.phases.len().saturating_sub(1);
@@ -319,7 +319,7 @@ impl Disk {
     }
 
     /// The figures so far.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let state = self.lock();
         let now = self.time(&state);
         let mut phases = state.phases.clone();
@@ -336,7 +336,7 @@ impl Disk {
     }
 
     /// Completes the log.
-    pub(crate) fn finish(&self) -> io::Result<()> {
+    pub fn finish(&self) -> io::Result<()> {
         self.lock().log.as_mut().map_or(Ok(()), Log::finish)
     }
 }

@@ -1,8 +1,8 @@
 //! What the kernel asks of a file system in use.
 
+use super::LiveMount;
 use super::caller::{may_keep_setgid, sets_any_id};
-use super::{LiveMount, lock};
-use crate::mount::kernel::{
+use crate::kernel::{
     answer_attr, answer_data, answer_empty, answer_entry, answer_names, answer_value, errno,
     file_type, kernel_device, missing, moment,
 };
@@ -64,7 +64,7 @@ impl Filesystem for LiveMount {
         ] {
             let _ = config.add_capabilities(flag);
         }
-        if lock(&self.live).keeps_acls() {
+        if self.volume.lock().keeps_acls() {
             // The kernel then looks at ACLs for each access, and leaves the umask to us.
             let acls = InitFlags::FUSE_POSIX_ACL | InitFlags::FUSE_DONT_MASK;
             let _ = config.add_capabilities(acls);
@@ -75,7 +75,7 @@ impl Filesystem for LiveMount {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let mut live = lock(&self.live);
+        let mut live = self.volume.lock();
         let found = (|| {
             let dir = self.ino(parent)?;
             let Some(ino) = live.lookup(dir, self.name(name)?).map_err(errno)? else {
@@ -100,7 +100,7 @@ impl Filesystem for LiveMount {
         _handle: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
-        let attr = self.ino(ino).and_then(|ino| lock(&self.live).attr(ino).map_err(errno));
+        let attr = self.ino(ino).and_then(|ino| self.volume.lock().attr(ino).map_err(errno));
         answer_attr(reply, attr.map(|attr| self.shown(&attr).0));
     }
 
@@ -137,7 +137,7 @@ impl Filesystem for LiveMount {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        let target = self.ino(ino).and_then(|ino| lock(&self.live).read_link(ino).map_err(errno));
+        let target = self.ino(ino).and_then(|ino| self.volume.lock().read_link(ino).map_err(errno));
         answer_data(reply, target);
     }
 
@@ -268,7 +268,8 @@ impl Filesystem for LiveMount {
     ) {
         let read = self.ino(ino).and_then(|ino| {
             let mut buf = vec![0; size as usize];
-            let len = lock(&self.live).read(ino, ByteLen::new(offset), &mut buf).map_err(errno)?;
+            let len =
+                self.volume.lock().read(ino, ByteLen::new(offset), &mut buf).map_err(errno)?;
             buf.truncate(len);
             Ok(buf)
         });
@@ -360,7 +361,7 @@ impl Filesystem for LiveMount {
         mut reply: ReplyDirectory,
     ) {
         let listed = self.ino(ino).and_then(|dir| {
-            self.listings.get(&mut *lock(&self.live), dir, handle.0, offset).map_err(errno)
+            self.listings.get(&mut *self.volume.lock(), dir, handle.0, offset).map_err(errno)
         });
         match listed {
             Ok(listing) => {
@@ -386,7 +387,7 @@ impl Filesystem for LiveMount {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let mut live = lock(&self.live);
+        let mut live = self.volume.lock();
         let listed = (|| {
             let dir = self.ino(ino)?;
             let listing = self.listings.get(&mut *live, dir, handle.0, offset).map_err(errno)?;
@@ -428,7 +429,7 @@ impl Filesystem for LiveMount {
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
-        let space = lock(&self.live).space();
+        let space = self.volume.lock().space();
         reply.statfs(
             space.blocks,
             space.free,
@@ -473,12 +474,12 @@ impl Filesystem for LiveMount {
         size: u32,
         reply: ReplyXattr,
     ) {
-        let xattrs = self.ino(ino).and_then(|ino| lock(&self.live).xattrs(ino).map_err(errno));
+        let xattrs = self.ino(ino).and_then(|ino| self.volume.lock().xattrs(ino).map_err(errno));
         answer_value(reply, size, name, xattrs);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let xattrs = self.ino(ino).and_then(|ino| lock(&self.live).xattrs(ino).map_err(errno));
+        let xattrs = self.ino(ino).and_then(|ino| self.volume.lock().xattrs(ino).map_err(errno));
         answer_names(reply, size, xattrs);
     }
 

@@ -9,7 +9,7 @@ const FSETID: u32 = 4;
 
 /// Whether the caller has `CAP_FSETID`: then what it writes and cuts keeps set-user-id and
 /// set-group-id.
-pub(super) fn sets_any_id(request: &Request) -> bool {
+pub(crate) fn sets_any_id(request: &Request) -> bool {
     let dir = format!("/proc/{}", request.pid());
     let Ok(status) = std::fs::read_to_string(format!("{dir}/status")) else { return false };
     Caller::of(&status).sets_any_id && is_of_our_users(&dir)
@@ -18,7 +18,7 @@ pub(super) fn sets_any_id(request: &Request) -> bool {
 /// Whether the caller may leave set-group-id on a file of a group: it is in the group, or has
 /// `CAP_FSETID` (`in_group_or_capable` of Linux). A caller that cannot be seen from here has
 /// the group that it makes files with, and no capabilities.
-pub(super) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
+pub(crate) fn may_keep_setgid(request: &Request, gid: u32) -> bool {
     if request.gid() == gid {
         return true;
     }

@@ -12,50 +12,21 @@ mod listing;
 use super::kernel::{
     NAME_MAX, TTL, answer_empty, answer_entry, errno, file_attr, generation, name_of,
 };
+use crate::volume::{Locked, Volume};
 use fuser::{Errno, FileAttr, Generation, INodeNo, ReplyEmpty, ReplyEntry, Request};
 use listing::Listings;
-use seekless_device::WriteQueue;
-use seekless_formats::InUse;
+use seekless_fs::Attr;
 use seekless_fs::operate::{FsyncParts, NewFile, Operate, Ownership};
-use seekless_fs::{Attr, FsError};
 use seekless_units::Ino;
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::ops::{Deref, DerefMut};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A file system in use, shared with whoever ticks and closes it.
-pub(crate) type Shared = Arc<Mutex<Box<dyn InUse>>>;
-
-/// Locks it. A panic elsewhere has been reported there.
-pub(crate) fn lock(live: &Shared) -> Locked<'_> {
-    Locked(live.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A file system in use, locked.
-pub(crate) struct Locked<'a>(MutexGuard<'a, Box<dyn InUse>>);
-
-impl Deref for Locked<'_> {
-    type Target = dyn Operate;
-
-    fn deref(&self) -> &Self::Target {
-        &**self.0
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut **self.0
-    }
-}
-
 /// A file system in use as FUSE sees it.
-pub(crate) struct LiveMount {
-    live: Shared,
-    /// Where its writes wait, under a discipline that writes within operations.
-    queue: Option<Arc<WriteQueue>>,
+pub struct LiveMount {
+    volume: Volume,
     root: Ino,
     block_size: u32,
     /// Longest name, in bytes.
@@ -68,14 +39,15 @@ pub(crate) struct LiveMount {
 }
 
 impl LiveMount {
-    pub(crate) fn new(live: Shared, queue: Option<Arc<WriteQueue>>) -> Self {
+    /// Serves a volume, which must be ticked and unmounted by who opened it.
+    #[must_use]
+    pub fn new(volume: Volume) -> Self {
         let (root, space, ignores_case) = {
-            let mut live = lock(&live);
+            let mut live = volume.lock();
             (live.root(), live.space(), live.ignores_case())
         };
         Self {
-            live,
-            queue,
+            volume,
             root,
             block_size: space.block_size,
             name_max: (space.name_max as usize).max(NAME_MAX),
@@ -137,7 +109,7 @@ impl LiveMount {
         live.spend_reserve(uid == 0);
         let done = operation(&mut *live);
         drop(live);
-        write_queued(self.queue.as_deref()).map_err(errno)?;
+        self.volume.write_queued().map_err(errno)?;
         done
     }
 
@@ -145,7 +117,7 @@ impl LiveMount {
     /// keeping it from the others.
     fn ready_to_change(&self) -> Locked<'_> {
         loop {
-            let mut live = lock(&self.live);
+            let mut live = self.volume.lock();
             // What has failed is told to the change itself.
             let Ok(Some(work)) = live.work_before_change() else { return live };
             drop(live);
@@ -156,13 +128,13 @@ impl LiveMount {
     /// Has a file on the disk. Others use the file system while it is committed.
     fn durable(&self, request: &Request, ino: Ino) -> Result<(), Errno> {
         let locked = || {
-            let mut live = lock(&self.live);
+            let mut live = self.volume.lock();
             live.spend_reserve(request.uid() == 0);
             live
         };
         let begun = locked().start_fsync(ino).map_err(errno)?;
         while let Some(begun) = begun {
-            let work = lock(&self.live).work_towards(begun).map_err(errno)?;
+            let work = self.volume.lock().work_towards(begun).map_err(errno)?;
             let Some(work) = work else { break };
             work();
         }
@@ -173,11 +145,11 @@ impl LiveMount {
         } {
             work();
         }
-        write_queued(self.queue.as_deref()).map_err(errno)
+        self.volume.write_queued().map_err(errno)
     }
 
     fn forget_times(&self, ino: u64, times: u64) {
-        let mut live = lock(&self.live);
+        let mut live = self.volume.lock();
         let mut known = self.known();
         let Some(count) = known.get_mut(&ino) else { return };
         *count = count.saturating_sub(times);
@@ -190,7 +162,7 @@ impl LiveMount {
         let released = live.release(Ino::new(ino));
         drop(live);
         // Nobody hears of a failure here but the log; the next change fails.
-        if let Err(error) = released.and_then(|()| write_queued(self.queue.as_deref())) {
+        if let Err(error) = released.and_then(|()| self.volume.write_queued()) {
             errno(error);
         }
     }
@@ -236,50 +208,15 @@ impl LiveMount {
     }
 }
 
-/// Performs all writes and flushes that wait, without locking the file system.
-///
-/// # Errors
-/// [`FsError::Device`] of the first that failed.
-pub(crate) fn write_queued(queue: Option<&WriteQueue>) -> Result<(), FsError> {
-    Ok(queue.map_or(Ok(()), |queue| queue.perform(queue.end()))?)
-}
-
-/// Does each second what is due, until the file system is closed.
-pub(crate) fn tick(
-    live: &Shared,
-    queue: Option<&WriteQueue>,
-    stopped: &std::sync::mpsc::Receiver<()>,
-) {
-    let second = std::time::Duration::from_secs(1);
-    lock(live).leave_work();
-    while stopped.recv_timeout(second) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-        let ticked = lock(live).tick();
-        match ticked.and_then(|()| work(live)).and_then(|()| write_queued(queue)) {
-            Ok(()) | Err(FsError::ReadOnly(_)) => {}
-            Err(error) => crate::say::warning!("mount: {error}"),
-        }
-    }
-}
-
-/// Does what waits for the device, while others use the file system.
-fn work(live: &Shared) -> Result<(), FsError> {
-    loop {
-        let work = lock(live).work()?;
-        match work {
-            Some(work) => work(),
-            None => return Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mount::{Engine, LiveMountOptions};
+    use crate::LiveMountOptions;
     use seekless_cache::Discipline;
     use seekless_device::{BlockDevice, DeviceError, MemoryDevice, RealClock};
     use seekless_fat::{FatWidth, MakeOptions};
     use seekless_units::{ByteLen, Lba};
+    use std::sync::Arc;
     use std::sync::Condvar;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -348,12 +285,10 @@ mod tests {
         });
         let options = LiveMountOptions::parse(&[format!("rw,{}", discipline.name())]).unwrap();
         let device: Arc<dyn BlockDevice> = gate.clone();
-        let queue = crate::mount::write_queue(&device, &options).unwrap();
-        let device = queue.clone().map_or(device, |queue| queue);
         let clock = Arc::new(RealClock::new());
-        let wall = Box::new(crate::mount::now);
-        let engine = Engine::open(device, clock, &options, false, wall).unwrap();
-        (gate, LiveMount::new(engine.live, queue))
+        let wall = Box::new(crate::now);
+        let volume = Volume::open(device, clock, &options, false, wall).unwrap();
+        (gate, LiveMount::new(volume))
     }
 
     fn make(mount: &LiveMount, name: &[u8]) -> Result<Ino, Errno> {
@@ -375,7 +310,7 @@ mod tests {
                 let second = scope.spawn(|| make(&mount, b"second"));
                 gate.wait(&gate.flushing);
                 // Both the old file and the one that is not on the disk yet are found.
-                let found = mount.live.try_lock().ok().map(|mut live| {
+                let found = mount.volume.try_lock().map(|mut live| {
                     let root = live.root();
                     [&b"first"[..], b"second"].map(|name| live.lookup(root, name).unwrap())
                 });
@@ -398,7 +333,7 @@ mod tests {
             assert!(make(&mount, b"second").is_err(), "{discipline:?}");
             gate.fails.store(false, Ordering::Relaxed);
             assert!(make(&mount, b"third").is_err(), "{discipline:?}");
-            assert!(lock(&mount.live).unmount().is_err(), "{discipline:?}");
+            assert!(mount.volume.unmount().is_err(), "{discipline:?}");
         }
     }
 }

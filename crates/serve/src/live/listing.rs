@@ -10,17 +10,17 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An entry of a directory.
-pub(super) struct Entry<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) ino: Ino,
-    pub(super) kind: Option<FileKind>,
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) ino: Ino,
+    pub(crate) kind: Option<FileKind>,
     /// Where to go on behind it; not zero.
-    pub(super) cookie: u64,
+    pub(crate) cookie: u64,
 }
 
 /// What a directory held.
 #[derive(Default)]
-pub(super) struct Listing {
+pub(crate) struct Listing {
     names: Vec<u8>,
     entries: Vec<(Range<usize>, Ino, Option<FileKind>)>,
 }
@@ -39,7 +39,7 @@ impl Listing {
     }
 
     /// The entries behind a cookie.
-    pub(super) fn after(&self, cookie: u64) -> impl Iterator<Item = Entry<'_>> {
+    pub(crate) fn after(&self, cookie: u64) -> impl Iterator<Item = Entry<'_>> {
         let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
         self.entries.iter().zip(1u64..).skip(skip).map(|((name, ino, kind), cookie)| Entry {
             name: self.names.get(name.clone()).unwrap_or_default(),
@@ -52,7 +52,7 @@ impl Listing {
 
 /// The listings of directories that are open.
 #[derive(Default)]
-pub(super) struct Listings(Mutex<Open>);
+pub(crate) struct Listings(Mutex<Open>);
 
 #[derive(Default)]
 struct Open {
@@ -66,7 +66,7 @@ impl Listings {
     }
 
     /// A handle for a directory that was opened.
-    pub(super) fn open(&self) -> u64 {
+    pub(crate) fn open(&self) -> u64 {
         let mut open = self.open_ones();
         open.last += 1;
         let handle = open.last;
@@ -75,7 +75,7 @@ impl Listings {
     }
 
     /// The listing that a handle goes on with: a new one where it begins, or has none.
-    pub(super) fn get(
+    pub(crate) fn get(
         &self,
         live: &mut dyn Operate,
         dir: Ino,
@@ -92,7 +92,7 @@ impl Listings {
     }
 
     /// A directory was closed.
-    pub(super) fn close(&self, handle: u64) {
+    pub(crate) fn close(&self, handle: u64) {
         self.open_ones().of.remove(&handle);
     }
 }

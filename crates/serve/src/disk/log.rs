@@ -3,29 +3,29 @@ use serde_json::json;
 use std::io::{self, Write};
 
 /// A line of JSON for each request, in the order in which they came.
-pub(super) struct Log {
+pub(crate) struct Log {
     out: Box<dyn Write + Send>,
     sequence: u64,
     failed: Option<io::Error>,
 }
 
 /// What a line says.
-pub(super) struct Entry<'a> {
-    pub(super) phase: &'a str,
-    pub(super) kind: Kind,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) seek_distance_bytes: u64,
-    pub(super) submitted_ns: u64,
-    pub(super) completed_ns: u64,
+pub(crate) struct Entry<'a> {
+    pub(crate) phase: &'a str,
+    pub(crate) kind: Kind,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) seek_distance_bytes: u64,
+    pub(crate) submitted_ns: u64,
+    pub(crate) completed_ns: u64,
 }
 
 impl Log {
-    pub(super) fn new(out: Box<dyn Write + Send>) -> Self {
+    pub(crate) fn new(out: Box<dyn Write + Send>) -> Self {
         Self { out, sequence: 0, failed: None }
     }
 
-    pub(super) fn write(&mut self, entry: &Entry<'_>) {
+    pub(crate) fn write(&mut self, entry: &Entry<'_>) {
         let line = json!({
             "sequence": self.sequence,
             "phase": entry.phase,
@@ -42,7 +42,7 @@ impl Log {
         }
     }
 
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         if let Err(error) = self.out.flush() {
             self.failed.get_or_insert(error);
         }

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// As good as for ever: nothing changes but through the mount.
-pub(super) const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const TTL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Longest name of an entry, in bytes.
-pub(super) const NAME_MAX: usize = 255;
+pub(crate) const NAME_MAX: usize = 255;
 
 /// Answers with an entry, which the kernel may keep for so long.
-pub(super) fn answer_entry(
+pub(crate) fn answer_entry(
     reply: ReplyEntry,
     found: Result<(FileAttr, Generation), Errno>,
     keep: Duration,
@@ -28,21 +28,21 @@ pub(super) fn answer_entry(
     }
 }
 
-pub(super) fn answer_attr(reply: ReplyAttr, attr: Result<FileAttr, Errno>) {
+pub(crate) fn answer_attr(reply: ReplyAttr, attr: Result<FileAttr, Errno>) {
     match attr {
         Ok(attr) => reply.attr(&TTL, &attr),
         Err(error) => reply.error(error),
     }
 }
 
-pub(super) fn answer_data(reply: ReplyData, bytes: Result<Vec<u8>, Errno>) {
+pub(crate) fn answer_data(reply: ReplyData, bytes: Result<Vec<u8>, Errno>) {
     match bytes {
         Ok(bytes) => reply.data(&bytes),
         Err(error) => reply.error(error),
     }
 }
 
-pub(super) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
+pub(crate) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
     match done {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error),
@@ -51,7 +51,7 @@ pub(super) fn answer_empty(reply: ReplyEmpty, done: Result<(), Errno>) {
 
 /// Answers with an attribute's value, or with its length where no room is
 /// offered.
-pub(super) fn answer_value(
+pub(crate) fn answer_value(
     reply: ReplyXattr,
     size: u32,
     name: &OsStr,
@@ -65,7 +65,7 @@ pub(super) fn answer_value(
 }
 
 /// As [`answer_value`], with the names of all.
-pub(super) fn answer_names(reply: ReplyXattr, size: u32, xattrs: Result<Vec<Xattr>, Errno>) {
+pub(crate) fn answer_names(reply: ReplyXattr, size: u32, xattrs: Result<Vec<Xattr>, Errno>) {
     let names = xattrs.map(|xattrs| {
         xattrs.iter().flat_map(|xattr| [xattr.name.as_slice(), b"\0"].concat()).collect()
     });
@@ -86,12 +86,12 @@ fn answer_sized(reply: ReplyXattr, size: u32, value: Result<Vec<u8>, Errno>) {
 static UNREADABLE: AtomicBool = AtomicBool::new(false);
 
 /// Whether anything of the image could not be read so far.
-pub(crate) fn was_unreadable() -> bool {
+pub fn was_unreadable() -> bool {
     UNREADABLE.load(Ordering::Relaxed)
 }
 
 /// What a program sees of an error; the rest goes to standard error.
-pub(super) fn errno(error: FsError) -> Errno {
+pub(crate) fn errno(error: FsError) -> Errno {
     if matches!(error, FsError::Device(_) | FsError::Io { .. }) {
         UNREADABLE.store(true, Ordering::Relaxed);
     }
@@ -112,17 +112,17 @@ pub(super) fn errno(error: FsError) -> Errno {
         FsError::Invalid(_) => Errno::EINVAL,
         FsError::Unsupported(_) => Errno::EOPNOTSUPP,
         other => {
-            crate::say::warning!("mount: {other}");
+            tracing::warn!("mount: {other}");
             Errno::EIO
         }
     }
 }
 
-pub(super) fn generation(attr: &Attr) -> Generation {
+pub(crate) fn generation(attr: &Attr) -> Generation {
     Generation(u64::from(attr.generation))
 }
 
-pub(super) fn file_type(kind: FileKind) -> FileType {
+pub(crate) fn file_type(kind: FileKind) -> FileType {
     match kind {
         FileKind::Regular => FileType::RegularFile,
         FileKind::Directory => FileType::Directory,
@@ -142,7 +142,7 @@ fn system_time(time: Timestamp) -> SystemTime {
     whole.and_then(|whole| whole.checked_add(nanos)).unwrap_or(UNIX_EPOCH)
 }
 
-pub(super) fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr {
+pub(crate) fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr {
     let (major, minor) = (attr.device.major, attr.device.minor);
     FileAttr {
         ino,
@@ -165,12 +165,12 @@ pub(super) fn file_attr(attr: &Attr, ino: INodeNo, block_size: u32) -> FileAttr 
 }
 
 /// A device's number as the kernel's `new_decode_dev()` has it.
-pub(super) fn kernel_device(raw: u32) -> DeviceNumber {
+pub(crate) fn kernel_device(raw: u32) -> DeviceNumber {
     DeviceNumber { major: (raw >> 8) & 0xfff, minor: (raw & 0xff) | ((raw >> 12) & 0xf_ff00) }
 }
 
 /// The attributes of nothing: inode number 0.
-pub(super) fn missing() -> FileAttr {
+pub(crate) fn missing() -> FileAttr {
     FileAttr {
         ino: INodeNo(0),
         size: 0,
@@ -190,7 +190,7 @@ pub(super) fn missing() -> FileAttr {
     }
 }
 
-pub(super) fn name_of(name: &OsStr, name_max: usize) -> Result<&[u8], Errno> {
+pub(crate) fn name_of(name: &OsStr, name_max: usize) -> Result<&[u8], Errno> {
     if name.len() > name_max { Err(Errno::ENAMETOOLONG) } else { Ok(name.as_bytes()) }
 }
 
@@ -210,11 +210,11 @@ fn timestamp(time: SystemTime) -> Timestamp {
 }
 
 /// The time of day.
-pub(crate) fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     timestamp(SystemTime::now())
 }
 
-pub(super) fn moment(time: TimeOrNow) -> Timestamp {
+pub(crate) fn moment(time: TimeOrNow) -> Timestamp {
     match time {
         TimeOrNow::SpecificTime(time) => timestamp(time),
         TimeOrNow::Now => now(),

@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// An image as FUSE sees it.
-pub(crate) struct ImageMount {
+pub struct ImageMount {
     image: Arc<dyn Inspect>,
     recorder: Option<Arc<Recorder>>,
     /// How far the kernel may read ahead while recording, in bytes.
@@ -34,11 +34,7 @@ pub(crate) struct ImageMount {
 
 impl ImageMount {
     /// Serves an image, telling the recorder of all that is asked for.
-    pub(crate) fn new(
-        image: Arc<dyn Inspect>,
-        recorder: Option<Arc<Recorder>>,
-        read_ahead: u32,
-    ) -> Self {
+    pub fn new(image: Arc<dyn Inspect>, recorder: Option<Arc<Recorder>>, read_ahead: u32) -> Self {
         Self { image, recorder, read_ahead }
     }
 
