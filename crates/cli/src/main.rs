@@ -15,7 +15,6 @@ mod fat_args;
 mod interrupt;
 mod progress;
 mod recording;
-mod relayout;
 mod say;
 mod scoring;
 mod show;
@@ -26,7 +25,6 @@ mod ufs_args;
 mod usage;
 mod uuid;
 mod verify;
-mod watching;
 mod workbench;
 mod written;
 

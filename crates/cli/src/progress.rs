@@ -55,6 +55,10 @@ impl Progress for Bars<'_> {
         self.bar().inc(bytes.get());
     }
 
+    fn reach(&self, bytes: ByteLen) {
+        self.bar().set_position(bytes.get());
+    }
+
     fn end(&self) {
         self.bar().finish_and_clear();
     }

@@ -15,25 +15,27 @@ static JSON: AtomicBool = AtomicBool::new(false);
 pub(crate) fn begin(global: &Global) {
     JSON.store(global.json, Ordering::Relaxed);
     // There is none before it.
-    let _ = tracing::subscriber::set_global_default(Warnings);
+    let _ = tracing::subscriber::set_global_default(Messages);
 }
 
-/// Prints the warnings of libraries, which are events of `tracing`.
-struct Warnings;
+/// Prints the messages and warnings of libraries, which are events of `tracing`.
+struct Messages;
 
-impl Subscriber for Warnings {
+impl Subscriber for Messages {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event()
-            && *metadata.level() <= Level::WARN
+            && *metadata.level() <= Level::INFO
             && metadata.target().starts_with("seekless")
     }
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut |field: &Field, value: &dyn fmt::Debug| {
-            if field.name() == "message" {
-                warn(format_args!("{value:?}"));
-            }
-        });
+        event.record(
+            &mut |field: &Field, value: &dyn fmt::Debug| match *event.metadata().level() {
+                _ if field.name() != "message" => {}
+                Level::INFO => tell(&format!("{value:?}")),
+                _ => warn(format_args!("{value:?}")),
+            },
+        );
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

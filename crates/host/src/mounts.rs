@@ -83,6 +83,18 @@ pub struct Mount {
     pub is_writable: bool,
 }
 
+impl Mount {
+    /// Where a path of this machine is on the file system, from its root; `None` for a path
+    /// that is not below the mount point.
+    #[must_use]
+    pub fn inside(&self, path: &Path) -> Option<Vec<u8>> {
+        let below = path.strip_prefix(&self.dir).ok()?;
+        let whole =
+            if below.as_os_str().is_empty() { self.root.clone() } else { self.root.join(below) };
+        Some(whole.into_os_string().into_vec())
+    }
+}
+
 /// All mounts that this process sees, in the order in which they were made.
 ///
 /// # Errors

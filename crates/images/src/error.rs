@@ -47,6 +47,13 @@ impl Error {
         Self::new(ErrorKind::Usage, message)
     }
 
+    /// A signal that ended the work before it was complete.
+    #[must_use]
+    pub fn interrupted(signal: i32) -> Self {
+        let message = format!("interrupted by signal {signal}; everything was cleaned up");
+        Self::new(ErrorKind::System, message)
+    }
+
     /// An I/O error on `subject`. A full disk is [`ErrorKind::NoSpace`].
     #[must_use]
     pub fn io(subject: impl Display, error: &io::Error) -> Self {

@@ -10,6 +10,9 @@ pub trait Progress: Send + Sync {
     /// `bytes` more are processed.
     fn advance(&self, bytes: ByteLen);
 
+    /// `bytes` in all are processed.
+    fn reach(&self, bytes: ByteLen);
+
     /// The work is complete.
     fn end(&self);
 }
@@ -21,5 +24,6 @@ pub struct Unwatched;
 impl Progress for Unwatched {
     fn begin(&self, _total: ByteLen) {}
     fn advance(&self, _bytes: ByteLen) {}
+    fn reach(&self, _bytes: ByteLen) {}
     fn end(&self) {}
 }

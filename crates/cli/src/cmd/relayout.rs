@@ -8,11 +8,12 @@ use crate::cmd::optimize::warn_of_others;
 use crate::failure::{Failure, Kind};
 use crate::interrupt::uninterrupted;
 use crate::progress;
-use crate::relayout::{Broken, Costs, Job, Target};
 use crate::traces;
 use clap::Args;
 use seekless_host::mounts;
+use seekless_images::Progress;
 use seekless_layout::score::parse_chunk;
+use seekless_online::relayout::{Broken, Costs, Job, Target};
 use seekless_units::{ByteLen, parse_size};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -81,7 +82,7 @@ fn is_worth_it(moved: u64, before: &Costs, after: &Costs) -> bool {
 /// What to say of work that ended before its time.
 fn broken(broken: Broken) -> Failure {
     let moved = ByteLen::new(broken.moved);
-    broken.failure.hint(format!("{moved} bytes were moved; all files are whole"))
+    broken.failure.hint(format!("{moved} bytes were moved; all files are whole")).into()
 }
 
 pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Failure> {
@@ -112,9 +113,9 @@ pub(crate) fn run(args: &RelayoutArgs, global: &Global) -> Result<ExitCode, Fail
     let outcome = if args.dry_run {
         job.foresee(&target, &seen)?
     } else {
-        let bar = progress::bytes(global, ByteLen::ZERO);
+        let bar = progress::shown(global);
         let done = job.carry_out(&target, seen, &mut || uninterrupted(&mut signals), &bar);
-        bar.finish_and_clear();
+        bar.end();
         done.map_err(broken)?
     };
     report::print(args, &outcome, global);

@@ -9,7 +9,7 @@ mod subject;
 
 pub(crate) use collect::{Collected, ReadAhead, Recorder, Source, Whose};
 pub(crate) use destination::{is_stdout, store};
-pub(crate) use naming::{Names, on_mount};
+pub(crate) use naming::Names;
 pub(crate) use subject::{End, Subject};
 
 use crate::failure::Failure;

@@ -13,7 +13,7 @@ use seekless_layout::recording::{
 use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -215,14 +215,6 @@ fn on_host(mount: &Mount, path: &[u8]) -> Option<PathBuf> {
     Some(mount.dir.join(path.strip_prefix(&mount.root).ok()?))
 }
 
-/// Where a path of this machine is on the file system.
-pub(crate) fn on_mount(mount: &Mount, path: &Path) -> Option<Vec<u8>> {
-    let below = path.strip_prefix(&mount.dir).ok()?;
-    let whole =
-        if below.as_os_str().is_empty() { mount.root.clone() } else { mount.root.join(below) };
-    Some(whole.into_os_string().into_vec())
-}
-
 fn noticed_names<'a>(
     mount: &'a Mount,
     noticed: &'a [Noticed],
@@ -231,7 +223,7 @@ fn noticed_names<'a>(
         let path = Path::new(std::ffi::OsStr::from_bytes(event.path.as_ref()?));
         let size = path.metadata().map_or(u64::MAX, |meta| meta.len());
         let kind = if event.directory { FileKind::Directory } else { FileKind::Regular };
-        Some((Ino::new(u32::try_from(event.ino).ok()?), on_mount(mount, path)?, kind, size))
+        Some((Ino::new(u32::try_from(event.ino).ok()?), mount.inside(path)?, kind, size))
     })
 }
 
@@ -267,7 +259,7 @@ fn walk(
             continue;
         }
         let Ok(ino) = u32::try_from(meta.ino()) else { continue };
-        let Some(name) = on_mount(mount, &path) else { continue };
+        let Some(name) = mount.inside(&path) else { continue };
         if wanted.remove(&meta.ino()) {
             names.push((Ino::new(ino), name, kind_of(&meta), meta.len()));
         }

@@ -132,7 +132,7 @@ impl Program<'_> {
             counter.take()?;
             if let Err(interrupted) = uninterrupted(signals) {
                 family.stop()?;
-                return Err(interrupted);
+                return Err(interrupted.into());
             }
             if since.elapsed() >= self.timeout {
                 family.stop()?;

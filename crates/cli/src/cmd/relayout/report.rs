@@ -3,67 +3,63 @@
 use super::RelayoutArgs;
 use crate::args::Global;
 use crate::cmd::optimize::{tabulate, tell_gain};
-use crate::relayout::{Outcome, Row, Stop};
 use crate::say::say;
 use seekless_layout::replay::Purpose;
+use seekless_online::relayout::{Outcome, Row, Stop};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-impl Outcome {
-    fn bytes(&self, blocks: u64) -> ByteLen {
-        ByteLen::new(blocks.saturating_mul(self.block_size))
-    }
+fn bytes_of(outcome: &Outcome, blocks: u64) -> ByteLen {
+    ByteLen::new(blocks.saturating_mul(outcome.block_size))
+}
 
-    fn stopped(&self) -> Option<&'static str> {
-        self.stopped.map(Stop::name)
-    }
+fn stopped(outcome: &Outcome) -> Option<&'static str> {
+    outcome.stopped.map(Stop::name)
+}
 
-    /// What stays and what it costs: name for JSON, name for people, requests.
-    fn staying(&self) -> impl Iterator<Item = (&'static str, &'static str, Row)> + '_ {
-        let metadata = self.after.purposes.iter().filter(|(purpose, _)| purpose.is_metadata());
-        let metadata = metadata.map(|(&purpose, &row)| {
-            let (name, text) = match purpose {
-                Purpose::Inode => ("inodes", "inodes"),
-                Purpose::Directory => ("directories", "directories"),
-                Purpose::Map => ("maps", "extent trees"),
-                _ => ("attributes", "extended attributes"),
-            };
-            (name, text, row)
-        });
-        let files = self.after.staying.iter();
-        metadata.chain(files.map(|(reason, row)| (reason.name(), reason.text(), *row)))
-    }
-
-    /// Seeks for contents of files, before and after.
-    fn data_seeks(&self) -> (u64, u64) {
-        let of = |purposes: &BTreeMap<Purpose, Row>| {
-            purposes.get(&Purpose::Data).map_or(0, |row| row.seeks)
+/// What stays and what it costs: name for JSON, name for people, requests.
+fn staying(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &'static str, Row)> + '_ {
+    let metadata = outcome.after.purposes.iter().filter(|(purpose, _)| purpose.is_metadata());
+    let metadata = metadata.map(|(&purpose, &row)| {
+        let (name, text) = match purpose {
+            Purpose::Inode => ("inodes", "inodes"),
+            Purpose::Directory => ("directories", "directories"),
+            Purpose::Map => ("maps", "extent trees"),
+            _ => ("attributes", "extended attributes"),
         };
-        (of(&self.before.purposes), of(&self.after.purposes))
-    }
+        (name, text, row)
+    });
+    let files = outcome.after.staying.iter();
+    metadata.chain(files.map(|(reason, row)| (reason.name(), reason.text(), *row)))
+}
 
-    /// Files of which something stayed, by reason.
-    fn files_left(&self) -> BTreeMap<&'static str, u64> {
-        let mut files = BTreeMap::new();
-        for reason in self.counts.reasons.values() {
-            *files.entry(reason.name()).or_default() += 1;
-        }
-        files
+/// Seeks for contents of files, before and after.
+fn data_seeks(outcome: &Outcome) -> (u64, u64) {
+    let of =
+        |purposes: &BTreeMap<Purpose, Row>| purposes.get(&Purpose::Data).map_or(0, |row| row.seeks);
+    (of(&outcome.before.purposes), of(&outcome.after.purposes))
+}
+
+/// Files of which something stayed, by reason.
+fn files_left(outcome: &Outcome) -> BTreeMap<&'static str, u64> {
+    let mut files = BTreeMap::new();
+    for reason in outcome.counts.reasons.values() {
+        *files.entry(reason.name()).or_default() += 1;
     }
+    files
 }
 
 pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
     let results = args.trace.iter().zip(&outcome.before.scores).zip(&outcome.after.scores);
-    let (data_before, data_after) = outcome.data_seeks();
-    let bytes = |blocks| outcome.bytes(blocks);
+    let (data_before, data_after) = data_seeks(outcome);
+    let bytes = |blocks| bytes_of(outcome, blocks);
     if global.json {
         let traces: Vec<_> = results
             .map(|((path, before), after)| json!({"trace": path, "before": before, "after": after}))
             .collect();
-        let stays: Map<String, Value> = outcome
-            .staying()
+        let stays: Map<String, Value> = staying(outcome)
             .map(|(name, _, Row { requests, bytes, seeks })| {
                 let row = json!({ "requests": requests, "bytes": bytes, "seeks": seeks });
                 (name.to_string(), row)
@@ -78,9 +74,9 @@ pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
             "moved_in_bytes": bytes(outcome.counts.moved_in).get(),
             "moved_out_bytes": bytes(outcome.counts.moved_out).get(),
             "left_bytes": bytes(outcome.extents.left).get(),
-            "left_files": outcome.files_left(),
+            "left_files": files_left(outcome),
             "stays": stays,
-            "stopped": outcome.stopped(),
+            "stopped": stopped(outcome),
         });
         say!("{report}");
         return;
@@ -94,7 +90,7 @@ pub(super) fn print(args: &RelayoutArgs, outcome: &Outcome, global: &Global) {
         return;
     }
     let mut table = Table::new(["requests", "bytes", "seeks"].map(String::from).to_vec(), false);
-    for (_, name, Row { requests, bytes, seeks }) in outcome.staying() {
+    for (_, name, Row { requests, bytes, seeks }) in staying(outcome) {
         let bytes = Figure::Bytes(ByteLen::new(bytes));
         table.push(name, vec![Figure::Count(requests), bytes, Figure::Count(seeks)]);
     }

@@ -6,11 +6,12 @@ use crate::cmd::optimize::warn_of_others;
 use crate::failure::Failure;
 use crate::interrupt::uninterrupted;
 use crate::progress;
-use crate::relayout::xfs::{Job, Outcome, Target};
-use crate::relayout::{Row, Stop};
 use crate::say::say;
 use crate::traces;
 use seekless_host::mounts::Mount;
+use seekless_images::Progress;
+use seekless_online::relayout::xfs::{Job, Outcome, Target};
+use seekless_online::relayout::{Row, Stop};
 use seekless_report::table::{Figure, Table};
 use seekless_units::{ByteLen, format_size};
 use serde_json::{Map, Value, json};
@@ -38,9 +39,9 @@ pub(super) fn run(
     let outcome = if args.dry_run {
         job.foresee(&target, seen)?
     } else {
-        let bar = progress::bytes(global, ByteLen::ZERO);
+        let bar = progress::shown(global);
         let done = job.carry_out(&target, seen, &mut || uninterrupted(signals), &bar);
-        bar.finish_and_clear();
+        bar.end();
         done.map_err(super::broken)?
     };
     if global.json {

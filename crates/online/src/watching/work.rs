@@ -2,10 +2,9 @@
 
 use super::files::Names;
 use super::{Config, now};
-use crate::failure::{Failure, Kind};
 use crate::relayout::{Costs, Halt, Job, Reason, Seen, Target};
-use indicatif::ProgressBar;
 use seekless_host::mounts::DeviceNumber;
+use seekless_images::{Error, ErrorKind, Unwatched};
 use seekless_layout::habits::{Estimate, Habits, Proposal, Round, Wait};
 use seekless_layout::replay::{Machine, replay};
 use seekless_layout::trace::Event;
@@ -17,7 +16,7 @@ use std::path::Path;
 
 /// What became of a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Files were moved.
     Moved,
     /// More of it could not be moved today.
@@ -29,7 +28,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Moved => "moved",
             Self::Part => "moved_in_part",
@@ -40,16 +39,23 @@ impl Verdict {
 }
 
 /// A proposal that was dealt with.
-pub(crate) struct Done {
-    pub(crate) habit: u32,
-    pub(crate) program: String,
-    pub(crate) files: usize,
-    pub(crate) estimate: Estimate,
-    pub(crate) verdict: Verdict,
+pub struct Done {
+    /// Number of the habit.
+    pub habit: u32,
+    /// Name of its program.
+    pub program: String,
+    /// Files that it reads.
+    pub files: usize,
+    /// Seeks before and after, and bytes to move.
+    pub estimate: Estimate,
+    /// What became of it.
+    pub verdict: Verdict,
 }
 
 impl Done {
-    pub(crate) fn json(&self) -> Value {
+    /// As JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
         let Estimate { before, after, bytes } = self.estimate;
         json!({
             "habit": self.habit,
@@ -80,15 +86,18 @@ impl fmt::Display for Done {
 }
 
 /// Keeps what is known.
-pub(crate) type Keep<'a> = dyn Fn(&Habits) -> Result<(), Failure> + 'a;
+pub(super) type Keep<'a> = dyn Fn(&Habits) -> Result<(), Error> + 'a;
 
 /// Carries out proposals.
-pub(crate) struct Worker<'a> {
-    pub(crate) mount: &'a Path,
+pub struct Worker<'a> {
+    /// Mount point of the volume.
+    pub mount: &'a Path,
     /// What must be mounted there.
-    pub(crate) device: DeviceNumber,
-    pub(crate) config: &'a Config,
-    pub(crate) dry_run: bool,
+    pub device: DeviceNumber,
+    /// The settings.
+    pub config: &'a Config,
+    /// Whether nothing is moved.
+    pub dry_run: bool,
 }
 
 impl Worker<'_> {
@@ -99,14 +108,14 @@ impl Worker<'_> {
     /// # Errors
     /// When the volume cannot be moved, or `halt` says so. Files are whole then, and what
     /// was moved is counted.
-    pub(crate) fn run(
+    pub fn run(
         &self,
         habits: &mut Habits,
         mut round: Round,
         halt: &mut Halt<'_>,
         keep: &Keep<'_>,
         tell: &mut dyn FnMut(Done),
-    ) -> Result<Wait, Failure> {
+    ) -> Result<Wait, Error> {
         let mut target = None;
         loop {
             let target = match &target {
@@ -126,11 +135,11 @@ impl Worker<'_> {
     }
 
     /// The volume, if it is still the one whose habits are known.
-    fn target(&self) -> Result<Target, Failure> {
+    fn target(&self) -> Result<Target, Error> {
         let target = Target::new(self.mount)?;
         if target.mount.device != self.device {
             let what = "is another volume now";
-            return Err(Failure::new(Kind::System, what).about(self.mount.display()));
+            return Err(Error::new(ErrorKind::System, what).about(self.mount.display()));
         }
         Ok(target)
     }
@@ -142,7 +151,7 @@ impl Worker<'_> {
         proposal: &Proposal,
         halt: &mut Halt<'_>,
         keep: &Keep<'_>,
-    ) -> Result<Option<Done>, Failure> {
+    ) -> Result<Option<Done>, Error> {
         let all = proposal.samples.iter().flatten().chain(&proposal.lay).copied();
         let names = Names::new(target, all)?;
         let mut name = |file| names.get(file);
@@ -173,7 +182,7 @@ impl Worker<'_> {
         let foreseen = match job.foresee(target, &seen) {
             Ok(foreseen) => foreseen,
             // Too full for it, or too much that may not move: another day.
-            Err(failure) if failure.is_no_space() => return Ok(None),
+            Err(failure) if failure.kind() == ErrorKind::NoSpace => return Ok(None),
             Err(failure) => return Err(failure),
         };
         let bytes = foreseen.moved();
@@ -196,12 +205,11 @@ impl Worker<'_> {
             return Ok(Some(done));
         }
         let reads = reads(&seen, &judge);
-        let bar = ProgressBar::hidden();
         // Killed from here on, it has spent all that is to be moved.
         let mut killed = habits.clone();
         killed.spent_in_vain(now(), proposal, bytes);
         keep(&killed)?;
-        let outcome = match job.carry_out(target, seen, halt, &bar) {
+        let outcome = match job.carry_out(target, seen, halt, &Unwatched) {
             Ok(outcome) => outcome,
             Err(broken) => {
                 habits.spent_in_vain(now(), proposal, broken.moved);
@@ -223,7 +231,7 @@ impl Worker<'_> {
 }
 
 /// What the last run would read of the volume: first block and number of blocks.
-pub(crate) fn reads(seen: &Seen, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
+pub(super) fn reads(seen: &Seen, judge: &[Vec<Event>]) -> Vec<(u64, u64)> {
     let Some(last) = judge.last() else { return Vec::new() };
     // Only a picture is made of it.
     let Ok(replayed) = replay(seen.image.as_ref(), last, Machine::for_score()) else {

@@ -11,14 +11,14 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 /// An image in which some files lie elsewhere.
-pub(super) struct Expected<'a> {
+pub(crate) struct Expected<'a> {
     image: &'a dyn Inspect,
     moved: HashMap<Ino, Vec<Mapping>>,
 }
 
 impl<'a> Expected<'a> {
     /// `image` with the data of these objects there.
-    pub(super) fn new(
+    pub(crate) fn new(
         image: &'a dyn Inspect,
         survey: &Survey,
         moved: &HashMap<ObjectId, Vec<Placed>>,

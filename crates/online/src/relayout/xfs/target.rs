@@ -1,24 +1,24 @@
 //! The mounted volume: what must hold before anything is moved.
 
 use super::tree::MountedTree;
-use crate::failure::{Failure, Kind};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use seekless_host::mounts::{self, Mount};
 use seekless_host::xfs::{Donor, Geometry, open_keeping_times, start_commit};
 use seekless_host::{HostError, handle, kernel_release, running};
+use seekless_images::{Error, ErrorKind};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A mounted XFS whose files can be moved.
-pub(crate) struct Target {
+pub struct Target {
     mount: Mount,
     /// As it was named.
     path: PathBuf,
     /// The directory on which it is mounted.
-    pub(super) on: File,
-    pub(super) geometry: Geometry,
+    pub(crate) on: File,
+    pub(crate) geometry: Geometry,
 }
 
 impl Target {
@@ -27,38 +27,37 @@ impl Target {
     /// # Errors
     /// When it is mounted read-only, is being moved by another process, cannot be moved, or
     /// this process is not root's.
-    pub(crate) fn new(path: &Path, mount: Mount) -> Result<Self, Failure> {
-        let refused = |kind, what: &str| Failure::new(kind, what).about(path.display());
+    pub fn new(path: &Path, mount: Mount) -> Result<Self, Error> {
+        let refused = |kind, what: &str| Error::new(kind, what).about(path.display());
         if !rustix::process::geteuid().is_root() {
             let what = "files are opened so that their times stay: run it with sudo";
-            return Err(refused(Kind::System, what).hint("needs root"));
+            return Err(refused(ErrorKind::System, what).hint("needs root"));
         }
         // Paths of traces begin at the root of the file system.
         let is_whole = |mount: &Mount| mount.root == Path::new("/");
         let mount = if is_whole(&mount) { mount } else { mounts::of_device(mount.device)? };
         if !is_whole(&mount) {
             let what = "only a part of the file system is mounted here";
-            return Err(refused(Kind::Unsupported, what));
+            return Err(refused(ErrorKind::Unsupported, what));
         }
-        let on =
-            File::open(&mount.dir).map_err(|error| Failure::io(mount.dir.display(), &error))?;
-        let stat = rustix::fs::fstatvfs(&on)
-            .map_err(|error| Failure::io(path.display(), &error.into()))?;
+        let on = File::open(&mount.dir).map_err(|error| Error::io(mount.dir.display(), &error))?;
+        let stat =
+            rustix::fs::fstatvfs(&on).map_err(|error| Error::io(path.display(), &error.into()))?;
         if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
-            return Err(refused(Kind::Unsupported, "is mounted read-only"));
+            return Err(refused(ErrorKind::Unsupported, "is mounted read-only"));
         }
-        let geometry = Geometry::of(&on).map_err(|error| Failure::io(path.display(), &error))?;
+        let geometry = Geometry::of(&on).map_err(|error| Error::io(path.display(), &error))?;
         if geometry.sick {
             let what = "the kernel has found errors in it";
             let hint = "unmount it and run xfs_repair first";
-            return Err(refused(Kind::Corrupt, what).hint(hint));
+            return Err(refused(ErrorKind::Corrupt, what).hint(hint));
         }
         if !geometry.exchange_range {
             let what = "is an XFS without the feature by which ranges of files are exchanged";
             let hint = "new file systems have it by mkfs.xfs -i exchange=1 of xfsprogs 6.10, old \
                         ones that are unmounted by xfs_admin -O exchange=1 where its manual \
                         names that";
-            return Err(refused(Kind::Unsupported, what).hint(hint));
+            return Err(refused(ErrorKind::Unsupported, what).hint(hint));
         }
         let target = Self { mount, path: path.into(), on, geometry };
         target.refuse_handles()?;
@@ -67,19 +66,18 @@ impl Target {
             return Err(target.refused(HostError::new("XFS_IOC_START_COMMIT", error)));
         }
         if !handle::lock(&target.on)? {
-            return Err(refused(Kind::System, "is being moved by another process"));
+            return Err(refused(ErrorKind::System, "is being moved by another process"));
         }
         Ok(target)
     }
 
     /// Refuses where files cannot be opened so that their times stay, as root in a container
     /// may not.
-    fn refuse_handles(&self) -> Result<(), Failure> {
+    fn refuse_handles(&self) -> Result<(), Error> {
         // No directory can be opened for writing, but whose right that is is asked first.
         match open_keeping_times(&self.on, &self.on) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let failure =
-                    Failure::io("files cannot be opened so that their times stay", &error);
+                let failure = Error::io("files cannot be opened so that their times stay", &error);
                 Err(failure.about(self.path.display()).hint("needs CAP_SYS_ADMIN"))
             }
             _ => Ok(()),
@@ -87,12 +85,12 @@ impl Target {
     }
 
     /// Whether the kernel exchanges ranges here: tried with files of its own.
-    pub(super) fn probe(&self) -> Result<(), Failure> {
+    pub(crate) fn probe(&self) -> Result<(), Error> {
         Donor::probe(&self.on, self.block_size()).map_err(|error| self.refused(error))
     }
 
     /// What to say where the kernel does not exchange ranges.
-    fn refused(&self, error: HostError) -> Failure {
+    fn refused(&self, error: HostError) -> Error {
         let failure = match Errno::from_io_error(&error.source) {
             Some(Errno::NOTTY) => {
                 let what = format!(
@@ -100,55 +98,54 @@ impl Target {
                      to (XFS_IOC_COMMIT_RANGE)",
                     kernel_release()
                 );
-                Failure::new(Kind::Unsupported, what).hint("Linux 6.12 and later do")
+                Error::new(ErrorKind::Unsupported, what).hint("Linux 6.12 and later do")
             }
             Some(Errno::OPNOTSUPP | Errno::INVAL) => {
-                Failure::new(Kind::Unsupported, error.to_string())
+                Error::new(ErrorKind::Unsupported, error.to_string())
             }
-            _ => Failure::from(error),
+            _ => Error::from(error),
         };
         failure.about(self.path.display())
     }
 
     /// Bytes in a block.
-    pub(super) fn block_size(&self) -> u64 {
+    pub(crate) fn block_size(&self) -> u64 {
         u64::from(self.geometry.block_size)
     }
 
     /// Blocks that users could still get.
-    pub(super) fn available(&self) -> Result<u64, Failure> {
+    pub(crate) fn available(&self) -> Result<u64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
-            .map_err(|error| Failure::io(self.path.display(), &error.into()))?;
+            .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize) / self.block_size())
     }
 
     /// Writes back what the file system has in memory.
-    pub(super) fn settle(&self) -> Result<(), Failure> {
-        rustix::fs::syncfs(&self.on)
-            .map_err(|error| Failure::io(self.path.display(), &error.into()))
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        rustix::fs::syncfs(&self.on).map_err(|error| Error::io(self.path.display(), &error.into()))
     }
 
     /// The tree as it is now.
-    pub(super) fn look(&self) -> Result<MountedTree, Failure> {
+    pub(crate) fn look(&self) -> Result<MountedTree, Error> {
         let running = running::programs_of(self.mount.device);
         MountedTree::new(&self.on, self.geometry, running).map_err(|error| self.failed(&error))
     }
 
     /// A donor in a directory, or in the root directory where that one has gone.
-    pub(super) fn donor(&self, tree: &MountedTree, dir: &Path) -> Result<Donor, Failure> {
+    pub(crate) fn donor(&self, tree: &MountedTree, dir: &Path) -> Result<Donor, Error> {
         let dir = tree.open_path(dir, OFlags::RDONLY | OFlags::DIRECTORY);
         let dir = dir.as_ref().unwrap_or(&self.on);
         Donor::new(dir, self.block_size())
-            .map_err(|error| Failure::from(error).about(self.path.display()))
+            .map_err(|error| Error::from(error).about(self.path.display()))
     }
 
     /// What the system said of the volume, with its name.
-    pub(super) fn failed(&self, error: &io::Error) -> Failure {
-        Failure::io(self.path.display(), error)
+    pub(crate) fn failed(&self, error: &io::Error) -> Error {
+        Error::io(self.path.display(), error)
     }
 
     /// An error of a replay, with the volume's name.
-    pub(super) fn about(&self, failure: impl Into<Failure>) -> Failure {
+    pub(crate) fn about(&self, failure: impl Into<Error>) -> Error {
         failure.into().about(self.path.display())
     }
 }

@@ -9,19 +9,19 @@ mod request;
 mod store;
 mod work;
 
-pub(crate) use config::Config;
-pub(crate) use daemon::Daemon;
-pub(crate) use files::Names;
-pub(crate) use request::Running;
+pub use config::Config;
+pub use daemon::Daemon;
+pub use files::Names;
+pub use request::Running;
 use store::Lock;
-pub(crate) use store::{ROOT, Store};
-pub(crate) use work::{Done, Worker};
+pub use store::{ROOT, Store};
+pub use work::{Done, Worker};
 
 use seekless_layout::habits::Seconds;
 use std::time::SystemTime;
 
 /// Seconds since 1970.
-pub(crate) fn now() -> Seconds {
+pub fn now() -> Seconds {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| since.as_secs())
 }

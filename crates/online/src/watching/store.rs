@@ -1,12 +1,12 @@
 //! Where what was learnt is kept: a directory for each volume.
 
 use super::now;
-use crate::failure::{Failure, Kind};
 use crate::relayout::Target;
 use seekless_fs::Inspect;
 use seekless_host::handle;
 use seekless_host::mounts::DeviceNumber;
 use seekless_images::output::Output;
+use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{self, Habits, Rules, Seconds, StateError};
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -14,13 +14,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// The directories of all volumes are in this one.
-pub(crate) const ROOT: &str = "/var/lib/seekless";
+pub const ROOT: &str = "/var/lib/seekless";
 
 /// Files here are locked by who works on a volume, one for each device.
 const RUN: &str = "/run/seekless";
 
 /// What is kept of one volume.
-pub(crate) struct Store {
+pub struct Store {
     dir: PathBuf,
     uuid: String,
     /// What the volume is mounted from.
@@ -29,7 +29,7 @@ pub(crate) struct Store {
 
 /// Keeps others off, as long as it is there: those who write the same state, and those who
 /// watch the same volume with another.
-pub(crate) struct Lock {
+pub struct Lock {
     _state: File,
     _volume: File,
 }
@@ -41,24 +41,28 @@ fn private(dir: &Path) -> io::Result<()> {
 
 impl Store {
     /// The directory of a volume below `root`, which is made if need be.
-    pub(crate) fn new(root: &Path, target: &Target) -> Result<Self, Failure> {
+    pub fn new(root: &Path, target: &Target) -> Result<Self, Error> {
         let image = target.look().map_err(|error| target.about(error))?;
         let uuid = image.geometry().uuid_text();
         let dir = root.join(&uuid);
-        private(&dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        private(&dir).map_err(|error| Error::io(dir.display(), &error))?;
         Ok(Self { dir, uuid, device: target.mount.device })
     }
 
     /// What the volume is mounted from.
-    pub(crate) fn device(&self) -> DeviceNumber {
+    pub fn device(&self) -> DeviceNumber {
         self.device
     }
 
-    pub(crate) fn uuid(&self) -> &str {
+    /// The UUID of the volume, as text.
+    #[must_use]
+    pub fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    /// The path of a file of this name in its directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
@@ -68,60 +72,60 @@ impl Store {
 
     /// Keeps others off who write here or work on the volume, until what is returned is
     /// dropped; `None` when somebody else does so.
-    pub(crate) fn lock(&self) -> Result<Option<Lock>, Failure> {
+    pub fn lock(&self) -> Result<Option<Lock>, Error> {
         let state = self.open()?;
         let DeviceNumber { major, minor } = self.device;
         let path = Path::new(RUN).join(format!("{major}:{minor}"));
         let volume = private(Path::new(RUN))
             .and_then(|()| File::options().create(true).append(true).open(&path));
-        let volume = volume.map_err(|error| Failure::io(path.display(), &error))?;
+        let volume = volume.map_err(|error| Error::io(path.display(), &error))?;
         let is_ours = handle::lock(&state)? && handle::lock(&volume)?;
         Ok(is_ours.then_some(Lock { _state: state, _volume: volume }))
     }
 
-    pub(super) fn open(&self) -> Result<File, Failure> {
-        File::open(&self.dir).map_err(|error| Failure::io(self.dir.display(), &error))
+    pub(crate) fn open(&self) -> Result<File, Error> {
+        File::open(&self.dir).map_err(|error| Error::io(self.dir.display(), &error))
     }
 
     /// What is known, and when it was saved; `None` when nothing was.
     ///
     /// # Errors
     /// A state that is damaged is an error with its line.
-    pub(crate) fn read(&self, rules: Rules) -> Result<Option<(Habits, Seconds)>, Failure> {
+    pub fn read(&self, rules: Rules) -> Result<Option<(Habits, Seconds)>, Error> {
         let path = self.state();
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|error| Failure::io(path.display(), &error))?,
+            file => file.map_err(|error| Error::io(path.display(), &error))?,
         };
         let read = habits::read(rules, &mut BufReader::new(file));
         read.map(Some).map_err(|error| match error {
-            StateError::Io(error) => Failure::io(path.display(), &error),
+            StateError::Io(error) => Error::io(path.display(), &error),
             error @ StateError::Version(_) => {
-                Failure::new(Kind::Unsupported, error.to_string()).about(path.display())
+                Error::new(ErrorKind::Unsupported, error.to_string()).about(path.display())
             }
-            error => Failure::new(Kind::Corrupt, error.to_string()).about(path.display()),
+            error => Error::new(ErrorKind::Corrupt, error.to_string()).about(path.display()),
         })
     }
 
     /// What is known, for who will write it again: a state that cannot be read is put
     /// aside, and said.
-    pub(crate) fn load(&self, rules: Rules) -> Result<Habits, Failure> {
+    pub fn load(&self, rules: Rules) -> Result<Habits, Error> {
         let failure = match self.read(rules.clone()) {
             Ok(known) => return Ok(known.map_or_else(|| Habits::new(rules), |(habits, _)| habits)),
             Err(failure) => failure,
         };
         let aside = self.path(&format!("state.damaged-{}", now()));
         std::fs::rename(self.state(), &aside)
-            .map_err(|error| Failure::io(aside.display(), &error))?;
+            .map_err(|error| Error::io(aside.display(), &error))?;
         let kept = aside.display();
-        crate::say::warning!("{failure}; it is kept as {kept}, and learning begins anew");
+        tracing::warn!("{failure}; it is kept as {kept}, and learning begins anew");
         Ok(Habits::new(rules))
     }
 
     /// Keeps what is known: whole or not at all, and durably.
-    pub(crate) fn save(&self, habits: &Habits) -> Result<(), Failure> {
+    pub fn save(&self, habits: &Habits) -> Result<(), Error> {
         let path = self.state();
-        let failed = |error| Failure::io(path.display(), &error);
+        let failed = |error| Error::io(path.display(), &error);
         let output = Output::create(&path, true)?;
         let mut file = BufWriter::new(output.file()?);
         habits::write(habits, &self.uuid, now(), &mut file).map_err(failed)?;

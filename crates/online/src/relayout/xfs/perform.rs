@@ -4,14 +4,13 @@ use super::plan::Piece;
 use super::reason::Reason;
 use super::target::Target;
 use super::tree::MountedTree;
-use crate::failure::Failure;
 use crate::relayout::Halt;
-use indicatif::ProgressBar;
 use rustix::fs::Advice;
 use rustix::io::Errno;
 use seekless_host::fiemap::{self, flag};
 use seekless_host::xfs::{self, Donor};
-use seekless_units::Ino;
+use seekless_images::Error;
+use seekless_units::{ByteLen, Ino};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -25,21 +24,21 @@ const TRIES: u32 = 4;
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Blocks that were moved.
-    pub(super) moved: u64,
+    pub(crate) moved: u64,
     /// Blocks that should have been.
-    pub(super) left: u64,
+    pub(crate) left: u64,
     /// Files of which something stayed, by inode number, and why.
-    pub(super) reasons: BTreeMap<u64, Reason>,
+    pub(crate) reasons: BTreeMap<u64, Reason>,
 }
 
 /// Moves files of a volume.
-pub(super) struct Mover<'a, 'h> {
-    pub(super) target: &'a Target,
-    pub(super) halt: &'a mut Halt<'h>,
-    pub(super) bar: &'a ProgressBar,
-    pub(super) counts: Counts,
+pub(crate) struct Mover<'a, 'h> {
+    pub(crate) target: &'a Target,
+    pub(crate) halt: &'a mut Halt<'h>,
+    pub(crate) observer: &'a dyn seekless_images::Progress,
+    pub(crate) counts: Counts,
 }
 
 impl Mover<'_, '_> {
@@ -48,12 +47,12 @@ impl Mover<'_, '_> {
     /// # Errors
     /// When the process shall end, or the system does not do what it must. Files are whole
     /// then, too.
-    pub(super) fn apply(
+    pub(crate) fn apply(
         &mut self,
         tree: &MountedTree,
         mut donor: Donor,
         pieces: &[Piece],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let mut open: Option<(Ino, Result<File, Reason>)> = None;
         for piece in pieces {
             let (_, file) = match open.take().filter(|(ino, _)| *ino == piece.ino) {
@@ -78,7 +77,7 @@ impl Mover<'_, '_> {
         donor: &mut Donor,
         file: &File,
         piece: Piece,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let bs = self.target.block_size();
         let most = (LONGEST / bs).max(1);
         let (mut at, end) = (piece.lbn, piece.lbn + piece.len);
@@ -99,7 +98,7 @@ impl Mover<'_, '_> {
                 }
             };
             self.counts.moved += given;
-            self.bar.inc(len * bs);
+            self.observer.advance(ByteLen::new(len * bs));
             at += len;
         }
         Ok(())
@@ -112,7 +111,7 @@ impl Mover<'_, '_> {
         file: &File,
         at: u64,
         end: u64,
-    ) -> Result<Result<u64, Reason>, Failure> {
+    ) -> Result<Result<u64, Reason>, Error> {
         let mut reason = Reason::Busy;
         for _ in 0..TRIES {
             (self.halt)()?;

@@ -1,13 +1,12 @@
 //! Files by number: what they are like, and what they are called.
 
-use crate::failure::Failure;
-use crate::recording::on_mount;
 use crate::relayout::Target;
 use rustix::fs::FileType;
 use seekless_fs::FsError;
 use seekless_host::handle::{self, Access};
 use seekless_host::mounts::Mount;
 use seekless_host::residency;
+use seekless_images::Error;
 use seekless_layout::habits::FileId;
 use seekless_layout::recording::Index;
 use std::collections::HashMap;
@@ -27,7 +26,7 @@ const NEARLY_ALL: u64 = 90;
 /// The pages of a file that are used, in order: first one, and the one behind the last;
 /// none for all of them. `None` for what is gone, is no regular file, is too large, or
 /// of which nothing is in memory.
-pub(crate) fn look(on: &File, file: FileId) -> Option<Vec<(u32, u32)>> {
+pub(super) fn look(on: &File, file: FileId) -> Option<Vec<(u32, u32)>> {
     let FileId { ino, generation } = file;
     let opened = handle::open(on, ino, generation, Access::Look).ok()?;
     let stat = rustix::fs::fstat(&opened).ok()?;
@@ -55,15 +54,12 @@ pub(crate) fn look(on: &File, file: FileId) -> Option<Vec<(u32, u32)>> {
 }
 
 /// What files are called on their volume.
-pub(crate) struct Names(HashMap<FileId, Vec<u8>>);
+pub struct Names(HashMap<FileId, Vec<u8>>);
 
 impl Names {
     /// Finds the names of files: the kernel knows them while it has them in memory; else
     /// all directories of the volume are read.
-    pub(crate) fn new(
-        target: &Target,
-        files: impl Iterator<Item = FileId>,
-    ) -> Result<Self, Failure> {
+    pub fn new(target: &Target, files: impl Iterator<Item = FileId>) -> Result<Self, Error> {
         let mut names = HashMap::new();
         let mut unknown = Vec::new();
         for file in files {
@@ -93,7 +89,7 @@ impl Names {
     }
 
     /// The name of a file, from the root of the volume.
-    pub(crate) fn get(&self, file: FileId) -> Option<Vec<u8>> {
+    pub fn get(&self, file: FileId) -> Option<Vec<u8>> {
         self.0.get(&file).cloned()
     }
 }
@@ -105,5 +101,5 @@ fn name_of(mount: &Mount, file: &File) -> Option<Vec<u8>> {
     let stat = rustix::fs::fstat(file).ok()?;
     let there = rustix::fs::lstat(&path).ok()?;
     let is_same = (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino);
-    is_same.then(|| on_mount(mount, &path)).flatten()
+    is_same.then(|| mount.inside(&path)).flatten()
 }

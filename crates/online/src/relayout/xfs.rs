@@ -12,16 +12,15 @@ mod reason;
 mod target;
 mod tree;
 
-pub(crate) use costs::Costs;
-pub(crate) use reason::Reason;
-pub(crate) use target::Target;
+pub use costs::Costs;
+pub use reason::Reason;
+pub use target::Target;
 
 use super::acquire::left_to_others;
 use super::{Broken, Halt, Stop};
-use crate::failure::Failure;
-use indicatif::ProgressBar;
 use perform::{Counts, Mover};
 use plan::{Piece, Places, pieces, split, total};
+use seekless_images::Error;
 use seekless_layout::replay::{Replayed, replay_for_layout};
 use seekless_layout::trace::Event;
 use seekless_units::ByteLen;
@@ -30,49 +29,53 @@ use std::path::PathBuf;
 use tree::{MountedTree, View};
 
 /// What shall be done.
-pub(crate) struct Job<'a> {
+pub struct Job<'a> {
     /// What to lay out by, and what a layout is judged by.
-    pub(crate) traces: &'a [Vec<Event>],
+    pub traces: &'a [Vec<Event>],
     /// What is laid out begins at a multiple of this.
-    pub(crate) chunk: ByteLen,
+    pub chunk: ByteLen,
     /// Bytes that may be moved.
-    pub(crate) budget: Option<ByteLen>,
+    pub budget: Option<ByteLen>,
     /// Whether it is worth to move so many bytes, for so many seeks before and after.
-    pub(crate) is_worth_it: &'a dyn Fn(u64, u64, u64) -> bool,
+    pub is_worth_it: &'a dyn Fn(u64, u64, u64) -> bool,
 }
 
 /// A volume as it was a moment ago.
-pub(crate) struct Seen {
+pub struct Seen {
     tree: MountedTree,
-    pub(crate) replays: Vec<Replayed>,
+    /// The reads of each trace.
+    pub replays: Vec<Replayed>,
     costs: Costs,
     /// In the order in which they shall lie.
     pieces: Vec<Piece>,
 }
 
-/// What was done, and what it gave.
-pub(crate) struct Outcome {
+/// The result of a rearrangement.
+pub struct Outcome {
     /// Bytes that were accessed and can be moved.
-    pub(crate) hot: u64,
+    pub hot: u64,
     /// Of them, those that lie as well as free space would let them.
-    pub(crate) in_place: u64,
+    pub in_place: u64,
     /// Bytes that were moved.
-    pub(crate) moved: u64,
+    pub moved: u64,
     /// Of the bytes that should have been, those that were not.
-    pub(crate) left: u64,
+    pub left: u64,
     /// Files of which something stayed, by reason.
-    pub(crate) left_files: BTreeMap<Reason, u64>,
-    pub(crate) stopped: Option<Stop>,
-    pub(crate) before: Costs,
-    pub(crate) after: Costs,
+    pub left_files: BTreeMap<Reason, u64>,
+    /// The reason why not everything was moved that should have been.
+    pub stopped: Option<Stop>,
+    /// Requests of the traces before.
+    pub before: Costs,
+    /// The same after.
+    pub after: Costs,
 }
 
 impl Job<'_> {
     /// The volume as it is now.
-    pub(crate) fn look(&self, target: &Target) -> Result<Seen, Failure> {
+    pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         target.settle()?;
         let tree = target.look()?;
-        let about = |error| target.about(Failure::from(error));
+        let about = |error| target.about(Error::from(error));
         let view = View { tree: &tree, moved: HashMap::new() };
         let replays = replay_for_layout(&view, self.traces).map_err(about)?;
         let costs = Costs::new(&view, self.traces, &BTreeMap::new()).map_err(about)?;
@@ -92,19 +95,19 @@ impl Job<'_> {
     }
 
     /// Blocks that may be held at once.
-    fn room(target: &Target) -> Result<u64, Failure> {
+    fn room(target: &Target) -> Result<u64, Error> {
         let available = target.available()?;
         Ok(available.saturating_sub(left_to_others(available, target.block_size())))
     }
 
-    fn costs(&self, target: &Target, view: &View<'_>) -> Result<Costs, Failure> {
+    fn costs(&self, target: &Target, view: &View<'_>) -> Result<Costs, Error> {
         let costs = Costs::new(view, self.traces, &BTreeMap::new());
-        costs.map_err(|error| target.about(Failure::from(error)))
+        costs.map_err(|error| target.about(Error::from(error)))
     }
 
     /// What would be done if free space lies in runs that are long enough, without doing
     /// it.
-    pub(crate) fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Failure> {
+    pub fn foresee(&self, target: &Target, seen: Seen) -> Result<Outcome, Error> {
         let bs = target.block_size();
         let (chosen, is_over) = self.chosen(target, &seen);
         let mut view = View { tree: &seen.tree, moved: HashMap::new() };
@@ -160,19 +163,19 @@ impl Job<'_> {
     ///
     /// # Errors
     /// [`Broken`], with what was moved before.
-    pub(crate) fn carry_out(
+    pub fn carry_out(
         &self,
         target: &Target,
         seen: Seen,
         halt: &mut Halt<'_>,
-        bar: &ProgressBar,
+        observer: &dyn seekless_images::Progress,
     ) -> Result<Outcome, Broken> {
         let bs = target.block_size();
         target.probe()?;
         let (chosen, is_over) = self.chosen(target, &seen);
         let over = total(&seen.pieces) - total(&chosen);
-        bar.set_length(total(&chosen) * bs);
-        let mut mover = Mover { target, halt, bar, counts: Counts::default() };
+        observer.begin(ByteLen::new(total(&chosen) * bs));
+        let mut mover = Mover { target, halt, observer, counts: Counts::default() };
         let done = self.windows(target, &seen, chosen, &mut mover);
         let Counts { moved, left, reasons } = mover.counts;
         let broken = |failure| Broken { failure, moved: moved * bs };
@@ -181,7 +184,7 @@ impl Job<'_> {
         let tree = target.look().map_err(broken)?;
         let view = View { tree: &tree, moved: HashMap::new() };
         let after = Costs::new(&view, self.traces, &reasons);
-        let after = after.map_err(|error| broken(target.about(Failure::from(error))))?;
+        let after = after.map_err(|error| broken(target.about(Error::from(error))))?;
         let mut left_files = BTreeMap::new();
         for reason in reasons.into_values() {
             *left_files.entry(reason).or_default() += 1;
@@ -206,7 +209,7 @@ impl Job<'_> {
         seen: &Seen,
         mut rest: Vec<Piece>,
         mover: &mut Mover<'_, '_>,
-    ) -> Result<End, Failure> {
+    ) -> Result<End, Error> {
         let bs = target.block_size();
         let mut view = View { tree: &seen.tree, moved: HashMap::new() };
         let mut before = seen.costs.seeks();
@@ -248,7 +251,7 @@ impl Job<'_> {
         donor: &mut seekless_host::xfs::Donor,
         len: u64,
         room: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let chunk = self.chunk.get();
         donor.hold(len.saturating_add(chunk).min(room))?;
         let held = donor.held()?;

@@ -3,12 +3,12 @@
 use super::expected::Expected;
 use super::survey::{Reason, Survey};
 use super::target::{TRIES, Target};
-use crate::failure::Failure;
 use seekless_ext::ExtImage;
 use seekless_fs::plan::in_place::Limits;
 use seekless_fs::plan::{ObjectId, Placed, Space};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::running;
+use seekless_images::Error;
 use seekless_layout::planner::in_place::{InPlace, Progress};
 use seekless_layout::planner::{Touch, touches};
 use seekless_layout::replay::{Machine, Purpose, Replayed, replay_for_layout};
@@ -28,12 +28,15 @@ const STEP_FILES: usize = 4096;
 const LEAST: u64 = 64;
 
 /// A volume as it was a moment ago.
-pub(crate) struct Seen {
-    pub(crate) image: Arc<ExtImage>,
-    pub(super) survey: Survey,
-    pub(crate) replays: Vec<Replayed>,
-    pub(super) touches: Vec<Touch>,
-    pub(crate) costs: Costs,
+pub struct Seen {
+    /// The volume, as its device shows it.
+    pub image: Arc<ExtImage>,
+    pub(crate) survey: Survey,
+    /// The reads of each trace that is laid out by.
+    pub replays: Vec<Replayed>,
+    pub(crate) touches: Vec<Touch>,
+    /// Requests of the traces that it is judged by.
+    pub costs: Costs,
 }
 
 impl Seen {
@@ -41,13 +44,13 @@ impl Seen {
     ///
     /// # Errors
     /// When it cannot be read, again and again.
-    pub(super) fn new(
+    pub(crate) fn new(
         target: &Target,
         lay: &[Vec<Event>],
         judge: &[Vec<Event>],
         chunk: ByteLen,
         left: &BTreeMap<Ino, Reason>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let mut tries = 1..=TRIES;
         loop {
             match Self::once(target, lay, judge, chunk, left) {
@@ -73,7 +76,9 @@ impl Seen {
         Ok(Self { image, survey, replays, touches, costs })
     }
 
-    pub(crate) fn block_size(&self) -> u64 {
+    /// Size of a block in bytes.
+    #[must_use]
+    pub fn block_size(&self) -> u64 {
         u64::from(self.image.geometry().block_size)
     }
 }
@@ -92,14 +97,17 @@ fn may_be_torn(error: &FsError) -> bool {
 
 /// Requests of a kind.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Row {
-    pub(crate) requests: u64,
-    pub(crate) bytes: u64,
-    pub(crate) seeks: u64,
+pub struct Row {
+    /// Requests.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Those that do not begin where the one before ended.
+    pub seeks: u64,
 }
 
 impl Row {
-    pub(super) fn add(&mut self, requests: u64, bytes: u64, seeks: u64) {
+    pub(crate) fn add(&mut self, requests: u64, bytes: u64, seeks: u64) {
         self.requests += requests;
         self.bytes += bytes;
         self.seeks += seeks;
@@ -108,18 +116,18 @@ impl Row {
 
 /// What traces cost on a volume.
 #[derive(Clone, Debug)]
-pub(crate) struct Costs {
+pub struct Costs {
     /// By trace.
-    pub(crate) scores: Vec<Score>,
+    pub scores: Vec<Score>,
     /// Of all traces, by what the requests are for.
-    pub(crate) purposes: BTreeMap<Purpose, Row>,
+    pub purposes: BTreeMap<Purpose, Row>,
     /// Of all traces, those for contents of files that stay.
-    pub(crate) staying: BTreeMap<Reason, Row>,
+    pub staying: BTreeMap<Reason, Row>,
 }
 
 impl Costs {
     /// Seeks of all traces.
-    pub(crate) fn seeks(&self) -> u64 {
+    pub fn seeks(&self) -> u64 {
         self.purposes.values().map(|row| row.seeks).sum()
     }
 
@@ -127,7 +135,7 @@ impl Costs {
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
-    pub(super) fn new(
+    pub(crate) fn new(
         image: &dyn Inspect,
         traces: &[Vec<Event>],
         chunk: ByteLen,
@@ -158,7 +166,7 @@ impl Costs {
 }
 
 /// How much a step may take where so much is free.
-pub(super) fn limits(free: &[Extent], block_size: u64) -> Limits {
+pub(crate) fn limits(free: &[Extent], block_size: u64) -> Limits {
     let room = free.iter().map(|run| run.len).sum::<u64>();
     // Parts of files that are no larger than what can make way at once.
     let blocks = (STEP / block_size).min(room.max(LEAST));
@@ -166,11 +174,11 @@ pub(super) fn limits(free: &[Extent], block_size: u64) -> Limits {
 }
 
 /// A plan gone through without doing anything.
-pub(super) struct Trial {
-    pub(super) progress: Progress,
-    pub(super) region: Extent,
+pub(crate) struct Trial {
+    pub(crate) progress: Progress,
+    pub(crate) region: Extent,
     /// Where the data of what moves will lie.
-    pub(super) data: HashMap<ObjectId, Vec<Placed>>,
+    pub(crate) data: HashMap<ObjectId, Vec<Placed>>,
 }
 
 impl Trial {
@@ -178,7 +186,7 @@ impl Trial {
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when what is free and can be moved does not suffice.
-    pub(super) fn new(
+    pub(crate) fn new(
         seen: &Seen,
         space: &Space,
         align: u64,
@@ -196,7 +204,7 @@ impl Trial {
     }
 
     /// Blocks that would be moved.
-    pub(super) fn moved(&self) -> u64 {
+    pub(crate) fn moved(&self) -> u64 {
         self.progress.moved_in + self.progress.moved_out
     }
 
@@ -204,7 +212,7 @@ impl Trial {
     ///
     /// # Errors
     /// [`FsError::Corrupt`].
-    pub(super) fn costs(
+    pub(crate) fn costs(
         &self,
         seen: &Seen,
         traces: &[Vec<Event>],

@@ -2,8 +2,8 @@
 
 use super::Halt;
 use super::target::Target;
-use crate::failure::Failure;
 use seekless_host::donor::{Blocks, Donor};
+use seekless_images::Error;
 use seekless_units::{BlockNo, Extent};
 
 /// What is taken in one go: bytes.
@@ -22,24 +22,24 @@ const LEAVE_SMALL_PART: u64 = 8;
 const ATTEMPTS: u32 = 3;
 
 /// What is wanted of free space.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The region that is laid out.
-    pub(super) region: Extent,
+    pub(crate) region: Extent,
     /// What is free in it, in order.
-    pub(super) free: Vec<Blocks>,
+    pub(crate) free: Vec<Blocks>,
     /// A run of free blocks of this length elsewhere will do as well.
-    pub(super) instead: Option<u64>,
+    pub(crate) instead: Option<u64>,
     /// Blocks outside the region for what must make way.
-    pub(super) room: u64,
+    pub(crate) room: u64,
 }
 
 /// Blocks that are left to others of those that they could get.
-pub(super) fn left_to_others(available: u64, block_size: u64) -> u64 {
+pub(crate) fn left_to_others(available: u64, block_size: u64) -> u64 {
     (available / LEAVE_PART).max((available / LEAVE_SMALL_PART).min(LEAVE / block_size))
 }
 
 /// Blocks in all.
-pub(super) fn total(runs: &[Blocks]) -> u64 {
+pub(crate) fn total(runs: &[Blocks]) -> u64 {
     runs.iter().map(|run| run.len).sum()
 }
 
@@ -63,13 +63,13 @@ impl Wanted {
     /// in an order of its own: blocks are taken until the wanted ones are among them,
     /// and the others are given back at once. So much is left to others all the
     /// while that they do not run out of space.
-    pub(super) fn acquire(
+    pub(crate) fn acquire(
         &self,
         donor: &mut Donor,
         target: &Target,
         block_size: u64,
         halt: &mut Halt<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let piece = (PIECE / block_size).max(1);
         let leave = left_to_others(target.available()?, block_size);
         let mut before = None;
@@ -113,7 +113,7 @@ impl Wanted {
     }
 
     /// Gives back what is not wanted.
-    fn trim(&self, donor: &mut Donor) -> Result<(), Failure> {
+    fn trim(&self, donor: &mut Donor) -> Result<(), Error> {
         let (low, high) = (self.region.start.get(), self.region.end().get());
         let mut kept = common(donor.held(), &self.free);
         let mut outside: Vec<Blocks> =
@@ -134,7 +134,7 @@ impl Wanted {
 }
 
 /// What a donor holds, as the planner takes free blocks.
-pub(super) fn free_of(donor: &Donor) -> Vec<Extent> {
+pub(crate) fn free_of(donor: &Donor) -> Vec<Extent> {
     let mut free: Vec<Extent> = Vec::new();
     for run in donor.held() {
         match free.last_mut() {

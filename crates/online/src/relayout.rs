@@ -7,20 +7,19 @@ mod perform;
 mod plan;
 mod survey;
 mod target;
-pub(crate) mod xfs;
+pub mod xfs;
 
-pub(crate) use perform::Counts;
-pub(crate) use plan::{Costs, Row, Seen};
-pub(crate) use survey::Reason;
-pub(crate) use target::Target;
+pub use perform::Counts;
+pub use plan::{Costs, Row, Seen};
+pub use survey::Reason;
+pub use target::Target;
 
-use crate::failure::Failure;
 use acquire::{Wanted, free_of};
-use indicatif::ProgressBar;
 use perform::Mover;
 use plan::{Trial, limits};
 use seekless_fs::{FsError, Inspect};
 use seekless_host::donor::Blocks;
+use seekless_images::Error;
 use seekless_layout::planner::in_place::{InPlace, Progress, Stopped, enough_for};
 use seekless_layout::trace::Event;
 use seekless_units::{ByteLen, Extent, Ino};
@@ -36,27 +35,27 @@ const DEFAULT_BUDGET: u64 = 3;
 const SPARE: u64 = 64;
 
 /// Asked between two exchanges of blocks; an error ends the work, files are whole then.
-pub(crate) type Halt<'a> = dyn FnMut() -> Result<(), Failure> + 'a;
+pub type Halt<'a> = dyn FnMut() -> Result<(), Error> + 'a;
 
 /// What shall be done.
-pub(crate) struct Job<'a> {
+pub struct Job<'a> {
     /// What to lay out by.
-    pub(crate) lay: &'a [Vec<Event>],
+    pub lay: &'a [Vec<Event>],
     /// What a layout is judged by.
-    pub(crate) judge: &'a [Vec<Event>],
+    pub judge: &'a [Vec<Event>],
     /// The region begins at a multiple of this.
-    pub(crate) chunk: ByteLen,
+    pub chunk: ByteLen,
     /// Bytes that may be moved.
-    pub(crate) budget: Option<ByteLen>,
+    pub budget: Option<ByteLen>,
     /// Files that must stay.
-    pub(crate) kept: BTreeMap<Ino, Reason>,
+    pub kept: BTreeMap<Ino, Reason>,
     /// Whether a plan is worth it that moves so many bytes.
-    pub(crate) is_worth_it: &'a dyn Fn(u64, &Costs, &Costs) -> bool,
+    pub is_worth_it: &'a dyn Fn(u64, &Costs, &Costs) -> bool,
 }
 
 /// Why not everything is where it belongs, beside what befell single files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
+pub enum Stop {
     /// More would have to move than was allowed.
     Budget,
     /// There is no room for what would have to make way.
@@ -67,7 +66,7 @@ pub(crate) enum Stop {
 
 impl Stop {
     /// A word for JSON.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Budget => "budget",
             Self::Room => "room",
@@ -85,14 +84,15 @@ impl From<Stopped> for Stop {
     }
 }
 
-/// What was accessed and can be moved, in blocks.
+/// Blocks that were accessed and can be moved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Extents {
-    pub(crate) hot: u64,
+pub struct Extents {
+    /// Blocks that were accessed and can be moved.
+    pub hot: u64,
     /// Of it, what was in its place before.
-    pub(crate) in_place: u64,
+    pub in_place: u64,
     /// Of it, what is not in its place now.
-    pub(crate) left: u64,
+    pub left: u64,
 }
 
 impl Extents {
@@ -103,44 +103,51 @@ impl Extents {
     }
 }
 
-/// What was done, and what it gave.
-pub(crate) struct Outcome {
-    pub(crate) block_size: u64,
-    pub(crate) extents: Extents,
-    pub(crate) counts: Counts,
-    pub(crate) stopped: Option<Stop>,
-    pub(crate) before: Costs,
-    pub(crate) after: Costs,
+/// The result of a rearrangement.
+pub struct Outcome {
+    /// Size of a block in bytes.
+    pub block_size: u64,
+    /// Blocks that were accessed, before and after.
+    pub extents: Extents,
+    /// Blocks and files that were moved or stay.
+    pub counts: Counts,
+    /// The reason why not everything was moved that should have been.
+    pub stopped: Option<Stop>,
+    /// Requests of the traces before.
+    pub before: Costs,
+    /// The same after.
+    pub after: Costs,
 }
 
 impl Outcome {
     /// Bytes that were moved, in both directions together.
-    pub(crate) fn moved(&self) -> u64 {
+    pub fn moved(&self) -> u64 {
         (self.counts.moved_in + self.counts.moved_out) * self.block_size
     }
 
     /// Whether more would have been moved if that had been allowed.
-    pub(crate) fn is_over_budget(&self) -> bool {
+    pub fn is_over_budget(&self) -> bool {
         self.stopped == Some(Stop::Budget)
     }
 }
 
 /// Work that ended before its time.
-pub(crate) struct Broken {
-    pub(crate) failure: Failure,
+pub struct Broken {
+    /// The error that ended it.
+    pub failure: Error,
     /// Bytes that had been moved.
-    pub(crate) moved: u64,
+    pub moved: u64,
 }
 
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
+impl From<Error> for Broken {
+    fn from(failure: Error) -> Self {
         Self { failure, moved: 0 }
     }
 }
 
 impl Job<'_> {
     /// The volume as it is now.
-    pub(crate) fn look(&self, target: &Target) -> Result<Seen, Failure> {
+    pub fn look(&self, target: &Target) -> Result<Seen, Error> {
         Seen::new(target, self.lay, self.judge, self.chunk, &self.kept)
     }
 
@@ -148,7 +155,7 @@ impl Job<'_> {
         (self.chunk.get() / block_size).max(1)
     }
 
-    fn trial(&self, target: &Target, seen: &Seen) -> Result<Trial, Failure> {
+    fn trial(&self, target: &Target, seen: &Seen) -> Result<Trial, Error> {
         let block_size = seen.block_size();
         let budget = self.budget.map(|budget| budget.get() / block_size);
         Trial::new(seen, &seen.survey.space, self.align(block_size), budget)
@@ -156,7 +163,7 @@ impl Job<'_> {
     }
 
     /// What would be done, without doing it.
-    pub(crate) fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Failure> {
+    pub fn foresee(&self, target: &Target, seen: &Seen) -> Result<Outcome, Error> {
         let trial = self.trial(target, seen)?;
         let after = trial.costs(seen, self.judge, self.chunk);
         let after = after.map_err(|error| target.about(error))?;
@@ -176,19 +183,19 @@ impl Job<'_> {
     ///
     /// # Errors
     /// [`Broken`], with what was moved before.
-    pub(crate) fn carry_out(
+    pub fn carry_out(
         &self,
         target: &Target,
         seen: Seen,
         halt: &mut Halt<'_>,
-        bar: &ProgressBar,
+        observer: &dyn seekless_images::Progress,
     ) -> Result<Outcome, Broken> {
         let block_size = seen.block_size();
         let before = seen.costs.clone();
         let trial = self.trial(target, &seen)?;
         let hot = trial.progress.hot;
         target.probe(block_size)?;
-        bar.set_length(hot * block_size);
+        observer.begin(ByteLen::new(hot * block_size));
         let budget = self.budget.map(|budget| budget.get() / block_size);
         let mut rounds = Rounds {
             target,
@@ -196,7 +203,7 @@ impl Job<'_> {
             align: self.align(block_size),
             budget: budget.unwrap_or(hot.saturating_mul(DEFAULT_BUDGET)),
             halt,
-            bar,
+            observer,
             counts: Counts::default(),
             extents: Extents::after(trial.progress, 0),
             left: self.kept.clone(),
@@ -224,7 +231,7 @@ struct Rounds<'a, 'h> {
     /// Blocks that may still be moved.
     budget: u64,
     halt: &'a mut Halt<'h>,
-    bar: &'a ProgressBar,
+    observer: &'a dyn seekless_images::Progress,
     /// Of all rounds.
     counts: Counts,
     /// After the last of them.
@@ -235,7 +242,7 @@ struct Rounds<'a, 'h> {
 }
 
 impl Rounds<'_, '_> {
-    fn all(&mut self, seen: Seen, trial: Trial) -> Result<(), Failure> {
+    fn all(&mut self, seen: Seen, trial: Trial) -> Result<(), Error> {
         let mut more = self.carry_out(seen, trial)?;
         for _ in 1..ROUNDS {
             if !more {
@@ -249,14 +256,14 @@ impl Rounds<'_, '_> {
     }
 
     /// Plans anew; whether another round may do more.
-    fn again(&mut self, seen: Seen) -> Result<bool, Failure> {
+    fn again(&mut self, seen: Seen) -> Result<bool, Error> {
         let trial = Trial::new(&seen, &seen.survey.space, self.align, Some(self.budget));
         let trial = trial.map_err(|error| self.target.about(error))?;
         self.carry_out(seen, trial)
     }
 
     /// Carries out one plan; whether another round may do more.
-    fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Failure> {
+    fn carry_out(&mut self, seen: Seen, trial: Trial) -> Result<bool, Error> {
         if trial.moved() == 0 {
             self.stopped = trial.progress.stopped.map(Stop::from);
             return Ok(false);
@@ -298,7 +305,8 @@ impl Rounds<'_, '_> {
             let counts = &mover.counts;
             self.counts.moved_in = before.0 + counts.moved_in;
             self.counts.moved_out = before.1 + counts.moved_out;
-            self.bar.set_position((attempt.progress.in_place + counts.moved_in) * block_size);
+            self.observer
+                .reach(ByteLen::new((attempt.progress.in_place + counts.moved_in) * block_size));
         }
         let counts = std::mem::take(&mut mover.counts);
         // Before anything else: the donor's blocks are everybody's again.

@@ -1,7 +1,6 @@
 //! The mounted volume: what must hold before anything is moved, and how it is read
 //! while the kernel uses it.
 
-use crate::failure::{Failure, Kind};
 use rustix::io::Errno;
 use seekless_device::{BlockDevice, FileDevice};
 use seekless_ext::ExtImage;
@@ -11,13 +10,14 @@ use seekless_host::donor::Donor;
 use seekless_host::handle::{self, Access};
 use seekless_host::mounts::{self, Mount};
 use seekless_host::residency;
+use seekless_images::{Error, ErrorKind};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Under the running kernel, what is read is not all of one moment: it is read again
 /// so often before an error in it is believed.
-pub(super) const TRIES: u32 = 5;
+pub(crate) const TRIES: u32 = 5;
 
 /// The root directory of ext4.
 const ROOT: u32 = 2;
@@ -26,10 +26,11 @@ const ROOT: u32 = 2;
 const ANY_GENERATION: u32 = 0;
 
 /// A mounted ext4 volume whose files can be moved.
-pub(crate) struct Target {
-    pub(crate) mount: Mount,
+pub struct Target {
+    /// The mount that its files are moved on.
+    pub mount: Mount,
     /// Its directory: what inode numbers are looked up on.
-    pub(crate) on: File,
+    pub on: File,
     /// As it was named.
     path: PathBuf,
     node: PathBuf,
@@ -42,11 +43,11 @@ impl Target {
     /// # Errors
     /// When it is no ext4, is mounted read-only, is being moved by another process, or
     /// this process is not root's.
-    pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
+    pub fn new(path: &Path) -> Result<Self, Error> {
         let target = Self::open(path)?;
         if !handle::lock(&target.on)? {
             let what = "is being moved by another process";
-            return Err(Failure::new(Kind::System, what).about(path.display()));
+            return Err(Error::new(ErrorKind::System, what).about(path.display()));
         }
         Ok(target)
     }
@@ -55,13 +56,13 @@ impl Target {
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
         let mount = mounts::holding(path)?;
         let shown = || path.display();
         if mount.fs_type != "ext4" {
             let kind = &mount.fs_type;
             let what = format!("is on {kind}; only files of a mounted ext4 can be moved");
-            let failure = Failure::new(Kind::Unsupported, what).about(shown());
+            let failure = Error::new(ErrorKind::Unsupported, what).about(shown());
             return Err(match kind.as_str() {
                 "ext3" => failure.hint("unmounted, it can be: seekless optimize --in-place"),
                 _ => failure,
@@ -69,19 +70,18 @@ impl Target {
         }
         if !rustix::process::geteuid().is_root() {
             let what = "files are opened by number and the device is read: run it with sudo";
-            return Err(Failure::new(Kind::System, what).about(shown()).hint("needs root"));
+            return Err(Error::new(ErrorKind::System, what).about(shown()).hint("needs root"));
         }
-        let io = |error: std::io::Error| Failure::io(shown(), &error);
+        let io = |error: std::io::Error| Error::io(shown(), &error);
         // Not `path`: what files inherit from their directory is none of ours.
-        let on =
-            File::open(&mount.dir).map_err(|error| Failure::io(mount.dir.display(), &error))?;
+        let on = File::open(&mount.dir).map_err(|error| Error::io(mount.dir.display(), &error))?;
         let stat = rustix::fs::fstatvfs(&on).map_err(|error| io(error.into()))?;
         if stat.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
             let what = "is mounted read-only";
-            return Err(Failure::new(Kind::Unsupported, what).about(shown()));
+            return Err(Error::new(ErrorKind::Unsupported, what).about(shown()));
         }
         let node = mounts::block_device(&mount)?;
-        let device = File::open(&node).map_err(|error| Failure::io(node.display(), &error))?;
+        let device = File::open(&node).map_err(|error| Error::io(node.display(), &error))?;
         let target = Self { on, path: path.into(), node, device, mount };
         target.refuse_handles()?;
         target.refuse_errors()?;
@@ -90,17 +90,17 @@ impl Target {
     }
 
     /// Refuses where files cannot be opened by number, as root in a container may not.
-    fn refuse_handles(&self) -> Result<(), Failure> {
+    fn refuse_handles(&self) -> Result<(), Error> {
         let root = handle::open(&self.on, ROOT, ANY_GENERATION, Access::Read);
         root.map(drop).map_err(|error| {
-            let failure = Failure::io("files cannot be opened by number", &error);
+            let failure = Error::io("files cannot be opened by number", &error);
             failure.about(self.path.display()).hint("needs CAP_DAC_READ_SEARCH")
         })
     }
 
     /// Refuses a volume in which the kernel has found errors: what a damaged structure
     /// misleads to would be built upon.
-    fn refuse_errors(&self) -> Result<(), Failure> {
+    fn refuse_errors(&self) -> Result<(), Error> {
         let link = std::fs::read_link(self.mount.device.in_sysfs()).ok();
         let Some(name) = link.as_deref().and_then(Path::file_name) else { return Ok(()) };
         // Linux 4.4 and later.
@@ -110,13 +110,13 @@ impl Target {
             "0" => Ok(()),
             count => {
                 let what = format!("the kernel has found errors in it ({count})");
-                let failure = Failure::new(Kind::Corrupt, what).about(self.path.display());
+                let failure = Error::new(ErrorKind::Corrupt, what).about(self.path.display());
                 Err(failure.hint("unmount it and run e2fsck first"))
             }
         }
     }
 
-    fn refuse_features(&self) -> Result<(), Failure> {
+    fn refuse_features(&self) -> Result<(), Error> {
         let image = self.look().map_err(|error| self.about(error))?;
         let features = &image.geometry().features;
         let has = |name: &str| features.iter().any(|feature| feature == name);
@@ -127,62 +127,61 @@ impl Target {
         } else {
             return Ok(());
         };
-        Err(Failure::new(Kind::Unsupported, what).about(self.path.display()))
+        Err(Error::new(ErrorKind::Unsupported, what).about(self.path.display()))
     }
 
     /// Whether the kernel moves blocks here: tried with files of its own.
     ///
     /// # Errors
     /// That it does not: another kernel, data in the journal, DAX.
-    pub(crate) fn probe(&self, block_size: u64) -> Result<(), Failure> {
+    pub fn probe(&self, block_size: u64) -> Result<(), Error> {
         Donor::probe(&self.mount.dir, block_size).map_err(|error| {
             match Errno::from_io_error(&error.source) {
                 Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL) => {
                     let what = error.to_string();
-                    Failure::new(Kind::Unsupported, what).about(self.path.display())
+                    Error::new(ErrorKind::Unsupported, what).about(self.path.display())
                 }
-                _ => Failure::from(error).about(self.path.display()),
+                _ => Error::from(error).about(self.path.display()),
             }
         })
     }
 
     /// A donor on it.
-    pub(super) fn donor(&self, block_size: u64) -> Result<Donor, Failure> {
+    pub(crate) fn donor(&self, block_size: u64) -> Result<Donor, Error> {
         Ok(Donor::new(&self.mount.dir, block_size)?)
     }
 
     /// Bytes in a block.
-    pub(crate) fn block_size(&self) -> Result<u64, Failure> {
+    pub fn block_size(&self) -> Result<u64, Error> {
         let image = self.look().map_err(|error| self.about(error))?;
         Ok(u64::from(image.geometry().block_size))
     }
 
     /// The part of the space of ordinary users that is in use, from 0 to 1: the `Use%`
     /// of df.
-    pub(crate) fn fullness(&self) -> Result<f64, Failure> {
+    pub fn fullness(&self) -> Result<f64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
-            .map_err(|error| Failure::io(self.path.display(), &error.into()))?;
+            .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         let used = stat.f_blocks.saturating_sub(stat.f_bfree);
         Ok(used as f64 / used.saturating_add(stat.f_bavail).max(1) as f64)
     }
 
     /// Blocks that users other than root could still get.
-    pub(super) fn available(&self) -> Result<u64, Failure> {
+    pub(crate) fn available(&self) -> Result<u64, Error> {
         let stat = rustix::fs::fstatvfs(&self.on)
-            .map_err(|error| Failure::io(self.path.display(), &error.into()))?;
+            .map_err(|error| Error::io(self.path.display(), &error.into()))?;
         Ok(stat.f_bavail)
     }
 
     /// Writes back what the file system has in memory.
-    pub(super) fn settle(&self) -> Result<(), Failure> {
-        rustix::fs::syncfs(&self.on)
-            .map_err(|error| Failure::io(self.path.display(), &error.into()))
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        rustix::fs::syncfs(&self.on).map_err(|error| Error::io(self.path.display(), &error.into()))
     }
 
     /// Opens the volume for reading as the kernel has it now. Its metadata are in the
     /// cache of the device, where the kernel changes them: they are read from there, and
     /// the journal, which is older, is left alone. Checksums may be a moment behind.
-    pub(crate) fn look(&self) -> Result<Arc<ExtImage>, FsError> {
+    pub fn look(&self) -> Result<Arc<ExtImage>, FsError> {
         let io = |source| FsError::Io { source, context: self.node.display().to_string() };
         rustix::fs::syncfs(&self.on).map_err(|error| io(error.into()))?;
         // Contents of files are not changed there: what was read of a block before may
@@ -203,7 +202,7 @@ impl Target {
     }
 
     /// An error of the volume, with its name.
-    pub(crate) fn about(&self, error: FsError) -> Failure {
-        Failure::from(error).about(self.path.display())
+    pub fn about(&self, error: FsError) -> Error {
+        Error::from(error).about(self.path.display())
     }
 }

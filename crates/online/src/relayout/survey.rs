@@ -9,19 +9,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Bits of [`Attr::flags`] (`FS_*_FL` of `include/uapi/linux/fs.h`).
 mod flag {
-    pub(super) const IMMUTABLE: u32 = 0x10;
-    pub(super) const APPEND: u32 = 0x20;
-    pub(super) const ENCRYPT: u32 = 0x800;
-    pub(super) const JOURNAL_DATA: u32 = 0x4000;
-    pub(super) const EXTENT: u32 = 0x8_0000;
-    pub(super) const VERITY: u32 = 0x10_0000;
-    pub(super) const EA_INODE: u32 = 0x20_0000;
-    pub(super) const DAX: u32 = 0x200_0000;
+    pub(crate) const IMMUTABLE: u32 = 0x10;
+    pub(crate) const APPEND: u32 = 0x20;
+    pub(crate) const ENCRYPT: u32 = 0x800;
+    pub(crate) const JOURNAL_DATA: u32 = 0x4000;
+    pub(crate) const EXTENT: u32 = 0x8_0000;
+    pub(crate) const VERITY: u32 = 0x10_0000;
+    pub(crate) const EA_INODE: u32 = 0x20_0000;
+    pub(crate) const DAX: u32 = 0x200_0000;
 }
 
 /// Why the blocks of a file stay where they are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// It is a program that runs: nobody may open it for writing.
     Running,
     /// Immutable, only to be appended to, or sealed (fs-verity).
@@ -43,7 +43,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// A word for JSON.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running_programs",
             Self::Protected => "protected_files",
@@ -57,7 +57,7 @@ impl Reason {
     }
 
     /// For people.
-    pub(crate) const fn text(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Running => "programs that run",
             Self::Protected => "immutable or sealed files",
@@ -71,26 +71,26 @@ impl Reason {
     }
 
     /// Whether it will be so next time as well.
-    pub(super) const fn lasts(self) -> bool {
+    pub(crate) const fn lasts(self) -> bool {
         matches!(self, Self::Running | Self::Protected | Self::Kind | Self::Swap | Self::Kept)
     }
 }
 
 /// A file that can be moved.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
-    pub(super) ino: Ino,
-    pub(super) generation: u32,
+pub(crate) struct Live {
+    pub(crate) ino: Ino,
+    pub(crate) generation: u32,
     /// Up to its end, as the kernel moves no more of it.
-    pub(super) runs: Vec<Mapping>,
+    pub(crate) runs: Vec<Mapping>,
 }
 
 /// All files that can be moved, in the order of their numbers, and free blocks.
-pub(super) struct Survey {
+pub(crate) struct Survey {
     files: Vec<Live>,
     /// Files of users that stay, and why.
-    pub(super) stay: BTreeMap<Ino, Reason>,
-    pub(super) space: Space,
+    pub(crate) stay: BTreeMap<Ino, Reason>,
+    pub(crate) space: Space,
 }
 
 impl Survey {
@@ -100,7 +100,7 @@ impl Survey {
     ///
     /// # Errors
     /// When a bitmap cannot be read.
-    pub(super) fn new(
+    pub(crate) fn new(
         image: &ExtImage,
         left: &BTreeMap<Ino, Reason>,
         running: &BTreeSet<u64>,
@@ -163,18 +163,18 @@ impl Survey {
     }
 
     /// The object of an inode, if it can be moved.
-    pub(super) fn object(&self, ino: Ino) -> Option<ObjectId> {
+    pub(crate) fn object(&self, ino: Ino) -> Option<ObjectId> {
         let at = self.files.binary_search_by_key(&ino, |file| file.ino).ok()?;
         u32::try_from(at).ok().map(ObjectId::new)
     }
 
     /// The file that an object is.
-    pub(super) fn file(&self, object: ObjectId) -> &Live {
+    pub(crate) fn file(&self, object: ObjectId) -> &Live {
         &self.files[object.index()]
     }
 
     /// The same files with other free blocks.
-    pub(super) fn space_with(&self, free: Vec<Extent>) -> Space {
+    pub(crate) fn space_with(&self, free: Vec<Extent>) -> Space {
         Space { free, ..self.space.clone() }
     }
 }

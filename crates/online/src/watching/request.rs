@@ -3,8 +3,7 @@
 //! away a daemon that begins at that moment.
 
 use super::store::Store;
-use crate::failure::{Failure, Kind};
-use crate::interrupt::uninterrupted;
+use seekless_images::{Error, ErrorKind};
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
 use std::collections::VecDeque;
@@ -30,14 +29,14 @@ const SOCKET: &str = "socket";
 
 /// The socket's path by way of an open directory: the address of a socket has at most
 /// 108 bytes (unix(7)).
-fn address(store: &Store) -> Result<(File, PathBuf), Failure> {
+fn address(store: &Store) -> Result<(File, PathBuf), Error> {
     let dir = store.open()?;
     let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
     Ok((dir, path.into()))
 }
 
 /// What a daemon is asked.
-pub(super) struct Requests {
+pub(crate) struct Requests {
     listener: UnixListener,
     /// Where the socket is, to be removed.
     path: PathBuf,
@@ -46,8 +45,8 @@ pub(super) struct Requests {
 }
 
 /// A question, and who waits for the answer.
-pub(super) struct Asked {
-    pub(super) question: Value,
+pub(crate) struct Asked {
+    pub(crate) question: Value,
     stream: UnixStream,
 }
 
@@ -61,7 +60,7 @@ impl Asked {
     }
 
     /// Answers. Whoever asked may have gone, which is no error of ours.
-    pub(super) fn answer(mut self, value: &Value) {
+    pub(crate) fn answer(mut self, value: &Value) {
         let _ = self.stream.write_all(value.to_string().as_bytes());
     }
 }
@@ -69,9 +68,9 @@ impl Asked {
 impl Requests {
     /// Begins to listen; the caller has the lock of `store`, so that a socket that is
     /// there is one of a daemon that was killed.
-    pub(super) fn new(store: &Store) -> Result<Self, Failure> {
+    pub(crate) fn new(store: &Store) -> Result<Self, Error> {
         let path = store.path(SOCKET);
-        let failed = |error| Failure::io(path.display(), &error);
+        let failed = |error| Error::io(path.display(), &error);
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
@@ -95,13 +94,13 @@ impl Requests {
     }
 
     /// What is asked next.
-    pub(super) fn next(&mut self) -> Option<Asked> {
+    pub(crate) fn next(&mut self) -> Option<Asked> {
         self.waiting.pop_front().or_else(|| self.accept())
     }
 
     /// While work is done: tells those who ask for the state that it is kept, as it was
     /// when the work began. Others wait.
-    pub(super) fn meanwhile(&mut self) {
+    pub(crate) fn meanwhile(&mut self) {
         while let Some(asked) = self.accept() {
             if asked.question["what"] == "save" {
                 asked.answer(&json!({}));
@@ -119,20 +118,20 @@ impl Drop for Requests {
 }
 
 /// A daemon that runs.
-pub(crate) struct Running(UnixStream);
+pub struct Running(UnixStream);
 
 impl Running {
     /// The daemon of `store`'s volume; `None` when none runs.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn find(store: &Store) -> Result<Option<Self>, Failure> {
+    pub fn find(store: &Store) -> Result<Option<Self>, Error> {
         let (_dir, address) = address(store)?;
         match UnixStream::connect(address) {
             Ok(stream) => Ok(Some(Self(stream))),
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
-                _ => Err(Failure::io(store.path(SOCKET).display(), &error)),
+                _ => Err(Error::io(store.path(SOCKET).display(), &error)),
             },
         }
     }
@@ -141,15 +140,17 @@ impl Running {
     ///
     /// # Errors
     /// When the daemon ends before, or a signal comes.
-    pub(crate) fn ask(self, question: &Value, signals: &mut Signals) -> Result<Value, Failure> {
+    pub fn ask(self, question: &Value, signals: &mut Signals) -> Result<Value, Error> {
         let Self(mut stream) = self;
-        let gone = || Failure::new(Kind::System, "the daemon has ended before it answered");
-        stream.set_read_timeout(Some(POLL)).map_err(|error| Failure::io("socket", &error))?;
+        let gone = || Error::new(ErrorKind::System, "the daemon has ended before it answered");
+        stream.set_read_timeout(Some(POLL)).map_err(|error| Error::io("socket", &error))?;
         stream.write_all(question.to_string().as_bytes()).map_err(|_| gone())?;
         stream.shutdown(Shutdown::Write).map_err(|_| gone())?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
         loop {
-            uninterrupted(signals)?;
+            if let Some(signal) = signals.pending().next() {
+                return Err(Error::interrupted(signal));
+            }
             match stream.read(&mut buffer) {
                 // An answer that is cut off is none.
                 Ok(0) => return serde_json::from_slice(&answer).map_err(|_| gone()),

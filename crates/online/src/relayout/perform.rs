@@ -7,13 +7,13 @@
 use super::Halt;
 use super::survey::{Live, Reason, Survey};
 use super::target::Target;
-use crate::failure::Failure;
 use seekless_fs::plan::ObjectId;
 use seekless_fs::plan::in_place::{Copied, Step};
 use seekless_host::donor::{Blocks, Donor};
 use seekless_host::fiemap::{self, MappedExtent, flag};
 use seekless_host::handle::{self, Access};
 use seekless_host::residency;
+use seekless_images::Error;
 use seekless_units::{BlockNo, Extent, Ino};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,26 +24,26 @@ const TRIES: u32 = 3;
 
 /// What became of a plan.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// Blocks that came to their place in the region.
-    pub(crate) moved_in: u64,
+    pub moved_in: u64,
     /// Blocks that made way.
-    pub(crate) moved_out: u64,
+    pub moved_out: u64,
     /// Blocks that the plan moved and that stayed.
-    pub(crate) left: u64,
+    pub left: u64,
     /// Files of which something stayed, and why.
-    pub(crate) reasons: BTreeMap<Ino, Reason>,
+    pub reasons: BTreeMap<Ino, Reason>,
 }
 
 /// Moves files of a volume.
-pub(super) struct Mover<'a, 'h> {
-    pub(super) target: &'a Target,
-    pub(super) survey: &'a Survey,
-    pub(super) donor: Donor,
-    pub(super) region: Extent,
-    pub(super) block_size: u64,
-    pub(super) halt: &'a mut Halt<'h>,
-    pub(super) counts: Counts,
+pub(crate) struct Mover<'a, 'h> {
+    pub(crate) target: &'a Target,
+    pub(crate) survey: &'a Survey,
+    pub(crate) donor: Donor,
+    pub(crate) region: Extent,
+    pub(crate) block_size: u64,
+    pub(crate) halt: &'a mut Halt<'h>,
+    pub(crate) counts: Counts,
     /// Pages of this step that were not in memory before it.
     brought: Vec<(ObjectId, u64, u64)>,
 }
@@ -59,7 +59,7 @@ struct Part {
 }
 
 impl<'a, 'h> Mover<'a, 'h> {
-    pub(super) fn new(
+    pub(crate) fn new(
         target: &'a Target,
         survey: &'a Survey,
         donor: Donor,
@@ -76,7 +76,7 @@ impl<'a, 'h> Mover<'a, 'h> {
     /// # Errors
     /// When the process shall end, or the system does not do what it must. Files are
     /// whole then, too.
-    pub(super) fn apply(&mut self, step: &Step) -> Result<(), Failure> {
+    pub(crate) fn apply(&mut self, step: &Step) -> Result<(), Error> {
         // The places of a step were free before it, so its parts can be moved in any
         // order: those that need the same shift together.
         let mut parts: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
@@ -164,7 +164,7 @@ impl<'a, 'h> Mover<'a, 'h> {
     }
 
     /// Where a part of a file lies now, cut to it.
-    fn places(&self, file: &File, part: Part) -> Result<Vec<(u64, Blocks)>, Failure> {
+    fn places(&self, file: &File, part: Part) -> Result<Vec<(u64, Blocks)>, Error> {
         let bs = self.block_size;
         let found = fiemap::extents_of(file, part.lbn * bs, part.to.len * bs)
             .map_err(|error| self.failed(part, &error))?;
@@ -179,13 +179,13 @@ impl<'a, 'h> Mover<'a, 'h> {
         Ok(found.iter().filter_map(clip).collect())
     }
 
-    fn failed(&self, part: Part, error: &io::Error) -> Failure {
+    fn failed(&self, part: Part, error: &io::Error) -> Error {
         let ino = self.survey.file(part.object).ino;
-        Failure::io(format_args!("inode {ino}, block {} of the file", part.lbn), error)
+        Error::io(format_args!("inode {ino}, block {} of the file", part.lbn), error)
     }
 
     /// Gives a file the blocks of a part, as far as it still is as planned.
-    fn give(&mut self, file: &File, part: Part) -> Result<(), Failure> {
+    fn give(&mut self, file: &File, part: Part) -> Result<(), Error> {
         let is_wanted = self.is_in_region(part);
         let mut reason = Reason::Changed;
         for (lbn, now) in self.places(file, part)? {
@@ -226,7 +226,7 @@ impl<'a, 'h> Mover<'a, 'h> {
         lbn: u64,
         place: Blocks,
         part: Part,
-    ) -> Result<Result<(), Reason>, Failure> {
+    ) -> Result<Result<(), Reason>, Error> {
         let mut done = 0;
         for _ in 0..TRIES {
             let rest = Blocks { start: place.start + done, len: place.len - done };

@@ -32,9 +32,9 @@ const SET_ID: u32 = 0o6000;
 
 /// Where a file's contents lie, and why they stay there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Found {
-    pub(super) map: BlockMap,
-    pub(super) stays: Option<Reason>,
+pub(crate) struct Found {
+    pub(crate) map: BlockMap,
+    pub(crate) stays: Option<Reason>,
 }
 
 /// A file by the number that it has here: inode numbers of XFS have more bits than those
@@ -55,7 +55,7 @@ struct Known {
 }
 
 /// A mounted tree. What was asked for once is remembered.
-pub(super) struct MountedTree {
+pub(crate) struct MountedTree {
     root: File,
     device: u64,
     geometry: Geometry,
@@ -69,7 +69,7 @@ impl MountedTree {
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn new(
+    pub(crate) fn new(
         root: &File,
         shape: xfs::Geometry,
         running: BTreeSet<u64>,
@@ -124,17 +124,17 @@ impl MountedTree {
     }
 
     /// The inode number that the volume has for a file.
-    pub(super) fn real(&self, ino: Ino) -> u64 {
+    pub(crate) fn real(&self, ino: Ino) -> u64 {
         self.node(ino, |node| node.real).unwrap_or(0)
     }
 
     /// The path of a file, from the root of the mount.
-    pub(super) fn path(&self, ino: Ino) -> PathBuf {
+    pub(crate) fn path(&self, ino: Ino) -> PathBuf {
         self.node(ino, |node| node.path.clone()).unwrap_or_default()
     }
 
     /// Opens what has a path, on this volume and by no symlink.
-    pub(super) fn open_path(&self, path: &Path, flags: OFlags) -> Result<File, Errno> {
+    pub(crate) fn open_path(&self, path: &Path, flags: OFlags) -> Result<File, Errno> {
         let name = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
         let flags = flags | OFlags::CLOEXEC;
@@ -145,7 +145,7 @@ impl MountedTree {
     ///
     /// # Errors
     /// `ESTALE` when another one has its name by now; what the system says.
-    pub(super) fn open(&self, ino: Ino) -> Result<File, Errno> {
+    pub(crate) fn open(&self, ino: Ino) -> Result<File, Errno> {
         let (path, real) =
             self.node(ino, |node| (node.path.clone(), node.real)).map_err(|_| Errno::STALE)?;
         let file = self.open_path(&path, OFlags::RDONLY | OFlags::NOATIME | OFlags::NONBLOCK)?;
@@ -155,7 +155,7 @@ impl MountedTree {
     }
 
     /// Where a file's contents lie, and whether they can be moved.
-    pub(super) fn found(&self, ino: Ino) -> Arc<Found> {
+    pub(crate) fn found(&self, ino: Ino) -> Arc<Found> {
         if let Some(found) = self.known().found.get(&ino) {
             return found.clone();
         }
@@ -250,9 +250,9 @@ fn attr_of(ino: Ino, stat: &Stat) -> Option<Attr> {
 }
 
 /// A mounted tree in which some files are thought to lie elsewhere.
-pub(super) struct View<'a> {
-    pub(super) tree: &'a MountedTree,
-    pub(super) moved: HashMap<Ino, Vec<Mapping>>,
+pub(crate) struct View<'a> {
+    pub(crate) tree: &'a MountedTree,
+    pub(crate) moved: HashMap<Ino, Vec<Mapping>>,
 }
 
 impl Inspect for View<'_> {

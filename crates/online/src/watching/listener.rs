@@ -2,9 +2,9 @@
 //! shells and service managers make.
 
 use super::now;
-use crate::failure::Failure;
 use seekless_host::opens::{Opened, Opens};
 use seekless_host::program;
+use seekless_images::Error;
 use seekless_layout::habits::{FileId, Habits, Seconds};
 use std::collections::HashMap;
 use std::path::Path;
@@ -30,7 +30,7 @@ const OWN: &str = "seekless";
 const GONE: &str = "(ended)";
 
 /// Listens to one file system.
-pub(crate) struct Listener {
+pub(super) struct Listener {
     opens: Opens,
     ignore: Vec<String>,
     own: u32,
@@ -60,7 +60,7 @@ struct Process {
 impl Listener {
     /// # Errors
     /// Without the right to, or where the kernel cannot.
-    pub(crate) fn new(dir: &Path, ignore: &[String]) -> Result<Self, Failure> {
+    pub(super) fn new(dir: &Path, ignore: &[String]) -> Result<Self, Error> {
         Ok(Self {
             opens: Opens::new(dir)?,
             ignore: ignore.to_vec(),
@@ -75,12 +75,12 @@ impl Listener {
     }
 
     /// Waits until something is opened, at most `millis`.
-    pub(crate) fn wait(&self, millis: u16) {
+    pub(super) fn wait(&self, millis: u16) {
         self.opens.wait(millis);
     }
 
     /// Takes what there is, and keeps it for later.
-    pub(crate) fn drain(&mut self) -> Result<(), Failure> {
+    pub(super) fn drain(&mut self) -> Result<(), Error> {
         loop {
             let before = self.heard.len();
             if !self.opens.read(&mut self.heard)? {
@@ -102,7 +102,7 @@ impl Listener {
     }
 
     /// Takes what there is, and tells it; whether there was anything.
-    pub(crate) fn tell(&mut self, habits: &mut Habits) -> Result<bool, Failure> {
+    pub(super) fn tell(&mut self, habits: &mut Habits) -> Result<bool, Error> {
         self.drain()?;
         let moment = now();
         let heard = std::mem::take(&mut self.heard);
@@ -121,7 +121,7 @@ impl Listener {
 
     /// Files that others opened each second since this was last asked for; `None` where
     /// that was a moment ago.
-    pub(crate) fn rate(&mut self) -> Option<f64> {
+    pub(super) fn rate(&mut self) -> Option<f64> {
         let seconds = self.since.elapsed().as_secs_f64();
         (seconds >= LEAST_RATE).then(|| {
             let rate = self.others as f64 / seconds;
@@ -131,7 +131,7 @@ impl Listener {
     }
 
     /// Events that were lost since the beginning.
-    pub(crate) fn lost(&self) -> u64 {
+    pub(super) fn lost(&self) -> u64 {
         self.lost + self.opens.lost
     }
 

@@ -12,16 +12,16 @@ use std::collections::HashMap;
 
 /// Consecutive blocks of a file that all have a place and were written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
-    pub(super) ino: Ino,
-    pub(super) lbn: u64,
+pub(crate) struct Piece {
+    pub(crate) ino: Ino,
+    pub(crate) lbn: u64,
     /// Blocks, one at least.
-    pub(super) len: u64,
+    pub(crate) len: u64,
 }
 
 /// What replays read and can be moved, in the order of first access; what several traces
 /// read comes first.
-pub(super) fn pieces(tree: &MountedTree, replays: &[Replayed]) -> Vec<Piece> {
+pub(crate) fn pieces(tree: &MountedTree, replays: &[Replayed]) -> Vec<Piece> {
     let mut seen: HashMap<Ino, PageSet> = HashMap::new();
     let mut pieces: Vec<Piece> = Vec::new();
     for touch in touches(replays, &|ino| Some(ObjectId::new(ino.get())), 1) {
@@ -60,12 +60,12 @@ fn push(pieces: &mut Vec<Piece>, piece: Piece) {
 }
 
 /// Blocks in all.
-pub(super) fn total(pieces: &[Piece]) -> u64 {
+pub(crate) fn total(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|piece| piece.len).sum()
 }
 
 /// The first `blocks` of pieces, and the rest.
-pub(super) fn split(pieces: &[Piece], blocks: u64) -> (Vec<Piece>, Vec<Piece>) {
+pub(crate) fn split(pieces: &[Piece], blocks: u64) -> (Vec<Piece>, Vec<Piece>) {
     let (mut first, mut rest, mut room) = (Vec::new(), Vec::new(), blocks);
     for &piece in pieces {
         let len = piece.len.min(room);
@@ -81,14 +81,14 @@ pub(super) fn split(pieces: &[Piece], blocks: u64) -> (Vec<Piece>, Vec<Piece>) {
 }
 
 /// Places for pieces, one behind the other.
-pub(super) struct Places {
+pub(crate) struct Places {
     /// Free runs, in blocks, in the order in which they are filled.
     free: Vec<Extent>,
 }
 
 impl Places {
     /// What a donor holds from byte `at` of it on, as far as it is without a gap.
-    pub(super) fn held(held: &[MappedExtent], mut at: u64, block_size: u64) -> Self {
+    pub(crate) fn held(held: &[MappedExtent], mut at: u64, block_size: u64) -> Self {
         let mut free = Vec::new();
         for extent in held {
             if extent.logical > at {
@@ -105,12 +105,12 @@ impl Places {
     }
 
     /// A run of `blocks` behind all others.
-    pub(super) fn behind(end: u64, blocks: u64) -> Self {
+    pub(crate) fn behind(end: u64, blocks: u64) -> Self {
         Self { free: vec![Extent::new(BlockNo::new(end), blocks)] }
     }
 
     /// Blocks in all.
-    pub(super) fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.free.iter().map(|run| run.len).sum()
     }
 
@@ -132,7 +132,7 @@ impl Places {
     }
 
     /// Puts pieces there in a view.
-    pub(super) fn fill(&mut self, view: &mut View<'_>, pieces: &[Piece]) {
+    pub(crate) fn fill(&mut self, view: &mut View<'_>, pieces: &[Piece]) {
         for piece in pieces {
             let mut lbn = piece.lbn;
             let mut new = Vec::new();

@@ -1,6 +1,6 @@
 //! The configuration of the daemon: a TOML file of which every key has a default.
 
-use crate::failure::{Failure, Kind};
+use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{IdleRules, Rules};
 use seekless_units::{ByteLen, parse_size};
 use serde::{Deserialize, Deserializer};
@@ -13,21 +13,26 @@ const DEFAULT: &str = "/etc/seekless/watch.toml";
 /// The whole file.
 #[derive(Deserialize, Clone, Debug, Default)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Config {
-    pub(crate) record: Record,
-    pub(crate) forget: Forget,
+pub struct Config {
+    /// Bounds of an episode.
+    pub record: Record,
+    /// When a habit is forgotten.
+    pub forget: Forget,
+    /// When files are moved, and how much.
     #[serde(rename = "move")]
-    pub(crate) moving: Moving,
-    pub(crate) idle: WhenIdle,
-    pub(crate) memory: Memory,
+    pub moving: Moving,
+    /// When the machine is idle.
+    pub idle: WhenIdle,
+    /// Bounds of what is kept in memory.
+    pub memory: Memory,
 }
 
 /// What is an episode.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Record {
+pub struct Record {
     /// Names of programs whose opens are left out.
-    pub(crate) ignore: Vec<String>,
+    pub ignore: Vec<String>,
     gap: Span,
     longest: Span,
     least_files: Count,
@@ -38,14 +43,14 @@ pub(crate) struct Record {
 /// How fast is forgotten.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Forget {
+pub struct Forget {
     half_life: Span,
 }
 
 /// When moving pays, and how much may be moved.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Moving {
+pub struct Moving {
     budget: Size,
     fullest: Percent,
     weight: Figure,
@@ -54,13 +59,13 @@ pub(crate) struct Moving {
     least_gain: Percent,
     retry: Span,
     /// The region of a habit begins at a multiple of this.
-    pub(crate) chunk: Chunk,
+    pub chunk: Chunk,
 }
 
 /// When the machine is idle.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct WhenIdle {
+pub struct WhenIdle {
     io_pressure: Percent,
     cpu_pressure: Percent,
     load: Figure,
@@ -68,13 +73,13 @@ pub(crate) struct WhenIdle {
     battery: bool,
     quiet: Span,
     /// How often it is looked.
-    pub(crate) check: Span,
+    pub check: Span,
 }
 
 /// How much is kept.
 #[derive(Deserialize, Clone, Debug)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Memory {
+pub struct Memory {
     habits: Count,
     files: Count,
     open_files: Count,
@@ -147,14 +152,14 @@ impl Config {
     ///
     /// # Errors
     /// When it is not there, or wrong: with line and column.
-    pub(crate) fn load(path: Option<&Path>) -> Result<Self, Failure> {
+    pub fn load(path: Option<&Path>) -> Result<Self, Error> {
         let file = path.unwrap_or(Path::new(DEFAULT));
         match std::fs::read_to_string(file) {
             Err(error) if path.is_none() && error.kind() == io::ErrorKind::NotFound => {
                 Ok(Self::default())
             }
-            text => Self::parse(&text.map_err(|error| Failure::io(file.display(), &error))?)
-                .map_err(|why| Failure::new(Kind::Usage, format!("{}: {why}", file.display()))),
+            text => Self::parse(&text.map_err(|error| Error::io(file.display(), &error))?)
+                .map_err(|why| Error::new(ErrorKind::Usage, format!("{}: {why}", file.display()))),
         }
     }
 
@@ -169,7 +174,7 @@ impl Config {
     }
 
     /// The rules of the policy.
-    pub(crate) fn rules(&self) -> Rules {
+    pub fn rules(&self) -> Rules {
         let Self { record, forget, moving, idle, memory } = self;
         Rules {
             half_life: forget.half_life.0,
@@ -220,7 +225,7 @@ impl<'de> Deserialize<'de> for Size {
 
 /// A unit in which a lazily loaded volume is fetched.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chunk(pub(crate) ByteLen);
+pub struct Chunk(pub ByteLen);
 
 impl<'de> Deserialize<'de> for Chunk {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -231,7 +236,7 @@ impl<'de> Deserialize<'de> for Chunk {
 
 /// A length of time as `90s`, `10min`, `2h` or `7d`, at least a second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span(pub(crate) u64);
+pub struct Span(pub u64);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

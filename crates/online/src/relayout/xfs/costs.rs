@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Requests of traces for contents of files. Those for directories and inodes are not
 /// known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Costs {
+pub struct Costs {
     /// By trace.
-    pub(crate) traces: Vec<Row>,
+    pub traces: Vec<Row>,
     /// In so many runs lies on the disk what the traces read.
-    pub(crate) runs: u64,
+    pub runs: u64,
     /// Of all traces, those of files that stay; and how many files these are.
-    pub(crate) staying: BTreeMap<Reason, (u64, Row)>,
+    pub staying: BTreeMap<Reason, (u64, Row)>,
 }
 
 impl Costs {
     /// Seeks of all traces: requests that do not begin where the one before ended.
-    pub(crate) fn seeks(&self) -> u64 {
+    pub fn seeks(&self) -> u64 {
         self.traces.iter().map(|row| row.seeks).sum()
     }
 
@@ -32,7 +32,7 @@ impl Costs {
     ///
     /// # Errors
     /// What a replay gives.
-    pub(super) fn new(
+    pub(crate) fn new(
         view: &View<'_>,
         traces: &[Vec<Event>],
         left: &BTreeMap<u64, Reason>,

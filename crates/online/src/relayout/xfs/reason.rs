@@ -2,7 +2,7 @@
 
 /// Why the blocks of a file stay where they are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// It is a program that runs: nobody may open it for writing.
     Running,
     /// Immutable, or only to be appended to.
@@ -28,7 +28,7 @@ pub(crate) enum Reason {
 
 impl Reason {
     /// A word for JSON.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running_programs",
             Self::Protected => "protected_files",
@@ -44,7 +44,7 @@ impl Reason {
     }
 
     /// For people.
-    pub(crate) const fn text(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Running => "programs that run",
             Self::Protected => "immutable files",

@@ -3,11 +3,9 @@
 use super::listener::Listener;
 use super::request::{Asked, Requests};
 use super::{Config, Done, Lock, Store, Worker, files, now};
-use crate::failure::{Failure, Kind};
-use crate::interrupt::interrupted;
 use crate::relayout::Target;
-use crate::say;
 use seekless_host::pressure::{self, Resource};
+use seekless_images::{Error, ErrorKind};
 use seekless_layout::habits::{Filed, Habits, Idle, IdleRules, MachineState, Round, Seconds, Wait};
 use serde_json::json;
 use signal_hook::iterator::Signals;
@@ -30,7 +28,8 @@ const AFTER_ERROR: Seconds = 3600;
 /// A volume that is too full is looked at again after so long.
 const AFTER_FULL: Seconds = 600;
 
-pub(crate) struct Daemon<'a> {
+/// The loop that watches a volume, until a signal or a request ends it.
+pub struct Daemon<'a> {
     mount: &'a Path,
     config: &'a Config,
     dry_run: bool,
@@ -60,18 +59,18 @@ impl<'a> Daemon<'a> {
     /// # Errors
     /// When the volume could not be moved, there is another daemon for it, or the kernel
     /// does not let it listen.
-    pub(crate) fn new(
+    pub fn new(
         mount: &'a Path,
         config: &'a Config,
         root: &Path,
         dry_run: bool,
         signals: Signals,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let target = Target::new(mount)?;
         let store = Store::new(root, &target)?;
         let Some(lock) = store.lock()? else {
             let what = "is watched already, or worked on by hand";
-            return Err(Failure::new(Kind::System, what).about(mount.display()));
+            return Err(Error::new(ErrorKind::System, what).about(mount.display()));
         };
         let listener = Listener::new(&target.mount.dir, &config.record.ignore)?;
         let block_size = target.block_size()?;
@@ -81,7 +80,7 @@ impl<'a> Daemon<'a> {
         let habits = store.load(config.rules())?;
         // Not the target's: the lock of the volume goes with its last descriptor.
         let dir = &target.mount.dir;
-        let on = File::open(dir).map_err(|error| Failure::io(dir.display(), &error))?;
+        let on = File::open(dir).map_err(|error| Error::io(dir.display(), &error))?;
         let requests = Requests::new(&store)?;
         let (idle, moment) = (Idle::default(), now());
         let daemon = Self {
@@ -104,7 +103,7 @@ impl<'a> Daemon<'a> {
         };
         let known = daemon.habits.habits().len();
         let (shown, uuid) = (mount.display(), daemon.store.uuid());
-        say::tell(&format!("{shown}: watching volume {uuid}; {known} habits are known"));
+        tracing::info!("{shown}: watching volume {uuid}; {known} habits are known");
         daemon.save()?;
         Ok(daemon)
     }
@@ -113,7 +112,7 @@ impl<'a> Daemon<'a> {
     ///
     /// # Errors
     /// When the kernel does not let it listen any more, or what was learnt cannot be kept.
-    pub(crate) fn run(mut self) -> Result<(), Failure> {
+    pub fn run(mut self) -> Result<(), Error> {
         let mut ticked = 0;
         loop {
             self.listener.wait(WAIT);
@@ -145,11 +144,11 @@ impl<'a> Daemon<'a> {
         self.file(now(), Seconds::MAX);
         self.keep()?;
         let (shown, lost) = (self.mount.display(), self.listener.lost());
-        say::tell(&format!("{shown}: no longer watched; events lost: {lost}"));
+        tracing::info!("{shown}: no longer watched; events lost: {lost}");
         Ok(())
     }
 
-    fn keep(&mut self) -> Result<(), Failure> {
+    fn keep(&mut self) -> Result<(), Error> {
         self.save()?;
         (self.saved, self.is_new) = (now(), false);
         Ok(())
@@ -159,12 +158,12 @@ impl<'a> Daemon<'a> {
     /// tried again, and at the end it is an error.
     fn try_to_keep(&mut self) {
         if let Err(failure) = self.keep() {
-            say::warning!("{failure}; what was learnt is not saved, which is tried again");
+            tracing::warn!("{failure}; what was learnt is not saved, which is tried again");
             self.saved = now();
         }
     }
 
-    fn save(&self) -> Result<(), Failure> {
+    fn save(&self) -> Result<(), Error> {
         self.store.save(&self.habits)
     }
 
@@ -178,7 +177,7 @@ impl<'a> Daemon<'a> {
     }
 
     /// Works if the machine is idle.
-    fn look(&mut self, moment: Seconds) -> Result<(), Failure> {
+    fn look(&mut self, moment: Seconds) -> Result<(), Error> {
         let state = MachineState {
             io_pressure: pressure::waiting(Resource::Io),
             cpu_pressure: pressure::waiting(Resource::Cpu),
@@ -199,7 +198,7 @@ impl<'a> Daemon<'a> {
         match worked {
             Ok((_, wait)) => {
                 if self.waits != Some(wait) && wait != Wait::Nothing {
-                    say::tell(&format!("{}: nothing is moved: {wait}", self.mount.display()));
+                    tracing::info!("{}: nothing is moved: {wait}", self.mount.display());
                 }
                 if matches!(wait, Wait::Full(_)) {
                     self.not_before = moment + AFTER_FULL;
@@ -208,12 +207,12 @@ impl<'a> Daemon<'a> {
             }
             Err(Ended::Signal) => {}
             Err(Ended::Busy) => {
-                say::tell(&format!("{}: others use the disk again", self.mount.display()));
+                tracing::info!("{}: others use the disk again", self.mount.display());
                 self.idle = Idle::default();
                 self.try_to_keep();
             }
             Err(Ended::Failed(failure)) => {
-                say::warning!("{failure}; tried again in an hour");
+                tracing::warn!("{failure}; tried again in an hour");
                 self.not_before = moment + AFTER_ERROR;
                 self.try_to_keep();
             }
@@ -238,7 +237,7 @@ impl<'a> Daemon<'a> {
             if let Some(signal) = signals.pending().next() {
                 why = Some(Ended::Signal);
                 let _ = signal_hook::low_level::raise(signal);
-                return Err(interrupted(signal));
+                return Err(Error::interrupted(signal));
             }
             listener.drain()?;
             requests.meanwhile();
@@ -247,13 +246,13 @@ impl<'a> Daemon<'a> {
                     || (!battery && pressure::is_on_battery()));
             if is_busy {
                 why = Some(Ended::Busy);
-                return Err(Failure::new(Kind::System, "the machine is busy"));
+                return Err(Error::new(ErrorKind::System, "the machine is busy"));
             }
             Ok(())
         };
         let mut all = Vec::new();
         let mut tell = |done: Done| {
-            say::tell(&format!("{}: {done}", mount.display()));
+            tracing::info!("{}: {done}", mount.display());
             all.push(done);
         };
         let keep = |habits: &Habits| store.save(habits);
@@ -296,5 +295,5 @@ enum Ended {
     Signal,
     /// The machine has something better to do.
     Busy,
-    Failed(Failure),
+    Failed(Error),
 }
