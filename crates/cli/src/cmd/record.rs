@@ -5,9 +5,9 @@ mod outcome;
 
 use crate::args::Global;
 use crate::failure::{Failure, Kind};
-use crate::recording::{self, ReadAhead, Recorder, Source, Subject, Whose};
 use boot::BootArgs;
 use clap::{Args, ValueEnum};
+use seekless_capture::{self as recording, ReadAhead, Recorder, Source, Subject, Whose};
 use seekless_host::mounts;
 use seekless_host::tracefs::{self, Root};
 use seekless_layout::recording::Pages;

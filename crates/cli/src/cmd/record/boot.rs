@@ -3,12 +3,13 @@
 use super::{RecordArgs, Wanted, WantedReadAhead};
 use crate::args::Global;
 use crate::command_line::Cli;
+use crate::detached::detach;
 use crate::failure::Failure;
-use crate::recording::boot::{Boot, Until, detach};
-use crate::recording::install::{self, Tool};
-use crate::recording::{self, Subject};
 use crate::say::say;
 use clap::{Args, Parser};
+use seekless_capture::boot::{Boot, Until};
+use seekless_capture::install::{self, Tool};
+use seekless_capture::{self as recording, Subject};
 use seekless_host::mounts::Mount;
 use seekless_images::output::directory_of;
 use seekless_lab::age::distribution::parse_span;
@@ -48,7 +49,7 @@ pub(super) struct BootArgs {
     remove_boot: bool,
     /// What makes the initramfs [default: the one that is installed]
     #[arg(long, value_name = "TOOL", value_enum, requires = "install_boot")]
-    initramfs: Option<Tool>,
+    initramfs: Option<ToolArg>,
     /// Install into (remove from) the system in this directory, which is not the
     /// running one
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -114,7 +115,7 @@ impl BootArgs {
 
     fn install(&self, args: &RecordArgs, global: &Global) -> Result<ExitCode, Failure> {
         let options = recorder_options(args)?;
-        let tool = install::tool_of(&self.root, self.initramfs)?;
+        let tool = install::tool_of(&self.root, self.initramfs.map(Into::into))?;
         let itself = std::env::current_exe().and_then(fs::read);
         let program = itself.map_err(|error| Failure::io("this program", &error))?;
         let dynamic = !cfg!(target_feature = "crt-static");
@@ -146,7 +147,7 @@ impl BootArgs {
     }
 
     fn rebuild(&self, tool: Tool) -> Result<bool, Failure> {
-        if self.no_rebuild { Ok(false) } else { install::rebuild(&self.root, tool) }
+        if self.no_rebuild { Ok(false) } else { Ok(install::rebuild(&self.root, tool)?) }
     }
 }
 
@@ -208,4 +209,22 @@ fn show(global: &Global, done: &str, tool: Tool, files: &[PathBuf], rebuilt: boo
 /// How long to wait, as a time of the system's clocks.
 fn parse_wait(text: &str) -> Result<Duration, String> {
     parse_span(text).map(|span| Duration::from_nanos(span.get()))
+}
+
+/// Maker of the initramfs.
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum ToolArg {
+    /// Debian's initramfs-tools
+    InitramfsTools,
+    /// dracut
+    Dracut,
+}
+
+impl From<ToolArg> for Tool {
+    fn from(arg: ToolArg) -> Self {
+        match arg {
+            ToolArg::InitramfsTools => Self::InitramfsTools,
+            ToolArg::Dracut => Self::Dracut,
+        }
+    }
 }

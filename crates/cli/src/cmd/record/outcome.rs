@@ -2,8 +2,8 @@
 
 use super::{RecordArgs, WantedPages};
 use crate::args::Global;
-use crate::recording::{self, Collected, End, Source};
 use crate::written::Written;
+use seekless_capture::{self as recording, Collected, End, Source};
 use seekless_host::mounts::Mount;
 use seekless_layout::recording::Assembled;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
 //! Where a trace goes: a file, standard output, or a device that leads out of a
 //! virtual machine.
 
-use crate::failure::Failure;
 use rustix::termios::{OptionalActions, tcdrain, tcgetattr, tcsetattr};
+use seekless_images::Error;
 use seekless_images::output::Output;
 use seekless_layout::recording::Assembled;
 use seekless_layout::trace::Writer;
@@ -13,12 +13,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Writes the trace. A file gets its name when it is complete.
-pub(crate) fn store(
-    path: &Path,
-    header: &Map<String, Value>,
-    assembled: &Assembled,
-) -> Result<(), Failure> {
-    let failed = |error| Failure::io(path.display(), &error);
+pub fn store(path: &Path, header: &Map<String, Value>, assembled: &Assembled) -> Result<(), Error> {
+    let failed = |error| Error::io(path.display(), &error);
     if is_stdout(path) {
         // A reader that has seen enough is no failure.
         return match write(io::stdout().lock(), header, assembled) {
@@ -36,11 +32,11 @@ pub(crate) fn store(
     }
     let output = Output::create(path, true)?;
     write(output.file()?, header, assembled).map_err(failed)?;
-    Ok(output.finish()?)
+    output.finish()
 }
 
 /// Whether a trace of that name goes to standard output.
-pub(crate) fn is_stdout(path: &Path) -> bool {
+pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 

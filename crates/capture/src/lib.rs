@@ -1,27 +1,36 @@
-//! Recording what programs touch on a file system that the kernel has mounted.
+//! Recording of the files that programs and boots read on a file system that the kernel has
+//! mounted.
+//!
+//! - `collect`: events of a program, a process or everybody ([`Recorder`])
+//! - `subject`, [`boot`]: when a recording of everybody ends
+//! - `naming`: names for the inodes of events
+//! - [`install`]: the recorder in an initramfs
+//! - `destination`: where a trace is stored
+//!
+//! Warnings are events of `tracing`. Needs root.
 
-pub(crate) mod boot;
+pub mod boot;
 mod collect;
 mod destination;
-pub(crate) mod install;
+pub mod install;
 mod naming;
 mod subject;
 
-pub(crate) use collect::{Collected, ReadAhead, Recorder, Source, Whose};
-pub(crate) use destination::{is_stdout, store};
-pub(crate) use naming::Names;
-pub(crate) use subject::{End, Subject};
+pub use collect::{Collected, ReadAhead, Recorder, Source, Whose};
+pub use destination::{is_stdout, store};
+pub use naming::Names;
+pub use subject::{End, Subject};
 
-use crate::failure::Failure;
 use seekless_host::caches::{self, Caches};
 use seekless_host::mounts::Mount;
 use seekless_host::tracefs::{self, Filter, Instance, Root, Who};
+use seekless_images::Error;
 use seekless_layout::recording::{Assembled, Pages};
 use seekless_units::Ino;
 use std::collections::HashSet;
 
 /// The inodes of a file system that are in memory, found by dropping them.
-pub(crate) fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Failure> {
+pub fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Error> {
     let filter = Filter {
         sources: vec![tracefs::Source::Evicted],
         device: Some(mount.device),
@@ -42,12 +51,12 @@ pub(crate) fn loaded(mount: &Mount) -> Result<HashSet<Ino>, Failure> {
 }
 
 /// Puts names to what was collected.
-pub(crate) fn assemble(
+pub fn assemble(
     collected: Collected,
     mount: &Mount,
     pages: Pages,
     kept_caches: bool,
-) -> Result<Assembled, Failure> {
+) -> Result<Assembled, Error> {
     let loaded = match collected.source {
         Source::Tracefs if !kept_caches && mount.fs_type.starts_with("ext") => loaded(mount)?,
         _ => HashSet::new(),

@@ -1,6 +1,6 @@
 use super::boot::Boot;
-use crate::failure::{Failure, Kind};
 use seekless_host::program;
+use seekless_images::{Error, ErrorKind};
 use signal_hook::iterator::Signals;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const UNIT_INTERVAL: Duration = Duration::from_millis(200);
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What ends a recording.
-pub(crate) enum Subject {
+pub enum Subject {
     /// A program that was started for it.
     Program(Child),
     /// A process that was there before.
@@ -26,7 +26,7 @@ pub(crate) enum Subject {
 }
 
 /// A unit that is waited for.
-pub(crate) struct Unit {
+pub struct Unit {
     name: String,
     /// When it was last asked for.
     asked: Instant,
@@ -35,7 +35,7 @@ pub(crate) struct Unit {
 }
 
 /// Why a recording ended.
-pub(crate) enum End {
+pub enum End {
     /// The program did.
     Exit(ExitStatus),
     /// What was waited for has happened.
@@ -46,12 +46,12 @@ pub(crate) enum End {
 
 impl Subject {
     /// A unit to wait for.
-    pub(crate) fn unit(name: &str) -> Self {
+    pub fn unit(name: &str) -> Self {
         Self::Unit(Unit { name: name.into(), asked: Instant::now(), helpers: Vec::new() })
     }
 
     /// Processes that were started to learn whether it is over.
-    pub(crate) fn helpers(&self) -> &[u32] {
+    pub fn helpers(&self) -> &[u32] {
         match self {
             Self::Unit(unit) => &unit.helpers,
             Self::Boot(boot) => &boot.helpers,
@@ -60,11 +60,7 @@ impl Subject {
     }
 
     /// Whether it is over; `any` tells whether events came since the last time.
-    pub(crate) fn poll(
-        &mut self,
-        signals: &mut Signals,
-        any: bool,
-    ) -> Result<Option<End>, Failure> {
+    pub fn poll(&mut self, signals: &mut Signals, any: bool) -> Result<Option<End>, Error> {
         let signal = signals.pending().next();
         if let Self::Boot(boot) = self {
             return boot.poll(signal, any);
@@ -74,7 +70,7 @@ impl Subject {
         }
         Ok(match self {
             Self::Program(child) => {
-                let status = child.try_wait().map_err(|error| Failure::io("waiting", &error))?;
+                let status = child.try_wait().map_err(|error| Error::io("waiting", &error))?;
                 status.map(End::Exit)
             }
             Self::Process(pid) => (!program::is_alive(*pid)).then_some(End::Done),
@@ -87,7 +83,7 @@ impl Subject {
     }
 
     /// Hands a signal on to the program, and waits for it to end.
-    pub(crate) fn end(&mut self, signal: i32) {
+    pub fn end(&mut self, signal: i32) {
         let Self::Program(child) = self else { return };
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let named = rustix::process::Signal::from_named_raw(signal);
@@ -118,10 +114,10 @@ pub(crate) enum UnitState {
 
 impl Unit {
     /// Whether it is active; an error when it has failed, or there is no systemd.
-    fn is_active(&mut self) -> Result<bool, Failure> {
+    fn is_active(&mut self) -> Result<bool, Error> {
         let (state, helper) = unit_state(&self.name)?;
         self.helpers.push(helper);
-        let failed = |message| Err(Failure::new(Kind::System, message));
+        let failed = |message| Err(Error::new(ErrorKind::System, message));
         match state {
             UnitState::Active => Ok(true),
             UnitState::Other => Ok(false),
@@ -132,9 +128,9 @@ impl Unit {
 }
 
 /// Asks systemd about a unit; the process that asked.
-pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Failure> {
+pub(crate) fn unit_state(unit: &str) -> Result<(UnitState, u32), Error> {
     let failed = |error| {
-        Failure::io(
+        Error::io(
             "systemctl (a unit to wait for needs systemd; --mount records without it)",
             &error,
         )

@@ -1,6 +1,5 @@
 use super::Subject;
 use super::subject::End;
-use crate::failure::{Failure, Kind};
 use seekless_host::caches::{self, Caches};
 use seekless_host::fanotify::{Noticed, Scope, Watch};
 use seekless_host::mounts::{DeviceNumber, Mount};
@@ -8,6 +7,7 @@ use seekless_host::read_ahead::{self, ReadAheadGuard};
 use seekless_host::scratch::{self, KeptMounts};
 use seekless_host::tracefs::{self, Filter, Instance, Root, Traced, What, Who};
 use seekless_host::{HostError, program};
+use seekless_images::{Error, ErrorKind};
 use signal_hook::iterator::Signals;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -26,8 +26,8 @@ const PACE: Duration = Duration::from_millis(20);
 const HURRY_PERCENT: usize = 10;
 
 /// Where events come from.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
     /// Trace events, and fanotify for opens
     Tracefs,
     /// Opens and accesses, and what is in memory afterwards
@@ -35,7 +35,9 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    pub(crate) fn name(self) -> &'static str {
+    /// Its name in traces and messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Tracefs => "tracefs",
             Self::Fanotify => "fanotify",
@@ -44,7 +46,7 @@ impl Source {
 }
 
 /// Whose touches are recorded.
-pub(crate) enum Whose<'a> {
+pub enum Whose<'a> {
     /// Those of a program and of what it starts.
     Program(&'a [OsString]),
     /// Those of a process and of what it starts.
@@ -54,35 +56,44 @@ pub(crate) enum Whose<'a> {
 }
 
 /// What was seen.
-pub(crate) struct Collected {
-    pub(crate) source: Source,
+pub struct Collected {
+    /// Where the events came from.
+    pub source: Source,
     /// When it began, on the clock of the events.
-    pub(crate) start: u64,
+    pub start: u64,
     /// How much the device read ahead, where it says so.
-    pub(crate) read_ahead_kib: Option<u64>,
+    pub read_ahead_kib: Option<u64>,
     /// Where the file system's partition begins on its device.
-    pub(crate) first_sector: u64,
-    pub(crate) traced: Vec<Traced>,
-    pub(crate) noticed: Vec<Noticed>,
+    pub first_sector: u64,
+    /// Trace events.
+    pub traced: Vec<Traced>,
+    /// Opens and accesses of which fanotify told.
+    pub noticed: Vec<Noticed>,
     /// Events that the kernel had no room for; at least so many.
-    pub(crate) lost: u64,
+    pub lost: u64,
     /// Accesses by processes that had gone before it could be told whose they were.
-    pub(crate) strangers: u64,
-    pub(crate) end: End,
+    pub strangers: u64,
+    /// What ended the recording.
+    pub end: End,
 }
 
 /// A recording under way.
-pub(crate) struct Recorder<'a> {
-    pub(crate) mount: &'a Mount,
-    pub(crate) source: Source,
-    pub(crate) keep_caches: bool,
-    pub(crate) buffer_kib: usize,
-    pub(crate) read_ahead: ReadAhead,
+pub struct Recorder<'a> {
+    /// The file system that is recorded.
+    pub mount: &'a Mount,
+    /// Where events come from.
+    pub source: Source,
+    /// Whether the caches are not dropped before it begins.
+    pub keep_caches: bool,
+    /// KiB of the kernel's memory for events, for each processor.
+    pub buffer_kib: usize,
+    /// The read-ahead during the recording.
+    pub read_ahead: ReadAhead,
 }
 
 /// How much the device shall read ahead while a recording is made, in KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ReadAhead {
+pub enum ReadAhead {
     /// As it does.
     Keep,
     /// So much, if that can be set.
@@ -118,11 +129,7 @@ struct Ears {
 
 impl Recorder<'_> {
     /// Records until the subject ends or a signal comes.
-    pub(crate) fn run(
-        &self,
-        whose: Whose<'_>,
-        signals: &mut Signals,
-    ) -> Result<Collected, Failure> {
+    pub fn run(&self, whose: Whose<'_>, signals: &mut Signals) -> Result<Collected, Error> {
         let device = self.mount.device;
         let _read_ahead = self.read_ahead.set(device)?;
         let read_ahead_kib = read_ahead::of(device);
@@ -178,13 +185,13 @@ impl Recorder<'_> {
     }
 
     /// Starts to listen, and then the program.
-    fn begin(&self, whose: Whose<'_>, ears: &mut Ears) -> Result<(Subject, Option<Ours>), Failure> {
+    fn begin(&self, whose: Whose<'_>, ears: &mut Ears) -> Result<(Subject, Option<Ours>), Error> {
         match whose {
             Whose::Program(command) => {
                 let mut ours = None;
                 let child = program::spawn_from(command, |thread| {
                     ours = self.listen_to_program(thread, ears)?;
-                    Ok::<(), Failure>(())
+                    Ok::<(), Error>(())
                 })?;
                 Ok((Subject::Program(child), ours))
             }
@@ -208,7 +215,7 @@ impl Recorder<'_> {
     }
 
     /// Takes what was asked of the device before there was a root.
-    fn adopt_early(&self, ears: &mut Ears) -> Result<(), Failure> {
+    fn adopt_early(&self, ears: &mut Ears) -> Result<(), Error> {
         let early = Instance::adopt_early(&Root::find()?, self.mount.device)?;
         let Some(mut early) = early else { return Ok(()) };
         early.read(&mut ears.early)?;
@@ -219,7 +226,7 @@ impl Recorder<'_> {
     }
 
     /// From the thread that will start the program.
-    fn listen_to_program(&self, thread: u32, ears: &mut Ears) -> Result<Option<Ours>, Failure> {
+    fn listen_to_program(&self, thread: u32, ears: &mut Ears) -> Result<Option<Ours>, Error> {
         if self.source == Source::Fanotify {
             // In a namespace of its own, the program's accesses are all there are.
             scratch::own_mounts()?;
@@ -231,13 +238,13 @@ impl Recorder<'_> {
         Ok(Some(Ours::new(vec![thread], true)))
     }
 
-    fn open(&self, ears: &mut Ears, who: Who, scope: Scope) -> Result<(), Failure> {
+    fn open(&self, ears: &mut Ears, who: Who, scope: Scope) -> Result<(), Error> {
         let watch = Watch::new(&self.mount.dir, scope, self.source == Source::Fanotify);
         match (watch, self.source) {
             (Ok(watch), _) => ears.watch = Some(watch),
             // Opens are then known by what they lead to only.
             (Err(error), Source::Tracefs) => {
-                crate::say::warning!("opens are not recorded: {error}")
+                tracing::warn!("opens are not recorded: {error}")
             }
             (Err(error), Source::Fanotify) => return Err(error.into()),
         }
@@ -253,8 +260,8 @@ impl Recorder<'_> {
             if !taken.contains(&tracefs::Source::Fetched)
                 && !taken.contains(&tracefs::Source::Asked)
             {
-                return Err(Failure::new(
-                    Kind::Unsupported,
+                return Err(Error::new(
+                    ErrorKind::Unsupported,
                     "this kernel has no filemap events: use --source fanotify",
                 ));
             }

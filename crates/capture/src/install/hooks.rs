@@ -4,12 +4,12 @@ use super::PROGRAM;
 use seekless_host::tracefs::EARLY;
 
 /// A line of every file that is written here, by which it is known again.
-pub(super) const MARK: &str =
+pub(crate) const MARK: &str =
     "# Written by `seekless record --install-boot`; `--remove-boot` removes it.";
 
 /// What makes the initramfs of a system.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tool {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tool {
     /// Debian's initramfs-tools
     InitramfsTools,
     /// dracut
@@ -17,9 +17,11 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    pub(super) const ALL: [Self; 2] = [Self::InitramfsTools, Self::Dracut];
+    pub(crate) const ALL: [Self; 2] = [Self::InitramfsTools, Self::Dracut];
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// Its name in messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::InitramfsTools => "initramfs-tools",
             Self::Dracut => "dracut",
@@ -27,7 +29,7 @@ impl Tool {
     }
 
     /// What is there where it is installed; no other package has it.
-    pub(super) const fn signs(self) -> &'static [&'static str] {
+    pub(crate) const fn signs(self) -> &'static [&'static str] {
         match self {
             Self::InitramfsTools => &["usr/share/initramfs-tools/hook-functions"],
             Self::Dracut => {
@@ -38,7 +40,7 @@ impl Tool {
 
     /// The program that makes the initramfs anew, in all places where it may be, and
     /// its arguments: for every kernel that is installed.
-    pub(super) const fn rebuild(self) -> (&'static [&'static str], &'static [&'static str]) {
+    pub(crate) const fn rebuild(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Self::InitramfsTools => {
                 (&["usr/sbin/update-initramfs", "sbin/update-initramfs"], &["-u", "-k", "all"])
@@ -51,7 +53,7 @@ impl Tool {
 
     /// The scripts: their paths and contents. `options` are those of the recorder,
     /// quoted for the shell, each after a blank.
-    pub(super) fn scripts(self, options: &str) -> Vec<(&'static str, String)> {
+    pub(crate) fn scripts(self, options: &str) -> Vec<(&'static str, String)> {
         match self {
             Self::InitramfsTools => vec![
                 ("etc/initramfs-tools/hooks/seekless", initramfs_tools_hook()),

@@ -2,18 +2,12 @@
 //! background from the initramfs on.
 
 use super::subject::{End, UnitState, unit_state};
-use crate::failure::{Failure, Kind};
 use rustix::stdio;
 use seekless_host::initramfs::{self, Switch};
 use seekless_host::mounts::{Mount, Statistics};
-use seekless_host::program;
-use std::ffi::OsString;
+use seekless_images::{Error, ErrorKind};
 use std::fs::File;
-use std::io::Read;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// How often the conditions are looked at.
@@ -38,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// When a recording of a boot ends: when the unit is active and then nothing has
 /// been read for a time, as far as either is asked for; and at the limit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Until {
+pub struct Until {
     unit: Option<String>,
     /// Whether there need not be a systemd to ask.
     any_init: bool,
@@ -48,7 +42,7 @@ pub(crate) struct Until {
 
 impl Until {
     /// The conditions that are given, or those of any boot if none is.
-    pub(crate) fn new(unit: Option<&str>, idle: Option<Duration>, limit: Option<Duration>) -> Self {
+    pub fn new(unit: Option<&str>, idle: Option<Duration>, limit: Option<Duration>) -> Self {
         let any_init = unit.is_none();
         if unit.is_none() && idle.is_none() && limit.is_none() {
             return Self { unit: Some(UNIT.into()), any_init, idle: Some(IDLE), limit: LIMIT };
@@ -71,7 +65,7 @@ impl Until {
 }
 
 /// A boot that is under way.
-pub(crate) struct Boot {
+pub struct Boot {
     until: Until,
     switch: Switch,
     /// When this process came into the root that has been switched to.
@@ -89,17 +83,17 @@ pub(crate) struct Boot {
     detached: bool,
     ready: bool,
     /// Processes that this one has started.
-    pub(crate) helpers: Vec<u32>,
+    pub helpers: Vec<u32>,
 }
 
 impl Boot {
     /// Begins to watch a boot from `mount`. A `detached` one tells the process that
     /// started it when it is recording.
-    pub(crate) fn new(until: Until, mount: &Mount, detached: bool) -> Result<Self, Failure> {
+    pub fn new(until: Until, mount: &Mount, detached: bool) -> Result<Self, Error> {
         let now = Instant::now();
         let switch = Switch::watch()?;
         if switch.leaves(&mount.dir)? {
-            return Err(Failure::usage(
+            return Err(Error::usage(
                 "--mount names a part of the initramfs: no root is mounted there",
             ));
         }
@@ -121,11 +115,11 @@ impl Boot {
     }
 
     /// Whether it is over; `any` tells whether events came since the last time.
-    pub(crate) fn poll(&mut self, signal: Option<i32>, any: bool) -> Result<Option<End>, Failure> {
+    pub fn poll(&mut self, signal: Option<i32>, any: bool) -> Result<Option<End>, Error> {
         if !self.ready {
             self.ready = true;
             if self.detached {
-                say_ready()?;
+                tell_ready()?;
             }
         }
         if any && self.statistics.is_none() {
@@ -164,16 +158,16 @@ impl Boot {
 
     /// Before the switch there are no names that hold afterwards, and no place for
     /// the trace.
-    fn in_root(&self, why: &str) -> Result<(), Failure> {
+    fn in_root(&self, why: &str) -> Result<(), Error> {
         if self.entered.is_some() {
             return Ok(());
         }
         let message = format!("{why}, but the root has not been switched: nothing is written");
-        Err(Failure::new(Kind::System, message))
+        Err(Error::new(ErrorKind::System, message))
     }
 
     /// Asks systemd for the unit.
-    fn ask(&mut self) -> Result<(), Failure> {
+    fn ask(&mut self) -> Result<(), Error> {
         let Some(unit) = &self.until.unit else { return Ok(()) };
         // So does sd_booted(3).
         if !Path::new("/run/systemd/system").exists() {
@@ -194,9 +188,7 @@ impl Boot {
             UnitState::Active => self.active = Some(Instant::now()),
             // What has been read until then is worth keeping.
             UnitState::Failed => {
-                crate::say::warning!(
-                    "{unit} has failed to start: the recording goes on without it"
-                );
+                tracing::warn!("{unit} has failed to start: the recording goes on without it");
                 self.until.unit = None;
                 self.until.idle.get_or_insert(IDLE);
             }
@@ -207,43 +199,9 @@ impl Boot {
     }
 }
 
-/// Starts this program once more, in the background, to do what it was told to do,
-/// and waits until it records. Its messages go to the kernel's log, which is there
-/// before and after the switch of the root.
-pub(crate) fn detach(keep_stdout: bool) -> Result<ExitCode, Failure> {
-    let failed = |error| Failure::io("starting the recorder", &error);
-    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut command = Command::new(program);
-    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    command.args(args).arg("--detached");
-    initramfs::keep(&mut command);
-    program::lead_session(&mut command);
-    command.stdin(OwnedFd::from(theirs));
-    if !keep_stdout {
-        command.stdout(Stdio::null());
-    }
-    if let Ok(log) = File::options().write(true).open("/dev/kmsg") {
-        command.stderr(log);
-    }
-    let mut child = command.spawn().map_err(failed)?;
-    // Its end of the pair is closed here with it: the child's end is then the last.
-    drop(command);
-    let mut ready = [0];
-    let mut ours = ours;
-    match ours.read(&mut ready).map_err(failed)? {
-        0 => {
-            let status = child.wait().map_err(failed)?;
-            let message = format!("the recorder could not start ({status}): see the kernel's log");
-            Err(Failure::new(Kind::System, message))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
-}
-
 /// Tells the process that started this one that it records, and lets go of it.
-fn say_ready() -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::io("standard input", &error);
+fn tell_ready() -> Result<(), Error> {
+    let failed = |error: std::io::Error| Error::io("standard input", &error);
     rustix::io::write(stdio::stdin(), b"\n").map_err(|error| failed(error.into()))?;
     let null = File::open("/dev/null").map_err(failed)?;
     stdio::dup2_stdin(&null).map_err(|error| failed(error.into()))

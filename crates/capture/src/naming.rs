@@ -1,12 +1,12 @@
 use super::{Collected, Source};
 use seekless_fs::format::OpenOptions;
 
-use crate::failure::Failure;
 use seekless_fs::{FileKind, Inspect};
 use seekless_host::fanotify::{Did, Noticed};
 use seekless_host::mounts::{self, Mount};
 use seekless_host::tracefs;
 use seekless_host::{program, residency};
+use seekless_images::Error;
 use seekless_layout::recording::{
     Assembled, How, Index, Known, PageSet, Pages, Touch, What, assemble,
 };
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Whose inodes and blocks are whose on a mounted file system.
-pub(crate) struct Names<'a> {
+pub struct Names<'a> {
     mount: &'a Mount,
     /// The same file system through our own reader, where there is one.
     image: Option<Arc<dyn Inspect>>,
@@ -29,7 +29,7 @@ pub(crate) struct Names<'a> {
 impl<'a> Names<'a> {
     /// Reads the file system's own structures where we know its format; else
     /// takes the names that came with the events, or walks the mount.
-    pub(crate) fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Failure> {
+    pub fn new(mount: &'a Mount, collected: &Collected) -> Result<Self, Error> {
         if collected.source == Source::Fanotify {
             let index =
                 Index::of_names(root_of(mount), 4096, noticed_names(mount, &collected.noticed));
@@ -47,7 +47,7 @@ impl<'a> Names<'a> {
             });
             match read {
                 Ok(names) => return Ok(names),
-                Err(failure) => crate::say::warning!(
+                Err(failure) => tracing::warn!(
                     "{failure}: the underlying device cannot be read, so metadata blocks are not named"
                 ),
             }
@@ -59,7 +59,7 @@ impl<'a> Names<'a> {
     }
 
     /// Makes a trace of what was collected.
-    pub(crate) fn assemble(
+    pub fn assemble(
         &mut self,
         collected: Collected,
         pages: Pages,

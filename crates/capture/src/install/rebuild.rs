@@ -1,9 +1,9 @@
 //! The initramfs of a system, made anew by its own tool.
 
 use super::Tool;
-use crate::failure::{Failure, Kind};
 use seekless_host::program;
 use seekless_host::scratch::{self, Mounted};
+use seekless_images::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
 
 /// Makes the initramfs of all kernels anew; false when the system below `root`,
 /// which is not the running one, lacks the program for it.
-pub(crate) fn rebuild(root: &Path, tool: Tool) -> Result<bool, Failure> {
+pub fn rebuild(root: &Path, tool: Tool) -> Result<bool, Error> {
     let (places, args) = tool.rebuild();
     let running = is_running(root);
     let Some(place) = places.iter().find(|place| root.join(place).exists()) else {
@@ -20,7 +20,7 @@ pub(crate) fn rebuild(root: &Path, tool: Tool) -> Result<bool, Failure> {
             return Ok(false);
         }
         let message = format!("{} is not there", tool.rebuild().0.join(" or "));
-        return Err(Failure::new(Kind::Unsupported, message));
+        return Err(Error::new(ErrorKind::Unsupported, message));
     };
     let name = Path::new("/").join(place);
     let mut command = Command::new(&name);
@@ -33,7 +33,7 @@ pub(crate) fn rebuild(root: &Path, tool: Tool) -> Result<bool, Failure> {
         show_kernel(root)?
     };
     // What it says is of interest when it fails, and goes to standard error.
-    let output = command.output().map_err(|error| Failure::io(name.display(), &error))?;
+    let output = command.output().map_err(|error| Error::io(name.display(), &error))?;
     if output.status.success() {
         return Ok(true);
     }
@@ -41,17 +41,17 @@ pub(crate) fn rebuild(root: &Path, tool: Tool) -> Result<bool, Failure> {
     let last: Vec<&str> = said.trim_end().lines().rev().take(3).collect();
     let last: Vec<&str> = last.into_iter().rev().collect();
     let message = format!("{} failed ({}): {}", name.display(), output.status, last.join("; "));
-    Err(Failure::new(Kind::System, message))
+    Err(Error::new(ErrorKind::System, message))
 }
 
 /// Whether a directory is the root of this process.
-pub(super) fn is_running(root: &Path) -> bool {
+pub(crate) fn is_running(root: &Path) -> bool {
     root.canonicalize().is_ok_and(|root| root == Path::new("/"))
 }
 
 /// Shows the kernel's file systems below a root that lacks them, to this process and
 /// what it starts only.
-fn show_kernel(root: &Path) -> Result<Vec<Mounted>, Failure> {
+fn show_kernel(root: &Path) -> Result<Vec<Mounted>, Error> {
     scratch::private_mounts()?;
     let mut mounts = Vec::new();
     for name in KERNEL {

@@ -3,14 +3,14 @@
 mod hooks;
 mod rebuild;
 
-pub(crate) use hooks::Tool;
-pub(crate) use rebuild::rebuild;
+pub use hooks::Tool;
+pub use rebuild::rebuild;
 
-use crate::failure::{Failure, Kind};
 use hooks::MARK;
 use seekless_images::output::Output;
+use seekless_images::{Error, ErrorKind};
 use std::fs::{self, Permissions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -22,12 +22,12 @@ const RECEIPT: &str = "usr/lib/seekless/boot-recorder.receipt";
 
 /// Writes the recorder, the hooks and a receipt below `root`. `options` are those of
 /// the recorder. Where anything fails, all is as it was.
-pub(crate) fn install(
+pub fn install(
     root: &Path,
     tool: Tool,
     program: &[u8],
     options: &[String],
-) -> Result<Installed, Failure> {
+) -> Result<Installed, Error> {
     let quoted: String = options.iter().map(|option| format!(" {}", quote(option))).collect();
     let mut files: Vec<(&str, Vec<u8>, u32)> = Vec::new();
     for (path, text) in tool.scripts(&quoted) {
@@ -37,7 +37,7 @@ pub(crate) fn install(
     let before = receipt(root)?;
     if let Some(other) = before.as_ref().filter(|before| before.tool != tool) {
         let message = format!("the recorder is installed for {}", other.tool.name());
-        return Err(Failure::new(Kind::System, message).hint("remove it first: --remove-boot"));
+        return Err(Error::new(ErrorKind::System, message).hint("remove it first: --remove-boot"));
     }
     for (path, ..) in &files {
         is_free_or_ours(root, path, before.is_some())?;
@@ -54,11 +54,11 @@ pub(crate) fn install(
 }
 
 /// What was done, until it is kept or undone.
-pub(crate) struct Installed {
+pub struct Installed {
     root: PathBuf,
     undo: Vec<Undo>,
     /// What was written, without the receipt.
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
 }
 
 enum Undo {
@@ -73,7 +73,7 @@ impl Installed {
         files: &[(&str, Vec<u8>, u32)],
         tool: Tool,
         before: Option<Receipt>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let mut made = before.map(|before| before.made).unwrap_or_default();
         for (path, ..) in files {
             self.make_directories(path, &mut made)?;
@@ -87,7 +87,7 @@ impl Installed {
     }
 
     /// Makes what is lacking above a file.
-    fn make_directories(&mut self, file: &str, made: &mut Vec<String>) -> Result<(), Failure> {
+    fn make_directories(&mut self, file: &str, made: &mut Vec<String>) -> Result<(), Error> {
         for (at, _) in file.match_indices('/') {
             let Some(dir) = file.get(..at) else { continue };
             let path = within(&self.root, dir)?;
@@ -96,14 +96,14 @@ impl Installed {
                     self.undo.push(Undo::Directory(path));
                     made.push(dir.into());
                 }
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(Failure::io(path.display(), &error)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io(path.display(), &error)),
             }
         }
         Ok(())
     }
 
-    fn put(&mut self, path: &str, contents: &[u8], mode: u32) -> Result<(), Failure> {
+    fn put(&mut self, path: &str, contents: &[u8], mode: u32) -> Result<(), Error> {
         let path = within(&self.root, path)?;
         let old = read(&path)?;
         put(&path, contents, mode)?;
@@ -112,7 +112,7 @@ impl Installed {
     }
 
     /// Puts everything back.
-    pub(crate) fn undo(self) {
+    pub fn undo(self) {
         for undo in self.undo.into_iter().rev() {
             // What cannot be put back is left; the failure that led here is reported.
             let _ = match undo {
@@ -128,10 +128,10 @@ impl Installed {
 }
 
 /// Removes what was installed below `root`; for which tool it was.
-pub(crate) fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Failure> {
+pub fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Error> {
     let Some(receipt) = receipt(root)? else {
         let message = format!("{}: no recorder of boots is installed", root.display());
-        return Err(Failure::new(Kind::System, message));
+        return Err(Error::new(ErrorKind::System, message));
     };
     let scripts = receipt.tool.scripts("");
     let paths = scripts.iter().map(|(path, _)| *path).chain([PROGRAM]);
@@ -143,8 +143,8 @@ pub(crate) fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Failure> {
     // Last, so that a removal that was interrupted can be made again.
     for path in files.iter().cloned().chain([within(root, RECEIPT)?]) {
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Failure::io(path.display(), &error));
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io(path.display(), &error));
             }
             _ => {}
         }
@@ -157,10 +157,10 @@ pub(crate) fn remove(root: &Path) -> Result<(Tool, Vec<PathBuf>), Failure> {
 }
 
 /// The tool of a system: the one asked for, or the one that is there.
-pub(crate) fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Failure> {
+pub fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Error> {
     let there = |tool: Tool| tool.signs().iter().any(|sign| root.join(sign).exists());
     let lacking = |what: &str| {
-        Failure::new(Kind::Unsupported, format!("{}: {what} is not installed", root.display()))
+        Error::new(ErrorKind::Unsupported, format!("{}: {what} is not installed", root.display()))
     };
     if let Some(tool) = asked {
         return if there(tool) { Ok(tool) } else { Err(lacking(tool.name())) };
@@ -168,7 +168,7 @@ pub(crate) fn tool_of(root: &Path, asked: Option<Tool>) -> Result<Tool, Failure>
     match Tool::ALL.into_iter().filter(|tool| there(*tool)).collect::<Vec<_>>()[..] {
         [tool] => Ok(tool),
         [] => Err(lacking("neither initramfs-tools nor dracut")),
-        _ => Err(Failure::usage("both initramfs-tools and dracut are installed: use --initramfs")),
+        _ => Err(Error::usage("both initramfs-tools and dracut are installed: use --initramfs")),
     }
 }
 
@@ -179,12 +179,12 @@ struct Receipt {
     made: Vec<String>,
 }
 
-fn receipt(root: &Path) -> Result<Option<Receipt>, Failure> {
+fn receipt(root: &Path) -> Result<Option<Receipt>, Error> {
     let path = within(root, RECEIPT)?;
     let Some(bytes) = read(&path)? else { return Ok(None) };
     let wrong = |line: &str| {
         let message = format!("{}: not a receipt of this program: {line:?}", path.display());
-        Failure::new(Kind::Corrupt, message)
+        Error::new(ErrorKind::Corrupt, message)
     };
     let text = String::from_utf8(bytes).map_err(|_| wrong("not UTF-8"))?;
     let mut lines = text.lines();
@@ -204,23 +204,23 @@ fn receipt(root: &Path) -> Result<Option<Receipt>, Failure> {
 }
 
 /// A path below `root`, refused when a symlink on the way leads out of it.
-fn within(root: &Path, path: &str) -> Result<PathBuf, Failure> {
-    let failed = |error| Failure::io(root.display(), &error);
+fn within(root: &Path, path: &str) -> Result<PathBuf, Error> {
+    let failed = |error| Error::io(root.display(), &error);
     let root = root.canonicalize().map_err(failed)?;
     let whole = root.join(path);
     let dir = whole.ancestors().skip(1).find_map(|dir| dir.canonicalize().ok());
     if dir.is_some_and(|dir| dir.starts_with(&root)) {
         return Ok(whole);
     }
-    Err(Failure::new(
-        Kind::System,
+    Err(Error::new(
+        ErrorKind::System,
         format!("{}: a symbolic link leads out of {}", whole.display(), root.display()),
     ))
 }
 
 /// Refuses to touch what others have written. The program and its receipt have a
 /// directory of their own; a script is known by a line of it.
-fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Failure> {
+fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Error> {
     let whole = within(root, path)?;
     let Some(contents) = read(&whole)? else { return Ok(()) };
     let mark = MARK.as_bytes();
@@ -232,31 +232,31 @@ fn is_free_or_ours(root: &Path, path: &str, installed: bool) -> Result<(), Failu
         return Ok(());
     }
     let message = format!("{}: was not written by this program", whole.display());
-    Err(Failure::new(Kind::System, message))
+    Err(Error::new(ErrorKind::System, message))
 }
 
 /// The contents of a regular file; `None` when there is none.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
-    let failed = |error| Failure::io(path.display(), &error);
+fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let failed = |error| Error::io(path.display(), &error);
     match path.symlink_metadata() {
         Ok(meta) if meta.is_file() => fs::read(path).map(Some).map_err(failed),
         Ok(_) => {
             let message = format!("{}: not a regular file", path.display());
-            Err(Failure::new(Kind::System, message))
+            Err(Error::new(ErrorKind::System, message))
         }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
     }
 }
 
-fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Failure> {
-    let failed = |error| Failure::io(path.display(), &error);
+fn put(path: &Path, contents: &[u8], mode: u32) -> Result<(), Error> {
+    let failed = |error| Error::io(path.display(), &error);
     let output = Output::create(path, true)?;
     let mut file = output.file()?;
     file.write_all(contents).map_err(failed)?;
     file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    Ok(output.finish()?)
+    output.finish()
 }
 
 /// A word as the shell reads it again.

@@ -1,0 +1,44 @@
+//! A recorder of a boot that goes on in the background.
+
+use crate::failure::{Failure, Kind};
+use seekless_host::{initramfs, program};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Starts this program once more, in the background, to do what it was told to do,
+/// and waits until it records. Its messages go to the kernel's log, which is there
+/// before and after the switch of the root.
+pub(crate) fn detach(keep_stdout: bool) -> Result<ExitCode, Failure> {
+    let failed = |error| Failure::io("starting the recorder", &error);
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    let args: Vec<OsString> = std::env::args_os().skip(1).collect();
+    command.args(args).arg("--detached");
+    initramfs::keep(&mut command);
+    program::lead_session(&mut command);
+    command.stdin(OwnedFd::from(theirs));
+    if !keep_stdout {
+        command.stdout(Stdio::null());
+    }
+    if let Ok(log) = File::options().write(true).open("/dev/kmsg") {
+        command.stderr(log);
+    }
+    let mut child = command.spawn().map_err(failed)?;
+    // Its end of the pair is closed here with it: the child's end is then the last.
+    drop(command);
+    let mut ready = [0];
+    let mut ours = ours;
+    match ours.read(&mut ready).map_err(failed)? {
+        0 => {
+            let status = child.wait().map_err(failed)?;
+            let message = format!("the recorder could not start ({status}): see the kernel's log");
+            Err(Failure::new(Kind::System, message))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}
