@@ -217,12 +217,13 @@ impl Volume {
         self.sb.has_incompat(incompat::EA_INODE) && inode.has_flag(flags::EA_INODE)
     }
 
-    /// Whether a symlink's target lies in `i_block`, decided as the kernel does.
+    /// Whether a symlink's target lies in `i_block`, decided as the kernel does; one that is
+    /// too long for it does not, whatever `i_blocks` and `i_file_acl` say.
     pub(crate) fn is_fast_symlink(&self, inode: &Inode) -> bool {
         if inode.has_flag(flags::INLINE_DATA) || inode.kind() != Some(FileKind::Symlink) {
             return false;
         }
-        if self.sb.has_incompat(incompat::EA_INODE) {
+        if self.sb.has_incompat(incompat::EA_INODE) || inode.len > FAST_SYMLINK_MAX {
             return inode.len <= FAST_SYMLINK_MAX;
         }
         let cluster =

@@ -16,6 +16,7 @@ pub const CODES: &[(&str, u8)] = &[
     ("journal.pending", 0),
     ("journal.corrupt", 0),
     ("journal.checksum", 0),
+    ("journal.error", 0),
     ("group.head", 0),
     ("group.checksum", 0),
     ("orphan.list", 0),

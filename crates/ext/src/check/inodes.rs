@@ -517,15 +517,19 @@ impl Checker {
     fn inline_length(&mut self, inode: &Inode, kind: FileKind) {
         let Ok(Some(value)) = inline_value(inode) else { return };
         let room = wide(inode.core.i_block.0.len()).saturating_add(wide(value.len()));
-        let is_wrong = if kind == FileKind::Directory {
+        let is_directory = kind == FileKind::Directory;
+        let is_wrong = if is_directory {
             inode.len != room || inode.core.i_size_high.get() != 0
         } else {
-            inode.len > max_len(self.sb(), true)
+            inode.len > max_len(self.sb(), inode.has_flag(flags::EXTENTS))
         };
         if is_wrong {
             let what = format!("{} bytes long, with room for {room} in the inode", inode.len);
             self.expected("inode.length", what, place(inode.ino));
-            self.fix(Stage::Inodes, Fix::Length(inode.ino, room));
+            // Where only the upper half is wrong, the lower one is the length.
+            let low = u64::from(inode.core.i_size_lo.get());
+            let len = if is_directory { room } else { low.min(room) };
+            self.fix(Stage::Inodes, Fix::Length(inode.ino, len));
         }
     }
 

@@ -12,7 +12,9 @@ use super::fix::{Fix, Fixes, Stage};
 use crate::backup;
 use crate::group::{Group, bit};
 use crate::ondisk::STATE_ERRORS;
-use crate::ondisk::{InodeCore, STATE_VALID, compat, incompat, ro_compat, special};
+use crate::ondisk::{
+    CHECKSUM_CRC32C, INODE_CORE_SIZE, InodeCore, STATE_VALID, compat, incompat, ro_compat, special,
+};
 use crate::part::Part;
 use crate::volume::Volume;
 use seekless_device::BlockDevice;
@@ -22,6 +24,7 @@ use seekless_fs::{Corruption, FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, GroupNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use zerocopy::little_endian::{U16, U32};
 
 /// Inodes of a table that are looked at to tell whether it is one.
 const SAMPLE: u32 = 256;
@@ -177,7 +180,13 @@ impl Checker {
         let desc_size = u64::from(raw.s_desc_size.get());
         let revision = u64::from(raw.s_rev_level.get());
         let flex = u64::from(raw.s_log_groups_per_flex);
+        let quota = |number: U32| u64::from(number.get());
+        let extra = |bytes: U16| u64::from(bytes.get());
+        let first = raw.s_first_ino.get();
+        let sum = raw.s_checksum_type;
         let rules = [
+            ("s_first_ino", first.into(), revision > 0 && self.is_no_first(first)),
+            ("s_checksum_type", sum.into(), sb.has_metadata_csum() && sum != CHECKSUM_CRC32C),
             ("s_rev_level", revision, revision > 1),
             ("s_r_blocks_count", reserved, reserved > sb.blocks / 2),
             (
@@ -188,12 +197,69 @@ impl Checker {
             ("s_log_groups_per_flex", flex, flex > MAX_LOG_GROUPS_PER_FLEX),
             ("s_desc_size", desc_size, desc_size != 0 && !desc_size.is_power_of_two()),
             ("s_journal_inum", journal, !external && journal != wanted_journal),
+            (
+                "s_usr_quota_inum",
+                quota(raw.s_usr_quota_inum),
+                self.is_no_quota(raw.s_usr_quota_inum),
+            ),
+            (
+                "s_grp_quota_inum",
+                quota(raw.s_grp_quota_inum),
+                self.is_no_quota(raw.s_grp_quota_inum),
+            ),
+            (
+                "s_prj_quota_inum",
+                quota(raw.s_prj_quota_inum),
+                self.is_no_quota(raw.s_prj_quota_inum),
+            ),
+            (
+                "s_min_extra_isize",
+                extra(raw.s_min_extra_isize),
+                self.is_no_extra(raw.s_min_extra_isize),
+            ),
+            (
+                "s_want_extra_isize",
+                extra(raw.s_want_extra_isize),
+                self.is_no_extra(raw.s_want_extra_isize),
+            ),
         ];
         rules
             .into_iter()
             .filter(|(.., is_wrong)| *is_wrong)
             .map(|(field, value, _)| (field, value))
             .collect()
+    }
+
+    /// Whether a number cannot be that of a file of quotas, whatever the features: it is
+    /// neither reserved for them nor that of an ordinary inode (e2fsck, `check_super_block`).
+    fn is_no_quota(&self, number: U32) -> bool {
+        let sb = self.sb();
+        let ordinary = sb.raw.s_first_ino.get()..=sb.raw.s_inodes_count.get();
+        let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
+        let number = number.get();
+        number != 0 && !reserved.contains(&number) && !ordinary.contains(&number)
+    }
+
+    /// Whether a number cannot be that of the first ordinary inode: those before it are the
+    /// volume's own, and have no names. It is 11 wherever it was not damaged (mke2fs).
+    fn is_no_first(&self, first: u32) -> bool {
+        let is_used = |number| {
+            let inode = self.volume.inode(Ino::new(number));
+            inode.is_ok_and(|it| it.core.i_mode.get() != 0 && it.core.i_links_count.get() != 0)
+        };
+        let own = |number| self.volume.own_file(Ino::new(number)).is_some();
+        let count = self.sb().raw.s_inodes_count.get();
+        let mut before = special::FIRST_ORDINARY..first.min(count.saturating_add(1));
+        first < special::FIRST_ORDINARY
+            || first > count
+            || before.any(|number| is_used(number) && !own(number))
+    }
+
+    /// Whether inodes cannot have so many bytes of extra fields (e2fsck, `check_super_block`).
+    fn is_no_extra(&self, bytes: U16) -> bool {
+        let room =
+            usize::from(self.sb().inode_size).checked_sub(INODE_CORE_SIZE).filter(|room| *room > 0);
+        room.is_some_and(|room| usize::from(bytes.get()) > room || !bytes.get().is_multiple_of(4))
     }
 
     /// What belongs to the volume itself is nobody's.

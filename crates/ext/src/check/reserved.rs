@@ -88,6 +88,15 @@ impl Checker {
             if is_wrong || start.is_none() {
                 self.fix(Stage::Journal, Fix::EmptyJournal);
             }
+            // What waits is written first; the next check comes back to it.
+            let is_pending = self.report.findings.iter().any(|it| it.code == "journal.pending");
+            if start.is_some() && !is_pending {
+                let error = journal::error_of(&self.volume, inode)?;
+                if error != 0 {
+                    self.expected("journal.error", format!("left after error {error}"), place);
+                    self.fix(Stage::Journal, Fix::EmptyJournal);
+                }
+            }
         }
         if inode.ino.get() == special::BAD_BLOCKS {
             let core = &inode.core;

@@ -1,6 +1,7 @@
 //! What can be read of a map that is damaged: pieces that lie in the volume, in
 //! rising order. What contradicts that is left out, and nothing else, as `e2fsck`
-//! clears single numbers and extents (its pass 1).
+//! clears single numbers and extents (its pass 1). The blocks of a directory with extents are
+//! taken to follow each other, as there (`PR_1_COLLAPSE_DBLOCK`).
 
 use crate::encode::mapping::Piece;
 use crate::field::{le32, parse, slice};
@@ -10,7 +11,7 @@ use crate::ondisk::{
 };
 use crate::volume::Volume;
 use seekless_fs::plan::Placed;
-use seekless_fs::{FsError, Location};
+use seekless_fs::{FileKind, FsError, Location};
 use seekless_units::{BlockNo, Extent, Lbn};
 use std::collections::HashSet;
 
@@ -88,10 +89,12 @@ impl Walk<'_> {
         let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
         let count = usize::from(header.eh_entries.get()).min(most);
         let entries = slice(bytes, ENTRY, count.saturating_mul(ENTRY)).unwrap_or_default();
-        for entry in entries.chunks_exact(ENTRY) {
+        let mut entries = entries.chunks_exact(ENTRY).peekable();
+        while let Some(entry) = entries.next() {
             if depth == 0 {
+                let following = entries.peek().and_then(|entry| parse(entry, 0));
                 if let Some(leaf) = parse::<ExtentLeaf>(entry, 0) {
-                    self.extent(&leaf);
+                    self.extent(&leaf, following.as_ref());
                 }
                 continue;
             }
@@ -106,13 +109,20 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn extent(&mut self, leaf: &ExtentLeaf) {
+    fn extent(&mut self, leaf: &ExtentLeaf, following: Option<&ExtentLeaf>) {
         let raw = leaf.ee_len.get();
         let unwritten = raw > EXTENT_MAX_LEN;
-        let len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
+        let mut len = u64::from(if unwritten { raw.saturating_sub(EXTENT_MAX_LEN) } else { raw });
         let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
-        let extent = Extent::new(BlockNo::new(start), len);
-        self.piece(u64::from(leaf.ee_block.get()), extent, unwritten);
+        let mut lbn = u64::from(leaf.ee_block.get());
+        if self.inode.kind() == Some(FileKind::Directory) {
+            // One that reaches into the next is too long.
+            let next = following.map(|leaf| u64::from(leaf.ee_block.get()));
+            let room = next.and_then(|next| next.checked_sub(lbn)).filter(|room| *room > 0);
+            len = len.min(room.unwrap_or(len));
+            lbn = self.next;
+        }
+        self.piece(lbn, Extent::new(BlockNo::new(start), len), unwritten);
     }
 
     /// Adds a piece, unless it lies out of the volume or before the last one.

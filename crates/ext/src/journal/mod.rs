@@ -67,6 +67,15 @@ pub(crate) fn pending_start(volume: &Volume, inode: &Inode) -> Result<Option<u32
     Ok(Log::head(volume, inode)?.0.start)
 }
 
+/// The error after which the journal that an inode contains was left (`s_errno`); zero for
+/// none.
+///
+/// # Errors
+/// As [`pending_start`].
+pub(crate) fn error_of(volume: &Volume, inode: &Inode) -> Result<i32, FsError> {
+    Ok(Log::head(volume, inode)?.1.s_errno.get().cast_signed())
+}
+
 /// Checks that the journal that an inode contains has all its blocks (e2fsck,
 /// `e2fsck_get_journal`).
 ///

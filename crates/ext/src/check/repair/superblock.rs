@@ -4,7 +4,8 @@ use crate::check::{Checker, features};
 use crate::encode::sums::seal_superblock;
 use crate::field::{index, low32};
 use crate::ondisk::{
-    STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock, compat, incompat, ro_compat,
+    CHECKSUM_CRC32C, INODE_EXTRA_SIZE, STATE_ERRORS, STATE_VALID, SUPERBLOCK_SIZE, Superblock,
+    compat, incompat, ro_compat, special,
 };
 use crate::superblock::Super;
 pub(super) use crate::superblock::{read_primary as read, write_primary as write};
@@ -62,6 +63,8 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
     }
     for (field, _) in checker.impossible_fields() {
         match field {
+            "s_first_ino" => raw.s_first_ino = special::FIRST_ORDINARY.into(),
+            "s_checksum_type" => raw.s_checksum_type = CHECKSUM_CRC32C,
             "s_rev_level" => raw.s_rev_level = 1.into(),
             "s_r_blocks_count" => {
                 raw.s_r_blocks_count_lo = 0.into();
@@ -70,8 +73,13 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
             "s_clusters_per_group" => raw.s_clusters_per_group = sb.blocks_per_group.into(),
             "s_log_groups_per_flex" => raw.s_log_groups_per_flex = 0,
             "s_desc_size" => raw.s_desc_size = sb.desc_size.into(),
+            "s_usr_quota_inum" => raw.s_usr_quota_inum = 0.into(),
+            "s_grp_quota_inum" => raw.s_grp_quota_inum = 0.into(),
+            "s_prj_quota_inum" => raw.s_prj_quota_inum = 0.into(),
+            "s_min_extra_isize" => raw.s_min_extra_isize = INODE_EXTRA_SIZE.into(),
+            "s_want_extra_isize" => raw.s_want_extra_isize = INODE_EXTRA_SIZE.into(),
             _ => {
-                let journal = crate::ondisk::special::JOURNAL;
+                let journal = special::JOURNAL;
                 let number = if sb.has_compat(compat::HAS_JOURNAL) { journal } else { 0 };
                 raw.s_journal_inum = number.into();
             }

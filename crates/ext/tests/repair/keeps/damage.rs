@@ -46,6 +46,11 @@ impl Damage {
         Self { what, at, change, sealed: false }
     }
 
+    /// The part and the byte in it, as `inode 12 +0x38`.
+    pub(super) fn place(&self) -> &str {
+        &self.what
+    }
+
     /// The damaged volume; `None` where that changes nothing.
     pub(super) fn apply(&self, sound: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = sound.to_vec();

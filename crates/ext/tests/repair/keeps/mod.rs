@@ -127,10 +127,16 @@ fn sweep(name: &str, damage: impl Iterator<Item = Damage>) -> (usize, Vec<String
 fn slice(name: &str, step: usize, from: usize) -> Vec<String> {
     let target = Target::of(&sound(name).bytes);
     let all = target.damage();
-    let chosen = all.into_iter().skip(from).step_by(step);
+    // Those that an earlier run named, if they are given.
+    let named = std::env::var("KEEPS_AGAIN").ok();
+    let named = named.map(|path| fs::read_to_string(path).expect("the output of a run"));
+    let is_named = |damage: &Damage| {
+        named.as_ref().is_none_or(|text| text.contains(&format!("{name}, {damage:?}: ")))
+    };
+    let chosen = all.into_iter().skip(from).step_by(step).filter(is_named);
     let (cases, wrong) = sweep(name, chosen);
     println!("{name}: {cases} cases, {} wrong", wrong.len());
-    assert!(cases > 20, "{name}: {cases} cases");
+    assert!(cases > 20 || named.is_some(), "{name}: {cases} cases");
     wrong
 }
 
@@ -160,7 +166,40 @@ fn a_slice_of_all_damage() {
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// All of it: `KEEPS_VOLUME`, `KEEPS_STEP` and `KEEPS_FROM` choose a part.
+/// Places of which the whole found that a repair lost names or left findings: attributes of a
+/// long symlink, extents of a directory, the length of a file in its inode, numbers of files of
+/// quotas, room for extra fields, the first inode, errors in a journal.
+#[test]
+fn places_that_were_wrong_once() {
+    if !is_there() {
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (name, ..) in VOLUMES {
+        let sound = sound(name);
+        let of = |path: &str| Tree::ino(&sound.bytes, path);
+        let inode = |path: &str, bytes: &[usize]| -> Vec<String> {
+            bytes.iter().map(|at| format!("inode {} +{at:#x}", of(path))).collect()
+        };
+        let superblock = (0x240..0x248).chain(0x15C..0x160).chain(0x54..0x58).chain(0x174..0x176);
+        let places: Vec<String> = superblock
+            .map(|at| format!("superblock +{at:#x}"))
+            .chain((0x20..0x24).map(|at| format!("journal of inode 8 +{at:#x}")))
+            .chain(inode("/slow", &[0x68, 0x69, 0x6A, 0x6B, 0x76, 0x77]))
+            .chain(inode("/many", &[0x34, 0x36, 0x37, 0x38]))
+            .chain(inode("/deep/empty", &[0x6C, 0x6D, 0x6E, 0x6F]))
+            .collect();
+        let all = Target::of(&sound.bytes).damage().into_iter();
+        let chosen = all.filter(|damage| places.iter().any(|place| place == damage.place()));
+        let (cases, found) = sweep(name, chosen);
+        assert!(cases > 40, "{name}: {cases} cases");
+        wrong.extend(found);
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// All of it: `KEEPS_VOLUME`, `KEEPS_STEP` and `KEEPS_FROM` choose a part, `KEEPS_AGAIN` those
+/// that the output of an earlier run in a file names.
 #[test]
 #[ignore = "hours"]
 fn all_damage() {

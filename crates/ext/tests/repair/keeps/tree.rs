@@ -62,6 +62,13 @@ impl Tree {
         self.by_path.len()
     }
 
+    /// The number of the inode that a path of a volume leads to.
+    pub(super) fn ino(bytes: &[u8], path: &str) -> u32 {
+        let device = Arc::new(MemoryDevice::new(bytes.to_vec()));
+        let image = (FORMAT.open)(device, OpenOptions::default()).expect("a volume");
+        seekless_fs::inspect::resolve(image.as_ref(), path.as_bytes()).expect("a path").get()
+    }
+
     /// Whether anything of another tree is here under its name.
     pub(super) fn has_any_of(&self, other: &Self) -> bool {
         other.by_path.iter().any(|(path, held)| path != b"/lost+found" && self.has(path, held))
