@@ -262,6 +262,12 @@ impl Checker {
             self.salvaged(inode)?;
             return Ok(true);
         };
+        if kind == FileKind::Directory && self.reaches_too_far(inode, &map)? {
+            let what = "a directory whose last extent reaches into something else".to_string();
+            self.unexpected("inode.block-map", what, at);
+            self.salvaged(inode)?;
+            return Ok(true);
+        }
         let mut claims = Claims::default();
         for node in &map.index {
             self.claim(Extent::new(node.block, 1), &mut claims);
@@ -437,6 +443,16 @@ impl Checker {
     /// it, so that a hostile image cannot claim all of itself in each inode.
     fn may_share(&self) -> bool {
         self.shares_left > 0 && self.sb().has_ro_compat(ro_compat::SHARED_BLOCKS)
+    }
+
+    /// Whether the map of a directory has blocks behind its end that are not its own.
+    fn reaches_too_far(&self, inode: &Inode, map: &BlockMap) -> Result<bool, FsError> {
+        let end = inode.len.div_ceil(u64::from(self.sb().block_size));
+        let last = map.runs.last().map_or(0, |run| run.lbn.saturating_add(run.extent.len).get());
+        if !inode.has_flag(flags::EXTENTS) || last <= end {
+            return Ok(false);
+        }
+        Ok(salvage(&self.volume, inode)?.end() <= end)
     }
 
     /// Whether a directory has blocks that are marked as never written, or that lie behind a

@@ -3,8 +3,9 @@
 //! clears single numbers and extents (its pass 1). The blocks of a directory with extents are
 //! taken to follow each other, as there (`PR_1_COLLAPSE_DBLOCK`).
 
+use crate::dir::entry_at;
 use crate::encode::mapping::Piece;
-use crate::field::{le32, parse, slice};
+use crate::field::{le32, parse, slice, wide};
 use crate::inode::Inode;
 use crate::ondisk::{
     EXTENT_MAGIC, EXTENT_MAX_DEPTH, EXTENT_MAX_LEN, ExtentHeader, ExtentIndex, ExtentLeaf, flags,
@@ -58,7 +59,11 @@ pub(super) fn salvage(volume: &Volume, inode: &Inode) -> Result<Salvaged, FsErro
         if depth <= EXTENT_MAX_DEPTH {
             walk.extents(&root, root.len(), depth)?;
         }
-        return Ok(walk.out);
+        let mut out = walk.out;
+        if let Some(end) = out.foreign_from(volume, inode)? {
+            out.cut(end);
+        }
+        return Ok(out);
     }
     let (direct, rest) = root.split_at(DIRECT.saturating_mul(POINTER));
     walk.numbers(direct, 0, 0)?;
@@ -182,6 +187,30 @@ impl Walk<'_> {
 }
 
 impl Salvaged {
+    /// The end of a directory, in blocks, if what an extent has behind it is not the
+    /// directory's: no entries, or the beginning of another directory. The extent is too long
+    /// then; otherwise the length may be too small.
+    fn foreign_from(&self, volume: &Volume, inode: &Inode) -> Result<Option<u64>, FsError> {
+        let bsize = wide(volume.block_len());
+        let is_whole = inode.len > 0 && inode.len.is_multiple_of(bsize);
+        if inode.kind() != Some(FileKind::Directory) || !is_whole {
+            return Ok(None);
+        }
+        let end = inode.len.checked_div(bsize).unwrap_or(0);
+        let Some(behind) = self.block_of(Lbn::new(end)) else { return Ok(None) };
+        let place = Location::of("directory").in_inode(inode.ino);
+        let block = volume.block(behind, place)?;
+        let entry = entry_at(&block, 0, volume.sb.raw.s_inodes_count.get(), place);
+        let goes_on = entry.is_ok_and(|entry| entry.name != b".");
+        Ok((!goes_on).then_some(end))
+    }
+
+    /// Blocks up to the last one.
+    pub(super) fn end(&self) -> u64 {
+        let last = self.pieces.last().map(|piece| piece.placed);
+        last.map_or(0, |run| run.lbn.saturating_add(run.extent.len).get())
+    }
+
     /// Leaves out what lies from a logical block on; returns that.
     pub(super) fn cut(&mut self, end: u64) -> Vec<Extent> {
         let mut gone = Vec::new();

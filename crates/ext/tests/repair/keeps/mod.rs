@@ -187,6 +187,8 @@ fn places_that_were_wrong_once() {
             .chain((0x20..0x24).map(|at| format!("journal of inode 8 +{at:#x}")))
             .chain(inode("/slow", &[0x68, 0x69, 0x6A, 0x6B, 0x76, 0x77]))
             .chain(inode("/many", &[0x34, 0x36, 0x37, 0x38]))
+            .chain(inode("/deep", &[0x38]))
+            .chain(inode("/deep/er", &[0x38]))
             .chain(inode("/deep/empty", &[0x6C, 0x6D, 0x6E, 0x6F]))
             .collect();
         let all = Target::of(&sound.bytes).damage().into_iter();
