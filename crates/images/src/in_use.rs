@@ -30,6 +30,9 @@ pub fn warn(path: &Path) {
 }
 
 /// Refuses an image from which something is made that would be of several moments.
+///
+/// # Errors
+/// [`ErrorKind::System`] with the mount point.
 pub fn refuse(path: &Path) -> Result<(), Error> {
     let Some(dir) = changing(path) else { return Ok(()) };
     let what = format!("{}: is mounted read-write on {}", path.display(), dir.display());
@@ -39,6 +42,9 @@ pub fn refuse(path: &Path) -> Result<(), Error> {
 
 /// Refuses to change a file that the kernel has mounted through a loop device. A device that
 /// is mounted is refused when it is opened (`O_EXCL`).
+///
+/// # Errors
+/// [`ErrorKind::System`] with the mount point.
 pub fn refuse_mounted(path: &Path) -> Result<(), Error> {
     let Some(mount) = mounted_file(path) else { return Ok(()) };
     let what = format!("{}: is mounted on {}", path.display(), mount.dir.display());

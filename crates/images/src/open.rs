@@ -12,11 +12,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Opens an image file, the image in a qcow2 image, or a device for reading.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a directory or a place that is not there, [`ErrorKind::Unsupported`]
+/// for what is no image, [`ErrorKind::Corrupt`] for one that is damaged, [`ErrorKind::System`].
 pub fn open(path: &Path, place: &Place, options: OpenOptions) -> Result<Arc<dyn Inspect>, Error> {
     read(path, device(path, place)?, options)
 }
 
 /// Opens a device that is known to be mounted.
+///
+/// # Errors
+/// As [`open`].
 pub fn open_in_use(path: &Path, options: OpenOptions) -> Result<Arc<dyn Inspect>, Error> {
     read(path, device_in_use(path, &Place::default())?, options)
 }
@@ -33,12 +40,19 @@ fn read(
 
 /// What is meant of an image file, of the disk in a qcow2 image, or of a device, for reading.
 /// Warns of a device that is mounted read-write.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a directory or a place that is not there, [`ErrorKind::Corrupt`] for
+/// a damaged table or qcow2 image, [`ErrorKind::System`].
 pub fn device(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     in_use::warn(path);
     device_in_use(path, place)
 }
 
 /// The same of a device that is known to be mounted.
+///
+/// # Errors
+/// As [`device`].
 pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     refuse_directory(path)?;
     let device = seekless_qcow2::open(path).map_err(|error| qcow2::failed(error, path))?;
@@ -46,18 +60,28 @@ pub fn device_in_use(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>,
 }
 
 /// Which bytes of an image are meant: the first, and how many; `None` when all are.
+///
+/// # Errors
+/// As [`device`].
 pub fn part_of(path: &Path, place: &Place) -> Result<Option<(ByteLen, ByteLen)>, Error> {
     let whole = || device_in_use(path, &Place::default());
     place.is_part().then(|| partition::range(path, &whole()?, place)).transpose()
 }
 
-/// The same for reading and writing, by nobody else at the same time.
+/// As [`device`] for reading and writing, by nobody else at the same time.
+///
+/// # Errors
+/// As [`locked`] and [`part`].
 pub fn device_locked(path: &Path, place: &Place) -> Result<Arc<dyn BlockDevice>, Error> {
     part(path, locked(path)?, place)
 }
 
 /// All of a file or device for reading and writing, by nobody else at the same time. qcow2 images
 /// are refused: they are only read.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a directory, [`ErrorKind::Unsupported`] for a qcow2 image,
+/// [`ErrorKind::System`] where it is mounted, in use or cannot be written.
 pub fn locked(path: &Path) -> Result<Arc<dyn BlockDevice>, Error> {
     let about = |error: DeviceError| Error::from(FsError::from(error)).about(path.display());
     refuse_directory(path)?;
@@ -76,6 +100,9 @@ pub fn partitions_of(path: &Path) -> Option<Error> {
 
 /// Refuses what shows no mark of any of these formats, with what it seems to be.
 /// `only` ends the message: what the command works on.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`] with what it seems to be, [`ErrorKind::Usage`] for a directory.
 pub fn refuse_others(
     path: &Path,
     device: &dyn BlockDevice,

@@ -25,6 +25,10 @@ pub struct Output {
 
 impl Output {
     /// Begins writing `target`; without `force` it must not exist.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where the file exists, [`ErrorKind::Usage`] where it is no regular file;
+    /// I/O errors.
     pub fn create(target: &Path, force: bool) -> Result<Self, Error> {
         let exists = target.symlink_metadata().is_ok();
         if exists && !target.is_file() {
@@ -57,6 +61,9 @@ impl Output {
     }
 
     /// Another handle on the file.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub fn file(&self) -> Result<File, Error> {
         self.file.try_clone().map_err(|error| Error::io(self.target.display(), &error))
     }
@@ -67,6 +74,9 @@ impl Output {
     }
 
     /// Gives the file its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where a file of that name was made in the meantime; I/O errors.
     pub fn finish(mut self) -> Result<(), Error> {
         let failed = |error| match error {
             // Made by somebody else in the meantime.
@@ -106,6 +116,9 @@ impl Drop for Output {
 
 /// Writes a file that takes the place of any of its name when it is complete. A device
 /// or a pipe of that name is written to; a reader that has gone is no failure.
+///
+/// # Errors
+/// I/O errors, those of `write` among them.
 pub fn replace(
     target: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -21,6 +21,10 @@ impl From<TableError> for Error {
 }
 
 /// The bytes of a disk that the file system is in: first, and how many.
+///
+/// # Errors
+/// [`ErrorKind::Usage`] for a partition or an offset that is not there,
+/// [`ErrorKind::Unsupported`] for a disk without a table, [`ErrorKind::Corrupt`] for a damaged one.
 pub fn range(
     path: &Path,
     disk: &Arc<dyn BlockDevice>,
@@ -98,6 +102,9 @@ fn window(
 }
 
 /// What is meant of a disk: all of it, or a window on it.
+///
+/// # Errors
+/// As [`range`].
 pub fn part(
     path: &Path,
     disk: Arc<dyn BlockDevice>,

@@ -22,6 +22,9 @@ fn is_qcow2(path: &Path) -> bool {
 }
 
 /// Refuses a qcow2 image, for `what` only works on files that are images themselves.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`].
 pub fn refuse_qcow2(path: &Path, what: &str) -> Result<(), Error> {
     if !is_qcow2(path) {
         return Ok(());

@@ -52,6 +52,10 @@ enum Sink {
 impl Target {
     /// Begins writing to `path`. Without `force` it must not exist, or be a block device that
     /// holds nothing. Without a format one is a qcow2 image whose name ends in `.qcow2`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::System`] where something is there already, or a device is in use;
+    /// [`ErrorKind::Unsupported`] without `qemu-img`; I/O errors.
     pub fn create(path: &Path, force: bool, format: Option<OutputFormat>) -> Result<Self, Error> {
         let sink = if number(path).is_some() {
             if format == Some(OutputFormat::Qcow2) {
@@ -71,6 +75,9 @@ impl Target {
     }
 
     /// Begins writing to standard output, if that is no terminal.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] for a terminal and for a format other than raw; I/O errors.
     pub fn standard_output(format: Option<OutputFormat>, temp_dir: &Path) -> Result<Self, Error> {
         if format == Some(OutputFormat::Qcow2) {
             return Err(Error::usage("standard output takes raw images"));
@@ -80,6 +87,9 @@ impl Target {
     }
 
     /// Of an image for standard output, the file from which it is copied there.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub fn streamed(&self) -> Result<Option<File>, Error> {
         match &self.sink {
             Sink::Stream(target) => target.file().map(Some),
@@ -107,6 +117,9 @@ impl Target {
 
     /// Refuses blocks of so many bytes where the device has larger sectors, on which no kernel
     /// mounts them; `hint` is what helps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] with the size of a sector.
     pub fn refuse_blocks(&self, block: u32, hint: &str) -> Result<(), Error> {
         match &self.sink {
             Sink::Device(device) if block < device.sector() => {
@@ -120,6 +133,9 @@ impl Target {
     }
 
     /// Refuses sources that lie where the image is written.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`] with the source.
     pub fn refuse_source<'a>(
         &self,
         sources: impl IntoIterator<Item = &'a PathBuf>,
@@ -144,6 +160,9 @@ impl Target {
 
     /// The first `len` bytes of what is written: zeros where nothing was written yet. Asked for
     /// again, it is the same with another length.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoSpace`] where a device is smaller; I/O errors.
     pub fn device(
         &self,
         len: ByteLen,
@@ -168,6 +187,9 @@ impl Target {
     /// A disk with `len` bytes of partitions, zeros where nothing was written, and behind them
     /// room for the end of a partition table: a file with `tail` bytes for that, or all of a
     /// device, in which what is behind the partitions stays as it was but for its end.
+    ///
+    /// # Errors
+    /// As [`device`](Self::device).
     pub fn disk(
         &self,
         len: ByteLen,
@@ -187,6 +209,9 @@ impl Target {
     }
 
     /// Completes it: a file gets its name, a device its beginning.
+    ///
+    /// # Errors
+    /// I/O errors; [`ErrorKind::NoSpace`] and [`ErrorKind::System`] of `qemu-img`.
     pub fn finish(self) -> Result<(), Error> {
         match self.sink {
             Sink::File(output) => output.finish(),

@@ -19,6 +19,10 @@ use std::path::Path;
 
 /// Opens an image for reading and writing; `create` makes one of that size, all
 /// zeros, that must not be there yet.
+///
+/// # Errors
+/// [`ErrorKind::System`](seekless_images::ErrorKind::System) where it is not there, or is there and
+/// was to be created; I/O errors.
 pub fn open_image(path: &Path, create: Option<ByteLen>) -> Result<File, Error> {
     let failed = |error| Error::io(path.display(), &error);
     let mut options = OpenOptions::new();

@@ -62,6 +62,9 @@ pub struct LiveMountOptions {
 impl LiveMountOptions {
     /// Takes options separated by commas, in one or more arguments; of
     /// opposites the last one counts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Usage`](seekless_images::ErrorKind::Usage) with the option, and a similar one.
     pub fn parse(arguments: &[String]) -> Result<Self, Error> {
         let mut options = Self {
             writable: false,

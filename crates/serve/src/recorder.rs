@@ -44,6 +44,9 @@ struct State {
 
 impl Recorder {
     /// Starts a trace in a new file.
+    ///
+    /// # Errors
+    /// I/O errors; a trace that another process writes.
     pub fn create(path: &Path, image: &Path, read_ahead: u64) -> io::Result<Self> {
         let mut header = Map::new();
         header.insert("recorder".into(), Value::from("mount"));

@@ -448,11 +448,12 @@ impl Checker {
     /// Whether the map of a directory has blocks behind its end that are not its own.
     fn reaches_too_far(&self, inode: &Inode, map: &BlockMap) -> Result<bool, FsError> {
         let end = inode.len.div_ceil(u64::from(self.sb().block_size));
-        let last = map.runs.last().map_or(0, |run| run.lbn.saturating_add(run.extent.len).get());
-        if !inode.has_flag(flags::EXTENTS) || last <= end {
+        let behind = Lbn::new(end);
+        let is_there = map.find(behind).is_some_and(|run| !run.unwritten);
+        if !inode.has_flag(flags::EXTENTS) || !is_there {
             return Ok(false);
         }
-        Ok(salvage(&self.volume, inode)?.end() <= end)
+        Ok(salvage(&self.volume, inode)?.block_of(behind).is_none())
     }
 
     /// Whether a directory has blocks that are marked as never written, or that lie behind a

@@ -249,7 +249,7 @@ impl Checker {
         };
         let own = |number| self.volume.own_file(Ino::new(number)).is_some();
         let count = self.sb().raw.s_inodes_count.get();
-        let mut before = special::FIRST_ORDINARY..first.min(count.saturating_add(1));
+        let mut before = (special::FIRST_ORDINARY..first).take_while(|number| *number <= count);
         first < special::FIRST_ORDINARY
             || first > count
             || before.any(|number| is_used(number) && !own(number))

@@ -205,12 +205,6 @@ impl Salvaged {
         Ok((!goes_on).then_some(end))
     }
 
-    /// Blocks up to the last one.
-    pub(super) fn end(&self) -> u64 {
-        let last = self.pieces.last().map(|piece| piece.placed);
-        last.map_or(0, |run| run.lbn.saturating_add(run.extent.len).get())
-    }
-
     /// Leaves out what lies from a logical block on; returns that.
     pub(super) fn cut(&mut self, end: u64) -> Vec<Extent> {
         let mut gone = Vec::new();

@@ -22,6 +22,9 @@ pub fn copy_of_table(disk: &dyn BlockDevice, end: u64) -> u64 {
 
 /// Copies bytes `from..to`, each of them the first of a sector, to a device of zeros. Each
 /// device comes with its name.
+///
+/// # Errors
+/// I/O errors, with the name of the device.
 pub fn copy_range(
     (old, old_name): (&dyn BlockDevice, &Path),
     (new, new_name): (&dyn BlockDevice, &Path),

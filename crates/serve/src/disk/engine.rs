@@ -95,6 +95,9 @@ struct Submitted {
 
 impl Disk {
     /// A disk of an image's size; `name` is the image's and the model's.
+    ///
+    /// # Errors
+    /// I/O errors of the image.
     pub fn new(
         image: File,
         name: (String, String),
@@ -137,6 +140,9 @@ impl Disk {
     }
 
     /// Reads; fewer bytes than asked only at the end.
+    ///
+    /// # Errors
+    /// I/O errors of the image.
     pub fn read(&self, offset: u64, bytes: usize) -> io::Result<Vec<u8>> {
         let bytes =
             usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(bytes);
@@ -150,6 +156,9 @@ impl Disk {
     }
 
     /// Writes all of it.
+    ///
+    /// # Errors
+    /// I/O errors of the image.
     pub fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let bytes = data.len() as u64;
         if offset.checked_add(bytes).is_none_or(|end| end > self.size) {
@@ -163,11 +172,17 @@ impl Disk {
 
     /// Returns when all writes that were answered are on stable storage: the
     /// modelled one and the image's.
+    ///
+    /// # Errors
+    /// I/O errors of the image.
     pub fn flush(&self) -> io::Result<()> {
         self.perform(Kind::Flush, 0, 0, || self.image.sync_data())
     }
 
     /// Makes a range read as zeros, without space if possible.
+    ///
+    /// # Errors
+    /// I/O errors of the image.
     pub fn discard(&self, offset: u64, bytes: u64, zero: bool) -> io::Result<()> {
         let end = offset.saturating_add(bytes).min(self.size);
         let bytes = end.saturating_sub(offset);
@@ -284,6 +299,9 @@ impl Disk {
     }
 
     /// Begins a phase; figures from now on are its own.
+    ///
+    /// # Errors
+    /// Those of what is called before a phase.
     pub fn phase(&self, name: &str) -> io::Result<()> {
         if let Some(before) = &self.before_phase {
             before(name)?;
@@ -310,6 +328,9 @@ impl Disk {
     }
 
     /// Forgets what was asked before this phase.
+    ///
+    /// # Errors
+    /// Those of what is called before a phase.
     pub fn first_phase(&self, name: &str) -> io::Result<()> {
         self.phase(name)?;
         let mut state = self.lock();
@@ -336,6 +357,9 @@ impl Disk {
     }
 
     /// Completes the log.
+    ///
+    /// # Errors
+    /// I/O errors of the log.
     pub fn finish(&self) -> io::Result<()> {
         self.lock().log.as_mut().map_or(Ok(()), Log::finish)
     }

@@ -327,6 +327,9 @@ fn config(name: &Path) -> Config {
 }
 
 /// Serves a disk in a directory until it is unmounted or a signal comes.
+///
+/// # Errors
+/// As [`crate::serve()`].
 pub fn serve(disk: DiskMount, dir: &Path, name: &Path, signals: Signals) -> io::Result<()> {
     session::run(Session::new(disk, dir, &config(name))?, dir, signals)
 }
