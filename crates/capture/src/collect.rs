@@ -73,7 +73,7 @@ pub struct Collected {
     pub lost: u64,
     /// Accesses by processes that had gone before it could be told whose they were.
     pub strangers: u64,
-    /// What ended the recording.
+    /// The event that ended the recording.
     pub end: End,
 }
 

@@ -9,9 +9,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Starts this program once more, in the background, to do what it was told to do,
-/// and waits until it records. Its messages go to the kernel's log, which is there
-/// before and after the switch of the root.
+/// Starts this program again in the background, with the same arguments, and waits until it
+/// records. It writes its messages to the kernel's log, which exists before and after the switch
+/// of the root.
 pub(crate) fn detach(keep_stdout: bool) -> Result<ExitCode, Failure> {
     let failed = |error| Failure::io("starting the recorder", &error);
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;

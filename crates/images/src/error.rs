@@ -13,9 +13,9 @@ use std::path::Path;
 pub enum ErrorKind {
     /// The arguments contradict each other or name something that is not there.
     Usage,
-    /// What is read is damaged.
+    /// The image or file is damaged.
     Corrupt,
-    /// What is read or asked for is not supported.
+    /// The image or the request needs a feature that is not supported.
     Unsupported,
     /// The contents do not fit.
     NoSpace,
@@ -61,7 +61,11 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace,
             _ => ErrorKind::System,
         };
-        Self::new(kind, error.to_string()).about(subject)
+        let source = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        Self::caused(kind, source).about(subject)
     }
 
     /// The error with what it happened to in front: `IMG: corrupt image ...`.
@@ -87,11 +91,6 @@ impl Error {
     /// What may help.
     pub fn hints(&self) -> impl Iterator<Item = &str> {
         self.hints.iter().map(String::as_str)
-    }
-
-    /// The error with the I/O error that it comes from.
-    fn caused_by(self, source: io::Error) -> Self {
-        Self { source: Some(Box::new(source)), ..self }
     }
 
     /// An error of this kind, with another error as its source.
@@ -142,11 +141,11 @@ impl From<FsError> for Error {
         match error {
             FsError::Source { name, error } => Self::from(*error).about(name),
             FsError::Device(DeviceError::Open { source }) => {
-                Self::io("cannot be opened for writing", &source).caused_by(source)
+                Self::io("cannot be opened for writing", &source)
             }
-            FsError::Io { source, context } => Self::io(context, &source).caused_by(source),
+            FsError::Io { source, context } => Self::io(context, &source),
             FsError::Device(DeviceError::Io { source, at }) => {
-                Self::io(format_args!("sector {at}"), &source).caused_by(source)
+                Self::io(format_args!("sector {at}"), &source)
             }
             error => {
                 let is_superblock_sum = matches!(
@@ -195,7 +194,9 @@ mod tests {
         let error = Error::from(FsError::NotFound("/x".into())).about("img");
         let source = error::Error::source(&error).expect("a source");
         assert!(matches!(source.downcast_ref(), Some(FsError::NotFound(path)) if path == "/x"));
-        let full = io::Error::from(io::ErrorKind::StorageFull);
-        assert_eq!(Error::io("file", &full).kind(), ErrorKind::NoSpace);
+        let full = Error::io("file", &io::Error::from_raw_os_error(28));
+        assert_eq!(full.kind(), ErrorKind::NoSpace);
+        let source = error::Error::source(&full).and_then(|it| it.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(28));
     }
 }

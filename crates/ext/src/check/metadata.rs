@@ -234,7 +234,8 @@ impl Checker {
     /// neither reserved for them nor that of an ordinary inode (e2fsck, `check_super_block`).
     fn is_no_quota(&self, number: U32) -> bool {
         let sb = self.sb();
-        let ordinary = sb.raw.s_first_ino.get()..=sb.raw.s_inodes_count.get();
+        // Not from `s_first_ino`, which may be damaged too.
+        let ordinary = special::FIRST_ORDINARY..=sb.raw.s_inodes_count.get();
         let reserved = [special::USER_QUOTA, special::GROUP_QUOTA];
         let number = number.get();
         number != 0 && !reserved.contains(&number) && !ordinary.contains(&number)

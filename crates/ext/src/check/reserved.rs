@@ -88,7 +88,7 @@ impl Checker {
             if is_wrong || start.is_none() {
                 self.fix(Stage::Journal, Fix::EmptyJournal);
             }
-            // What waits is written first; the next check comes back to it.
+            // Pending transactions are written first; the check after that finds the error.
             let is_pending = self.report.findings.iter().any(|it| it.code == "journal.pending");
             if start.is_some() && !is_pending {
                 let error = journal::error_of(&self.volume, inode)?;

@@ -121,7 +121,7 @@ impl Walk<'_> {
         let start = (u64::from(leaf.ee_start_hi.get()) << 32) | u64::from(leaf.ee_start_lo.get());
         let mut lbn = u64::from(leaf.ee_block.get());
         if self.inode.kind() == Some(FileKind::Directory) {
-            // One that reaches into the next is too long.
+            // An extent that overlaps the next one is too long.
             let next = following.map(|leaf| u64::from(leaf.ee_block.get()));
             let room = next.and_then(|next| next.checked_sub(lbn)).filter(|room| *room > 0);
             len = len.min(room.unwrap_or(len));
@@ -187,9 +187,9 @@ impl Walk<'_> {
 }
 
 impl Salvaged {
-    /// The end of a directory, in blocks, if what an extent has behind it is not the
-    /// directory's: no entries, or the beginning of another directory. The extent is too long
-    /// then; otherwise the length may be too small.
+    /// The length of a directory in blocks, if its extents go on behind it with a block of
+    /// something else: one without entries, or the first block of another directory. The extent
+    /// is too long then; with a block of entries the length is too small.
     fn foreign_from(&self, volume: &Volume, inode: &Inode) -> Result<Option<u64>, FsError> {
         let bsize = wide(volume.block_len());
         let is_whole = inode.len > 0 && inode.len.is_multiple_of(bsize);

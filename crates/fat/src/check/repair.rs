@@ -3,8 +3,8 @@
 //! A repair is a sequence of rounds: a check of the whole image says what is wrong and how
 //! entries shall be; that is written, and the next check sees what it left. Within a round,
 //! directories are written first, so that nothing names a cluster any more when the FATs
-//! free it; then the active FAT (see [`Step`]), and its copies; then the names of what had
-//! none; then counts, and last the boot sector, with the mark that the volume was unmounted.
+//! free it; then the active FAT (see [`Step`]), and its copies; then names for chains without
+//! one; then counts, and last the boot sector, with the mark that the volume was unmounted.
 //! A repair that was interrupted is taken up by the next one where it ended.
 
 use super::fat::Step;

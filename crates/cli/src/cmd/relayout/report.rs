@@ -19,7 +19,7 @@ fn stopped(outcome: &Outcome) -> Option<&'static str> {
     outcome.stopped.map(Stop::name)
 }
 
-/// What stays and what it costs: name for JSON, name for people, requests.
+/// Blocks that stay: their name in JSON, their name in text, and their requests.
 fn staying(outcome: &Outcome) -> impl Iterator<Item = (&'static str, &'static str, Row)> + '_ {
     let metadata = outcome.after.purposes.iter().filter(|(purpose, _)| purpose.is_metadata());
     let metadata = metadata.map(|(&purpose, &row)| {

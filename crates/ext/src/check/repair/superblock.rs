@@ -78,11 +78,12 @@ fn mend(checker: &Checker, raw: &mut Superblock) {
             "s_prj_quota_inum" => raw.s_prj_quota_inum = 0.into(),
             "s_min_extra_isize" => raw.s_min_extra_isize = INODE_EXTRA_SIZE.into(),
             "s_want_extra_isize" => raw.s_want_extra_isize = INODE_EXTRA_SIZE.into(),
-            _ => {
+            "s_journal_inum" => {
                 let journal = special::JOURNAL;
                 let number = if sb.has_compat(compat::HAS_JOURNAL) { journal } else { 0 };
                 raw.s_journal_inum = number.into();
             }
+            _ => unreachable!("{field} has a rule and no repair"),
         }
     }
 }
