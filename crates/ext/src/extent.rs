@@ -62,7 +62,12 @@ pub(crate) fn root_frame(root: &[u8], ino: Ino) -> Result<Frame, FsError> {
 /// Whether the root of a file's map is that of an extent tree.
 pub(crate) fn is_root(root: &[u8]) -> bool {
     let header = header(root, root.len(), Location::of("extent header"));
-    header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH && header.eh_max.get() > 0)
+    header.is_ok_and(|header| header.eh_depth.get() <= EXTENT_MAX_DEPTH)
+}
+
+/// Entries that a node of so many bytes has room for.
+fn entries_in(room: usize) -> usize {
+    room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0)
 }
 
 /// A node's header, its counts checked against the room there is, in bytes.
@@ -72,9 +77,9 @@ pub(crate) fn header(bytes: &[u8], room: usize, place: Location) -> Result<Exten
     if magic != EXTENT_MAGIC {
         return Err(FsError::corrupt(Corruption::Magic { found: u64::from(magic) }, place));
     }
-    let most = room.saturating_sub(ENTRY).checked_div(ENTRY).unwrap_or(0);
+    let most = entries_in(room);
     let (max, entries) = (header.eh_max.get(), header.eh_entries.get());
-    if index(max) > most {
+    if max == 0 || index(max) > most {
         return Err(range("eh_max", u64::from(max), crate::field::wide(most), place));
     }
     if entries > max {
@@ -284,6 +289,35 @@ pub(crate) fn verify_block(
 ) -> Result<(), FsError> {
     let room = block.len().saturating_sub(tail_len(&volume.sb));
     verify(volume, (block, &header(block, room, place)?), seed, place)
+}
+
+/// Whether the nodes of a sound tree have the room that a node of their length has, or two
+/// entries less, and those below the root have entries (libext2fs,
+/// `ext2fs_extent_header_verify` and `ext2fs_extent_get`).
+///
+/// # Errors
+/// What the device gives.
+pub(crate) fn is_well_formed(
+    volume: &Volume,
+    inode: &Inode,
+    nodes: &[IndexBlock],
+) -> Result<bool, FsError> {
+    let place = Location::of("extent header").in_inode(inode.ino);
+    let root = &inode.core.i_block.0;
+    let has_room = |header: &ExtentHeader, bytes: &[u8]| {
+        index(header.eh_max.get()) >= entries_in(bytes.len()).saturating_sub(2)
+    };
+    if header(root, root.len(), place).is_ok_and(|header| !has_room(&header, root)) {
+        return Ok(false);
+    }
+    for node in nodes {
+        let block = volume.block(node.block, place)?;
+        let Some(header) = parse::<ExtentHeader>(&block, 0) else { return Ok(false) };
+        if !has_room(&header, &block) || header.eh_entries.get() == 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Bytes kept at the end of a block of the tree for its checksum.

@@ -1,11 +1,11 @@
 //! The parts of a group that its descriptor points to, and pointers to them taken
 //! from elsewhere, in memory.
 
-use crate::field::{index, low16};
+use crate::field::{index, low16, low32};
 use crate::group::{CHECKSUM_AT, Group, OLD_SIZE};
 use crate::ondisk::GroupDesc;
 use crate::volume::Volume;
-use seekless_units::{Extent, GroupNo};
+use seekless_units::{BlockNo, Extent, GroupNo};
 use std::mem::offset_of;
 
 /// A part of a group.
@@ -49,6 +49,19 @@ impl Part {
             ],
             Self::Table => {
                 [offset_of!(GroupDesc, bg_inode_table_lo), offset_of!(GroupDesc, bg_inode_table_hi)]
+            }
+        }
+    }
+}
+
+impl Part {
+    /// Has a descriptor say that it begins in this block.
+    pub(crate) fn point(self, descriptor: &mut [u8], block: BlockNo) {
+        let halves = [low32(block.get()), low32(block.get() >> 32)];
+        // The upper half of a short descriptor is not there, and zero.
+        for (at, half) in self.pointer().into_iter().zip(halves) {
+            if let Some(word) = descriptor.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+                *word = half.to_le_bytes();
             }
         }
     }

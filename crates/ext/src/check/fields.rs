@@ -3,7 +3,7 @@
 
 use super::Checker;
 use super::fix::{Fix, Stage};
-use super::inodes::place;
+use super::inodes::{has_target_inside, place};
 use crate::extent;
 use crate::inode::Inode;
 use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat};
@@ -45,13 +45,17 @@ pub(super) fn wrong_flags(sb: &Super, kind: FileKind, bits: u32) -> u32 {
 }
 
 /// Of the two flags that say what `i_block` contains, the one that is wrong where both are
-/// set (e2fsck, `fix_inline_data_extents_file`).
-fn wrong_of_both(core: &InodeCore) -> u32 {
+/// set (e2fsck, `fix_inline_data_extents_file`), or where it contains the target of a symlink
+/// (`PR_1_FAST_SYMLINK_EXTENT_FL`).
+fn wrong_of_map(kind: FileKind, core: &InodeCore) -> u32 {
     let both = flags::EXTENTS | flags::INLINE_DATA;
-    match core.i_flags.get() & both == both {
-        true if extent::is_root(&core.i_block.0) => flags::INLINE_DATA,
-        true => flags::EXTENTS,
-        false => 0,
+    let set = core.i_flags.get() & both;
+    let is_tree = extent::is_root(&core.i_block.0);
+    let is_target = kind == FileKind::Symlink && has_target_inside(core);
+    match set {
+        _ if set == both && is_tree => flags::INLINE_DATA,
+        _ if set == both || (set == flags::EXTENTS && is_target) => flags::EXTENTS,
+        _ => 0,
     }
 }
 
@@ -69,7 +73,7 @@ pub(super) fn lacks_extents(sb: &Super, kind: FileKind, core: &InodeCore) -> boo
 pub(super) fn mend(sb: &Super, kind: FileKind, core: &mut InodeCore) {
     let bits = core.i_flags.get();
     let more = if lacks_extents(sb, kind, core) { flags::EXTENTS } else { 0 };
-    let wrong = wrong_flags(sb, kind, bits) | wrong_of_both(core);
+    let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(kind, core);
     core.i_flags = ((bits & !wrong) | more).into();
     core.i_obso_faddr = 0.into();
     if !sb.has_ro_compat(ro_compat::HUGE_FILE) {
@@ -97,7 +101,7 @@ impl Checker {
             return false;
         }
         let sb = self.sb();
-        let wrong = wrong_flags(sb, kind, bits) | wrong_of_both(core);
+        let wrong = wrong_flags(sb, kind, bits) | wrong_of_map(kind, core);
         let lacking = lacks_extents(sb, kind, core);
         let high = !sb.has_ro_compat(ro_compat::HUGE_FILE) && core.i_blocks_high.get() != 0;
         let acl_high = !sb.has_incompat(incompat::BIT64) && core.i_file_acl_high.get() != 0;

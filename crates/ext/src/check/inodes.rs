@@ -4,11 +4,12 @@ use super::fix::{Fix, Stage};
 use super::salvage::salvage;
 use super::{Checker, Seen};
 use crate::dir::entry_at;
+use crate::extent;
 use crate::field::le32;
 use crate::indirect;
 use crate::inline;
 use crate::inode::Inode;
-use crate::ondisk::{compat, flags, incompat, ro_compat, special};
+use crate::ondisk::{InodeCore, compat, flags, incompat, ro_compat, special};
 use crate::reserved::OwnFile;
 use crate::superblock::Super;
 use crate::xattr::inline_value;
@@ -40,8 +41,8 @@ fn max_len(sb: &Super, has_extents: bool) -> u64 {
 
 /// Whether `i_block` contains a target as long as the inode says, ended by zeros
 /// (`ext2fs_is_fast_symlink` goes by the length alone).
-fn has_target_inside(inode: &Inode) -> bool {
-    let (target, rest) = match inode.core.i_block.0.split_at_checked(index(inode.len)) {
+pub(super) fn has_target_inside(core: &InodeCore) -> bool {
+    let (target, rest) = match core.i_block.0.split_at_checked(index(core.i_size_lo.get())) {
         Some((target, rest)) if !rest.is_empty() => (target, rest),
         _ => return false,
     };
@@ -49,7 +50,11 @@ fn has_target_inside(inode: &Inode) -> bool {
 }
 
 fn kind_name(kind: FileKind) -> &'static str {
-    if kind == FileKind::Directory { "directory" } else { "symlink" }
+    match kind {
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symlink",
+        _ => "file",
+    }
 }
 
 /// What an inode's blocks add up to.
@@ -148,7 +153,7 @@ impl Checker {
         }
         let Some(kind) = inode.kind() else {
             if is_special {
-                return Ok(());
+                return self.sum(&inode);
             }
             let what = format!("mode {mode:#o} is not a valid file type");
             self.unexpected("inode.unknown-kind", what, place(ino));
@@ -157,7 +162,8 @@ impl Checker {
         };
         self.sum(&inode)?;
         self.needed_features(&inode, kind)?;
-        let is_followed = is_special || self.fields(&inode, kind);
+        let is_reserved = is_special && self.volume.own_file(ino).is_none();
+        let is_followed = is_reserved || self.fields(&inode, kind);
         let bad_map = !is_followed || self.blocks(&inode, kind)?;
         self.report.tally.inodes = self.report.tally.inodes.saturating_add(1);
         let is_dir = u64::from(kind == FileKind::Directory);
@@ -254,7 +260,7 @@ impl Checker {
             self.fix(Stage::Inodes, Fix::SealMap(inode.ino));
         }
         let Some(map) = map else {
-            if kind == FileKind::Symlink && has_target_inside(inode) {
+            if kind == FileKind::Symlink && has_target_inside(&inode.core) {
                 // Only the count of its blocks says that the target lies in one.
                 self.sectors(inode, 0, attributes);
                 return Ok(false);
@@ -262,6 +268,14 @@ impl Checker {
             self.salvaged(inode)?;
             return Ok(true);
         };
+        if inode.has_flag(flags::EXTENTS)
+            && !extent::is_well_formed(&self.volume, inode, &map.index)?
+        {
+            let what = "an extent tree with a node that has no entries or too little room";
+            self.unexpected("inode.block-map", what.to_string(), at);
+            self.salvaged(inode)?;
+            return Ok(true);
+        }
         if kind == FileKind::Directory && self.reaches_too_far(inode, &map)? {
             let what = "a directory whose last extent reaches into something else".to_string();
             self.unexpected("inode.block-map", what, at);
@@ -288,6 +302,13 @@ impl Checker {
             FileKind::Symlink => {
                 let has_nodes = !inode.has_flag(flags::EXTENTS) && !map.index.is_empty();
                 has_nodes || map.runs.iter().any(|run| run.lbn > Lbn::ZERO || run.extent.len > 1)
+            }
+            // The kernel and e2fsck read each of its blocks.
+            _ if self.volume.own_file(inode.ino) == Some(OwnFile::Orphans) => {
+                let end = inode.len.div_ceil(u64::from(self.sb().block_size));
+                map.runs
+                    .last()
+                    .is_some_and(|run| run.lbn.saturating_add(run.extent.len).get() > end)
             }
             _ => false,
         };
@@ -504,7 +525,9 @@ impl Checker {
                 let wrong = written > 0 && inode.len < last && !sealed;
                 (wrong && !self.orphans.contains(&ino), Fix::Length(ino, end))
             }
-            FileKind::Symlink => (inode.len == 0 || inode.len >= bsize, Fix::Clear(ino)),
+            // No symlink is empty, but many a file is.
+            FileKind::Symlink if inode.len == 0 => (true, Fix::Kind(ino, FileKind::Regular)),
+            FileKind::Symlink => (inode.len >= bsize, Fix::Clear(ino)),
             _ => (inode.len != 0, Fix::Length(ino, 0)),
         };
         let is_long = inode.len > max_len(self.sb(), inode.has_flag(flags::EXTENTS));
@@ -534,6 +557,22 @@ impl Checker {
     fn inline_length(&mut self, inode: &Inode, kind: FileKind) {
         let Ok(Some(value)) = inline_value(inode) else { return };
         let room = wide(inode.core.i_block.0.len()).saturating_add(wide(value.len()));
+        if kind == FileKind::Symlink {
+            // A target takes all the room; contents with a zero byte are those of a file
+            // (e2fsck, `e2fsck_pass1_check_symlink`).
+            if inode.len != room {
+                let what = format!("a symlink of {} bytes, with room for {room}", inode.len);
+                self.unexpected("inode.length", what, place(inode.ino));
+                let is_target = !inode.core.i_block.0.contains(&0) && !value.contains(&0);
+                let fix = if is_target {
+                    Fix::Length(inode.ino, room)
+                } else {
+                    Fix::Kind(inode.ino, FileKind::Regular)
+                };
+                self.fix(Stage::Inodes, fix);
+            }
+            return;
+        }
         let is_directory = kind == FileKind::Directory;
         let is_wrong = if is_directory {
             inode.len != room || inode.core.i_size_high.get() != 0
@@ -552,7 +591,7 @@ impl Checker {
 
     /// Whether an inode that is no file of a kind with contents has those of a directory: its
     /// mode is wrong, not its contents (e2fsck, `check_is_really_dir`).
-    fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
+    pub(super) fn is_really_directory(&self, inode: &Inode) -> Result<bool, FsError> {
         if inode.has_flag(flags::INLINE_DATA) {
             return Ok(self.is_inline_directory(inode));
         }

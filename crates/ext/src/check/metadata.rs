@@ -351,7 +351,10 @@ impl Checker {
         }
         let fits = Part::ALL.iter().all(|&part| self.fits(part, &primary));
         let has_sums = self.has_uninit();
-        if fits && has_sums && !bad_sum {
+        let blocks = self.sb().itable_blocks();
+        let is_rooted =
+            number != GroupNo::ZERO || !fits || self.has_root(Part::Table.of(&primary, blocks))?;
+        if fits && is_rooted && has_sums && !bad_sum {
             return Ok(None);
         }
         // A checksum that matches speaks for itself; a copy may be older.
@@ -363,11 +366,11 @@ impl Checker {
             }
             None => None,
         };
-        let blocks = self.sb().itable_blocks();
         let same = copy.as_ref().is_none_or(|(_, copy)| {
             Part::ALL.iter().all(|part| part.of(copy, blocks) == part.of(&primary, blocks))
         });
-        Ok((!(fits && same && !bad_sum)).then_some(Doubtful { number, primary, bad_sum, copy }))
+        let is_sure = fits && same && is_rooted && !bad_sum;
+        Ok((!is_sure).then_some(Doubtful { number, primary, bad_sum, copy }))
     }
 
     /// Whether a part lies where it may: in the volume, and without `flex_bg` in
@@ -414,7 +417,6 @@ impl Checker {
     /// Decides which descriptor of a group to go by, part by part.
     fn settle(&mut self, doubt: Doubtful, taken: &mut Taken) -> Result<(), FsError> {
         let Doubtful { number, primary, bad_sum, copy } = doubt;
-        let place = Location::of("group descriptor").in_group(number);
         let blocks = self.sb().itable_blocks();
         for part in Part::ALL {
             let run = part.of(&primary, blocks);
@@ -434,6 +436,23 @@ impl Checker {
             }
             let spare = copy.as_ref().map(|(bytes, group)| (bytes, part.of(group, blocks)));
             let spare = spare.filter(|&(_, spare)| taken.is_free(spare));
+            let is_first = part == Part::Table && number == GroupNo::ZERO;
+            if is_first
+                && spare.as_ref().is_none_or(|(_, spare)| *spare == run)
+                && !(good && self.has_root(run)?)
+                && let Some(found) = self.table_with_root(taken)?
+            {
+                let what = format!(
+                    "its {} is at {}, but the root directory is in one at {}",
+                    part.name(),
+                    run.start,
+                    found.start
+                );
+                let mut bytes = self.volume.descriptor_bytes(number)?.to_vec();
+                part.point(&mut bytes, found.start);
+                self.replace_part(number, part, found, &bytes, what, taken);
+                continue;
+            }
             let is_unwritten = match part {
                 Part::BlockBitmap => primary.block_uninit(),
                 Part::InodeBitmap => primary.inode_uninit(),
@@ -452,13 +471,7 @@ impl Checker {
                     "its {name} is at {}, but at {} according to a backup",
                     run.start, spare.start
                 );
-                self.unexpected("group.head", what, place);
-                self.damaged_descriptors.insert(number);
-                self.fix(Stage::Heads, Fix::Head(number));
-                self.volume.replace_pointer(number, part, bytes);
-                self.strict.replace_pointer(number, part, bytes);
-                taken.take(spare);
-                self.claim_fixed(spare);
+                self.replace_part(number, part, spare, bytes, what, taken);
             } else if good && !unknown {
                 taken.take(run);
                 self.claim_fixed(run);
@@ -471,6 +484,65 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// Has a part of a group be where other bytes of its descriptor say.
+    fn replace_part(
+        &mut self,
+        number: GroupNo,
+        part: Part,
+        run: Extent,
+        bytes: &[u8],
+        what: String,
+        taken: &mut Taken,
+    ) {
+        self.unexpected("group.head", what, Location::of("group descriptor").in_group(number));
+        self.damaged_descriptors.insert(number);
+        self.fix(Stage::Heads, Fix::Head(number));
+        self.volume.replace_pointer(number, part, bytes);
+        self.strict.replace_pointer(number, part, bytes);
+        taken.take(run);
+        self.claim_fixed(run);
+    }
+
+    /// Whether the inode of the root directory in a table of the first group leads to the
+    /// entries of that directory.
+    fn has_root(&self, table: Extent) -> Result<bool, FsError> {
+        let sb = self.sb();
+        // Its number is 2: it is the second of the table.
+        let size = u32::from(sb.inode_size);
+        let (number, offset) = if size < sb.block_size {
+            (table.start, size)
+        } else {
+            (table.start.saturating_add(1), 0)
+        };
+        let place = Location::of("inode table").in_group(GroupNo::ZERO);
+        let root = self
+            .volume
+            .block(number, place)
+            .and_then(|block| self.volume.inode_in(Ino::new(special::ROOT), block, index(offset)));
+        match root {
+            Err(FsError::Corrupt { .. }) => Ok(false),
+            root => {
+                let root = root?;
+                let is_dir = root.kind() == Some(FileKind::Directory);
+                Ok(is_dir && self.is_really_directory(&root)?)
+            }
+        }
+    }
+
+    /// The table with the root directory, wherever it lies in the first group. A volume of one
+    /// group has no copy of its descriptor.
+    fn table_with_root(&self, taken: &Taken) -> Result<Option<Extent>, FsError> {
+        let own = self.sb().group_blocks(GroupNo::ZERO);
+        let blocks = self.sb().itable_blocks();
+        for start in own.start.get()..=own.end().get().saturating_sub(blocks) {
+            let run = Extent::new(BlockNo::new(start), blocks);
+            if taken.is_free(run) && self.has_root(run)? {
+                return Ok(Some(run));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether one place for a part of a group looks right, and another does not.

@@ -18,9 +18,15 @@ impl Checker {
     /// the inode kept for them is only looked at for contents.
     pub(super) fn reserved(&mut self, inode: &Inode) -> Result<bool, FsError> {
         if self.volume.is_kept_unused(inode.ino) {
+            // Quotas that were switched off leave the flag for extents.
+            let has_flags = inode.core.i_flags.get() & !flags::EXTENTS != 0;
             if !inode.is_idle() {
                 let what = "not in use, but contains data".to_string();
                 self.expected("inode.reserved", what, place(inode.ino));
+                self.fix(Stage::Inodes, Fix::Clear(inode.ino));
+            } else if has_flags {
+                let what = format!("not in use, but has flags {:#x}", inode.core.i_flags.get());
+                self.unexpected("inode.reserved", what, place(inode.ino));
                 self.fix(Stage::Inodes, Fix::Clear(inode.ino));
             }
             return Ok(false);
@@ -63,6 +69,15 @@ impl Checker {
             // Its blocks are its own all the same.
             self.claim_map(inode)?;
             return Ok(false);
+        }
+        let bsize = u64::from(self.sb().block_size);
+        let whole = inode.len.checked_div(bsize).and_then(|blocks| blocks.checked_mul(bsize));
+        let has_blocks =
+            matches!(self.volume.own_file(inode.ino), Some(OwnFile::Journal | OwnFile::Orphans));
+        if let Some(whole) = whole.filter(|whole| has_blocks && *whole != inode.len) {
+            let what = format!("{} bytes long, which are not whole blocks", inode.len);
+            self.unexpected("inode.length", what, place(inode.ino));
+            self.fix(Stage::Inodes, Fix::Length(inode.ino, whole));
         }
         // Where something waits in the journal, its head has been read and reported.
         let is_told = self.report.findings.iter().any(|found| found.code == "journal.corrupt");

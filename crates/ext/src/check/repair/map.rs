@@ -32,6 +32,9 @@ impl Work<'_> {
         if old.kind() == Some(FileKind::Symlink) {
             found.cut(1);
         }
+        if volume.own_file(ino) == Some(OwnFile::Orphans) {
+            found.cut(old.len.div_ceil(u64::from(volume.sb.block_size)));
+        }
         // A directory has neither holes nor blocks that were never written.
         let is_dir = old.kind() == Some(FileKind::Directory);
         let mut next = Lbn::ZERO;

@@ -119,6 +119,12 @@ impl Work<'_> {
             return Ok(true);
         };
         let volume = &self.checker.volume;
+        // Its map is wrong, and what it leads to belongs to something else.
+        if blocks.iter().any(|&block| self.is_claimed_twice(block)) {
+            superblock::drop_orphan_file(self.disk)?;
+            self.change(inode.ino, InodeMut::clear)?;
+            return Ok(true);
+        }
         for block in blocks {
             let seed = volume.sb.has_metadata_csum().then(|| volume.inode_seed(&inode));
             let mut bytes = vec![0; volume.block_len()];

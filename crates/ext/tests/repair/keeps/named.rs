@@ -128,6 +128,26 @@ fn committed_transactions_are_not_lost() {
     }
 }
 
+/// Where the only descriptor leads to another place, the table is looked for by the root
+/// directory. `e2fsck -fy` loses all files of these volumes.
+#[test]
+fn the_table_of_the_only_group_is_found() {
+    if !is_there() {
+        return;
+    }
+    let sound = sound("single");
+    for damage in [
+        |bytes: &mut [u8]| bytes[2056] ^= 0x20,
+        |bytes: &mut [u8]| bytes[2056..2060].fill(0xFF),
+        |bytes: &mut [u8]| bytes[2056..2060].fill(0),
+    ] {
+        let mut bytes = sound.bytes.clone();
+        damage(&mut bytes);
+        let (tree, _) = repaired(bytes);
+        assert_eq!(tree.lost(&sound.tree, &sound.tree), Vec::<String>::new());
+    }
+}
+
 /// A journal that claims a file's blocks on a full volume goes, not the file.
 #[test]
 fn a_file_is_worth_more_than_a_journal() {
