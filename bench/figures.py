@@ -4,7 +4,8 @@ into their pages: the same version makes the same on every machine.
 
     bench/figures.py [--check] [--quick] [NAME...]
 
-NAME   ageing, ageing-plot, fragmentation, maxcontigdirs, scale; all without a name
+NAME   ageing, ageing-plot, fragmentation, maxcontigdirs, reservation, scale, tarcp; all without a
+       name
 --check  writes nothing; names each figure that is not as its page has it, and fails
 --quick  the first row of each table only, no pictures: a minute
 
@@ -226,12 +227,87 @@ def scale(report, scratch, quick):
         report.row(table, row, cells)
 
 
+def runs_of(experiment, scratch, *only):
+    """The seconds of each phase, by workload, system, discipline, policy and phase."""
+    output = scratch / experiment
+    seekless("lab", "run", experiment, "-o", str(output), *(part for cell in only for part in ("--only", cell)))
+    found = {}
+    for path in output.glob("run-*.json"):
+        run = json.loads(path.read_text())
+        key = (run["workload"], run["system"], run["discipline"], run["policy"])
+        for phase in run["phases"]:
+            found[*key, phase["phase"]] = phase["seconds"]
+    return found
+
+
+def tarcp(report, scratch, quick):
+    copies = Table("experiments.md", "seekless lab run tarcp --only")
+    policies = Table("experiments.md", "### FAT by policy")
+    only = ["ffs1/normal"] if quick else []
+    found = runs_of("tarcp", scratch, *only)
+    for row in list(copies.rows)[:1] if quick else copies.rows:
+        where, _, policy = row.partition(", ")
+        system, discipline = where.split("/")
+        workload = system.rstrip("12") if system.startswith("ffs") else system.split("-")[0]
+        wanted = {"": "orlov", "next-fit": "next-fit"}.get(policy, f"{policy}+old-find-group-other")
+        cells = []
+        for phase, published in zip(["tarcp", "tar"], copies.rows[row][::3], strict=True):
+            measured = found[workload, system, discipline, wanted, phase]
+            cells += [None, f"{measured:.2f}", f"{measured / float(published):.2f}"]
+        report.row(copies, row, cells)
+    if quick:
+        return
+    both = ["tarcp", "tar"]
+    columns = [("one-writer", "msdosfs", both), ("four-writers", "msdosfs", both), ("aged-msdosfs", "msdosfs-small", both)]
+    columns += [(f"postmark{which}", "msdosfs", ["postmark"]) for which in ["-alone", "", "-1000-alone", "-1000"]]
+    for row in policies.rows:
+        cells = [
+            f"{found[workload, system, 'normal', row.strip('`'), phase]:,.2f}"
+            for workload, system, phases in columns
+            for phase in phases
+        ]
+        report.row(policies, row, [None, *cells])
+
+
+def reservation(report, scratch, quick):
+    # The least of it takes minutes.
+    if quick:
+        return
+    copies = Table("experiments.md", "seekless lab run reservation --only")
+    removed = Table("experiments.md", "| rm -rf, seconds (speed-up)")
+    found = runs_of("reservation", scratch, "hash-order/journal=writeback", "in-turn/journal=ordered")
+    systems = ["small-memory", "large-memory"]
+
+    def seconds_of(system, phase):
+        return found["hash-order", system, "journal=writeback", "ext2-orlov", phase]
+
+    times = {
+        "`cp -r` of the original": "cp-first",
+        "`cp -r` of the ordered copy": "cp-second",
+        "`rm -rf` of the original": "rm-original",
+        "`rm -rf` of the ordered copy": "rm-copy",
+    }
+    for row, phase in times.items():
+        report.row(copies, row, [None] * 3 + [f"{seconds_of(system, phase):,.1f}" for system in systems])
+    for row in removed.rows:
+        policy = re.search(r"`([^`]*)`", row).group(1)
+        policy = f"ext2-orlov+{policy}" if policy.startswith("dir-reserve") else policy
+        cells = []
+        for system in systems:
+            first, one = (found["in-turn", system, "journal=ordered", it, "rm"] for it in ["ext2-orlov", policy])
+            has_ratio = policy.startswith("ext2-orlov+")
+            cells.append(f"{one:.1f} ({first / one:.2f})" if has_ratio else f"{one:.1f}")
+        report.row(removed, row, [None, *cells])
+
+
 FIGURES = {
     "ageing": ageing,
     "ageing-plot": ageing_plot,
     "fragmentation": fragmentation,
     "maxcontigdirs": maxcontigdirs,
+    "reservation": reservation,
     "scale": scale,
+    "tarcp": tarcp,
 }
 
 
