@@ -112,7 +112,7 @@ struct UfsMakeArgs {
     /// Bytes of space per inode (-i) [default: two fragments]
     #[arg(long, value_parser = parse_size)]
     bytes_per_inode: Option<ByteLen>,
-    /// Maximum number of blocks in a cluster, up to 256 [default: 1 MiB worth of
+    /// Maximum number of blocks in a cluster, up to 256 [default: 1M worth of
     /// blocks]
     #[arg(long, short = 'a', value_name = "BLOCKS", value_parser = count::<u32>)]
     maxcontig: Option<u32>,

@@ -31,7 +31,7 @@ Examples:
 Files that are opened together again and again are habits. Their weight is the number
 of runs, each of which counts half after 7 days. When the machine is idle, habits that
 weigh enough are laid out as `seekless relayout` does, as far as that pays, and at most
-1 GiB a day. All thresholds can be configured. What was learnt is kept in
+1G a day. All thresholds can be configured. What was learnt is kept in
 /var/lib/seekless. Needs root.
 
 docs/watch.md describes what is recorded, forgotten and moved, and the configuration.")]

@@ -34,7 +34,7 @@ impl Store {
     /// Keeps a name or target; gives where it lies.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Result<u32, FsError> {
         let at = u32::try_from(self.bytes.len())
-            .map_err(|_| FsError::NoSpace("names and link targets exceed 4 GiB".into()))?;
+            .map_err(|_| FsError::NoSpace("names and link targets exceed 4G".into()))?;
         self.bytes.extend_from_slice(bytes);
         Ok(at)
     }

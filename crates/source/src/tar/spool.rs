@@ -221,7 +221,7 @@ fn read_error(name: &str, compression: Compression, offset: u64, error: io::Erro
     };
     // What zstd says of a window above 128 MiB.
     if compression == Compression::Zstd && error.to_string().contains("too much memory") {
-        let what = "archive compressed with a window of more than 128 MiB";
+        let what = "archive compressed with a window of more than 128M";
         let command = "zstd -dc --long=31 FILE | seekless build - ...";
         return FsError::Unsupported(format!("{name}: {what} ({command})"));
     }
